@@ -7,9 +7,9 @@ import pytest
 
 from convo.stores.base import Store
 from convo.stores.factory import open_store
+from tests.chat.conftest import Bench, both_ways, ledger
+from tests.chat.recorded import Recorded
 from tests.embedding import embedded
-from tests.engine.conftest import Bench, both_ways, ledger
-from tests.engine.recorded import Recorded
 
 __all__ = ["both_ways", "ledger"]
 

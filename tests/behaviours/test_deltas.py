@@ -12,10 +12,10 @@ from convo.errors import RequestRefused, RunFailed, TryLater
 from convo.history.items import user_message
 from convo.history.records import Strategy
 from convo.runs.state import ApprovalDecided, InputAdded
-from tests.engine.agents import calls, history, inputs, read, running, say, scripted, words
-from tests.engine.conftest import Bench
-from tests.engine.ledger import Ledger
-from tests.engine.recorded import Fault
+from tests.chat.agents import calls, history, inputs, read, running, say, scripted, words
+from tests.chat.conftest import Bench
+from tests.chat.ledger import Ledger
+from tests.chat.recorded import Fault
 
 pytestmark = pytest.mark.usefixtures("both_ways")
 

@@ -7,9 +7,9 @@ from convo.agents.agent import Agent
 from convo.errors import RunFailed
 from convo.history.items import assistant_message, user_message
 from convo.history.records import Strategy
-from tests.engine.agents import calls, history, inputs, running, say, scripted, words
-from tests.engine.conftest import Bench
-from tests.engine.ledger import Ledger
+from tests.chat.agents import calls, history, inputs, running, say, scripted, words
+from tests.chat.conftest import Bench
+from tests.chat.ledger import Ledger
 
 pytestmark = pytest.mark.usefixtures("both_ways")
 

@@ -18,9 +18,9 @@ from convo.runstate.import_ import import_run_state
 from convo.runstate.reader import parse_run_state
 from convo.runstate.writer import serialize_run_state
 from convo.tools.tool import Context
-from tests.engine.agents import calls, history, inputs, own, read, running, say, scripted, words
-from tests.engine.conftest import Bench
-from tests.engine.ledger import Ledger
+from tests.chat.agents import calls, history, inputs, own, read, running, say, scripted, words
+from tests.chat.conftest import Bench
+from tests.chat.ledger import Ledger
 
 pytestmark = pytest.mark.usefixtures("both_ways")
 

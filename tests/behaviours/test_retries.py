@@ -8,10 +8,10 @@ import pytest
 from convo.agents.agent import Agent
 from convo.errors import RequestRefused, TryLater, Unreachable
 from convo.history.records import Session, Strategy
-from tests.engine.agents import calls, history, inputs, running, say, scripted, words
-from tests.engine.conftest import Bench
-from tests.engine.ledger import Ledger
-from tests.engine.recorded import Fault
+from tests.chat.agents import calls, history, inputs, running, say, scripted, words
+from tests.chat.conftest import Bench
+from tests.chat.ledger import Ledger
+from tests.chat.recorded import Fault
 
 pytestmark = pytest.mark.usefixtures("both_ways")
 

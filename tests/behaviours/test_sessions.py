@@ -12,10 +12,10 @@ from convo.history.items import Item, assistant_message, user_message
 from convo.history.records import Strategy
 from convo.runs.state import ApprovalDecided
 from convo.tools.tool import tool
-from tests.engine.agents import calls, history, inputs, read, running, say, scripted, words
-from tests.engine.conftest import Bench
-from tests.engine.ledger import Ledger
-from tests.engine.recorded import Fault
+from tests.chat.agents import calls, history, inputs, read, running, say, scripted, words
+from tests.chat.conftest import Bench
+from tests.chat.ledger import Ledger
+from tests.chat.recorded import Fault
 from tests.stores.refusing import Refusing
 
 pytestmark = pytest.mark.usefixtures("both_ways")

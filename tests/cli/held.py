@@ -21,8 +21,8 @@ from convo.runtime import FixedClock, counting_ids
 from convo.stores.base import Store
 from convo.stores.factory import open_store
 from convo.strategies.state import select_owner
+from tests.chat.recorded import Fault, Recorded
 from tests.embedding import embedded
-from tests.engine.recorded import Fault, Recorded
 
 MODEL = "scripted/echo"
 DATABASE = Path("data", "convo.db")

@@ -15,10 +15,10 @@ from convo.runs.state import Run
 from convo.stores.base import AgentRun, Transaction
 from convo.stores.factory import open_store
 from tests.cli.held import DATABASE, Story, Teller, held
-from tests.run.driving import call
-from tests.run.test_inbox import paused, unknown
-from tests.run.test_inside import both_inside
 from tests.running import Convo, Launch
+from tests.runs.driving import call
+from tests.runs.test_inbox import paused, unknown
+from tests.runs.test_inside import both_inside
 
 
 def waits(name: str, run: Run, run_id: str = "run_1") -> Story:

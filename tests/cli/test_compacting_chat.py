@@ -6,7 +6,7 @@ import pytest
 
 from tests.cli.chatting import LONG, kept, said, scripted, sessions
 from tests.running import Convo
-from tests.ui.terminal import at_terminal
+from tests.terminal.terminal import at_terminal
 
 
 @pytest.fixture

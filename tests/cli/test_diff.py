@@ -12,7 +12,7 @@ from tests.cli.held import Teller, held, talks
 from tests.cli.test_inspect_remote import ask, unplugged
 from tests.loopback import Loopback
 from tests.running import Convo
-from tests.ui.terminal import at_terminal
+from tests.terminal.terminal import at_terminal
 
 SCREEN = """\
   A  mine@1, 2 items, the local store

@@ -10,7 +10,7 @@ from convo.history.records import Strategy
 from convo.terminal.terminal import text_width
 from tests.cli.held import Teller, held
 from tests.greenwich import greenwich
-from tests.ui.spawning import spawn
+from tests.terminal.spawning import spawn
 
 __all__ = ["greenwich"]
 

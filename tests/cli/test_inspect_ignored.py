@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from tests.gateway.server import serving_at
 from tests.models.chat_server import serving
 from tests.running import Convo
+from tests.server.server import serving_at
 
 CHAT = '[providers.chat]\napi = "chat"\nbase_url = "{url}"\n'
 

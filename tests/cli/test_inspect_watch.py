@@ -16,10 +16,10 @@ from convo.history.records import Strategy
 from tests.cli.chatting import ECHO
 from tests.cli.held import Teller, held, talks
 from tests.greenwich import greenwich
-from tests.inspection.built import chain
+from tests.inspect.built import chain
 from tests.running import Convo
-from tests.ui.glass import watched_glass
-from tests.ui.spawning import spawn
+from tests.terminal.glass import watched_glass
+from tests.terminal.spawning import spawn
 from tests.warm import Begun
 
 __all__ = ["greenwich"]

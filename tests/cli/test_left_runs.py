@@ -16,9 +16,9 @@ from tests.cli.agenting import AGENTS, BACK, LOOK_UP, REFUND, agents, ran
 from tests.cli.chatting import scripted
 from tests.cli.held import Teller, held
 from tests.cli.test_approvals import waits
-from tests.run.driving import FREE, answer, call, run_of, told
-from tests.run.test_inbox import paused
 from tests.running import Convo, Start
+from tests.runs.driving import FREE, answer, call, run_of, told
+from tests.runs.test_inbox import paused
 
 HANGS = AGENTS.replace(
     'note(f"look_up {order}")', 'note("begun")\n    print("STARTED", flush=True)\n    import time\n    time.sleep(60)'

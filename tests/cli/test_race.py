@@ -9,7 +9,7 @@ from convo.stores.base import Store
 from tests.cli.chatting import ECHO, sessions
 from tests.loopback import KEY, Fault, Loopback, hold
 from tests.running import Convo, Start
-from tests.ui.terminal import at_terminal
+from tests.terminal.terminal import at_terminal
 
 OWNERS = ["replay", "session", "conversation", "chain"]
 

@@ -13,7 +13,7 @@ from tests.cli.chatting import ECHO, scripted
 from tests.cli.held import DATABASE
 from tests.cli.served import serving
 from tests.running import Convo, Launch
-from tests.ui.terminal import at_terminal
+from tests.terminal.terminal import at_terminal
 
 MARKED = AGENTS + '\nimport os\npathlib.Path(os.environ.get("IMPORTED", "imported.txt")).write_text("yes")\n'
 

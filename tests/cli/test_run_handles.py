@@ -9,8 +9,8 @@ from tests.cli.agenting import BACK, REFUND, agents, ran, runs
 from tests.cli.chatting import scripted
 from tests.cli.held import Story, Teller, held
 from tests.cli.test_approvals import waits
-from tests.run.test_inbox import paused
 from tests.running import Convo
+from tests.runs.test_inbox import paused
 
 COMMANDS = (
     "inspect HANDLE",

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from tests.cli.chatting import ECHO, said
 from tests.cli.held import DATABASE
-from tests.gateway.server import serving_at
 from tests.running import Convo
+from tests.server.server import serving_at
 
 
 def test_continue_and_the_list_are_about_sessions_and_never_about_what_a_client_of_serve_asked(

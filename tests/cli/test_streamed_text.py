@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from convo.cli.serve import print_access_line
-from tests.gateway.server import Served, serving_at
 from tests.models.chat_server import ChatServer, serving
 from tests.running import Convo
+from tests.server.server import Served, serving_at
 
 RESPONSES = """
 [providers.far]

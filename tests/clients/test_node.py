@@ -11,8 +11,8 @@ import httpx2
 import pytest
 
 from tests.clients.conftest import gateway
-from tests.gateway.paced import Paced, paced
 from tests.needs import NODE_MODULES
+from tests.server.paced import Paced, paced
 
 SCRIPTS = Path(__file__).parent / "node"
 CLOSED_WITHIN_S = 0.5

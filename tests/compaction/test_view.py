@@ -20,7 +20,7 @@ from convo.compaction.window import (
 from convo.errors import InputFault
 from convo.history.items import Item
 from tests.compaction.histories import histories, instructions, is_whole, message
-from tests.items.arbitrary import ITEMS
+from tests.history.arbitrary import ITEMS
 
 ASK, ANSWER, MORE = message("user", "Look."), message("assistant", "I looked."), message("user", "Look again.")
 RULE = message("developer", "Be brief.")

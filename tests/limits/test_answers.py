@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.server import Served, serving_at
 from tests.hostile import Hostile, hostile, repeated
 from tests.limits.upstreams import FORMS, begun_then, deltas, dripping, ten
 from tests.running import Convo
+from tests.server.server import Served, serving_at
 
 SMALL = {
     "answer_bytes": 4 * 2**20,

@@ -20,8 +20,8 @@ from convo.runstate.relabel import relabel_state
 from convo.runstate.run_items import ModelCall, RunTranscript
 from convo.runstate.versions import LABELS
 from convo.runstate.writer import serialize_run_state
-from tests.run.driving import GUARDED, answer, call, run_of, says, told
-from tests.run.driving import made as tool_made
+from tests.runs.driving import GUARDED, answer, call, run_of, says, told
+from tests.runs.driving import made as tool_made
 from tests.runstate import snapshots, stories
 from tests.runstate.stories import Model, Told
 from tests.runstate.test_both_directions import STORIES, VERDICTS, Run

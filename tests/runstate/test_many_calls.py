@@ -17,7 +17,7 @@ from convo.runstate.reader import run_state_summary_to_json
 from convo.runstate.run_items import ModelCall, RunTranscript
 from convo.runstate.state import RunState
 from convo.tools.tool import toolbox
-from tests.run.driving import made as tool_made
+from tests.runs.driving import made as tool_made
 from tests.steps import Steps
 
 FEW, MANY = 50, 200

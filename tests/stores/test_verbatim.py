@@ -15,8 +15,8 @@ from convo.history.items import Item, Json
 from convo.history.tree import Path, root_key
 from convo.stores.base import AppendItems, Store, Transaction
 from convo.stores.codec import decode_json, encode_json
-from tests.items.arbitrary import ITEMS, JSON
-from tests.items.test_canonical import FOUR_FORMS
+from tests.history.arbitrary import ITEMS, JSON
+from tests.history.test_canonical import FOUR_FORMS
 from tests.stores.chats import session
 from tests.stores.conftest import PARAMS, STORES
 

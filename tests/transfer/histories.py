@@ -20,7 +20,7 @@ from convo.runtime import Clock, FixedClock, NewId, counting_ids
 from convo.stores.base import Store
 from convo.strategies.state import select_owner
 from convo.transfer.convert import ConversationSource, load_source
-from tests.engine.recorded import Recorded
+from tests.chat.recorded import Recorded
 
 IMAGE = {"type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgo=", "detail": "auto"}
 

@@ -13,7 +13,7 @@ from convo.history.items import Item, item_text, item_type, user_message
 from convo.history.records import EMBEDDED_SCOPE, STRATEGY_INFO, Session, Strategy
 from convo.strategies.transfer import LossEffect, TransferTarget, plan_transfer
 from convo.transfer.convert import ConvertDestination, SessionWriter, check_convertible, convert_conversation
-from tests.engine.recorded import Fault
+from tests.chat.recorded import Fault
 from tests.transfer.histories import ECHO, SEALED, Hall, say
 
 ANY_NAME = ConvertDestination()

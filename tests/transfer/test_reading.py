@@ -27,7 +27,7 @@ from convo.transfer.import_ import (
     read_documents,
     run_state_items,
 )
-from tests.items.arbitrary import ITEMS, TEXT
+from tests.history.arbitrary import ITEMS, TEXT
 from tests.runstate import snapshots
 
 Written = Callable[[ConversationDocument], str]

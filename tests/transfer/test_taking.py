@@ -12,7 +12,7 @@ from convo.stores.base import AppendItems, Transaction
 from convo.stores.factory import open_store
 from convo.transfer.convert import SessionWriter, load_source
 from convo.transfer.import_ import ImportDefaults, import_document
-from tests.inspection.built import Talk
+from tests.inspect.built import Talk
 from tests.steps import Steps
 
 SHORT, LONG = 50, 200

@@ -20,7 +20,7 @@ from unittest.mock import patch
 from tests.conftest import LEAKS, TERMINAL
 from tests.loopback import Loopback, serving
 from tests.running import ROOT, in_process
-from tests.ui.spawning import spawn
+from tests.terminal.spawning import spawn
 from tests.words.pages import OPENAI
 from tests.words.svg import Sign, svg
 from tests.words.transcript import Stage, alike
@@ -100,7 +100,7 @@ def taken(picture: Picture, server: Loopback) -> str:
 
 def photographed(folder: Path) -> bytes:
     """The inspector page with one request beside what its model saw, as PNG."""
-    from tests.pages.browsing import chromium
+    from tests.server.browsing import chromium
 
     place = folder / "page.html"
     assert in_process("inspect", "oslo", "cheap", "--html", str(place)).exit == 0
@@ -128,7 +128,7 @@ def shown(picture: Picture) -> str:
 
 def chatted(picture: Picture) -> str:
     """The same for a chat, up to the prompt behind the last that is said."""
-    from tests.ui.glass import watched_glass
+    from tests.terminal.glass import watched_glass
 
     with watched_glass(*picture.argv, columns=picture.columns) as glass:
         glass.rests()

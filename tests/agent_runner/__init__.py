@@ -1,0 +1,1 @@
+"""Runs of agents over a conversation."""

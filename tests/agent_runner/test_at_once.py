@@ -1,0 +1,103 @@
+"""Two that write one conversation: who is slow is told or catches up, and nothing is written over."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+
+from convo.chat.conversation import Chat
+from convo.errors import Conflict
+from convo.history.items import StreamEvent, user_message
+from convo.history.records import Strategy
+from tests.chat.conftest import Bench, answer, say
+from tests.wire import spoken
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+async def test_who_was_slow_to_open_a_session_catches_up_with_who_was_fast(bench: Bench, strategy: Strategy) -> None:
+    await say(await bench.open(strategy, name="mine"), "one")
+    slow, fast = await bench.open(None, "mine"), await bench.open(None, "mine")
+    await say(fast, "two")
+
+    await slow.catch_up()
+    await say(slow, "three")
+
+    told = ["user: one", "assistant: one", "user: two", "assistant: two", "user: three", "assistant: three"]
+    assert spoken(slow.held.path.items) == told
+
+
+async def test_a_new_session_has_nothing_to_catch_up_with(bench: Bench) -> None:
+    chat = await bench.open(Strategy.SESSION)
+    await chat.catch_up()
+    await say(chat, "one")
+    assert spoken(chat.held.path.items) == ["user: one", "assistant: one"]
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+async def test_who_lost_the_right_to_write_is_told_and_changes_nothing(
+    bench: Bench, strategy: Strategy, tmp_path: Path
+) -> None:
+    await say(await bench.open(strategy, name="mine"), "one")
+    slow, fast = await bench.open(None, "mine"), await bench.open(None, "mine")
+    await say(fast, "two")
+    before, asked = contents(tmp_path), len(bench.bodies)
+
+    with pytest.raises(Conflict):
+        await say(slow, "three")
+
+    assert await bench.store.session("mine") == fast.session
+    assert (contents(tmp_path), len(bench.bodies)) == (before, asked)
+
+
+def contents(folder: Path) -> bytes:
+    file = folder / "talk.json"
+    return file.read_bytes() if file.exists() else b""
+
+
+async def test_who_lost_it_in_the_middle_of_an_answer_does_not_write_over_the_other(
+    bench: Bench, tmp_path: Path
+) -> None:
+    await say(await bench.open(Strategy.REPLAY, name="mine"), "one")
+    slow = await bench.open(None, "mine")
+    events = slow.say([user_message("two")])
+    await anext(events)
+    fast = await bench.open(None, "mine")
+    await say(fast, "three")
+    before = contents(tmp_path)
+
+    with pytest.raises(Conflict):
+        await collected(events)
+
+    assert contents(tmp_path) == before
+    assert await bench.store.session("mine") == fast.session
+
+
+async def test_a_file_that_was_edited_while_the_answer_came_keeps_both(bench: Bench, tmp_path: Path) -> None:
+    place, notes = tmp_path / "talk.json", list[str]()
+    chat = await bench.open(Strategy.REPLAY, name="mine")
+    chat.noted = notes.append
+    await say(chat, "one")
+    events = chat.say([user_message("two")])
+    await anext(events)
+    place.write_text(place.read_text().replace('"one"', '"uno"'))
+
+    assert answer(await collected(events)) == "two"
+
+    told = ["user: uno", "assistant: uno", "user: two", "assistant: two"]
+    assert spoken(chat.held.path.items) == told
+    assert notes == [f"{place} was changed while the answer came; both are kept"]
+    assert not chat.held.unacknowledged
+    again = await bench.open(None, "mine")
+    assert spoken(again.reread().path.items) == told
+
+
+async def test_sessions_that_begin_with_the_same_words_at_once_get_names_of_their_own(bench: Bench) -> None:
+    chats: list[Chat] = [await bench.open(Strategy.SESSION) for _ in range(3)]
+    told = await asyncio.gather(*(collected(chat.say([user_message("hello")])) for chat in chats))
+    assert [answer(events) for events in told] == ["hello"] * 3
+    assert sorted(session.name for session in await bench.store.sessions()) == ["hello", "hello-2", "hello-3"]
+
+
+async def collected(events: AsyncGenerator[StreamEvent, None]) -> list[StreamEvent]:
+    return [event async for event in events]

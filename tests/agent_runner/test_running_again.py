@@ -1,0 +1,146 @@
+"""What another process finds of a run that was cut off: what had begun, what was told, what a filter had made."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from convo.agent_runner.config import ModelInput, RunConfig
+from convo.agent_runner.run_state import build_run_state
+from convo.agent_runner.runner import AgentRunner
+from convo.agents.agent import Agent, Handoff
+from convo.agents.graph import graph
+from convo.errors import RequestRefused
+from convo.history.items import user_message
+from convo.history.records import STRATEGY_INFO, Strategy
+from convo.runs.state import ApprovalDecided, RunLimits, ToolOutputSupplied
+from convo.runstate.import_ import import_run_state
+from convo.runstate.reader import parse_run_state
+from convo.runstate.writer import serialize_run_state
+from convo.tools.tool import Context, tool
+from tests.chat.agents import calls, history, inputs, own, read, running, say, scripted, words
+from tests.chat.conftest import Bench
+from tests.chat.ledger import Ledger
+from tests.chat.recorded import Fault
+
+
+async def cut_off(work: Coroutine[Any, Any, Any], where: asyncio.Event) -> None:
+    """Let `work` go on until it is there, and no further."""
+    going, there = asyncio.ensure_future(work), asyncio.ensure_future(where.wait())
+    await asyncio.wait([going, there], return_when=asyncio.FIRST_COMPLETED)
+    going.cancel()
+    there.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await going
+
+
+@pytest.mark.parametrize("asks", [False, True])
+async def test_the_start_of_a_call_is_in_the_ledger_before_it_runs(bench: Bench, asks: bool) -> None:
+    seen: list[list[tuple[str, bool]]] = []
+
+    @tool(needs_approval=asks)
+    async def look() -> str:
+        (row,) = await bench.store.agent_runs()
+        seen.append([(call.call_id.rpartition("/")[2], call.ended) for call in await bench.store.calls(row.id)])
+        return "done"
+
+    bench.model = scripted(bench.folder, calls("look"), {"text": "Done."})
+    one = await running(bench, Agent("desk", tools=(look,)))
+    await say(one, "hello")
+    if asks:
+        assert seen == []
+        await one.decide(ApprovalDecided("call_1", approve=True))
+        await read(one.go_on())
+    assert seen == [[("call_1", False)]]
+
+
+async def test_a_call_whose_id_a_model_used_before_is_not_taken_for_the_one_that_has_its_output(bench: Bench) -> None:
+    """One call at a time: the second answer's first call is cut off, so its second one has not begun."""
+    began, ran = asyncio.Event(), []
+
+    @tool
+    async def look() -> str:
+        ran.append("look")
+        return f"look {len(ran)}"
+
+    @tool
+    async def endless() -> str:
+        began.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    agent, one_by_one = Agent("desk", tools=(look, endless)), RunConfig(limits=RunLimits(parallel=1))
+    again = calls(("call_9", "endless"), ("call_1", "look"))
+    bench.model = scripted(bench.folder, calls("look"), again, {"text": "Done."})
+    await cut_off(say(await running(bench, agent, one_by_one), "hello"), began)
+    assert ran == ["look"]
+
+    other = await running(bench, agent, one_by_one)
+    await read(other.go_on())
+    assert [call.id for call in other.pending] == ["call_9"]
+    await other.decide(ToolOutputSupplied("call_9", "given"))
+    await read(other.go_on())
+    assert (ran, inputs(bench)[-1][-2:]) == (["look", "look"], ["call_9: given", "call_1: look 2"])
+
+
+async def test_a_handoff_that_was_cut_off_as_it_was_told_is_not_told_again_and_that_is_said(bench: Bench) -> None:
+    began, told = asyncio.Event(), []
+
+    async def taken(context: Context, written: str) -> None:
+        told.append(written)
+        began.set()
+        if len(told) == 1:
+            await asyncio.Event().wait()
+
+    agent = Agent("triage", handoffs=(Handoff(Agent("billing"), taken=taken),))
+    bench.model = scripted(bench.folder, calls("transfer_to_billing"), {"text": "Here."})
+    await cut_off(say(await running(bench, agent), "hello"), began)
+
+    other = await running(bench, agent)
+    events = await read(other.go_on())
+    assert own(events) == ["started", "warning", "handoff", "finished"]
+    assert "the handoff to billing may or may not have been told of; it is not told again" in str(events)
+    assert (told, other.output) == (["{}"], "Here.")
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+async def test_what_an_input_filter_made_of_a_request_that_failed_goes_out_again_as_it_was(
+    bench: Bench, strategy: Strategy
+) -> None:
+    def more(data: ModelInput) -> ModelInput:
+        return ModelInput([*data.items, user_message("more")], f"{data.instructions} more")
+
+    agent, filtered = Agent("desk", "Help."), RunConfig(input_filter=more)
+    one = await running(bench, agent, filtered, strategy=strategy)
+    bench.endpoint.faults = [Fault(RequestRefused("no", status=400))]
+    with pytest.raises(RequestRefused):
+        await say(one, "hello")
+    await read((await running(bench, agent, filtered)).go_on())
+    assert bench.bodies[0] == bench.bodies[1]
+    assert (inputs(bench)[1], bench.bodies[1]["instructions"]) == (["user: hello", "user: more"], "Help. more")
+    kept = ["user: hello", "user: more"] if STRATEGY_INFO[strategy].remembers else ["user: hello"]
+    assert words(await history(bench)) == [*kept, "assistant: more"]
+
+
+@pytest.mark.parametrize("through", ["the store", "a state"])
+async def test_a_tool_that_was_forced_before_a_pause_is_not_forced_after_it(
+    bench: Bench, ledger: Ledger, through: str
+) -> None:
+    pay = ledger.tool("pay", needs_approval=True)
+    agent = Agent("desk", tools=(pay,), settings={"tool_choice": "required"})
+    bench.model = scripted(bench.folder, calls("pay"), {"text": "Paid."})
+    one = await running(bench, agent)
+    await say(one, "hello")
+    if through == "the store":
+        one = await running(bench, agent)
+    else:
+        assert one.kept
+        written = serialize_run_state(await build_run_state(bench.store, one.chat.session, one.kept, one.run, {}))
+        found = import_run_state(parse_run_state(written.encode()), graph(agent))
+        chat = await bench.open(Strategy.SESSION, name="elsewhere")
+        one = await AgentRunner.adopt(chat, found.run, found.items, state=found.source)
+    await one.decide(ApprovalDecided("call_1", approve=True))
+    await read(one.go_on())
+    assert [body.get("tool_choice") for body in bench.bodies] == ["required", None]
+    assert (one.output, ledger.ran) == ("Paid.", ["pay"])

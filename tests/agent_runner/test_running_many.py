@@ -1,0 +1,165 @@
+"""Many calls in one answer: what they cost, and what another process finds of them in the middle."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+from convo.agent_runner.config import RunConfig
+from convo.agent_runner.runner import AgentRunner
+from convo.agents.agent import Agent
+from convo.history.items import user_message
+from convo.runs.state import ApprovalDecided, RunLimits, Stage, ToolOutputSupplied
+from convo.stores.base import UNCHANGED_DOCUMENT, Transaction
+from convo.tools.tool import tool
+from tests.chat.agents import calls, inputs, own, read, running, say, scripted
+from tests.chat.conftest import Bench
+from tests.chat.ledger import Ledger
+from tests.steps import Steps
+
+FEW, MANY = 12, 48
+
+
+async def paused(bench: Bench, ledger: Ledger, count: int) -> AgentRunner:
+    """A run that waits for so many calls."""
+    agent = Agent("desk", tools=(ledger.tool("pay", needs_approval=True),))
+    many = [(f"c{n}", "pay") for n in range(count)]
+    bench.model = scripted(bench.folder, calls(*many), {"text": "Paid."}, name=f"{count}.json")
+    one = await running(bench, agent, name=f"of {count}")
+    await say(one, "hello")
+    return one
+
+
+async def approved(one: AgentRunner) -> None:
+    await one.decide(*(ApprovalDecided(call.id, approve=True) for call in one.pending))
+    await read(one.go_on())
+    assert one.output == "Paid."
+
+
+async def test_four_times_the_approvals_take_about_four_times_the_work(bench: Bench, ledger: Ledger) -> None:
+    works = []
+    for count in (FEW, MANY):
+        one = await paused(bench, ledger, count)
+        with Steps() as steps:
+            await approved(one)
+        works.append(steps.taken)
+    assert works[1] < 5 * works[0]
+
+
+async def test_the_whole_run_is_written_as_often_for_many_calls_as_for_few(
+    bench: Bench, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit, written = bench.store.commit, list[bool]()
+
+    async def counted(change: Transaction) -> None:
+        await commit(change)
+        if change.agent_run:
+            written.append(change.agent_run.document is not UNCHANGED_DOCUMENT)
+
+    monkeypatch.setattr(bench.store, "commit", counted)
+    whole = []
+    for count in (FEW, MANY):
+        one = await paused(bench, ledger, count)
+        written.clear()
+        await approved(one)
+        assert len(written) > count - RunLimits().parallel
+        whole.append(sum(written))
+    assert whole[0] == whole[1]
+
+
+# -- stopped in the middle ----------------------------------------------------------------------------
+
+
+async def stopped(one: AgentRunner, began: asyncio.Event, *said: str) -> None:
+    """Let `one` go on, or begin, until a tool began that does not end; then its process is gone."""
+    going = asyncio.ensure_future(say(one, *said) if said else read(one.go_on()))
+    await began.wait()
+    going.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await going
+    began.clear()
+
+
+class Desk:
+    """An agent with a tool that returns at once and one that does not before it is run again."""
+
+    def __init__(self, bench: Bench, *names: str) -> None:
+        self.began, self.runs = asyncio.Event(), list[str]()
+        self.bench = bench
+        many = [(f"c{n}", name) for n, name in enumerate(names)]
+        bench.model = scripted(bench.folder, calls(*many), {"text": "Done."})
+
+    async def open(self, parallel: int) -> AgentRunner:
+        """The run as another process takes it up."""
+
+        @tool
+        def quick() -> str:
+            self.runs.append("quick")
+            return "quick done"
+
+        @tool
+        async def slow() -> str:
+            self.runs.append("slow")
+            self.began.set()
+            await asyncio.Event().wait()
+            return "never"
+
+        return await running(self.bench, Agent("desk", tools=(quick, slow)), RunConfig(RunLimits(parallel=parallel)))
+
+
+def stages(one: AgentRunner) -> Sequence[Any]:
+    return [call.stage for call in one.run.batch]
+
+
+async def test_another_process_finds_what_ended_and_what_began_since_the_run_was_written_whole(bench: Bench) -> None:
+    desk = Desk(bench, "quick", "quick", "slow", "quick")
+    await stopped(await desk.open(1), desk.began, "hello")
+
+    other = await desk.open(1)
+    assert stages(other) == [Stage.DONE, Stage.DONE, Stage.STARTED, Stage.READY]
+    assert own(await read(other.go_on())) == ["started", "tool_started", "tool_output", "paused"]
+    assert [(call.id, call.stage) for call in other.pending] == [("c2", Stage.UNKNOWN)]
+    await other.decide(ToolOutputSupplied("c2", "given"))
+    await read(other.go_on())
+    assert inputs(bench)[-1][-4:] == ["c0: quick done", "c1: quick done", "c2: given", "c3: quick done"]
+    assert desk.runs == ["quick", "quick", "slow", "quick"]
+
+
+async def test_another_process_finds_a_call_that_ended_while_the_one_beside_it_still_ran(bench: Bench) -> None:
+    desk = Desk(bench, "quick", "slow")
+    first = await desk.open(2)
+    async with aclosing(first.say([user_message("hello")])) as events:
+        async for event in events:
+            if event["type"] == "convo.tool_output":
+                break
+
+    assert stages(await desk.open(2)) == [Stage.DONE, Stage.STARTED]
+
+
+async def test_a_run_that_is_stopped_for_good_by_another_process_keeps_what_ended(bench: Bench) -> None:
+    desk = Desk(bench, "quick", "slow", "quick")
+    await stopped(await desk.open(1), desk.began, "hello")
+    other = await desk.open(1)
+    await other.stop()
+
+    await say(await desk.open(1), "again")
+    unknown, not_run = "The tool was started, and its outcome is unknown.", "The run ended before this tool was called."
+    assert inputs(bench)[-1][-4:] == ["c0: quick done", f"c1: {unknown}", f"c2: {not_run}", "user: again"]
+
+
+async def test_a_call_that_may_run_again_and_did_not_yet_is_not_asked_about_twice(bench: Bench) -> None:
+    desk = Desk(bench, "slow", "slow", "slow")
+    await stopped(await desk.open(2), desk.began, "hello")
+    await stopped(await desk.open(2), desk.began)
+    other = await desk.open(2)
+    await read(other.go_on())
+    assert [call.id for call in other.pending] == ["c0", "c1", "c2"]
+    await other.decide(*(ApprovalDecided(call.id, approve=True) for call in other.pending))
+    await stopped(other, desk.began)
+
+    third = await desk.open(2)
+    assert stages(third) == [Stage.STARTED, Stage.STARTED, Stage.READY]
+    await stopped(third, desk.began)
+    assert stages(await desk.open(2)) == [Stage.UNKNOWN, Stage.UNKNOWN, Stage.STARTED]

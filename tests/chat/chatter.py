@@ -1,0 +1,42 @@
+"""A process that talks to itself until it is killed: `python -m tests.chat.chatter DB STRATEGY FILE`.
+
+It says turns as fast as it can and prints the id of every link once it is confirmed.
+"""
+
+import asyncio
+import sys
+from pathlib import Path
+
+from convo.chat.open import find_selected_session, open_chat
+from convo.chat.session_record import ChatDeps, acquire_session_lease
+from convo.chat.turn import RequestOptions
+from convo.history.items import user_message
+from convo.history.records import Strategy
+from convo.runtime import SystemClock, random_id
+from convo.stores.factory import open_store
+from convo.strategies.state import OwnerSelection
+from tests.embedding import embedded
+
+MODEL = "scripted/echo"
+NAME = "chatter"
+
+
+async def chatter(database: str, strategy: Strategy, file: Path) -> None:
+    store = open_store(f"sqlite:{database}")
+    edges = ChatDeps(store, embedded(store), SystemClock(), random_id)
+    known = await store.session(NAME)
+    want = OwnerSelection(strategy, NAME if known else str(file) if strategy is Strategy.REPLAY else None)
+    session = await find_selected_session(store, OwnerSelection(None, NAME)) if known else None
+    chat = await open_chat(want, session, RequestOptions(MODEL, MODEL), edges, name=NAME)
+    await acquire_session_lease(store, chat.session)
+    print("ready", flush=True)
+    while True:
+        async for _ in chat.say([user_message(f"message {len(chat.held.path)}")]):
+            pass
+        assert chat.turn
+        assert chat.turn.link
+        print(chat.turn.link.id, flush=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(chatter(sys.argv[1], Strategy(sys.argv[2]), Path(sys.argv[3])))

@@ -1,0 +1,85 @@
+"""A chat over a real store and convo's own endpoint, with the scripted model behind it."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from convo.chat.conversation import Chat
+from convo.chat.open import find_selected_session, open_chat
+from convo.chat.session_record import ChatDeps
+from convo.chat.turn import RequestOptions
+from convo.history.items import Item, StreamEvent, item_text, user_message
+from convo.history.records import Strategy
+from convo.runtime import FixedClock, counting_ids
+from convo.stores.base import Store
+from convo.stores.factory import open_store
+from convo.strategies.state import select_owner
+from tests.chat.ledger import Ledger
+from tests.chat.recorded import Recorded
+from tests.embedding import embedded
+
+
+@dataclass
+class Bench:
+    """One store, and chats on it that can be opened again as another process would."""
+
+    store: Store
+    endpoint: Recorded
+    folder: Path
+    clock: FixedClock = field(default_factory=FixedClock)
+    model: str = "scripted/echo"
+
+    def __post_init__(self) -> None:
+        self.edges = ChatDeps(self.store, self.endpoint, self.clock, counting_ids())
+
+    @property
+    def bodies(self) -> list[dict[str, Any]]:
+        return self.endpoint.bodies
+
+    async def open(self, strategy: Strategy | None = None, handle: str | None = None, *, name: str = "") -> Chat:
+        """A chat, new or as another process would go on with it."""
+        if strategy is Strategy.REPLAY and handle is None:
+            handle = str(self.folder / "talk.json")
+        want = select_owner([strategy] if strategy else [], handle)
+        session = await find_selected_session(self.store, want)
+        return await open_chat(want, session, RequestOptions(self.model, self.model), self.edges, name=name)
+
+
+async def say(chat: Chat, words: str) -> str:
+    """Say `words`, read the answer to its end, and return its words."""
+    return answer([event async for event in chat.say([user_message(words)])])
+
+
+def answer(events: list[StreamEvent]) -> str:
+    output: list[Item] = events[-1]["response"]["output"]
+    return "".join(item_text(item) for item in output)
+
+
+Opened = Callable[[str], Awaitable[Store]]
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
+    opened = open_store("memory" if request.param == "memory" else f"sqlite:{tmp_path / 'convo.db'}")
+    yield opened
+    await opened.aclose()
+
+
+@pytest.fixture(params=["streamed", "collected"])
+def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Runs are read event by event, and then once more as a whole."""
+    monkeypatch.setattr("tests.chat.agents.WAY", request.param)
+    return str(request.param)
+
+
+@pytest.fixture
+def bench(store: Store, tmp_path: Path) -> Bench:
+    return Bench(store, Recorded(embedded(store)), tmp_path)
+
+
+@pytest.fixture
+def ledger() -> Ledger:
+    return Ledger()

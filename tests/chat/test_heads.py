@@ -1,0 +1,196 @@
+"""Heads move, and nothing is lost: back, forward again, and forks."""
+
+import json
+
+import pytest
+
+from convo.chat.conversation import Chat
+from convo.chat.history_nav import UndoStack, get_last_user_items, make_session_at_turn
+from convo.chat.open import fork_session
+from convo.errors import InvalidUsage, NotFound, RequestRefused, WrongOwner
+from convo.history.items import item_text
+from convo.history.records import Strategy
+from tests.chat.conftest import Bench, say
+from tests.chat.recorded import Fault
+from tests.wire import spoken, state
+
+CLIENTS = [Strategy.REPLAY, Strategy.SESSION]
+MOVING = [*CLIENTS, Strategy.CHAIN]
+
+
+async def talked(bench: Bench, strategy: Strategy, *words: str) -> Chat:
+    chat = await bench.open(strategy, name="mine")
+    for one in words:
+        await say(chat, one)
+    return chat
+
+
+def said(chat: Chat) -> list[str]:
+    return [item_text(item) for item in chat.held.path.items]
+
+
+@pytest.mark.parametrize("strategy", MOVING)
+async def test_what_was_taken_back_is_taken_up_again(bench: Bench, strategy: Strategy) -> None:
+    chat, heads = await talked(bench, strategy, "one", "two", "three"), UndoStack()
+    stood, last = chat.held, chat.record.last
+    await heads.back(chat)
+    await heads.back(chat)
+    assert said(chat) == ["one", "one"]
+    await heads.forward(chat)
+    await heads.forward(chat)
+    assert (chat.held, chat.record.last) == (stood, last)
+    await say(chat, "four")
+    assert said(chat)[-3:] == ["three", "four", "four"]
+
+
+@pytest.mark.parametrize("strategy", MOVING)
+async def test_after_something_else_was_said_there_is_nothing_to_take_up(bench: Bench, strategy: Strategy) -> None:
+    chat, heads = await talked(bench, strategy, "one", "two"), UndoStack()
+    await heads.back(chat)
+    await say(chat, "other")
+    stood = chat.held
+    with pytest.raises(InvalidUsage, match="nothing was taken back"):
+        await heads.forward(chat)
+    assert chat.held == stood
+
+
+@pytest.mark.parametrize("strategy", MOVING)
+@pytest.mark.parametrize("number", [1, -2])
+async def test_the_next_turn_goes_on_from_the_turn_that_was_gone_back_to(
+    bench: Bench, strategy: Strategy, number: int
+) -> None:
+    chat = await talked(bench, strategy, "one")
+    confirmed = chat.session.handle if strategy is Strategy.CHAIN else None
+    for words in ("two", "three"):
+        await say(chat, words)
+    await UndoStack().back(chat, number)
+    await say(chat, "other")
+    assert said(chat) == ["one", "one", "other", "other"]
+    body = bench.bodies[-1]
+    if confirmed:
+        assert (spoken(body["input"]), state(body)) == (["user: other"], {"previous_response_id": confirmed})
+    else:
+        assert len(body["input"]) == 3
+    assert chat.turn
+    assert chat.turn.link
+    assert chat.turn.link.parent == (await bench.store.links(chat.session.id))[0].id
+
+
+@pytest.mark.parametrize("strategy", MOVING)
+async def test_what_was_left_stays_in_the_store(bench: Bench, strategy: Strategy) -> None:
+    chat = await talked(bench, strategy, "one", "two")
+    left = chat.record.last
+    await UndoStack().back(chat, 1)
+    await say(chat, "other")
+    assert left
+    assert [item_text(item) for item in (await bench.store.path(left.head)).items] == ["one", "one", "two", "two"]
+
+
+@pytest.mark.parametrize("strategy", MOVING)
+async def test_another_process_finds_the_head_where_it_was_moved_to(bench: Bench, strategy: Strategy) -> None:
+    chat = await talked(bench, strategy, "one", "two", "three")
+    await UndoStack().back(chat, 1)
+    again = await bench.open(handle="mine")
+    assert said(again) == ["one", "one"]
+    assert again.held == chat.held
+    if strategy is Strategy.REPLAY:
+        assert len(json.loads((bench.folder / "talk.json").read_text())) == 2
+
+
+async def test_a_conversation_takes_back_what_it_did_not_confirm_and_nothing_else(bench: Bench) -> None:
+    chat, heads = await talked(bench, Strategy.CONVERSATION, "one"), UndoStack()
+    bench.endpoint.faults.append(Fault(RequestRefused("No.")))
+    with pytest.raises(RequestRefused):
+        await say(chat, "two")
+    await heads.back(chat)
+    assert said(chat) == ["one", "one"]
+    await heads.forward(chat)
+    assert said(chat) == ["one", "one", "two"]
+    await heads.back(chat)
+    for number in (None, 0):
+        with pytest.raises(WrongOwner) as refused:
+            await heads.back(chat, number)
+        assert "convo convert" in refused.value.hint
+    with pytest.raises(WrongOwner):
+        await fork_session(chat.session, chat.asking, bench.edges)
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+async def test_a_turn_that_is_not_there_changes_nothing(bench: Bench, strategy: Strategy) -> None:
+    chat = await talked(bench, strategy, "one")
+    stood = chat.held
+    for number in (2, -2, 99):
+        with pytest.raises(NotFound):
+            await UndoStack().back(chat, number)
+    assert chat.held == stood
+
+
+# -- calls and their outputs are one unit ----------------------------------------------------------
+
+
+async def called(bench: Bench, strategy: Strategy) -> Chat:
+    """A turn of its own, then one in which two tools are called, whose outputs travel in a second request."""
+    script = bench.folder / "script.json"
+    calls = [{"call": {"name": "tea", "arguments": {}, "call_id": "call_1"}}, {"text": "hot"}]
+    script.write_text(json.dumps({"replies": [{"text": "hello"}, *calls, {"text": "fine"}]}))
+    bench.model = f"scripted/{script}"
+    chat = await talked(bench, strategy, "hi", "tea?")
+    call = chat.held.path.items[-1]
+    output = {"type": "function_call_output", "call_id": call["call_id"], "output": "hot"}
+    async for _ in chat.say([output]):
+        pass
+    return chat
+
+
+@pytest.mark.parametrize("strategy", MOVING)
+async def test_undo_takes_a_whole_turn_with_its_calls(bench: Bench, strategy: Strategy) -> None:
+    chat = await called(bench, strategy)
+    assert len(chat.held.path) == 6
+    await UndoStack().back(chat)
+    assert said(chat) == ["hi", "hello"]
+    await say(chat, "and now?")
+    assert chat.turn
+    assert chat.turn.link
+    assert chat.turn.link.status == "completed"
+
+
+@pytest.mark.parametrize("strategy", MOVING)
+async def test_a_fork_holds_whole_turns(bench: Bench, strategy: Strategy) -> None:
+    chat = await called(bench, strategy)
+    assert len((await bench.store.path((await make_session_at_turn(bench.store, chat.session, 1)).head)).nodes) == 2
+    assert (await make_session_at_turn(bench.store, chat.session, 2)).head == chat.session.head
+
+
+# -- forks -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("strategy", MOVING)
+@pytest.mark.parametrize("number", [0, 1, 2, 3])
+async def test_a_fork_goes_on_from_any_turn_and_its_source_stays(bench: Bench, strategy: Strategy, number: int) -> None:
+    chat = await talked(bench, strategy, "one", "two", "three")
+    before = chat.held
+    made = await fork_session(await make_session_at_turn(bench.store, chat.session, number), chat.asking, bench.edges)
+    await say(made, "other")
+    assert said(made) == [*("one", "one", "two", "two", "three", "three")[: 2 * number], "other", "other"]
+    again = await bench.open(handle="mine")
+    assert again.held == before
+    assert made.session.name != again.session.name
+    if strategy is Strategy.REPLAY:
+        assert made.session.handle != again.session.handle
+
+
+# -- the last message ------------------------------------------------------------------------------
+
+
+async def test_the_last_message_may_be_several(bench: Bench) -> None:
+    chat = await talked(bench, Strategy.SESSION, "one")
+    for words in ("two", "three"):
+        bench.endpoint.faults.append(Fault(RequestRefused("No.")))
+        with pytest.raises(RequestRefused):
+            await say(chat, words)
+    assert [item_text(item) for item in get_last_user_items(chat)] == ["two", "three"]
+
+
+async def test_before_anything_was_said_there_is_no_last_message(bench: Bench) -> None:
+    with pytest.raises(InvalidUsage):
+        get_last_user_items(await bench.open(Strategy.SESSION))

@@ -1,0 +1,141 @@
+"""Ctrl-C at the worst moment: while the store works in its own thread and cannot be stopped."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from convo.chat.session_record import ChatDeps
+from convo.errors import Conflict
+from convo.history.items import item_text, user_message
+from convo.history.records import Session, Strategy
+from convo.history.tree import root_key
+from convo.stores.base import Store, Transaction
+from tests.chat.conftest import Bench, say
+
+PRESSES = 3
+
+
+class Watched:
+    """A store in which something happens before or after one of the next commits, 1 being the next.
+
+    The commit itself is the real one.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.before: dict[int, Callable[[], Awaitable[None]]] = {}
+        self.after: dict[int, Callable[[], Awaitable[None]]] = {}
+        self._commits = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
+
+    async def commit(self, change: Transaction) -> None:
+        self._commits += 1
+        number = self._commits
+        if number in self.before:
+            await self.before[number]()
+        await self.store.commit(change)
+        if number in self.after:
+            await self.after[number]()
+
+
+@pytest.fixture
+def watched(bench: Bench) -> Watched:
+    store = Watched(bench.store)
+    bench.edges = ChatDeps(store, bench.endpoint, bench.clock, bench.edges.new_id)
+    return store
+
+
+async def stopped_in_commit(store: Watched, number: int, turn: Callable[[], Awaitable[object]]) -> None:
+    """Begin a turn, and cancel it a few times while the store has stored and not yet said so."""
+    stored, told = asyncio.Event(), asyncio.Event()
+
+    async def wait() -> None:
+        stored.set()
+        await told.wait()
+
+    store.after[number] = wait
+    asking = asyncio.ensure_future(turn())
+    await stored.wait()
+    for _ in range(PRESSES):
+        asking.cancel()
+        await asyncio.sleep(0)
+    told.set()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+async def test_stopped_while_the_message_is_stored_the_chat_goes_on(
+    strategy: Strategy, bench: Bench, watched: Watched
+) -> None:
+    chat = await bench.open(strategy, name="mine")
+    await stopped_in_commit(watched, 1, lambda: say(chat, "one"))
+
+    assert (chat.turn, [item_text(item) for item in chat.held.path.items]) == (None, ["one"])
+    assert await say(chat, "two") == "two"
+    assert [item_text(item) for item in (await bench.open(None, "mine")).held.path.items] == ["one", "two", "two"]
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+async def test_stopped_while_the_answer_is_stored_the_answer_counts(
+    strategy: Strategy, bench: Bench, watched: Watched
+) -> None:
+    chat = await bench.open(strategy, name="mine")
+    last = 3 if strategy is Strategy.CONVERSATION else 2
+    await stopped_in_commit(watched, last, lambda: say(chat, "one"))
+
+    assert chat.turn
+    assert chat.turn.link
+    assert chat.turn.link.status == "completed"
+    assert not chat.held.unacknowledged
+    assert await say(chat, "two") == "two"
+    again = await bench.open(None, "mine")
+    assert [item_text(item) for item in again.held.path.items] == ["one", "one", "two", "two"]
+    assert len(await bench.store.links(again.session.id)) == 2
+
+
+async def test_another_ctrl_c_does_not_break_off_the_keeping_of_the_first(bench: Bench, watched: Watched) -> None:
+    chat = await bench.open(Strategy.SESSION, name="mine")
+    events = chat.say([user_message("a message that is long enough to come in pieces")])
+
+    async def read_a_piece() -> None:
+        async for event in events:
+            if event["type"].endswith(".delta"):
+                return
+
+    await read_a_piece()
+    await stopped_in_commit(watched, 2, events.aclose)
+    assert [item["status"] for item in chat.held.path.items if item["role"] == "assistant"] == ["incomplete"]
+    assert chat.turn
+    assert chat.turn.link
+    assert chat.turn.link.status == "cancelled"
+
+
+async def test_a_name_that_is_taken_while_it_is_looked_for_gets_the_next_number(bench: Bench, watched: Watched) -> None:
+    async def take(name: str) -> None:
+        head = root_key(bench.store.tenant)
+        session = Session(f"ses_{name}", name, Strategy.SESSION, bench.model, head, head, 0.0, 0.0)
+        await bench.store.commit(Transaction(session=session, expect=None))
+
+    watched.before = {1: lambda: take("hello"), 2: lambda: take("hello-2")}
+    chat = await bench.open(Strategy.SESSION)
+    await say(chat, "hello")
+    assert chat.session.name == "hello-3"
+
+
+async def test_a_name_that_is_always_taken_is_a_conflict(bench: Bench, watched: Watched) -> None:
+    async def take(number: int) -> None:
+        head = root_key(bench.store.tenant)
+        name = f"hello-{number}" if number > 1 else "hello"
+        session = Session(f"ses_{name}", name, Strategy.SESSION, bench.model, head, head, 0.0, 0.0)
+        await bench.store.commit(Transaction(session=session, expect=None))
+
+    watched.before = {number: lambda number=number: take(number) for number in range(1, 9)}  # type: ignore[misc]
+    chat = await bench.open(Strategy.SESSION)
+    with pytest.raises(Conflict, match="another session is called"):
+        await say(chat, "hello")
+    assert bench.bodies == []

@@ -1,0 +1,323 @@
+"""What each owner is sent over a whole conversation, on recorded requests.
+
+First turn, follow-up, a failed turn and its retry, an interrupted turn and its follow-up, and
+going on in another process, for all four owners. A turn that is read event by event and one that
+is collected are the same loop; both are shown.
+"""
+
+from contextlib import aclosing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from convo.chat.conversation import Chat
+from convo.errors import ConvoError, RequestRefused, TryLater, Unreachable
+from convo.history.canonical import digest
+from convo.history.items import assistant_message, item_text, user_message
+from convo.history.records import Strategy
+from convo.stores.base import Store, Transaction
+from tests.chat.conftest import Bench, say
+from tests.chat.recorded import Fault
+from tests.wire import spoken, state
+
+CLIENTS = [Strategy.REPLAY, Strategy.SESSION]
+REFUSED = RequestRefused("the model is not here", code="model_not_found", status=404)
+DOWN = TryLater("overloaded", status=503)
+CUT = Unreachable("connection reset")
+
+
+class Killed(BaseException):
+    """The process is gone: nothing that would run after it runs."""
+
+
+def expected_state(chat: Chat) -> dict[str, object]:
+    """The state fields of a follow-up, by the design's table."""
+    match chat.session.strategy:
+        case Strategy.CHAIN:
+            return {"previous_response_id": chat.session.handle}
+        case Strategy.CONVERSATION:
+            return {"conversation": chat.session.handle}
+        case _:
+            return {"store": False}
+
+
+def whole_or_new(strategy: Strategy, before: list[str], new: list[str]) -> list[str]:
+    return [*before, *new] if strategy in CLIENTS else new
+
+
+async def stop_midway(chat: Chat, said: str) -> None:
+    """Say something and close the answer after its first piece, as Ctrl-C does."""
+    async with aclosing(chat.say([user_message(said)])) as events:
+        async for event in events:
+            if event["type"].endswith(".delta"):
+                return
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+async def test_a_first_turn_sends_the_message_alone(bench: Bench, strategy: Strategy) -> None:
+    chat = await bench.open(strategy)
+
+    assert await say(chat, "hi there") == "hi there"
+    assert spoken(bench.bodies[0]["input"]) == ["user: hi there"]
+    assert "previous_response_id" not in bench.bodies[0]
+    assert bench.bodies[0].get("conversation") == (chat.session.handle if strategy is Strategy.CONVERSATION else None)
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+async def test_a_follow_up_sends_the_whole_path_or_what_is_new(bench: Bench, strategy: Strategy) -> None:
+    chat = await bench.open(strategy)
+    await say(chat, "one")
+    state_before = expected_state(chat)
+
+    await say(chat, "two")
+
+    assert spoken(bench.bodies[1]["input"]) == whole_or_new(strategy, ["user: one", "assistant: one"], ["user: two"])
+    assert state(bench.bodies[1]) == state_before
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+async def test_another_process_sends_what_the_first_would_have_sent(bench: Bench, strategy: Strategy) -> None:
+    chat = await bench.open(strategy, name="mine")
+    await say(chat, "one")
+
+    again = await bench.open(None, "mine")
+    state_before = expected_state(again)
+    await say(again, "two")
+
+    assert spoken(bench.bodies[1]["input"]) == whole_or_new(strategy, ["user: one", "assistant: one"], ["user: two"])
+    assert state(bench.bodies[1]) == state_before
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+async def test_a_failed_turn_keeps_its_input_and_a_retry_sends_the_same_again(bench: Bench, strategy: Strategy) -> None:
+    chat = await bench.open(strategy)
+    await say(chat, "one")
+    bench.endpoint.faults = [Fault(REFUSED)]
+    with pytest.raises(RequestRefused):
+        await say(chat, "two")
+
+    events = [event async for event in chat.again()]
+
+    assert bench.bodies[2] == bench.bodies[1]
+    assert events[-1]["type"] == "response.completed"
+    assert not chat.held.unacknowledged
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+async def test_after_a_failed_turn_the_next_message_goes_together_with_the_old_one(
+    bench: Bench, strategy: Strategy
+) -> None:
+    chat = await bench.open(strategy, name="mine")
+    await say(chat, "one")
+    bench.endpoint.faults = [Fault(REFUSED)]
+    with pytest.raises(RequestRefused):
+        await say(chat, "two")
+
+    await say(await bench.open(None, "mine"), "three")
+
+    assert spoken(bench.bodies[2]["input"]) == whole_or_new(
+        strategy, ["user: one", "assistant: one"], ["user: two", "user: three"]
+    )
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["here", "in another process"])
+async def test_after_an_interruption_the_partial_goes_along_as_plain_words(
+    bench: Bench, strategy: Strategy, elsewhere: bool
+) -> None:
+    chat = await bench.open(strategy, name="mine")
+    await say(chat, "one")
+    await stop_midway(chat, "two and a good deal more than that")
+    kept = chat.held.path.items[-1]
+    partial = item_text(kept)
+
+    await say(await bench.open(None, "mine") if elsewhere else chat, "three")
+
+    assert kept["status"] == "incomplete"
+    assert "two and a good deal more than that".startswith(partial)
+    assert 0 < len(partial) < len("two and a good deal more than that")
+    assert spoken(bench.bodies[2]["input"]) == whole_or_new(
+        strategy,
+        ["user: one", "assistant: one"],
+        ["user: two and a good deal more than that", f"assistant: {partial}", "user: three"],
+    )
+    assert all("id" not in item and "status" not in item for item in bench.bodies[2]["input"][-2:])
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+async def test_retry_after_an_interruption_sends_the_old_input_alone(bench: Bench, strategy: Strategy) -> None:
+    chat = await bench.open(strategy)
+    await say(chat, "one")
+    await stop_midway(chat, "two and a good deal more than that")
+
+    [event async for event in chat.again()]
+
+    assert bench.bodies[2] == bench.bodies[1]
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+async def test_undo_after_an_interruption_drops_input_and_partial(bench: Bench, strategy: Strategy) -> None:
+    chat = await bench.open(strategy)
+    await say(chat, "one")
+    await stop_midway(chat, "two and a good deal more than that")
+
+    await chat.take_back()
+    await say(chat, "three")
+
+    assert spoken(bench.bodies[2]["input"]) == whole_or_new(strategy, ["user: one", "assistant: one"], ["user: three"])
+
+
+@pytest.mark.parametrize("strategy", [*CLIENTS, Strategy.CHAIN])
+async def test_undo_of_a_confirmed_turn_goes_on_from_the_one_before(bench: Bench, strategy: Strategy) -> None:
+    chat = await bench.open(strategy)
+    await say(chat, "one")
+    state_before = expected_state(chat)
+    await say(chat, "two")
+
+    await chat.take_back()
+    await say(chat, "three")
+
+    assert spoken(bench.bodies[2]["input"]) == whole_or_new(strategy, ["user: one", "assistant: one"], ["user: three"])
+    assert state(bench.bodies[2]) == state_before
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+@pytest.mark.parametrize("failure", [DOWN, CUT, TryLater("locked", code="conversation_locked", status=400)])
+async def test_a_failure_before_the_answer_is_tried_again_with_the_same_request(
+    bench: Bench, strategy: Strategy, failure: ConvoError
+) -> None:
+    chat = await bench.open(strategy)
+    bench.endpoint.faults = [Fault(failure), Fault(failure)]
+
+    assert await say(chat, "hi") == "hi"
+    assert bench.bodies[0] == bench.bodies[1] == bench.bodies[2]
+    assert len(bench.clock.slept) == 2
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+async def test_an_answer_that_got_lost_is_not_asked_for_twice_at_an_owner_that_kept_it(
+    bench: Bench, strategy: Strategy
+) -> None:
+    chat = await bench.open(strategy)
+    await say(chat, "one")
+    bench.endpoint.faults = [Fault(CUT, after=None)]
+
+    assert await say(chat, "two") == "two"
+
+    lost_and_found = strategy is Strategy.CONVERSATION
+    assert len(bench.bodies) == (2 if lost_and_found else 3)
+    assert [item_text(item) for item in chat.held.path.items] == ["one", "one", "two", "two"]
+    assert not chat.held.unacknowledged
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+async def test_a_process_that_died_before_it_heard_the_answer_leaves_it_to_the_next(
+    bench: Bench, strategy: Strategy
+) -> None:
+    chat = await bench.open(strategy, name="mine")
+    await say(chat, "one")
+    bench.endpoint.faults = [Fault(Killed(), after=None)]
+    with pytest.raises(Killed):
+        await say(chat, "two")
+
+    again = await bench.open(None, "mine")
+    await say(again, "three")
+
+    answered = [] if strategy in CLIENTS else ["two"]
+    assert [item_text(item) for item in again.held.path.items] == ["one", "one", "two", *answered, "three", "three"]
+    assert spoken(bench.bodies[2]["input"]) == whole_or_new(
+        strategy, ["user: one", "assistant: one", "user: two"], ["user: three"]
+    )
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+async def test_nothing_is_sent_again_once_the_answer_began(bench: Bench, strategy: Strategy) -> None:
+    chat = await bench.open(strategy)
+    bench.endpoint.faults = [Fault(CUT, after=6)]
+    with pytest.raises(Unreachable):
+        await say(chat, "a message that is long enough to come in pieces")
+
+    assert len(bench.bodies) == 1
+    assert chat.held.path.items[-1]["status"] == "incomplete"
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+async def test_a_turn_read_event_by_event_and_a_collected_one_leave_the_same(bench: Bench, strategy: Strategy) -> None:
+    collected, streamed = (
+        await bench.open(strategy, name="a"),
+        await bench.open(strategy, str(bench.folder / "b.json") if strategy is Strategy.REPLAY else None, name="b"),
+    )
+    for chat in (collected, streamed):
+        for message in ("one", "two"):
+            if chat is collected:
+                [event async for event in chat.say([user_message(message)])]
+            else:
+                async for _ in chat.say([user_message(message)]):
+                    pass
+
+    assert [spoken(body["input"]) for body in bench.bodies[:2]] == [spoken(body["input"]) for body in bench.bodies[2:]]
+    assert [digest(item) for item in collected.held.path.items] == [digest(item) for item in streamed.held.path.items]
+
+
+async def test_a_replay_file_that_was_edited_between_turns_is_what_was_said(bench: Bench, tmp_path: Path) -> None:
+    chat = await bench.open(Strategy.REPLAY)
+    await say(chat, "one")
+    place = tmp_path / "talk.json"
+    place.write_text(place.read_text().replace("one", "uno"))
+
+    await say(chat, "two")
+
+    assert spoken(bench.bodies[1]["input"]) == ["user: uno", "assistant: uno", "user: two"]
+
+
+async def test_a_replay_file_in_the_easy_form_is_taken_as_it_is(bench: Bench, tmp_path: Path) -> None:
+    (tmp_path / "talk.json").write_text(
+        '[{"role": "user", "content": "knock"}, {"role": "assistant", "content": "who?"}]'
+    )
+    chat = await bench.open(Strategy.REPLAY)
+
+    await say(chat, "me")
+
+    assert bench.bodies[0]["input"] == [
+        {"role": "user", "content": "knock"},
+        {"role": "assistant", "content": "who?"},
+        user_message("me"),
+    ]
+    assert chat.held.path.items[1] == {"role": "assistant", "content": "who?"}
+    assert assistant_message("me")["role"] == chat.held.path.items[-1]["role"]
+
+
+class Dies:
+    """A store of a process that is killed when it has committed `commits` times and then reads, or commits again."""
+
+    def __init__(self, store: Store, commits: int, *, reads: bool) -> None:
+        self.store, self.left, self.reads = store, commits, reads
+
+    def __getattr__(self, name: str) -> Any:
+        if not (self.left or self.reads) and name != "upkeep":  # the look at the free space of the disk
+            raise Killed
+        return getattr(self.store, name)
+
+    async def commit(self, change: Transaction) -> None:
+        if not self.left:
+            raise Killed
+        await self.store.commit(change)
+        self.left -= 1
+
+
+async def test_a_message_outlives_two_kills_around_the_writing_of_the_file(bench: Bench) -> None:
+    await say(await bench.open(Strategy.REPLAY, name="mine"), "one")
+    alive = bench.edges
+    file_written = replace(alive, store=Dies(bench.store, 2, reads=True))
+    nothing_sent = replace(alive, store=Dies(bench.store, 1, reads=False))
+    for said, edges, faults in (("two", file_written, []), ("three", nothing_sent, [Fault(Killed())])):
+        bench.edges, bench.endpoint.faults = edges, faults
+        with pytest.raises(Killed):
+            await say(await bench.open(None, "mine"), said)
+    bench.edges = alive
+
+    await say(await bench.open(None, "mine"), "four")
+
+    assert spoken(bench.bodies[-1]["input"])[-3:] == ["assistant: two", "user: three", "user: four"]

@@ -1,0 +1,151 @@
+"""A turn for which nobody could be asked, and a store that cannot take its end."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from convo.chat.conversation import Chat
+from convo.errors import (
+    NO_CONNECTION,
+    ConvoError,
+    KeyRefused,
+    ModelMissing,
+    RequestRefused,
+    StoreFull,
+    TryLater,
+    Unreachable,
+    Unsupported,
+)
+from convo.history.items import user_message
+from convo.history.records import Strategy
+from convo.stores.base import Store
+from tests.chat.conftest import Bench, say
+from tests.chat.recorded import Fault
+from tests.stores.refusing import Refusing
+from tests.wire import spoken
+
+UNASKED: list[ConvoError] = [
+    Unreachable("no such host", code=NO_CONNECTION),
+    KeyRefused("no"),
+    RequestRefused("no such model", code="model_not_found", status=404),
+    ModelMissing("no weights"),
+    Unsupported("this model", "images"),
+]
+ASKED: list[ConvoError] = [RequestRefused("odd", code="odd"), Unreachable("it broke")]
+
+
+def kind_of(failure: ConvoError) -> str:
+    return f"{type(failure).__name__}-{failure.code}"
+
+
+async def fail(chat: Chat, failure: ConvoError, *, keep: bool) -> None:
+    with pytest.raises(type(failure)):
+        async for _ in chat.say([user_message("two")], keep=keep):
+            pass
+
+
+@dataclass
+class Everything:
+    """What a store and a folder hold of a chat."""
+
+    store: Store
+    folder: Path
+
+    async def now(self) -> list[object]:
+        sessions = await self.store.sessions()
+        links = [link for session in sessions for link in await self.store.links(session.id)]
+        files = [(file.name, file.read_bytes()) for file in sorted(self.folder.glob("*.json"))]
+        return [sessions, links, files, await self.store.search("two"), await self.store.find("conv_")]
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+@pytest.mark.parametrize("failure", UNASKED, ids=kind_of)
+async def test_who_does_not_keep_it_finds_everything_as_it_was(
+    bench: Bench, strategy: Strategy, failure: ConvoError, tmp_path: Path
+) -> None:
+    chat = await bench.open(strategy, name="mine")
+    await say(chat, "one")
+    everything = Everything(bench.store, tmp_path)
+    before = await everything.now()
+    bench.clock.move(60)
+    bench.endpoint.faults = [Fault(failure)]
+
+    await fail(chat, failure, keep=False)
+
+    assert await everything.now() == before
+    assert chat.turn is None
+    assert await say(chat, "three") == "three"
+    assert spoken(chat.held.path.items) == ["user: one", "assistant: one", "user: three", "assistant: three"]
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+@pytest.mark.parametrize("failure", UNASKED, ids=kind_of)
+async def test_a_new_session_that_nobody_keeps_is_gone(
+    bench: Bench, strategy: Strategy, failure: ConvoError, tmp_path: Path
+) -> None:
+    everything = Everything(bench.store, tmp_path)
+    before = await everything.now()
+    chat = await bench.open(strategy)
+    bench.endpoint.faults = [Fault(failure)]
+
+    await fail(chat, failure, keep=False)
+
+    assert await everything.now() == before
+    assert await say(chat, "three") == "three"
+    assert [session.name for session in await bench.store.sessions()] == ["three"]
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+@pytest.mark.parametrize("failure", UNASKED, ids=kind_of)
+async def test_who_keeps_it_has_it_still(bench: Bench, strategy: Strategy, failure: ConvoError) -> None:
+    chat = await bench.open(strategy, name="mine")
+    bench.endpoint.faults = [Fault(failure)]
+    await fail(chat, failure, keep=True)
+    again = await bench.open(None, "mine")
+    assert spoken([node.item for node in again.held.unacknowledged]) == ["user: two"]
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+@pytest.mark.parametrize("failure", ASKED, ids=kind_of)
+async def test_what_somebody_was_asked_is_kept(bench: Bench, strategy: Strategy, failure: ConvoError) -> None:
+    chat = await bench.open(strategy, name="mine")
+    bench.endpoint.faults = [Fault(failure)] * 4
+    await fail(chat, failure, keep=False)
+    assert spoken([node.item for node in chat.held.unacknowledged]) == ["user: two"]
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+async def test_what_somebody_may_have_taken_before_the_network_went_is_kept(bench: Bench, strategy: Strategy) -> None:
+    chat = await bench.open(strategy, name="mine")
+    gone = Unreachable("no such host", code=NO_CONNECTION)
+    bench.endpoint.faults = [Fault(TryLater("down", status=503)), Fault(gone)]
+    await fail(chat, gone, keep=False)
+    assert spoken([node.item for node in chat.held.unacknowledged]) == ["user: two"]
+
+
+# -- a store that is full --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+async def test_an_end_that_could_not_be_stored_leaves_the_turn_unanswered_and_the_chat_whole(
+    store: Store, bench: Bench, strategy: Strategy
+) -> None:
+    full: Any = Refusing(store, StoreFull("no room"), down=False, which=lambda change: change.session and change.links)
+    bench.edges = type(bench.edges)(full, bench.endpoint, bench.clock, bench.edges.new_id)
+    chat = await bench.open(strategy, name="mine")
+    await say(chat, "one")
+    full.down = True
+    with pytest.raises(StoreFull):
+        await say(chat, "two")
+    assert chat.turn
+    assert chat.turn.link
+    assert (chat.turn.link.status, chat.turn.link.error) == ("failed", {"code": "store_full", "message": "no room"})
+    full.down = False
+
+    await say(chat, "three")
+    again = await bench.open(None, "mine")
+    asked = [item for item in spoken(again.held.path.items) if item.startswith("user")]
+    assert asked == ["user: one", "user: two", "user: three"]
+    assert not again.held.unacknowledged

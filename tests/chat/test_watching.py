@@ -1,0 +1,105 @@
+"""Looking at a conversation that somebody else carries on."""
+
+import asyncio
+from contextlib import aclosing
+from dataclasses import replace
+from pathlib import Path
+
+from convo.chat.watch import POLL_INTERVAL_S, is_in_progress, watch_conversation
+from convo.history.items import user_message
+from convo.history.records import Strategy
+from convo.history.tree import Key
+from convo.history.tree import Path as History
+from convo.inspect.view import OpenRun
+from convo.runs.serialize import run_to_json
+from convo.runtime import FixedClock
+from convo.stores.base import AgentRun, AppendItems, Transaction
+from convo.stores.sqlite.connection import SqliteDatabase
+from convo.stores.sqlite.store import SqliteStore
+from tests.cli.held import DATABASE, held, talks
+from tests.inspect.built import chain
+from tests.runs.test_inbox import paused
+
+
+class Counted(SqliteStore):
+    """A store that counts how often a whole path was read, and gives the other writer its turn at a given look."""
+
+    paths = 0
+    looks = 0
+    turn = 0
+
+    async def path(self, head: Key) -> History:
+        self.paths += 1
+        return await super().path(head)
+
+    async def revision(self) -> str:
+        self.looks += 1
+        if self.looks == self.turn:
+            await elsewhere(Path(self.database.file))
+        return await super().revision()
+
+
+async def elsewhere(file: Path) -> None:
+    """Another process says something in the session."""
+    other = SqliteStore(SqliteDatabase(file))
+    session = await other.session("mine")
+    assert session
+    grown = (await other.path(session.head)).grow([user_message("and?")])
+    await other.commit(
+        Transaction(
+            (AppendItems(session.head, (user_message("and?"),)),),
+            session=replace(session, head=grown.head),
+            expect=session.head,
+        )
+    )
+    await other.aclose()
+
+
+async def test_a_replay_file_that_somebody_edits_is_read_again(home: Path, tmp_path: Path) -> None:
+    await asyncio.to_thread(held, home, talks("mine", Strategy.REPLAY, "one"))
+    file, store = tmp_path / "talk.json", SqliteStore(SqliteDatabase(home / DATABASE))
+    async with aclosing(watch_conversation(store, "mine", FixedClock())) as states:
+        first = await anext(states)
+        file.write_text('[{"role": "user", "content": "something else"}]', encoding="utf-8")
+        second = await anext(states)
+    await store.aclose()
+    assert (len(first.path), len(second.path)) == (2, 1)
+
+
+async def test_a_run_of_agents_that_comes_to_wait_is_seen_although_nothing_was_said(home: Path) -> None:
+    await asyncio.to_thread(held, home, talks("mine", Strategy.SESSION, "one"))
+    store, other = SqliteStore(SqliteDatabase(home / DATABASE)), SqliteStore(SqliteDatabase(home / DATABASE))
+    async with aclosing(watch_conversation(store, "mine", FixedClock())) as states:
+        first = await anext(states)
+        assert first.session
+        row = AgentRun("run_1", first.session.id, 1, "paused", run_to_json(paused()), 1.0, 1.0)
+        await other.commit(Transaction(agent_run=row))
+        second = await anext(states)
+    await store.aclose()
+    await other.aclose()
+    assert (first.run, second.run) == (None, OpenRun("run_1", ("g1", "g2", "m1"), paused=True))
+
+
+async def test_nothing_is_read_again_before_somebody_writes(home: Path) -> None:
+    await asyncio.to_thread(held, home, talks("mine", Strategy.CHAIN, "one", "two"))
+    store, clock = Counted(SqliteDatabase(home / DATABASE)), FixedClock()
+    store.turn = 100
+    async with aclosing(watch_conversation(store, "mine", clock)) as states:
+        first = await anext(states)
+        read = store.paths
+        second = await anext(states)
+    await store.aclose()
+    assert (len(first.path), len(second.path)) == (4, 5)
+    assert store.paths == read + read // 2
+    assert clock.slept == [POLL_INTERVAL_S] * 99
+
+
+def test_an_answer_is_to_come_while_a_request_runs_or_nobody_has_taken_up_what_was_said() -> None:
+    known = chain(2).known("resp_2")
+    assert not is_in_progress(known)
+    said = known.path.grow([user_message("and then?")])
+    assert is_in_progress(replace(known, path=said))
+    running = replace(known.links[-1], id="resp_3", status="in_progress")
+    assert is_in_progress(replace(known, links=(*known.links, running)))
+    tried = replace(running, status="failed", saw=said.head)
+    assert not is_in_progress(replace(known, path=said, links=(*known.links, tried)))

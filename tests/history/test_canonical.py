@@ -1,0 +1,122 @@
+"""An item has a name for its form and a name for its meaning."""
+
+import json
+import random
+from itertools import combinations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from convo.errors import NotCanonical
+from convo.history.canonical import digest, item_hash, normalize_item
+from convo.history.items import Item, Json, assistant_message, user_message
+from tests.history.arbitrary import ITEMS, JSON
+
+PART = {"type": "output_text", "text": "hello"}
+FOUR_FORMS: dict[str, Item] = {
+    "as output of a response": {
+        "id": "msg_1",
+        "type": "message",
+        "status": "completed",
+        "role": "assistant",
+        "content": [{**PART, "annotations": [], "logprobs": []}],
+    },
+    "as input again": {"id": "msg_1", "type": "message", "role": "assistant", "content": [{**PART, "annotations": []}]},
+    "without type and id": {"role": "assistant", "content": [PART]},
+    "as words": {"role": "assistant", "content": "hello"},
+}
+DIFFERENT: list[Item] = [
+    user_message("hello"),
+    assistant_message("hello"),
+    assistant_message("Hello"),
+    assistant_message(""),
+    {"role": "system", "content": "hello"},
+    {"role": "assistant", "content": [{"type": "refusal", "refusal": "hello"}]},
+    {"role": "assistant", "content": [PART, PART]},
+    {**assistant_message("hello"), "phase": "commentary"},
+    {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+    {"type": "function_call", "call_id": "d", "name": "f", "arguments": "{}"},
+    {"type": "n", "n": 2**53},
+    {"type": "n", "n": 2**53 + 1},
+    {"type": "n", "n": 1},
+    {"type": "n", "n": 1.0},
+    {"type": "n", "n": True},
+    {"type": "n", "n": "1"},
+    {"type": "n", "n": "\ud83d"},
+    {"type": "n", "n": "?"},
+]
+
+
+def shuffled(value: Json, dice: random.Random) -> Json:
+    """`value` with the keys of every object in another order."""
+    if isinstance(value, list):
+        return [shuffled(inner, dice) for inner in value]
+    if isinstance(value, dict):
+        return {key: shuffled(value[key], dice) for key in dice.sample(list(value), len(value))}
+    return value
+
+
+@pytest.mark.parametrize("form", FOUR_FORMS.values(), ids=FOUR_FORMS)
+def test_one_answer_has_one_digest_in_each_of_its_four_forms(form: Item) -> None:
+    assert digest(form) == digest(assistant_message("hello"))
+
+
+def test_the_four_forms_of_an_answer_have_four_hashes() -> None:
+    assert len({item_hash(form) for form in FOUR_FORMS.values()}) == 4
+
+
+@pytest.mark.parametrize(("one", "other"), list(combinations(DIFFERENT, 2)))
+def test_items_that_say_different_things_have_different_names(one: Item, other: Item) -> None:
+    assert item_hash(one) != item_hash(other)
+    assert digest(one) != digest(other)
+
+
+@given(ITEMS, st.randoms(use_true_random=False))
+def test_the_order_of_keys_does_not_count(item: Item, dice: random.Random) -> None:
+    other = shuffled(item, dice)
+
+    assert item_hash(other) == item_hash(item)
+    assert digest(other) == digest(item)
+
+
+@given(ITEMS, ITEMS)
+def test_a_hash_is_the_same_only_for_the_same_json(one: Item, other: Item) -> None:
+    """Python finds 1, 1.0 and True equal; their JSON text is what counts."""
+    texts = [json.dumps(item, sort_keys=True) for item in (one, other)]
+
+    assert (item_hash(one) == item_hash(other)) == (texts[0] == texts[1])
+
+
+@given(ITEMS)
+def test_the_same_form_means_the_same_and_normal_forms_stay(item: Item) -> None:
+    assert digest(normalize_item(item)) == digest(item)
+    assert json.dumps(normalize_item(normalize_item(item))) == json.dumps(normalize_item(item))
+
+
+@given(ITEMS, st.sampled_from(["id", "status", "created_at", "created_by"]), JSON)
+def test_what_only_a_server_gives_does_not_count(item: Item, field: str, value: Json) -> None:
+    assert digest({**item, field: value}) == digest(item)
+
+
+@given(ITEMS)
+def test_naming_an_item_leaves_it_as_it_is(item: Item) -> None:
+    before = json.dumps(item)
+    item_hash(item), digest(item)
+
+    assert json.dumps(item) == before
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), {1}, b"x", object(), 10**5000], ids=type)
+def test_what_is_not_json_has_no_name(value: object) -> None:
+    for name in (item_hash, digest):
+        with pytest.raises(NotCanonical):
+            name({"type": "message", "role": "user", "content": [{"type": "input_text", "text": value}]})
+
+
+def test_an_item_that_holds_itself_has_no_name() -> None:
+    item: dict[str, Json] = {"type": "message"}
+    item["self"] = item
+
+    with pytest.raises(NotCanonical):
+        item_hash(item)

@@ -1,0 +1,59 @@
+"""The last request's figures and those of all, and what is billed again."""
+
+import pytest
+
+from convo.config.sections import Price
+from convo.history.records import Strategy
+from convo.inspect.view import link_cost_usd, sum_link_usage
+from convo.usage.counting import Usage
+from tests.inspect.built import USAGE, Talk
+
+OWN = {"scripted/echo": Price(1.0, 10.0, 0.5)}
+
+
+def used(input_: int, output: int) -> dict[str, int]:
+    return {"input_tokens": input_, "output_tokens": output}
+
+
+def talk(strategy: Strategy = Strategy.CHAIN) -> Talk:
+    built = Talk(strategy)
+    built.turn("resp_1", "one", "first", usage=used(100, 10), model="scripted/echo")
+    built.turn("resp_2", "two", "second", after="resp_1", usage=used(150, 20), model="scripted/echo")
+    built.turn("resp_3", "three", "third", after="resp_2", usage=used(200, 30), model="scripted/echo")
+    return built
+
+
+@pytest.mark.parametrize("strategy", [Strategy.CHAIN, Strategy.SESSION])
+def test_all_earlier_input_is_billed_again_whoever_owns_it(strategy: Strategy) -> None:
+    found = sum_link_usage(talk(strategy).links, OWN)
+    assert found
+    assert (found.requests, found.used, found.again) == (3, Usage(input=450, output=60), 250)
+    assert found.cost_usd == pytest.approx((450 + 60 * 10) / 1_000_000)
+
+
+def test_a_fork_is_billed_what_the_line_before_it_had() -> None:
+    built = talk()
+    built.turn("resp_4", "other", "fourth", after="resp_1", usage=used(140, 5), model="scripted/echo")
+    found = sum_link_usage(built.links, OWN)
+    assert found
+    assert found.again == 250 + 100
+
+
+def test_one_price_that_is_not_known_leaves_the_sum_open_and_not_the_others() -> None:
+    built = talk()
+    built.turn("resp_4", "other", "fourth", after="resp_3", usage=used(1, 1), model="nobody/knows")
+    found = sum_link_usage(built.links, OWN)
+    assert found
+    assert found.cost_usd is None
+    assert [link_cost_usd(link, OWN) is None for link in built.links] == [False, False, False, True]
+
+
+def test_requests_that_said_nothing_count_for_nothing() -> None:
+    built = Talk()
+    built.turn("resp_1", "one", "first", usage=None)
+    assert sum_link_usage(built.links, OWN) is None
+    assert link_cost_usd(built.links[0], OWN) is None
+    built.turn("resp_2", "two", "second", after="resp_1", usage=USAGE)
+    found = sum_link_usage(built.links, {})
+    assert found
+    assert (found.requests, found.again, found.used.cached, found.used.reasoning) == (1, 0, 4, 2)

@@ -1,0 +1,25 @@
+"""Where a record and its owner have come apart."""
+
+import pytest
+
+from convo.inspect.diff import describe_drift
+from tests.inspect.built import said
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "sentence"),
+    [
+        (["a", "b"], ["a", "b"], ""),
+        (["a"], ["a", "b"], "the file holds 1 item more than this record"),
+        (["a"], ["a", "b", "c"], "the file holds 2 items more than this record"),
+        (["a", "b"], ["a"], "the file lacks 1 item that this record has"),
+        (["a", "b"], ["a", "c"], "the file and this record differ from item 2 on"),
+        ([], [], ""),
+    ],
+)
+def test_the_first_difference_is_said_in_a_sentence(ours: list[str], theirs: list[str], sentence: str) -> None:
+    assert describe_drift(said(*ours), said(*theirs), "the file") == sentence
+
+
+def test_an_item_in_another_form_is_no_difference() -> None:
+    assert describe_drift(said("a"), [{"role": "user", "content": "a", "id": "msg_1"}], "the file") == ""

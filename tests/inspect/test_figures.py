@@ -1,0 +1,71 @@
+"""What one link was."""
+
+import pytest
+
+from convo.history.items import user_message
+from convo.history.records import Strategy
+from convo.history.tree import Path
+from convo.inspect.view import PathIndex, compute_link_stats
+from convo.usage.counting import Usage, estimate_tokens
+from tests.inspect.built import ROOT, Talk, chain
+
+
+def test_a_chain_sends_what_its_endpoint_lacks_and_the_model_sees_all_of_it() -> None:
+    known = chain(3).known("resp_3")
+    was = compute_link_stats(known.links[2], known.places)
+    assert (was.sent, was.saw, was.full) == (1, 5, False)
+    assert was.sent_tokens == estimate_tokens(user_message("question 3"))
+    assert was.used == Usage(input=12, cached=4, output=9, reasoning=2)
+
+
+def test_a_session_sends_everything_that_the_model_sees() -> None:
+    talk = Talk(Strategy.SESSION)
+    talk.turn("resp_1", "one", "two")
+    path = talk.turn("resp_2", "three", "four", after="resp_1")
+    known = talk.known("resp_2")
+    was = compute_link_stats(known.links[1], known.places)
+    assert (was.sent, was.saw, was.full) == (3, 3, True)
+    assert was.sent_tokens == sum(map(estimate_tokens, path.items[:3]))
+
+
+def test_the_first_request_of_a_chain_holds_everything() -> None:
+    known = chain(1).known("resp_1")
+    assert compute_link_stats(known.links[0], known.places).full
+
+
+def test_the_first_words_are_of_the_last_item_seen_and_of_the_answer() -> None:
+    known = chain(2).known("resp_2")
+    was = compute_link_stats(known.links[1], known.places)
+    assert (was.said, was.answered) == ("question 2", "answer 2")
+
+
+def test_a_failure_says_its_error_where_the_answer_would_be() -> None:
+    talk = Talk()
+    talk.turn("try_1", "hi", None, error={"code": "rate_limit_exceeded", "message": "slow down"})
+    known = talk.known("try_1")
+    was = compute_link_stats(known.links[0], known.places)
+    assert (was.said, was.answered, was.used) == ("hi", "slow down", None)
+
+
+def test_an_answer_of_a_call_alone_is_named_by_the_call() -> None:
+    talk = chain(1)
+    saw = Path(ROOT).grow([user_message("weather?")])
+    head = saw.grow([{"type": "function_call", "call_id": "c", "name": "weather", "arguments": "{}"}])
+    talk.paths["resp_1"] = head
+    talk.turn("resp_1", "weather?", None, saw=saw.head, head=head.head, status="completed")
+    known = talk.known(None, places=_places(head))
+    assert compute_link_stats(talk.links[-1], known.places).answered == "[function_call] weather"
+
+
+@pytest.mark.parametrize("strategy", list(Strategy))
+def test_what_is_not_known_is_left_open(strategy: Strategy) -> None:
+    talk = Talk(strategy)
+    talk.turn("resp_1", "hi", "there")
+    was = compute_link_stats(talk.links[0], PathIndex(ROOT))
+    assert (was.sent, was.saw, was.sent_tokens, was.said, was.full) == (1, None, None, "", False)
+
+
+def _places(path: Path) -> PathIndex:
+    places = PathIndex(ROOT)
+    places.add(path)
+    return places

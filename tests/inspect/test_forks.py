@@ -1,0 +1,86 @@
+"""In which order and how far to the right links are drawn."""
+
+from hypothesis import given
+from hypothesis import strategies as some
+
+from convo.inspect.tree import children_by_parent, iter_link_rows
+from tests.inspect.built import Talk, chain
+
+
+def drawn(talk: Talk, head: str | None) -> list[str]:
+    """Each row as "> > id", one mark for every step to the right, "+" where it steps aside."""
+    return ["> " * row.depth + ("+" if row.begins else "") + row.link.id for row in iter_link_rows(talk.links, head)]
+
+
+def test_a_chain_goes_straight_down_however_long_it_is() -> None:
+    talk = chain(5_000)
+    found = list(iter_link_rows(talk.links, "resp_5000"))
+    assert [row.link for row in found] == talk.links
+    assert {row.depth for row in found} == {0}
+
+
+def test_the_line_to_the_head_stays_straight_and_the_other_steps_aside_before_it() -> None:
+    talk = chain(2)
+    talk.turn("resp_b", "other", "way", after="resp_1")
+    talk.turn("resp_b2", "on", "and on", after="resp_b")
+    assert drawn(talk, "resp_2") == ["resp_1", "> +resp_b", "> resp_b2", "resp_2"]
+    assert drawn(talk, "resp_b2") == ["resp_1", "> +resp_2", "resp_b", "resp_b2"]
+
+
+def test_without_a_head_the_newest_line_is_straight() -> None:
+    talk = chain(2)
+    talk.turn("resp_b", "other", "way", after="resp_1")
+    assert drawn(talk, None) == ["resp_1", "> +resp_2", "resp_b"]
+
+
+def test_fifty_retries_in_a_row_are_one_step_deep() -> None:
+    talk = chain(1)
+    last = "resp_1"
+    for number in range(50):
+        talk.turn(f"try_{number}", "again", None, after=last)
+        talk.turn(f"resp_n{number}", "again", "at last", after=last)
+        last = f"resp_n{number}"
+    assert max(row.depth for row in iter_link_rows(talk.links, last)) == 1
+    assert drawn(talk, last)[-2:] == ["> +try_49", "resp_n49"]
+
+
+def test_a_fork_within_a_fork_is_two_steps_deep() -> None:
+    talk = chain(2)
+    talk.turn("resp_b", "other", "way", after="resp_1")
+    talk.turn("resp_c", "inner", "left", after="resp_b")
+    talk.turn("resp_d", "inner", "right", after="resp_b")
+    assert drawn(talk, "resp_2") == ["resp_1", "> +resp_b", "> > +resp_c", "> resp_d", "resp_2"]
+
+
+def test_conversations_that_begin_several_times_are_all_drawn() -> None:
+    talk = Talk()
+    talk.turn("try_1", "hi", None)
+    talk.turn("try_2", "hi", None)
+    talk.turn("resp_1", "hi", "there")
+    assert drawn(talk, "resp_1") == ["> +try_1", "> +try_2", "resp_1"]
+
+
+def test_a_link_whose_parent_is_gone_begins_a_line_of_its_own() -> None:
+    talk = chain(3)
+    talk.links.pop(0)
+    assert drawn(talk, "resp_3") == ["resp_2", "resp_3"]
+    assert [link.id for link in children_by_parent(talk.links)[None]] == ["resp_2"]
+
+
+@given(some.lists(some.integers(0, 30), max_size=30), some.integers(0, 30))
+def test_any_tree_is_drawn_once_with_parents_first_and_no_deeper_than_it_forks(after: list[int], at: int) -> None:
+    """Link number n goes on from one of those before it, or from none."""
+    talk = Talk()
+    for number, before in enumerate(after):
+        parent = f"resp_{before % (number + 1) - 1}" if before % (number + 1) else None
+        talk.turn(f"resp_{number}", "hi", "ho", after=parent)
+    head = f"resp_{at % len(after)}" if after else None
+    found = list(iter_link_rows(talk.links, head))
+    places = {row.link.id: place for place, row in enumerate(found)}
+    depths = {row.link.id: row.depth for row in found}
+    assert sorted(places) == sorted(link.id for link in talk.links)
+    for row in found:
+        parent = row.link.parent
+        assert parent is None or places[parent] < places[row.link.id]
+        assert row.depth == (depths[parent] if parent else 0) + row.begins
+    assert head is None or depths[head] == 0

@@ -1,0 +1,54 @@
+"""What lies before a place, without copying any history."""
+
+import pytest
+
+from convo.history.items import user_message
+from convo.history.tree import Path
+from convo.inspect.view import PathIndex
+from convo.usage.counting import estimate_tokens
+from tests.inspect.built import ROOT, keys, said
+
+
+def test_a_place_knows_how_many_items_lead_to_it() -> None:
+    path = Path(ROOT).grow(said("a", "b", "c"))
+    places = PathIndex(ROOT)
+    places.add(path)
+    assert [places.depth(key) for key in (ROOT, *path.keys)] == [0, 1, 2, 3]
+
+
+def test_the_last_places_come_oldest_first_and_end_at_the_root() -> None:
+    path = Path(ROOT).grow(said("a", "b", "c"))
+    places = PathIndex(ROOT)
+    places.add(path)
+    assert places.back(path.head, 2) == keys(path, 2, 3)
+    assert places.back(path.head, 9) == keys(path, 1, 2, 3)
+    assert (places.start(path.head, 2), places.start(path.head, 3)) == (path.nodes[0].key, ROOT)
+
+
+def test_a_fork_adds_only_what_is_new() -> None:
+    path = Path(ROOT).grow(said("a", "b", "c"))
+    fork = path.first(2).grow([user_message("d")])
+    places = PathIndex(ROOT)
+    places.add(path)
+    places.add(fork)
+    assert [key for key, _ in places] == [*path.keys, fork.head]
+    assert places.back(fork.head, 2) == [path.nodes[1].key, fork.head]
+
+
+def test_tokens_add_up_along_a_path() -> None:
+    items = said("a", "much longer than one letter")
+    path = Path(ROOT).grow(items)
+    places = PathIndex(ROOT)
+    places.add(path)
+    assert places.tokens(ROOT) == 0
+    assert places.tokens(path.head) == estimate_tokens(items[0]) + estimate_tokens(items[1])
+
+
+def test_a_place_that_was_never_added_is_not_there() -> None:
+    path = Path(ROOT).grow(said("a"))
+    places = PathIndex(ROOT)
+    assert ROOT in places
+    assert path.head not in places
+    assert places.item(path.head) is None
+    with pytest.raises(KeyError):
+        places.depth(path.head)

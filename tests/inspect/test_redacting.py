@@ -1,0 +1,290 @@
+"""Secrets in a document: found in whatever form, replaced alike, and nothing else touched."""
+
+import base64
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from convo.errors import InputFault
+from convo.history.items import Item, assistant_message, get_call_id, user_message
+from convo.inspect.redaction import RedactionResult, count_replacements, decode_base64_text, redact_document
+from convo.inspect.serialize import ConversationDocument
+from tests.history.arbitrary import ITEMS
+
+PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA7bq\nQ8z\n-----END RSA PRIVATE KEY-----"
+
+PPK = "Private-Lines: 2\n" + "aB3/" * 16 + "\nq8zAAA=="
+
+JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U"
+
+SECRETS: dict[str, list[str]] = {
+    "private-key": [PEM, PEM[:60], PEM.replace("RSA ", "OPENSSH "), "AGE-SECRET-KEY-1" + "Q" * 58, PPK],
+    "api-key": [
+        "sk-proj-abcdEFGH1234_ijklMNOP-5678",
+        "sk-ant-api03-" + "a1B2" * 23 + "AA",
+        "gsk_" + "aB3d" * 13,
+        "hf_" + "aBcD" * 9,
+        "AIzaSyA-1234567890abcdefghijklmnopqrstu",
+        "AKIAIOSFODNN7EXAMPLE",
+        "ghp_" + "a1B2" * 9,
+        "github_pat_" + "a1B2" * 15,
+        "glpat-abcdefghij1234567890",
+        "xoxb-123456789012-abcdefghij",
+        "sk_live_" + "4eC39HqLyjWDarjtT1zdp7dc",
+        "SG." + "abcdEFGH12345678" + "." + "abcdEFGH12345678abcdEFGH",
+        "npm_" + "a1B2" * 9,
+        "1234567890:AA" + "aB3_" * 9,
+    ],
+    "token": [JWT, "Bearer aGVsbG8tdGhlcmUtdGhpcw", "Basic dXNlcjpwYXNzd29yZA=="],
+    "password": [
+        "postgresql://me:hunter2!@db.internal:5432/x",
+        "password=hunter2hunter2",
+        'DB_PASSWORD: "correct-horse"',
+        "API_KEY = 0123456789abcdef",
+        '{"client_secret": "0123abcd-x"}',
+        "my passphrase is swordfish-7",
+    ],
+    "email": ["ada@example.com", "ada.b+c@sub.example.co.uk", "Ádá@exämple.org"],
+    "iban": ["DE89 3704 0044 0532 0130 00", "GB82WEST12345698765432"],
+    "card": ["4111 1111 1111 1111", "5555-5555-5555-4444", "378282246310005"],
+    "phone": ["+49 30 901820", "+1 (415) 555-2671"],
+    "ip": ["203.0.113.7", "2001:db8::8a2e:370:7334", "10.1.2.3"],
+}
+
+HARMLESS = [
+    "max_tokens: 4096 and token_count=12",
+    "127.0.0.1 and ::1 and 0.0.0.0",
+    "version 1.2.3 at 12:30:45 on 2026-11-21",
+    "std::vector<int> a::b",
+    "the number 1234567890123 and 4111111111111112",
+    "resp_68f2a1b4c8d08190a3b1c2d3e4f5a6b7 call_Oslo fc_1",
+    "a task-force and risk-averse desk-bound people",
+    "sha256:b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+    "@decorator def f(x): return x@y",
+]
+
+
+def of(*items: Item, **more: Any) -> RedactionResult:
+    return redact_document(ConversationDocument(items=items, acknowledged=len(items), **more))
+
+
+def words(found: RedactionResult) -> str:
+    return json.dumps([found.document.items, found.document.name, found.document.instructions], ensure_ascii=False)
+
+
+def core(secret: str) -> str:
+    """What must not be left of a planted secret: the value behind a name, the password in a URL."""
+    named = re.search(r"://me:(.+)@|(?:=|:|\bis) ?\"?([\w-]+-?\w+)\"?\}?$", secret)
+    return (
+        next(filter(None, named.groups())) if named and "BEGIN" not in secret else secret.split("\n")[-1].split(" ")[-1]
+    )
+
+
+PLANTED = [(kind, secret) for kind, secrets in SECRETS.items() for secret in secrets]
+
+
+@pytest.mark.parametrize(("kind", "secret"), PLANTED)
+def test_a_secret_in_words_is_replaced_by_its_kind(kind: str, secret: str) -> None:
+    found = of(user_message(f"Look: {secret}"))
+    assert core(secret) not in words(found)
+    assert f"[redacted-{kind}-1]" in words(found)
+    assert count_replacements(found.replaced) == {kind: 1}
+
+
+PLACES: list[Callable[[str], Item]] = [
+    lambda secret: user_message(secret),
+    lambda secret: {"role": "user", "content": f"({secret})"},
+    lambda secret: {"type": "function_call", "call_id": "c", "name": "f", "arguments": json.dumps({"q": secret})},
+    lambda secret: {"type": "function_call", "call_id": "c", "name": "f", "arguments": json.dumps({secret: [secret]})},
+    lambda secret: {
+        "type": "function_call_output",
+        "call_id": "c",
+        "output": json.dumps({"deep": json.dumps([secret])}),
+    },
+    lambda secret: {"type": "reasoning", "summary": [{"type": "summary_text", "text": secret}]},
+    lambda secret: {"type": "from_the_future", "metadata": {secret: {"x": [None, secret]}}},
+    lambda secret: {"type": "reasoning", "encrypted_content": f"{secret}"},
+    lambda secret: user_message("", {"type": "input_image", "image_url": f"data:image/png;base64,{secret}"}),
+    lambda secret: user_message("", {"type": "input_image", "image_url": f"https://example.net/{secret}"}),
+    lambda secret: user_message("", {"type": "input_file", "filename": f"{secret} .txt", "file_data": inline(secret)}),
+]
+
+
+def inline(text: str) -> str:
+    return f"data:text/plain;base64,{base64.b64encode(text.encode()).decode()}"
+
+
+@pytest.mark.parametrize("place", range(len(PLACES)))
+@pytest.mark.parametrize("secret", ["ada@example.com", "sk-proj-abcdEFGH1234_ijklMNOP-5678", JWT, PEM])
+def test_a_secret_survives_in_no_place(place: int, secret: str) -> None:
+    found = of(PLACES[place](secret), name=f"on {secret}", instructions=f"Use {secret}.")
+    left = words(found)
+    decoded = [base64.b64decode(one).decode() for one in re.findall(r"text/plain;base64,([A-Za-z0-9+/=]+)", left)]
+    for text in (left, *decoded):
+        assert secret not in text
+        assert json.dumps(secret)[1:-1] not in text
+    assert {"name", "instructions", "item 1"} == {one.where for one in found.replaced}
+
+
+KEY = "sk-proj-abcdEFGH1234_ijklMNOP-5678"
+
+
+def based(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+SPELLED: dict[str, Item] = {
+    "a file without its type": {"type": "input_file", "file_data": based(f"KEY={KEY}")},
+    "a file in lines": {
+        "type": "input_file",
+        "file_data": f"{based(f'KEY={KEY}' * 3)[:76]}\n{based(f'KEY={KEY}' * 3)[76:]}",
+    },
+    "an image of words": user_message(
+        "", {"type": "input_image", "image_url": f"data:image/svg+xml;base64,{based(KEY)}"}
+    ),
+    "a file of any kind": {"file_data": f'DATA:application/x-ndjson;charset="utf-8";base64,{based(KEY)}'},
+    "a file of the other alphabet": {
+        "file_data": f"data:;base64,{base64.urlsafe_b64encode(f'>>>???{KEY}'.encode()).decode()}"
+    },
+    "a file without its end": {"file_data": f"data:text/plain;base64,{based(f'{KEY} ').rstrip('=')}"},
+    "a link to a file": user_message(f"see ![x](data:text/plain;base64,{based(KEY)}) there"),
+    "base64 in words": user_message(f"kubectl says password: {based(f'my {KEY}')}, and more"),
+    "escapes in half a document": {"output": '{"a": "\\u0073' + KEY[1:]},
+    "escapes behind words": {"output": 'Result: {"a": "\\u0073' + KEY[1:] + '"}'},
+    "escapes under a name said twice": {"arguments": '{"a": "\\u0073' + KEY[1:] + '", "a": 1}'},
+    "an address in a link": user_message("https://example.net/?who=ada%40example.com&x=1"),
+    "words that are quoted": user_message('password: "correct horse sk-proj battery"'),
+    "all of a header": user_message("Cookie: a=sk-proj-1; b=ada@example.com"),
+    "a number with a point": {"type": "x", "paid": 4111111111111111.0},
+}
+"""One secret each, spelled otherwise than it is said."""
+
+
+@pytest.mark.parametrize("case", SPELLED)
+def test_a_secret_that_is_spelled_otherwise_is_one(case: str) -> None:
+    found = of(SPELLED[case])
+    assert found.replaced
+    left = words(found)
+    files = re.findall(r"[A-Za-z0-9+/_-]{20,}={0,2}", left)
+    shown = [left, *(decode_base64_text(one) or "" for one in files)]
+    for text in shown:
+        for secret in ("sk-proj", "u0073k-proj", "ada", "4111", "horse"):
+            assert secret not in text
+
+
+def test_what_says_nothing_secret_stays_as_it_was_spelled() -> None:
+    item = {
+        "content": f"a%20b \\u0041 {based('nothing to see in here')} /usr/lib/python3/dist-packages/pip",
+        "file_data": f"data:text/plain;base64,{based('hi')[:2]}\n{based('hi')[2:].rstrip('=')}",
+    }
+    assert of(item).document.items == (item,)
+
+
+def test_bytes_without_a_type_are_told_to_be_unseen() -> None:
+    audio = base64.b64encode(bytes(range(256))).decode()
+    assert of({"type": "input_audio", "input_audio": {"data": audio, "format": "wav"}}).unseen == ("item 1",)
+    assert of({"type": "x", "data": "success"}).unseen == ()
+
+
+@pytest.mark.parametrize("text", HARMLESS)
+def test_what_is_harmless_stays(text: str) -> None:
+    found = of(user_message(text))
+    assert found.replaced == ()
+    assert found.document.items == (user_message(text),)
+
+
+def test_the_same_secret_has_the_same_placeholder_and_another_one_another() -> None:
+    found = of(user_message("ada@example.com, bob@example.com"), assistant_message("To ada@example.com?"))
+    said = words(found)
+    assert said.count("[redacted-email-1]") == 2
+    assert said.count("[redacted-email-2]") == 1
+    assert [(one.where, one.times) for one in found.replaced] == [("item 1", 2), ("item 2", 1)]
+
+
+def test_a_call_and_its_output_keep_their_tie() -> None:
+    call = {"type": "function_call", "call_id": "ada@example.com", "name": "f", "arguments": "{}"}
+    output = {"type": "function_call_output", "call_id": "ada@example.com", "output": "4"}
+    one, two = of(call, output).document.items
+    assert get_call_id(one) == get_call_id(two) == "[redacted-email-1]"
+
+
+def test_the_name_of_a_field_tells_what_it_holds() -> None:
+    call = {"type": "function_call", "name": "f", "arguments": '{"password": "swordfish", "x-api-key": "abcdef1"}'}
+    odd = {"type": "odd", "headers": {"Authorization": ["Token zzz-zzz"], "pwd": 90210, "cookie": None}}
+    found = of(call, odd)
+    assert not [one for one in ("swordfish", "abcdef1", "zzz-zzz", "90210") if one in words(found)]
+    assert count_replacements(found.replaced) == {"password": 4}
+
+
+def test_a_card_that_is_a_number_is_one() -> None:
+    found = of({"type": "function_call", "name": "pay", "arguments": '{"card": 4111111111111111, "at": 1700000000000}'})
+    assert json.loads(found.document.items[0]["arguments"]) == {"card": "[redacted-card-1]", "at": 1700000000000}
+
+
+def test_a_token_of_a_vocabulary_is_none() -> None:
+    item = {
+        "role": "assistant",
+        "content": [{"type": "output_text", "logprobs": [{"token": "elephant", "logprob": 0}]}],
+    }
+    assert of(item).replaced == ()
+
+
+def test_patterns_of_ones_own_come_first_and_leave_the_words_of_the_api() -> None:
+    document = ConversationDocument((user_message("Project Bluebird for user 7"),), 1, name="bluebird")
+    found = redact_document(document, [re.compile("(?i)bluebird"), re.compile("user|message")])
+    assert found.document.items == (user_message("Project [redacted-own-1] for [redacted-own-2] 7"),)
+    assert found.document.name == "[redacted-own-3]"
+
+
+def test_what_cannot_be_looked_into_is_named() -> None:
+    image = user_message("", {"type": "input_image", "image_url": "data:image/png;base64,AAAA"})
+    found = of(image, {"type": "reasoning", "encrypted_content": "gAAAA"}, user_message("plain"))
+    assert (found.unseen, found.replaced) == (("item 1", "item 2"), ())
+    assert found.document.items[0] == image
+
+
+def test_what_is_nested_too_deeply_is_not_let_through() -> None:
+    with pytest.raises(InputFault, match="nested too deeply"):
+        of(user_message("[" * 5000 + '"ada@example.com"' + "]" * 5000))
+
+
+def test_links_are_gone_over_too() -> None:
+    link = {
+        "id": "resp_1",
+        "saw": 0,
+        "head": 1,
+        "sent": 1,
+        "model": "a/b",
+        "strategy": "chain",
+        "status": "failed",
+        "created_at": 1.5,
+        "endpoint": ["https://me:hunter2@example.com/v1", None, None],
+        "parent": None,
+        "conversation_id": None,
+        "previous_response_id": None,
+        "seconds": None,
+        "first_token_s": None,
+        "parameters": {"user": "ada@example.com"},
+        "usage": None,
+        "error": None,
+        "stored": True,
+    }
+    found = of(user_message("hi"), links=(link,))
+    (kept,) = found.document.links
+    assert not re.search("hunter2|ada@", json.dumps(kept))
+    assert (kept["id"], kept["model"], kept["created_at"], kept["stored"]) == ("resp_1", "a/b", 1.5, True)
+    assert kept["endpoint"][0].endswith("@example.com/v1") or "example.com/v1" in kept["endpoint"][0]
+    assert kept.keys() == link.keys()
+    assert {one.where for one in found.replaced} == {"link 1"}
+
+
+@given(items=st.lists(ITEMS, max_size=4).map(tuple), secret=st.sampled_from([one[1] for one in PLANTED]))
+def test_a_document_without_secrets_is_the_same_and_twice_is_once(items: tuple[Item, ...], secret: str) -> None:
+    once = redact_document(ConversationDocument((*items, user_message(secret)), 0)).document
+    again = redact_document(once)
+    assert (again.document, again.replaced) == (once, ())

@@ -1,0 +1,122 @@
+"""The JSON that others rely on."""
+
+import json
+
+from convo.history.records import Scope, Strategy
+from convo.inspect.serialize import MAX_INLINE_PATH_KEYS, conversation_to_json
+from tests.inspect.built import BEGUN, USAGE, Talk, chain, keys
+
+
+def test_links_and_items_stand_in_the_shape_of_the_design() -> None:
+    talk = chain(2)
+    talk.turn("resp_b", "other", "way", after="resp_1")
+    known = talk.known("resp_2")
+    path, fork = talk.paths["resp_2"], talk.paths["resp_b"]
+
+    assert conversation_to_json(known) == {
+        "handle": "resp_2",
+        "strategy": "chain",
+        "endpoint": "embedded",
+        "head": path.head,
+        "items": {node.key: node.item for node in (*path.nodes, *fork.nodes[2:])},
+        "links": [
+            {
+                "response_id": "resp_1",
+                "previous_response_id": None,
+                "conversation_id": None,
+                "model": "local/demo",
+                "provider": "local",
+                "status": "completed",
+                "created_at": BEGUN,
+                "sent": keys(path, 1),
+                "saw": keys(path, 1),
+                "output": keys(path, 2),
+                "usage": USAGE,
+                "cost_usd": None,
+                "children": ["resp_2", "resp_b"],
+            },
+            {
+                "response_id": "resp_2",
+                "previous_response_id": "resp_1",
+                "conversation_id": None,
+                "model": "local/demo",
+                "provider": "local",
+                "status": "completed",
+                "created_at": BEGUN + 60,
+                "sent": keys(path, 3),
+                "saw": keys(path, 1, 2, 3),
+                "output": keys(path, 4),
+                "usage": USAGE,
+                "cost_usd": None,
+                "children": [],
+            },
+            {
+                "response_id": "resp_b",
+                "previous_response_id": "resp_1",
+                "conversation_id": None,
+                "model": "local/demo",
+                "provider": "local",
+                "status": "completed",
+                "created_at": BEGUN + 120,
+                "sent": keys(fork, 3),
+                "saw": keys(fork, 1, 2, 3),
+                "output": keys(fork, 4),
+                "usage": USAGE,
+                "cost_usd": None,
+                "children": [],
+            },
+        ],
+    }
+
+
+def test_children_are_null_where_nobody_can_tell() -> None:
+    shape = conversation_to_json(chain(2).known("resp_2", forks=False))
+    assert [link["children"] for link in shape["links"]] == [None, None]
+
+
+def test_an_endpoint_elsewhere_is_named_with_its_organisation_and_project() -> None:
+    scope = Scope("https://api.example.com/v1", "org", "proj")
+    assert (
+        conversation_to_json(chain(1).known("resp_1", scope=scope))["endpoint"]
+        == "https://api.example.com/v1 (org, proj)"
+    )
+    assert conversation_to_json(chain(1).known("resp_1", scope=None))["endpoint"] is None
+
+
+def test_a_long_history_is_named_by_its_last_place_and_can_be_spelled_out() -> None:
+    turns = MAX_INLINE_PATH_KEYS // 2 + 2
+    talk = chain(turns)
+    shape = conversation_to_json(talk.known(f"resp_{turns}"))
+    path = talk.paths[f"resp_{turns}"]
+    last = shape["links"][-1]
+
+    assert last["saw"] == {"through": path.nodes[-2].key}
+    assert last["sent"] == [path.nodes[-2].key]
+    assert shape["links"][0]["saw"] == [path.nodes[0].key]
+    spelled = [last["saw"]["through"]]
+    while shape["parents"][spelled[-1]]:
+        spelled.append(shape["parents"][spelled[-1]])
+    assert spelled[::-1] == list(path.keys[:-1])
+
+
+def test_a_short_history_needs_no_parents() -> None:
+    assert "parents" not in conversation_to_json(chain(3).known("resp_3"))
+
+
+def test_output_grows_with_what_is_new_for_clients_that_resend_everything() -> None:
+    def size(turns: int) -> int:
+        talk = Talk(Strategy.SESSION)
+        for number in range(1, turns + 1):
+            talk.turn(f"resp_{number}", "question", "answer", after=f"resp_{number - 1}" if number > 1 else None)
+        return len(json.dumps(conversation_to_json(talk.known(f"resp_{turns}"))))
+
+    assert size(800) < 2.2 * size(400)
+
+
+def test_a_link_whose_history_lost_an_item_names_only_its_end() -> None:
+    talk = chain(1)
+    known = talk.known(None)
+    empty = conversation_to_json(talk.known(None, places=type(known.places)(known.path.root)))
+    link = empty["links"][0]
+    assert link["saw"] == link["sent"] == {"through": talk.links[0].saw}
+    assert link["output"] == []

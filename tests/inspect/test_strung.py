@@ -1,0 +1,39 @@
+"""The responses of one conversation, one behind the other."""
+
+from dataclasses import replace
+
+from convo.history.records import Strategy
+from convo.inspect.tree import order_by_conversation
+from tests.inspect.built import Talk
+
+
+def conversation() -> Talk:
+    """Three turns in one list; nobody recorded who went on from whom."""
+    talk = Talk(Strategy.CONVERSATION)
+    talk.turn("resp_1", "a", "b")
+    talk.turn("resp_2", "c", "d", after="resp_1")
+    talk.turn("resp_3", "e", "f", after="resp_2")
+    talk.links = [replace(link, parent=None) for link in talk.links]
+    return talk
+
+
+def parents(talk: Talk) -> list[tuple[str, str | None]]:
+    return [(link.id, link.parent) for link in order_by_conversation(talk.links, talk.known("resp_3").places)]
+
+
+def test_each_goes_on_from_the_answer_before_it_in_the_list() -> None:
+    talk = conversation()
+    talk.links.reverse()
+    assert parents(talk) == [("resp_1", None), ("resp_2", "resp_1"), ("resp_3", "resp_2")]
+
+
+def test_what_a_record_says_stands() -> None:
+    talk = conversation()
+    talk.links[2] = replace(talk.links[2], parent="resp_1")
+    assert parents(talk)[2] == ("resp_3", "resp_1")
+
+
+def test_nothing_goes_on_from_an_attempt_that_failed() -> None:
+    talk = conversation()
+    talk.links[1] = replace(talk.links[1], status="failed")
+    assert parents(talk) == [("resp_1", None), ("resp_2", "resp_1"), ("resp_3", "resp_1")]

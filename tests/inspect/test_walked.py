@@ -1,0 +1,109 @@
+"""A chain put together from its responses and the input of the last one."""
+
+from typing import Any
+
+from convo.history.items import Item, assistant_message, user_message
+from convo.history.records import Scope, Strategy
+from convo.inspect.tree import build_remote_chain
+from convo.inspect.view import compute_link_stats
+from tests.inspect.built import ROOT
+
+THERE = Scope("https://api.example.com/v1")
+
+
+def response(id_: str, before: str | None, *output: Item, **fields: Any) -> dict[str, Any]:
+    return {
+        "id": id_,
+        "previous_response_id": before,
+        "model": "gpt-x",
+        "status": "completed",
+        "created_at": 1_700_000_000,
+        "output": list(output),
+        "usage": None,
+        **fields,
+    }
+
+
+def answer(id_: str, words: str) -> dict[str, Any]:
+    return {**assistant_message(words), "id": id_, "status": "completed"}
+
+
+def test_what_lies_between_two_outputs_was_sent_in_between() -> None:
+    one, two, three = answer("msg_1", "yes"), answer("msg_2", "yes"), answer("msg_3", "yes")
+    context = [user_message("a"), one, user_message("b"), user_message("c"), two, user_message("d")]
+    responses = [response("resp_1", None, one), response("resp_2", "resp_1", two), response("resp_3", "resp_2", three)]
+
+    chain = build_remote_chain(responses, context, ROOT, THERE, "openai")
+
+    assert chain.path.items == (*context, three)
+    was = [compute_link_stats(link, chain.places) for link in chain.links]
+    assert [(one.sent, one.saw, one.said) for one in was] == [(1, 1, "a"), (2, 4, "c"), (1, 6, "d")]
+    assert [link.head for link in chain.links] == [chain.path.nodes[at].key for at in (1, 4, 6)]
+    assert [(link.parent, link.model, link.scope) for link in chain.links[1:]] == [
+        ("resp_1", "openai/gpt-x", THERE),
+        ("resp_2", "openai/gpt-x", THERE),
+    ]
+
+
+def test_an_answer_that_came_back_without_its_id_is_found_by_what_it_says() -> None:
+    chain = build_remote_chain(
+        [response("resp_1", None, answer("msg_1", "yes")), response("resp_2", "resp_1", answer("msg_2", "no"))],
+        [user_message("a"), {"role": "assistant", "content": "yes"}, user_message("b")],
+        ROOT,
+        THERE,
+        "openai",
+    )
+    assert [link.sent for link in chain.links] == [1, 1]
+
+
+def test_reasoning_that_is_not_handed_on_is_left_out() -> None:
+    thought = {"type": "reasoning", "id": "rs_1", "summary": []}
+    chain = build_remote_chain(
+        [
+            response("resp_1", None, thought, answer("msg_1", "yes")),
+            response("resp_2", "resp_1", answer("msg_2", "no")),
+        ],
+        [user_message("a"), answer("msg_1", "yes"), user_message("b")],
+        ROOT,
+        THERE,
+        "openai",
+    )
+    assert [link.sent for link in chain.links] == [1, 1]
+    assert chain.links[0].head == chain.path.nodes[1].key
+
+
+def test_output_that_the_endpoint_no_longer_lists_stands_beside_the_path() -> None:
+    chain = build_remote_chain(
+        [response("resp_1", None, answer("msg_1", "yes")), response("resp_2", "resp_1", answer("msg_2", "no"))],
+        [user_message("a"), user_message("b")],
+        ROOT,
+        THERE,
+        "openai",
+    )
+    first, second = chain.links
+    assert not chain.path.passes(first.head)
+    assert compute_link_stats(first, chain.places).answered == "yes"
+    assert (second.sent, chain.path.items[-1]["id"]) == (2, "msg_2")
+
+
+def test_a_response_of_a_conversation_says_so() -> None:
+    chain = build_remote_chain(
+        [response("resp_1", None, answer("msg_1", "yes"), conversation={"id": "conv_1"}, completed_at=1_700_000_003)],
+        [user_message("a")],
+        ROOT,
+        THERE,
+        "openai",
+    )
+    link = chain.links[0]
+    assert (link.strategy, link.conversation_id, link.seconds) == (Strategy.CONVERSATION, "conv_1", 3)
+
+
+def test_a_long_chain_is_put_together_without_reading_it_twice_for_each_link() -> None:
+    answers = [answer(f"msg_{number}", "yes") for number in range(3_000)]
+    context: list[Item] = [user_message("0")]
+    for number, one in enumerate(answers[:-1], 1):
+        context += [one, user_message(str(number))]
+    responses = [response(f"resp_{number}", None, one) for number, one in enumerate(answers)]
+    chain = build_remote_chain(responses, context, ROOT, THERE, "openai")
+    assert {link.sent for link in chain.links} == {1}
+    assert len(chain.path) == 6_000

@@ -1,0 +1,332 @@
+"""Broken histories: each with the findings that it must have, and whether a strict server refuses it.
+
+One for each rule at least, and the failures that people have written about: see each title.
+"""
+
+from dataclasses import dataclass, replace
+
+from convo.history.records import Strategy
+from convo.lint.model import LintView, lint_view_of_file
+from tests.lint.told import ACME, DAY_S, OPENAI, answer, call, output, thought, told, turn, unsealed, user
+
+CHAIN, CONVERSATION, SESSION = Strategy.CHAIN, Strategy.CONVERSATION, Strategy.SESSION
+
+
+@dataclass(frozen=True)
+class Broken:
+    """One history that is wrong.
+
+    found:    the codes of its findings, in the order of the items, with the number of the item
+    refused:  a strict endpoint refuses its next turn; the others fail elsewhere, or answer with less
+    """
+
+    title: str
+    view: LintView
+    found: tuple[tuple[str, int | None], ...]
+    refused: bool = True
+
+
+def _compaction(seal: str = "convo1:openai/gpt-5-mini:0:x") -> dict[str, object]:
+    return {"type": "compaction", "id": "cmp_1", "encrypted_content": seal}
+
+
+TOLD = {"parameters": {"instructions": "Be brief."}}
+
+CORPUS = [
+    # -- states -----------------------------------------------------------------------------------
+    Broken(
+        "a paused run whose context holds the key of a provider",
+        replace(lint_view_of_file([user(), answer()]), exposed=((".context.context.api_key", "an API key"),)),
+        (("secret-in-state", None),),
+        refused=False,
+    ),
+    # -- pairs ------------------------------------------------------------------------------------
+    Broken(
+        "a call stored without its output, so that every later turn is refused",
+        lint_view_of_file([user(), call(), user("and now?")]),
+        (("call-without-output", 1),),
+    ),
+    Broken(
+        "a tool was interrupted and the session closed",
+        told(SESSION, turn([user()], [call()])),
+        (("call-without-output", 1),),
+    ),
+    Broken(
+        "a tool was interrupted on a chain, whose owner holds the call",
+        told(CHAIN, turn([user()], [answer()]), turn([user()], [call("c1"), call("c2")])),
+        (("call-without-output", 3), ("call-without-output", 4)),
+    ),
+    Broken(
+        "a tool was interrupted in a conversation, and something else was said since",
+        told(CONVERSATION, turn([user()], [call()]), waiting=[user("and now?")]),
+        (("call-without-output", 1),),
+    ),
+    Broken(
+        "a fork dropped the output of one of three parallel calls",
+        lint_view_of_file([user(), call("c1"), call("c2"), call("c3"), output("c1"), output("c3"), answer()]),
+        (("call-without-output", 2),),
+    ),
+    Broken(
+        "a fork dropped one of two parallel calls and kept its output",
+        lint_view_of_file([user(), call("c1"), output("c1"), output("c2"), answer()]),
+        (("output-without-call", 3),),
+    ),
+    Broken(
+        "trimming left the output of a call that went",
+        lint_view_of_file([output("c0"), answer(), user()]),
+        (("output-without-call", 0),),
+    ),
+    Broken(
+        "an output stands before its call",
+        lint_view_of_file([user(), output("c1"), call("c1"), answer()]),
+        (("output-without-call", 1), ("call-without-output", 2)),
+    ),
+    Broken(
+        "an output came to a chain after its call was undone",
+        told(CHAIN, turn([user()], [answer()]), waiting=[output("c9")]),
+        (("output-without-call", 2),),
+    ),
+    Broken(
+        "a screenshot was asked for and never taken",
+        lint_view_of_file([user(), {"type": "computer_call", "call_id": "c1", "id": "cu_1", "action": {}}, user()]),
+        (("call-without-output", 1),),
+    ),
+    Broken(
+        "calls of every other kind that a client answers were interrupted",
+        lint_view_of_file(
+            [
+                user(),
+                {"type": "custom_tool_call", "call_id": "c1", "name": "sed", "input": "s/a/b/"},
+                {"type": "local_shell_call", "id": "lsh_1", "call_id": "c2", "action": {}, "status": "completed"},
+                {"type": "shell_call", "call_id": "c3", "action": {"commands": ["ls"]}},
+                {"type": "apply_patch_call", "call_id": "c4", "operation": {}, "status": "completed"},
+            ]
+        ),
+        tuple(("call-without-output", at) for at in (1, 2, 3, 4)),
+    ),
+    # -- reasoning --------------------------------------------------------------------------------
+    Broken(
+        "reasoning without its follower, at the end",
+        lint_view_of_file([user(), thought()]),
+        (("reasoning-without-follower", 1),),
+    ),
+    Broken(
+        "two thoughts, and the answer to them was trimmed",
+        lint_view_of_file([user(), thought(1), thought(2), user("again"), answer()]),
+        (("reasoning-without-follower", 1), ("reasoning-without-follower", 2)),
+    ),
+    Broken(
+        "a thought whose follower a session lost",
+        told(SESSION, turn([user()], [thought()]), turn([user()], [answer()])),
+        (("reasoning-without-follower", 1),),
+    ),
+    Broken(
+        "an id of reasoning replayed that no longer exists",
+        lint_view_of_file([user(), unsealed(), answer(id="msg_1")]),
+        (("reasoning-id-replayed", 1),),
+    ),
+    Broken(
+        "an id of reasoning replayed from a response with store=false",
+        told(Strategy.REPLAY, turn([user()], [unsealed(), answer(id="msg_1")]), scope=OPENAI),
+        (("reasoning-id-replayed", 1),),
+    ),
+    Broken(
+        "an id of reasoning replayed to another organisation",
+        told(Strategy.REPLAY, turn([user()], [unsealed(), answer()], stored=True, scope=OPENAI), scope=ACME),
+        (("reasoning-id-replayed", 1),),
+    ),
+    Broken(
+        "reasoning is only referred to",
+        lint_view_of_file([user(), {"type": "item_reference", "id": "rs_1"}, answer()]),
+        (("reasoning-id-replayed", 1),),
+    ),
+    Broken(
+        "an empty summary was dropped",
+        lint_view_of_file([user(), {key: value for key, value in thought().items() if key != "summary"}, answer()]),
+        (("missing-summary", 1),),
+    ),
+    Broken(
+        "a summary is null",
+        told(SESSION, turn([user()], [thought(summary=None), answer()])),
+        (("missing-summary", 1),),
+    ),
+    Broken(
+        "an answer lost its phase",
+        lint_view_of_file(
+            [user(), answer(phase="commentary"), call(), output(), answer(), user(), answer(phase="final_answer")]
+        ),
+        (("missing-phase", 4),),
+        refused=False,
+    ),
+    # -- arguments --------------------------------------------------------------------------------
+    Broken(
+        "half-streamed arguments were saved, and the call was answered",
+        lint_view_of_file([user(), call(arguments='{"city": "Bo'), output(), answer()]),
+        (("invalid-arguments", 1),),
+    ),
+    Broken(
+        "half a call was saved when its stream broke",
+        lint_view_of_file([user(), call(arguments='{"city": "Bonn", "da', status="incomplete")]),
+        (("invalid-arguments", 1), ("call-without-output", 1)),
+    ),
+    Broken(
+        "arguments were streamed twice",
+        lint_view_of_file([user(), call(arguments='{"city": "Bonn"}{"city": "Bonn"}'), output()]),
+        (("invalid-arguments", 1),),
+    ),
+    Broken(
+        "arguments were stored as an object, as nothing, and as a list",
+        lint_view_of_file(
+            [
+                user(),
+                call("c1", arguments={"city": "Bonn"}),
+                call("c2", arguments=""),
+                call("c3", arguments="[]"),
+                output("c1"),
+                output("c2"),
+                output("c3"),
+            ]
+        ),
+        tuple(("invalid-arguments", at) for at in (1, 2, 3)),
+    ),
+    # -- ids and shapes ---------------------------------------------------------------------------
+    Broken(
+        "two owners of one history: an answer came back with its id",
+        lint_view_of_file([user(), answer(id="msg_1"), user(), answer(id="msg_1")]),
+        (("duplicate-item-id", 3),),
+    ),
+    Broken(
+        "two answers got one id",
+        lint_view_of_file([user(), answer("one", id="msg_1"), user(), answer("two", id="msg_1")]),
+        (("duplicate-item-id", 3),),
+    ),
+    Broken(
+        "a batch was written twice",
+        lint_view_of_file(
+            [
+                user(),
+                *[call(id="fc_1"), output(id="fco_1")],
+                *[call(id="fc_1"), output(id="fco_1")],
+                answer(),
+            ]
+        ),
+        (("duplicate-item-id", 3), ("duplicate-item-id", 4)),
+    ),
+    Broken(
+        "a chain is sent what it holds",
+        told(CHAIN, turn([user()], [answer(id="msg_1")]), waiting=[answer(id="msg_1"), user()]),
+        (("duplicate-item-id", 2),),
+    ),
+    Broken(
+        "messages of Chat Completions, and something without a type",
+        lint_view_of_file([user(), {"role": "tool", "tool_call_id": "c1", "content": "sunny"}, {"text": "hi"}]),
+        (("malformed-item", 1), ("malformed-item", 2)),
+    ),
+    Broken(
+        "a call without its id, and so its output",
+        lint_view_of_file([user(), {"type": "function_call", "name": "f", "arguments": "{}"}, output()]),
+        (("malformed-item", 1), ("output-without-call", 2)),
+    ),
+    # -- seals ------------------------------------------------------------------------------------
+    Broken(
+        "encrypted content replayed to another model",
+        told(SESSION, turn([user()], [thought(), answer()], model="openai/o3"), scope=OPENAI),
+        (("sealed-elsewhere", 1),),
+        refused=False,
+    ),
+    Broken(
+        "encrypted content replayed to another organisation",
+        told(SESSION, turn([user()], [thought(), answer(id="msg_1")], scope=OPENAI), scope=ACME),
+        (("sealed-elsewhere", 1),),
+        refused=False,
+    ),
+    Broken(
+        "encrypted content replayed to another base URL, with the name of its maker in front",
+        told(SESSION, turn([user()], [thought(encrypted_content="convo1:anthropic/claude:0:x"), answer()])),
+        (("sealed-elsewhere", 1),),
+        refused=False,
+    ),
+    # -- compaction -------------------------------------------------------------------------------
+    Broken(
+        "a compaction between a call and its output",
+        lint_view_of_file([user(), call(), _compaction(), output(), answer()]),
+        (("misplaced-compaction", 2),),
+    ),
+    Broken(
+        "a local compaction is sent to an owner that holds the history",
+        told(CHAIN, turn([user()], [answer()]), waiting=[_compaction(), user()]),
+        (("misplaced-compaction", 2),),
+    ),
+    Broken(
+        "a compaction is asked for, and more is said",
+        lint_view_of_file([user(), {"type": "compaction_trigger"}, user()]),
+        (("misplaced-compaction", 1),),
+    ),
+    # -- chains -----------------------------------------------------------------------------------
+    Broken(
+        "store=false inside a chain",
+        told(
+            CHAIN,
+            turn([user()], [answer("one")]),
+            turn([user()], [answer("two")], stored=False),
+            turn([user()], [answer("three")]),
+        ),
+        (("store-false-in-chain", 3),),
+        refused=False,
+    ),
+    Broken(
+        "a chain that was never stored",
+        told(CHAIN, turn([user()], [unsealed(), answer(id="msg_1")], stored=False), scope=OPENAI),
+        (("store-false-in-chain", 2),),
+        refused=False,
+    ),
+    Broken(
+        "an anchor past its thirty days",
+        told(CHAIN, turn([user()], [answer()]), scope=OPENAI, age_s=31 * DAY_S),
+        (("anchor-expired", 1),),
+        refused=False,
+    ),
+    Broken(
+        "an anchor that has two days left",
+        told(CHAIN, turn([user()], [answer()]), scope=OPENAI, age_s=28 * DAY_S),
+        (("anchor-expires-soon", 1),),
+        refused=False,
+    ),
+    Broken(
+        "instructions lost on a link of a chain",
+        told(CHAIN, turn([user()], [answer()], **TOLD), turn([user()], [answer()])),
+        (("instructions-absent", 3),),
+        refused=False,
+    ),
+    # -- several at once --------------------------------------------------------------------------
+    Broken(
+        "an expired chain with an open call and a thought of its own",
+        told(CHAIN, turn([user()], [unsealed(), call()]), scope=OPENAI, age_s=40 * DAY_S),
+        (("anchor-expired", 2), ("call-without-output", 2)),
+    ),
+    Broken(
+        "nearly everything",
+        lint_view_of_file(
+            [
+                {"role": "user", "content": "hi"},
+                unsealed(1),
+                call("c1", arguments='{"a": [1', id="fc_1"),
+                call("c2", id="fc_1"),
+                _compaction(),
+                output("c1"),
+                output("c3"),
+                {"type": "reasoning", "id": "rs_2", "encrypted_content": "x"},
+            ]
+        ),
+        (
+            ("reasoning-id-replayed", 1),
+            ("invalid-arguments", 2),
+            ("duplicate-item-id", 3),
+            ("call-without-output", 3),
+            ("misplaced-compaction", 4),
+            ("output-without-call", 6),
+            ("reasoning-without-follower", 7),
+            ("missing-summary", 7),
+        ),
+    ),
+]

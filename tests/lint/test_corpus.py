@@ -1,0 +1,104 @@
+"""Each broken history is found, mended, and then taken by a server that refuses what the real one refuses."""
+
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from convo.errors import RequestRefused
+from convo.history.items import Item, user_message
+from convo.history.records import EMBEDDED_SCOPE, Strategy
+from convo.history.tree import Path, root_key
+from convo.lint.model import LintView
+from convo.lint.repair import repair_for_file, repair_for_session
+from convo.lint.rules import LINT_RULES, lint_history
+from convo.responses_api.deps import EndpointOptions
+from convo.runtime import FixedClock
+from convo.stores.base import AppendItems, Conversation, Store, Transaction
+from convo.stores.memory import MemoryStore
+from convo.strategies.requests import build_request_input
+from convo.strategies.state import ConversationState
+from tests.embedding import embedded
+from tests.lint.corpus import CORPUS, Broken
+
+MODEL = "scripted/echo"
+
+ALL = pytest.mark.parametrize("broken", CORPUS, ids=lambda broken: broken.title)
+
+
+async def ask(view: LintView) -> str:
+    """Say something more in `view`, whose owner is a strict endpoint; returns how that ended. raises: Refused"""
+    store = MemoryStore()
+    items, state = await sent(view, store)
+    endpoint = embedded(store, FixedClock(), manner=EndpointOptions(strict=True))
+    async with aclosing(endpoint.create({"model": MODEL, "input": [*items, user_message("go on")], **state})) as events:
+        return str([event async for event in events][-1]["type"])
+
+
+async def sent(view: LintView, store: Store) -> tuple[tuple[Item, ...], dict[str, Any]]:
+    """What travels of `view`, and the fields that name the rest; what an endpoint owns stands in `store`."""
+    if view.strategy is Strategy.REPLAY:  # sent by anybody, as it stands
+        return view.items, {"store": False}
+    path = Path(root_key(store.tenant)).grow(view.items)
+    mark = path.first(view.owned)
+    handle = None
+    growth = (AppendItems(path.root, mark.items),)
+    if view.strategy is Strategy.CHAIN:
+        assert view.anchor
+        link = replace(
+            view.anchor, saw=path.root, head=mark.head, scope=EMBEDDED_SCOPE, parent=None, session=None, stored=True
+        )
+        handle = link.id
+        await store.commit(Transaction(growth, (link,)))
+    elif view.strategy is Strategy.CONVERSATION:
+        handle, ids = "conv_1", tuple(f"item_{at}" for at in range(view.owned))
+        await store.commit(Transaction(growth, conversation=Conversation(handle, mark.head, 0, ids)))
+    turn = build_request_input(ConversationState(view.strategy, path, mark.head, handle))
+    return tuple(turn.items), dict(turn.state)
+
+
+@ALL
+def test_a_broken_history_is_found_with_exactly_these_codes(broken: Broken) -> None:
+    assert tuple((one.code, one.fault.at) for one in lint_history(broken.view)) == broken.found
+
+
+@ALL
+async def test_what_a_strict_server_refuses_is_in_the_corpus_as_such(broken: Broken) -> None:
+    if broken.refused:
+        with pytest.raises(RequestRefused):
+            await ask(broken.view)
+    else:
+        assert await ask(broken.view) == "response.completed"
+
+
+@ALL
+async def test_a_mended_history_is_clean_and_a_strict_server_takes_it(broken: Broken) -> None:
+    before = broken.view.items
+    mended = repair_for_session(broken.view)
+    assert lint_history(mended.view) == ()
+    assert await ask(mended.view) == "response.completed"
+    assert broken.view.items == before
+    assert {one.code for one in mended.changes} - {""} <= {code for code, _ in broken.found} | LEFT_BEHIND
+
+
+@ALL
+async def test_a_history_mended_into_a_file_can_be_sent_by_anybody(broken: Broken) -> None:
+    mended = repair_for_file(broken.view)
+    assert lint_history(mended.view) == ()
+    assert mended.view.strategy is Strategy.REPLAY
+    assert await ask(mended.view) == "response.completed"
+
+
+@ALL
+def test_mending_twice_gives_the_same(broken: Broken) -> None:
+    assert repair_for_session(broken.view) == repair_for_session(broken.view)
+    assert repair_for_file(broken.view) == repair_for_file(broken.view)
+
+
+def test_every_rule_is_in_the_corpus() -> None:
+    assert {code for broken in CORPUS for code, _ in broken.found} == {rule.code for rule in LINT_RULES}
+
+
+LEFT_BEHIND = {"call-without-output", "output-without-call"}
+"""What another mend may leave to be mended: half of a pair whose other half went."""

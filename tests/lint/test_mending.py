@@ -1,0 +1,284 @@
+"""What a mend leaves, where it puts things, and whom it lets go on from where."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+from convo.errors import Unrepairable
+from convo.history.items import Item, item_type
+from convo.history.records import Strategy
+from convo.lint import repair
+from convo.lint.items import INTERRUPTED_MESSAGE, repair_arguments
+from convo.lint.model import LintView, RepairChange, lint_view_of_conversation, lint_view_of_file
+from convo.lint.repair import RepairResult, repair_for_file, repair_for_session
+from convo.lint.rules import LINT_RULES, lint_history
+from tests.inspect.built import chain
+from tests.lint.told import ACME, DAY_S, OPENAI, answer, call, output, thought, told, turn, unsealed, user
+
+CHAIN, CONVERSATION, SESSION = Strategy.CHAIN, Strategy.CONVERSATION, Strategy.SESSION
+
+COMPACTION = {"type": "compaction", "encrypted_content": "convo1:openai/o3:0:x"}
+
+
+def shape(items: tuple[Item, ...]) -> list[str]:
+    """Kinds, with the call that they belong to."""
+    return [" ".join(filter(None, (item_type(item), item.get("call_id")))) for item in items]
+
+
+def done(mended: RepairResult) -> list[tuple[str, str, int | None]]:
+    return [(one.code, one.what, one.at) for one in mended.changes]
+
+
+def test_interrupted_outputs_stand_behind_the_batch_in_the_order_of_the_calls() -> None:
+    view = lint_view_of_file([user(), call("a"), call("b"), call("c"), output("b"), answer(), user()])
+    mended = repair_for_file(view)
+    assert shape(mended.view.items)[1:7] == [
+        *("function_call a", "function_call b", "function_call c", "function_call_output b"),
+        *("function_call_output a", "function_call_output c"),
+    ]
+    assert mended.view.items[5] == {"type": "function_call_output", "call_id": "a", "output": INTERRUPTED_MESSAGE}
+    assert done(mended) == [("call-without-output", "added", 1), ("call-without-output", "added", 3)]
+
+
+CLOSED: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    (
+        {"type": "function_call", "call_id": "c", "name": "look", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c", "output": INTERRUPTED_MESSAGE},
+    ),
+    (
+        {"type": "custom_tool_call", "call_id": "c", "name": "sed", "input": "s/a/b/"},
+        {"type": "custom_tool_call_output", "call_id": "c", "output": INTERRUPTED_MESSAGE},
+    ),
+    (
+        {"type": "local_shell_call", "id": "c", "call_id": "c", "action": {}, "status": "completed"},
+        {"type": "local_shell_call_output", "id": "c", "output": json.dumps({"output": INTERRUPTED_MESSAGE})},
+    ),
+    (
+        {"type": "shell_call", "call_id": "c", "action": {"commands": ["ls"]}},
+        {
+            "type": "shell_call_output",
+            "call_id": "c",
+            "output": [{"stdout": "", "stderr": INTERRUPTED_MESSAGE, "outcome": {"type": "exit", "exit_code": 130}}],
+        },
+    ),
+    (
+        {"type": "apply_patch_call", "call_id": "c", "operation": {}, "status": "completed"},
+        {"type": "apply_patch_call_output", "call_id": "c", "output": INTERRUPTED_MESSAGE, "status": "failed"},
+    ),
+]
+
+
+@pytest.mark.parametrize(("made", "closed"), CLOSED, ids=[made["type"] for made, _ in CLOSED])
+def test_an_interrupted_call_is_closed_by_an_output_of_its_own_type(
+    made: dict[str, Any], closed: dict[str, Any]
+) -> None:
+    mended = repair_for_file(lint_view_of_file([user(), made, user("and now?")]))
+    assert mended.view.items[2] == closed
+
+
+def test_a_chain_s_open_call_is_closed_by_new_input_behind_what_its_owner_holds() -> None:
+    view = told(CHAIN, turn([user()], [answer()]), turn([user()], [call()]), waiting=[user("and now?")])
+    mended = repair_for_session(view).view
+    assert (mended.strategy, mended.owned, mended.anchor) == (CHAIN, 4, view.anchor)
+    assert shape(mended.items) == [
+        *("message", "message", "message", "function_call c1"),
+        *("function_call_output c1", "message"),
+    ]
+
+
+def test_a_chain_goes_back_to_the_last_good_anchor_and_keeps_what_waits() -> None:
+    view = told(
+        CHAIN,
+        turn([user("1")], [answer("one")]),
+        turn([user("2")], [answer("two")], stored=False),
+        turn([user("3")], [answer("three")]),
+        waiting=[user("4")],
+    )
+    mended = repair_for_session(view)
+    assert mended.view.anchor
+    assert mended.view.anchor.id == "resp_1"
+    assert (mended.view.items, mended.view.owned) == ((user("1"), answer("one"), user("4")), 2)
+    assert done(mended) == [
+        ("store-false-in-chain", "anchor", None),
+        *(("store-false-in-chain", "dropped", at) for at in (2, 3, 4, 5)),
+    ]
+
+
+def test_a_chain_without_a_good_anchor_is_owned_here_and_its_items_are_mended_too() -> None:
+    view = told(CHAIN, turn([user()], [thought(), call()]), scope=OPENAI, age_s=31 * DAY_S)
+    mended = repair_for_session(view)
+    assert (mended.view.strategy, mended.view.owned, mended.view.anchor) == (SESSION, 0, None)
+    assert done(mended) == [("anchor-expired", "owner", None), ("call-without-output", "added", 2)]
+
+
+def test_a_chain_does_not_go_back_to_an_anchor_that_is_about_to_go() -> None:
+    old = {"created_at": 1_700_000_000.0 - 29 * DAY_S}
+    view = told(CHAIN, turn([user()], [answer()], **old), turn([user()], [answer()], stored=False), scope=OPENAI)
+    mended = repair_for_session(view)
+    assert (mended.view.strategy, len(mended.view.items)) == (SESSION, 4)
+    assert done(mended) == [("store-false-in-chain", "owner", None)]
+
+
+def test_a_response_without_an_answer_is_gone_back_from() -> None:
+    talk = chain(1)
+    talk.turn("resp_2", "again", None, after="resp_1")
+    known = talk.known("resp_2")
+    view = lint_view_of_conversation(replace(known, mark=talk.paths["resp_1"].head), 0.0)
+    assert (view.handle, view.anchor and view.anchor.id, view.owned) == ("resp_1", "resp_1", 2)
+
+
+def test_a_conversation_is_left_to_its_endpoint_and_mended_in_the_local_store() -> None:
+    view = told(CONVERSATION, turn([user()], [thought(), call()]))
+    mended = repair_for_session(view)
+    assert (mended.view.strategy, mended.view.owned) == (SESSION, 0)
+    assert done(mended) == [("", "owner", None), ("call-without-output", "added", 2)]
+
+
+def test_lost_instructions_are_sent_by_the_record_from_now_on() -> None:
+    lost = turn([user()], [answer()], parameters={"instructions": "Be brief."})
+    mended = repair_for_session(told(CHAIN, lost, turn([user()], [answer()])))
+    assert (mended.view.instructions, mended.view.strategy) == ("Be brief.", CHAIN)
+
+
+def test_a_copy_waits_for_nobody_so_what_somebody_decides_on_elsewhere_is_closed_in_it() -> None:
+    waits = replace(told(SESSION, turn([user()], [call("a"), call("b", arguments="{")])), waiting=frozenset("ab"))
+    assert [one.code for one in lint_history(waits)] == ["invalid-arguments"]
+    assert shape(repair_for_session(waits).view.items)[-2:] == ["function_call_output a", "function_call_output b"]
+
+
+def test_what_a_thought_led_to_stays_without_the_ids_that_would_ask_for_it() -> None:
+    view = lint_view_of_file([user(), unsealed(), call(id="fc_1"), answer(id="msg_1"), output(), answer(id="msg_2")])
+    mended = repair_for_file(view).view
+    assert [item.get("id") for item in mended.items] == [None, None, None, None, "msg_2"]
+
+
+def test_foreign_reasoning_goes_and_a_foreign_sealed_history_is_not_thrown_away() -> None:
+    thoughts = told(SESSION, turn([user()], [thought(), answer()], scope=OPENAI), scope=ACME)
+    sealed = told(SESSION, turn([user()], [thought(), answer()], scope=OPENAI), waiting=[COMPACTION], scope=ACME)
+    assert shape(repair_for_session(thoughts).view.items) == ["message", "message"]
+    with pytest.raises(Unrepairable) as caught:
+        repair_for_session(sealed)
+    assert [code for code, _ in caught.value.findings] == ["sealed-elsewhere"]
+
+
+def test_a_pair_that_a_compaction_cuts_goes_together() -> None:
+    mended = repair_for_file(lint_view_of_file([user(), call("a"), COMPACTION, output("a"), call("b"), output("b")]))
+    assert shape(mended.view.items) == ["message", "compaction", "function_call b", "function_call_output b"]
+
+
+def test_of_two_items_with_one_id_a_copy_goes_and_what_says_something_else_stays_without_it() -> None:
+    view = lint_view_of_file(
+        [user(), answer("one", id="msg_1"), user(), answer("one", id="msg_1"), answer("two", id="msg_1")]
+    )
+    mended = repair_for_file(view)
+    assert mended.view.items == (user(), answer("one", id="msg_1"), user(), answer("two"))
+    assert done(mended) == [("duplicate-item-id", "dropped", 3), ("duplicate-item-id", "replaced", 4)]
+
+
+def test_phases_follow_from_the_place_in_the_turn() -> None:
+    mended = repair_for_file(
+        lint_view_of_file([answer(phase="final_answer"), user(), answer(), call(), output(), answer()])
+    )
+    assert [item.get("phase") for item in mended.view.items] == [
+        *("final_answer", None, "commentary", None, None, "final_answer")
+    ]
+
+
+def test_a_request_stays_a_request_and_what_its_owner_holds_is_left_alone() -> None:
+    view = lint_view_of_file([output("held"), call("new"), user()], {"previous_response_id": "resp_1"})
+    mended = repair_for_file(view)
+    assert (mended.view.strategy, mended.view.partial) == (CHAIN, True)
+    assert shape(mended.view.items) == [
+        *("function_call_output held", "function_call new", "function_call_output new", "message")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("broken", "whole"),
+    [
+        ('{"a": 1, "b": ', '{"a": 1}'),
+        ('{"a": 1, "b', '{"a": 1}'),
+        ('{"a": "hel', '{"a": "hel"}'),
+        ('{"a": [1, {"b": "c\\', '{"a": [1, {"b": "c"}]}'),
+        ('{"a": "\\"', '{"a": "\\""}'),
+        ('{"a": {"b": 1}, ', '{"a": {"b": 1}}'),
+        ('{"a": {"b": [{"c": tru', '{"a": {"b": [{}]}}'),
+        ('{"a": 1}{"a": 1}', '{"a": 1}'),
+        ('{"a": "x"}}', '{"a": "x"}'),
+        ("{", "{}"),
+        ("", "{}"),
+        ("no JSON", "{}"),
+        ("[1, 2", "{}"),
+        (None, "{}"),
+        ({"a": 1}, '{"a": 1}'),
+    ],
+)
+def test_arguments_are_closed_where_their_last_whole_value_ends(broken: Any, whole: str) -> None:
+    assert repair_arguments(broken) == whole
+
+
+@given(
+    some.recursive(
+        some.none() | some.booleans() | some.integers() | some.text(),
+        lambda inner: some.lists(inner) | some.dictionaries(some.text(), inner),
+        max_leaves=12,
+    ),
+    some.integers(min_value=0, max_value=400),
+)
+def test_arguments_cut_anywhere_are_closed_to_an_object(value: Any, cut: int) -> None:
+    assert isinstance(json.loads(repair_arguments(json.dumps({"value": value})[:cut])), dict)
+
+
+def test_a_mend_that_changes_nothing_is_not_made_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a rule would that somebody adds and whose mend does not fit it."""
+    idle = [
+        rule._replace(mend=lambda view, faults: (view, [RepairChange("x", "dropped", "x", 0)])) for rule in LINT_RULES
+    ]
+    monkeypatch.setattr(repair, "LINT_RULES", idle)
+    with pytest.raises(Unrepairable):
+        repair_for_file(lint_view_of_file([user(), call()]))
+
+
+def test_what_is_nested_without_end_is_given_up_at_once() -> None:
+    assert repair_arguments('{"a": ' + "[" * 500_000) == "{}"
+
+
+PIECES: list[dict[str, Any]] = [
+    user(),
+    answer(id="msg_1"),
+    answer(phase="final_answer"),
+    answer("half", status="incomplete"),
+    call("a", id="fc_1"),
+    call("b", arguments="{"),
+    call("c", status="incomplete", arguments='{"x": "'),
+    {"type": "computer_call", "call_id": "d"},
+    output("a"),
+    output("b"),
+    {"type": "computer_call_output", "call_id": "d", "output": {}},
+    thought(1),
+    thought(2, summary=None),
+    unsealed(3),
+    {"type": "item_reference", "id": "rs_4"},
+    {"type": "compaction", "encrypted_content": "convoseal1:x"},
+    {"type": "compaction_trigger"},
+    {"type": "web_search_call", "id": "ws_1"},
+    {"role": "tool", "content": "x"},
+    {"text": "nothing"},
+]
+
+HISTORY = some.lists(some.sampled_from(PIECES), max_size=12)
+
+
+@settings(max_examples=150)
+@given(HISTORY, HISTORY, HISTORY, some.sampled_from(Strategy))
+def test_whatever_is_broken_is_clean_once_it_is_mended(
+    asked: list[Item], answered: list[Item], waiting: list[Item], strategy: Strategy
+) -> None:
+    view: LintView = told(strategy, turn([user()], [answer()]), turn(asked, answered), waiting=waiting)
+    for mended in (repair_for_session(view), repair_for_file(view)):
+        assert lint_history(mended.view) == ()
+        assert len(mended.view.sources) == len(mended.view.items)

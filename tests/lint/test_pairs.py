@@ -1,0 +1,104 @@
+"""Pairs beyond functions: what the provider answers itself, approvals, and ids that several calls have."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from convo.lint.items import INTERRUPTED_MESSAGE
+from convo.lint.model import lint_view_of_file
+from convo.lint.repair import repair_for_file
+from convo.lint.rules import lint_history
+from tests.lint.told import answer, call, output, user
+from tests.running import Convo
+
+PROGRAM = {"type": "program", "call_id": "p1", "code": "look()", "fingerprint": "f"}
+ENDED = {"type": "program_output", "call_id": "p1", "result": "ok", "status": "completed"}
+CALLED = [dict(one, caller={"type": "program", "caller_id": "p1"}) for one in (call("a"), output("a"))]
+AGENT = {"type": "multi_agent_call", "call_id": "m1", "action": "spawn_agent", "arguments": "{}"}
+SPAWNED = {"type": "multi_agent_call_output", "call_id": "m1", "action": "spawn_agent", "output": []}
+SEARCH = {"type": "tool_search_call", "call_id": "s1", "arguments": {}, "execution": "server"}
+FOUND = {"type": "tool_search_output", "call_id": "s1", "tools": [], "execution": "server"}
+NAMELESS, NAMELESS_FOUND = {**SEARCH, "call_id": None}, {**FOUND, "call_id": None}
+ASKS = {"type": "mcp_approval_request", "id": "mcpr_1", "server_label": "x", "name": "pay", "arguments": "{}"}
+SAYS = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": True}
+
+PAIRS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "program": (PROGRAM, ENDED),
+    "multi_agent_call": (AGENT, SPAWNED),
+    "tool_search": (SEARCH, FOUND),
+    "tool_search without an id": (NAMELESS, NAMELESS_FOUND),
+    "approval": (ASKS, SAYS),
+}
+
+
+def codes(*items: dict[str, Any]) -> list[tuple[str, int | None]]:
+    return [(one.code, one.fault.at) for one in lint_history(lint_view_of_file(items))]
+
+
+@pytest.mark.parametrize(("first", "second"), PAIRS.values(), ids=PAIRS)
+def test_half_of_a_pair_is_found_and_mended(first: dict[str, Any], second: dict[str, Any]) -> None:
+    assert codes(user(), first, second, answer()) == []
+    assert codes(user(), first, answer(), user()) == [("call-without-output", 1)]
+    assert codes(user(), second, answer()) == [("output-without-call", 1)]
+    for items in ([user(), first, answer(), user()], [user(), second, answer()]):
+        assert lint_history(repair_for_file(lint_view_of_file(items)).view) == ()
+
+
+def test_a_search_goes_and_an_approval_is_declined() -> None:
+    searched = repair_for_file(lint_view_of_file([user(), SEARCH, answer("x"), user()])).view
+    assert [one["type"] for one in searched.items] == ["message", "message", "message"]
+    asked = repair_for_file(lint_view_of_file([user(), ASKS, answer("x"), user()])).view
+    declined = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": False}
+    assert asked.items[2] == {**declined, "reason": INTERRUPTED_MESSAGE}
+
+
+def test_a_request_for_approval_may_wait_at_the_end() -> None:
+    assert codes(user(), ASKS) == []
+    assert codes(user(), ASKS, {**ASKS, "id": "mcpr_2"}) == []
+    assert codes(user(), ASKS, user("well?")) == [("call-without-output", 1)]
+
+
+def test_a_program_goes_with_what_it_called() -> None:
+    assert codes(user(), PROGRAM, *CALLED, ENDED, answer()) == []
+    assert codes(user(), PROGRAM, *CALLED, answer()) == [("call-without-output", 1)]
+    left = repair_for_file(lint_view_of_file([user(), PROGRAM, *CALLED, answer(), user()])).view
+    assert [one["type"] for one in left.items] == ["message", "message", "message"]
+
+
+def test_of_several_calls_with_one_id_an_output_answers_the_last() -> None:
+    three = [user(), call("a"), call("a"), call("a"), output("a"), answer()]
+    assert codes(*three) == [("call-without-output", 1), ("call-without-output", 2)]
+    mended = repair_for_file(lint_view_of_file(three)).view
+    assert [one["type"] for one in mended.items[1:3]] == ["function_call", "function_call_output"]
+    assert lint_history(mended) == ()
+    again = [user(), call("a"), answer(), user(), call("a"), output("a"), answer()]
+    assert codes(*again) == [("call-without-output", 1)]
+    closed = repair_for_file(lint_view_of_file(again)).view
+    assert closed.items[2] == {"type": "function_call_output", "call_id": "a", "output": INTERRUPTED_MESSAGE}
+    assert lint_history(closed) == ()
+
+
+def test_the_command_names_the_item(convo: Convo, tmp_path: Path) -> None:
+    file = tmp_path / "history.json"
+    file.write_text(json.dumps([user(), PROGRAM, answer(), user()]), encoding="utf-8")
+    got = convo("lint", str(file))
+    assert got.exit == 4
+    assert "no output answers program p1" in got.out
+
+
+def test_of_several_outputs_of_one_call_the_last_stays() -> None:
+    twice = [user(), call("a"), output("a"), output("a"), answer()]
+    assert codes(*twice) == [("output-without-call", 2)]
+    mended = repair_for_file(lint_view_of_file(twice)).view
+    assert mended.items == (*twice[:2], *twice[3:])
+    assert lint_history(mended) == ()
+
+    three = [user(), *[call("a")] * 3, *[output("a")] * 3, answer()]
+    mended = repair_for_file(lint_view_of_file(three)).view
+    assert [one["type"] for one in mended.items] == ["message", "function_call", "function_call_output", "message"]
+
+
+def test_an_id_may_be_used_again_once_its_call_has_an_output() -> None:
+    assert codes(user(), call("a"), output("a"), answer(), user(), call("a"), output("a"), answer()) == []

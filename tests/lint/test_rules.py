@@ -1,0 +1,184 @@
+"""What is right where it stands, although it would be wrong elsewhere; and what nobody can judge."""
+
+from importlib.resources import files
+from typing import Any
+
+import pytest
+
+from convo.history.records import Scope, Strategy
+from convo.lint.model import LintView, Severity, lint_view_of_file
+from convo.lint.rules import LINT_RULE_BY_CODE, LINT_RULES, lint_history, list_unchecked_rules
+from tests.lint.told import (
+    ACME,
+    DAY_S,
+    GPT,
+    OPENAI,
+    answer,
+    call,
+    output,
+    thought,
+    told,
+    turn,
+    unsealed,
+    user,
+)
+
+CHAIN, CONVERSATION, SESSION, REPLAY = Strategy.CHAIN, Strategy.CONVERSATION, Strategy.SESSION, Strategy.REPLAY
+
+COMPACTION = {"type": "compaction", "encrypted_content": "convo1:openai/gpt-5-mini:0:x"}
+LOCAL_SHELL = {"type": "local_shell_call", "id": "lsh_1", "call_id": "c1", "action": {}, "status": "completed"}
+INSTRUCTED = {"parameters": {"instructions": "Be brief."}}
+
+RIGHT: dict[str, LintView] = {
+    "nothing was said": lint_view_of_file([]),
+    "easy messages": lint_view_of_file([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]),
+    "a pair with words between": lint_view_of_file([user(), call(), user("wait"), output(), answer()]),
+    "parallel calls and their outputs in another order": lint_view_of_file(
+        [call("a"), call("b"), output("b"), output("a")]
+    ),
+    "an output for a call that the owner of a request's chain has": lint_view_of_file(
+        [output()], {"previous_response_id": "resp_1"}
+    ),
+    "an output for a call in a request's conversation": lint_view_of_file([output()], {"conversation": "conv_1"}),
+    "an output for a call that a chain holds": told(CHAIN, turn([user()], [call()]), waiting=[output()]),
+    "an output for a call in a conversation": told(CONVERSATION, turn([user()], [call()]), waiting=[output()]),
+    "half a call that a session does not send": told(
+        SESSION, turn([user()], [answer()]), waiting=[call(arguments='{"c', status="incomplete")]
+    ),
+    "half a call that a chain's response ended with": told(
+        CHAIN, turn([user()], [call(arguments='{"c', status="incomplete")])
+    ),
+    "a call that the server answers itself": lint_view_of_file(
+        [user(), {"type": "web_search_call", "id": "ws_1"}, answer()]
+    ),
+    "a local shell's output, named after its call": lint_view_of_file(
+        [LOCAL_SHELL, {"type": "local_shell_call_output", "id": "c1", "output": "{}"}, answer(id="c1")]
+    ),
+    "thoughts in a row with one follower": lint_view_of_file([user(), thought(1), thought(2), answer()]),
+    "a thought before a search": lint_view_of_file(
+        [user(), thought(), {"type": "web_search_call", "id": "ws_1"}, answer()]
+    ),
+    "a thought at the end of what an owner holds": told(CONVERSATION, turn([user()], [thought(summary=None)])),
+    "an id of reasoning that a session leaves behind": told(SESSION, turn([user()], [unsealed(), answer()])),
+    "an id of reasoning at the server that keeps it": told(
+        REPLAY, turn([user()], [unsealed(), answer()], stored=True), scope=OPENAI
+    ),
+    "an id of reasoning in a request to whoever made it": lint_view_of_file(
+        [unsealed(), answer()], {"conversation": "conv_1"}
+    ),
+    "reasoning in words": lint_view_of_file(
+        [user(), unsealed(content=[{"type": "reasoning_text", "text": "hm"}]), answer()]
+    ),
+    "an answer that is only referred to": lint_view_of_file(
+        [user(), {"id": "msg_1"}, {"type": "item_reference", "id": "msg_1"}]
+    ),
+    "no phases at all": lint_view_of_file([user(), answer(), user(), answer()]),
+    "no phase of a model that has none, beside one that has": told(
+        SESSION,
+        turn([user()], [answer()], model="openai/gpt-4.1"),
+        turn([user()], [answer(phase="final_answer")]),
+    ),
+    "half an answer without a phase": lint_view_of_file(
+        [answer("half", status="incomplete"), user(), answer(phase="final_answer")]
+    ),
+    "arguments with space around": lint_view_of_file([call(arguments=' {"a": {"b": [1, null]}}\n'), output()]),
+    "arguments of a call that the owner holds": told(CHAIN, turn([user()], [call(arguments="{")]), waiting=[output()]),
+    "an id that the owner has twice": told(CHAIN, turn([user()], [answer(id="m")]), turn([user()], [answer(id="m")])),
+    "an item of a kind that nobody knows": lint_view_of_file([{"type": "moon_call", "phase_of": "moon"}]),
+    "a seal of the same model, asked for by its snapshot": told(
+        SESSION, turn([user()], [thought(), answer()], model=f"{GPT}-2025-08-07"), scope=OPENAI
+    ),
+    "a seal with its maker's name": told(
+        SESSION, turn([user()], [thought(encrypted_content="convo1:openai/gpt-5-mini:0:x"), answer()])
+    ),
+    "a seal of the gateway that is asked, whatever the model": told(
+        SESSION, turn([user()], [{**COMPACTION, "encrypted_content": "convoseal1:x"}, answer()], model="local/a")
+    ),
+    "a seal that the owner holds": told(CHAIN, turn([user()], [thought(), answer()], model="openai/o3"), scope=OPENAI),
+    "a compaction at the beginning, and one behind whole pairs": lint_view_of_file(
+        [COMPACTION, user(), call(), output(), answer(), {**COMPACTION, "id": "cmp_2"}, user()]
+    ),
+    "a compaction that the owner made": told(CONVERSATION, turn([user()], [COMPACTION, answer()])),
+    "a compaction asked for at the end": lint_view_of_file([user(), {"type": "compaction_trigger"}]),
+    "store=false where the client owns the history": told(SESSION, turn([user()], [answer()], stored=False)),
+    "an old chain of our own endpoint": told(CHAIN, turn([user()], [answer()]), age_s=400 * DAY_S),
+    "an old conversation": told(CONVERSATION, turn([user()], [answer()]), scope=OPENAI, age_s=400 * DAY_S),
+    "a chain in its fourth week": told(CHAIN, turn([user()], [answer()]), scope=OPENAI, age_s=26.9 * DAY_S),
+    "a young chain on an old response": told(
+        CHAIN, turn([user()], [answer()], created_at=0.0), turn([user()], [answer()]), scope=OPENAI
+    ),
+    "instructions lost and sent again by the record": told(
+        CHAIN, turn([user()], [answer()], **INSTRUCTED), turn([user()], [answer()]), instructions="Be brief."
+    ),
+    "instructions that came later": told(CHAIN, turn([user()], [answer()]), turn([user()], [answer()], **INSTRUCTED)),
+}
+
+
+@pytest.mark.parametrize("title", RIGHT)
+def test_what_is_right_is_not_found(title: str) -> None:
+    assert lint_history(RIGHT[title]) == ()
+
+
+@pytest.mark.parametrize(
+    ("age_days", "found"),
+    [(26.99, []), (27.0, ["anchor-expires-soon"]), (29.99, ["anchor-expires-soon"]), (30.0, ["anchor-expired"])],
+)
+def test_an_anchor_is_near_its_end_for_three_days(age_days: float, found: list[str]) -> None:
+    view = told(CHAIN, turn([user()], [answer()]), scope=OPENAI, age_s=age_days * DAY_S)
+    assert [one.code for one in lint_history(view)] == found
+
+
+@pytest.mark.parametrize("owner", [{"previous_response_id": "resp_1"}, {"conversation": "conv_1"}])
+def test_a_request_does_not_send_a_compaction_to_whoever_holds_the_history(owner: dict[str, str]) -> None:
+    items = [COMPACTION, user()]
+    assert [(one.code, one.fault.at) for one in lint_history(lint_view_of_file(items, owner))] == [
+        ("misplaced-compaction", 0)
+    ]
+    assert lint_history(lint_view_of_file(items)) == ()
+
+
+def test_reasoning_of_nobody_knows_whom_is_a_warning_and_of_a_known_maker_an_error() -> None:
+    unknown = lint_history(lint_view_of_file([user(), unsealed(), answer()]))
+    known = lint_history(told(REPLAY, turn([user()], [unsealed(), answer()]), scope=OPENAI))
+    assert [one.severity for one in (*unknown, *known)] == [Severity.WARNING, Severity.ERROR]
+
+
+def test_who_sealed_something_in_a_bare_file_is_not_judged_and_that_is_said() -> None:
+    ((code, why),) = list_unchecked_rules(
+        lint_view_of_file([user(), thought(), answer(), {**COMPACTION, "id": "cmp_1"}])
+    )
+    assert code == "sealed-elsewhere"
+    assert why.startswith("2 sealed items not judged: nothing here says who sealed them")
+    assert list_unchecked_rules(lint_view_of_file([user(), answer()])) == ()
+    assert list_unchecked_rules(told(SESSION, turn([user()], [thought(), answer()]), scope=OPENAI)) == ()
+
+
+def test_the_age_of_a_request_s_anchor_is_not_judged_and_that_is_said() -> None:
+    ((code, why),) = list_unchecked_rules(lint_view_of_file([user()], {"previous_response_id": "resp_1"}))
+    assert (code, why.endswith("nothing here knows when it was made")) == ("anchor-expired", True)
+
+
+@pytest.mark.parametrize(
+    ("scope", "model", "words"),
+    [
+        (ACME, GPT, "the reasoning was sealed by https://api.openai.com/v1, and https://api.openai.com/v1 (org-acme)"),
+        (Scope("https://eu"), GPT, "the reasoning was sealed by https://api.openai.com/v1, and https://eu"),
+        (OPENAI, "openai/o3", f"the reasoning was sealed by {GPT}, and openai/o3"),
+    ],
+)
+def test_a_foreign_seal_names_who_made_it_and_who_is_asked(scope: Scope, model: str, words: str) -> None:
+    turns: Any = turn([user()], [thought(), answer()], scope=OPENAI, model=GPT)
+    (one,) = lint_history(told(SESSION, turns, scope=scope, model=model))
+    assert one.fault.message == f"{words} is asked next"
+
+
+@pytest.mark.parametrize("rule", LINT_RULES, ids=lambda rule: rule.code)
+def test_each_rule_has_a_page_that_begins_with_its_code_and_says_when_and_how(rule: Any) -> None:
+    page = files("convo.lint").joinpath("pages", f"{rule.code}.md").read_text(encoding="utf-8")
+    assert page.startswith(f"# {rule.code}\n\n")
+    assert "**Mended** by" in page or "**Mended** as" in page
+
+
+def test_there_is_no_page_without_a_rule() -> None:
+    pages = files("convo.lint").joinpath("pages").iterdir()
+    assert {page.name for page in pages} == {f"{code}.md" for code in LINT_RULE_BY_CODE}

@@ -1,0 +1,114 @@
+"""SARIF as the standard has it; the shape is checked against what its chapters allow."""
+
+from typing import Any
+
+import pytest
+
+from convo.lint.model import lint_view_of_file
+from convo.lint.report import build_lint_report, build_sarif, find_item_lines
+from convo.lint.rules import LINT_RULES
+from tests.lint.told import answer, call, output, thought, user
+
+PAGES = {rule.code: f"# {rule.code}" for rule in LINT_RULES}
+
+TEXT = '[\n {"role": "user", "content": "hi"},\n\n {"type": "message", "role": "user"}, {"id": 1}\n]'
+
+MESSAGE = {"text": str}
+HELP = {"text": str, "markdown": str}
+LEVELS = ("none", "note", "warning", "error")
+RULE = {"id": str, "shortDescription": MESSAGE, "help": HELP, "defaultConfiguration": {"level": LEVELS}}
+PLACE = {
+    "physicalLocation": {"artifactLocation": {"uri": str}, "region": {"startLine": int}},
+    "logicalLocations": [{"fullyQualifiedName": str}],
+}
+LOG: dict[str, Any] = {
+    "$schema": str,
+    "version": ("2.1.0",),
+    "runs": [
+        {
+            "tool": {"driver": {"name": str, "version": str, "rules": [RULE]}},
+            "columnKind": ("utf16CodeUnits", "unicodeCodePoints"),
+            "invocations": [
+                {
+                    "executionSuccessful": bool,
+                    "toolExecutionNotifications": [
+                        {"level": LEVELS, "message": MESSAGE, "associatedRule": {"id": str, "index": int}}
+                    ],
+                }
+            ],
+            "results": [
+                {"ruleId": str, "ruleIndex": int, "level": LEVELS, "message": MESSAGE, "locations": [PLACE]},
+            ],
+        }
+    ],
+}
+"""SARIF 2.1.0, sections 3.13 to 3.58, as far as it is used: a tuple holds the values that are allowed."""
+
+OPTIONAL = {"physicalLocation", "region"}
+
+
+def fits(value: Any, shape: Any, where: str = "$") -> None:
+    match shape:
+        case dict():
+            assert set(value) | OPTIONAL >= set(shape), where
+            assert set(value) <= set(shape), where
+            for name in value:
+                fits(value[name], shape[name], f"{where}.{name}")
+        case tuple():
+            assert value in shape, where
+        case [one]:
+            assert isinstance(value, list), where
+            for at, inner in enumerate(value):
+                fits(inner, one, f"{where}[{at}]")
+        case _:
+            assert type(value) is shape, where
+
+
+def test_findings_of_a_file_have_its_name_and_line_and_their_path_in_it() -> None:
+    broken = [user(), call(), thought(), answer(), {"type": "message", "role": "user"}]
+    found = build_lint_report("a file.json", lint_view_of_file(broken), file="a file.json", lines=(1, 2, 3, 4, 9))
+    log = build_sarif([found], PAGES, "1.0")
+    fits(log, LOG)
+    (run,) = log["runs"]
+    assert [(one["ruleId"], one["level"]) for one in run["results"]] == [
+        ("call-without-output", "error"),
+        ("malformed-item", "error"),
+    ]
+    (place,) = run["results"][1]["locations"]
+    assert place["physicalLocation"] == {"artifactLocation": {"uri": "a%20file.json"}, "region": {"startLine": 9}}
+    assert place["logicalLocations"] == [{"fullyQualifiedName": "a file.json[4].content"}]
+    (note,) = run["invocations"][0]["toolExecutionNotifications"]
+    assert note["associatedRule"]["id"] == "sealed-elsewhere"
+
+
+def test_a_result_points_at_its_rule() -> None:
+    log = build_sarif([build_lint_report("monads", lint_view_of_file([user(), output()]))], PAGES, "1.0")
+    fits(log, LOG)
+    (run,) = log["runs"]
+    (result,) = run["results"]
+    assert run["tool"]["driver"]["rules"][result["ruleIndex"]]["id"] == result["ruleId"] == "output-without-call"
+
+
+def test_a_clean_history_has_no_results_and_all_rules() -> None:
+    log = build_sarif([build_lint_report("monads", lint_view_of_file([user()]))], PAGES, "1.0")
+    fits(log, LOG)
+    (run,) = log["runs"]
+    assert (run["results"], len(run["tool"]["driver"]["rules"])) == ([], len(LINT_RULES))
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "found"),
+    [
+        (TEXT, "", (2, 4, 4)),
+        ("[]", "", ()),
+        ("  [ ] ", "", ()),
+        ('{"a": 1}\n{"b": [2]}\n\n{"c": 3}\n', "", (1, 2, 4)),
+        (
+            '{"model": "m", "x": {"input": []},\n"input"\n: [\n{"a": 1},{"b": "]\\n"},\n{"c": 1}], "y": 2}',
+            "input",
+            (4, 4, 5),
+        ),
+    ],
+)
+def test_the_line_of_each_item(text: str, field: str, found: tuple[int, ...]) -> None:
+    assert find_item_lines(text, field) == found

@@ -1,0 +1,261 @@
+"""Whatever a run is told, it moves by the table or refuses, and asks for nothing twice."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from convo.agents.agent import Agent, Guardrail
+from convo.errors import IllegalTransition, InputFault
+from convo.history.items import Item
+from convo.runs.machine import TRANSITIONS, step_run
+from convo.runs.serialize import recover_run
+from convo.runs.state import (
+    AppendToHistory,
+    ApprovalDecided,
+    ApprovalEvaluated,
+    CallModel,
+    CancelRequested,
+    CheckInputGuardrail,
+    CheckOutputGuardrail,
+    EffectFailed,
+    EvaluateApproval,
+    FailRun,
+    FinishRun,
+    GuardrailPassed,
+    GuardrailTripped,
+    HandoffCompleted,
+    InputAdded,
+    ModelResponded,
+    PauseRun,
+    Phase,
+    PrepareHandoff,
+    Run,
+    RunEffect,
+    RunEvent,
+    RunResumed,
+    RunStarted,
+    RunTool,
+    ToolOutputSupplied,
+    ToolReturned,
+)
+from tests.runs.driving import ASKED, FREE, GUARDED, answer, call, run_of, says
+
+ENDS = {Phase.DONE, Phase.FAILED, Phase.STOPPED}
+
+
+def guard(name: str, *, parallel: bool = True) -> Guardrail:
+    return Guardrail(name, lambda context, said: None, parallel)
+
+
+SECOND = Agent("second", tools=(FREE, GUARDED, ASKED), handoffs=("first",))
+FIRST = Agent(
+    "first",
+    tools=(FREE, GUARDED, ASKED),
+    handoffs=(SECOND,),
+    input_guardrails=(guard("beside"), guard("before", parallel=False)),
+    output_guardrails=(guard("short"), guard("polite")),
+)
+
+IDS = st.sampled_from(["c0", "c1", "c2", "m0"])
+PLACES = st.integers(0, 2)
+WRITTEN = st.sampled_from(['{"text": "x"}', '{"text": 1}', "{"])
+NAMES = st.sampled_from(["free", "guarded", "asked", "over"])
+HOSTED = {"type": "mcp_approval_request", "server_label": "s", "name": "n", "arguments": "{}"}
+KINDS = st.one_of(
+    st.builds(lambda name, written: (name, written), NAMES, WRITTEN),
+    st.just(("hosted", "")),
+)
+ANSWERS = st.lists(KINDS, max_size=4)
+ASKING_CALLS = st.lists(KINDS, min_size=1, max_size=4)
+
+UNLIKELY = st.one_of(
+    st.sampled_from([RunStarted(), RunResumed(), HandoffCompleted(), InputAdded(({"role": "user"},))]),
+    st.builds(GuardrailPassed, PLACES),
+    st.builds(ApprovalEvaluated, IDS, st.booleans()),
+    st.builds(ToolReturned, IDS, st.just("out")),
+    st.builds(ToolOutputSupplied, IDS, st.just("out")),
+    st.builds(ApprovalDecided, IDS, st.booleans(), st.none(), st.booleans(), st.one_of(st.none(), WRITTEN)),
+)
+
+ENDINGS = st.one_of(
+    st.sampled_from([EffectFailed("x", "y"), CancelRequested(), ModelResponded((says("hi"),))]),
+    st.builds(GuardrailTripped, PLACES, st.just("no")),
+)
+STEPS = st.lists(st.tuples(ASKING_CALLS, st.one_of(st.none(), st.none(), UNLIKELY)), min_size=4, max_size=40)
+"""What a faithful engine reports, an answer of these calls where one is asked for; at times nonsense before it."""
+
+
+@dataclass
+class Log:
+    """Everything that a run asked for, and what of it is still open."""
+
+    asked: Counter[Any] = field(default_factory=Counter)
+    opened: list[RunEffect] = field(default_factory=list)
+    order: list[str] = field(default_factory=list)
+    serial: int = 0
+    ends: int = 0
+
+    def take(self, run: Run, effects: tuple[RunEffect, ...]) -> None:
+        for effect in effects:
+            key = self._key(run, effect)
+            if key:
+                self.asked[key] += 1
+                self.opened.append(effect)
+            self.ends += isinstance(effect, FinishRun | FailRun)
+            if isinstance(effect, AppendToHistory) and any("output" in item for item in effect.items):
+                assert [item["call_id"] for item in effect.items if "call_id" in item] == self.order
+        if run.phase in ENDS:
+            self.opened.clear()
+
+    def _key(self, run: Run, effect: RunEffect) -> tuple[object, ...] | None:
+        match effect:
+            case CallModel(_, turn):
+                return "ask", turn
+            case RunTool(one) | EvaluateApproval(one):
+                return type(effect), one.id
+            case PrepareHandoff(one):
+                return "over", one.id
+            case CheckInputGuardrail(_, place) | CheckOutputGuardrail(_, place):
+                return type(effect), place
+        return None
+
+
+def right(log: Log, run: Run, calls: list[tuple[str, str]]) -> RunEvent | None:
+    """What a faithful engine reports next of what is open."""
+    if run.phase is Phase.NEW:
+        return RunStarted()
+    if run.phase is Phase.PAUSED:
+        return RunResumed()
+    if not log.opened:
+        return None
+    effect = log.opened[0]
+    match effect:
+        case CallModel():
+            return answered(log, run, calls)
+        case RunTool(one):
+            return ToolReturned(one.id, f"out {one.id}")
+        case EvaluateApproval(one):
+            return ApprovalEvaluated(one.id, needed=one.id.endswith("1"))
+        case PrepareHandoff():
+            return HandoffCompleted()
+        case CheckInputGuardrail(_, place) | CheckOutputGuardrail(_, place):
+            return GuardrailPassed(place)
+    return None
+
+
+def answered(log: Log, run: Run, calls: list[tuple[str, str]]) -> RunEvent:
+    items: list[Item] = [says("hi")]
+    for name, written in calls:
+        log.serial += 1
+        if name == "hosted":
+            items.append({**HOSTED, "id": f"m{log.serial}"})
+        else:
+            over = "transfer_to_second" if run.agent == "first" else "transfer_to_first"
+            items.append(call(f"c{log.serial}", over if name == "over" else name, written))
+    return answer(run, *items)
+
+
+def step(run: Run, event: RunEvent) -> tuple[Run, tuple[RunEffect, ...]] | None:
+    """One move; None where it was refused. What is refused changes nothing, what is not is in the table."""
+    before = repr(run)
+    try:
+        after, effects = step_run(run, event)
+    except (IllegalTransition, InputFault):
+        assert repr(run) == before
+        return None
+    assert repr(run) == before
+    assert after.phase in TRANSITIONS[run.phase, type(event)]
+    assert after.phase is Phase.FAILED or after.turn - run.turn == sum(isinstance(one, CallModel) for one in effects)
+    return after, effects
+
+
+@given(st.lists(ANSWERS, min_size=3, max_size=15), st.lists(st.one_of(UNLIKELY, ENDINGS), max_size=20))
+@settings(max_examples=300, deadline=None)
+def test_any_sequence_of_events_either_moves_by_the_table_or_is_refused(
+    walk: list[list[tuple[str, str]]], events: list[RunEvent]
+) -> None:
+    run, log = run_of(FIRST, max_turns=6, parallel=2), Log()
+    for calls in walk:
+        run = told(log, run, right(log, run, calls))
+    for event in events:
+        moved = step(run, event)
+        assert moved is None or (run.phase, type(event)) in TRANSITIONS
+        run = moved[0] if moved else run
+
+
+@given(STEPS, st.none() | st.tuples(st.integers(0, 40), ENDINGS))
+@settings(max_examples=300, deadline=None)
+def test_every_effect_is_asked_for_once_and_outputs_are_appended_in_call_order(
+    script: list[tuple[list[tuple[str, str]], RunEvent | None]], ending: tuple[int, RunEvent] | None
+) -> None:
+    run, log = run_of(FIRST, max_turns=6, parallel=2), Log()
+    for at, (calls, nonsense) in enumerate(script):
+        run = told(log, run, nonsense)
+        run = told(log, run, right(log, run, calls))
+        if ending and ending[0] == at:
+            run = told(log, run, ending[1])
+    assert [key for key, count in log.asked.items() if count > 1] == []
+    if run.phase is Phase.DONE:
+        assert not log.opened
+
+
+def told(log: Log, run: Run, event: RunEvent | None) -> Run:
+    """`run` after `event`, or as it is where it was refused; what was asked for is noted."""
+    moved = step(run, event) if event else None
+    if event is None or moved is None:
+        return run
+    if isinstance(event, ModelResponded):
+        log.order = [item["call_id"] for item in event.output if "call_id" in item]
+    log.opened = [one for one in log.opened if not answers(event, one)]
+    log.take(*moved)
+    return moved[0]
+
+
+def answers(event: RunEvent, effect: RunEffect) -> bool:
+    match effect:
+        case CallModel():
+            return isinstance(event, ModelResponded)
+        case RunTool(one):
+            return isinstance(event, ToolReturned) and event.call_id == one.id
+        case EvaluateApproval(one):
+            return isinstance(event, ApprovalEvaluated) and event.call_id == one.id
+        case PrepareHandoff():
+            return isinstance(event, HandoffCompleted)
+        case CheckInputGuardrail(_, place) | CheckOutputGuardrail(_, place):
+            return isinstance(event, GuardrailPassed) and event.place == place
+    return False
+
+
+@given(st.lists(ANSWERS, max_size=6), st.sets(st.integers(0, 40), max_size=6))
+@settings(max_examples=150, deadline=None)
+def test_a_faithful_engine_always_brings_a_run_to_an_end(
+    answers_: list[list[tuple[str, str]]], kills: set[int]
+) -> None:
+    """With every approval given, and the process killed and begun again now and then."""
+    run, log = run_of(FIRST, max_turns=8), Log()
+    script = [*answers_, []]
+    for at in range(200):
+        if run.phase in ENDS:
+            break
+        if at in kills:
+            run, effects = recover_run(run, {})
+            log.opened = [one for one in effects if not isinstance(one, AppendToHistory | PauseRun)]
+        for one in run.pending if run.phase is Phase.PAUSED else ():
+            moved = step(run, ApprovalDecided(one.id, approve=True))
+            run = moved[0] if moved else run
+        asking = bool(log.opened) and isinstance(log.opened[0], CallModel)
+        event = right(log, run, script.pop(0) if asking and script else [])
+        assert event is not None
+        run = told(log, run, event)
+    assert run.phase in (Phase.DONE, Phase.FAILED)
+    assert log.ends == 1
+
+
+def test_the_table_names_every_phase_and_every_event() -> None:
+    told = {kind for _, kind in TRANSITIONS}
+    assert {phase for phase, _ in TRANSITIONS} == set(Phase) - ENDS
+    assert told == set(RunEvent.__args__)
+    assert set().union(*TRANSITIONS.values()) == set(Phase) - {Phase.NEW}

@@ -1,0 +1,192 @@
+"""Deciding on a kept run without its agents is the same as deciding on the run itself."""
+
+import json
+from typing import Any
+
+import pytest
+
+from convo.agents.agent import Agent
+from convo.errors import ConvoError, IllegalTransition, InputFault, InvalidRunState, UnknownSchema
+from convo.history.items import Json
+from convo.runs import approvals
+from convo.runs.serialize import recover_run, run_from_json, run_to_json
+from convo.runs.state import ApprovalDecided, Run, RunResumed, RunStarted, ToolOutputSupplied
+from tests.runs.driving import FREE, GUARDED, answer, call, run_of, says, told
+from tests.steps import Steps
+
+MCP = {"type": "mcp_approval_request", "id": "m1", "server_label": "crm", "name": "drop", "arguments": "{}"}
+NEXT = '{"text": "other"}'
+
+
+def paused(*calls: Any) -> Run:
+    """A run that waits for these calls."""
+    run, _ = told(run_of(Agent("shop", tools=(FREE, GUARDED))), RunStarted())
+    return told(run, answer(run, *(calls or (call("g1", "guarded"), call("g2", "guarded"), MCP))))[0]
+
+
+def unknown() -> Run:
+    """A run in which a call had started when its process was killed."""
+    run, _ = told(run_of(Agent("shop", tools=(FREE,))), RunStarted())
+    run, _ = told(run, answer(run, call("u1")))
+    return recover_run(run, {})[0]
+
+
+def document(run: Run) -> dict[str, Json]:
+    found: dict[str, Json] = json.loads(json.dumps(run_to_json(run)))
+    return found
+
+
+def test_what_waits_is_read_from_the_document_alone() -> None:
+    found = approvals.list_pending_approvals(document(paused()))
+    assert [(one.call_id, one.tool, one.agent, one.arguments) for one in found] == [
+        ("g1", "guarded", "shop", '{"text": "x"}'),
+        ("g2", "guarded", "shop", '{"text": "x"}'),
+        ("m1", "crm.drop", "shop", "{}"),
+    ]
+    assert [(one.unknown, one.hosted) for one in found] == [(False, False), (False, False), (False, True)]
+    assert [(one.call_id, one.unknown) for one in approvals.list_pending_approvals(document(unknown()))] == [
+        ("u1", True)
+    ]
+
+
+def test_a_run_that_is_not_paused_waits_for_nothing() -> None:
+    run, _ = told(run_of(Agent("shop")), RunStarted())
+    assert approvals.list_pending_approvals(document(run)) == ()
+    assert approvals.list_pending_approvals(document(told(run, answer(run, says("done")))[0])) == ()
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        ApprovalDecided("g1", approve=True),
+        ApprovalDecided("g1", approve=False),
+        ApprovalDecided("g1", approve=False, message="not on a Friday"),
+        ApprovalDecided("g1", approve=True, always=True),
+        ApprovalDecided("g2", approve=False, message="never", always=True),
+        ApprovalDecided("g1", approve=True, arguments=NEXT),
+        ApprovalDecided("m1", approve=True),
+        ApprovalDecided("m1", approve=False, message="no"),
+        ApprovalDecided("m1", approve=True, always=True),
+    ],
+    ids=str,
+)
+def test_a_decision_says_the_same_as_on_the_run_itself(event: ApprovalDecided) -> None:
+    run = paused()
+    changed = approvals.apply_decisions(document(run), [event])
+    assert changed == document(told(run, event)[0])
+    assert run_from_json(changed, run.graph) == told(run, event)[0]
+
+
+@pytest.mark.parametrize(
+    "event", [ToolOutputSupplied("u1", "42"), ApprovalDecided("u1", approve=True), ApprovalDecided("u1", approve=False)]
+)
+def test_what_came_of_an_unknown_outcome_is_said_the_same_way(event: ApprovalDecided | ToolOutputSupplied) -> None:
+    run = unknown()
+    assert approvals.apply_decisions(document(run), [event]) == document(told(run, event)[0])
+
+
+def test_several_decisions_are_all_in_the_document() -> None:
+    run, events = (
+        paused(),
+        [
+            ApprovalDecided("g1", approve=True),
+            ApprovalDecided("m1", approve=False),
+            ApprovalDecided("g2", approve=False),
+        ],
+    )
+    changed = approvals.apply_decisions(document(run), events)
+    assert changed == document(told(run, *events)[0])
+    assert approvals.list_pending_approvals(changed) == ()
+
+
+def test_four_times_the_decisions_take_about_four_times_the_work() -> None:
+    works = []
+    for count in (50, 200):
+        before = document(paused(*(call(f"g{n}", "guarded") for n in range(count))))
+        with Steps() as steps:
+            changed = approvals.apply_decisions(before, [ApprovalDecided(f"g{n}", approve=True) for n in range(count)])
+        works.append(steps.taken)
+        assert approvals.list_pending_approvals(changed) == ()
+    assert works[1] < 5 * works[0]
+
+
+def test_a_later_decision_for_good_takes_the_place_of_an_earlier_one() -> None:
+    (no,) = approvals.apply_decisions(document(paused()), [ApprovalDecided("g1", approve=False, always=True)])["always"]
+    another = {**no, "lookup": ["bare", "free"]}
+    before = {**document(paused()), "always": [no, another]}
+    changed = approvals.apply_decisions(before, [ApprovalDecided("g1", approve=True, always=True)])
+    assert (no["approve"], changed["always"]) == (False, [another, {**no, "approve": True}])
+
+
+@pytest.mark.parametrize(
+    ("event", "error", "says"),
+    [
+        (ApprovalDecided("nobody", approve=True), IllegalTransition, "there is no call nobody"),
+        (ToolOutputSupplied("g1", "42"), IllegalTransition, "call g1: a person has to decide"),
+        (ApprovalDecided("g1", approve=True, arguments="[]"), InputFault, "the arguments for g1 are no JSON object"),
+        (ApprovalDecided("g1", approve=False, arguments="{}"), InputFault, "only one approved call of a function"),
+        (ApprovalDecided("m1", approve=True, arguments="{}"), InputFault, "only one approved call of a function"),
+    ],
+)
+def test_what_does_not_fit_is_refused_and_changes_nothing(
+    event: ApprovalDecided | ToolOutputSupplied, error: type[ConvoError], says: str
+) -> None:
+    before = document(paused())
+    with pytest.raises(error, match=says):
+        approvals.apply_decisions(before, [ApprovalDecided("g2", approve=True), event])
+    assert before == document(paused())
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (ApprovalDecided("g1", approve=True), ApprovalDecided("g1", approve=False, message="no")),
+        (ApprovalDecided("g1", approve=False), ApprovalDecided("g1", approve=True)),
+        (ApprovalDecided("g1", approve=True, arguments=NEXT), ApprovalDecided("g1", approve=False)),
+        (ApprovalDecided("m1", approve=True), ApprovalDecided("m1", approve=False, message="no")),
+        (ApprovalDecided("g1", approve=False, always=True, message="no"), ApprovalDecided("g1", approve=True)),
+    ],
+    ids=str,
+)
+def test_a_decision_can_be_changed_until_the_run_goes_on(first: ApprovalDecided, second: ApprovalDecided) -> None:
+    run = paused()
+    changed = approvals.apply_decisions(document(run), [first, second])
+    after, _ = told(run, first, second)
+    assert changed == document(after)
+    assert run_from_json(changed, run.graph) == after
+    (one,) = [one for one in approvals.list_decidable_approvals(changed) if one.call_id == second.call_id]
+    assert one.verdict is second.approve
+    assert second.call_id not in [one.call_id for one in approvals.list_pending_approvals(changed)]
+
+
+def test_a_decision_on_an_unknown_outcome_is_final() -> None:
+    changed = approvals.apply_decisions(document(unknown()), [ApprovalDecided("u1", approve=False)])
+    assert approvals.list_decidable_approvals(changed) == ()
+    with pytest.raises(IllegalTransition, match="call u1: it has an output"):
+        approvals.apply_decisions(changed, [ApprovalDecided("u1", approve=True)])
+
+
+def test_a_run_kept_by_an_older_release_keeps_its_decisions() -> None:
+    changed = approvals.apply_decisions(document(paused()), [ApprovalDecided("g1", approve=True)])
+    old = {**changed, "batch": [{k: v for k, v in one.items() if k != "verdict"} for one in changed["batch"]]}
+    assert [one.call_id for one in approvals.list_decidable_approvals(old)] == ["g2", "m1"]
+    with pytest.raises(IllegalTransition, match="call g1: it may run"):
+        approvals.apply_decisions(old, [ApprovalDecided("g1", approve=False)])
+
+
+def test_the_reason_of_a_sticky_rejection_is_told_of_later_calls() -> None:
+    run, _ = told(
+        paused(),
+        *(ApprovalDecided(one, approve=False, message="never", always=True) for one in ("g1", "m1")),
+        RunResumed(),
+    )
+    run = run_from_json(document(run), run.graph)
+    run, _ = told(run, answer(run, call("g3", "guarded"), {**MCP, "id": "m3"}, call("f3", "free")))
+    said = {one.id: one.output for one in run.batch if one.output}
+    assert (said["g3"]["output"], said["m3"]["reason"]) == ("never", "never")
+
+
+@pytest.mark.parametrize(("spoilt", "error"), [({"version": 9}, UnknownSchema), ({"version": 1}, InvalidRunState)])
+def test_a_document_that_is_none_is_refused(spoilt: dict[str, Json], error: type[ConvoError]) -> None:
+    with pytest.raises(error):
+        approvals.list_pending_approvals(spoilt)

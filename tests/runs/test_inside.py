@@ -1,0 +1,168 @@
+"""A run inside a call: it waits with the outer one, is decided through it, and is kept in it."""
+
+import json
+
+import pytest
+
+from convo.agents.agent import Agent
+from convo.agents.graph import agent_tool, graph
+from convo.errors import IllegalTransition, InputFault, InvalidRunState, NotFound
+from convo.runs.approvals import apply_decisions, list_pending_approvals
+from convo.runs.machine import build_missing_outputs, step_run
+from convo.runs.serialize import recover_run, run_from_json, run_to_json
+from convo.runs.state import (
+    AppendToHistory,
+    ApprovalDecided,
+    CancelRequested,
+    NestedRun,
+    NestedRunPaused,
+    PauseRun,
+    Phase,
+    Run,
+    RunResumed,
+    RunStarted,
+    RunTool,
+    Stage,
+    ToolOutputSupplied,
+    ToolReturned,
+)
+from tests.runs.driving import FREE, GUARDED, answer, call, outputs, run_of, told
+
+CLERK = Agent("clerk", tools=(GUARDED,))
+ASK_CLERK = agent_tool(CLERK, "ask_clerk", "Ask the clerk.")
+BOSS = Agent("boss", tools=(ASK_CLERK, FREE))
+
+
+def clerk(*call_ids: str) -> NestedRun:
+    """The clerk's own run, in which these calls wait."""
+    run, _ = told(run_of(CLERK), RunStarted())
+    said = tuple(call(one, "guarded") for one in call_ids)
+    return NestedRun(step_run(run, answer(run, *said))[0], ({"role": "user", "content": "hi"}, *said))
+
+
+def paused(*call_ids: str) -> Run:
+    """The boss waits with the clerk."""
+    run, _ = told(run_of(BOSS), RunStarted())
+    run, _ = told(run, answer(run, call("c1", "ask_clerk", '{"input": "hi"}'), call("c2")), ToolReturned("c2", "two"))
+    return step_run(run, NestedRunPaused("c1", clerk(*(call_ids or ("i1",)))))[0]
+
+
+def both_inside() -> Run:
+    """The boss waits with two clerks, whose calls have one id."""
+    run, _ = told(run_of(BOSS), RunStarted())
+    both = [call(one, "ask_clerk", '{"input": "hi"}') for one in ("c1", "c2")]
+    return told(run, answer(run, *both), NestedRunPaused("c1", clerk("i1")), NestedRunPaused("c2", clerk("i1")))[0]
+
+
+def test_an_agent_is_a_tool_that_takes_its_input_as_text() -> None:
+    made = agent_tool(Agent("Tax clerk", description="Knows taxes."))
+    assert (made.name, made.description, list(made.parameters["properties"])) == (
+        "tax_clerk",
+        "Knows taxes.",
+        ["input"],
+    )
+    assert made.inside.start == "Tax clerk"
+
+
+def test_an_outer_run_waits_with_the_run_inside_its_call() -> None:
+    run = paused()
+    assert run.phase is Phase.PAUSED
+    assert [(agent, one.id) for agent, one in run.waiting] == [("clerk", "i1")]
+    assert step_run(run, RunResumed())[1] == (PauseRun(run.pending),)
+
+
+def test_a_decision_inside_starts_the_outer_call_again_with_the_run_it_holds() -> None:
+    run, effects = told(paused(), ApprovalDecided("i1", approve=True), RunResumed())
+    (start,) = effects
+    assert isinstance(start, RunTool)
+    assert [one.id for one in run.at(Stage.STARTED)] == [start.call.id] == ["c1"]
+    assert start.call.inner
+    assert [one.id for one in start.call.inner.run.at(Stage.READY)] == ["i1"]
+    run, effects = told(run, ToolReturned("c1", "one"))
+    assert isinstance(effects[0], AppendToHistory)
+    assert outputs(effects[0].items) == {"c1": "one", "c2": "two"}
+
+
+def test_of_several_decisions_inside_the_first_one_is_enough_to_go_on() -> None:
+    run, effects = told(paused("i1", "i2"), ApprovalDecided("i2", approve=False), RunResumed())
+    assert effects == (PauseRun(run.pending),)
+    _, effects = told(run, ApprovalDecided("i1", approve=True), RunResumed())
+    assert [type(effect) for effect in effects] == [RunTool]
+
+
+def test_a_decision_on_nobodys_call_is_refused() -> None:
+    with pytest.raises(IllegalTransition, match="there is no call i9"):
+        step_run(paused(), ApprovalDecided("i9", approve=True))
+    with pytest.raises(InputFault, match="Invalid arguments"):
+        step_run(paused(), ApprovalDecided("i1", approve=True, arguments="{}"))
+
+
+@pytest.mark.parametrize("call_id", ["c1", "c2", "i1"])
+def test_an_id_that_others_have_means_the_call_that_waits(call_id: str) -> None:
+    """Models number their calls anew in each run: the boss's own calls wait for nobody."""
+    run = paused(call_id)
+    document = json.loads(json.dumps(run_to_json(run)))
+    decision = ApprovalDecided(call_id, approve=True)
+    after, effects = told(run, decision, RunResumed())
+    assert [one.id for one in after.at(Stage.STARTED)] == ["c1"]
+    assert [type(effect) for effect in effects] == [RunTool]
+    assert run_from_json(apply_decisions(document, [decision]), graph(BOSS)) == told(run, decision)[0]
+
+
+def test_calls_of_two_runs_inside_that_share_an_id_are_decided_one_after_the_other() -> None:
+    run = both_inside()
+    document = json.loads(json.dumps(run_to_json(run)))
+    events = (ApprovalDecided("i1", approve=True), ApprovalDecided("i1", approve=False, message="no"))
+    after, _ = told(run, *events)
+    inside = [one.inner.run.batch[0] for one in after.batch if one.inner]
+    assert [one.stage for one in inside] == [Stage.READY, Stage.DONE]
+    assert run_from_json(apply_decisions(document, events), graph(BOSS)) == after
+    with pytest.raises(IllegalTransition, match="call i1 is decided in 2 runs; it could mean either"):
+        told(after, ApprovalDecided("i1", approve=True))
+    with pytest.raises(IllegalTransition, match="call i1 is decided in 2 runs; it could mean either"):
+        apply_decisions(apply_decisions(document, events), [ApprovalDecided("i1", approve=True)])
+
+
+def test_an_outcome_inside_may_be_unknown_and_given() -> None:
+    inner = clerk("i1")
+    begun, _ = told(inner.run, ApprovalDecided("i1", approve=True), RunResumed())
+    unknown, _ = recover_run(begun, {})
+    run, _ = told(run_of(BOSS), RunStarted())
+    run, _ = told(
+        run, answer(run, call("c1", "ask_clerk", '{"input": "hi"}')), NestedRunPaused("c1", NestedRun(unknown, ()))
+    )
+    run, effects = told(run, ToolOutputSupplied("i1", "out"), RunResumed())
+    assert [type(effect) for effect in effects] == [RunTool]
+
+
+def test_a_run_inside_a_call_is_kept_in_the_call() -> None:
+    run = paused()
+    document = json.loads(json.dumps(run_to_json(run)))
+    assert run_from_json(document, graph(BOSS)) == run
+    with pytest.raises(NotFound, match="ask_clerk"):
+        run_from_json(document, graph(Agent("boss", tools=(FREE,))))
+
+
+def test_a_tool_that_is_no_agent_any_more_is_refused() -> None:
+    run = paused()
+    document = json.loads(json.dumps(run_to_json(run)))
+    document["batch"][1]["inner"] = document["batch"][0]["inner"]
+    with pytest.raises(InvalidRunState, match="holds a run of an agent"):
+        run_from_json(document, graph(BOSS))
+
+
+def test_the_inbox_shows_and_decides_calls_inside_without_the_agents() -> None:
+    run = paused("i1", "i2")
+    document = json.loads(json.dumps(run_to_json(run)))
+    assert [(one.agent, one.call_id) for one in list_pending_approvals(document)] == [("clerk", "i1"), ("clerk", "i2")]
+    events = (ApprovalDecided("i1", approve=True), ApprovalDecided("i2", approve=False, message="no"))
+    assert run_from_json(apply_decisions(document, events), graph(BOSS)) == told(run, *events)[0]
+    with pytest.raises(IllegalTransition):
+        apply_decisions(document, [ApprovalDecided("i9", approve=True)])
+
+
+def test_a_run_that_is_stopped_while_one_waits_inside_says_that_its_outcome_is_unknown() -> None:
+    run, _ = step_run(paused(), CancelRequested())
+    said = [one.item for one in run.batch]
+    words = [item["output"] for item in build_missing_outputs(run, said)]
+    assert words == ["The tool was started, and its outcome is unknown.", "two"]

@@ -1,0 +1,166 @@
+"""A run that was kept as JSON is the same run, among the same agents, and no other."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from convo.agents.agent import Agent, output
+from convo.agents.graph import Graph, graph
+from convo.errors import ConvoError, InvalidRunState, NotCanonical, NotFound, UnknownSchema
+from convo.history.items import Json
+from convo.runs.serialize import run_from_json, run_to_json
+from convo.runs.state import (
+    ApprovalDecided,
+    GuardrailPassed,
+    ModelResponded,
+    Phase,
+    Run,
+    RunEvent,
+    RunResumed,
+    RunStarted,
+    ToolReturned,
+)
+from tests.runs.driving import FREE, GUARDED, answer, call, made, run_of, says, told
+from tests.runs.test_any_events import ANSWERS, ENDINGS, FIRST, SECOND, UNLIKELY, Log, right, step
+from tests.runs.test_any_events import told as noted
+
+
+def again(run: Run, among: Graph | None = None) -> Run:
+    """`run` by way of JSON text."""
+    return run_from_json(json.loads(json.dumps(run_to_json(run), allow_nan=False)), among or run.graph)
+
+
+@given(st.lists(ANSWERS, min_size=3, max_size=15), st.lists(st.one_of(UNLIKELY, ENDINGS), max_size=20))
+@settings(max_examples=150, deadline=None)
+def test_wherever_a_run_stands_state_to_json_to_state_is_the_identity(
+    walk: list[list[tuple[str, str]]], events: list[RunEvent]
+) -> None:
+    run, log = run_of(FIRST, max_turns=6, parallel=2), Log()
+    assert again(run) == run
+    for calls in walk:
+        run = noted(log, run, right(log, run, calls))
+        assert again(run) == run
+    for event in events:
+        moved = step(run, event)
+        run = moved[0] if moved else run
+        assert again(run) == run
+
+
+@given(st.lists(ANSWERS, max_size=8))
+@settings(max_examples=100, deadline=None)
+def test_a_run_that_is_kept_after_every_event_goes_the_same_way(walk: list[list[tuple[str, str]]]) -> None:
+    run, log, other = run_of(FIRST, max_turns=6), Log(), run_of(FIRST, max_turns=6)
+    for calls in walk:
+        event = right(log, run, calls)
+        if event is None:
+            break
+        moved = step(again(other), event)
+        run = noted(log, run, event)
+        other = moved[0] if moved else other
+        assert other == run
+
+
+@dataclass(frozen=True)
+class Receipt:
+    cents: int
+
+
+def test_a_final_value_that_only_python_can_hold_is_read_from_the_answer_again() -> None:
+    run = run_of(replace(FIRST, output=output(Receipt), input_guardrails=()))
+    run, _ = told(run, RunStarted())
+    run, _ = told(run, answer(run, says('{"cents": 7}')))
+    assert (run.phase, run.output) == (Phase.CHECKING, Receipt(7))
+    assert again(run) == run
+    assert again(told(run, GuardrailPassed(0), GuardrailPassed(1))[0]).output == Receipt(7)
+    with pytest.raises(InvalidRunState, match="does not fit the output schema of agent 'first'"):
+        again(run, graph(replace(FIRST, output=output(list[int]))))
+    with pytest.raises(InvalidRunState, match="no longer has"):
+        again(run, graph(FIRST))
+    with pytest.raises(NotCanonical, match="the output of agent 'first' is no JSON: Receipt"):
+        run_to_json(replace(run, text=None))
+
+
+def paused() -> Run:
+    run, _ = told(run_of(Agent("desk", tools=(FREE, GUARDED))), RunStarted())
+    return told(run, answer(run, call("c1", "guarded"), call("c2")), ToolReturned("c2", "two"))[0]
+
+
+def test_a_decision_for_good_and_the_outputs_so_far_are_kept() -> None:
+    run, _ = told(again(paused()), ApprovalDecided("c1", approve=True, always=True))
+    run, _ = told(again(run), RunResumed())
+    run, _ = told(again(run), ToolReturned("c1", "one"))
+    assert again(run) == run
+    run, _ = told(run, answer(run, call("c3", "guarded")))
+    assert run.phase is Phase.WORKING
+
+
+def among(*tools: Any) -> Graph:
+    return graph(Agent("desk", tools=tools))
+
+
+CHANGED = made("guarded", needs_approval=True)
+CHANGED = replace(CHANGED, parameters={**CHANGED.parameters, "required": []})
+
+
+@pytest.mark.parametrize(
+    ("others", "error", "words"),
+    [
+        (graph(Agent("shop")), NotFound, "no agent 'desk'"),
+        (among(FREE), NotFound, "no tool 'guarded'"),
+        (among(FREE, CHANGED), InvalidRunState, r"\$\.batch\[0\] is of tool 'guarded', whose schema has changed"),
+    ],
+)
+def test_a_graph_that_is_not_the_one_of_before_is_refused(others: Graph, error: type[ConvoError], words: str) -> None:
+    with pytest.raises(error, match=words):
+        again(paused(), others)
+
+
+def test_a_tool_that_was_approved_for_good_may_not_have_changed_either() -> None:
+    run, _ = told(paused(), ApprovalDecided("c1", approve=True, always=True), RunResumed(), ToolReturned("c1", "one"))
+    with pytest.raises(InvalidRunState, match=r"\$\.always\[0\]"):
+        again(run, among(FREE, CHANGED))
+
+
+def test_a_tool_that_works_otherwise_and_looks_the_same_is_taken() -> None:
+    other = replace(GUARDED, run=str, description="Other words.", timeout_s=1.0)
+    assert again(paused(), among(FREE, other)).batch[0].tool == other
+
+
+def test_a_guardrail_that_has_not_spoken_has_to_be_where_it_was() -> None:
+    run, _ = told(run_of(FIRST), RunStarted())
+    turned = replace(FIRST, input_guardrails=FIRST.input_guardrails[::-1])
+    with pytest.raises(InvalidRunState, match=r"\$\.guards\[1\] is guardrail 'before', which is not there any more"):
+        again(run, graph(turned, SECOND))
+
+
+def without(key: str) -> Callable[[dict[str, Json]], Json]:
+    return lambda document: {name: value for name, value in document.items() if name != key}
+
+
+@pytest.mark.parametrize(
+    "spoilt",
+    [without("batch"), without("limits"), lambda document: {**document, "phase": "NOWHERE"}],
+    ids=["no batch", "no limits", "no such phase"],
+)
+def test_what_was_not_kept_whole_is_refused(spoilt: Callable[[dict[str, Json]], Json]) -> None:
+    with pytest.raises(InvalidRunState, match="no run that was kept whole"):
+        run_from_json(spoilt(run_to_json(paused())), paused().graph)
+
+
+@pytest.mark.parametrize("document", [None, [], {}, {"version": 2}, {"version": "1"}])
+def test_another_version_of_the_document_is_refused(document: Json) -> None:
+    with pytest.raises(UnknownSchema, match=r"\$\.version is"):
+        run_from_json(document, paused().graph)
+
+
+def test_an_answer_that_waits_for_a_guardrail_is_kept_with_its_calls() -> None:
+    run, _ = told(run_of(FIRST), RunStarted(), GuardrailPassed(1))
+    run, _ = told(run, ModelResponded((call("c1"),), answer(run).tools))
+    assert run.answered
+    assert again(run) == run
+    assert told(again(run), GuardrailPassed(0))[0].phase is Phase.WORKING

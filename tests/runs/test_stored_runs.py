@@ -1,0 +1,137 @@
+"""A run that an older convo stored is read, is written back as it was, and continues."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path as File
+from typing import Any
+
+import pytest
+
+from convo.errors import IllegalTransition, InvalidRunState
+from convo.runs.approvals import apply_decisions, list_pending_approvals
+from convo.runs.machine import step_run
+from convo.runs.serialize import run_from_json, run_to_json
+from convo.runs.state import (
+    TERMINAL_PHASES,
+    ApprovalDecided,
+    CancelRequested,
+    Phase,
+    Run,
+    RunResumed,
+    RunStarted,
+    Stage,
+)
+from tests.runs.stored_runs import DECIDED, GRAPH, RUNS, Stored, without_verdicts
+
+FOLDER = File(__file__).parent / "stored"
+CASES = [("without_verdicts", name) for name in RUNS] + [("with_verdicts", name) for name in DECIDED]
+
+
+def stored(form: str, name: str) -> str:
+    return (FOLDER / form / f"{name}.json").read_text("utf-8")
+
+
+def expected(form: str, name: str) -> tuple[Run, Stored]:
+    """The run of a file, and how it continues."""
+    row = {"without_verdicts": RUNS, "with_verdicts": DECIDED}[form][name]
+    run = row.make()
+    return (without_verdicts(run) if form == "without_verdicts" else run), row
+
+
+def dumped(document: Any) -> str:
+    return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def words(document: Any, name: str) -> Iterator[str]:
+    """Every value of the member `name`, of runs inside calls too."""
+    if isinstance(document, list):
+        for one in document:
+            yield from words(one, name)
+    elif isinstance(document, dict):
+        yield from (value for key, value in document.items() if key == name and isinstance(value, str))
+        for value in document.values():
+            yield from words(value, name)
+
+
+@pytest.mark.parametrize(("form", "name"), CASES)
+def test_a_stored_run_is_read_and_written_back_byte_for_byte(form: str, name: str) -> None:
+    text, (run, _) = stored(form, name), expected(form, name)
+    assert run_from_json(json.loads(text), GRAPH) == run
+    assert dumped(run_to_json(run)) == text
+    assert dumped(run_to_json(run_from_json(json.loads(text), GRAPH))) == text
+
+
+@pytest.mark.parametrize(("form", "name"), CASES)
+def test_a_stored_run_continues(form: str, name: str) -> None:
+    run, (made, row) = run_from_json(json.loads(stored(form, name)), GRAPH), expected(form, name)
+    if row.event is None:
+        assert run.phase in TERMINAL_PHASES
+        for event in (RunStarted(), RunResumed(), CancelRequested()):
+            with pytest.raises(IllegalTransition):
+                step_run(run, event)
+        return
+    after, effects = step_run(run, row.event)
+    assert after.phase is row.phase
+    assert (after, effects) == step_run(made, row.event)
+
+
+@pytest.mark.parametrize(("form", "name"), CASES)
+def test_the_calls_that_wait_are_known_without_the_agents(form: str, name: str) -> None:
+    document, (run, _) = json.loads(stored(form, name)), expected(form, name)
+    waits = [(one.id, agent, one.stage is Stage.UNKNOWN) for agent, one in run.waiting]
+    assert [(one.call_id, one.agent, one.unknown) for one in list_pending_approvals(document)] == (
+        waits if run.phase is Phase.PAUSED else []
+    )
+
+
+@pytest.mark.parametrize("approve", [True, False])
+@pytest.mark.parametrize("name", ["paused", "paused_for_provider", "paused_unknown", "paused_inside"])
+def test_a_decision_without_the_agents_writes_the_same_words(name: str, approve: bool) -> None:
+    document = json.loads(stored("without_verdicts", name))
+    event = ApprovalDecided(list_pending_approvals(document)[0].call_id, approve=approve)
+    assert dumped(apply_decisions(document, [event])) == dumped(
+        run_to_json(step_run(run_from_json(document, GRAPH), event)[0])
+    )
+
+
+def test_every_phase_and_every_stage_is_in_a_file() -> None:
+    """Phases and stages have as many stored words as they have members, and each word is in a file."""
+    documents = [json.loads(stored(form, name)) for form, name in CASES]
+    runs = [run_from_json(document, GRAPH) for document in documents]
+    calls = [call for run in runs for call in run.batch]
+    assert {run.phase for run in runs} == set(Phase)
+    assert {call.stage for call in calls} == set(Stage)
+    assert len(set(words(documents, "phase"))) == len(Phase)
+    assert len(set(words(documents, "stage"))) == len(Stage)
+
+
+def test_every_file_is_tried() -> None:
+    assert {(file.parent.name, file.stem) for file in FOLDER.glob("*/*.json")} == set(CASES)
+
+
+@pytest.mark.parametrize("limits", [{}, {"parallel": 3}, {"max_turns": None}])
+def test_limits_that_are_not_stored_have_their_defaults(limits: dict[str, Any]) -> None:
+    run = run_from_json({**json.loads(stored("without_verdicts", "new")), "limits": limits}, GRAPH)
+    assert {"max_turns": run.limits.max_turns, "parallel": run.limits.parallel} == {
+        "max_turns": 10,
+        "parallel": 8,
+        **limits,
+    }
+
+
+@pytest.mark.parametrize(
+    "spoilt",
+    [
+        {"limits": {"max_turns": 6, "parallel": 2, "budget": 1}},
+        {"limits": None},
+        {"limits": []},
+        {"failure": {"code": "max_turns"}},
+        {"failure": {"code": "max_turns", "message": "", "cause": ""}},
+        {"failure": "max_turns"},
+        {"phase": "failed"},
+        {"phase": ["FAILED"]},
+    ],
+)
+def test_unknown_and_missing_members_are_refused(spoilt: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRunState, match="no run that was kept whole"):
+        run_from_json({**json.loads(stored("without_verdicts", "failed")), **spoilt}, GRAPH)

@@ -1,0 +1,293 @@
+"""Whatever is asked, the answer is one of the API's: no 500, no hang, nothing left behind."""
+
+import asyncio
+import json
+import re
+import socket
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from http.client import HTTPException, HTTPResponse
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import httpx2
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from schemathesis import Case, GenerationMode
+from schemathesis.checks import CHECKS, load_all_checks
+from websockets.exceptions import ConnectionClosed
+
+from convo.server.routes import API_ROUTES, ApiRoute, load_openapi_document
+from convo.server.websocket import SWITCHING_PROTOCOLS_STATUS
+from tests.server.conftest import Serve
+from tests.server.mutating import Request, messages, mutated
+from tests.server.server import Served
+from tests.server.talk import Talk, talking
+
+PATIENCE_S = 20
+"""Far longer than any answer takes: who waits as long was never answered."""
+
+
+NO_KEY = "provider_key_refused"
+"""Of a model whose provider wants a key that this server does not have; a bare name is such a model."""
+
+LONG, LOST = 65_536, 0
+"""Bytes of a request that may be refused before all of it was read; and where it is counted when that
+answer got lost, because the machine throws away what it has for somebody who is still sending."""
+
+
+LIMITS: Mapping[str, Any] = {"max_body_bytes": 400_000, "max_header_bytes": 20_000, "read_s": 0.2}
+"""Narrow enough that a mutation crosses them."""
+
+
+class Spawned:
+    """The command as a process of its own; as much of `Served` as it takes to ask it."""
+
+    def __init__(self, root: str) -> None:
+        self.root, self.port = root, int(root.rpartition(":")[2])
+        self.http = httpx2.Client(base_url=root, timeout=PATIENCE_S, trust_env=False)
+
+    def ask(self, body: dict[str, Any]) -> httpx2.Response:
+        return self.http.post("/v1/responses", json=body)
+
+    def figure(self, name: str) -> float:
+        lines = self.http.get("/metrics").text.splitlines()
+        return next(float(line.split()[1]) for line in lines if line.startswith(f"{name} "))
+
+
+Server: TypeAlias = Served | Spawned
+
+
+def many(examples: int) -> settings:
+    """So many different requests; what is found is told at once, not made smaller."""
+    return settings(
+        max_examples=examples,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+def good(served: Server) -> list[Request]:
+    """Requests that are answered well, about things that are there."""
+    response = served.ask({"model": "echo", "input": "hi"}).json()["id"]
+    item = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}
+    conversation = served.http.post("/v1/conversations", json={"items": [item]}).json()["id"]
+    ask: dict[str, Any] = {"model": "echo", "input": [item], "tools": [{"type": "function", "name": "f"}]}
+    more = {"metadata": {"a": "b"}, "temperature": 1, "text": {"format": {"type": "text"}}, "store": False}
+    return [
+        Request("POST", "/v1/responses", ask | more),
+        Request("POST", "/v1/responses", ask | {"stream": True, "previous_response_id": response}),
+        Request("POST", "/v1/responses", ask | {"conversation": {"id": conversation}}),
+        Request("POST", "/v1/responses/input_tokens", ask),
+        Request("POST", "/v1/responses/compact", {"model": "echo", "input": [item, item]}),
+        Request("GET", f"/v1/responses/{response}"),
+        Request("GET", f"/v1/responses/{response}/input_items?limit=2&order=asc"),
+        Request("POST", f"/v1/responses/{response}/cancel", {}),
+        Request("POST", "/v1/conversations", {"items": [item], "metadata": {}}),
+        Request("POST", f"/v1/conversations/{conversation}", {"metadata": {"a": "b"}}),
+        Request("POST", f"/v1/conversations/{conversation}/items", {"items": [item]}),
+        Request("GET", f"/v1/conversations/{conversation}/items"),
+        Request("DELETE", "/v1/conversations/conv_nobody"),
+        Request("GET", "/v1/models"),
+    ]
+
+
+def answered(port: int, raw: bytes) -> tuple[int, bytes]:
+    """The first answer to these bytes: its status and its body."""
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as line:
+        line.sendall(raw)
+        answer = HTTPResponse(line, method=raw[:4].decode("latin-1").strip())
+        answer.begin()
+        return answer.status, answer.read()
+
+
+def check_answer(status: int, body: bytes, *, head: bool) -> None:
+    error = json.loads(body)["error"] if status >= 400 and not head else {}
+    assert set(error) in (set(), {"message", "type", "param", "code"})
+    assert status == SWITCHING_PROTOCOLS_STATUS or 200 <= status < 500 or error.get("code") == NO_KEY, (status, body)
+
+
+def raw_requests(served: Server, examples: int) -> Counter[int]:
+    """Send so many; returns how often each status came."""
+    statuses: Counter[int] = Counter()
+
+    @many(examples)
+    @given(mutated(good(served)))
+    def send(raw: bytes) -> None:
+        try:
+            status, body = answered(served.port, raw)
+        except (HTTPException, OSError) as wrong:
+            if not (isinstance(wrong, ConnectionError) and len(raw) > LONG):
+                raise AssertionError(f"no answer to {raw[:2000]!r}: {wrong!r}") from wrong
+            statuses[LOST] += 1
+            return
+        statuses[status] += 1
+        check_answer(status, body, head=raw.startswith(b"HEAD "))
+
+    send()
+    return statuses
+
+
+# -- what the document allows, and what it does not -----------------------------------------------
+
+PROMISES = (
+    *("not_a_server_error", "status_code_conformance", "content_type_conformance"),
+    *("response_headers_conformance", "response_schema_conformance", "negative_data_rejection"),
+)
+
+
+@cache
+def described_api() -> Any:
+    load_all_checks()
+    return schemathesis.openapi.from_dict(json.loads(json.dumps(load_openapi_document())))
+
+
+def by_the_document(served: Server, route: ApiRoute, mode: GenerationMode, examples: int) -> Counter[int]:
+    """Ask for so many things that the document allows, or does not allow; returns how often each status came."""
+    operation = described_api()[route.path.replace("{model:path}", "{model}")][route.method.lower()]
+    checks: list[Any] = [CHECKS.get_one(name) for name in PROMISES]
+    there = ids(served)
+    statuses: Counter[int] = Counter()
+
+    @many(examples)
+    @given(case=operation.as_strategy(generation_mode=mode), real=st.booleans())
+    def ask(case: "Case[Any]", real: bool) -> None:
+        if real:
+            case.path_parameters = {name: there.get(name, said) for name, said in (case.path_parameters or {}).items()}
+        if isinstance(case.body, dict) and case.body.get("model") and isinstance(case.body["model"], str):
+            case.body["model"] = "echo"
+        response = case.call(base_url=served.root, timeout=PATIENCE_S)
+        statuses[response.status_code] += 1
+        case.validate_response(response, checks=checks)
+
+    ask()
+    return statuses
+
+
+def ids(served: Server) -> dict[str, str]:
+    """Of things that are there, by the names of parameters."""
+    response = served.ask({"model": "echo", "input": "hi"}).json()["id"]
+    given = {"items": [{"role": "user", "content": "hi"}]}
+    conversation = served.http.post("/v1/conversations", json=given).json()["id"]
+    listed = served.http.get(f"/v1/conversations/{conversation}/items").json()
+    return {"response_id": response, "conversation_id": conversation, "item_id": listed["first_id"], "model": "echo"}
+
+
+ALLOWED = [(route, GenerationMode.POSITIVE) for route in API_ROUTES]
+NOT_ALLOWED = [(route, GenerationMode.NEGATIVE) for route in API_ROUTES if route.takes or route.query]
+
+
+def named(value: Any) -> str:
+    return f"{value.method} {value.path}" if isinstance(value, ApiRoute) else value.name.lower()
+
+
+@pytest.mark.parametrize(("route", "mode"), ALLOWED + NOT_ALLOWED, ids=named)
+def test_the_server_keeps_what_its_document_promises(shared: Served, route: ApiRoute, mode: GenerationMode) -> None:
+    assert by_the_document(shared, route, mode, 6)
+    assert shared.reported == []
+
+
+# -- requests that are nearly right ----------------------------------------------------------------
+
+
+@pytest.fixture
+def narrow(serve: Serve, tmp_path: Path) -> Iterator[Served]:
+    """A server with narrow limits, which has to be as quiet afterwards as it was before."""
+    served = serve(f"sqlite:{tmp_path / 'convo.db'}", **LIMITS)
+    served.ask({"model": "echo", "input": "hi"})
+    before = tasks(served)
+    yield served
+    for _ in range(1000):
+        served.http.get("/healthz")
+        if tasks(served) <= before:
+            break
+    assert tasks(served) <= before
+    assert served.reported == []
+
+
+def tasks(served: Served) -> int:
+    async def count() -> int:
+        return len(asyncio.all_tasks())
+
+    return served.run(count())
+
+
+def test_a_mutated_request_is_answered_by_the_api(narrow: Served) -> None:
+    statuses = raw_requests(narrow, 150)
+    assert {200, 400} <= set(statuses)
+
+
+def test_a_mutated_message_is_answered_on_a_connection_that_stays(narrow: Served) -> None:
+    with talking(narrow) as talk:
+        say_all(talk, 100)
+        assert talk.turn(input="still there")["status"] == "completed"
+
+
+def say_all(talk: Talk, examples: int) -> None:
+    @many(examples)
+    @given(messages({"type": "response.create", "model": "echo", "input": "hi", "store": False, "metadata": {}}))
+    def say(text: str) -> None:
+        try:
+            talk.say(text)
+            end = talk.heard()[-1]
+        except (ConnectionClosed, TimeoutError, UnicodeEncodeError) as wrong:
+            raise AssertionError(f"no answer to {text[:2000]!r}: {wrong!r}") from wrong
+        assert end["type"] != "error" or 400 <= end["status"] < 500 or end["code"] == NO_KEY, end
+
+    say()
+
+
+# -- all of it at length ---------------------------------------------------------------------------
+
+WARM_UP, RAW, MESSAGES, BY_DOCUMENT = 1500, 6500, 2000, 50
+MOST_GROWN_BYTES = 30 * 1024 * 1024
+
+
+@contextmanager
+def spawned(folder: Path) -> Iterator[Spawned]:
+    """The command over SQLite, with narrow limits; it has to end in silence."""
+    limits = "".join(f"{name} = {value}\n" for name, value in LIMITS.items())
+    settings_file = folder / "convo.toml"
+    settings_file.write_text(f'[aliases]\necho = "scripted/echo"\n[serve]\n{limits}', encoding="utf-8")
+    command = [sys.executable, "-m", "convo", "--config", str(settings_file), "serve", "--port", "0"]
+    store = f"sqlite:{folder / 'convo.db'}"
+    with subprocess.Popen([*command, "--store", store], stderr=subprocess.PIPE, encoding="utf-8") as process:
+        assert process.stderr is not None
+        told = process.stderr.readline()
+        address = re.search(r"http://[\d.:]+", told)
+        assert address, told + process.stderr.read()
+        running = Spawned(address[0])
+        try:
+            yield running
+        finally:
+            running.http.close()
+            process.terminate()
+            said = process.stderr.read()
+    assert (process.returncode, said) == (0, "")
+
+
+@pytest.mark.full(every_commit=True)
+def test_ten_thousand_mutated_requests_leave_nothing_behind(tmp_path: Path) -> None:
+    """Memory and open files are those of the beginning, once everything has been asked for."""
+    with spawned(tmp_path) as server:
+        statuses = raw_requests(server, WARM_UP)
+        memory, files = server.figure("process_resident_memory_bytes"), server.figure("process_open_fds")
+        statuses += raw_requests(server, RAW)
+        for route, mode in ALLOWED + NOT_ALLOWED:
+            statuses += by_the_document(server, route, mode, BY_DOCUMENT)
+        with talking(server) as talk:
+            say_all(talk, MESSAGES)
+        grown = server.figure("process_resident_memory_bytes") - memory
+        print(f"{statuses.total() + MESSAGES} requests: {dict(statuses)}")
+        print(f"memory {memory / 1e6:.1f} MB + {grown / 1e6:.1f} MB, open files {files:.0f}")
+        assert grown < MOST_GROWN_BYTES
+        assert server.figure("process_open_fds") <= files
+        assert statuses.total() + MESSAGES >= 10_000

@@ -1,0 +1,57 @@
+"""The openai package as a client, both of its kinds, for every method that it has."""
+
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+import openai
+import pytest
+from openai._resource import SyncAPIResource
+
+from tests.server import calls
+from tests.server.calls import CALLS, ELSEWHERE, TRIED, Call
+from tests.server.server import Served
+
+KINDS = {"sync": openai.OpenAI, "async": openai.AsyncOpenAI}
+
+
+@pytest.fixture
+def talking(kept: Served) -> Served:
+    kept.script("slow", {"text": "word " * 200}, delay_s=0.05)
+    return kept
+
+
+@pytest.mark.parametrize("call", TRIED, ids=lambda call: call.__name__)
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+async def test_what_the_openai_package_asks_is_answered(talking: Served, kind: Any, call: Call) -> None:
+    strict = call is not calls.compact  # its window holds users' messages, which the package's own type does not know
+    client = kind(base_url=talking.url, api_key="any", max_retries=0, _strict_response_validation=strict)
+    try:
+        await call(client)
+    finally:
+        closed = client.close()
+        if inspect.isawaitable(closed):
+            await closed
+
+
+def methods(resource: Any, name: str) -> Iterator[str]:
+    """The public methods of a resource and of those below it."""
+    for member in dir(type(resource)):
+        if member.startswith(("_", "with_")):
+            continue
+        found = getattr(resource, member)
+        if isinstance(found, SyncAPIResource):
+            yield from methods(found, f"{name}.{member}")
+        elif callable(found):
+            yield f"{name}.{member}"
+
+
+def test_no_method_of_the_package_is_left_out() -> None:
+    """A method that a new version brings fails here, until it is tried or has a reason."""
+    client = openai.OpenAI(api_key="any", base_url="http://127.0.0.1:1")
+    there = {
+        name
+        for resource in ("responses", "conversations", "models")
+        for name in methods(getattr(client, resource), resource)
+    }
+    assert there == {*CALLS, *ELSEWHERE}

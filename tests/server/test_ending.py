@@ -1,0 +1,68 @@
+"""How a server ends: nothing new, and what runs comes to its end or is marked."""
+
+import json
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from tests.server.conftest import Serve
+from tests.server.server import Served, serving_at
+
+
+def begun(served: Served, stack: ExitStack, **more: Any) -> tuple[dict[str, Any], Any]:
+    """A stream whose first event has come: its response, and the lines that are still to come."""
+    body = {"model": "slow", "input": "hi", "stream": True, **more}
+    stream = stack.enter_context(served.http.stream("POST", "/v1/responses", json=body))
+    lines = stream.iter_lines()
+    first = next(json.loads(line[6:]) for line in lines if line.startswith("data: "))
+    return first["response"], lines
+
+
+def test_a_turn_that_runs_comes_to_its_end(serve: Serve) -> None:
+    served = serve(grace_s=20.0)
+    served.script("slow", {"text": "word " * 30}, delay_s=0.02)
+    with ExitStack() as stack:
+        _, lines = begun(served, stack)
+        served.end()
+        rest = [line for line in lines if line]
+    assert rest[-3].endswith("response.completed")
+    assert rest[-1] == "data: [DONE]"
+
+
+def test_nothing_new_is_begun_meanwhile(serve: Serve) -> None:
+    """A connection that was open already is told to try again; a new one is not taken."""
+    served = serve(grace_s=20.0)
+    served.script("slow", {"text": "word " * 60}, delay_s=0.02)
+    with ExitStack() as stack:
+        _, lines = begun(served, stack)
+        served.run(set_ending(served))
+        got = served.ask({"model": "echo", "input": "hi"})
+        ready = served.http.get("/readyz")
+        assert list(lines)
+    assert (got.status_code, got.json()["error"]["code"], got.headers["retry-after"]) == (
+        503,
+        "server_shutting_down",
+        "1",
+    )
+    assert ready.status_code == 503
+
+
+async def set_ending(served: Served) -> None:
+    served.gateway.ending = True
+
+
+def test_a_turn_that_does_not_end_in_time_is_marked(tmp_path: Path) -> None:
+    """Its stream ends as well, and whoever asks the next server is told how it went."""
+    url = f"sqlite:{tmp_path / 'convo.db'}"
+    with serving_at(tmp_path / "first", url, grace_s=0.2) as served, ExitStack() as stack:
+        served.script("slow", {"text": "word " * 5000}, delay_s=0.02)
+        made, lines = begun(served, stack)
+        served.end()
+        *told, last, done = [line for line in lines if line.startswith("data: ")]
+    with serving_at(tmp_path / "second", url) as served:
+        kept = served.http.get(f"/v1/responses/{made['id']}").json()
+    assert (json.loads(last[6:])["error"]["code"], done) == ("server_shutting_down", "data: [DONE]")
+    assert kept["status"] == "cancelled"
+    (cut,) = kept["output"]
+    assert cut["status"] == "incomplete"
+    assert cut["content"][0]["text"] == "".join(json.loads(line[6:]).get("delta", "") for line in told)

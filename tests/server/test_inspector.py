@@ -1,0 +1,390 @@
+"""The inspector page in a real Chromium: before a real server, and as a file."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from convo.config.sections import Price
+from convo.history.records import Strategy
+from convo.server.auth import KeysFile, create_api_key
+from convo.server.inspector_data import build_inspector_data
+from convo.server.pages import render_inspector_page
+from tests.cli.held import DATABASE, Teller, held
+from tests.inspect.built import Talk, chain
+from tests.server.browsing import EVIL, MARKUP, accessibility, chromium, looking, sideways
+from tests.server.server import Served, serving_at
+
+pytestmark = pytest.mark.needs("chromium")
+
+expect.set_options(timeout=20_000)
+
+
+async def story(teller: Teller) -> None:
+    """A chain with a fork that another client made, and a session in which somebody means ill."""
+    await teller.chat(Strategy.CHAIN, "monads", "What is a monad?", "And in Haskell?")
+    await teller.another("And in Rust?", previous_response_id="resp_1")
+    await teller.chat(Strategy.SESSION, EVIL, EVIL)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("inspected")
+    held(folder, story)
+    with serving_at(folder / "served", f"sqlite:{folder / DATABASE}") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def browser(served: Served) -> Iterator[Browser]:
+    """One for the module. It is there after the conversations: while it runs, this thread has an event loop."""
+    with chromium() as running:
+        yield running
+
+
+@pytest.fixture
+def page(browser: Browser, served: Served) -> Iterator[Page]:
+    """The page before the server, with its list drawn."""
+    with looking(browser) as opened:
+        opened.goto(served.root)
+        expect(opened.get_by_role("link", name="monads")).to_be_visible()
+        yield opened
+
+
+def as_file(folder: Path, data: Any, page: Page) -> None:
+    file = folder / "page.html"
+    file.write_text(render_inspector_page(data), encoding="utf-8")
+    page.goto(file.as_uri())
+
+
+def focused(page: Page) -> str:
+    return str(page.evaluate("document.activeElement.id"))
+
+
+# -- what is shown --------------------------------------------------------------------------------
+
+
+def test_a_session_shows_its_owner_and_its_requests_as_a_tree(page: Page) -> None:
+    page.get_by_role("link", name="monads").click()
+    expect(page.get_by_role("heading", name="monads")).to_be_focused()
+    rows = page.locator("tbody tr")
+    expect(rows).to_have_count(3)
+    heads = [" ".join(words.split()) for words in rows.locator("th").all_inner_texts()]
+    assert heads == [
+        "● resp_1 What is a monad? → What is a monad?",
+        "├─● resp_3 a fork And in Rust? → And in Rust?",
+        "@ resp_2 the head And in Haskell? → And in Haskell?",
+    ]
+    cells = [row.locator("td").all_inner_texts()[:6] for row in rows.all()]
+    assert [cell[:3] for cell in cells] == [
+        ["chain", "full 1", "1"],
+        ["chain", "delta 1", "3"],
+        ["chain", "delta 1", "3"],
+    ]
+    expect(page.locator("dl").first).to_contain_text("the endpoint's Responses API")
+    expect(page.locator("dl").first).to_contain_text("3 requests")
+    widths = [float(bar.get_attribute("width") or 0) for bar in rows.first.locator("rect").all()]
+    assert (len(widths), widths[2], min(widths[0], widths[1], widths[3]) > 0) == (4, 0, True)
+
+
+def test_a_request_stands_beside_what_its_model_saw_and_can_be_compared(page: Page) -> None:
+    page.goto(page.url + "#/monads/resp_2")
+    expect(page.locator("nav [aria-current=page]")).to_have_text("monads")
+    sent, saw = (page.get_by_role("region", name=name) for name in ("As it was sent", "What the model saw"))
+    expect(sent.locator("article")).to_have_count(1)
+    expect(sent.locator("pre").first).to_contain_text('"previous_response_id": "resp_1"')
+    notes = saw.locator("article .note").all_inner_texts()
+    assert [note.strip() for note in notes] == ["put there by the owner", "put there by the owner", "sent"]
+
+    expect(page.get_by_text("Both begin with the same 1 item.")).to_be_visible()
+    page.get_by_label("What was different in").select_option("resp_3")
+    expect(page.get_by_text("Both begin with the same 2 items.")).to_be_visible()
+    expect(page.get_by_text("Their fields are the same.")).to_be_visible()
+    assert [page.locator(f".changed {tag}").inner_text() for tag in ("del", "ins")] == ["Rust?", "Haskell?"]
+    saw.locator("summary").last.click()
+    expect(saw.locator("details pre")).to_contain_text('"text": "And in Haskell?"')
+
+
+# -- by whom it can be used -----------------------------------------------------------------------
+
+
+def test_everything_can_be_reached_with_the_keyboard(page: Page) -> None:
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to the conversation")).to_be_focused()
+    monads = page.get_by_role("link", name="monads")
+    for _ in range(10):
+        page.keyboard.press("Tab")
+        if focused(page) == monads.get_attribute("id"):
+            break
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="monads")).to_be_focused()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Tab")
+    assert focused(page) == "link-resp_1"
+    for key, at in (
+        ("ArrowDown", "resp_3"),
+        ("End", "resp_2"),
+        ("ArrowUp", "resp_3"),
+        ("Home", "resp_1"),
+        ("End", "resp_2"),
+    ):
+        page.keyboard.press(key)
+        assert focused(page) == f"link-{at}"
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="resp_2", exact=True)).to_be_focused()
+    for _ in range(30):
+        page.keyboard.press("Tab")
+        if focused(page) == "other":
+            break
+    page.keyboard.press("ArrowDown")
+    expect(page.get_by_text("Both begin with the same 2 items.")).to_be_visible()
+    assert focused(page) == "other"
+    page.go_back()
+    expect(page.get_by_role("heading", name="What was said")).to_be_visible()
+
+
+SEEN: list[tuple[Literal["light", "dark"], int, str, str]] = [
+    ("light", 1280, "rgb(0, 0, 0)", "rgb(11, 87, 164)"),
+    ("dark", 640, "rgb(255, 255, 255)", "rgb(138, 184, 240)"),
+]
+
+
+@pytest.mark.parametrize(("scheme", "wide", "ink", "ring"), SEEN)
+def test_it_has_no_barrier_in_light_and_in_dark_wide_and_narrow(
+    browser: Browser, served: Served, scheme: Literal["light", "dark"], wide: int, ink: str, ring: str
+) -> None:
+    with looking(browser, scheme=scheme, wide=wide) as page:
+        for address, drawn in (
+            ("", "Choose a conversation."),
+            ("#/monads", "What was said"),
+            ("#/monads/resp_2", "Both begin"),
+        ):
+            page.goto(f"{served.root}/{address}")
+            expect(page.get_by_text(drawn)).to_be_visible()
+            assert accessibility(page) == []
+            assert sideways(page) == 0
+        assert page.evaluate("getComputedStyle(document.body).color") == ink
+        page.keyboard.press("Tab")
+        assert page.evaluate("getComputedStyle(document.activeElement).outlineColor") == ring
+
+
+# -- live -----------------------------------------------------------------------------------------
+
+
+WORDS = " ".join(f"word{number}" for number in range(100))
+
+
+def in_pieces(served: Served, words: str) -> str:
+    """An answer that the model "slow" takes its time for, and the response that it can go on from."""
+    served.script("slow", {"text": words}, chunk=8, delay_s=0.3)
+    return str(served.ask({"model": "echo", "input": "hi"}).json()["id"])
+
+
+def test_a_streamed_answer_grows_while_it_is_given_and_then_stands_in_the_tree(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with serving_at(tmp_path / "live") as served, looking(browser) as page:
+        first = in_pieces(served, WORDS[:130])
+        page.goto(f"{served.root}/#/{first}")
+        expect(page.locator("tbody tr")).to_have_count(1)
+        asked = {"model": "slow", "input": "go on", "previous_response_id": first, "stream": True}
+        with served.http.stream("POST", "/v1/responses", json=asked):
+            running = page.locator("#running article")
+            expect(running).to_contain_text("word0")
+            assert "word17" not in running.inner_text()
+            expect(page.get_by_role("status")).to_have_text("1 answer being given")
+            expect(page.locator("tbody tr.completed")).to_have_count(2)
+        expect(page.locator("tbody tr").last).to_contain_text("go on → word0")
+        expect(running).to_have_count(0)
+        expect(page.get_by_role("status")).to_contain_text("Up to date")
+
+
+def test_a_background_answer_is_shown_as_far_as_it_is_kept_until_it_ends(browser: Browser, tmp_path: Path) -> None:
+    with serving_at(tmp_path / "live") as served, looking(browser) as page:
+        first = in_pieces(served, WORDS)
+        page.goto(f"{served.root}/#/{first}")
+        asked = {"model": "slow", "input": "go on", "previous_response_id": first, "background": True}
+        made = served.ask(asked).json()["id"]
+        expect(page.locator("tbody tr.in_progress")).to_contain_text("in_progress")
+        expect(page.locator("#running article")).to_contain_text("word0")
+        served.http.post(f"/v1/responses/{made}/cancel")
+        expect(page.locator("tbody tr.cancelled")).to_contain_text("go on")
+        expect(page.locator("#running article")).to_have_count(0)
+
+
+# -- nothing that somebody said is obeyed ---------------------------------------------------------
+
+
+def test_words_stay_words_before_a_server(browser: Browser, served: Served) -> None:
+    tool = {"type": "function", "name": "f", "description": EVIL, "parameters": {}}
+    asked = {"model": "echo", "input": EVIL, "instructions": EVIL, "tools": [tool], "metadata": {"a": MARKUP}}
+    made = served.ask(asked).json()["id"]
+    with looking(browser) as page:
+        page.goto(f"{served.root}/#/{made}/{made}")
+        expect(page.locator("#link-title")).to_be_focused()
+        assert page.locator("main").inner_text().count("<img src=x onerror=planted.push(1)>") >= 5
+        page.get_by_role("link", name="</script>").click()
+        expect(page.get_by_role("heading", name="</script>")).to_be_visible()
+        page.goto(f"{served.root}/#/{MARKUP}/{MARKUP}")
+        expect(page.get_by_role("status")).to_contain_text("<img src=x")
+
+
+def everything_evil() -> dict[str, Any]:
+    """A conversation in which every word that comes from anywhere means ill."""
+    talk = Talk(Strategy.CHAIN)
+    talk.turn(EVIL, EVIL, EVIL, model=EVIL, parameters={"instructions": EVIL, EVIL: EVIL}, conversation_id=EVIL)
+    talk.turn(f"{EVIL}2", EVIL, None, after=EVIL, error={"code": EVIL, "message": EVIL})
+    image = {"type": "input_image", "image_url": "javascript:planted.push(5)"}
+    vector = {"type": "input_image", "image_url": "data:image/svg+xml;base64,PHN2ZyBvbmxvYWQ9YWxlcnQoMSk+"}
+    kinds: list[dict[str, Any]] = [
+        {"role": EVIL, "content": [image, vector, {"type": "input_file", "filename": EVIL}, {"type": EVIL}]},
+        {"type": "reasoning", "summary": [{"type": "summary_text", "text": EVIL}]},
+        {"type": "function_call", "call_id": EVIL, "name": EVIL, "arguments": EVIL},
+        {"type": "function_call_output", "call_id": EVIL, "output": EVIL},
+        {"type": EVIL, EVIL: EVIL},
+    ]
+    path = talk.paths[EVIL].grow(kinds)
+    known = talk.known(EVIL, handle=EVIL, notes=(EVIL,), path=path)
+    known.places.add(path)
+    return build_inspector_data({EVIL: known})
+
+
+def test_words_stay_words_in_a_file(browser: Browser, tmp_path: Path) -> None:
+    with looking(browser) as page:
+        as_file(tmp_path, everything_evil(), page)
+        expect(page.locator("main article")).to_have_count(7)
+        assert page.locator("main").inner_text().count("<script>planted.push(3)</script>") >= 12
+        page.locator("tbody a").last.click()
+        expect(page.locator("#link-title")).to_be_focused()
+        assert page.locator("main img, main script, main svg[onload], [onfocus], [onerror]").count() == 0
+        for summary in page.locator("summary").all():
+            summary.click()
+        assert accessibility(page) == []
+
+
+TRIED = """([how, markup]) => {
+  try {
+    if (how === "innerHTML") document.body.innerHTML = markup;
+    else if (how === "onclick") document.body.setAttribute(how, "planted.push(6)");
+    else document.createElement("script").src = "data:text/javascript,planted.push(7)";
+    return "done";
+  } catch (error) { return error.name }
+}"""
+"""What a page may not do, whoever tries."""
+
+
+@pytest.mark.parametrize("whose", ["server", "file"])
+def test_the_policy_forbids_what_the_page_itself_never_does(
+    browser: Browser, served: Served, tmp_path: Path, whose: str
+) -> None:
+    with looking(browser, forbidden=True) as page:
+        if whose == "server":
+            page.goto(served.root)
+        else:
+            as_file(tmp_path, build_inspector_data({}), page)
+        told = [page.evaluate(TRIED, [how, MARKUP]) for how in ("innerHTML", "onclick", "script")]
+        assert told == ["TypeError"] * 3
+
+
+# -- a file, and keys -----------------------------------------------------------------------------
+
+
+def test_a_file_needs_no_network(browser: Browser, tmp_path: Path) -> None:
+    known = chain(3).known("resp_3")
+    with looking(browser) as page:
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        page.context.set_offline(True)
+        as_file(tmp_path, build_inspector_data({"talk": known}), page)
+        expect(page.locator("tbody tr")).to_have_count(3)
+        page.locator("tbody a").last.click()
+        expect(page.get_by_text("Both begin with the same 3 items.")).to_be_visible()
+        expect(page.get_by_role("status")).to_have_text("Read from a file")
+        assert {url.partition("#")[0] for url in asked} == {(tmp_path / "page.html").as_uri()}
+
+
+def test_what_was_used_and_what_it_cost_stands_with_each_request_and_with_all_of_them(
+    browser: Browser, tmp_path: Path
+) -> None:
+    known = chain(3).known("resp_3", prices={"local/demo": Price(100, 200, cached=25)})
+    with looking(browser) as page:
+        as_file(tmp_path, build_inspector_data({"talk": known}), page)
+        expect(page.locator("dl").first).to_contain_text("36 in · 12 cached · 27 out")
+        expect(page.locator("dl").first).to_contain_text("$0.0081")
+        bars = page.locator("tbody tr").last.locator("rect").all()
+        _, seen, cached, output = (int(bar.get_attribute("width") or 0) for bar in bars)
+        assert (cached * 3, output * 4) == (seen, seen * 3)
+        page.locator("tbody a").last.click()
+        expect(page.locator("section dl")).to_contain_text("12 in · 4 cached · 9 out")
+        expect(page.locator("section dl")).to_contain_text("$0.0027")
+
+
+def test_with_keys_it_asks_for_one_and_shows_what_that_one_may_see(browser: Browser, tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    alice, bob = create_api_key(file, "alice"), create_api_key(file, "bob")
+    with serving_at(tmp_path / "keyed", keys=KeysFile(file)) as served, looking(browser) as page:
+        made = [
+            served.ask({"model": "echo", "input": words}, headers={"authorization": f"Bearer {key}"}).json()["id"]
+            for key, words in ((alice, "of Alice"), (bob, "of Bob"))
+        ]
+        page.goto(served.root)
+        field = page.get_by_label("Key")
+        expect(field).to_be_focused()
+        assert accessibility(page) == []
+        field.fill("wrong")
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("status")).to_have_text("Incorrect API key provided.")
+        expect(field).to_be_focused()
+        field.fill(bob)
+        page.keyboard.press("Enter")
+        expect(page.locator("nav li")).to_have_count(1)
+        expect(page.locator("nav")).to_contain_text("of Bob")
+        page.goto(f"{served.root}/#/{made[0]}")
+        expect(page.get_by_role("heading", name="It cannot be shown")).to_be_focused()
+        assert "of Alice" not in page.content()
+        page.goto(f"{served.root}/#/%E0%A4%A")
+        expect(page.get_by_role("status")).to_contain_text("%E0%A4%A")
+        assert page.evaluate("[localStorage.length, document.cookie, location.href.includes('convo_')]") == [
+            0,
+            "",
+            False,
+        ]
+        page.reload()
+        expect(page.locator("nav")).to_contain_text("of Bob")
+        page.get_by_role("button", name="Forget the key").click()
+        expect(field).to_be_focused()
+        expect(page.locator("nav li")).to_have_count(0)
+        assert page.evaluate("sessionStorage.length") == 0
+
+
+def test_what_was_deleted_is_said_to_be_gone(browser: Browser, tmp_path: Path) -> None:
+    talk = chain(2)
+    talk.turn("resp_3", "lost", "lost", after="resp_2", saw="0" * 64, head="1" * 64)
+    with looking(browser) as page:
+        as_file(tmp_path, build_inspector_data({"talk": talk.known("resp_2")}), page)
+        page.get_by_role("link", name="resp_3").click()
+        expect(page.get_by_role("heading", name="What the model saw: not known any more")).to_be_visible()
+        expect(page.get_by_text("what one of them saw was deleted")).to_be_visible()
+        expect(page.locator("tr.completed").last.locator("td").nth(2)).to_have_text("-")
+
+
+# -- long conversations ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("turns", [250, pytest.param(5_000, marks=pytest.mark.full)])
+def test_a_long_conversation_is_drawn_in_parts(browser: Browser, tmp_path: Path, turns: int) -> None:
+    with looking(browser) as page:
+        as_file(tmp_path, build_inspector_data({"long": chain(turns).known(f"resp_{turns}")}), page)
+        expect(page.locator("tbody tr")).to_have_count(100)
+        expect(page.locator("main article")).to_have_count(20)
+        assert page.evaluate("document.querySelectorAll('*').length") < 5_000
+        page.locator("#tree-earlier").click()
+        expect(page.locator("tbody tr")).to_have_count(200)
+        page.locator("#path-earlier").click()
+        expect(page.locator("main article")).to_have_count(40)
+        page.goto(page.url.partition("#")[0] + "#/long/resp_20")
+        expect(page.locator("#link-title")).to_have_text("resp_20")
+        expect(page.locator("[aria-current=true]")).to_have_text("resp_20")
+        expect(page.get_by_role("region", name="What the model saw").locator("article")).to_have_count(20)

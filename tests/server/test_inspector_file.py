@@ -1,0 +1,135 @@
+"""The files of the inspector page, and the one file that is made of them."""
+
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from convo.history.items import user_message
+from convo.history.records import Strategy
+from convo.server.inspector_data import build_conversation_data, build_inspector_data, hash_view_version
+from convo.server.pages import (
+    PAGE_FILE,
+    SCRIPT_FILES,
+    STYLE_FILE,
+    bundle_scripts,
+    format_policy_hash,
+    read_static_text,
+    render_inspector_page,
+)
+from tests.inspect.built import Talk, chain
+from tests.running import ROOT
+
+STATIC = ROOT / "convo" / "server" / "static"
+EXPORTED = re.compile(r"^export (?:function\*?|class|const) (\w+)", re.MULTILINE)
+IMPORTED = re.compile(r'^import \{ ([\w, ]+) \} from "\./([\w.]+)";$', re.MULTILINE)
+
+
+class Inline(HTMLParser):
+    """Scripts and styles as a browser takes them out of a page, and its policy."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None], str]] = []
+        self.policy = ""
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        if tag in ("script", "style"):
+            self.found.append((tag, given, ""))
+        if given.get("http-equiv") == "Content-Security-Policy":
+            self.policy = str(given["content"])
+
+    def handle_data(self, data: str) -> None:
+        if self.found and self.cdata_elem:
+            tag, given, words = self.found[-1]
+            self.found[-1] = (tag, given, words + data)
+
+
+def test_every_file_is_served_and_every_module_stands_behind_those_that_it_imports() -> None:
+    assert {path.name for path in STATIC.iterdir()} == {*SCRIPT_FILES, STYLE_FILE, PAGE_FILE}
+    for at, name in enumerate(SCRIPT_FILES):
+        lines = [line for line in read_static_text(name).splitlines() if line.startswith("import")]
+        found = IMPORTED.findall(read_static_text(name))
+        assert len(found) == len(lines)
+        assert [other for _, other in found if other not in SCRIPT_FILES[:at]] == []
+        for names, other in found:
+            exported = set(
+                re.findall(
+                    r"^export (?:async )?(?:function\*?|class|const) (\w+)", read_static_text(other), re.MULTILINE
+                )
+            )
+            assert set(names.split(", ")) <= exported
+
+
+def test_one_name_stands_for_one_thing_in_all_modules() -> None:
+    """In one file they share a scope."""
+    names = re.findall(r"^(?:async )?(?:function\*?|class|const|let) (\w+)", bundle_scripts(), re.MULTILINE)
+    assert len(names) > 50
+    assert sorted(set(names)) == sorted(names)
+
+
+def test_no_module_makes_markup_out_of_words() -> None:
+    forbidden = re.compile(
+        r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|new Function|\.srcdoc|https?://(?!www\.w3\.org/2000/svg)"
+    )
+    assert [
+        (name, found) for name in (*SCRIPT_FILES, PAGE_FILE) for found in forbidden.findall(read_static_text(name))
+    ] == []
+    assert not re.search(r"\son\w+=|style=", read_static_text(PAGE_FILE))
+
+
+@pytest.mark.parametrize("words", ["</script><script>", "<!--<script>", "]]>", "\u2028\ud800", "&lt;"])
+def test_the_one_file_runs_its_own_script_alone_whatever_was_said(words: str) -> None:
+    talk = Talk()
+    talk.turn("resp_1", words, words)
+    data = build_inspector_data({words: talk.known("resp_1")})
+    read = Inline(render_inspector_page(data))
+    (style, _, css), (kept, given, told), (script, how, code) = read.found
+    assert (style, kept, script) == ("style", "script", "script")
+    assert (given, how) == ({"type": "application/json", "id": "convo-data"}, {"type": "module"})
+    assert json.loads(told) == data
+    assert read.policy.endswith(f"script-src {format_policy_hash(code)}; style-src {format_policy_hash(css)}")
+    assert read.policy.startswith("default-src 'none'; ")
+    assert "src=" not in render_inspector_page(data).partition("<script")[0]
+
+
+def test_a_version_is_the_same_until_something_changes() -> None:
+    talk = chain(3)
+    known = talk.known("resp_3")
+    assert hash_view_version(known) == hash_view_version(chain(3).known("resp_3"))
+    talk.turn("resp_4", "and", "on", after="resp_3")
+    *before, last = known.links
+    failed = replace(known, links=(*before, replace(last, status="failed")))
+    others = [talk.known("resp_3"), chain(3).known("resp_2"), chain(3).known("resp_3", notes=("gone",)), failed]
+    assert len({hash_view_version(known), *map(hash_view_version, others)}) == 5
+
+
+def test_requests_that_were_alike_stand_once() -> None:
+    talk = Talk(Strategy.CONVERSATION)
+    tools = {"instructions": "Be brief.", "tools": [{"type": "function", "name": "f"}]}
+    for number, parameters in enumerate((tools, tools, {}), 1):
+        after = f"resp_{number - 1}" if number > 1 else None
+        talk.turn(f"resp_{number}", "hi", "ho", after=after, parameters=parameters, conversation_id="conv_1")
+    found = build_conversation_data(talk.known("resp_3"))
+    assert [link["request"] for link in found["links"]] == [0, 0, 1]
+    assert found["requests"] == [{"model": "local/demo", **tools}, {"model": "local/demo"}]
+
+
+def test_what_waits_is_marked_and_a_path_leads_back_to_its_beginning() -> None:
+    talk = chain(1)
+    path = talk.paths["resp_1"]
+    grown = path.grow([user_message("and now?")])
+    known = talk.known("resp_1", path=grown, mark=path.head)
+    known.places.add(grown)
+    found = build_conversation_data(known)
+    assert found["unacknowledged"] == [grown.head]
+    key, back = found["path"]["through"], []
+    while key is not None:
+        back.append(key)
+        key = found["parents"][key]
+    assert back[::-1] == list(grown.keys)

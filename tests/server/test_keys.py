@@ -1,0 +1,228 @@
+"""Who may ask, and whose state they see."""
+
+import os
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
+
+from convo.errors import InvalidSettings, KeyRefused, StoreFault
+from convo.server.auth import KeysFile, SingleTenant, create_api_key
+from tests.server.conftest import Serve
+from tests.server.server import Served
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "keys"
+
+
+def bearer(key: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {key}"}
+
+
+@pytest.fixture
+def guarded(serve: Serve, file: Path) -> tuple[Served, str, str]:
+    """A server with two tenants, and a key of each."""
+    alice, bob = create_api_key(file, "alice"), create_api_key(file, "bob")
+    return serve(keys=KeysFile(file)), alice, bob
+
+
+KNOWN_TO_NOBODY = "/v1/responses/resp_1"
+"""A path that is answered 404, once the caller has been let in."""
+
+OPEN = {"/healthz", "/readyz"}
+
+PATHS = [
+    ("POST", "/v1/responses"),
+    ("GET", "/v1/responses/resp_1"),
+    ("DELETE", "/v1/conversations/conv_1"),
+    ("GET", "/v1/models"),
+    ("GET", "/metrics"),
+]
+
+
+@pytest.mark.parametrize(("method", "path"), PATHS)
+@pytest.mark.parametrize(
+    ("headers", "code"),
+    [
+        ({}, None),
+        ({"authorization": "Bearer wrong"}, "invalid_api_key"),
+        ({"authorization": "Basic YTpi"}, "invalid_api_key"),
+        ({"authorization": "Bearer"}, "invalid_api_key"),
+    ],
+)
+def test_nothing_is_told_without_a_key(
+    guarded: tuple[Served, str, str], method: str, path: str, headers: dict[str, str], code: str
+) -> None:
+    got = guarded[0].http.request(method, path, headers=headers)
+    assert (got.status_code, got.json()["error"]["code"]) == (401, code)
+    assert got.json()["error"]["type"] == "invalid_request_error"
+    assert got.headers["www-authenticate"] == "Bearer"
+
+
+@pytest.mark.parametrize("values", [("Bearer {alice}", "Bearer {bob}"), ("", "Bearer {bob}"), ("Bearer {bob}", "")])
+@pytest.mark.parametrize("path", ["/v1/models", "/metrics"])
+def test_two_authorization_headers_are_refused(
+    guarded: tuple[Served, str, str], values: tuple[str, str], path: str
+) -> None:
+    """Nobody can say whose request it is: a proxy may read the one, and this server the other."""
+    served, alice, bob = guarded
+    one, two = (value.format(alice=alice, bob=bob) for value in values)
+    got = served.http.get(path, headers=[("Authorization", one), ("authorization", two)])
+    assert (got.status_code, got.json()["error"]["code"]) == (400, "duplicate_authorization_header")
+
+
+def test_two_authorization_headers_are_refused_without_keys_too(serve: Serve) -> None:
+    served = serve()
+    got = served.http.get("/v1/models", headers=[("authorization", "Bearer a"), ("AUTHORIZATION", "Bearer a")])
+    assert got.status_code == 400
+    assert served.http.get("/healthz").status_code == 200
+
+
+def test_two_authorization_headers_open_no_websocket(guarded: tuple[Served, str, str]) -> None:
+    served, alice, bob = guarded
+    address = f"ws{served.root.removeprefix('http')}/v1/responses"
+    headers = [("Authorization", f"Bearer {key}") for key in (alice, bob)]
+    with pytest.raises(InvalidStatus) as refused, connect(address, additional_headers=headers, proxy=None):
+        pass
+    assert refused.value.response.status_code == 400
+
+
+def test_whether_the_server_runs_is_told_to_everybody(guarded: tuple[Served, str, str]) -> None:
+    assert {guarded[0].http.get(path).status_code for path in OPEN} == {200}
+
+
+def test_state_belongs_to_the_name_of_the_key_on_every_route(guarded: tuple[Served, str, str]) -> None:
+    """Another key is told the same as of what never was."""
+    served, alice, bob = guarded
+    made = served.ask({"model": "echo", "input": "secret"}, headers=bearer(alice)).json()
+    told = served.http.post("/v1/conversations", json={}, headers=bearer(alice)).json()
+    response, conversation = f"/v1/responses/{made['id']}", f"/v1/conversations/{told['id']}"
+    routes: list[tuple[str, str, Any]] = [
+        ("GET", response, None),
+        ("GET", f"{response}?stream=true", None),
+        ("DELETE", response, None),
+        ("POST", f"{response}/cancel", None),
+        ("GET", f"{response}/input_items", None),
+        ("GET", conversation, None),
+        ("POST", conversation, {"metadata": {}}),
+        ("DELETE", conversation, None),
+        ("GET", f"{conversation}/items", None),
+        ("POST", f"{conversation}/items", {"items": [{"role": "user", "content": "x"}]}),
+        ("GET", f"{conversation}/items/msg_1", None),
+        ("DELETE", f"{conversation}/items/msg_1", None),
+        ("POST", "/v1/responses", {"model": "echo", "input": "x", "conversation": told["id"]}),
+    ]
+    foreign = [served.http.request(*route[:2], json=route[2], headers=bearer(bob)).status_code for route in routes]
+    chained = served.ask({"model": "echo", "input": "x", "previous_response_id": made["id"]}, headers=bearer(bob))
+
+    assert foreign == [404] * len(routes)
+    assert (chained.status_code, chained.json()["error"]["code"]) == (400, "previous_response_not_found")
+    assert served.http.get(response, headers=bearer(alice)).json() == made
+
+
+def test_the_file_is_read_again_when_it_changes(guarded: tuple[Served, str, str], file: Path) -> None:
+    served, alice, bob = guarded
+    carol = create_api_key(file, "carol")
+    let_in = served.http.get(KNOWN_TO_NOBODY, headers=bearer(carol)).status_code
+    file.write_text("".join(line for line in file.read_text().splitlines(keepends=True) if "alice" not in line))
+    put_out = served.http.get(KNOWN_TO_NOBODY, headers=bearer(alice)).status_code
+
+    assert (let_in, put_out) == (404, 401)
+    assert served.http.get(KNOWN_TO_NOBODY, headers=bearer(bob)).status_code == 404
+
+
+def test_a_line_that_was_spoiled_opens_nothing_and_the_others_stay(file: Path) -> None:
+    alice, bob = create_api_key(file, "alice"), create_api_key(file, "bob")
+    keys = KeysFile(file)
+    file.write_text(file.read_text().replace("alice ", "alice"))
+    with pytest.raises(KeyRefused):
+        keys.tenant(f"Bearer {alice}")
+    assert keys.tenant(f"Bearer {bob}") == "bob"
+
+
+def test_a_file_that_went_away_opens_nothing(file: Path) -> None:
+    key = create_api_key(file, "alice")
+    keys = KeysFile(file)
+    file.unlink()
+    with pytest.raises(KeyRefused):
+        keys.tenant(f"Bearer {key}")
+
+
+def test_a_key_under_two_names_is_refused_at_the_start_and_opens_nothing_later(file: Path) -> None:
+    key = create_api_key(file, "alice")
+    keys = KeysFile(file)
+    with file.open("a", encoding="utf-8") as more:
+        more.write(f"bob {sha256(key.encode()).hexdigest()}\n")
+
+    with pytest.raises(KeyRefused):
+        keys.tenant(f"Bearer {key}")
+    with pytest.raises(InvalidSettings, match="several names: alice, bob"):
+        KeysFile(file)
+
+
+def test_a_name_may_have_several_keys(file: Path) -> None:
+    """Which is how one is replaced."""
+    old, new = create_api_key(file, "alice"), create_api_key(file, "alice")
+    keys = KeysFile(file)
+    assert [keys.tenant(f"bearer {key}") for key in (old, new)] == ["alice", "alice"]
+
+
+def test_the_file_holds_names_and_hashes_for_this_user_alone(file: Path) -> None:
+    key = create_api_key(file, "alice")
+    assert file.read_text() == f"alice {sha256(key.encode()).hexdigest()}\n"
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_comments_empty_lines_and_a_missing_line_end_are_no_fault(file: Path) -> None:
+    file.write_text(f"# who\n\nold {'0' * 64}  # leaves in May")
+    key = create_api_key(file, "alice")
+    assert KeysFile(file).tenant(f"Bearer {key}") == "alice"
+
+
+@pytest.mark.parametrize("line", ["alice", f"alice {'0' * 63}", f"a b {'0' * 64}", "alice sk-secret", f"-a {'0' * 64}"])
+def test_a_file_that_says_something_else_is_refused_at_the_start(file: Path, line: str) -> None:
+    file.write_text(f"ok {'0' * 64}\n{line}\n")
+    with pytest.raises(InvalidSettings, match="line 2: is not a name and the SHA-256 of a key") as refused:
+        KeysFile(file)
+    assert "secret" not in str(refused.value)
+
+
+def test_a_file_that_is_not_there_is_refused_at_the_start(file: Path) -> None:
+    with pytest.raises(InvalidSettings, match="there is no such keys file"):
+        KeysFile(file)
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a#b", "-a", "x" * 65, "a/b"])
+def test_what_cannot_be_a_name_makes_no_key(file: Path, name: str) -> None:
+    with pytest.raises(InvalidSettings):
+        create_api_key(file, name)
+    assert not file.exists()
+
+
+def test_a_file_that_cannot_be_written_makes_no_key(tmp_path: Path) -> None:
+    (tmp_path / "keys").mkdir()
+    with pytest.raises(StoreFault, match="cannot be written"):
+        create_api_key(tmp_path / "keys", "alice")
+
+
+def test_without_keys_any_key_or_none_is_the_tenant_local() -> None:
+    assert {SingleTenant().tenant(said) for said in (None, "Bearer x", "nonsense")} == {"local"}
+
+
+def test_a_stamp_tells_a_file_that_was_put_in_place_of_another(file: Path) -> None:
+    """As editors and deployments do it, within the same tick of the clock and with the same size."""
+    alice = create_api_key(file, "alice")
+    keys, seen = KeysFile(file), file.stat()
+    other = file.with_name("other")
+    mallory = create_api_key(other, "mallo")
+    os.utime(other, ns=(seen.st_atime_ns, seen.st_mtime_ns))
+    other.replace(file)
+
+    assert keys.tenant(f"Bearer {mallory}") == "mallo"
+    with pytest.raises(KeyRefused):
+        keys.tenant(f"Bearer {alice}")

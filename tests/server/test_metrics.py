@@ -1,0 +1,166 @@
+"""What is counted, and what is never said."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from convo.runtime import FixedClock
+from convo.server.auth import KeysFile, create_api_key, hash_api_key
+from convo.server.metrics import MAX_MODEL_LABELS, OTHER_MODELS_LABEL, Metrics
+from tests.server.conftest import Serve
+from tests.server.server import Served
+from tests.server.talk import talking
+from tests.server.test_streams import has_no_store, odd
+
+
+def figures(served: Served) -> dict[str, float]:
+    """Every sample by its name and labels."""
+    lines = served.http.get("/metrics").text.splitlines()
+    pairs = (line.rpartition(" ") for line in lines if line and not line.startswith("#"))
+    return {name: float(value) for name, _, value in pairs}
+
+
+def test_requests_are_counted_by_route_and_status(served: Served) -> None:
+    """By the route as it is written in the table, whatever was asked for."""
+    served.ask({"model": "echo", "input": "hi"})
+    for path in ("resp_1", "resp_2"):
+        served.http.get(f"/v1/responses/{path}")
+    served.http.put("/v1/responses")
+    served.http.get("/nowhere/at/all")
+    got = figures(served)
+
+    assert got['convo_requests_total{method="POST",route="/v1/responses",status="200"}'] == 1
+    assert got['convo_requests_total{method="GET",route="/v1/responses/{response_id}",status="404"}'] == 2
+    assert got['convo_requests_total{method="PUT",route="/v1/responses",status="405"}'] == 1
+    assert got['convo_requests_total{method="GET",route="",status="404"}'] == 1
+    assert got['convo_request_seconds_count{route="/v1/responses/{response_id}"}'] == 2
+
+
+def test_tokens_are_counted_by_model_and_kind(served: Served) -> None:
+    served.ask({"model": "echo", "input": "one two three"})
+    served.events({"model": "echo", "input": "one two"})
+    got = figures(served)
+    assert got['convo_tokens_total{kind="input",model="echo"}'] == 5
+    assert got['convo_tokens_total{kind="output",model="echo"}'] == 5
+    assert got['convo_first_event_seconds_count{route="/v1/responses"}'] == 2
+
+
+def test_open_streams_are_counted_while_they_are_open(served: Served) -> None:
+    served.script("slow", {"text": "word " * 50}, delay_s=0.02)
+    with served.http.stream("POST", "/v1/responses", json={"model": "slow", "input": "hi", "stream": True}) as stream:
+        lines = stream.iter_lines()
+        next(lines)
+        open_now = figures(served)["convo_streams_open"]
+        assert list(lines)
+    assert (open_now, figures(served)["convo_streams_open"]) == (1, 0)
+
+
+def read(served: Served, key: str) -> str:
+    got = served.http.get("/metrics", headers={"authorization": f"Bearer {key}"})
+    assert got.status_code == 200
+    return got.text
+
+
+def test_a_key_sees_the_figures_of_its_own_name_alone(serve: Serve, tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    alice, bob, root = (create_api_key(file, name) for name in ("alice", "bob", "root"))
+    file.write_text(file.read_text().replace(hash_api_key(root), f"{hash_api_key(root)} admin  # monitoring"))
+    served = serve(keys=KeysFile(file))
+    for key, words in ((alice, "one two three"), (bob, "one")):
+        served.ask({"model": "echo", "input": words}, headers={"authorization": f"Bearer {key}"})
+    answered = 'convo_requests_total{method="POST",route="/v1/responses",status="200"}'
+    tokens = 'convo_tokens_total{kind="input",model="echo"}'
+
+    for key, requests, said in ((alice, 1, 3), (bob, 1, 1), (root, 2, 4)):
+        text = read(served, key)
+        assert f"{answered} {requests}.0" in text
+        assert f"{tokens} {said}.0" in text
+        assert ("process_resident_memory_bytes" in text) is (key == root)
+    assert "alice" not in read(served, root)
+
+
+def test_an_admins_key_is_one_as_long_as_its_line_says_so(serve: Serve, tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    root = create_api_key(file, "root")
+    file.write_text(f"root {hash_api_key(root)} admin\n")
+    served = serve(keys=KeysFile(file))
+    assert "process_" in read(served, root)
+    file.write_text(f"root {hash_api_key(root)}\n")
+    assert "process_" not in read(served, root)
+
+
+def test_what_the_store_stood_in_the_way_of_is_counted(serve: Serve) -> None:
+    served = serve(wrap=odd(has_no_store))
+    served.ask({"model": "m", "input": "hi"})
+    assert figures(served)["convo_store_errors_total"] == 1
+    with talking(served) as talk:
+        assert talk.turn(input="hi")["error"]["code"] == "store_unavailable"
+    assert figures(served)["convo_store_errors_total"] == 2
+
+
+def test_the_stores_size_and_the_time_of_its_transactions_are_shown(serve: Serve, tmp_path: Path) -> None:
+    served = serve(f"sqlite:{tmp_path / 'convo.db'}")
+    served.ask({"model": "echo", "input": "hi"})
+    first = figures(served)
+    served.ask({"model": "echo", "input": "again"})
+    second = figures(served)
+
+    assert second["convo_store_seconds_count"] > first["convo_store_seconds_count"] > 0
+    assert second["convo_store_bytes"] == first["convo_store_bytes"] > 4096
+
+
+def test_the_size_of_the_store_is_asked_for_once_a_minute(serve: Serve, tmp_path: Path) -> None:
+    clock = FixedClock()
+    served = serve(f"sqlite:{tmp_path / 'convo.db'}", clock=clock)
+    before = figures(served)["convo_store_bytes"]
+    served.ask({"model": "echo", "input": "word " * 20_000})
+    assert figures(served)["convo_store_bytes"] == before
+    clock.move(61)
+    assert figures(served)["convo_store_bytes"] > before
+
+
+def test_a_store_without_a_disk_has_no_size(served: Served) -> None:
+    assert "convo_store_bytes" not in figures(served)
+
+
+def test_a_key_does_not_see_the_size_of_a_store_that_it_shares(serve: Serve, tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    alice = create_api_key(file, "alice")
+    served = serve(f"sqlite:{tmp_path / 'convo.db'}", keys=KeysFile(file))
+    served.ask({"model": "echo", "input": "hi"}, headers={"authorization": f"Bearer {alice}"})
+    assert "convo_store_" not in read(served, alice).replace("convo_store_errors", "")
+
+
+def test_models_are_told_apart_up_to_a_bound() -> None:
+    metrics = Metrics()
+    usage = {"input_tokens": 1, "output_tokens": 1}
+    for at in range(MAX_MODEL_LABELS + 5):
+        metrics.ended({"model": f"m{at}", "usage": usage})
+    found = set(re.findall(r'model="(\w+)"', metrics.text().decode()))
+    assert len(found) == MAX_MODEL_LABELS + 1
+    assert f'convo_tokens_total{{kind="input",model="{OTHER_MODELS_LABEL}"}} 5.0' in metrics.text().decode()
+
+
+@pytest.mark.parametrize("usage", [None, {}, {"input_tokens": None}])
+def test_a_response_without_usage_counts_nothing(usage: object) -> None:
+    metrics = Metrics()
+    metrics.ended({"model": "m", "usage": usage})
+    assert not re.search(r"convo_tokens_total\{.*\} [1-9]", metrics.text().decode())
+
+
+def test_no_id_and_no_word_is_ever_a_label(served: Served) -> None:
+    made = served.ask({"model": "echo", "input": "a secret word", "user": "somebody"}).json()
+    served.http.get(f"/v1/responses/{made['id']}?include=secret")
+    text = served.http.get("/metrics").text
+    assert not [word for word in (made["id"], "secret", "somebody", "local", "req_") if word in text]
+
+
+def test_every_exchange_is_told_once_with_its_status_and_id(served: Served) -> None:
+    got = [served.http.get("/healthz"), served.http.get("/nope"), served.ask({"model": "echo", "input": "hi"})]
+    served.http.get("/healthz")  # on the same connection, so that the one before has been told
+    told = served.told[:3]
+    assert [(each.id, each.status) for each in told] == [
+        (answer.headers["x-request-id"], answer.status_code) for answer in got
+    ]
+    assert [each.tenant for each in told] == ["", "", "local"]

@@ -1,0 +1,123 @@
+"""A Responses server behind the gateway may answer with odd fields: the client gets an answer or an error of ours."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.hostile import STREAM, Hostile, event, hostile
+from tests.server.server import Served, serving_at
+
+MESSAGE = {
+    "type": "message",
+    "id": "msg_1",
+    "role": "assistant",
+    "status": "completed",
+    "content": [{"type": "output_text", "text": "hello", "annotations": []}],
+}
+
+
+@pytest.fixture
+def server() -> Iterator[Hostile]:
+    with hostile() as server:
+        yield server
+
+
+@pytest.fixture
+def gateway(server: Hostile, tmp_path: Path) -> Iterator[Served]:
+    provider = f'[providers.far]\napi = "responses"\nowner = "convo"\nbase_url = "{server.url}"'
+    with serving_at(tmp_path / "served", toml=provider) as served:
+        yield served
+
+
+def answers(server: Hostile, status: str = "completed", **fields: Any) -> None:
+    response = {"id": "resp_theirs", "status": status, "model": "m", "output": [MESSAGE], **fields}
+    server.answers = lambda _: iter([STREAM, event({"type": f"response.{status}", "response": response})])
+
+
+def ask(gateway: Served, **more: Any) -> Any:
+    return gateway.ask({"model": "far/m", "input": "hi", **more})
+
+
+USAGES = [
+    {"input_tokens": -5, "output_tokens": 10**40, "total_tokens": "many"},
+    {"input_tokens": 7, "output_tokens": None},
+    {"input_tokens": 7, "output_tokens": 2, "input_tokens_details": {"cached_tokens": "x"}},
+    {"input_tokens": 7, "output_tokens": 2, "output_tokens_details": {"reasoning_tokens": [1]}},
+]
+
+
+@pytest.mark.parametrize("usage", USAGES)
+def test_figures_that_are_no_numbers_of_tokens_count_as_nothing(
+    gateway: Served, server: Hostile, usage: dict[str, Any]
+) -> None:
+    answers(server, usage=usage)
+
+    answer = ask(gateway)
+    streamed = gateway.events({"model": "far/m", "input": "hi"})
+
+    assert answer.status_code == 200
+    assert answer.json()["output"][0]["content"][0]["text"] == "hello"
+    assert streamed[-1]["type"] == "response.completed"
+    assert gateway.reported == []
+
+
+@pytest.mark.parametrize("limit", ["mine", "a\r\nx-evil: 1\r\n\r\n", {"name": "x"}])
+def test_a_server_cannot_say_that_a_limit_of_ours_was_reached(gateway: Served, server: Hostile, limit: Any) -> None:
+    answers(server, "failed", error={"code": "server_error", "message": "no", "limit": limit})
+
+    answer = ask(gateway)
+
+    assert answer.status_code == 200
+    assert answer.json()["error"] == {"code": "server_error", "message": "no"}
+    assert "x-convo-limit" not in answer.headers
+    assert "x-evil" not in answer.headers
+
+
+def test_an_odd_reason_of_an_incomplete_answer_is_replaced(gateway: Served, server: Hostile) -> None:
+    answers(server, "incomplete", incomplete_details={"reason": [1]})
+
+    answer = ask(gateway)
+
+    assert answer.status_code == 200
+    assert answer.json()["incomplete_details"] == {"reason": "max_output_tokens"}
+
+
+def test_an_odd_error_and_model_of_a_failed_answer_are_replaced(gateway: Served, server: Hostile) -> None:
+    answers(server, "failed", error={"code": 5, "message": {"x": 1}}, model={"x": 1})
+
+    answer = ask(gateway)
+
+    assert answer.status_code == 200
+    assert answer.json()["error"] == {"code": "server_error", "message": "The provider stopped the answer."}
+
+
+@pytest.mark.parametrize("output", [[5], ["x", None], "x"])
+def test_an_output_that_holds_no_items_is_an_error_of_the_server(gateway: Served, server: Hostile, output: Any) -> None:
+    answers(server, output=output)
+
+    assert ask(gateway).status_code == 502
+    assert gateway.reported == []
+
+
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999"])
+def test_a_number_that_is_not_json_is_an_error_of_the_server_and_not_of_the_client(
+    gateway: Served, server: Hostile, number: str
+) -> None:
+    answers(server, output=[{**MESSAGE, "score": "@"}])
+    (head, piece) = server.answers("")
+    server.answers = lambda _: iter([head, piece.replace(b'"@"', number.encode())])
+
+    answer = ask(gateway)
+
+    assert answer.status_code == 502
+    assert "not a stream of events" in answer.json()["error"]["message"]
+
+
+def test_a_model_name_with_half_a_character_is_unknown(gateway: Served) -> None:
+    body = b'{"model": "far/\\ud800", "input": "hi"}'
+    answer = gateway.http.post("/v1/responses", content=body, headers={"content-type": "application/json"})
+
+    assert answer.status_code == 400
+    assert answer.json()["error"]["code"] == "model_not_found"

@@ -1,0 +1,135 @@
+"""The document that describes the API says what the server does."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from openapi_schema_validator import OAS31Validator
+from openapi_spec_validator import validate
+
+from convo.errors import ConvoError
+from convo.history.items import Json
+from convo.responses_api import validation
+from convo.server.routes import API_ROUTES, load_openapi_document
+from convo.server.schemas import COMPACT_PROPERTIES, COUNT_PROPERTIES, CREATE_PROPERTIES, SCHEMAS, Schema
+from tests.server.server import Served
+
+DOCUMENT: dict[str, Any] = json.loads(json.dumps(load_openapi_document()))
+
+
+def fits(schema: Schema, value: Json) -> bool:
+    whole = {**schema, "components": {"schemas": SCHEMAS}}
+    return bool(OAS31Validator(whole).is_valid(value))
+
+
+def accepted(check: Callable[[str, Json], None], name: str, value: Json) -> bool:
+    try:
+        check(name, value)
+    except ConvoError:
+        return False
+    return True
+
+
+def test_it_is_a_document_of_openapi() -> None:
+    validate(DOCUMENT)
+
+
+def test_it_is_served_to_whoever_asks(shared: Served) -> None:
+    assert shared.http.get("/openapi.json").json() == DOCUMENT
+
+
+def test_every_route_stands_in_it_with_both_kinds_of_refusal() -> None:
+    described_routes = {
+        (method.upper(), path)
+        for path, operations in DOCUMENT["paths"].items()
+        for method in operations
+        if not method.startswith("x-")
+    }
+    assert described_routes == {(route.method, route.path.replace("{model:path}", "{model}")) for route in API_ROUTES}
+    for route in API_ROUTES:
+        path = DOCUMENT["paths"][route.path.replace("{model:path}", "{model}")]
+        assert {"200", "4XX", "5XX"} == set(path[route.method.lower()]["responses"])
+
+
+def test_an_operation_is_named_once() -> None:
+    names = [
+        operation["operationId"]
+        for operations in DOCUMENT["paths"].values()
+        for method, operation in operations.items()
+        if not method.startswith("x-")
+    ]
+    assert len(set(names)) == len(names) == len(API_ROUTES)
+
+
+def test_the_names_of_operations_never_change() -> None:
+    """Clients are generated from them."""
+    found = {
+        (method, path): (operation["operationId"], operation["tags"])
+        for path, operations in DOCUMENT["paths"].items()
+        for method, operation in operations.items()
+        if not method.startswith("x-")
+    }
+    assert found == {
+        (method, path): (name, [name.split("_")[0]])
+        for method, path, name in (
+            ("post", "/v1/responses", "responses_create"),
+            ("post", "/v1/responses/compact", "responses_compact"),
+            ("post", "/v1/responses/input_tokens", "responses_count"),
+            ("get", "/v1/responses/{response_id}", "responses_retrieve"),
+            ("delete", "/v1/responses/{response_id}", "responses_delete"),
+            ("post", "/v1/responses/{response_id}/cancel", "responses_cancel"),
+            ("get", "/v1/responses/{response_id}/input_items", "responses_input_items"),
+            ("post", "/v1/conversations", "conversations_create"),
+            ("get", "/v1/conversations/{conversation_id}", "conversations_retrieve"),
+            ("post", "/v1/conversations/{conversation_id}", "conversations_update"),
+            ("delete", "/v1/conversations/{conversation_id}", "conversations_delete"),
+            ("post", "/v1/conversations/{conversation_id}/items", "conversations_add_items"),
+            ("get", "/v1/conversations/{conversation_id}/items", "conversations_items"),
+            ("get", "/v1/conversations/{conversation_id}/items/{item_id}", "conversations_item"),
+            ("delete", "/v1/conversations/{conversation_id}/items/{item_id}", "conversations_delete_item"),
+            ("get", "/v1/models", "standing_models"),
+            ("get", "/v1/models/{model}", "standing_model"),
+            ("get", "/healthz", "standing_healthz"),
+            ("get", "/readyz", "standing_readyz"),
+            ("get", "/openapi.json", "routes_document"),
+            ("get", "/metrics", "standing_metrics"),
+        )
+    }
+
+
+def test_no_schema_stands_in_it_for_nothing() -> None:
+    text = json.dumps(DOCUMENT)
+    assert [name for name in SCHEMAS if f'"#/components/schemas/{name}"' not in text] == []
+
+
+def test_the_fields_of_a_request_are_those_that_the_endpoint_reads() -> None:
+    assert {"model", *CREATE_PROPERTIES} == set(validation.REQUEST_FIELDS)
+    assert {"model", *COUNT_PROPERTIES} == set(validation.COUNT_FIELDS)
+    assert {"model", *COMPACT_PROPERTIES} == set(validation.COMPACT_FIELDS)
+
+
+VALUES: tuple[Json, ...] = (
+    *(True, False, 0, 1, -1, 2, 3, 20, 21, 0.5, -2.5, 10**30, "", "x", "auto", "low", "in_memory", "24h", "flex"),
+    *([], {}, [1], ["x"], [{}], [None], ["reasoning.encrypted_content"]),
+    *({"id": "x"}, {"id": 1}, {"type": "x"}, {"type": 1}, {"type": None}, [{"type": "x"}], [{"type": 1}]),
+    *({"include_obfuscation": False}, {"include_obfuscation": True}, {"foo": 1}),
+    *({"format": {"type": "text"}}, {"format": {}}, {"format": None}, {"verbosity": "x"}, {"verbosity": "low"}),
+    *([{"type": "compaction"} | more] for more in ({}, {"compact_threshold": 1}, {"compact_threshold": 0})),
+    *({f"k{at}": "v" for at in range(16)}, {f"k{at}": "v" for at in range(17)}, {"k" * 65: "v"}, {"k": "v" * 513}),
+)  # fmt: skip
+"""Of every kind, right for some field and wrong for most. Null stands for "not given" and is left to the next test."""
+
+
+@pytest.mark.parametrize("name", sorted(set(CREATE_PROPERTIES) - {"input"}))
+def test_a_field_takes_what_the_document_says_and_nothing_else(name: str) -> None:
+    """`input` is left to the model in most of its kinds, and so is what a tool is."""
+    taken = [value for value in VALUES if accepted(validation.REQUEST_FIELDS[name], name, value)]
+    assert taken == [value for value in VALUES if fits(CREATE_PROPERTIES[name], value)]
+
+
+@pytest.mark.parametrize("name", sorted(set(CREATE_PROPERTIES) - {"input"}))
+def test_null_is_the_same_as_leaving_a_field_out(name: str) -> None:
+    asked = {"model": "m", "input": "hi"}
+    assert fits(SCHEMAS["CreateResponseBody"], {**asked, name: None})
+    assert validation.parse_response_request({**asked, name: None}) == validation.parse_response_request(asked)

@@ -1,0 +1,148 @@
+"""The inspector page over HTTP: its files are anybody's, what they show goes by the rules of the API."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from convo.server.auth import KeysFile, create_api_key
+from convo.server.pages import SCRIPT_FILES
+from convo.server.routes import load_openapi_document
+from tests.server.conftest import Serve
+from tests.server.server import Served
+from tests.server.talk import ENDS, talking
+
+LIST, CONVERSATION = "/inspect/api/list", "/inspect/api/conversations/{}"
+FILES = ["/", *(f"/inspector/{name}" for name in (*SCRIPT_FILES, "inspector.css"))]
+
+
+def conversation(served: Served, handle: str, **more: Any) -> Any:
+    return served.http.get(CONVERSATION.format(handle), **more).json()
+
+
+@pytest.mark.parametrize("path", FILES)
+def test_every_file_of_the_page_says_what_it_is_and_what_a_browser_may_do_with_it(shared: Served, path: str) -> None:
+    got = shared.http.get(path)
+    form = {"": "html", "js": "javascript", "css": "css"}[path.rpartition(".")[2].strip("/")]
+    assert (got.status_code, got.headers["content-type"]) == (200, f"text/{form}; charset=utf-8")
+    policy = dict(part.strip().partition(" ")[::2] for part in got.headers["content-security-policy"].split(";"))
+    assert policy["default-src"] == policy["frame-ancestors"] == policy["base-uri"] == policy["form-action"] == "'none'"
+    assert policy["script-src"] == policy["style-src"] == policy["connect-src"] == "'self'"
+    assert policy["require-trusted-types-for"] == "'script'"
+    assert got.headers["x-content-type-options"] == "nosniff"
+    assert got.headers["referrer-policy"] == "no-referrer"
+
+
+def test_a_browser_that_wants_an_icon_is_told_that_there_is_none(shared: Served) -> None:
+    got = shared.http.get("/favicon.ico")
+    assert (got.status_code, got.content) == (204, b"")
+
+
+@pytest.mark.parametrize("name", ["index.html", "nothing.js", "..%2f__init__.py", "%2e%2e/inspector.py"])
+def test_nothing_else_lies_beside_the_files_of_the_page(shared: Served, name: str) -> None:
+    assert shared.http.get(f"/inspector/{name}").status_code == 404
+
+
+def test_the_page_is_read_only_and_no_part_of_the_described_api(shared: Served) -> None:
+    for path in ("/", LIST, CONVERSATION.format("x")):
+        assert shared.http.post(path, json={}).status_code == 405
+    assert not [path for path in load_openapi_document()["paths"] if path == "/" or path.startswith("/inspect")]
+
+
+@pytest.mark.parametrize("path", [LIST, CONVERSATION.format("resp_x")])
+@pytest.mark.parametrize(
+    ("headers", "code"),
+    [({"host": "evil.example"}, "host_not_allowed"), ({"origin": "https://evil.example"}, "origin_not_allowed")],
+)
+def test_without_keys_no_other_page_is_told_anything(
+    shared: Served, path: str, headers: dict[str, str], code: str
+) -> None:
+    got = shared.http.get(path, headers=headers)
+    assert (got.status_code, got.json()["error"]["code"]) == (403, code)
+
+
+def test_with_keys_each_sees_their_own_and_the_page_itself_is_anybodys(serve: Serve, tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    alice, bob = ({"authorization": f"Bearer {create_api_key(file, name)}"} for name in ("alice", "bob"))
+    served = serve(keys=KeysFile(file))
+    made = served.ask({"model": "echo", "input": "mine"}, headers=alice).json()["id"]
+
+    assert served.http.get("/").status_code == 200
+    assert [served.http.get(path).status_code for path in (LIST, CONVERSATION.format(made))] == [401, 401]
+    assert [one["id"] for one in served.http.get(LIST, headers=alice).json()["others"]] == [made]
+    assert served.http.get(LIST, headers=bob).json() == {"sessions": [], "others": [], "more": False, "running": []}
+    assert conversation(served, made, headers=alice)["at"] == made
+    assert served.http.get(CONVERSATION.format(made), headers=bob).status_code == 404
+
+
+def test_what_other_clients_asked_for_is_listed_by_its_end(served: Served) -> None:
+    first = served.ask({"model": "echo", "input": "one"}).json()["id"]
+    left, right = (
+        served.ask({"model": "echo", "input": words, "previous_response_id": first}).json()["id"]
+        for words in ("left", "right")
+    )
+    theirs = served.http.post("/v1/conversations", json={}).json()["id"]
+    served.ask({"model": "echo", "input": "together", "conversation": theirs})
+    listed = served.http.get(LIST).json()["others"]
+    assert [(one["id"], one["strategy"], one["first_words"]) for one in listed] == [
+        (theirs, "conversation", "together"),
+        (right, "chain", "right"),
+        (left, "chain", "left"),
+    ]
+    assert served.http.get(LIST, params={"limit": 1}).json()["more"] is True
+
+
+def test_a_conversation_is_what_inspect_prints_and_more(served: Served) -> None:
+    asked = {"model": "echo", "instructions": "Be brief.", "tools": [{"type": "function", "name": "f"}]}
+    first = served.ask({**asked, "input": "one"}).json()["id"]
+    second = served.ask({**asked, "input": "two", "previous_response_id": first}).json()["id"]
+    found = conversation(served, second)
+    printed = ("handle", "strategy", "endpoint", "head", "items", "links")
+    assert [name for name in printed if name not in found] == []
+    assert (found["rows"], found["unacknowledged"], found["bill"]["requests"]) == ([first, second], [], 2)
+    assert [link["request"] for link in found["links"]] == [0, 0]
+    assert found["requests"] == [{"model": "echo", "instructions": "Be brief.", "tools": asked["tools"]}]
+
+
+def test_who_has_a_version_is_told_only_that_it_is_the_last(served: Served) -> None:
+    first = served.ask({"model": "echo", "input": "one"}).json()["id"]
+    version = conversation(served, first)["version"]
+    assert conversation(served, first, params={"seen": version}) == {"version": version, "running": []}
+    second = served.ask({"model": "echo", "input": "two", "previous_response_id": first}).json()["id"]
+    after = conversation(served, first, params={"seen": version})
+    assert after["version"] != version
+    assert after["rows"] == [first, second]
+
+
+@pytest.mark.parametrize("kept", ["foreground", "background", "not stored"])
+def test_an_answer_is_told_while_it_is_given_and_forgotten_at_its_end(served: Served, kept: str) -> None:
+    served.script("slow", {"text": "one two three four"}, chunk=4, delay_s=0.1)
+    first = served.ask({"model": "echo", "input": "hi"}).json()["id"]
+    asked = {"model": "slow", "input": "go on", "previous_response_id": first, "stream": True}
+    more = {"foreground": {}, "background": {"background": True}, "not stored": {"store": False}}[kept]
+    told: list[str] = []
+    with served.http.stream("POST", "/v1/responses", json={**asked, **more}) as got:
+        for line in got.iter_lines():
+            if line.startswith("data: {") and json.loads(line[6:])["type"] == "response.output_text.delta":
+                told += [one["text"] for one in conversation(served, first)["running"]]
+    assert conversation(served, first)["running"] == []
+    if kept == "not stored":
+        assert told == []
+    else:
+        assert told
+        assert [text for text in told if not "one two three four".startswith(text)] == []
+        assert any(told)
+
+
+def test_a_turn_over_a_websocket_is_told_as_well(served: Served) -> None:
+    served.script("slow", {"text": "one two three four"}, chunk=4, delay_s=0.1)
+    told: list[list[str]] = []
+    with talking(served) as talk:
+        first = talk.turn(input="hi")["id"]
+        talk.say(model="slow", input="go on", previous_response_id=first)
+        while (event := talk.hear())["type"] not in ENDS:
+            if event["type"] == "response.output_text.delta":
+                told.append([one["text"] for one in conversation(served, first)["running"]])
+    assert told[0][0].startswith("one")
+    assert conversation(served, first)["running"] == []

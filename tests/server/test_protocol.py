@@ -1,0 +1,117 @@
+"""What comes before a request is one: how long and how large a head may be, on a bare socket."""
+
+import json
+import socket
+from typing import Any
+
+import pytest
+
+from convo.server import server
+from convo.server.server import open_listening_socket
+from tests.config.given import settings
+from tests.server.conftest import Serve
+from tests.server.server import Served
+
+
+def say(served: Served, *pieces: bytes) -> tuple[bytes, Any]:
+    """The status line and the JSON body of whatever comes back until the server closes."""
+    with socket.create_connection(("127.0.0.1", served.port)) as client:
+        for piece in pieces:
+            client.sendall(piece)
+        got = b""
+        while more := client.recv(65536):
+            got += more
+    head, _, body = got.partition(b"\r\n\r\n")
+    assert b"\r\nx-request-id: req_" in head
+    assert b"\r\nserver:" not in head.lower()
+    return head.partition(b"\r\n")[0], json.loads(body)
+
+
+def code(body: Any) -> str:
+    assert set(body["error"]) == {"message", "type", "param", "code"}
+    return str(body["error"]["code"])
+
+
+@pytest.mark.parametrize("said", [b"", b"GET / HT", b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n"])
+def test_a_head_that_does_not_come_is_not_waited_for(serve: Serve, said: bytes) -> None:
+    status, body = say(serve(read_s=0.1), said)
+    assert (status, code(body)) == (b"HTTP/1.1 408 Request Timeout", "request_timeout")
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(serve: Serve) -> None:
+    head = b"POST /v1/responses HTTP/1.1\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{"
+    status, body = say(serve(read_s=0.1), head)
+    assert (status, code(body)) == (b"HTTP/1.1 408 Request Timeout", "request_timeout")
+
+
+LARGE = {
+    "one header": [b"GET / HTTP/1.1\r\na: " + b"x" * 2000 + b"\r\n\r\n"],
+    "many headers": [b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 1000 + b"\r\n"],
+    "a header without an end": [b"GET / HTTP/1.1\r\na: ", *[b"x" * 500] * 5],
+    "a path without an end": [b"GET /", *[b"x" * 500] * 5],
+}
+
+
+@pytest.mark.parametrize("pieces", LARGE.values(), ids=LARGE)
+def test_a_head_that_is_too_large_is_refused(serve: Serve, pieces: list[bytes]) -> None:
+    status, body = say(serve(max_header_bytes=1024), *pieces)
+    assert (status, code(body)) == (b"HTTP/1.1 431 Request Header Fields Too Large", "headers_too_large")
+
+
+STRANGE = {
+    "no HTTP": b"hello\r\n\r\n",
+    "TLS": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+    "no method": b"NONSENSE / HTTP/1.1\r\n\r\n",
+    "no length": b"POST /v1/responses HTTP/1.1\r\ncontent-length: x\r\n\r\n",
+    "two lengths": b"POST / HTTP/1.1\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n",
+    "a length and chunks": b"POST / HTTP/1.1\r\ncontent-length: 1\r\ntransfer-encoding: chunked\r\n\r\n",
+    "bytes in a path": b"GET /\xff HTTP/1.1\r\n\r\n",
+    "a tunnel": b"CONNECT example.com:443 HTTP/1.1\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("said", STRANGE.values(), ids=STRANGE)
+def test_what_is_no_request_is_answered_with_the_error_object(shared: Served, said: bytes) -> None:
+    status, body = say(shared, said)
+    assert (status, code(body)) == (b"HTTP/1.1 400 Bad Request", "invalid_request")
+
+
+def test_requests_on_one_connection_are_answered_in_their_order(shared: Served) -> None:
+    one = b"GET /v1/models/echo HTTP/1.1\r\nhost: localhost\r\n\r\n"
+    two = b"GET /v1/models/nope HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", shared.port)) as client:
+        client.sendall(one + two)
+        got = b""
+        while more := client.recv(65536):
+            got += more
+    assert got.index(b"200 OK") < got.index(b"404 Not Found")
+
+
+def test_a_head_is_answered_without_a_body(shared: Served) -> None:
+    got = shared.http.head("/healthz")
+    assert (got.status_code, got.content, int(got.headers["content-length"]) > 0) == (200, b"", True)
+
+
+def test_an_idle_connection_stays_longer_than_clients_keep_theirs(served: Served) -> None:
+    """Node's agents keep one for up to a minute; a server that closes first makes them send into a closed socket."""
+    config = server.build_uvicorn_config(served.gateway, settings().serve)
+    assert config.timeout_keep_alive > 60
+
+
+def test_a_socket_names_its_protocol() -> None:
+    """Only then does asyncio switch Nagle's algorithm off; a body would wait 40 ms behind its headers."""
+    with open_listening_socket("127.0.0.1", 0) as listening:
+        assert listening.proto == socket.IPPROTO_TCP
+
+
+def test_a_client_that_takes_nothing_is_left(serve: Serve) -> None:
+    """Its place is free again, though it never closes."""
+    served = serve(write_s=0.1, max_requests=1)
+    body = json.dumps({"model": "echo", "input": "x" * 2_000_000, "stream": True, "store": False}).encode()
+    head = b"POST /v1/responses HTTP/1.1\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body)
+    with socket.create_connection(("127.0.0.1", served.port)) as client:
+        client.sendall(head + body)
+        assert client.recv(17) == b"HTTP/1.1 200 OK\r\n"
+        while served.ask({"model": "echo", "input": "hi"}).status_code == 503:
+            pass
+    assert b"convo_streams_open 0.0" in served.http.get("/metrics").content

@@ -1,0 +1,324 @@
+"""The gateway in front of providers' servers: what it counts, sends, refuses and reports."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from convo.history.items import Json
+from tests.models.chat_server import ChatServer, serving
+from tests.models.messages_events import text, whole
+from tests.server.conftest import Serve
+from tests.server.server import Served
+
+
+@pytest.fixture
+def upstream() -> Iterator[ChatServer]:
+    with serving() as server:
+        yield server
+
+
+@pytest.fixture
+def gateway(serve: Serve, upstream: ChatServer) -> Served:
+    """In front of one server that speaks chat completions ("chat/...") and Responses ("native/...")."""
+    return serve(toml=PROVIDERS.format(url=upstream.url))
+
+
+PROVIDERS = """
+fast = "chat/secret-model"
+[providers.chat]
+api = "chat"
+base_url = "{url}"
+extra_fields = ["user", "top_k"]
+[providers.native]
+api = "responses"
+base_url = "{url}"
+"""
+
+
+def count(gateway: Served, **body: object) -> tuple[int, object]:
+    answer = gateway.http.post("/v1/responses/input_tokens", json=body)
+    return answer.status_code, answer.json().get("input_tokens")
+
+
+def test_input_tokens_are_counted_for_a_model_whose_server_cannot_count(gateway: Served) -> None:
+    status, tokens = count(gateway, model="chat/any", input="one two three")
+
+    assert (status, tokens) == (200, 7)
+
+
+@pytest.mark.parametrize("status", [404, 405, 501])
+def test_input_tokens_are_counted_when_a_native_server_has_no_such_route(
+    gateway: Served, upstream: ChatServer, status: int
+) -> None:
+    upstream.refuses(status, {"error": {"message": "Not Found"}})
+
+    assert count(gateway, model="native/any", input="one two three") == (200, 7)
+    assert [request.path for request in upstream.requests] == ["/v1/responses/input_tokens"]
+
+
+def test_input_tokens_need_no_model(gateway: Served) -> None:
+    instructed = count(gateway, input="one two three", instructions="Answer briefly, in English.")
+
+    assert count(gateway, input="one two three") == (200, 7)
+    assert instructed[0] == 200
+    assert int(str(instructed[1])) > 7
+
+
+def test_a_keyless_responses_server_is_asked_without_a_key(gateway: Served, upstream: ChatServer) -> None:
+    upstream.refuses(400, {"error": {"message": "Reached.", "code": "reached"}})
+
+    answer = gateway.ask({"model": "native/any", "input": "hi"})
+
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "reached")
+
+
+def test_padding_of_events_may_be_asked_for(gateway: Served) -> None:
+    events = gateway.events({"model": "echo", "input": "hi", "stream_options": {"include_obfuscation": True}})
+
+    assert events[-1]["type"] == "response.completed"
+    assert not any("obfuscation" in event for event in events)
+
+
+# -- model names ----------------------------------------------------------------------------------
+
+NO_MODEL = {"type": "invalid_request_error", "param": "model", "code": "model_not_found"}
+
+
+@pytest.mark.parametrize("model", ["nope", "gpt-5", "claude-sonnet-5", "nobody/m", "nobody/", "stale"])
+def test_a_model_that_is_not_there_is_400_and_not_retried(serve: Serve, model: str) -> None:
+    gateway = serve(toml='stale = "nobody/secret-model"\n')
+
+    answer = gateway.ask({"model": model, "input": "hi"})
+
+    message = f"The requested model '{model}' does not exist."
+    assert (answer.status_code, answer.json()["error"]) == (400, {"message": message, **NO_MODEL})
+
+
+@pytest.mark.parametrize("model", ["chat/m", "native/m", "fast"])
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (404, {"error": {"message": "The model `m` does not exist", "code": "model_not_found"}}),
+        (404, {"error": {"message": "model 'secret-model' not found, try pulling it first"}}),
+        (400, {"error": {"message": "Model m not found"}}),
+        (404, {"detail": "Not Found"}),
+    ],
+)
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_providers_unknown_model_is_400_under_the_name_that_was_asked_for(
+    gateway: Served, upstream: ChatServer, model: str, status: int, body: dict[str, object], stream: bool
+) -> None:
+    upstream.refuses(status, body)
+
+    answer = gateway.ask({"model": model, "input": "hi", "stream": stream})
+
+    message = f"The requested model '{model}' does not exist."
+    assert (answer.status_code, answer.json()["error"]) == (400, {"message": message, **NO_MODEL})
+
+
+def test_another_404_of_a_provider_stays_what_it_is(gateway: Served, upstream: ChatServer) -> None:
+    upstream.refuses(404, {"error": {"message": "File file-1 not found", "param": "input"}})
+
+    answer = gateway.ask({"model": "native/m", "input": "hi"})
+
+    assert (answer.status_code, answer.json()["error"]["message"]) == (404, "File file-1 not found.")
+
+
+@pytest.mark.parametrize("parameters", [{"text": {"format": {"type": "grammar"}}}, {"tools": [{"type": "web_search"}]}])
+def test_a_refusal_names_the_alias_and_not_the_model_behind_it(gateway: Served, parameters: dict[str, object]) -> None:
+    message = gateway.ask({"model": "fast", "input": "hi", **parameters}).json()["error"]["message"]
+
+    assert "secret-model" not in message
+    assert message.startswith("fast does not take ")
+
+
+def test_a_bare_name_goes_to_the_provider_whose_list_was_asked_for(gateway: Served, upstream: ChatServer) -> None:
+    before = gateway.ask({"model": "llama-4", "input": "hi"})
+    for _ in range(2):
+        upstream.refuses(200, {"data": [{"id": "llama-4"}]})
+    gateway.http.get("/v1/models")
+    upstream.refuses(400, {"error": {"message": "Reached.", "code": "reached"}})
+    after = gateway.ask({"model": "llama-4", "input": "hi"})
+
+    assert before.json()["error"]["code"] == "model_not_found"
+    assert after.json()["error"]["code"] == "reached"
+
+
+# -- what is not sent -----------------------------------------------------------------------------
+
+
+def chunk(content: str, finish: str | None = None, **more: Json) -> Json:
+    return {"choices": [{"index": 0, "delta": {"content": content}, "finish_reason": finish, **more}]}
+
+
+HINTS = {"service_tier": "priority", "prompt_cache_key": "k", "user": "u", "top_k": 40, "seed": 1}
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_hints_that_a_provider_does_not_know_are_left_out_and_named(
+    gateway: Served, upstream: ChatServer, stream: bool
+) -> None:
+    upstream.streams(chunk("hello", "stop"))
+
+    answer = gateway.ask(
+        {"model": "chat/m", "input": "hi", "stream": stream, "reasoning": {"effort": "low", "summary": "auto"}, **HINTS}
+    )
+
+    sent = upstream.requests[-1].json
+    assert answer.status_code == 200
+    assert {name: sent.get(name) for name in HINTS} == {**dict.fromkeys(HINTS), "user": "u", "top_k": 40}
+    named = set(answer.headers["x-convo-ignored"].split(", "))
+    assert named == {"service_tier", "prompt_cache_key", "seed"}
+
+
+SUMMARY = "response.reasoning_summary_text"
+
+
+@pytest.mark.parametrize("field", ["summary", "generate_summary"])
+def test_the_reasoning_of_a_chat_model_is_the_summary_that_was_asked_for(
+    gateway: Served, upstream: ChatServer, field: str
+) -> None:
+    thought = [{"choices": [{"index": 0, "delta": {"reasoning_content": piece}}]} for piece in ("15 * 37 ", "is 555.")]
+    upstream.streams(*thought, chunk("555", "stop"))
+
+    answer = gateway.ask({"model": "chat/m", "input": "15 * 37?", "reasoning": {field: "auto"}, "stream": True})
+
+    events = [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: {")]
+    response = events[-1]["response"]
+    assert "x-convo-ignored" not in answer.headers
+    assert [event["delta"] for event in events if event["type"] == f"{SUMMARY}.delta"] == ["15 * 37 ", "is 555."]
+    assert [event["text"] for event in events if event["type"] == f"{SUMMARY}.done"] == ["15 * 37 is 555."]
+    assert response["output"][0]["summary"] == [{"type": "summary_text", "text": "15 * 37 is 555."}]
+    assert response["output"][0]["content"] == []
+    assert response["reasoning"][field] == "auto"
+
+
+def test_reasoning_stays_in_the_content_when_no_summary_is_asked_for(gateway: Served, upstream: ChatServer) -> None:
+    upstream.streams({"choices": [{"index": 0, "delta": {"reasoning_content": "15 * 37"}}]}, chunk("555", "stop"))
+
+    reasoning = gateway.ask({"model": "chat/m", "input": "15 * 37?"}).json()["output"][0]
+
+    assert (reasoning["content"], reasoning["summary"]) == ([{"type": "reasoning_text", "text": "15 * 37"}], [])
+
+
+def test_a_summary_that_a_model_does_not_know_is_not_echoed_as_set(serve: Serve, upstream: ChatServer) -> None:
+    gateway = serve(toml=f'[providers.old]\napi = "anthropic"\nbase_url = "{upstream.url}"\n')
+    upstream.streams(*whole(text(0, "555")), end=b"")
+
+    answer = gateway.ask({"model": "old/claude-3-haiku", "input": "15 * 37?", "reasoning": {"summary": "auto"}})
+
+    assert answer.headers["x-convo-ignored"] == "reasoning.summary"
+    assert answer.json()["reasoning"]["summary"] is None
+
+
+def test_what_was_left_out_is_not_echoed_as_set(gateway: Served, upstream: ChatServer) -> None:
+    upstream.streams(chunk("hello", "stop"))
+
+    body = {"model": "chat/m", "input": "hi", "reasoning": {"effort": "low", "mode": "pro"}, **HINTS}
+    made = gateway.ask(body).json()
+    read = gateway.http.get(f"/v1/responses/{made['id']}").json()
+
+    for response in (made, read):
+        assert response["prompt_cache_key"] is None
+        assert response["reasoning"] == {"effort": "low", "summary": None}
+        assert "mode" not in response["reasoning"]
+        assert response["user"] == "u"
+        assert "ignored" not in response
+
+
+def test_an_answer_to_which_nothing_was_left_out_has_no_such_header(gateway: Served, upstream: ChatServer) -> None:
+    upstream.streams(chunk("hello", "stop"))
+
+    assert "x-convo-ignored" not in gateway.ask({"model": "chat/m", "input": "hi", "user": "u"}).headers
+
+
+def test_padding_that_was_asked_for_is_reported_as_ignored(gateway: Served) -> None:
+    asked = {"model": "echo", "input": "hi", "stream": True, "stream_options": {"include_obfuscation": True}}
+
+    assert gateway.ask(asked).headers["x-convo-ignored"] == "stream_options.include_obfuscation"
+
+
+def test_a_background_response_names_what_was_left_out(gateway: Served, upstream: ChatServer) -> None:
+    upstream.streams(chunk("hello", "stop"))
+
+    answer = gateway.ask({"model": "chat/m", "input": "hi", "background": True, "service_tier": "flex"})
+
+    assert answer.headers["x-convo-ignored"] == "service_tier"
+
+
+def test_reasoning_that_cannot_be_sent_is_reported(gateway: Served, upstream: ChatServer) -> None:
+    upstream.streams(chunk("hello", "stop"))
+    thought = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "hm"}]}
+    answer = {"role": "assistant", "content": "ok"}
+
+    got = gateway.ask({"model": "native/m", "input": [thought, answer, {"role": "user", "content": "hi"}]})
+
+    assert got.status_code in (200, 502)
+    assert [item.get("type", "message") for item in upstream.requests[-1].json["input"]] == ["message", "message"]
+
+
+# -- log probabilities ----------------------------------------------------------------------------
+
+LIKELIEST = [{"token": "yo", "bytes": [], "logprob": -1}]
+LOGPROB = {"token": "hi", "bytes": [104, 105], "logprob": -0.5, "top_logprobs": LIKELIEST}
+
+
+def test_log_probabilities_are_asked_for_and_passed_on(gateway: Served, upstream: ChatServer) -> None:
+    for _ in range(2):
+        upstream.streams(chunk("hi", logprobs={"content": [LOGPROB]}), chunk("!", "stop", logprobs=None))
+    asked = {"model": "chat/m", "input": "x", "include": ["message.output_text.logprobs"], "top_logprobs": 1}
+
+    whole = gateway.ask(asked).json()
+    events = gateway.events(asked)
+
+    assert (upstream.requests[0].json["logprobs"], upstream.requests[0].json["top_logprobs"]) == (True, 1)
+    assert whole["output"][0]["content"][0]["logprobs"] == [LOGPROB]
+    deltas = [event["logprobs"] for event in events if event["type"] == "response.output_text.delta"]
+    assert deltas == [[LOGPROB], []]
+    done = next(event for event in events if event["type"] == "response.output_text.done")
+    assert done["logprobs"] == [LOGPROB]
+
+
+# -- seals ----------------------------------------------------------------------------------------
+
+
+def sealed(upstream: ChatServer) -> None:
+    """Answer with reasoning that is sealed, as a native server does."""
+    thought = {"id": "rs_1", "type": "reasoning", "summary": [], "encrypted_content": "gAAAA"}
+    message = {"id": "msg_1", "type": "message", "role": "assistant", "status": "completed", "content": []}
+    upstream.streams(
+        {"type": "response.output_item.done", "output_index": 0, "item": thought},
+        {"type": "response.completed", "response": {"output": [thought, message], "usage": None}},
+    )
+
+
+def test_a_seal_does_not_name_the_model_behind_an_alias(serve: Serve, upstream: ChatServer) -> None:
+    aliases = 'hidden = "native/secret-model"\n'
+    gateway = serve(toml=aliases + PROVIDERS.format(url=upstream.url))
+    sealed(upstream)
+    first = gateway.ask({"model": "hidden", "input": "hi", "include": ["reasoning.encrypted_content"]})
+    thought = first.json()["output"][0]
+    for _ in range(2):
+        sealed(upstream)
+    gateway.ask({"model": "hidden", "input": [thought, {"role": "assistant", "content": "ok"}]})
+    gateway.ask({"model": "native/other", "input": [thought, {"role": "assistant", "content": "ok"}]})
+
+    assert "secret-model" not in first.text
+    assert "native" not in first.text
+    assert thought["encrypted_content"].startswith("convo2:")
+    assert upstream.requests[1].json["input"][0]["encrypted_content"] == "gAAAA"
+    assert "encrypted_content" not in json.dumps(upstream.requests[2].json["input"])
+
+
+def test_a_seal_of_before_is_still_opened(gateway: Served, upstream: ChatServer) -> None:
+    """The tag as version 0 of the tags wrote it."""
+    from convo.models.base import make_issuer_tag
+
+    tag = make_issuer_tag("native", "m", upstream.url, None, None)
+    assert tag.startswith("convo1:native/m:")
+    sealed(upstream)
+    thought = {"type": "reasoning", "summary": [], "encrypted_content": f"{tag}gAAAA"}
+    gateway.ask({"model": "native/m", "input": [thought, {"role": "assistant", "content": "ok"}]})
+
+    assert upstream.requests[0].json["input"][0]["encrypted_content"] == "gAAAA"

@@ -1,0 +1,133 @@
+"""Requests at once and a minute, for each key and for the whole process."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from openai import OpenAI, RateLimitError
+
+from convo.config.sections import KeyLimits, ServeLimits
+from convo.server.auth import KeysFile, create_api_key
+from tests.server.conftest import Serve
+from tests.server.server import Served
+from tests.server.talk import HandClock, talking
+
+ECHO = {"model": "echo", "input": "hi"}
+
+
+def bearer(key: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {key}"}
+
+
+@contextmanager
+def running(served: Served, key: str | None = None) -> Iterator[None]:
+    """A stream that is open while the block runs."""
+    served.script("slow", {"text": "word " * 5000}, chunk=5, delay_s=0.02)
+    headers = bearer(key) if key else {}
+    body = {"model": "slow", "input": "hi", "stream": True}
+    with served.http.stream("POST", "/v1/responses", json=body, headers=headers) as stream:
+        lines = stream.iter_lines()  # kept: the answer ends with it
+        next(lines)
+        yield
+
+
+def refused(got: Any) -> tuple[int, str, str]:
+    error = got.json()["error"]
+    return got.status_code, error["type"], error["code"]
+
+
+def test_more_requests_than_a_key_may_have_at_once_are_refused(serve: Serve, tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    alice, bob = create_api_key(file, "alice"), create_api_key(file, "bob")
+    served = serve(keys=KeysFile(file), limits=ServeLimits(concurrent=1))
+    with running(served, alice):
+        got = served.ask(ECHO, headers=bearer(alice))
+        other = served.ask(ECHO, headers=bearer(bob))
+        health = [served.http.get(path).status_code for path in ("/healthz", "/readyz")]
+
+    assert refused(got) == (429, "requests", "rate_limit_exceeded")
+    assert (got.headers["retry-after"], other.status_code, health) == ("1", 200, [200, 200])
+
+
+def test_more_requests_than_a_key_may_have_a_minute_are_refused_until_the_minute_is_over(
+    serve: Serve, tmp_path: Path
+) -> None:
+    """Retry-After is right to the second: a request after it is answered, one a second earlier is not."""
+    file, clock = tmp_path / "keys", HandClock()
+    alice, bob = create_api_key(file, "alice"), create_api_key(file, "bob")
+    served = serve(keys=KeysFile(file), clock=clock, limits=ServeLimits(per_minute=2))
+
+    def ask(key: str) -> Any:
+        return served.ask(ECHO, headers=bearer(key))
+
+    first = ask(alice).status_code
+    clock.move(20.5)
+    second, third = ask(alice).status_code, ask(alice)
+    assert (first, second) == (200, 200)
+    assert refused(third) == (429, "requests", "rate_limit_exceeded")
+    assert third.headers["retry-after"] == "40"
+    assert third.json()["error"]["message"] == (
+        "Rate limit reached: Limit 2 requests per minute (RPM), Used 2. Please try again in 40s."
+    )
+    clock.move(39)
+    assert ask(alice).headers["retry-after"] == "1"
+    assert ask(bob).status_code == 200
+    clock.move(1)
+    assert [ask(alice).status_code, ask(alice).status_code] == [200, 429]
+
+
+def test_a_name_may_have_limits_of_its_own(serve: Serve, tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    alice, bob = create_api_key(file, "alice"), create_api_key(file, "bob")
+    limits = ServeLimits(per_minute=1, keys={"alice": KeyLimits(per_minute=0)})
+    served = serve(keys=KeysFile(file), limits=limits)
+    asked = {key: [served.ask(ECHO, headers=bearer(key)).status_code for _ in range(3)] for key in (alice, bob)}
+    assert asked == {alice: [200, 200, 200], bob: [200, 429, 429]}
+
+
+def test_all_keys_together_have_a_limit_a_minute(serve: Serve, tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    keys = [create_api_key(file, name) for name in ("alice", "bob", "carol")]
+    served = serve(keys=KeysFile(file), clock=HandClock(), limits=ServeLimits(process_per_minute=2))
+    assert [served.ask(ECHO, headers=bearer(key)).status_code for key in keys] == [200, 200, 429]
+
+
+def test_without_keys_the_limits_are_those_of_this_machine(serve: Serve) -> None:
+    served = serve(clock=HandClock(), limits=ServeLimits(per_minute=1))
+    assert [served.ask(ECHO).status_code for _ in range(2)] == [200, 429]
+    assert served.http.get("/healthz").status_code == 200
+
+
+def test_turns_over_a_websocket_are_counted_one_by_one(serve: Serve) -> None:
+    served = serve(clock=HandClock(), limits=ServeLimits(per_minute=2))
+    with talking(served) as talk:
+        came = [talk.turn(input="hi") for _ in range(3)]
+    assert [one.get("status") for one in came] == ["completed", "completed", 429]
+    assert (came[2]["error"]["code"], came[2]["error"]["type"]) == ("rate_limit_exceeded", "requests")
+
+
+def test_turns_over_a_websocket_count_among_those_that_run_at_once(serve: Serve) -> None:
+    served = serve(limits=ServeLimits(concurrent=1))
+    with running(served), talking(served) as talk:
+        assert talk.turn(input="hi")["status"] == 429
+
+
+def test_a_request_that_ended_makes_room_also_when_its_client_left(serve: Serve) -> None:
+    served = serve(limits=ServeLimits(concurrent=1))
+    with running(served):
+        pass
+    while served.ask(ECHO).status_code == 429:
+        pass
+    assert [served.ask(ECHO).status_code for _ in range(3)] == [200] * 3
+
+
+def test_the_openai_package_reads_the_refusal_as_a_rate_limit(serve: Serve) -> None:
+    served = serve(clock=HandClock(), limits=ServeLimits(per_minute=1))
+    with OpenAI(base_url=served.url, api_key="any", max_retries=0) as client:
+        client.responses.create(model="echo", input="hi")
+        with pytest.raises(RateLimitError) as caught:
+            client.responses.create(model="echo", input="hi")
+    assert (caught.value.code, caught.value.type) == ("rate_limit_exceeded", "requests")
+    assert caught.value.response.headers["retry-after"] == "60"

@@ -1,0 +1,112 @@
+"""Two replicas on one PostgreSQL, and what is left when one of them, or the database, goes away.
+
+Half of the clients hold a chain, half a conversation; every turn goes to the other replica than the
+one before. What a client was told is there afterwards, once, and in order.
+"""
+
+import asyncio
+import json
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tests import databases
+from tests.cli.served import Server, serving, settings_file
+from tests.server.chatters import Account, Chatter, items_of, listed, spoken
+
+pytestmark = [pytest.mark.needs("postgresql"), pytest.mark.needs("linux")]
+
+SIZES = [pytest.param(4, 8, id="small"), pytest.param(16, 60, id="full", marks=pytest.mark.full)]
+SCRIPT = {"replies": [{"text": "A slow and steady answer to everything."}], "chunk": 4, "delay_s": 0.01}
+
+
+@contextmanager
+def replicas(folder: Path, url: str, count: int = 2) -> Iterator[list[Server]]:
+    script = folder / "slow.json"
+    script.write_text(json.dumps(SCRIPT), encoding="utf-8")
+    settings = settings_file(folder, f'[aliases]\nslow = "scripted/{script}"\n')
+    with ExitStack() as running:
+        yield [running.enter_context(serving("--store", url, before=settings)) for _ in range(count)]
+
+
+def accounts(count: int) -> list[Account]:
+    return [Account(f"client {n}", conversation="" if n % 2 else None) for n in range(count)]
+
+
+async def talk(held: Sequence[Account], urls: Sequence[str], turns: int, halfway: Callable[[], object]) -> None:
+    """All clients talk to their end; `halfway` is called when half of all turns are confirmed."""
+    left, due = len(held) * turns // 2, asyncio.Event()
+
+    def told() -> None:
+        nonlocal left
+        left -= 1
+        if left <= 0:
+            due.set()
+
+    async def meanwhile() -> None:
+        await due.wait()
+        await asyncio.to_thread(halfway)
+
+    await asyncio.gather(meanwhile(), *(Chatter(account, urls, told).talk(turns) for account in held))
+
+
+def away_and_back(postgres: databases.Server, url: str) -> None:
+    """Stop the database, and start it again when a replica has noticed."""
+    postgres.stop()
+    with httpx2.Client(base_url=url, timeout=30, trust_env=False) as http:
+        while http.get("/readyz").status_code != 503:
+            pass
+        refused = http.post("/v1/responses", json={"model": "slow", "input": "Is anybody there?"})
+    postgres.start()
+    assert refused.status_code == 503
+    assert refused.json()["error"]["type"] == "server_error"
+    assert str(postgres.folder) not in refused.text
+
+
+async def check(held: Sequence[Account], url: str) -> None:
+    """Everything that was confirmed is there, once and in order, with an answer behind each question."""
+    async with httpx2.AsyncClient(timeout=30, trust_env=False) as http:
+        for account in held:
+            if account.conversation is not None:
+                items = await items_of(http, url, account.conversation)
+                roles = [item["role"] for item in items]
+                assert roles == ["user", "assistant"] * len(account.confirmed)
+                assert spoken(items) == account.words
+                continue
+            items = await listed(http, f"{url}/v1/responses/{account.last}/input_items")
+            assert spoken(items) == account.words
+            for _, response_id in account.confirmed:
+                got = (await http.get(f"{url}/v1/responses/{response_id}")).json()
+                assert got["status"] == "completed"
+                assert got["output"][0]["content"][0]["text"] == SCRIPT["replies"][0]["text"]  # type: ignore[index]
+
+
+@pytest.mark.parametrize(("clients", "turns"), SIZES)
+async def test_no_confirmed_turn_is_lost_or_doubled_when_a_replica_is_killed_in_mid_stream(
+    clients: int, turns: int, tmp_path: Path
+) -> None:
+    url, held = databases.new_database(), accounts(clients)
+    with replicas(tmp_path, url) as (one, other):
+        urls = [str(one.http.base_url).rstrip("/"), str(other.http.base_url).rstrip("/")]
+        await talk(held, urls, turns, lambda: one.end(signal.SIGKILL))
+        assert sum(account.faults for account in held) > 0
+        await check(held, urls[1])
+
+
+@pytest.mark.parametrize(("clients", "turns"), SIZES)
+async def test_nothing_is_lost_when_the_database_restarts_and_service_is_full_after(
+    clients: int, turns: int, tmp_path: Path
+) -> None:
+    held = accounts(clients)
+    with databases.started() as postgres, replicas(tmp_path, postgres.url()) as (one, other):
+        urls = [str(server.http.base_url).rstrip("/") for server in (one, other)]
+        await talk(held, urls, turns, lambda: away_and_back(postgres, urls[0]))
+        await check(held, urls[0])
+        assert sum(account.faults for account in held) > 0
+        afterwards = [Account("afterwards")]
+        await talk(afterwards, urls, 4, lambda: None)
+        assert afterwards[0].faults == 0

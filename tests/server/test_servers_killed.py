@@ -1,0 +1,199 @@
+"""`convo serve` on PostgreSQL, killed at random moments of streams and background runs, alone or as two replicas.
+
+A killed server is started again at its port. Clients repeat what was not confirmed, as the owner of the
+state allows it. At the end everything that was confirmed is there once, in order, every background run has
+ended, and no conversation is locked.
+"""
+
+import asyncio
+import itertools
+import json
+import random
+import signal
+import socket
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tests import databases
+from tests.cli.served import Server, serving, settings_file
+from tests.server.chatters import AGAIN_S, Account, Chatter, items_of, listed, spoken
+from tests.warm import ran
+
+pytestmark = [pytest.mark.needs("postgresql"), pytest.mark.needs("linux")]
+
+ANSWER = "A slow and steady answer to everything."
+SCRIPT = {"replies": [{"text": ANSWER}], "chunk": 4, "delay_s": 0.01}
+LOCK_S = 6.0
+"""A conversation whose server died is unlocked when its lease has expired, at the latest."""
+
+LEASE_S, SWEEP_S = 10.0, 4.0
+"""A background run whose server died is marked failed when its lease has expired and a server looked after it."""
+
+FEW = 2
+SIZES = [
+    pytest.param(1, FEW, id="one-small"),
+    pytest.param(2, FEW, id="two-small"),
+    pytest.param(1, 20, id="one-full", marks=pytest.mark.full),
+    pytest.param(2, 40, id="two-full", marks=pytest.mark.full),
+]
+
+
+class Fleet:
+    """Replicas at fixed ports over one database; a killed one is started again."""
+
+    def __init__(self, folder: Path, url: str, running: ExitStack) -> None:
+        script = folder / "slow.json"
+        script.write_text(json.dumps(SCRIPT), encoding="utf-8")
+        self._settings = settings_file(folder, f'[aliases]\nslow = "scripted/{script}"\n')
+        self._url, self._running = url, running
+        self.servers: dict[int, Server] = {}
+
+    def start(self, port: int) -> None:
+        one = serving("--port", str(port), "--store", self._url, before=self._settings)
+        self.servers[port] = self._running.enter_context(one)
+
+    def kill(self, port: int) -> None:
+        """Kill a server with -9, and start it again."""
+        assert self.servers[port].end(signal.SIGKILL) == -signal.SIGKILL
+        self.start(port)
+
+
+@contextmanager
+def fleet(folder: Path, url: str, count: int) -> Iterator[Fleet]:
+    with ExitStack() as running:
+        made = Fleet(folder, url, running)
+        for port in free_ports(count):
+            made.start(port)
+        yield made
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that are free at this moment, outside the range that the system gives away by itself."""
+    found: list[int] = []
+    for port in random.sample(range(20_000, 32_000), 200):
+        with socket.socket() as one:
+            if one.connect_ex(("127.0.0.1", port)) != 0:
+                found.append(port)
+        if len(found) == count:
+            return found
+    raise AssertionError("no free port")
+
+
+@dataclass
+class Background:
+    """A client of background runs.
+
+    begun:  the ids that a server confirmed
+    ended:  the final status of those that were seen to end
+    """
+
+    begun: list[str] = field(default_factory=list)
+    ended: dict[str, str] = field(default_factory=dict)
+
+    async def run(self, urls: Sequence[str], done: asyncio.Event) -> None:
+        async with httpx2.AsyncClient(timeout=30, trust_env=False) as http:
+            for number in itertools.count():
+                if done.is_set():
+                    return
+                url = urls[number % len(urls)]
+                try:
+                    body = {"model": "slow", "input": f"run {number}", "background": True}
+                    got = await http.post(f"{url}/v1/responses", json=body)
+                    assert got.status_code == 200, got.text
+                    self.begun.append(got.json()["id"])
+                    await self.look(http, url, self.begun[-1])
+                except httpx2.TransportError:
+                    pass
+                await asyncio.sleep(AGAIN_S)
+
+    async def look(self, http: httpx2.AsyncClient, url: str, response_id: str) -> bool:
+        """Whether a run has ended. What was once final stays so."""
+        got = await http.get(f"{url}/v1/responses/{response_id}")
+        assert got.status_code == 200, got.text
+        status = got.json()["status"]
+        if status in ("queued", "in_progress"):
+            assert response_id not in self.ended
+            return False
+        assert self.ended.setdefault(response_id, status) == status
+        if status == "completed":
+            assert got.json()["output"][0]["content"][0]["text"] == ANSWER
+        return True
+
+    async def settle(self, http: httpx2.AsyncClient, url: str, limit_s: float) -> None:
+        """Wait until every run has ended."""
+        until = time.monotonic() + limit_s
+        for response_id in self.begun:
+            while not await self.look(http, url, response_id):
+                assert time.monotonic() < until, f"{response_id} is still running"
+                await asyncio.sleep(AGAIN_S)
+
+
+async def talk_while_killed(held: Sequence[Account], background: Background, servers: Fleet, kills: int) -> None:
+    """Let all clients talk until `kills` servers were killed, each at a random moment."""
+    urls = [f"http://127.0.0.1:{port}" for port in servers.servers]
+    dice, done = random.Random(f"servers {len(urls)} {kills}"), asyncio.Event()
+
+    async def killer() -> None:
+        try:
+            for number in range(kills):
+                await asyncio.sleep(dice.uniform(0.05, 0.4))
+                await asyncio.to_thread(servers.kill, list(servers.servers)[number % len(urls)])
+        finally:
+            done.set()
+
+    await asyncio.gather(
+        killer(),
+        background.run(urls, done),
+        *(Chatter(account, urls, lambda: None).talk_until(done) for account in held),
+    )
+
+
+@pytest.mark.parametrize(("replicas", "kills"), SIZES)
+async def test_servers_that_are_killed_lose_and_double_nothing_that_was_confirmed(
+    replicas: int, kills: int, tmp_path: Path
+) -> None:
+    url = databases.new_database()
+    held = [Account(f"client {n}", conversation="" if n % 2 else None) for n in range(4)]
+    background = Background()
+    with fleet(tmp_path, url, replicas) as servers:
+        await talk_while_killed(held, background, servers, kills)
+        base = f"http://127.0.0.1:{next(iter(servers.servers))}"
+        async with httpx2.AsyncClient(timeout=30, trust_env=False) as http:
+            await check(http, base, held)
+            if kills > FEW:  # it takes the time of a lease
+                await background.settle(http, base, LEASE_S + 2 * SWEEP_S)
+    checked = await asyncio.to_thread(ran, ["store", "check", "--store", url, "--json"])
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    confirmed = sum(len(account.confirmed) for account in held)
+    ended = list(background.ended.values())
+    print(
+        f"serve, {replicas} replicas: {kills} killed, {confirmed} turns confirmed,"
+        f" {sum(account.faults for account in held)} faults, background: {len(ended)} confirmed,"
+        f" {ended.count('completed')} completed, {ended.count('failed')} failed"
+    )
+    assert confirmed
+    assert max(account.locked_s for account in held) < LOCK_S
+    databases.drop(url)
+
+
+async def check(http: httpx2.AsyncClient, base: str, held: Sequence[Account]) -> None:
+    """Every confirmed turn is there once, in order, and each client can take another turn at once."""
+    for account in held:
+        if account.conversation:
+            assert spoken(await items_of(http, base, account.conversation)) == account.words
+            state = {"conversation": account.conversation}
+        else:
+            items = await listed(http, f"{base}/v1/responses/{account.last}/input_items")
+            assert spoken(items) == account.words
+            for _, response_id in account.confirmed:
+                got = (await http.get(f"{base}/v1/responses/{response_id}")).json()
+                assert (got["status"], got["output"][0]["content"][0]["text"]) == ("completed", ANSWER)
+            state = {"previous_response_id": str(account.last)}
+        got = await http.post(f"{base}/v1/responses", json={"model": "slow", "input": "one more", **state})
+        assert got.status_code == 200, got.text

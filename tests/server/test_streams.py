@@ -1,0 +1,262 @@
+"""What a stream looks like on the wire, and what becomes of it when somebody leaves or fails."""
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from convo.endpoints.base import EndpointService
+from convo.errors import StoreUnavailable, StreamBroken, TryLater
+from convo.history.items import Json, StreamEvent
+from tests.server.conftest import Serve
+from tests.server.server import Served
+
+
+def test_events_are_named_numbered_and_closed_by_done(shared: Served) -> None:
+    got = shared.ask({"model": "echo", "input": "hello there", "stream": True})
+    *blocks, last, end = got.text.split("\n\n")
+    events = [json.loads(block.partition("\ndata: ")[2]) for block in blocks]
+
+    assert (last, end) == ("data: [DONE]", "")
+    assert [block.partition("\n")[0] for block in blocks] == [f"event: {event['type']}" for event in events]
+    assert [event["sequence_number"] for event in events] == list(range(len(events)))
+    assert [event["type"] for event in events][:2] == ["response.created", "response.in_progress"]
+    assert events[-1]["response"]["output"][0]["content"][0]["text"] == "hello there"
+
+
+def test_nothing_on_the_way_is_told_to_hold_a_stream_back(shared: Served) -> None:
+    headers = shared.ask({"model": "echo", "input": "hi", "stream": True}).headers
+    assert headers["content-type"] == "text/event-stream; charset=utf-8"
+    assert (headers["cache-control"], headers["x-accel-buffering"]) == ("no-cache, no-transform", "no")
+
+
+def test_without_stream_the_last_events_response_is_the_answer(served: Served) -> None:
+    """One loop carries out both: what one tells at its end, the other tells at once."""
+    served.script("one", {"text": "one two three"})
+    streamed = served.events({"model": "one", "input": "hi", "max_output_tokens": 2})[-1]
+    whole = served.ask({"model": "one", "input": "hi", "max_output_tokens": 2}).json()
+
+    assert (streamed["type"], whole["status"]) == ("response.incomplete", "incomplete")
+    assert whole["incomplete_details"] == streamed["response"]["incomplete_details"]
+    assert whole["usage"] == streamed["response"]["usage"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_goes_wrong_before_the_first_event_is_a_plain_error(served: Served, stream: bool) -> None:
+    served.script("refused", {"error": {"code": "overloaded", "message": "Busy", "status": 503}})
+    got = served.ask({"model": "refused", "input": "hi", "stream": stream})
+    assert (got.status_code, got.headers["content-type"]) == (503, "application/json")
+    assert got.json()["error"]["code"] == "overloaded"
+
+
+def test_an_answer_that_breaks_off_ends_in_the_stream(served: Served) -> None:
+    served.script("broken", {"text": "Half an ans", "error": {"code": "overloaded", "message": "Busy"}})
+    got = served.ask({"model": "broken", "input": "hi", "stream": True})
+    *_, last, done, _ = got.text.split("\n\n")
+    assert (got.status_code, done) == (200, "data: [DONE]")
+    assert last.startswith("event: response.failed\n")
+
+
+# -- around the service ---------------------------------------------------------------------------
+
+
+class Odd:
+    """A service whose endpoints answer a request by `answer`, and everything else as `service`."""
+
+    def __init__(self, service: EndpointService, answer: Callable[[], AsyncGenerator[StreamEvent, None]]) -> None:
+        self._service, self._answer = service, answer
+
+    def of(self, tenant: str) -> Any:
+        return self
+
+    def connect(self) -> Any:
+        return self
+
+    def create(self, body: Mapping[str, Json]) -> AsyncGenerator[StreamEvent, None]:
+        return self._answer()
+
+    async def models(self) -> Sequence[Mapping[str, Json]]:
+        raise StoreUnavailable("the database cannot be reached")
+
+    async def check(self) -> None:
+        raise StoreUnavailable("the database cannot be reached")
+
+    async def aclose(self, grace_s: float = 0.0) -> None:
+        await self._service.aclose(grace_s)
+
+
+def odd(answer: Callable[[], AsyncGenerator[StreamEvent, None]]) -> Callable[[EndpointService], EndpointService]:
+    return lambda service: Odd(service, answer)
+
+
+async def begins_and_breaks() -> AsyncGenerator[StreamEvent, None]:
+    yield {"type": "response.created", "response": {"id": "resp_1"}, "sequence_number": 0}
+    raise StreamBroken("The upstream went away", code="stream_broken")
+
+
+def test_an_error_behind_the_first_event_is_one_event_in_both_forms(serve: Serve) -> None:
+    """The specification nests the error, the openai package reads it flat: one object is both."""
+    events = serve(wrap=odd(begins_and_breaks)).events({"model": "m", "input": "hi"})
+    inner = {"message": "The upstream went away.", "type": "server_error", "param": None, "code": None}
+    assert events[1] == {
+        "type": "error",
+        "sequence_number": 1,
+        "code": None,
+        "message": "The upstream went away.",
+        "param": None,
+        "error": inner,
+    }
+
+
+async def says_nothing() -> AsyncGenerator[StreamEvent, None]:
+    nothing: tuple[StreamEvent, ...] = ()
+    for event in nothing:
+        yield event
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_endpoint_that_says_nothing_is_a_bad_gateway(serve: Serve, stream: bool) -> None:
+    got = serve(wrap=odd(says_nothing)).ask({"model": "m", "input": "hi", "stream": stream})
+    assert (got.status_code, got.json()["error"]["message"]) == (502, "The answer ended before it began.")
+
+
+async def has_no_store() -> AsyncGenerator[StreamEvent, None]:
+    raise StoreUnavailable("the database cannot be reached")
+    yield {}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_store_that_is_away_is_a_503_and_never_an_answer(serve: Serve, stream: bool) -> None:
+    served = serve(wrap=odd(has_no_store))
+    got = served.ask({"model": "m", "input": "hi", "stream": stream})
+    assert (got.status_code, got.json()["error"]["code"]) == (503, "store_unavailable")
+    assert [fault.message for fault in served.troubles] == ["the database cannot be reached"]
+
+
+def test_a_server_whose_store_is_away_is_alive_and_not_ready(serve: Serve) -> None:
+    served = serve(wrap=odd(has_no_store))
+    ready = served.http.get("/readyz")
+    assert (ready.status_code, ready.headers["retry-after"]) == (503, "1")
+    assert ready.json()["error"]["message"] == "The server is not ready. Please retry in a moment."
+    assert (ready.json()["error"]["code"], "database" in ready.text) == ("not_ready", False)
+    assert served.http.get("/healthz").status_code == 200
+
+
+SECRET = "sk-upstream-secret"
+
+
+async def stumbles() -> AsyncGenerator[StreamEvent, None]:
+    raise RuntimeError(SECRET)
+    yield {}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_nobody_foresaw_is_a_500_without_its_words(serve: Serve, stream: bool) -> None:
+    served = serve(wrap=odd(stumbles))
+    got = served.ask({"model": "m", "input": "hi", "stream": stream})
+    alive = served.http.get("/healthz")
+
+    assert (got.status_code, alive.status_code) == (500, 200)
+    assert got.json()["error"] == {
+        "message": "The server had an error while processing your request.",
+        "type": "server_error",
+        "param": None,
+        "code": "internal_error",
+    }
+    assert [str(error) for error in served.reported] == [SECRET]
+
+
+async def waits() -> AsyncGenerator[StreamEvent, None]:
+    await asyncio.sleep(0.1)
+    raise TryLater("Not now", code="overloaded", status=429)
+    yield {}
+
+
+def test_a_quiet_model_is_kept_alive_by_comments_and_may_still_fail(serve: Serve) -> None:
+    """Once a comment has been sent there is a status already, so the error comes as an event."""
+    got = serve(wrap=odd(waits), keepalive_s=0.02).ask({"model": "m", "input": "hi", "stream": True})
+    comment, *_, last, done, _ = got.text.split("\n\n")
+    assert (got.status_code, comment, done) == (200, ": still here", "data: [DONE]")
+    assert json.loads(last.partition("\ndata: ")[2])["error"]["code"] == "overloaded"
+
+
+def test_a_stream_that_is_not_quiet_has_no_comments(serve: Serve) -> None:
+    served = serve(keepalive_s=0.2)
+    served.script("slow", {"text": "word " * 40}, delay_s=0.02)
+    assert ": still here" not in served.ask({"model": "slow", "input": "hi", "stream": True}).text
+
+
+# -- clients that leave ---------------------------------------------------------------------------
+
+
+def leave(served: Served, body: dict[str, Any], *, after: bytes) -> None:
+    """Ask, wait until `after` has come, and go."""
+    sent = json.dumps(body).encode()
+    with socket.create_connection(("127.0.0.1", served.port)) as client:
+        head = "POST /v1/responses HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
+        client.sendall(head.encode() + b"content-length: %d\r\n\r\n%b" % (len(sent), sent))
+        got = b""
+        while after not in got:
+            got += client.recv(65536)
+
+
+def test_a_client_that_goes_away_frees_its_place(serve: Serve) -> None:
+    served = serve(max_requests=1)
+    served.script("slow", {"text": "word " * 500}, delay_s=0.05)
+    leave(served, {"model": "slow", "input": "hi", "store": False, "stream": True}, after=b"response.created")
+
+    while served.ask({"model": "echo", "input": "hi"}).status_code == 503:
+        pass
+    left = next(exchange for exchange in served.told if exchange.scope["method"] == "POST")
+    assert left.status in (200, 503)
+    assert b"convo_streams_open 0.0" in served.http.get("/metrics").content
+
+
+# -- in the background ----------------------------------------------------------------------------
+
+
+def test_a_background_response_is_answered_at_once_and_followed_from_anywhere(kept: Served) -> None:
+    kept.script("slow", {"text": "one two three"}, delay_s=0.02, chunk=4)
+    made = kept.ask({"model": "slow", "input": "hi", "background": True}).json()
+    path = f"/v1/responses/{made['id']}?stream=true"
+    whole = followed(kept, path)
+    rest = followed(kept, f"{path}&starting_after={whole[3]['sequence_number']}")
+
+    assert made["status"] in ("queued", "in_progress")
+    assert [event["sequence_number"] for event in whole] == list(range(len(whole)))
+    assert (rest, whole[-1]["type"]) == (whole[4:], "response.completed")
+
+
+@pytest.mark.parametrize("beyond", [0, 1, 10**15])
+def test_whoever_has_heard_the_end_and_asks_again_is_told_that_it_is_over(kept: Served, beyond: int) -> None:
+    """A client whose connection broke between the last event and `[DONE]` asks so."""
+    made = kept.ask({"model": "echo", "input": "hi", "background": True}).json()
+    path = f"/v1/responses/{made['id']}?stream=true"
+    last = followed(kept, path)[-1]["sequence_number"]
+    got = kept.http.get(f"{path}&starting_after={last + beyond}")
+    assert (got.status_code, got.text) == (200, "data: [DONE]\n\n")
+
+
+def followed(served: Served, path: str) -> list[dict[str, Any]]:
+    lines = served.http.get(path).text.splitlines()
+    return [json.loads(line[6:]) for line in lines if line.startswith("data: {")]
+
+
+def test_a_background_response_is_cancelled_from_another_request(kept: Served) -> None:
+    kept.script("slow", {"text": "word " * 500}, delay_s=0.05)
+    made = kept.ask({"model": "slow", "input": "hi", "background": True}).json()
+    stopped = kept.http.post(f"/v1/responses/{made['id']}/cancel").json()
+    assert (stopped["id"], stopped["status"]) == (made["id"], "cancelled")
+
+
+def test_a_background_response_that_is_streamed_outlives_its_stream(kept: Served) -> None:
+    kept.script("slow", {"text": "word " * 20}, delay_s=0.02)
+    body = {"model": "slow", "input": "hi", "background": True, "stream": True}
+    with kept.http.stream("POST", "/v1/responses", json=body) as stream:
+        lines = stream.iter_lines()
+        made = next(json.loads(line[6:]) for line in lines if line.startswith("data: "))["response"]
+    end = followed(kept, f"/v1/responses/{made['id']}?stream=true")[-1]
+    assert (end["type"], end["response"]["id"]) == ("response.completed", made["id"])

@@ -1,0 +1,325 @@
+"""WebSocket mode around its rules: who may open one, its limits, and how it ends."""
+
+import json
+import socket
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from openai import OpenAI
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from convo.errors import StreamBroken
+from convo.history.items import StreamEvent
+from convo.server.auth import KeysFile, create_api_key
+from convo.server.websocket import WebSocketLimits
+from tests.server.conftest import Serve
+from tests.server.server import Served
+from tests.server.talk import Talk, talking, words
+from tests.server.test_streams import odd
+
+SLOW = {"text": "a b c d e f g h i j k l m n o p"}
+
+
+def refused(shared: Served, **more: Any) -> tuple[int, Any]:
+    """What the attempt to open a connection is answered with."""
+    with pytest.raises(InvalidStatus) as answer, talking(shared, **more):
+        raise AssertionError("it was opened")
+    response = answer.value.response
+    return response.status_code, json.loads(response.body or b"")["error"]["code"]
+
+
+def closed(talk: Talk) -> int:
+    """The code with which the server closes the connection, whatever it says before."""
+    with pytest.raises(ConnectionClosed) as end:
+        deque(iter(talk.hear, None), maxlen=0)
+    assert end.value.rcvd is not None
+    return end.value.rcvd.code
+
+
+def asked_until(status: int, ask: Callable[[], httpx2.Response]) -> Any:
+    """What is answered once it is answered with this status, which has to be soon."""
+    answers = (ask() for _ in range(5000))
+    return next(answer for answer in answers if answer.status_code == status).json()
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Path:
+    return tmp_path / "keys"
+
+
+# -- who may ---------------------------------------------------------------------------------------
+
+
+def test_a_connection_needs_a_key_where_a_request_does(serve: Serve, keys: Path) -> None:
+    key = create_api_key(keys, "alice")
+    served = serve(keys=KeysFile(keys))
+
+    assert refused(served) == (401, None)
+    assert refused(served, key="wrong") == (401, "invalid_api_key")
+    with talking(served, key=key) as talk:
+        assert words(talk.turn(input="hi")) == "hi"
+
+
+def test_state_of_another_key_is_not_there(serve: Serve, keys: Path) -> None:
+    alice, bob = create_api_key(keys, "alice"), create_api_key(keys, "bob")
+    served = serve(keys=KeysFile(keys))
+    with talking(served, key=alice) as mine, talking(served, key=bob) as theirs:
+        first = mine.turn(input="hi")
+        came = theirs.turn(input="hi", previous_response_id=first["id"])
+        assert came["error"]["code"] == "previous_response_not_found"
+
+
+def test_a_key_that_was_taken_away_begins_no_turn_on_an_open_connection(serve: Serve, keys: Path) -> None:
+    alice, _ = create_api_key(keys, "alice"), create_api_key(keys, "bob")
+    served = serve(keys=KeysFile(keys))
+    with talking(served, key=alice) as talk:
+        assert words(talk.turn(input="hi")) == "hi"
+        keys.write_text(keys.read_text("utf-8").splitlines()[1] + "\n", encoding="utf-8")
+        came = talk.turn(input="hi")
+
+    assert (came["status"], came["error"]["code"]) == (401, "invalid_api_key")
+
+
+def test_a_web_page_opens_no_connection(shared: Served) -> None:
+    """A browser lets any page open a socket to this machine, and names the page in Origin."""
+    assert refused(shared, headers={"origin": "https://evil.example"}) == (403, "origin_not_allowed")
+    assert refused(shared, headers={"host": "evil.example"}) == (403, "host_not_allowed")
+
+
+def test_there_is_no_socket_on_another_path(shared: Served) -> None:
+    assert refused(shared, path="/v1/conversations") == (404, None)
+
+
+KEY = b"sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+VERSION = b"sec-websocket-version: 13\r\n"
+
+NO_HANDSHAKE = {
+    "another method": (b"POST /v1/responses", KEY + VERSION),
+    "a path of other letters": (b"GET /v1/\xa6", KEY + VERSION),
+    "no key": (b"GET /v1/responses", VERSION),
+    "a key of other letters": (b"GET /v1/responses", KEY.replace(b"Z", b"\xf0") + VERSION),
+    "a version of other letters": (b"GET /v1/responses", KEY + b"sec-websocket-version: 13\xd8\r\n"),
+    "another version": (b"GET /v1/responses", KEY + b"sec-websocket-version: 8\r\n"),
+    "a body": (b"GET /v1/responses", KEY + VERSION + b"content-length: 2\r\n"),
+    "a long header": (b"GET /v1/responses", KEY + VERSION + b"x-long: " + b"x" * 9000 + b"\r\n"),
+    "many headers": (b"GET /v1/responses", KEY + VERSION + b"x-many: x\r\n" * 130),
+}
+
+
+@pytest.mark.parametrize(("begin", "headers"), NO_HANDSHAKE.values(), ids=NO_HANDSHAKE)
+def test_a_handshake_that_opens_nothing_is_refused_in_words(shared: Served, begin: bytes, headers: bytes) -> None:
+    upgrade = b"host: 127.0.0.1\r\nconnection: Upgrade\r\nupgrade: websocket\r\n"
+    with socket.create_connection(("127.0.0.1", shared.port)) as line:
+        line.sendall(begin + b" HTTP/1.1\r\n" + upgrade + headers + b"\r\n")
+        got = b"".join(iter(lambda: line.recv(4096), b""))
+
+    head, _, body = got.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 Bad Request")
+    assert json.loads(body)["error"]["code"] in (
+        "invalid_handshake",
+        "invalid_request",
+    )  # whichever parser saw it first
+
+
+def test_a_parameter_behind_the_path_is_refused_as_over_http(shared: Served) -> None:
+    assert refused(shared, path="/v1/responses?stream=true") == (400, "unknown_parameter")
+
+
+# -- limits ----------------------------------------------------------------------------------------
+
+BAD = {
+    "not json": ("{", "invalid_request_error"),
+    "no object": ("[]", "invalid_request_error"),
+    "bytes": (b'{"type": "response.create"}', "invalid_json"),
+    "too deep": ('{"input": ' + "[" * 30 + "]" * 30 + "}", "invalid_request_error"),
+    "a key twice": ('{"type": "response.create", "type": "response.create"}', "invalid_request_error"),
+    "too large": (json.dumps({"input": "x" * 5000}), "request_too_large"),
+    "too many items": (json.dumps({"input": [1] * 11}), "array_above_max_length"),
+    "no type": ("{}", "missing_required_parameter"),
+    "unknown field": (json.dumps({"type": "response.create", "foo": 1}), "unknown_parameter"),
+}
+
+
+def test_a_message_beyond_the_limits_is_refused_and_the_connection_stays(serve: Serve) -> None:
+    served = serve(max_depth=20, max_body_bytes=4096, max_items=10)
+    with talking(served) as talk:
+        for said, code in BAD.values():
+            came = talk.turn(said)
+            assert (came["type"], came["error"]["code"]) == ("error", code)
+            assert 400 <= came["status"] < 500
+        assert words(talk.turn(input="still there")) == "still there"
+
+
+def test_a_message_that_is_far_too_large_ends_the_connection(serve: Serve) -> None:
+    with talking(serve(max_body_bytes=4096)) as talk:
+        talk.say(input="x" * 10_000)
+        assert closed(talk) == 1009
+
+
+def test_more_than_so_many_messages_do_not_wait(serve: Serve) -> None:
+    served = serve(bounds=WebSocketLimits(waiting=2))
+    served.script("slow", SLOW, chunk=1, delay_s=0.02)
+    with talking(served) as talk:
+        talk.say(model="slow", input="hi", store=False)
+        talk.hear()
+        for word in ("one", "two", "three"):
+            talk.say(input=word, store=False)
+        full = next(event for event in iter(talk.hear, None) if event["type"] == "error")
+        assert (full["status"], full["error"]["code"]) == (429, "websocket_queue_full")
+        assert [words(talk.came()) for _ in range(3)] == [SLOW["text"], "one", "two"]
+
+
+def test_a_turn_takes_a_place_among_the_requests_that_run_at_once(serve: Serve) -> None:
+    served = serve(max_requests=1)
+    served.script("slow", SLOW, chunk=1, delay_s=0.02)
+    with talking(served) as talk:
+        talk.say(model="slow", input="hi", store=False)
+        talk.hear()
+        assert served.ask({"model": "echo", "input": "hi"}).status_code == 503
+        assert words(talk.came()) == SLOW["text"]
+        assert served.ask({"model": "echo", "input": "hi"}).status_code == 200
+        assert refused(served) == (503, "overloaded")
+
+
+def test_a_client_that_takes_nothing_is_let_go(serve: Serve) -> None:
+    served = serve(max_requests=1, write_s=0.05)
+    served.script("slow", {"text": "for ever " * 700_000}, chunk=100_000)
+    line = socket.socket()
+    line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    line.connect(("127.0.0.1", served.port))
+    with talking(served, sock=line, max_queue=1, close_timeout=0.1) as talk:
+        talk.say(model="slow", input="hi", store=False)
+        talk.hear()
+        assert words(asked_until(200, lambda: served.ask({"model": "echo", "input": "free"}))) == "free"
+
+
+def test_nothing_is_compressed(shared: Served) -> None:
+    with talking(shared, compression="deflate") as talk:
+        assert talk.socket.protocol.extensions == []
+
+
+def test_a_ping_is_answered_while_a_turn_runs(served: Served) -> None:
+    served.script("slow", SLOW, chunk=1, delay_s=0.02)
+    with talking(served) as talk:
+        talk.say(model="slow", input="hi", store=False)
+        talk.hear()
+        assert talk.socket.ping().wait(timeout=30)
+        assert words(talk.came()) == SLOW["text"]
+
+
+def test_words_of_any_kind_come_back_as_they_were(shared: Served) -> None:
+    said = 'é 漢字 🙂 \u2028 " \\ \ud800'
+    with talking(shared) as talk:
+        talk.say('{"type": "response.create", "model": "echo", "input": ' + json.dumps(said) + "}")
+        assert words(talk.came()) == said
+
+
+# -- its end ---------------------------------------------------------------------------------------
+
+
+def test_a_client_that_leaves_cancels_its_turn(served: Served) -> None:
+    served.script("slow", SLOW, chunk=1, delay_s=0.005)
+    with talking(served) as talk:
+        talk.say(model="slow", input="hi")
+        begun = talk.hear()["response"]["id"]
+
+    kept = asked_until(200, lambda: served.http.get(f"/v1/responses/{begun}"))
+    assert kept["status"] == "cancelled"
+    assert SLOW["text"].startswith(words(kept))
+
+
+def test_a_client_that_leaves_stops_what_is_not_stored(serve: Serve) -> None:
+    """A model that answers for ever is let go of, and its place is free again."""
+    served = serve(max_requests=1)
+    served.script("slow", {"text": "for ever " * 100_000}, chunk=1, delay_s=0.01)
+    with talking(served) as talk:
+        talk.say(model="slow", input="hi", store=False)
+        talk.hear()
+
+    assert words(asked_until(200, lambda: served.ask({"model": "echo", "input": "free"}))) == "free"
+
+
+def test_a_server_that_stops_lets_the_running_turn_end_and_says_that_it_goes(served: Served) -> None:
+    served.script("slow", SLOW, chunk=1, delay_s=0.02)
+    with talking(served) as talk, talking(served) as idle:
+        talk.say(model="slow", input="hi")
+        talk.say(input="never begun")
+        talk.hear()
+        served.end()
+        assert words(talk.came()) == SLOW["text"]
+        assert (closed(talk), closed(idle)) == (1012, 1012)
+    assert served.reported == []
+
+
+def test_a_server_that_stops_waits_for_a_turn_no_longer_than_its_grace(serve: Serve) -> None:
+    served = serve(grace_s=0.05)
+    served.script("slow", {"text": "for ever " * 100_000}, chunk=1, delay_s=0.01)
+    with talking(served) as talk:
+        talk.say(model="slow", input="hi", store=False)
+        talk.hear()
+        served.end()
+        assert closed(talk) == 1012
+    assert served.reported == []
+
+
+# -- figures and clients ---------------------------------------------------------------------------
+
+
+def test_turns_are_counted_as_requests_are(served: Served) -> None:
+    began = time.monotonic()
+    with talking(served) as talk:
+        talk.turn(input="hi")
+        talk.turn(input="hi", previous_response_id="resp_nobody")
+        figures = served.http.get("/metrics").text.splitlines()
+    spent = time.monotonic() - began
+
+    assert 'convo_requests_total{method="WEBSOCKET",route="/v1/responses",status="200"} 1.0' in figures
+    assert 'convo_requests_total{method="WEBSOCKET",route="/v1/responses",status="400"} 1.0' in figures
+    assert 'convo_first_event_seconds_count{route="/v1/responses"} 1.0' in figures
+    took = next(line for line in figures if line.startswith('convo_request_seconds_sum{route="/v1/responses"}'))
+    assert 0 < float(took.rpartition(" ")[2]) < spent
+    assert "convo_streams_open 0.0" in figures
+
+
+async def two_events_and_a_fault() -> AsyncGenerator[StreamEvent, None]:
+    for number, kind in enumerate(("response.created", "response.in_progress")):
+        yield {"type": kind, "response": {"id": "resp_1"}, "sequence_number": number}
+    raise StreamBroken("The upstream went away")
+
+
+def test_an_error_in_a_turn_has_the_next_number_and_its_first_event_is_timed_once(serve: Serve) -> None:
+    served = serve(wrap=odd(two_events_and_a_fault))
+    with talking(served) as talk:
+        talk.say(input="hi")
+        got = [talk.hear() for _ in range(3)]
+    assert [event.get("sequence_number") for event in got] == [0, 1, 2]
+    assert got[-1]["type"] == "error"
+    figures = served.http.get("/metrics").text
+    assert 'convo_first_event_seconds_count{route="/v1/responses"} 1.0' in figures
+
+
+def test_a_refused_connection_is_counted_by_its_status(served: Served) -> None:
+    refused(served, headers={"origin": "https://evil.example"})
+    figures = served.http.get("/metrics").text.splitlines()
+    assert 'convo_requests_total{method="WEBSOCKET",route="/v1/responses",status="403"} 1.0' in figures
+
+
+def test_the_openai_package_talks_turn_after_turn(shared: Served) -> None:
+    client = OpenAI(base_url=shared.url, api_key="any", max_retries=0, http_client=httpx2.Client(trust_env=False))
+    with client, client.responses.connect() as connection:
+        connection.response.create(model="echo", input="one", store=False)
+        first = next(event for event in connection if event.type == "response.completed")
+        connection.response.create(
+            model="echo", input="two", store=False, previous_response_id=first.response.id, stream_id="main"
+        )
+        told = next(event for event in connection if event.type == "error")
+        connection.response.create(model="echo", input="two", store=False, previous_response_id=first.response.id)
+        second = next(event for event in connection if event.type == "response.completed")
+
+    assert (first.response.output_text, second.response.output_text) == ("one", "two")
+    assert (told.status, told.error.code, told.stream_id) == (400, "previous_response_not_found", "main")

@@ -1,0 +1,256 @@
+"""The WebSocket rules of the specification, one test each.
+
+They are those of Open Responses 2026-04-24 and of the API's own guide, which adds `generate` and lanes.
+"""
+
+from typing import Any
+
+import pytest
+from websockets.exceptions import ConnectionClosed
+
+from convo.server.websocket import WebSocketLimits
+from tests.server.conftest import Serve
+from tests.server.server import Served
+from tests.server.talk import HandClock, talking, words
+
+NOT_FOUND = "previous_response_not_found"
+
+
+def kinds(events: list[dict[str, Any]]) -> list[str]:
+    return [event["type"] for event in events]
+
+
+def test_a_turn_is_a_message_with_the_body_of_post_and_a_type(shared: Served) -> None:
+    with talking(shared) as talk:
+        came = talk.turn({"type": "response.create", "model": "echo", "input": "hi", "metadata": {"a": "b"}})
+
+    assert (words(came), came["metadata"]) == ("hi", {"a": "b"})
+    assert shared.http.get(f"/v1/responses/{came['id']}").json() == came
+
+
+def test_the_events_are_those_of_a_stream_over_http(shared: Served) -> None:
+    with talking(shared) as talk:
+        talk.say(input="one two three four five six seven")
+        over_socket = talk.heard()
+
+    over_http = shared.events({"model": "echo", "input": "one two three four five six seven"})
+    assert kinds(over_socket) == kinds(over_http)
+    assert [event["sequence_number"] for event in over_socket] == list(range(len(over_http)))
+    assert [sorted(event) for event in over_socket] == [sorted(event) for event in over_http]
+
+
+def test_the_last_event_ends_the_turn_and_not_the_connection(shared: Served) -> None:
+    """There is no [DONE]: the next message is the next turn's first event."""
+    with talking(shared) as talk:
+        assert words(talk.turn(input="one")) == "one"
+        talk.say(input="two")
+        assert talk.hear()["type"] == "response.created"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("stream", False),
+        ("stream_options", {"include_obfuscation": False}),
+        ("background", True),
+    ],
+)
+def test_a_field_of_http_alone_is_refused_by_name(shared: Served, field: str, value: Any) -> None:
+    with talking(shared) as talk:
+        came = talk.turn(input="hi", **{field: value})
+        assert (came["status"], came["error"]["code"], came["error"]["param"]) == (400, "unsupported_parameter", field)
+        assert words(talk.turn(input="again")) == "again"
+
+
+@pytest.mark.parametrize("fields", [{"stream": True}, {"stream": None, "background": False}, {"stream_options": None}])
+def test_a_field_of_http_that_asks_for_nothing_else_is_taken(shared: Served, fields: dict[str, Any]) -> None:
+    """The Agents SDK sends `stream: true` with every turn."""
+    with talking(shared) as talk:
+        assert words(talk.turn(input="hi", **fields)) == "hi"
+
+
+def test_turns_that_come_at_once_are_answered_one_after_the_other(served: Served) -> None:
+    served.script("slow", {"text": "a b c d e f g h i j"}, chunk=1, delay_s=0.001)
+    with talking(served) as talk:
+        talk.say(model="slow", input="first")
+        talk.say(input="second")
+        talk.say({"type": "response.create", "input": "no model"})
+        first, second, third = talk.heard(), talk.heard(), talk.heard()
+
+    assert len({event["response"]["id"] for event in first if "response" in event}) == 1
+    assert (words(first[-1]["response"]), words(second[-1]["response"])) == ("a b c d e f g h i j", "second")
+    assert third[0]["error"]["param"] == "model"
+
+
+def test_a_chain_that_is_not_stored_goes_on_over_its_connection(served: Served) -> None:
+    served.script("one", {"text": "Yes?"}, {"text": "You said something before."})
+    with talking(served) as talk:
+        first = talk.turn(model="one", input="hello", store=False)
+        second = talk.turn(model="one", input="again", store=False, previous_response_id=first["id"])
+
+    assert words(second) == "You said something before."
+    assert second["previous_response_id"] == first["id"]
+    assert served.http.get(f"/v1/responses/{first['id']}").status_code == 404
+
+
+def test_what_is_not_stored_goes_on_over_no_other_connection(shared: Served) -> None:
+    with talking(shared) as one, talking(shared) as other:
+        first = one.turn(input="hello", store=False)
+        came = other.turn(input="again", previous_response_id=first["id"])
+        assert words(one.turn(input="still here", previous_response_id=first["id"])) == "still here"
+
+    assert came == {
+        "type": "error",
+        "status": 400,
+        "sequence_number": 0,
+        "code": NOT_FOUND,
+        "message": f"Previous response with id '{first['id']}' not found.",
+        "param": "previous_response_id",
+        "error": {
+            "type": "invalid_request_error",
+            "code": NOT_FOUND,
+            "message": f"Previous response with id '{first['id']}' not found.",
+            "param": "previous_response_id",
+        },
+    }
+
+
+def test_only_the_last_response_is_held(shared: Served) -> None:
+    with talking(shared) as talk:
+        first = talk.turn(input="one", store=False)
+        talk.turn(input="two", store=False)
+        assert talk.turn(input="three", previous_response_id=first["id"])["error"]["code"] == NOT_FOUND
+
+
+def test_a_stored_response_goes_on_over_any_connection_from_any_id(shared: Served) -> None:
+    with talking(shared) as talk:
+        first = talk.turn(input="one")
+        talk.turn(input="two", previous_response_id=first["id"])
+    with talking(shared) as later:
+        assert later.turn(input="three", previous_response_id=first["id"])["status"] == "completed"
+
+
+def test_a_continuation_that_fails_lets_go_of_what_it_named(shared: Served) -> None:
+    orphan = {"type": "function_call_output", "call_id": "call_nobody", "output": "42"}
+    with talking(shared) as talk:
+        first = talk.turn(input="one", store=False)
+        failed = talk.turn(input=[orphan], store=False, previous_response_id=first["id"])
+        again = talk.turn(input="two", store=False, previous_response_id=first["id"])
+
+    assert (failed["status"], failed["error"]["param"]) == (400, "input")
+    assert again["error"]["code"] == NOT_FOUND
+
+
+def test_a_stored_response_outlives_a_continuation_that_fails(shared: Served) -> None:
+    orphan = {"type": "function_call_output", "call_id": "call_nobody", "output": "42"}
+    with talking(shared) as talk:
+        first = talk.turn(input="one")
+        talk.turn(input=[orphan], previous_response_id=first["id"])
+        assert talk.turn(input="two", previous_response_id=first["id"])["status"] == "completed"
+
+
+def test_generate_false_asks_no_model_and_can_be_gone_on_from(served: Served) -> None:
+    served.script("one", {"text": "never"}, {"text": "The second user message."})
+    with talking(served) as talk:
+        warm = talk.turn(model="one", input="prepare", store=False, generate=False)
+        then = talk.turn(model="one", input="go", store=False, previous_response_id=warm["id"])
+
+    assert (warm["status"], warm["output"]) == ("completed", [])
+    assert words(then) == "The second user message."
+
+
+def test_a_compacted_window_begins_a_new_chain_on_the_same_connection(shared: Served) -> None:
+    """/responses/compact gives an input and no id."""
+    asked = {"model": "echo", "input": [{"role": "user", "content": word} for word in ("old", "older")]}
+    window = shared.http.post("/v1/responses/compact", json=asked).json()["output"]
+    with talking(shared) as talk:
+        talk.turn(input="old", store=False)
+        came = talk.turn(input=[*window, {"role": "user", "content": "new"}], previous_response_id=None)
+        on = talk.turn(input="newer", previous_response_id=came["id"])
+
+    assert (words(came), came["previous_response_id"]) == ("new", None)
+    assert words(on) == "newer"
+
+
+def test_a_connection_ends_after_sixty_minutes_with_an_error(serve: Serve) -> None:
+    clock = HandClock()
+    served = serve(clock=clock)
+    with talking(served) as talk:
+        talk.turn(input="hi")
+        served.run(clock.pass_by(3599))
+        assert words(talk.turn(input="still")) == "still"
+        served.run(clock.pass_by(1))
+        end = talk.hear()
+        with pytest.raises(ConnectionClosed) as closed:
+            talk.hear()
+
+    assert (end["type"], end["status"], end["error"]["type"]) == ("error", 400, "invalid_request_error")
+    assert end["error"]["code"] == "websocket_connection_limit_reached"
+    assert end["error"]["message"] == (
+        "Responses websocket connection limit reached (60 minutes). Create a new websocket connection to continue."
+    )
+    assert closed.value.rcvd is not None
+    assert closed.value.rcvd.code == 1001
+
+
+def test_a_turn_that_runs_when_the_connection_is_too_old_comes_to_its_end(serve: Serve) -> None:
+    clock = HandClock()
+    served = serve(clock=clock, bounds=WebSocketLimits(age_s=10))
+    served.script("slow", {"text": "a b c d e f"}, chunk=1, delay_s=0.01)
+    with talking(served) as talk:
+        talk.say(model="slow", input="hi")
+        talk.say(input="too late")
+        talk.hear()
+        served.run(clock.pass_by(10))
+        assert words(talk.came()) == "a b c d e f"
+        assert talk.hear()["error"]["code"] == "websocket_connection_limit_reached"
+
+
+def test_steering_is_told_not_to_be_supported_and_gives_the_input_back(served: Served) -> None:
+    served.script("slow", {"text": "a b c d e f"}, chunk=1, delay_s=0.01)
+    with talking(served) as talk:
+        talk.say(model="slow", input="hi")
+        begun = talk.hear()["response"]["id"]
+        talk.say({"type": "response.steer", "previous_response_id": begun, "input": "Shorter."})
+        failed = next(event for event in iter(talk.hear, None) if event["type"] == "response.steer.failed")
+        assert words(talk.came()) == "a b c d e f"
+
+    assert failed["error"]["code"] == "steering_not_supported"
+    assert failed["steer"] == {"previous_response_id": begun, "input": "Shorter."}
+
+
+def test_a_message_of_another_type_is_named(shared: Served) -> None:
+    with talking(shared) as talk:
+        came = talk.turn({"type": "response.processed", "response_id": "resp_1"})
+        assert words(talk.turn(input="next")) == "next"
+
+    assert (came["status"], came["error"]["code"], came["error"]["param"]) == (400, "invalid_value", "type")
+    assert "'response.processed'" in came["error"]["message"]
+
+
+def test_each_lane_has_a_chain_of_its_own_and_its_name_on_every_event(shared: Served) -> None:
+    with talking(shared) as talk:
+        talk.say(input="a", store=False, stream_id="left")
+        left = talk.heard()
+        right = talk.turn(input="b", store=False, stream_id="right")
+        on = talk.turn(input="c", store=False, stream_id="left", previous_response_id=left[-1]["response"]["id"])
+        across = talk.turn(input="d", store=False, stream_id="left", previous_response_id=right["id"])
+
+    assert {event["stream_id"] for event in left} == {"left"}
+    assert words(on) == "c"
+    assert (across["error"]["code"], across["stream_id"]) == (NOT_FOUND, "left")
+
+
+@pytest.mark.parametrize("lane", ["", "with space", "x" * 257, 7])
+def test_the_name_of_a_lane_is_checked(shared: Served, lane: Any) -> None:
+    with talking(shared) as talk:
+        assert talk.turn(input="hi", stream_id=lane)["error"]["code"] == "invalid_stream_id"
+
+
+def test_a_connection_has_a_bounded_number_of_lanes(serve: Serve) -> None:
+    with talking(serve(bounds=WebSocketLimits(lanes=2))) as talk:
+        came = [talk.turn(input="hi", stream_id=lane) for lane in ("a", "b", "c", "a")]
+
+    assert [one.get("error", None) and one["error"]["code"] for one in came] == [
+        None, None, "websocket_stream_limit_reached", None,
+    ]  # fmt: skip

@@ -1,0 +1,74 @@
+"""When an answer is drawn, and what happens when that cannot be."""
+
+import asyncio
+import io
+
+import pytest
+
+from convo.terminal.markdown.render import MarkdownOptions
+from convo.terminal.markdown.stream import FRAME_INTERVAL_S, MarkdownRenderer, Throttle
+from tests.terminal.markdown.laying_out import on_screen
+
+
+class Gone(io.StringIO):
+    """A terminal that has been closed."""
+
+    def write(self, words: str) -> int:
+        raise OSError(5, "Input/output error")
+
+
+async def drawn_by_now() -> None:
+    """Wait until what was to be done at once has been done."""
+    done = asyncio.Event()
+    asyncio.get_running_loop().call_later(0.001, done.set)
+    await done.wait()
+
+
+async def everybody_had_a_turn() -> None:
+    """Let the loop go round until what is due now has been done."""
+    for _ in range(3):
+        turn = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_soon(turn.set_result, None)
+        await turn
+
+
+async def test_pieces_that_come_at_once_are_drawn_once() -> None:
+    out = io.StringIO()
+    page = MarkdownRenderer(out, MarkdownOptions(), lambda: 80)
+    for piece in ("**o", "ne", "**"):
+        page.say(piece)
+    assert out.getvalue() == ""
+    await drawn_by_now()
+    assert out.getvalue() == "**one**"
+    page.end()
+    assert out.getvalue() == "**one**\n"
+
+
+async def test_it_is_drawn_once_a_frame_however_often_there_is_something_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, frames = [100.0], []
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now[0])
+    often = Throttle(lambda: frames.append(now[0]))
+    for _ in range(3):
+        often.soon()
+        await everybody_had_a_turn()
+    assert frames == [100.0]
+    now[0] += FRAME_INTERVAL_S
+    await everybody_had_a_turn()
+    assert frames == [100.0, 100.0 + FRAME_INTERVAL_S]
+
+
+async def test_a_terminal_that_is_gone_is_told_of_with_the_next_words() -> None:
+    page = MarkdownRenderer(Gone(), MarkdownOptions(), lambda: 80)
+    page.say("a")
+    await drawn_by_now()
+    with pytest.raises(OSError, match="Input/output error"):
+        page.say("b")
+
+
+def test_one_page_takes_one_text_after_the_other() -> None:
+    out = io.StringIO()
+    page = MarkdownRenderer(out, MarkdownOptions(), lambda: 80)
+    for text in ("```\nnot closed", "", "- a"):
+        page.say(text)
+        page.end()
+    assert on_screen(out.getvalue(), 80) == ["──", "not closed", "──", "• a"]

@@ -1,0 +1,37 @@
+"""The least that has to be written to a terminal."""
+
+import io
+
+from hypothesis import given
+from hypothesis import strategies as some
+
+from convo.terminal.markdown.stream import MAX_REDRAWN_ROWS, RowPainter, build_screen_update
+from tests.terminal.markdown.laying_out import on_screen
+
+rows = some.lists(some.sampled_from(("a", "ab", "abc", "", "x", "\x1b[1mb\x1b[0m")), max_size=MAX_REDRAWN_ROWS)
+
+
+@given(finished=some.lists(some.tuples(rows, rows), min_size=1, max_size=6))
+def test_the_terminal_shows_what_is_finished_and_what_is_open(finished: list[tuple[list[str], list[str]]]) -> None:
+    out = io.StringIO()
+    painter = RowPainter(out)
+    for done, still_open in finished:
+        painter.show(done, still_open)
+    every = [row for done, _ in finished for row in done] + finished[-1][1]
+    assert on_screen(out.getvalue(), 20) == on_screen("\n".join(every), 20)
+
+
+def test_words_that_are_added_at_the_end_are_all_that_is_written() -> None:
+    assert build_screen_update(["one", "two"], ["one", "two thr"]) == " thr"
+    assert build_screen_update(["one", "two"], ["one", "two three", "four"]) == " three\nfour"
+    assert build_screen_update(["one"], ["one"]) == ""
+
+
+def test_the_cursor_goes_no_higher_than_the_first_row_that_changed() -> None:
+    assert build_screen_update(["one", "two", "three"], ["one", "TWO", "three"]) == "\x1b[1A\r\x1b[JTWO\nthree"
+
+
+def test_of_many_open_rows_the_last_are_drawn() -> None:
+    out = io.StringIO()
+    RowPainter(out).show([], [str(number) for number in range(20)])
+    assert out.getvalue().split() == [str(number) for number in range(20 - MAX_REDRAWN_ROWS, 20)]

@@ -1,0 +1,171 @@
+"""A text that comes in pieces stands on the screen as it would in one."""
+
+import io
+import re
+from importlib.metadata import distributions
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+from convo.terminal.markdown.render import MarkdownOptions
+from convo.terminal.markdown.stream import MAX_REDRAWN_ROWS, MarkdownRenderer
+from tests.terminal.markdown.laying_out import (
+    COLUMNS,
+    CORPUS,
+    cut_up,
+    on_screen,
+    screen_file,
+    sizes,
+    streamed,
+    whole,
+    written,
+)
+
+MARKS = ("", "", "", "  ", "   ", "    ", "> ", "- ", "  - ", "1. ", "> > ")
+
+LINES = (
+    *("- a", "* b", "1. one", "2. two", "10) ten", "-", "1.", "- - x", "> - > 1. x", "- [ ] task", ""),
+    *("```", "```py", "~~~", "    code", "$$", "x = 1", "$$ a $$", "\\[", "\\]", "<div>", "</div>", "<!-- c", "-->"),
+    *("| a | b |", "|---|--:|", "| 1 | 2 | 3", "a | b", "--- | ---", "---", "===", "***", "# head", "## head *x*"),
+    *("**bold** *em* `code`", "**open", "close**", "`open", "[l](http://x.y/z)", "[a]: http://b", "![i](u)"),
+    *(
+        "long words " * 20,
+        "word" * 40,
+        "日本語テキスト。続く" * 12,
+        "text $a*b$ c",
+        "back\\",
+        "  both  ",
+        "a\tb",
+        "&amp;",
+    ),
+)
+"""What blocks are made of, whole and broken."""
+
+
+@some.composite
+def texts(draw: some.DrawFn) -> str:
+    """Lines that belong together or do not, in containers that fit or do not."""
+    pairs = draw(some.lists(some.tuples(some.sampled_from(MARKS), some.sampled_from(LINES)), min_size=1, max_size=14))
+    return "\n".join(mark + line for mark, line in pairs).rstrip("\n")
+
+
+papers = some.builds(MarkdownOptions, width=some.sampled_from((20, 39, 79, 119)), colour=some.booleans())
+
+
+@pytest.mark.parametrize("name", CORPUS)
+@settings(max_examples=4)
+@given(sizes=sizes, paper=papers)
+def test_a_text_of_the_corpus_is_laid_out_the_same_in_any_pieces(
+    name: str, sizes: list[int], paper: MarkdownOptions
+) -> None:
+    assert streamed(cut_up(CORPUS[name], sizes), paper) == whole(CORPUS[name], paper)
+
+
+@settings(max_examples=40)
+@given(text=texts(), sizes=sizes, paper=papers)
+def test_blocks_that_nobody_would_write_are_laid_out_the_same_in_any_pieces(
+    text: str, sizes: list[int], paper: MarkdownOptions
+) -> None:
+    assert streamed(cut_up(text, sizes), paper) == whole(text, paper)
+
+
+@pytest.mark.parametrize(("before", "inside"), [("", ""), ("Some words.\n", ""), ("> ", "> "), ("- ", "  ")])
+def test_heads_that_take_several_rows_stay_those_of_a_table(before: str, inside: str) -> None:
+    rows = [f"| {' | '.join(['a head of many words'] * 5)} |", f"|{'---|' * 5}", "| 1 | 2 | 3 | 4 | 5 |"]
+    text = before + f"\n{inside}".join(rows)
+    laid_out = whole(text, MarkdownOptions(39))
+    assert any("┼" in row for row in laid_out)
+    for size in (1, 3, 1_000):
+        assert streamed(cut_up(text, [size]), MarkdownOptions(39)) == laid_out
+
+
+@pytest.mark.full
+@settings(max_examples=1_000)
+@given(text=texts(), sizes=sizes, paper=papers)
+def test_a_thousand_texts_are_laid_out_the_same_in_any_pieces(
+    text: str, sizes: list[int], paper: MarkdownOptions
+) -> None:
+    assert streamed(cut_up(text, sizes), paper) == whole(text, paper)
+
+
+@pytest.mark.full
+def test_what_packages_say_of_themselves_is_laid_out_the_same_in_any_pieces() -> None:
+    """A hundred documents that nobody wrote for this, a megabyte in all."""
+    said = {one.name: one.read_text("METADATA") or "" for one in distributions()}
+    marked_down = {name: text.partition("\n\n")[2] for name, text in said.items() if "text/markdown" in text}
+    draw = Random(1)
+    different = []
+    for name, text in marked_down.items():
+        paper, sizes = MarkdownOptions(draw.choice((39, 79, 119))), draw.choices((1, 2, 3, 5, 8, 13, 50, 400), k=5)
+        if streamed(cut_up(text, sizes), paper) != whole(text, paper):
+            different.append((name, paper.width, sizes))
+    assert len(marked_down) > 20
+    assert different == []
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", CORPUS)
+@settings(max_examples=30)
+@given(sizes=sizes, paper=papers)
+def test_the_corpus_is_laid_out_the_same_in_many_more_pieces(
+    name: str, sizes: list[int], paper: MarkdownOptions
+) -> None:
+    text = CORPUS[name] * 3
+    assert streamed(cut_up(text, sizes), paper) == whole(text, paper)
+
+
+@settings(max_examples=5)
+@given(name=some.sampled_from(sorted(CORPUS)), sizes=sizes, columns=some.sampled_from(COLUMNS), colour=some.booleans())
+def test_the_screen_at_the_end_is_that_of_the_whole_text(
+    name: str, sizes: list[int], columns: int, colour: bool
+) -> None:
+    rows = whole(CORPUS[name], MarkdownOptions(columns - 1, colour))
+    drawn = written(cut_up(CORPUS[name], sizes), columns, colour=colour)
+    assert on_screen(drawn, columns) == on_screen("\n".join(rows), columns)
+
+
+@pytest.mark.parametrize("columns", COLUMNS)
+def test_a_screen_is_the_one_that_was_looked_at(columns: int) -> None:
+    """Written by `python -m tests.terminal.markdown.laying_out`, to be read before it is kept."""
+    assert on_screen(written([CORPUS["everything"]], columns), columns) == screen_file(columns).read_text().splitlines()
+
+
+def test_no_row_above_the_last_few_is_ever_drawn_again() -> None:
+    drawn = written(cut_up(CORPUS["prose"] + CORPUS["tables"], [5]), 40)
+    ups = [int(rows) for rows in re.findall(r"\x1b\[(\d+)A", drawn)]
+    assert 0 < max(ups) < MAX_REDRAWN_ROWS
+
+
+def test_after_a_resize_nothing_goes_up_to_rows_that_may_be_elsewhere() -> None:
+    out, columns = io.StringIO(), 80
+    page = MarkdownRenderer(out, MarkdownOptions(), lambda: columns)
+    page.say("short words " * 10)
+    kept = out.getvalue()
+    columns = 40
+    page.say("and more")
+    assert out.getvalue().removeprefix(kept).startswith("\nshort words")
+    assert "\x1b" not in out.getvalue().removeprefix(kept)
+
+
+def test_after_a_resize_what_was_printed_stays_and_the_rest_fits() -> None:
+    """The terminal is made narrower, then wider; what was open is drawn anew below."""
+    out, columns = io.StringIO(), 80
+    page = MarkdownRenderer(out, MarkdownOptions(), lambda: columns)
+    before = len(CORPUS["prose"])
+    for piece in cut_up(CORPUS["prose"], [before]):
+        page.say(piece)
+    kept = out.getvalue()
+    columns = 40
+    page.say("\n\n" + "short words " * 30)
+    columns = 100
+    page.say("\n\nand the end")
+    page.end()
+    assert out.getvalue().startswith(kept)
+    shown = on_screen(out.getvalue(), 100)
+    assert shown[: len(on_screen(kept, 100))] == on_screen(kept, 100)
+    after = shown[len(on_screen(kept, 100)) :]
+    assert max(map(len, after)) < 100
+    assert " ".join(after).split().count("short") >= 30
+    assert shown[-1] == "and the end"

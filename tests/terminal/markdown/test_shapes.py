@@ -1,0 +1,116 @@
+"""What each construct of Markdown looks like, with colours and without."""
+
+import pytest
+
+from convo.terminal.markdown.render import MarkdownOptions
+from tests.terminal.markdown.laying_out import streamed, whole
+
+BARE = MarkdownOptions(width=39)
+"""No colours: what was stressed keeps its marks."""
+
+SHAPES = {
+    "a heading keeps its marks": ("## The *end*", ["## The *end*"]),
+    "an underline makes no heading": ("title\n---", ["title", "─" * 39]),
+    "words are broken at spaces": ("one " * 12, ["one one one one one one one one one one", "one one"]),
+    "a line break stays one": ("one\n  two\\\nthree", ["one", "two", "three"]),
+    "emphasis": ("*a* __b__ ~~c~~ `d`", ["*a* __b__ ~~c~~ `d`"]),
+    "an item goes on under its words": ("- one\n  two\n\n  three", ["• one", "  two", "", "  three"]),
+    "an ordered list counts by itself": ("3. a\n3. b\n9) c", ["3. a", "4. b", "9) c"]),
+    "lists within lists": ("- a\n  1. b\n     - c", ["• a", "  1. b", "     • c"]),
+    "a task": ("- [ ] a\n- [x] b", ["• [ ] a", "• [x] b"]),
+    "a quote": ("> a\n> > b", ["│ a", "│ │ b"]),
+    "code": ("```py\nx = 1\n```\n\n    y", ["── py", "x = 1", "──", "", "──", "y", "──"]),
+    "code in an item": ("- a\n  ```\n  b\n  ```", ["• a", "  ──", "  b", "  ──"]),
+    "code is never wrapped": (f"```\n{'x' * 60}\n```", ["──", "x" * 60, "──"]),
+    "a link": ("[a](http://b.c)", ["a (http://b.c)"]),
+    "a link that is its own address": ("<http://b.c> [d@e.f](mailto:d@e.f)", ["http://b.c d@e.f"]),
+    "a picture": ("![a *b*](http://c.d)", ["a b (http://c.d)"]),
+    "a reference link": ("[a][b]\n\n[b]: http://c", ["[a][b]", "", "[b]: http://c"]),
+    "HTML": ("<b>\n*a*\n\nc<br>d", ["<b>", "*a*", "", "c<br>d"]),
+    "math": ("$a*b*c$ and \\(a*b*c\\)\n$$\n- x*y*z\n$$", ["$a*b*c$ and \\(a*b*c\\)", "$$", "- x*y*z", "$$"]),
+    "prices are no math": ("from $5 *to* $6", ["from $5 *to* $6"]),
+    "an entity that a terminal would obey": ("a&#27;b&#155;c", ["a\ufffdb\ufffdc"]),
+    "a table": (
+        "| a | b |\n|---|--:|\n| c d | 1 |\n| e | 23 |",
+        ["a   │  b", "────┼───", "c d │  1", "e   │ 23"],
+    ),
+    "a table of many rows has one head": (
+        "| a | b |\n|---|--:|\n" + "\n".join(f"| c | {row} |" for row in range(10, 60)),
+        ["a │  b", "──┼───", *(f"c │ {row}" for row in range(10, 60))],
+    ),
+    "a cell that is too wide goes on below": (
+        f"| a | b |\n|---|---|\n| c | {'word ' * 9}|",
+        ["a │ b", "──┼────────────────────────────────────", "c │ word word word word word word word", "  │ word word"],
+    ),
+    "a table of too many columns is told as a list": (
+        "|a|b|c|d|e|f|g|h|i|j|\n|-|-|-|-|-|-|-|-|-|-|\n|12345|12345|12345|12345|12345|12345|12345|12345|12345|12345|",
+        [*(f"{name}: 12345" for name in "abcdefghij"), ""],
+    ),
+    "wide characters are broken anywhere but before a closing one": ("日" * 19 + "。本", ["日" * 18, "日。本"]),
+    "what looks deep in code": (
+        f"```\n  {'> ' * 30}\n{'- ' * 30}x\n```",
+        ["──", f"  {'> ' * 30}".rstrip(), f"{'- ' * 30}x", "──"],
+    ),
+    "an empty line stands where there is one": ("# a\nb\n\n\n- c\n\n- d", ["# a", "b", "", "• c", "", "• d"]),
+}
+
+
+@pytest.mark.parametrize(("source", "rows"), SHAPES.values(), ids=SHAPES)
+def test_without_colour_the_structure_is_there(source: str, rows: list[str]) -> None:
+    assert whole(source, BARE) == streamed([source], BARE) == rows
+
+
+COLOURED = {
+    "*a* **b** `c`": "\x1b[3ma\x1b[0m \x1b[1mb\x1b[0m \x1b[36mc\x1b[0m",
+    "***a***": "\x1b[3;1ma\x1b[0m",
+    "# a *b*": "\x1b[2m# \x1b[0m\x1b[1ma \x1b[0m\x1b[1;3mb\x1b[0m",
+    "[a](http://b.c)": "\x1b[4ma\x1b[0m (http://b.c)",
+}
+
+
+@pytest.mark.parametrize(("source", "row"), COLOURED.items())
+def test_with_colour_marks_become_styles_and_none_is_left_on(source: str, row: str) -> None:
+    assert whole(source, MarkdownOptions(colour=True)) == [row]
+
+
+def test_a_link_can_be_clicked_where_the_terminal_can_do_that() -> None:
+    paper = MarkdownOptions(links=True)
+    assert whole("[a](http://b.c/d)", paper) == ["\x1b]8;;http://b.c/d\x1b\\a\x1b]8;;\x1b\\"]
+
+
+@pytest.mark.parametrize(
+    "link", ["[http://good.com](http://bad.com)", "[good.com](http://bad.com)", "[a](file:///etc)"]
+)
+def test_an_address_is_shown_where_the_words_would_hide_it(link: str) -> None:
+    assert link.rpartition("(")[2] in whole(link, MarkdownOptions(links=True))[0]
+
+
+def test_without_the_characters_to_draw_with_plain_ones_are_used() -> None:
+    text = "- a\n\n> b\n\n***\n\n```\nc\n```\n\n|d|e|\n|-|-|\n|f|g|"
+    rows = whole(text, MarkdownOptions(39, boxes=False))
+    assert rows == ["- a", "", "> b", "", "-" * 39, "", "--", "c", "--", "", "d | e", "--+--", "f | g"]
+
+
+def test_a_list_however_deep_leaves_room_for_words() -> None:
+    text = "\n".join(f"{'  ' * depth}- item {depth}" for depth in range(18))
+    assert all(f"item {depth}" in row for depth, row in enumerate(whole(text, MarkdownOptions(20))))
+
+
+DEEP = {
+    "marks in a line": ">" * 300 + " deep\n\nnext",
+    "lists in a line": "- " * 300 + "deep\n\nnext",
+    "lists in lists": "\n".join(f"{'  ' * depth}- at {depth}" for depth in range(120)) + " deep\n\nnext",
+}
+
+
+@pytest.mark.parametrize("text", DEEP.values(), ids=DEEP)
+def test_what_stands_too_deep_for_a_structure_is_still_there(text: str) -> None:
+    rows = streamed([text], BARE)
+    assert any("deep" in row for row in rows)
+    assert rows[-1] == "next"
+
+
+def test_the_forty_second_list_in_lists_is_text() -> None:
+    text = "\n".join(f"{'  ' * depth}- at {depth}" for depth in range(43)) + "\n\nnext"
+    rows = [row.strip() for row in streamed([text], BARE)]
+    assert rows == [*(f"• at {depth}" for depth in range(41)), "- at 41", "- at 42", "", "next"]

@@ -1,0 +1,92 @@
+"""The chart of `convo inspect`, at three widths and without the signs that it is drawn with."""
+
+from dataclasses import replace
+
+from convo.history.records import Strategy
+from convo.inspect.view import ConversationView
+from convo.terminal.inspect_view import render_conversation, render_token_chart, token_chart_lines
+from convo.terminal.terminal import ASCII_BARS, DisplayOptions, text_width
+from tests.inspect.built import Talk
+
+
+def used(tokens: int, cached: int = 0) -> dict[str, object]:
+    return {"input_tokens": tokens, "input_tokens_details": {"cached_tokens": cached}, "output_tokens": 9}
+
+
+def growing(**second: object) -> ConversationView:
+    """A chain that grows and forks, its middle request mostly cached."""
+    talk = Talk()
+    talk.turn("resp_1", "What is a monad?", "A monoid.", usage=used(20))
+    talk.turn("resp_2", "And in Haskell?", "A type class.", after="resp_1", usage=used(80, 40), **second)
+    talk.turn("resp_3", "Again, and simply.", "A box.", after="resp_1", usage=used(160))
+    return talk.known("resp_3")
+
+
+LEGEND = "    █ sent · ▒ put before it by its owner · ░ put before it, cached"
+
+IN_80 = f"""\
+response    owner  seen  cached  ~sent  what the model saw
+● resp_1    chain    20       0     20  █████
+├─● resp_2  chain    80      40      8  ░░░░░░░░░░▒▒▒▒▒▒▒▒██
+@ resp_3    chain   160       0      9  ▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒██
+{LEGEND}"""
+
+IN_40 = """\
+response    seen  cached  what the mode…
+● resp_1      20       0  ██
+├─● resp_2    80      40  ░░░░▒▒█
+@ resp_3     160       0  ▒▒▒▒▒▒▒▒▒▒▒▒▒█
+    █ sent · ▒ put before it by its
+    owner · ░ put before it, cached"""
+
+
+def test_a_bar_says_what_was_sent_what_was_put_before_it_and_what_was_cached() -> None:
+    assert render_token_chart(growing(), DisplayOptions(80)) == IN_80
+    assert render_token_chart(growing(), DisplayOptions(40)) == IN_40
+
+
+def test_the_chart_fits_and_stands_under_the_tree_of_a_terminal_alone() -> None:
+    for columns in (40, 80, 120):
+        shown = render_conversation(growing(), DisplayOptions(columns)).split("\n")
+        assert max(map(text_width, shown)) <= columns
+        assert "░" in "".join(shown)
+    assert "░" not in render_conversation(growing(), DisplayOptions())
+
+
+def test_the_longest_bar_has_at_least_twelve_cells_and_is_not_cut_where_they_just_fit() -> None:
+    assert render_token_chart(growing(), DisplayOptions(38)).splitlines()[3] == "@ resp_3     160       0  ▒▒▒▒▒▒▒▒▒▒▒█"
+
+
+def test_without_unicode_the_signs_are_letters_and_still_differ() -> None:
+    shown = render_token_chart(growing(), DisplayOptions(80, boxes=False))
+    assert shown.isascii()
+    assert "|-* resp_2  chain    80      40      8  ----------++++++++##" in shown
+    assert len(set(ASCII_BARS.values())) == len(ASCII_BARS)
+
+
+def test_without_colours_a_bar_says_the_same() -> None:
+    coloured = render_token_chart(growing(), DisplayOptions(80, colour=True))
+    assert "\x1b[" in coloured
+    assert all(bar in coloured for bar in ("█████", "░░░░░░░░░░▒▒▒▒▒▒▒▒██"))
+
+
+def test_the_owner_stands_in_every_line_where_links_of_several_owners_meet() -> None:
+    mixed = growing(strategy=Strategy.SESSION)
+    assert "├─● resp_2  session    80" in render_token_chart(mixed, DisplayOptions(40))
+    (line,) = [
+        line
+        for line in render_conversation(mixed, DisplayOptions(80)).split("\n")
+        if "resp_2" in line and "delta" in line
+    ]
+    assert line.split()[2] == "session"
+
+
+def test_nothing_is_drawn_where_no_endpoint_told_what_was_seen() -> None:
+    talk = Talk()
+    talk.turn("resp_1", "hi", "hello", usage=None)
+    assert list(token_chart_lines(talk.known("resp_1"), DisplayOptions(80))) == []
+    assert render_token_chart(talk.known("resp_1"), DisplayOptions(80)) == "no request said what its model saw"
+    assert (
+        render_token_chart(replace(talk.known("resp_1"), links=()), DisplayOptions(80))
+        == "no request said what its model saw"
+    )

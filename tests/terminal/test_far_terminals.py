@@ -1,0 +1,163 @@
+"""A chat in terminals that are not at hand: over a real ssh connection, and in a real tmux."""
+
+import getpass
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from select import select
+from typing import Any
+
+import pytest
+
+from tests.cli.chatting import said
+from tests.running import ROOT
+from tests.terminal.glass import ROWS, Glass
+from tests.terminal.terminal import TIMEOUT_S, slowly
+
+COLUMNS = 40
+
+SERVER = """
+HostKey {folder}/host
+AuthorizedKeysFile {folder}/mine.pub
+PidFile none
+StrictModes no
+UsePAM no
+PermitRootLogin yes
+"""
+
+
+@contextmanager
+def looked_at(command: list[str], columns: int = COLUMNS) -> Iterator[Glass]:
+    """The screen of `command`, in a terminal of its own."""
+    import pexpect
+
+    environ = {**os.environ, "TERM": "xterm-256color", "LC_ALL": "C.UTF-8", "SHELL": "/bin/sh"}
+    environ.pop("COLUMNS", None)
+    more: Any = {"encoding": "utf-8", "timeout": TIMEOUT_S, "env": environ}
+    child = pexpect.spawn(command[0], command[1:], dimensions=(ROWS, columns), **more)
+    child.delaybeforesend = None
+    try:
+        yield Glass(child, columns)
+    finally:
+        child.close(force=True)
+
+
+def chat(home: Path, *argv: str) -> str:
+    """The command line of a chat, for a shell that knows nothing of this one."""
+    known = {"CONVO_HOME": str(home), "PYTHONPATH": str(ROOT), "LC_ALL": "C.UTF-8"}
+    words = [sys.executable, "-m", "convo", "chat", *argv]
+    env = shlex.join(["env", *(f"{name}={value}" for name, value in known.items()), *words])
+    return f"cd {shlex.quote(os.getcwd())}; echo $$ >pid; exec {env}"
+
+
+@pytest.fixture
+def ssh(tmp_path: Path) -> list[str]:
+    """The command that logs in here, through a server that is on no port and knows one key."""
+    folder = tmp_path / "ssh"
+    folder.mkdir(mode=0o700)
+    for name in ("host", "mine"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True)
+    (folder / "server").write_text(SERVER.format(folder=folder))
+    if os.geteuid() == 0:
+        Path("/run/sshd").mkdir(exist_ok=True)  # what Debian's own service makes when it starts
+    server = shlex.join([shutil.which("sshd") or "/usr/sbin/sshd", "-i", "-f", str(folder / "server")])
+    options = {
+        "ProxyCommand": server,
+        "IdentityFile": str(folder / "mine"),
+        "UserKnownHostsFile": "/dev/null",
+        "StrictHostKeyChecking": "no",
+        "LogLevel": "ERROR",
+    }
+    return [
+        "ssh",
+        "-tt",
+        "-F",
+        "none",
+        *(f"-o{name}={value}" for name, value in options.items()),
+        f"{getpass.getuser()}@here",
+    ]
+
+
+@pytest.mark.needs("terminal", "ssh")
+def test_over_ssh_a_chat_is_edited_stopped_copied_and_left(ssh: list[str], home: Path) -> None:
+    model = slowly({"text": "日本語 and e\u0301"})
+    with looked_at([*ssh, chat(home, *model, "-n", "mine")]) as glass:
+        glass.rests("/help lists")
+        glass.types("\x1b[200~one\r\n/undo\x1b[201~")
+        glass.shows("> one")
+        glass.shows("  /undo")
+        glass.types("\r")
+        glass.shows("one two")
+        glass.types("\x1b")
+        glass.rests("stopped; what came so far is kept")
+        glass.clears()
+        glass.child.setwinsize(ROWS, 80)
+        glass.screen.resize(ROWS, 80)
+        glass.types("/copy\r")
+        glass.rests("(the terminal)")
+        assert "\x1b]52;c;b25lIHR3b" in glass.raw  # the clipboard is the one of whoever sits here
+        glass.types("and now?\r")
+        glass.rests(" out · ")
+        assert "\n日本語 and \u00e9\n" in glass.text()
+        assert re.search(r"out · .* s · resp_0{32} · ", glass.text())  # in one line, now that there is room
+        glass.types("/exit\r")
+        assert glass.ends() == 0
+    assert said(home, "mine")[0] == "user: one\n/undo"
+
+
+@pytest.mark.needs("terminal", "ssh")
+def test_a_connection_that_breaks_keeps_what_came_of_the_answer(ssh: list[str], home: Path) -> None:
+    with looked_at([*ssh, chat(home, *slowly(), "-n", "mine")]) as glass:
+        glass.rests("/help lists")
+        glass.types("count\r")
+        glass.shows("one two")
+        there = os.pidfd_open(int(Path("pid").read_text()))
+    assert select([there], [], [], TIMEOUT_S)[0]
+    with looked_at([*ssh, chat(home, "--from", "mine")]) as glass:
+        glass.rests("> count")
+    assert said(home, "mine")[1].startswith("assistant: one two")
+
+
+@pytest.fixture
+def tmux(tmp_path: Path) -> Iterator[list[str]]:
+    """The command of a tmux of this test's own."""
+    (tmp_path / "tmux.conf").write_text(TMUX)
+    command = ["tmux", "-S", str(tmp_path / "socket"), "-f", str(tmp_path / "tmux.conf")]
+    yield command
+    subprocess.run([*command, "kill-server"], stderr=subprocess.DEVNULL, check=False)
+
+
+TMUX = "set -g status off\nset -s set-clipboard on\n"
+
+
+@pytest.mark.needs("terminal", "tmux")
+def test_in_tmux_a_chat_is_edited_stopped_copied_and_come_back_to(tmux: list[str], home: Path) -> None:
+    model = slowly({"text": "日本語 and e\u0301"}, {"text": "[x](https://x.y)"})
+    with looked_at([*tmux, "new-session", chat(home, *model, "-n", "mine")]) as glass:
+        glass.rests("/help lists")
+        glass.types("\x1b[200~one\r\n/undo\x1b[201~")
+        glass.shows("  /undo")
+        glass.types("\r")
+        glass.shows("one two")
+        glass.types("\x1b")
+        glass.rests("stopped; what came so far is kept")
+        glass.types("and now?\r")
+        glass.rests("日本語 and")
+        glass.types("/copy\r")
+        glass.rests("(the terminal, tmux)")
+        assert subprocess.check_output([*tmux, "show-buffer"], encoding="utf-8") == "日本語 and e\u0301"
+        glass.types("\x02d")
+        assert glass.ends() == 0
+    with looked_at([*tmux, "attach"], columns=80) as glass:
+        glass.rests("日本語 and")
+        glass.types("a link\r")
+        glass.rests("(https://x.y)")
+        glass.types("/exit\r")
+        assert glass.ends() == 0
+    assert said(home, "mine")[0] == "user: one\n/undo"

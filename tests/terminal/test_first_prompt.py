@@ -1,0 +1,37 @@
+"""What a chat has loaded when its first prompt stands: nothing that is there for an answer.
+
+How long that takes is measured by `tests.bench.startup`; this is what it comes from.
+"""
+
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.test_app import HEAVY
+from tests.terminal.terminal import PROMPT, TIMEOUT_S
+
+pytestmark = pytest.mark.needs("terminal")
+
+NEEDED = {"prompt_toolkit"}
+"""What draws the prompt."""
+
+FOR_AN_ANSWER = HEAVY - NEEDED | {"markdown_it", "pygments", "tomlkit", "aiohttp"}
+
+
+@pytest.mark.parametrize("model", ["local", "openai/gpt-5-mini"])
+def test_nothing_that_an_answer_needs_is_loaded_before_the_first_prompt(model: str, home: Path) -> None:
+    import pexpect
+
+    environ = {**os.environ, "TERM": "xterm", "OPENAI_API_KEY": "test-key"}
+    command = ["-X", "importtime", "-m", "convo", "chat", "-m", model]
+    more: Any = {"env": environ, "encoding": "utf-8", "timeout": TIMEOUT_S}
+    child = pexpect.spawn(sys.executable, command, **more)
+    child.expect(PROMPT["xterm"])
+    loaded = {name.partition(".")[0] for name in re.findall(r"import time:[\s\d|]+\| +([\w.]+)", child.before)}
+    child.close(force=True)
+    assert {"convo", *NEEDED} <= loaded
+    assert loaded & FOR_AN_ANSWER == set()

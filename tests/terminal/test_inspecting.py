@@ -1,0 +1,148 @@
+"""The screen of `convo inspect`."""
+
+from dataclasses import replace
+
+from convo.history.items import user_message
+from convo.history.records import Scope, Session, Strategy
+from convo.history.tree import Path
+from convo.inspect.view import ConversationView
+from convo.terminal.inspect_view import render_conversation, render_path_items
+from convo.terminal.terminal import DisplayOptions, text_width
+from tests.inspect.built import BEGUN, ROOT, Talk, chain, places_of, said
+
+
+def session(known: ConversationView, **fields: object) -> Session:
+    made = Session(
+        id="ses_1",
+        name="monads",
+        strategy=known.strategy,
+        model="local/demo",
+        head=known.path.head,
+        mark=known.mark,
+        created_at=BEGUN,
+        used_at=BEGUN,
+    )
+    return replace(made, **fields)  # type: ignore[arg-type]  # whatever a test is about
+
+
+SCREEN = """\
+monads
+  owner      the endpoint's Responses API (--chain)
+  session    monads (ses_1)
+  handle     resp_2
+  endpoint   embedded
+  model      local/demo
+  head       5 items, @ resp_2
+  waiting    1 item unacknowledged
+             user: and then?
+  last       12 in (4 cached) · 9 out (2 reasoning)
+  together   2 requests · 24 in (8 cached) · 18 out (4 reasoning) · 12 of the
+             input billed again
+  each link  owner chain · reasoned 2 · model local/demo · day 2023-11-14
+  go on      convo chat --from monads
+
+response  sent     ~tokens  saw  in  cached  out  time   secs  first words
+● resp_1  full 1         7    1  12       4    9  22:13   1.2  question 1 → ans…
+@ resp_2  delta 1        7    3  12       4    9  22:14   1.2  question 2 → ans…
+
+response  owner  seen  cached  ~sent  what the model saw
+● resp_1  chain    12       4     12  ▓▓▓▓▓▓▓▓▓▓▓▓▓▓████████████████████████████
+@ resp_2  chain    12       4      7  ░░░░░░░░░░░░░░▒▒▒▒████████████████████████
+    █ sent · ▓ sent, cached · ▒ put before it by its owner · ░ put before it,
+    cached"""
+
+
+def test_a_session_says_who_owns_it_where_its_head_stands_and_what_waits() -> None:
+    known = chain(2).known("resp_2")
+    path = known.path.grow([user_message("and then?")])
+    known = replace(known, path=path, handle="monads", session=session(known, handle="resp_2", head=path.head))
+    assert render_conversation(known, DisplayOptions(80)) == SCREEN
+    assert max(map(text_width, SCREEN.splitlines())) <= 80
+
+
+def test_a_response_offers_to_go_on_from_it_only_where_it_is_kept() -> None:
+    talk = chain(1)
+    assert "go on" in render_conversation(talk.known("resp_1"), DisplayOptions())
+    talk.links[0] = replace(talk.links[0], stored=False)
+    assert "go on" not in render_conversation(talk.known("resp_1"), DisplayOptions())
+
+
+def test_many_waiting_items_are_counted() -> None:
+    known = chain(1).known("resp_1")
+    path = known.path.grow([user_message(f"more {number}") for number in range(1, 6)])
+    shown = render_conversation(replace(known, path=path, session=session(known)), DisplayOptions())
+    assert "5 items unacknowledged\n            user: more 1\n" in shown
+    assert "user: more 3\n            and 2 more\n" in shown
+    assert "more 4" not in shown
+
+
+def test_a_confirmed_session_says_that_nothing_waits() -> None:
+    known = chain(1).known("resp_1")
+    assert "nothing is unacknowledged" in render_conversation(replace(known, session=session(known)), DisplayOptions())
+
+
+def test_what_an_endpoint_cannot_tell_is_said() -> None:
+    known = chain(1).known("resp_1", forks=False, notes=("resp_0 is gone",), scope=Scope("https://x.example/v1"))
+    shown = render_conversation(known, DisplayOptions())
+    assert "forks     this endpoint cannot tell what else goes on from a response\n" in shown
+    assert "note      resp_0 is gone\n" in shown
+    assert "endpoint  https://x.example/v1\n" in shown
+
+
+ITEMS = """\
+./talk.json
+  owner     the application: a JSON file (--replay)
+  endpoint  none yet
+  head      2 items
+  go on     convo chat --replay --from ./talk.json
+
+   1  message user: what is a monad?
+   2  message assistant: a box"""
+
+
+def test_where_no_links_are_known_the_items_are_listed() -> None:
+    path = Path(ROOT).grow(said("what is a monad?", "a box"))
+    known = ConversationView("./talk.json", Strategy.REPLAY, None, path, path.head, (), places_of([path]))
+    assert render_conversation(known, DisplayOptions(80)) == ITEMS
+
+
+TRANSCRIPT = """\
+1  message user
+   what is a monad?
+   really
+
+2  message assistant msg_1  (incomplete, unacknowledged)
+   a bo
+
+3  function_call  (unacknowledged)
+   weather
+   {"city": "Paris"}
+
+4  strange_kind  (unacknowledged)
+   {"type": "strange_kind", "payload": [1, 2]}"""
+
+
+def test_items_are_shown_whole_with_kind_role_and_id() -> None:
+    items = [
+        user_message("what is a monad?\nreally"),
+        {"type": "message", "role": "assistant", "id": "msg_1", "status": "incomplete", "content": "a bo"},
+        {"type": "function_call", "call_id": "c", "name": "weather", "arguments": '{"city": "Paris"}'},
+        {"type": "strange_kind", "payload": [1, 2]},
+    ]
+    path = Path(ROOT).grow(items)
+    known = ConversationView("x", Strategy.SESSION, Scope(), path, path.nodes[0].key, (), places_of([path]))
+    assert render_path_items(known, DisplayOptions()) == TRANSCRIPT
+
+
+def test_nothing_that_was_said_can_reach_the_terminal_as_a_command() -> None:
+    talk = Talk()
+    talk.turn("resp_1", "\x1b[2J clear", "\x9b31m and red")
+    known = talk.known("resp_1", handle="a\x07b", notes=("n\x1b",))
+    assert "\x1b" not in render_conversation(known, DisplayOptions())
+    assert "\x9b" not in render_path_items(known, DisplayOptions())
+
+
+def test_an_empty_conversation_has_a_screen() -> None:
+    known = ConversationView("empty", Strategy.SESSION, Scope(), Path(ROOT), ROOT, (), places_of([]))
+    assert "head      0 items" in render_conversation(known, DisplayOptions())
+    assert render_path_items(known, DisplayOptions()) == ""

@@ -1,0 +1,28 @@
+"""What a chat that waits for its person takes of the machine."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.loopback import Loopback
+from tests.terminal.terminal import at_terminal
+
+pytestmark = [pytest.mark.needs("terminal"), pytest.mark.needs("linux")]
+
+MOST_MB = 90
+
+
+def resident_mb(pid: int) -> float:
+    """What a process has in memory, pages that it shares with others among it."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1024
+
+
+def test_an_idle_chat_with_a_remote_model_takes_less_than_ninety_megabytes(loopback: Loopback) -> None:
+    loopback.replies({"text": "# Hello\n\n```python\nprint('hello')\n```\n\nWhat else?"})
+    cold = {**loopback.environ, "PYTHONHASHSEED": "0"}  # an interpreter of its own, and no fork of a warm one
+    with at_terminal("chat", "-n", "mine", env=cold) as person:
+        person.is_asked()
+        assert "What else?" in person.says("hello")
+        assert 20 < resident_mb(person.child.pid) < MOST_MB
+        assert person.leaves() == 0

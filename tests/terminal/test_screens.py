@@ -1,0 +1,23 @@
+"""Every key and command of the prompt at three widths: the screens are the ones that are written down.
+
+`python -m tests.terminal.walk` writes them anew; read what changed before it is committed.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from convo.terminal.slash_commands import SLASH_COMMANDS
+from tests.terminal.walk import STEPS, WIDTHS, place, recorded
+
+pytestmark = pytest.mark.needs("terminal")
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+def test_every_key_and_command_leaves_the_screen_that_is_written_down(columns: int, tmp_path: Path) -> None:
+    assert recorded(columns, tmp_path) == place(columns).read_text(encoding="utf-8")
+
+
+def test_the_walk_leaves_no_command_out() -> None:
+    typed = " ".join(step.keys for step in STEPS)
+    assert [name for name in SLASH_COMMANDS if f"/{name}" not in typed] == ["exit"]  # by which it ends

@@ -1,0 +1,97 @@
+"""Where answers are laid out as Markdown, and where their words are printed as they are."""
+
+import io
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from convo.terminal.answer import has_clickable_links, make_answer_renderer
+from convo.terminal.terminal import AnswerPrinter
+from tests.cli.chatting import scripted
+from tests.running import Convo
+from tests.terminal.markdown.laying_out import on_screen
+from tests.terminal.terminal import at_terminal
+from tests.terminal.test_answer import delta, done, message
+from tests.terminal.test_medium import terminal
+
+SAID = "# Title\n\n- **one**\n- `two`\n\n```py\nx = 1\n```\n\n[a](http://b.c)"
+SHOWN = ["# Title", "", "• one", "• two", "", "── py", "x = 1", "──", "", "a (http://b.c)"]
+
+
+def test_a_pipe_gets_the_words_of_the_model_byte_for_byte(convo: Convo) -> None:
+    for more in ((), ("--no-stream",), ("--plain",)):
+        assert convo("chat", *scripted({"text": SAID}, chunk=3), "hi", *more).out == SAID + "\n"
+
+
+@pytest.mark.parametrize("term", ["dumb", "unknown", None])
+def test_a_terminal_that_cannot_be_drawn_on_has_no_sheet(term: str | None) -> None:
+    assert make_answer_renderer(terminal(), {"TERM": term} if term else {}) is None
+    assert make_answer_renderer(terminal(), {"TERM": "xterm"}) is not None
+    assert make_answer_renderer(io.StringIO(), {"TERM": "xterm"}) is None
+
+
+def test_parts_and_messages_and_calls_each_have_their_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    out, err = terminal(), io.StringIO()
+    sheet = make_answer_renderer(out, {"TERM": "xterm", "NO_COLOR": "1"})
+    assert sheet
+    printer = AnswerPrinter(out, err, live=True, sheet=sheet)
+    printer.take(delta("*a*", part=0))
+    printer.take(delta("- b\x1b", part=1))
+    printer.take(done(0, message("*a*", "- b\x1b")))
+    printer.take(done(1, {"type": "function_call", "name": "f", "arguments": "{}"}))
+    printer.take(delta("## c", item=2))
+    printer.end()
+    assert not printer.open_line
+    written = out.buffer.getvalue().decode()  # type: ignore[attr-defined]
+    assert written.startswith("*a*\n• b\\x1b\n")
+    assert written.endswith("## c\n")
+    assert err.getvalue() == "[function_call] f {}\n"
+
+
+def test_in_a_chat_answers_are_laid_out_unless_somebody_says_otherwise(home: Path) -> None:
+    model = scripted({"text": SAID}, chunk=7)
+    one_shot = f"convo chat {' '.join(model)} -q hi"
+    with at_terminal(command=f"{one_shot}; CONVO_ANSWERS=plain {one_shot}; CONVO_EDITING=plain {one_shot}") as person:
+        assert person.ends() == 0
+        assert on_screen(person.child.before, 80) == [*SHOWN, *SAID.split("\n"), *SAID.split("\n")]
+
+
+def test_at_the_prompt_an_answer_is_laid_out_while_it_comes(home: Path) -> None:
+    with at_terminal("chat", *scripted({"text": SAID}, {"text": "**b**"}, chunk=3), "-q") as person:
+        person.is_asked()
+        person.says("hi")
+        assert on_screen(person.child.before, 80)[-len(SHOWN) :] == SHOWN
+        person.says("hi")
+        assert on_screen(person.child.before, 80)[-1] == "b"
+        assert person.leaves() == 0
+
+
+def test_nothing_before_the_first_words_loads_what_lays_out() -> None:
+    code = (
+        "import sys, convo.cli.commands.chat, convo.cli.chat, convo.terminal.repl, convo.terminal.answer\n"
+        "print([name for name in ('markdown_it', 'pygments') if name in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("environ", "can"),
+    [
+        ({"TERM": "xterm-256color"}, False),
+        *(({"TERM": name}, True) for name in ("xterm-kitty", "xterm-ghostty", "alacritty", "foot", "foot-extra")),
+        *(({"TERM": name}, True) for name in ("wezterm", "contour")),
+        *(({"TERM_PROGRAM": name}, True) for name in ("iTerm.app", "WezTerm", "ghostty", "vscode", "Hyper")),
+        *(({"TERM_PROGRAM": name}, True) for name in ("Tabby", "rio", "WarpTerminal")),
+        ({"TERM_PROGRAM": "Apple_Terminal"}, False),
+        ({"VTE_VERSION": "7006"}, True),
+        ({"VTE_VERSION": "4601"}, False),
+        *(({name: "x"}, True) for name in ("KITTY_WINDOW_ID", "WT_SESSION", "KONSOLE_VERSION", "DOMTERM")),
+        ({"TERM": "tmux-256color", "VTE_VERSION": "7006"}, False),
+        ({"TMUX": "/tmp/x", "TERM_PROGRAM": "iTerm.app"}, False),
+    ],
+)
+def test_words_are_clickable_in_terminals_that_are_known_for_it(environ: dict[str, str], can: bool) -> None:
+    assert has_clickable_links(environ) is can

@@ -1,0 +1,344 @@
+"""`convo chat` as a person meets it: the real command in a real terminal."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.cli.chatting import ECHO, kept, receipts, said, scripted, sessions
+from tests.terminal.terminal import at_terminal, slowly
+
+pytestmark = pytest.mark.needs("terminal")
+
+
+# -- talking ---------------------------------------------------------------------------------------
+
+
+def test_each_turn_shows_the_answer_and_a_receipt(home: Path) -> None:
+    with at_terminal("chat", *ECHO, columns=120) as person:
+        person.is_asked()
+        for words in ("hello there", "and again"):
+            answer, receipt = person.says(words).splitlines()[-2:]
+            assert answer == words
+            assert receipts(receipt)[0]["owner"] == "session hello-there"
+        assert person.leaves() == 0
+    assert said(home, "hello-there") == [
+        "user: hello there",
+        "assistant: hello there",
+        "user: and again",
+        "assistant: and again",
+    ]
+
+
+def test_quiet_shows_answers_alone(home: Path) -> None:
+    with at_terminal("chat", *ECHO, "-q") as person:
+        person.is_asked()
+        assert person.says("hello").splitlines()[-1] == "hello"
+        assert person.leaves() == 0
+        assert "come back" not in person.shown
+
+
+def test_the_last_line_says_how_to_come_back_and_works_as_it_stands(home: Path) -> None:
+    with at_terminal("chat", *ECHO, "-n", "it's mine") as person:
+        person.is_asked()
+        person.says("hello")
+        assert person.leaves() == 0
+        back = person.shown.rpartition("come back: ")[2].strip()
+    assert back == """convo chat --from 'it'"'"'s mine'"""
+    with at_terminal(command=back) as person:
+        person.is_asked()
+        assert "session it's mine" in person.says("again")
+        assert person.leaves() == 0
+    assert len(said(home, "it's mine")) == 4
+
+
+def test_the_way_back_names_the_settings_that_know_the_store(tmp_path: Path) -> None:
+    (tmp_path / "my settings.toml").write_text('[state_storage]\ntype = "sqlite"\nconnection_string = "other.db"\n')
+    with at_terminal("--config", "my settings.toml", "chat", *ECHO) as person:
+        person.is_asked()
+        person.says("hello")
+        assert person.leaves() == 0
+        back = person.shown.rpartition("come back: ")[2].strip()
+    assert back == "convo --config 'my settings.toml' chat --from hello"
+    with at_terminal(command=f"{back} again") as person:
+        assert person.ends() == 0
+        assert "session hello" in person.shown
+
+
+def test_nothing_said_is_nothing_to_come_back_to(home: Path) -> None:
+    with at_terminal("chat", *ECHO, "-n", "mine") as person:
+        person.is_asked()
+        assert person.leaves() == 0
+        assert "come back" not in person.shown
+
+
+def test_files_of_the_command_line_go_with_the_first_message(tmp_path: Path, home: Path) -> None:
+    (tmp_path / "notes.md").write_text("# Notes")
+    with at_terminal("chat", *ECHO, "-n", "mine", "-a", "notes.md") as person:
+        person.is_asked()
+        person.says("what is this?")
+        person.says("thanks")
+        assert person.leaves() == 0
+    items, _ = kept(home, "mine")
+    assert [len(item["content"]) for item in items if item["role"] == "user"] == [2, 1]
+
+
+@pytest.mark.parametrize("columns", [40, 200])
+def test_a_terminal_of_any_width_will_do(columns: int, home: Path) -> None:
+    words = " ".join(f"word{number}" for number in range(30))
+    with at_terminal("chat", *ECHO, "-n", "mine", columns=columns) as person:
+        person.is_asked()
+        assert words in " ".join(person.says(words).split())  # whole words, in as many rows as they take
+        assert "/retry" in person.says("/help")
+        assert person.leaves() == 0
+    assert said(home, "mine") == [f"user: {words}", f"assistant: {words}"]
+
+
+def test_a_terminal_without_a_cursor_gets_plain_lines(home: Path) -> None:
+    with at_terminal("chat", *slowly({"text": "fine"}), "-n", "mine", term="dumb") as person:
+        person.is_asked()
+        person.types("hello\r")
+        person.sees("two")
+        person.presses("c")
+        assert "\x1b" not in person.sees("takes it back")
+        person.is_asked()
+        person.presses("c")
+        person.sees("Ctrl-C again or Ctrl-D leaves")
+        person.is_asked()
+        assert "fine" in person.says("again")
+        assert person.leaves() == 0
+        assert "\x1b" not in person.child.before
+    assert len(said(home, "mine")) == 4
+
+
+def test_without_a_terminal_on_stderr_nothing_is_drawn_into_the_file(home: Path) -> None:
+    with at_terminal(command="convo chat -m scripted/echo 2>log") as person:
+        person.types("hello\r")
+        person.sees("hello\r\nhello\r\n")
+        assert person.leaves() == 0
+    log = Path("log").read_text()
+    assert "\x1b" not in log
+    assert "> " not in log
+    assert len(receipts(log)) == 1
+    assert log.endswith("come back: convo chat --from hello\n")
+
+
+# -- commands --------------------------------------------------------------------------------------
+
+
+def test_help_lists_every_command() -> None:
+    with at_terminal("chat", *ECHO) as person:
+        person.is_asked()
+        shown = person.says("/help")
+        for command in ("/help", "/status", "/next", "/inspect", "/model", "/retry", "/undo", "/exit", "//text"):
+            assert re.search(rf"^  {command} .*[a-z]", shown, re.MULTILINE), command
+        assert re.search(r"^  /cost +what the session has cost$", shown, re.MULTILINE)
+
+
+def test_exit_leaves() -> None:
+    with at_terminal("chat", *ECHO) as person:
+        person.is_asked()
+        person.types("/exit\r")
+        assert person.ends() == 0
+
+
+UNKNOWN = {
+    "/stat": "/status, or //stat for a message",
+    "/xyzzy and more": "/help, or //xyzzy for a message",
+    "  /undoo": "/undo, or //undoo for a message",
+    "/": "/help, or // for a message",
+    "/usr/bin/env is what?": "/help, or //usr/bin/env for a message",
+}
+
+
+def test_an_unknown_command_is_never_sent(home: Path) -> None:
+    with at_terminal("chat", *ECHO, "-n", "mine") as person:
+        person.is_asked()
+        for typed, hint in UNKNOWN.items():
+            shown = person.says(typed)
+            assert f"convo: no command '{typed.split()[0]}'; nothing was sent\n  try: {hint}\n" in shown
+        person.says("hello")
+        assert person.leaves() == 0
+    assert said(home, "mine") == ["user: hello", "assistant: hello"]
+
+
+def test_two_slashes_say_one(home: Path) -> None:
+    with at_terminal("chat", *ECHO, "-n", "mine") as person:
+        person.is_asked()
+        assert "\n/x y\n" in person.says("//x y")
+        assert person.leaves() == 0
+    assert said(home, "mine") == ["user: /x y", "assistant: /x y"]
+
+
+def test_status_and_next_and_inspect_show_the_state(home: Path) -> None:
+    with at_terminal("chat", *ECHO, "--chain", "-n", "mine", columns=120) as person:
+        person.is_asked()
+        first = receipts(person.says("one"))[0]["id"]
+        assert first
+        status = person.says("/status")
+        assert "the endpoint's Responses API (--chain)" in status
+        assert first in status
+        shown = person.says("/next two")
+        assert f"the owner puts 2 items of {first} before it" in shown
+        assert f'"previous_response_id": "{first}"' in shown
+        assert shown.count('"text": "') == 1
+        assert first[:10] in person.says("/inspect")
+        assert "no session 'nope'\n  try: /resume lists what was used last\n" in person.says("/inspect nope")
+        assert person.leaves() == 0
+    assert len(said(home, "mine")) == 2
+
+
+def test_model_shows_and_changes_who_answers(home: Path) -> None:
+    _, other = scripted({"text": "I am the other one."})
+    with at_terminal("chat", *ECHO, "-n", "mine") as person:
+        person.is_asked()
+        assert "model scripted/echo" in person.says("/model")
+        assert "no provider 'nope'" in person.says("/model nope/x")
+        assert "model scripted/echo" in person.says("/model")
+        assert other in person.says(f"/model {other}").replace("\n", "")
+        assert "I am the other one." in person.says("hello")
+        assert person.leaves() == 0
+    _, links = kept(home, "mine")
+    assert [link.model for link in links] == [other]
+
+
+def test_a_model_that_would_leave_the_owner_is_refused(home: Path) -> None:
+    with at_terminal("chat", *ECHO, "--chain", "-n", "mine", env={"OPENAI_API_KEY": "test-key"}) as person:
+        person.is_asked()
+        person.says("hello")
+        assert "convo convert mine" in person.says("/model openai/gpt-5")
+        assert "\nagain\n" in person.says("again")
+        assert person.leaves() == 0
+
+
+def test_retry_asks_the_same_again_and_undo_takes_it_back(home: Path) -> None:
+    with at_terminal("chat", *ECHO, "-n", "mine") as person:
+        person.is_asked()
+        person.says("one")
+        person.says("two")
+        assert "\ntwo\n" in person.says("/retry")
+        assert 'took back "two"' in person.says("/undo")
+        assert person.leaves() == 0
+    assert said(home, "mine") == ["user: one", "assistant: one"]
+
+
+def test_retry_of_nothing_is_told_without_a_receipt() -> None:
+    with at_terminal("chat", *ECHO) as person:
+        person.is_asked()
+        shown = person.says("/retry")
+        assert "convo: nothing was said yet\n" in shown
+        assert receipts(shown) == []
+
+
+# -- heads -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("flag", ["--session", "--chain", "--replay"])
+def test_what_was_taken_back_can_be_taken_up_again(flag: str, home: Path) -> None:
+    with at_terminal("chat", *ECHO, flag, "-n", "mine") as person:
+        person.is_asked()
+        for words in ("one", "two"):
+            person.says(words)
+        assert 'took back "two"; the next message goes on from 2 items' in person.says("/undo")
+        assert 'took up again "two"; the next message goes on from 4 items' in person.says("/redo")
+        assert "nothing was taken back" in person.says("/redo")
+        assert 'went back before "one"; the next message goes on from 0 items' in person.says("/rewind 0")
+        assert "took up again" in person.says("/redo")
+        person.says("three")
+        assert person.leaves() == 0
+    assert said(home, "mine") == [
+        f"{who}: {words}" for words in ("one", "two", "three") for who in ("user", "assistant")
+    ]
+
+
+def test_a_fork_goes_on_in_a_session_of_its_own(home: Path) -> None:
+    with at_terminal("chat", *ECHO, "-n", "mine") as person:
+        person.is_asked()
+        assert "nothing was said yet" in person.says("/fork")
+        for words in ("one", "two"):
+            person.says(words)
+        assert "mine-2 goes on from 2 items; mine stays where it stands" in person.says("/fork 1")
+        assert "session mine-2" in person.says("other")
+        assert "choose a turn from 0, the beginning, to 2, the last" in person.says("/fork 7")
+        assert "takes a turn's number" in person.says("/rewind x")
+        assert person.leaves() == 0
+        assert person.shown.rpartition("come back: ")[2].strip() == "convo chat --from mine-2"
+    assert said(home, "mine-2") == ["user: one", "assistant: one", "user: other", "assistant: other"]
+    assert len(said(home, "mine")) == 4
+
+
+def test_a_fork_of_a_fork_has_a_file_of_its_own(home: Path) -> None:
+    with at_terminal("chat", *ECHO, "--replay", "-n", "mine") as person:
+        person.is_asked()
+        for words in ("one", "two"):
+            person.says(words)
+        person.says("/fork")
+        assert "mine-3 goes on from 2 items; mine-2 stays where it stands" in person.says("/fork 1")
+        assert "conversation-3.json" in person.says("three").replace("\n  ", "")
+        assert person.leaves() == 0
+    assert said(home, "mine-3") == ["user: one", "assistant: one", "user: three", "assistant: three"]
+    assert [len(json.loads(place.read_text())) for place in sorted(Path().glob("*.json"))] == [4, 4, 4]
+    assert len({session.handle for session in sessions(home)}) == 3
+
+
+def test_the_last_message_is_changed_where_it_stands_and_asked_again(home: Path) -> None:
+    with at_terminal("chat", *ECHO, "-n", "mine") as person:
+        person.is_asked()
+        person.says("hello")
+        person.types("/edit\r")
+        person.sees("edit> ")
+        person.types(", you")
+        assert person.says("").splitlines()[-2] == "hello, you"
+        assert person.says("/edit goodbye").splitlines()[-2] == "goodbye"
+        assert person.leaves() == 0
+    assert said(home, "mine") == ["user: goodbye", "assistant: goodbye"]
+
+
+def test_a_message_that_is_not_changed_stays(home: Path) -> None:
+    with at_terminal("chat", *ECHO, "-n", "mine") as person:
+        person.is_asked()
+        person.says("hello")
+        person.types("/edit\r")
+        person.sees("edit> ")
+        person.presses("c")
+        assert "nothing was changed" in person.is_asked()
+        assert person.leaves() == 0
+    assert said(home, "mine") == ["user: hello", "assistant: hello"]
+
+
+@pytest.mark.parametrize("keys", [["/edit\r"], ["\x1b", "\x1b"]])
+def test_ctrl_d_at_the_prompt_that_changes_a_message_does_not_leave_the_chat(keys: list[str], home: Path) -> None:
+    with at_terminal("chat", *ECHO, "-n", "mine") as person:
+        person.is_asked()
+        person.says("hello")
+        for key in keys:
+            person.types(key)
+        person.sees("edit> ")
+        person.presses("u")
+        person.presses("d")
+        assert "nothing was changed" in person.is_asked()
+        assert person.says("still here").splitlines()[-2] == "still here"
+        assert person.leaves() == 0
+    assert said(home, "mine")[-2:] == ["user: still here", "assistant: still here"]
+
+
+def test_turns_of_a_conversation_belong_to_its_endpoint() -> None:
+    with at_terminal("chat", *ECHO, "--conversation", "-n", "mine") as person:
+        person.is_asked()
+        person.says("hello")
+        for command in ("/undo", "/rewind 0", "/fork", "/edit other"):
+            assert "convo convert conv_" in person.says(command), command
+        assert person.leaves() == 0
+
+
+def test_context_shows_what_fills_the_window_by_part(home: Path) -> None:
+    with at_terminal("chat", *ECHO, "--chain", "-n", "mine", "-s", "Be brief.") as person:
+        person.is_asked()
+        assert "instructions" in person.says("/context")
+        person.says("one two three")
+        shown = person.says("/context")
+        parts = [line.split()[0] for line in shown.splitlines() if line.endswith("%")]
+        assert parts == ["instructions", "your", "answers"]
+        assert "8 tokens, counted by the endpoint" in shown
+        assert person.leaves() == 0

@@ -1,0 +1,115 @@
+"""What goes wrong in a chat, and who else is in it: it goes on, in a real terminal."""
+
+from pathlib import Path
+
+import pytest
+
+from convo.history.records import Strategy
+from tests.cli.chatting import ECHO, receipts, said
+from tests.cli.held import held, talks
+from tests.loopback import Loopback, answers
+from tests.running import Convo
+from tests.terminal.terminal import at_terminal
+
+pytestmark = pytest.mark.needs("terminal")
+
+
+# -- what goes wrong -------------------------------------------------------------------------------
+
+
+def test_an_error_neither_ends_the_chat_nor_loses_the_message(loopback: Loopback, home: Path) -> None:
+    loopback.replies({"text": "Fine now."})
+    refusal = {"message": "Not like this.", "type": "invalid_request_error", "param": None, "code": "odd"}
+    loopback.arm(answers(400, refusal))
+    with at_terminal("chat", "-n", "mine", env=loopback.environ) as person:
+        person.is_asked()
+        shown = person.says("hello")
+        assert receipts(shown)[0]["status"] == "failed"
+        assert "convo: Not like this\n  try: " in shown
+        shown = person.says("/retry")
+        assert "\nFine now.\n" in shown
+        assert len(receipts(shown)) == 1
+        assert person.leaves() == 0
+    assert loopback.bodies[0] == loopback.bodies[1]
+    assert said(home, "mine") == ["user: hello", "assistant: Fine now."]
+
+
+def test_a_server_that_is_down_costs_nothing_but_the_answer(home: Path) -> None:
+    down = {"OPENAI_BASE_URL": "http://127.0.0.1:9/v1", "OPENAI_API_KEY": "test-key"}
+    with at_terminal("chat", "-n", "mine", env=down) as person:
+        person.is_asked()
+        shown = person.says("hello")
+        assert "convo: cannot reach openai at http://127.0.0.1:9/v1" in shown
+        assert "  try: " in shown
+        assert "1 unacknowledged" in person.says("/status")
+        person.says("/model scripted/echo")
+        assert "\nhello\n" in person.says("/retry")
+        assert person.leaves() == 0
+    assert said(home, "mine") == ["user: hello", "assistant: hello"]
+
+
+def test_ctrl_c_ends_the_wait_for_a_server_that_is_busy(loopback: Loopback, home: Path) -> None:
+    loopback.replies({"text": "Here I am."})
+    loopback.arm(answers(503, {"message": "Overloaded."}, {"retry-after": "60"}))
+    with at_terminal("chat", "-n", "mine", env=loopback.environ) as person:
+        person.is_asked()
+        person.types("hello\r")
+        person.sees("trying again")
+        person.presses("c")
+        shown = person.is_asked()
+        assert receipts(shown)[0]["status"] == "cancelled"
+        assert "\n\n" not in shown
+        assert "\nHere I am.\n" in person.says("/retry")
+        assert person.leaves() == 0
+    assert said(home, "mine") == ["user: hello", "assistant: Here I am."]
+
+
+# -- somebody else ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("yes", [True, False])
+def test_a_session_that_is_open_elsewhere_is_offered_as_a_fork(yes: bool, home: Path) -> None:
+    held(home, talks("mine", Strategy.SESSION, "one"))
+    with at_terminal("chat", "--from", "mine") as first:
+        first.is_asked()
+        with at_terminal("chat", "--from", "mine") as second:
+            asked = second.sees("[y/N] ")
+            assert f"'mine' is open in another process (process {first.child.pid} on " in asked
+            second.types("y\r" if yes else "\r")
+            if yes:
+                second.is_asked()
+                assert "session mine-2" in second.says("mine too")
+                assert second.leaves() == 0
+            else:
+                assert second.ends() == 1
+                assert "try: convo chat --fork mine" in second.shown
+        first.says("go on")
+        assert first.leaves() == 0
+    assert said(home, "mine") == ["user: one", "assistant: one", "user: go on", "assistant: go on"]
+    if yes:
+        assert said(home, "mine-2")[2:] == ["user: mine too", "assistant: mine too"]
+
+
+def test_ctrl_c_at_the_offer_changes_nothing(home: Path) -> None:
+    held(home, talks("mine", Strategy.SESSION, "one"))
+    with at_terminal("chat", "--from", "mine") as first:
+        first.is_asked()
+        with at_terminal("chat", "--from", "mine") as second:
+            second.sees("[y/N] ")
+            second.presses("c")
+            assert second.ends() == 130
+
+
+def test_a_script_is_told_and_not_asked(home: Path, convo: Convo) -> None:
+    held(home, talks("mine", Strategy.CONVERSATION, "one"))
+    with at_terminal("chat", "--from", "mine") as first:
+        first.is_asked()
+        got = convo("chat", "--from", "mine", "two")
+        assert (got.exit, got.out) == (1, "")
+        assert got.err.endswith("  try: leave that chat first\n")
+
+
+def test_json_without_a_question_is_refused_at_a_terminal() -> None:
+    with at_terminal("chat", *ECHO, "--json") as person:
+        assert person.ends() == 2
+        assert '"code": "usage"' in person.shown

@@ -1,0 +1,155 @@
+"""Other ways to sit at the prompt: vi keys, no drawing, no colours, two terminals, a paste that would do harm."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from convo.history.records import Strategy
+from tests.cli.chatting import ECHO, kept, said
+from tests.cli.held import held, talks
+from tests.terminal.glass import watched_glass
+from tests.terminal.terminal import at_terminal
+
+pytestmark = pytest.mark.needs("terminal")
+
+
+def test_vi_keys_come_by_a_setting(home: Path) -> None:
+    (home / "config").mkdir(parents=True)
+    (home / "config" / "config.toml").write_text('editing = "vi"\n')
+    with watched_glass("chat", *ECHO, "-n", "mine") as glass:
+        glass.rests()
+        glass.types("helx there")
+        glass.shows("> helx there")
+        glass.types("\x1b")
+        glass.until(lambda: glass.screen.cursor.x == 11)  # normal mode stands on the last character
+        glass.types("0fxslo\x1b")
+        glass.until(lambda: glass.screen.cursor.x == 6)
+        glass.types("\r")
+        glass.rests("session mine · scripted/echo · 4 tokens")
+        glass.types("\x1b")
+        glass.types("\x1b")
+        glass.shows("edit> hello there")
+    assert said(home, "mine")[0] == "user: hello there"
+
+
+def test_who_listens_to_the_screen_gets_lines_and_nothing_that_is_drawn(home: Path) -> None:
+    held(home, talks("mine", Strategy.SESSION, "one"))
+    with at_terminal("chat", "--from", "mine", env={"CONVO_EDITING": "plain", "NO_COLOR": "1"}, term="xterm") as person:
+        person.sees("  one\r\n> ")
+        person.types("two\r")
+        person.sees("two\r\ntwo\r\n")
+        person.types("!!echo kept\r")
+        person.sees("/detach takes it out")
+        person.types("/copy\r")
+        person.sees("copied 3 characters")
+        assert person.leaves() == 0
+        assert "\x1b" not in person.child.before.replace("\x1b]52;c;dHdv\x07", "")
+
+
+def test_without_colours_none_is_written(home: Path) -> None:
+    held(home, talks("mine", Strategy.SESSION, "one"))
+    shown = {}
+    for colours in ("", "1"):
+        with watched_glass("chat", "--from", "mine", env={"NO_COLOR": colours}) as glass:
+            glass.rests("/help lists")
+            before = glass.raw
+            glass.types("/\t")
+            glass.shows("/status")
+            shown[colours] = before, glass.raw.removeprefix(before)
+    coloured = re.compile(r"\x1b\[(?:[\d;]*;)?(?:3|4|9|10)[0-8][\d;]*m")
+    assert "\x1b[2m> one" in shown[""][0]
+    assert not re.search(r"\x1b\[[1-9][\d;]*m", shown["1"][0])
+    assert [bool(coloured.search(menu)) for _, menu in shown.values()] == [True, False]
+
+
+@pytest.mark.parametrize("term", ["screen.xterm-256color", "linux", "vt100", "of-tomorrow"])
+def test_a_terminal_by_any_name_is_drawn_on_without_what_only_some_obey(term: str, home: Path) -> None:
+    with watched_glass("chat", *ECHO, columns=40, env={"TERM": term}) as glass:
+        glass.rests("/help lists")
+        glass.types("**bold** [a link](https://x.y)\r")
+        glass.rests("bold a link (https://x.y)")
+        glass.types("/exit\r")
+        assert glass.ends() == 0
+        assert "\x1b]" not in glass.raw
+        assert not re.search(r"\x1b\[\?(?!(?:1|7|12|25|2004)[lh])", glass.raw)
+
+
+def test_two_terminals_share_what_was_typed(home: Path) -> None:
+    with watched_glass("chat", *ECHO, "-n", "a") as first, watched_glass("chat", *ECHO, "-n", "b") as second:
+        for glass, words in ((first, "from the first"), (second, "from the second")):
+            glass.rests("/help lists")
+            glass.types(f"{words}\r")
+            glass.rests(" out · ")
+        first.types("once more\r")
+        first.rests("once more once more")
+        first.types("\x1b[A\x1b[A")
+        first.shows("> from the second")
+    typed = [line[1:] for line in (home / "state" / "prompts").read_text().splitlines() if line.startswith("+")]
+    assert typed == ["from the first", "from the second", "once more"]
+
+
+def test_what_is_pasted_neither_runs_nor_attaches_anything(tmp_path: Path, home: Path) -> None:
+    (tmp_path / "secret.txt").write_text("the secret")
+    with at_terminal("chat", *ECHO, "-n", "mine") as person:
+        person.is_asked()
+        person.pastes("!echo run > made.txt")
+        person.sees("made.txt")
+        assert "a ! that was pasted runs nothing" in person.says("")
+        person.pastes("look at @secret.txt")
+        person.sees("secret.txt")
+        person.says("")
+        person.says("and @secret.txt")
+        assert person.leaves() == 0
+    assert not (tmp_path / "made.txt").exists()
+    items, _ = kept(home, "mine")
+    assert [len(item["content"]) for item in items if item["role"] == "user"] == [1, 2]
+
+
+def test_a_conversation_that_was_left_is_free_for_another_terminal(home: Path) -> None:
+    with at_terminal("chat", *ECHO, "-n", "mine") as first:
+        first.is_asked()
+        first.says("one")
+        assert "a new conversation" in first.says("/new other")
+        with at_terminal("chat", "--from", "mine") as second:
+            assert "> one\n  one\n" in second.is_asked()
+            first.says("two")
+            assert "convo chat --fork mine" in first.says("/resume mine")
+            assert second.leaves() == 0
+        assert "mine goes on from 2 items; other stays where it stands" in first.says("/resume mine")
+        assert first.leaves() == 0
+    assert said(home, "other") == ["user: two", "assistant: two"]
+
+
+def test_instructions_go_with_the_next_message_and_stay_when_the_model_changes(home: Path) -> None:
+    with at_terminal("chat", *ECHO, "-n", "mine") as person:
+        person.is_asked()
+        person.says("/system Be brief.")
+        person.says("/model scripted/echo")
+        person.says("one")
+        person.says("/system -")
+        shown = person.says("/next two")
+        assert '"instructions"' not in shown
+        assert person.leaves() == 0
+    _, (link,) = kept(home, "mine")
+    assert link.parameters["instructions"] == "Be brief."
+
+
+def test_an_export_goes_into_the_form_that_its_name_says(tmp_path: Path) -> None:
+    with at_terminal("chat", *ECHO, "-n", "mine") as person:
+        person.is_asked()
+        assert "nothing was said yet" in person.says("/export talk.json")
+        person.says("one")
+        assert "2 items are in talk.json" in person.says("/export talk.json")
+        assert person.leaves() == 0
+    assert [item["role"] for item in json.loads((tmp_path / "talk.json").read_text())] == ["user", "assistant"]
+
+
+def test_a_picture_for_a_model_of_words_alone_is_refused_as_it_is_attached(tmp_path: Path) -> None:
+    Path("dot.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(20))
+    with at_terminal("chat", "-m", "local/smollm2-135m", "-n", "mine") as person:
+        person.is_asked()
+        assert "does not take images" in person.says("/attach dot.png")
+        assert "nothing goes along" in person.says("/attach")
+        assert person.leaves() == 0

@@ -1,0 +1,170 @@
+"""Keys, pastes and what was typed before, in a real terminal."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.cli.chatting import ECHO, receipts, said, scripted
+from tests.terminal.terminal import at_terminal, slowly
+
+pytestmark = pytest.mark.needs("terminal")
+
+
+# -- keys ------------------------------------------------------------------------------------------
+
+
+def test_ctrl_c_stops_the_answer_and_not_the_chat(home: Path) -> None:
+    with at_terminal("chat", *slowly({"text": "fine"}), "-n", "mine") as person:
+        person.is_asked()
+        person.types("count\r")
+        person.sees("two")
+        person.presses("c")
+        shown = person.is_asked()
+        assert receipts(shown)[0]["status"] == "cancelled"
+        assert "stopped; what came so far is kept; /retry asks again, /undo takes it back\n" in shown
+        assert "2 unacknowledged" in person.says("/status")
+        assert "\nfine\n" in person.says("go on")
+        assert person.leaves() == 0
+    before, partial, *after = said(home, "mine")
+    assert before == "user: count"
+    assert partial.startswith("assistant: one two")
+    assert partial.endswith("…")
+    assert after == ["user: go on", "assistant: fine"]
+
+
+def test_ctrl_c_at_an_empty_prompt_hints_and_the_second_one_leaves() -> None:
+    with at_terminal("chat", *ECHO) as person:
+        person.is_asked()
+        person.presses("c")
+        assert "Ctrl-C again or Ctrl-D leaves\n" in person.is_asked()
+        person.presses("c")
+        assert person.ends() == 130
+
+
+def test_two_quick_ctrl_c_leave_as_well() -> None:
+    """The second one comes before the prompt stands again."""
+    with at_terminal("chat", *ECHO) as person:
+        person.is_asked()
+        person.presses("c")
+        person.sees("leaves")
+        person.presses("c")
+        assert person.ends() == 130
+
+
+def test_an_interrupt_from_elsewhere_is_a_ctrl_c() -> None:
+    with at_terminal("chat", *ECHO) as person:
+        person.is_asked()
+        person.child.kill(signal.SIGINT)
+        assert "Ctrl-C again or Ctrl-D leaves\n" in person.is_asked()
+        person.child.kill(signal.SIGINT)
+        assert person.ends() == 130
+
+
+def test_a_message_between_them_makes_the_second_ctrl_c_a_first() -> None:
+    with at_terminal("chat", *ECHO) as person:
+        person.is_asked()
+        for _ in range(2):
+            person.presses("c")
+            assert "Ctrl-C again" in person.is_asked()
+            person.says("hello")
+        assert person.leaves() == 0
+
+
+def test_ctrl_c_throws_away_what_was_typed(home: Path) -> None:
+    with at_terminal("chat", *ECHO, "-n", "mine") as person:
+        person.is_asked()
+        person.types("never mind")
+        person.sees("mind")
+        person.presses("c")
+        assert "Ctrl-C again" not in person.is_asked()
+        assert "\nhello\n" in person.says("hello")
+        assert person.leaves() == 0
+    assert said(home, "mine") == ["user: hello", "assistant: hello"]
+
+
+def test_being_told_to_end_at_the_prompt_gives_the_terminal_back() -> None:
+    with at_terminal("chat", *ECHO) as person:
+        person.is_asked()
+        person.child.kill(signal.SIGTERM)
+        assert person.ends() == 143
+        assert "\x1b[?2004l" in person.child.before
+
+
+def test_a_terminal_that_goes_away_leaves_the_partial_answer(home: Path) -> None:
+    with at_terminal("chat", *slowly(), "-n", "mine") as person:
+        person.is_asked()
+        person.types("count\r")
+        person.sees("two")
+        person.child.close()
+    assert said(home, "mine")[1].startswith("assistant: one two")
+
+
+# -- pasting, and what is no text ------------------------------------------------------------------
+
+PASTED = "line one\n/undo\r\n  line three"
+MEANT = "line one\n/undo\n  line three"
+
+
+def test_a_paste_with_line_breaks_is_one_message(home: Path) -> None:
+    with at_terminal("chat", *ECHO, "--plain", "-n", "mine") as person:
+        person.is_asked()
+        person.pastes(PASTED)
+        person.sees("three")
+        assert MEANT in person.says("")
+        assert person.leaves() == 0
+    assert said(home, "mine") == [f"user: {MEANT}", f"assistant: {MEANT}"]
+
+
+def test_a_paste_while_an_answer_comes_waits_for_enter(home: Path) -> None:
+    model = scripted({"text": "one two three four five six"}, {"text": "fine"}, chunk=4, delay_s=0.2)
+    with at_terminal("chat", *model, "-n", "mine") as person:
+        person.is_asked()
+        person.types("count\r")
+        person.sees("two")
+        person.pastes("line one\nline two")
+        person.sees("six")
+        person.sees("line two")
+        assert "\nfine\n" in person.says("")
+        assert person.leaves() == 0
+    assert said(home, "mine")[2:] == ["user: line one\nline two", "assistant: fine"]
+
+
+def test_bytes_that_are_no_text_are_replaced(home: Path) -> None:
+    with at_terminal("chat", *ECHO, "-n", "mine") as person:
+        person.is_asked()
+        os.write(person.child.child_fd, b"caf\xe9 noir\r")
+        assert "caf\ufffd noir" in person.is_asked()
+        assert person.leaves() == 0
+    assert said(home, "mine")[0] == "user: caf\ufffd noir"
+
+
+# -- history ---------------------------------------------------------------------------------------
+
+
+def test_what_was_typed_is_remembered_for_this_user_alone(home: Path) -> None:
+    with at_terminal("chat", *ECHO) as person:
+        person.is_asked()
+        person.says("remember me")
+        person.leaves()
+    place = home / "state" / "prompts"
+    assert place.stat().st_mode & 0o777 == 0o600
+    assert place.parent.stat().st_mode & 0o777 == 0o700
+    with at_terminal("chat", *ECHO, "-n", "next") as person:
+        person.is_asked()
+        person.types("\x1b[A")
+        person.sees("remember me")
+        person.says("")
+        person.leaves()
+    assert said(home, "next")[0] == "user: remember me"
+
+
+def test_a_history_that_cannot_be_kept_costs_nothing_else(home: Path) -> None:
+    (home / "state" / "prompts").mkdir(parents=True)
+    with at_terminal("chat", *ECHO, "-n", "mine") as person:
+        person.is_asked()
+        person.says("one")
+        assert "\ntwo\n" in person.says("two")
+        assert person.leaves() == 0
+    assert len(said(home, "mine")) == 4

@@ -1,0 +1,39 @@
+"""`/owner` in a real terminal: the chat goes on with another owner, and the old one keeps what it has."""
+
+from pathlib import Path
+
+import pytest
+
+from convo.history.records import Strategy
+from tests.cli.chatting import ECHO, kept, said, sessions
+from tests.terminal.terminal import at_terminal
+
+
+@pytest.mark.parametrize("to", ["replay", "conversation", "chain"])
+def test_a_chat_goes_on_with_another_owner(
+    home: Path, to: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with at_terminal("chat", *ECHO, "-n", "mine") as person:
+        person.is_asked()
+        person.says("one")
+        assert f"(--{to})" in person.says(f"/owner {to}")
+        assert "\ntwo\n" in person.says("two")
+        assert "\nthree\n" in person.says("three")
+        assert person.leaves() == 0
+    whole = ["user: one", "assistant: one", "user: two", "assistant: two", "user: three", "assistant: three"]
+    assert (said(home, "mine-2"), said(home, "mine")) == (whole, whole[:2])
+    assert {one.name: one.strategy for one in sessions(home)} == {"mine": Strategy.SESSION, "mine-2": Strategy(to)}
+    assert len(kept(home, "mine-2")[1]) == 2
+
+
+def test_no_owner_and_an_owner_that_is_none_change_nothing(home: Path) -> None:
+    with at_terminal("chat", *ECHO, "-n", "mine") as person:
+        person.is_asked()
+        assert "nothing was said yet" in person.says("/owner chain")
+        person.says("one")
+        assert "no owner 'nobody'" in person.says("/owner nobody")
+        assert "already" in person.says("/owner session")
+        assert "the local store (--session)" in person.says("/owner")
+        assert person.leaves() == 0
+    assert [one.name for one in sessions(home)] == ["mine"]

@@ -1,0 +1,45 @@
+"""What a person sees of what a model thought."""
+
+from pathlib import Path
+
+from convo.terminal.answer import format_reasoning_line, reasoning_text
+from convo.terminal.terminal import DisplayOptions
+from tests.cli.chatting import scripted
+from tests.running import Convo
+from tests.terminal.terminal import at_terminal
+
+THOUGHT = "The sky scatters blue light more than red. " * 4
+
+
+def test_the_text_of_a_thought_is_told_and_its_summary_where_that_is_all() -> None:
+    summary = [{"type": "summary_text", "text": "In short."}]
+    content = [{"type": "reasoning_text", "text": "One."}, {"type": "reasoning_text", "text": "Two."}]
+    assert reasoning_text({"type": "reasoning", "summary": summary, "content": content}) == "One.\n\nTwo."
+    assert reasoning_text({"type": "reasoning", "summary": summary}) == "In short."
+    assert reasoning_text({"type": "reasoning", "summary": [], "encrypted_content": "x"}) == ""
+
+
+def test_a_thought_is_folded_into_one_row_that_says_how_much_it_is() -> None:
+    assert format_reasoning_line("Hm.\n\nYes\x1b.", DisplayOptions(40)) == "thought: Hm. Yes\\x1b."
+    row = format_reasoning_line(THOUGHT, DisplayOptions(60))
+    assert row == "thought: The sky scatters blue ligh… (32 words; /reasoning)"
+    assert len(row) < 60
+    assert format_reasoning_line("a", DisplayOptions(40, colour=True)) == "\x1b[2mthought: a\x1b[0m"
+    assert format_reasoning_line(" ", DisplayOptions(40)) == ""
+
+
+def test_a_pipe_hears_nothing_of_a_thought(convo: Convo) -> None:
+    got = convo("chat", *scripted({"reasoning": "Hm.", "text": "Rain."}), "weather?")
+    assert (got.out, "thought" in got.err) == ("Rain.\n", False)
+
+
+def test_in_a_chat_a_thought_stands_folded_before_the_answer_and_can_be_unfolded(home: Path) -> None:
+    with at_terminal("chat", *scripted({"reasoning": THOUGHT.strip(), "text": "Rain."}, {"text": "x"})) as person:
+        person.is_asked()
+        rows = person.says("weather?").split("\n")
+        at = next(at for at, row in enumerate(rows) if row.startswith("thought: The sky"))
+        assert rows[at + 1] == "Rain."
+        assert THOUGHT.strip() in " ".join(person.says("/reasoning").split())
+        person.says("again")
+        assert "nothing is known of what the model thought" in person.says("/reasoning")
+        assert person.leaves() == 0

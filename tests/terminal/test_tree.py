@@ -1,0 +1,135 @@
+"""The links of a conversation, as they are drawn."""
+
+import re
+from itertools import pairwise
+
+import pytest
+
+from convo.history.records import Strategy
+from convo.terminal.inspect_view import fit_link_table, shorten_ids, tree_lines
+from convo.terminal.terminal import DisplayOptions, text_width
+from tests.inspect.built import Talk, chain
+
+
+def forked() -> Talk:
+    """Two turns, another answer after the first, and attempts that failed."""
+    talk = Talk()
+    talk.turn("try_0a", "What is a monad?", None, error={"code": "x", "message": "Rate limit reached"})
+    talk.turn("resp_1", "What is a monad?", "A monoid in the category of endofunctors.")
+    talk.turn("resp_2", "And in Haskell?", "A type class with bind and return.", after="resp_1")
+    talk.turn("resp_3b", "Say it simply.", "A box that can be chained.", after="resp_1")
+    talk.turn("resp_4b", "Simpler!", "A box.", after="resp_3b")
+    talk.turn("resp_5", "Show me some.", "Maybe, list, IO.", after="resp_2")
+    return talk
+
+
+def drawn(talk: Talk, at: str | None, medium: DisplayOptions) -> str:
+    return "\n".join(tree_lines(fit_link_table(talk.known(at), medium), medium))
+
+
+NARROW = """\
+response     sent     ~tokens  saw  in  cached  out  time   first words
+┌─○ try_0a   full 1         8    1   -       -    -  22:13  failed: What is a m…
+● resp_1     full 1         8    1  12       4    9  22:14  What is a monad? →…
+├─● resp_3b  delta 1        8    3  12       4    9  22:16  Say it simply. → A…
+│ ● resp_4b  delta 1        6    5  12       4    9  22:17  Simpler! → A box.
+● resp_2     delta 1        8    3  12       4    9  22:15  And in Haskell? → A…
+@ resp_5     delta 1        8    5  12       4    9  22:18  Show me some. → May…"""
+
+
+def test_a_chain_with_forks_in_eighty_columns() -> None:
+    assert drawn(forked(), "resp_5", DisplayOptions(80)) == NARROW
+    assert max(map(text_width, NARROW.splitlines())) <= 80
+
+
+WIDE = """\
+response     owner  sent     ~tokens  saw  in  cached  out  reasoned  model       day         time   status     secs  \
+first words
+┌─○ try_0a   chain  full 1         8    1   -       -    -         -  local/demo  2023-11-14  22:13  failed      1.2  \
+What is a monad? → Rate limit reached
+● resp_1     chain  full 1         8    1  12       4    9         2  local/demo  2023-11-14  22:14  completed   1.2  \
+What is a monad? → A monoid in the category of endofunctors.
+├─● resp_3b  chain  delta 1        8    3  12       4    9         2  local/demo  2023-11-14  22:16  completed   1.2  \
+Say it simply. → A box that can be chained.
+│ ● resp_4b  chain  delta 1        6    5  12       4    9         2  local/demo  2023-11-14  22:17  completed   1.2  \
+Simpler! → A box.
+● resp_2     chain  delta 1        8    3  12       4    9         2  local/demo  2023-11-14  22:15  completed   1.2  \
+And in Haskell? → A type class with bind and return.
+@ resp_5     chain  delta 1        8    5  12       4    9         2  local/demo  2023-11-14  22:18  completed   1.2  \
+Show me some. → Maybe, list, IO."""
+
+
+GONE = ["owner", "day", "reasoned", "model", "cached", "secs", "~tokens", "out", "in", "time", "saw"]
+
+
+def test_in_a_narrower_terminal_one_column_after_the_other_goes() -> None:
+    """The day and the reasoning tokens say the same on every line here, so only their order decides."""
+    talk = chain(3)
+    lines = [drawn(talk, "resp_3", DisplayOptions(columns)).splitlines()[0] for columns in range(119, 29, -1)]
+    heads = [line.removesuffix("first words").split() for line in lines]
+    assert [head for before, after in pairwise(heads) for head in before if head not in after] == GONE
+
+
+def test_in_a_pipe_every_line_says_everything() -> None:
+    assert drawn(forked(), "resp_5", DisplayOptions()) == WIDE
+
+
+def test_the_head_is_marked_wherever_it_stands() -> None:
+    lines = drawn(forked(), "resp_3b", DisplayOptions()).splitlines()
+    assert [line[:11].rstrip() for line in lines[1:]] == [
+        "┌─○ try_0a",
+        "● resp_1",
+        "├─● resp_2",
+        "│ ● resp_5",
+        "@ resp_3b",
+        "● resp_4b",
+    ]
+
+
+def test_a_long_chain_does_not_move_to_the_right() -> None:
+    lines = drawn(chain(2_000), "resp_2000", DisplayOptions(80)).splitlines()
+    assert [line[:2] for line in lines[1:]] == ["● "] * 1_999 + ["@ "]
+    assert max(map(text_width, lines)) <= 80
+
+
+def test_forks_within_forks_still_fit_into_a_terminal() -> None:
+    talk = chain(1)
+    for depth in range(60):
+        before = "resp_1" if depth == 0 else f"resp_d{depth - 1}"
+        talk.turn(f"resp_d{depth}", "down", "and down", after=before)
+        talk.turn(f"resp_e{depth}", "along", "the line", after=before)
+    lines = drawn(talk, None, DisplayOptions(80)).splitlines()
+    assert len(lines) == 122
+    assert max(map(text_width, lines)) <= 80
+
+
+def test_a_session_that_resends_everything_says_full() -> None:
+    talk = Talk(Strategy.SESSION)
+    talk.turn("resp_1", "one", "two")
+    talk.turn("resp_2", "three", "four", after="resp_1")
+    lines = drawn(talk, "resp_2", DisplayOptions()).splitlines()
+    assert [line.split()[2:5] for line in lines[1:]] == [["session", "full", "1"], ["session", "full", "3"]]
+
+
+def test_responses_of_several_clients_say_whose_they_are() -> None:
+    talk = Talk()
+    talk.turn("resp_1", "mine", "yes", session="ses_1")
+    talk.turn("resp_2", "yours", "no", after="resp_1")
+    talk.turn("resp_3", "theirs", "gone", after="resp_1", session="ses_9")
+    known = talk.known("resp_2", names={"ses_1": "monads"})
+    lines = list(tree_lines(fit_link_table(known, DisplayOptions()), DisplayOptions()))
+    assert [re.split(r"  +", line)[1] for line in lines[1:]] == ["monads", "(removed)", "(other client)"]
+
+
+@pytest.mark.parametrize(
+    ("ids", "short"),
+    [
+        (["resp_aaaaaaaa1", "resp_bbbbbbbb1"], ["resp_aaaaaaaa", "resp_bbbbbbbb"]),
+        (["resp_aaaaaaaab1", "resp_aaaaaaaac1"], ["resp_aaaaaaaab", "resp_aaaaaaaac"]),
+        (["resp_1", "resp_2"], ["resp_1", "resp_2"]),
+        (["resp_aaaaaaaaaa"], ["resp_aaaaaaaa"]),
+        ([], []),
+    ],
+)
+def test_ids_are_cut_where_they_still_differ(ids: list[str], short: list[str]) -> None:
+    assert list(shorten_ids(ids).values()) == short

@@ -1,0 +1,253 @@
+"""A walk through every key and command of the chat's prompt, and the screens that it leaves.
+
+Each step types something, waits until something is shown, and looks at the screen. Half of the way
+somebody opens a second terminal, with vi's keys. The screens of one width are one file beside this one;
+`python -m tests.terminal.walk` writes them anew.
+"""
+
+import base64
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.cli.agenting import BACK, LOOK_UP, REFUND, agents
+from tests.terminal.glass import Glass, watched_glass
+
+WIDTHS = (40, 80, 120)
+SCREENS = Path(__file__).parent / "screens"
+
+SLOW = '{"replies": [{"text": "one two three four five six"}], "chunk": 8, "delay_s": 1.5}'
+EDITOR = "#!/bin/sh\nprintf 'written in an editor' >> \"$1\"\n"
+SETTINGS = """
+[windows]
+"scripted/echo" = {context = 4000}
+[prices]
+"scripted/echo" = {input = 100, output = 200}
+"""
+"""So the bar has something to say of the window and of what was spent; nobody knows either of the slow model."""
+
+DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+"""A picture of one point, as a PNG in base64."""
+
+THINKS = {"reasoning": "What it cost has to be looked up first.", **LOOK_UP}
+
+
+class Step(NamedTuple):
+    """What is typed, and what is shown then.
+
+    open:  no empty prompt stands afterwards, and what was typed is thrown away
+    """
+
+    sentence: str
+    keys: str
+    shows: str
+    open: bool = False
+
+
+STEPS = (
+    Step("enter sends", "hello there\r", "session hello-there"),
+    Step("ctrl-j and esc enter break the line", "one\ntwo\x1b\rthree", "three", open=True),
+    Step("a paste is not sent by its lines", "\x1b[200~one\r\n/undo\r\nthree\x1b[201~", "three", open=True),
+    Step("nor is one that the terminal does not bracket", "line one\r/undo\rline three", "line three", open=True),
+    Step("wide and combining characters", "日本語 e\u0301te\u0301\r", " out · "),
+    Step("ctrl-r searches", "\x12hell", "hello there", open=True),
+    Step("tab completes a command", "/us\t", "/usage", open=True),
+    Step("an esc before it takes nothing from it", "\x1b/us\t", "/usage", open=True),
+    Step("tab completes a model", "/model scripted/e\t", "/model scripted/echo", open=True),
+    Step("tab completes a file", "see @notes\t", "see @notes.md", open=True),
+    Step("and one to attach", "/attach no\t", "/attach notes.md", open=True),
+    Step("tab completes an owner", "/owner ch\t", "/owner chain", open=True),
+    Step("up brings back what was typed", "\x1b[A", "> 日本語", open=True),
+    Step("ctrl-x ctrl-e writes in the editor", "begun and \x18\x05", "begun and written in an editor", open=True),
+    Step("a command of the shell", "!echo shown\r", "!echo shown shown >"),
+    Step("one that goes along", "!!echo kept; exit 3\r", "/detach takes it out"),
+    Step("what goes along", "/attach notes.md\r", "notes.md (text"),
+    Step("nothing goes along", "/detach notes.md\r", "left to go along"),
+    Step("a file in a message", "read @notes.md\r", " out · "),
+    Step("a picture goes along", "/attach dot.png\r", "dot.png (image"),
+    Step("one in a message as well", "what is @dot.png?\r", " out · "),
+    Step("a command that is none", "/xyzzy\r", "or //xyzzy for a message"),
+    Step("the state", "/status\r", "the whole path"),
+    Step("what fills the window", "/context\r", "window"),
+    Step("tokens", "/usage\r", "requests ·"),
+    Step("cost", "/cost\r", "for 4 requests"),
+    Step("tools", "/tools\r", "no tools"),
+    Step("what was thought", "/reasoning\r", "nothing is known"),
+    Step("instructions", "/system Be brief.\r", "from the next message on"),
+    Step("instructions as they are", "/instructions\r", "Be brief."),
+    Step("the same by its other name", "/system\r", "Be brief."),
+    Step("the request that comes next", "/next and now?\r", "of a window of"),
+    Step("the chain as a tree", "/inspect\r", "hello there →"),
+    Step("who owns it", "/owner\r", "the whole path"),
+    Step("nothing to compact", "/compact\r", "try:"),
+    Step("nothing to stop", "/stop\r", "Ctrl-C stops an answer"),
+    Step("asking again", "/retry\r", " out · "),
+    Step("another message in its place", "/edit thank you\r", " out · "),
+    Step("esc esc brings the last message back to be changed", "\x1b\x1b", "edit> thank you", open=True),
+    Step("going back", "/undo\r", "took back"),
+    Step("and forward", "/redo\r", "took up again"),
+    Step("going back by another name", "/rewind\r", "went back before"),
+    Step("and forward again", "/redo\r", "took up again"),
+    Step("a fork", "/branch\r", "stays where it stands"),
+    Step("one from an earlier turn", "/fork 1\r", "hello-there-3 goes on from"),
+    Step("and back from it", "/resume hello-there-2\r", "> thank you"),
+    Step("another name", "/rename other\r", "is now other"),
+    Step("a copy in a file", "/export\r", "items are in other.md"),
+    Step("the same file again", "/export\r", "is there already"),
+    Step("the answer on the clipboard", "/copy\r", "(the terminal)"),
+    Step("no code in it", "/copy code\r", "/copy takes all of it"),
+    Step("back to a turn", "/rewind 1\r", "went back"),
+    Step("another conversation", "/new\r", "a new conversation"),
+    Step("a first message in it", "first\r", "session first"),
+    Step("tab completes a handle", "/resume hello\t", "/resume hello-there", open=True),
+    Step("the last conversations", "/resume\r", "/resume NAME"),
+    Step("back to the one before", "/resume hello-there\r", "> thank you"),
+    Step("another model", "/model scripted/slow.json\r", "model scripted/slow.json"),
+    Step("who answers", "/model\r", "/model model"),
+    Step("another model and the old price", "/cost\r", "for 6 requests"),
+    Step("everything there is", "/help\r", "also:"),
+    Step("a clear screen", "/clear\r", "a new conversation"),
+)
+
+
+def walk(glass: Glass, second: Callable[[], AbstractContextManager[Glass]]) -> Iterator[tuple[str, str]]:
+    """Take every step; yields its sentence and the screen."""
+    glass.rests("/help lists what else can be typed")
+    yield "the first prompt", glass.text()
+    for step in STEPS:
+        glass.clears()
+        glass.types(step.keys)
+        (glass.shows if step.open else glass.rests)(step.shows)
+        yield step.sentence, glass.text()
+        if step.open:
+            glass.types("\x03")
+            glass.rests()
+    with second() as other:
+        yield from beside(other)
+    yield from stopped(glass)
+    yield from left(glass)
+
+
+def after(glass: Glass, keys: str, shows: str) -> str:
+    """The screen when it rests after these keys, with nothing of what stood there before."""
+    glass.clears()
+    glass.types(keys)
+    glass.rests(shows)
+    return glass.text()
+
+
+def beside(glass: Glass) -> Iterator[tuple[str, str]]:
+    """A second terminal with vi's keys, in which agents answer: what they do, and what they ask."""
+    glass.rests("/help lists what else can be typed")
+    glass.types("\x12hello th")
+    glass.shows("hello there")
+    yield "in a second terminal ctrl-r finds what was typed in the first", glass.text()
+    glass.types("\x03")
+    glass.rests()
+    glass.types("py it back")
+    glass.shows("> py it back")
+    glass.types("\x1b")
+    glass.until(lambda: glass.screen.cursor.x == 11)  # normal mode stands on the last character
+    glass.types("0aa")
+    glass.shows("> pay it back")
+    yield "vi's keys change the line", glass.text()
+    glass.types("\r")
+    glass.shows("leave?")
+    yield "a thought, a call, and one that waits for a decision", glass.text()
+    glass.types("y\r")
+    glass.rests(" out · ")
+    yield "what came of it", glass.text()
+    yield "the tools of an agent", after(glass, "/tools\r", "who")
+    yield "the thought unfolded", after(glass, "/reasoning\r", "has to be looked up")
+    glass.clears()
+    glass.types("/cost\r")
+    glass.rests("config.toml takes them")
+    glass.types("/context\r")
+    glass.rests("how large this model's window is")
+    yield "what nobody wrote down", glass.text()
+    glass.clears()
+    glass.types("/quit\r")
+    assert glass.ends() == 0
+    yield "leaving by another name", glass.text()
+
+
+def stopped(glass: Glass) -> Iterator[tuple[str, str]]:
+    """What the other terminal said, then Esc and Ctrl-C while an answer comes, and Esc twice at the prompt."""
+    glass.clears()
+    glass.types("\x12")
+    glass.shows("I-search backward:")
+    glass.types("pay")
+    glass.shows("pay it back")
+    yield "ctrl-r finds what was typed in the second terminal", glass.text()
+    glass.types("\x03")
+    glass.rests()
+    glass.clears()
+    glass.types("count\r")
+    glass.shows("one two")
+    glass.types("/cost\r")
+    glass.types("\x1b")
+    glass.rests("/cost nothing was asked")
+    yield "esc stops an answer, and what was typed meanwhile is done next", glass.text()
+    glass.clears()
+    glass.types("\x1b\x1b")
+    glass.shows("edit> count")
+    yield "esc esc changes the last message", glass.text()
+    glass.types("\x03")
+    glass.rests("nothing was changed")
+    yield "and ctrl-c leaves it as it was", glass.text()
+    glass.clears()
+    glass.types("/retry\r")
+    glass.shows("one two")
+    glass.types("\x03")
+    glass.rests("takes it back")
+    yield "ctrl-c stops an answer", glass.text()
+
+
+def left(glass: Glass) -> Iterator[tuple[str, str]]:
+    glass.clears()
+    glass.types("/exit\r")
+    assert glass.ends() == 0
+    yield "leaving", glass.text()
+
+
+def recorded(columns: int, folder: Path) -> str:
+    """All screens of one width; `folder` is the working folder, and holds convo's home."""
+    config = folder / "home" / "config"
+    config.mkdir(parents=True)
+    (config / "config.toml").write_text(SETTINGS)
+    (folder / "notes.md").write_text("# Notes\n")
+    (folder / "dot.png").write_bytes(base64.b64decode(DOT))
+    (folder / "slow.json").write_text(SLOW)
+    editor = folder / "editor"
+    editor.write_text(EDITOR)
+    editor.chmod(0o700)
+    (folder / "bot.json").write_text(json.dumps({"replies": [THINKS, REFUND, BACK]}))
+    env = {"VISUAL": "./editor", "CONVO_HOME": str(folder / "home")}
+    answering = ("chat", *agents(), "-m", "scripted/bot.json")
+    with watched_glass("chat", "-m", "scripted/echo", columns=columns, env=env) as glass:
+        second = partial(watched_glass, *answering, columns=columns, env={**env, "CONVO_EDITING": "vi"})
+        return "\n".join(f"== {sentence}\n{screen}\n" for sentence, screen in walk(glass, second))
+
+
+def place(columns: int) -> Path:
+    return SCREENS / f"chat-{columns}.txt"
+
+
+def main() -> None:
+    """Write the screens anew."""
+    SCREENS.mkdir(exist_ok=True)
+    here = os.getcwd()
+    for columns in WIDTHS:
+        with tempfile.TemporaryDirectory() as folder:
+            os.chdir(folder)
+            place(columns).write_text(recorded(columns, Path(folder)), encoding="utf-8")
+            os.chdir(here)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+"""Counting what a model is shown."""
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from convo.history.items import Item, user_message
+from convo.usage.counting import (
+    TokenCount,
+    count_item_tokens,
+    count_text_tokens,
+    count_tokens,
+    load_tokenizer,
+    max_token_count,
+)
+from tests.history.arbitrary import ITEMS, TEXT
+from tests.usage.test_estimate import CALL, PROSE, PROSE_TOKENS
+
+IMAGE = {"type": "input_image", "image_url": "data:image/png;base64," + "A" * 4_000}
+
+
+@pytest.fixture
+def without_a_vocabulary(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """As on a machine where the extra `tokens` is not installed."""
+    monkeypatch.setitem(sys.modules, "toktok", None)
+    load_tokenizer.cache_clear()
+    yield
+    load_tokenizer.cache_clear()
+
+
+def test_words_are_counted_as_their_model_counts_them() -> None:
+    assert count_text_tokens(PROSE) == TokenCount(PROSE_TOKENS, estimated=False)
+
+
+def test_an_item_takes_four_tokens_more_than_its_words() -> None:
+    assert count_tokens([user_message(PROSE)]) == TokenCount(PROSE_TOKENS + 4, estimated=False)
+
+
+@pytest.mark.usefixtures("without_a_vocabulary")
+def test_a_count_without_a_vocabulary_says_that_it_is_an_estimate() -> None:
+    found = count_text_tokens(PROSE)
+    assert found.estimated
+    assert found.tokens == pytest.approx(PROSE_TOKENS, rel=1 / 3)
+
+
+def test_an_estimate_is_shown_as_one() -> None:
+    assert (str(TokenCount(1_234, estimated=True)), str(TokenCount(1_234, estimated=False))) == ("about 1,234", "1,234")
+
+
+@pytest.mark.parametrize(("detail", "tokens"), [({}, 765), ({"detail": "high"}, 765), ({"detail": "low"}, 85)])
+def test_an_image_is_a_guess_and_its_bytes_do_not_count(detail: dict[str, str], tokens: int) -> None:
+    shown = user_message("", {**IMAGE, **detail})
+    assert count_tokens([shown]) == TokenCount(tokens + 4, estimated=True)
+
+
+@pytest.mark.parametrize("place", ["content", "output"])
+def test_an_image_that_is_only_named_stays_within_its_bound(place: str) -> None:
+    shown = {"type": "function_call_output", place: [{"type": "input_image", "file_id": "f"}]}
+    assert count_tokens([shown]).tokens <= max_token_count([shown])
+    screen = {"type": "computer_call_output", "output": {"type": "computer_screenshot", "file_id": "f"}}
+    assert count_tokens([screen]).tokens <= max_token_count([screen])
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        user_message("", {"type": "input_file", "file_data": "A" * 16_000}),
+        user_message("", {"type": "input_audio", "input_audio": {"data": "A" * 16_000}}),
+        {"type": "reasoning", "summary": [], "encrypted_content": "A" * 16_000},
+    ],
+    ids=["a file", "a sound", "sealed reasoning"],
+)
+def test_what_has_no_words_takes_a_token_for_four_bytes(item: Any) -> None:
+    assert count_tokens([item]) == TokenCount(3_000 + 4, estimated=True)
+
+
+def test_instructions_and_tools_are_shown_too() -> None:
+    tools = [{"type": "function", "name": "weather", "parameters": {"type": "object"}}]
+    alone = count_tokens([user_message("hi")]).tokens
+    assert (
+        alone
+        < count_tokens([user_message("hi")], instructions=PROSE).tokens
+        < count_tokens([user_message("hi")], PROSE, tools).tokens
+    )
+
+
+def test_a_call_counts_with_its_name_and_its_arguments() -> None:
+    assert count_tokens([CALL]).tokens > count_tokens([{**CALL, "arguments": ""}]).tokens
+
+
+@given(ITEMS)
+def test_whatever_an_item_holds_it_is_counted_and_stays_within_its_bound(item: Item) -> None:
+    """Also half a surrogate pair, and fields of kinds that no item has."""
+    assert 4 <= count_tokens([item]).tokens <= max_token_count([item])
+
+
+@given(TEXT)
+def test_no_text_has_more_tokens_than_bytes(words: str) -> None:
+    assert count_text_tokens(words).tokens <= max_token_count([user_message(words)])
+
+
+@given(some.lists(ITEMS, max_size=5))
+def test_what_each_item_takes_comes_to_what_all_take(items: list[Item]) -> None:
+    assert sum(count_item_tokens(items)) == count_tokens(items).tokens
