@@ -159,6 +159,18 @@ def imports_heavy(module: Module) -> Iterator[str]:
             yield f"{found} at the top"
 
 
+def imports_private(module: Module) -> Iterator[str]:
+    for node in ast.walk(module.tree):
+        names: list[str] = []
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            start = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+            names = [start + alias.name for alias in node.names]
+        for name in names:
+            package, *inner = name.split(".")
+            if package not in ("convo", "tests") and any(part.startswith("_") for part in inner):
+                yield f"{module.name} imports {name}, which is private"
+
+
 def effects_in_a_decision(module: Module) -> Iterator[str]:
     if package_of(module.name) not in DECISIONS:
         return
@@ -193,6 +205,7 @@ RULES: tuple[Rule, ...] = (
     imports_beside,
     imports_implementation,
     imports_heavy,
+    imports_private,
     effects_in_a_decision,
     reads_clock,
 )
@@ -224,6 +237,8 @@ BROKEN = [
     (imports_heavy, "convo.terminal.prompt", "from prompt_toolkit import PromptSession"),
     (imports_heavy, "convo.cli.chat", "class A:\n    import openai.types"),
     (imports_heavy, "convo.terminal.terminal", "try:\n    import rich.markdown\nexcept ImportError:\n    pass"),
+    (imports_private, "convo.cli.output", "from typer._click import Context"),
+    (imports_private, "convo.cli.output", "from typer.core import _main"),
     (effects_in_a_decision, "convo.strategies.requests", "import time"),
     (effects_in_a_decision, "convo.history.items", "from os import environ"),
     (effects_in_a_decision, "convo.history.tree", "async def f(): ..."),
@@ -248,6 +263,7 @@ KEPT = [
     (imports_implementation, "convo.chat.turn", "from convo.stores.base import Store"),
     (imports_heavy, "convo.endpoints.remote", "import openai"),
     (imports_heavy, "convo.terminal.prompt", "def f():\n    import prompt_toolkit"),
+    (imports_private, "convo.cli.output", "from typer.core import TyperGroup"),
     (effects_in_a_decision, "convo.chat.turn", "import time"),
     (effects_in_a_decision, "convo.history.tree", "import oscillator"),
     (reads_clock, "convo.chat.turn", "from convo.runtime import Clock"),

@@ -23,9 +23,6 @@ from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple, TypeAlias, cast, get_args
 
 import typer
-from typer._click import Command, Context, HelpFormatter, Parameter
-from typer._click.exceptions import UsageError
-from typer._click.shell_completion import CompletionItem
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from typer.main import get_command
 
@@ -107,34 +104,38 @@ def get_root_options(ctx: typer.Context) -> RootOptions:
 
 
 class PlainHelpCommand(TyperCommand):
-    """One command, in our shape."""
+    """One command with plain help.
 
-    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
+    Typer has no public names for the contexts and formatters of its hooks: they are `Any` here.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments. An error always carries the context, so that its hint names this command."""
         try:
             return super().parse_args(ctx, args)
-        except UsageError as wrong:
-            wrong.ctx = wrong.ctx or ctx
+        except typer.TyperException as wrong:
+            if getattr(wrong, "ctx", ctx) is None:
+                wrong.ctx = ctx  # type: ignore[attr-defined]
             raise
 
-    def collect_usage_pieces(self, ctx: Context) -> list[str]:
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
         return [strip_braces(piece) for piece in super().collect_usage_pieces(ctx)]
 
-    def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
+    def format_options(self, ctx: Any, formatter: Any) -> None:
         write_help_sections(formatter, collect_help_sections(ctx, self.get_params(ctx)))
 
-    def format_epilog(self, ctx: Context, formatter: HelpFormatter) -> None:
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
         write_help_examples(formatter, self.epilog)
 
 
 class PlainHelpGroup(TyperGroup):
     """Several commands under one name, in our shape."""
 
-    def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
+    def format_options(self, ctx: Any, formatter: Any) -> None:
         self.format_commands(ctx, formatter)
         write_help_sections(formatter, collect_help_sections(ctx, self.get_params(ctx)))
 
-    def format_epilog(self, ctx: Context, formatter: HelpFormatter) -> None:
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
         write_help_examples(formatter, self.epilog)
 
 
@@ -163,7 +164,7 @@ def strip_braces(piece: str) -> str:
     return piece[1:-1] if piece.startswith("{") and piece.endswith("}") else piece
 
 
-def collect_help_sections(ctx: Context, params: Iterable[Parameter]) -> dict[str, list[HelpRecord]]:
+def collect_help_sections(ctx: Any, params: Iterable[Any]) -> dict[str, list[HelpRecord]]:
     """The lines of the help by heading: arguments, then the named groups, then the other options."""
     found: dict[str, list[HelpRecord]] = {"Arguments": []}
     plain: list[HelpRecord] = []
@@ -187,14 +188,14 @@ def get_narrow_help_width() -> int | None:
     return columns - 1 if 0 < columns < NARROW_HELP_COLUMNS else None
 
 
-def write_help_sections(formatter: HelpFormatter, found: dict[str, list[HelpRecord]]) -> None:
+def write_help_sections(formatter: Any, found: dict[str, list[HelpRecord]]) -> None:
     for heading, records in found.items():
         if records:
             with formatter.section(heading):
                 formatter.write_dl(records, col_max=2 if formatter.width < NARROW_HELP_COLUMNS - 2 else 30)
 
 
-def write_help_examples(formatter: HelpFormatter, text: str | None) -> None:
+def write_help_examples(formatter: Any, text: str | None) -> None:
     """Examples are not wrapped: they are there to be copied. In a narrow terminal what is said about them is."""
     if not text:
         return
@@ -237,27 +238,21 @@ class RootGroup(PlainHelpGroup):
 
     table: CommandTable = COMMANDS
 
-    def list_commands(self, ctx: Context) -> list[str]:
+    def list_commands(self, ctx: Any) -> list[str]:
         return list(self.table)
 
-    def get_command(self, ctx: Context, cmd_name: str) -> Command | None:
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
         row = self.table.get(cmd_name)
         return get_command(import_module(row.module).app) if row else None
 
-    def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         name = args[0]
         if name not in self.table and not name.startswith("-") and not ctx.resilient_parsing:
             raise InvalidUsage(f"no command {shorten_command_name(name)!r}", hint=suggest_command(args, self.table))
         return super().resolve_command(ctx, args)
 
-    def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
         write_help_sections(formatter, {"Commands": [(name, row.summary) for name, row in self.table.items()]})
-
-    def shell_complete(self, ctx: Context, incomplete: str) -> list[CompletionItem]:
-        if incomplete.startswith("-"):
-            return super().shell_complete(ctx, incomplete)
-        rows = self.table.items()
-        return [CompletionItem(name, help=row.summary) for name, row in rows if name.startswith(incomplete)]
 
 
 MIN_MESSAGE_WORDS = 3

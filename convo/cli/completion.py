@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
-from typer._click import ClickException, Context
-from typer._click.core import Parameter
-from typer._click.shell_completion import _resolve_context, _resolve_incomplete
+from typer import Context, TyperException
+from typer.core import TyperArgument, TyperGroup, TyperOption
 
-from convo.cli.app import COMMANDS, CommandTable, make_root_group
+from convo.cli.app import COMMANDS, CommandTable, RootGroup, make_root_group
 from convo.config.loader import load_settings, read_settings_inputs, use_profile
 from convo.config.settings import Settings
 from convo.errors import ConvoError, InvalidUsage
@@ -121,17 +121,60 @@ def write_completion_scripts(folder: Path) -> None:
 
 def list_completions(words: Sequence[str], incomplete: str, table: CommandTable = COMMANDS) -> list[tuple[str, str]]:
     """What could stand for `incomplete` after `words`, each with its help; file names are the shell's."""
-    ctx = _resolve_context(make_root_group(table), {}, "convo", list(words))
-    asked, incomplete = _resolve_incomplete(ctx, list(words), incomplete)
-    found = asked.shell_complete(ctx, incomplete)
+    ctx = _parse_words(make_root_group(table), words)
+    parameter, incomplete = _find_parameter(ctx, words, incomplete)
+    command = ctx.command
+    if parameter is None and isinstance(command, RootGroup) and not incomplete.startswith("-"):
+        return _filter_by_prefix(((name, row.summary) for name, row in table.items()), incomplete)
+    found = (parameter or command).shell_complete(ctx, incomplete)
     plain = [(item.value, " ".join((item.help or "").split())) for item in found if item.type == "plain"]
-    return plain or (list_local_completions(asked, ctx, incomplete) if isinstance(asked, Parameter) else [])
+    return plain or (list_local_completions(parameter, ctx, incomplete) if parameter else [])
 
 
-def list_local_completions(asked: Parameter, ctx: Context, incomplete: str) -> list[tuple[str, str]]:
+def _parse_words(root: RootGroup, words: Sequence[str]) -> Any:
+    """Parse the words before the incomplete one; return the context of the last command. Nothing is called."""
+    ctx: Any = root.make_context("convo", list(words), resilient_parsing=True)
+    rest = list(words)
+    while isinstance(ctx.command, TyperGroup):
+        _, rest, _ = ctx.command.make_parser(ctx).parse_args(args=rest)
+        name, command, rest = ctx.command.resolve_command(ctx, rest) if rest else (None, None, [])
+        if command is None:
+            break
+        ctx = command.make_context(name, list(rest), parent=ctx, resilient_parsing=True)
+    return ctx
+
+
+def _find_parameter(ctx: Any, words: Sequence[str], incomplete: str) -> tuple[Any, str]:
+    """The option or argument whose value is incomplete, and that value; None where a command or an option's name is.
+
+    Some shells pass `--option=value` as one word, others its `=` as a word of its own.
+    """
+    words = list(words)
+    if incomplete == "=":
+        incomplete = ""
+    elif incomplete.startswith("-") and "=" in incomplete:
+        name, _, incomplete = incomplete.partition("=")
+        words.append(name)
+    if incomplete.startswith("-") and "--" not in words:
+        return None, incomplete
+    parameters = ctx.command.get_params(ctx)
+    last = words[-1] if words else ""
+    for option in parameters:
+        takes_value = isinstance(option, TyperOption) and not option.is_flag and not option.count
+        if takes_value and last.startswith("-") and last in option.opts:
+            return option, incomplete
+    for argument in parameters:
+        if isinstance(argument, TyperArgument):
+            source = ctx.get_parameter_source(argument.name or "")
+            if argument.nargs == -1 or source is None or source.name != "COMMANDLINE":
+                return argument, incomplete
+    return None, incomplete
+
+
+def list_local_completions(parameter: Any, ctx: Any, incomplete: str) -> list[tuple[str, str]]:
     """What this machine knows of: handles, models, providers, profiles. Of files the shell knows more."""
-    offer = COMPLETER_BY_PARAMETER.get(asked.name or "")
-    return offer(ctx, incomplete) if offer and asked.metavar != "FILE" else []
+    offer = COMPLETER_BY_PARAMETER.get(parameter.name or "")
+    return offer(ctx, incomplete) if offer and parameter.metavar != "FILE" else []
 
 
 def print_completions(words: Sequence[str], table: CommandTable = COMMANDS) -> int:
@@ -142,7 +185,7 @@ def print_completions(words: Sequence[str], table: CommandTable = COMMANDS) -> i
     *before, last = words or ("=",)
     try:
         found = list_completions(before, last.removeprefix("="), table)
-    except (ConvoError, ClickException):
+    except (ConvoError, TyperException):
         found = []
     sys.stdout.write("".join(f"{value}\t{said}\n" for value, said in found))
     return 0

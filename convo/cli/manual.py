@@ -7,8 +7,9 @@ installs in share/man/man1.
 import inspect
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from typer._click import Command, Context
+from typer import Context
 from typer.core import TyperGroup
 
 from convo import __version__
@@ -49,7 +50,7 @@ def render_man_page() -> str:
     return "\n".join(_page_lines(group, ctx)) + "\n"
 
 
-def _page_lines(group: TyperGroup, ctx: Context) -> Iterator[str]:
+def _page_lines(group: TyperGroup, ctx: Any) -> Iterator[str]:
     yield f'.TH CONVO 1 "" "convo {__version__}" "User Commands"'
     yield from (".SH NAME", rf"convo \- {_escape_roff(group.help or '')}")
     yield from (".SH SYNOPSIS", r".B convo", r"[\fIOPTIONS\fR] \fICOMMAND\fR [\fIARGS\fR]...")
@@ -66,7 +67,7 @@ def _page_lines(group: TyperGroup, ctx: Context) -> Iterator[str]:
     yield from (".SH EXAMPLES", *_verbatim_lines(ROOT_EXAMPLES))
 
 
-def _command_lines(command: Command, ctx: Context) -> Iterator[str]:
+def _command_lines(command: Any, ctx: Any) -> Iterator[str]:
     """A command, and behind it those that stand under its name."""
     usage = " ".join(command.collect_usage_pieces(ctx))
     yield from (
@@ -82,7 +83,7 @@ def _command_lines(command: Command, ctx: Context) -> Iterator[str]:
             yield from _command_lines(below, Context(below, info_name=name, parent=ctx))
 
 
-def _option_lines(command: Command, ctx: Context) -> Iterator[str]:
+def _option_lines(command: Any, ctx: Any) -> Iterator[str]:
     found = {
         heading: dict(records)
         for heading, records in collect_help_sections(ctx, command.get_params(ctx)).items()

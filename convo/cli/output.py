@@ -17,9 +17,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from typer import Abort
-from typer._click import ClickException
-from typer._click.exceptions import NoSuchOption, UsageError
+import typer
+from typer import Abort, TyperException
 
 import convo
 from convo.config.values import redact_passwords
@@ -84,10 +83,8 @@ def to_failure(error: BaseException) -> CommandFailure:
     match error:
         case ConvoError():
             return CommandFailure(error.code, error.message, SHELL_HINTS.get(error.hint, error.hint), error.exit)
-        case UsageError():
+        case TyperException():
             return _to_usage_failure(error)
-        case ClickException():
-            return CommandFailure("failed", _format_typer_message(error.format_message()), exit=error.exit_code)
         case KeyboardInterrupt() | Abort():
             return INTERRUPTED
         case BrokenPipeError():
@@ -105,31 +102,38 @@ def _unwrap_group(error: BaseException) -> BaseException:
     return error
 
 
-def _to_usage_failure(error: UsageError) -> CommandFailure:
-    """A command line that cannot be read, with the nearest thing that could have been meant."""
-    command = error.ctx.command_path if error.ctx else "convo"
-    if isinstance(error, NoSuchOption):
-        near = get_close_matches(error.option_name, error.possibilities or (), n=1)
-        hint = _suggest_option_position(error) or (f"{command} {near[0]}" if near else f"{command} --help")
-        return CommandFailure("usage", f"no option {error.option_name!r}", hint, 2)
-    hint = HINT_BY_OPTION.get(getattr(error, "option_name", ""), f"{command} --help")
-    return CommandFailure("usage", _format_typer_message(error.format_message()), hint, error.exit_code)
+def _to_usage_failure(error: TyperException) -> CommandFailure:
+    """The failure of a command line that Typer refused, with the option or command that was probably meant.
+
+    Typer exports only the base of its errors; these attributes are those of a usage error (`ctx`), of an error about an
+    option (`option_name`) and of an unknown option (`possibilities`).
+    """
+    ctx: typer.Context | None = getattr(error, "ctx", None)
+    option: str = getattr(error, "option_name", None) or ""
+    command = ctx.command_path if ctx else "convo"
+    if hasattr(error, "possibilities"):
+        near = get_close_matches(option, error.possibilities or (), n=1)
+        hint = _suggest_option_position(option, ctx) or (f"{command} {near[0]}" if near else f"{command} --help")
+        return CommandFailure("usage", f"no option {option!r}", hint, 2)
+    message = _format_typer_message(error.format_message())
+    if error.exit_code != 2:
+        return CommandFailure("failed", message, exit=error.exit_code)
+    return CommandFailure("usage", message, HINT_BY_OPTION.get(option, f"{command} --help"), 2)
 
 
 HINT_BY_OPTION = {"--explain": "convo lint --explain all"}
 """By an option that was given no value: the command that lists its values."""
 
 
-def _suggest_option_position(error: NoSuchOption) -> str | None:
+def _suggest_option_position(name: str, ctx: typer.Context | None) -> str | None:
     """The command with the option before it, where that is the place of this one: `convo --profile NAME chat`."""
-    if error.ctx is None:
+    if ctx is None:
         return None
-    first, *rest = error.ctx.command_path.split()
-    own = (option for option in error.ctx.find_root().command.params if error.option_name in option.opts)
-    option = next(own, None)
+    first, *rest = ctx.command_path.split()
+    option = next((option for option in ctx.find_root().command.params if name in option.opts), None)
     if option is None or not rest:
         return None
-    return " ".join((first, error.option_name, *filter(None, [option.metavar]), *rest))
+    return " ".join((first, name, *filter(None, [option.metavar]), *rest))
 
 
 def _format_typer_message(message: str) -> str:

@@ -26,7 +26,6 @@ from convo.models.limits import apply_idle_limit, limit_response_events
 if TYPE_CHECKING:
     from httpx2 import AsyncClient
     from openai import AsyncOpenAI
-    from openai._legacy_response import LegacyAPIResponse
 
 
 CreateResponse = Callable[[Mapping[str, Json]], AsyncGenerator[StreamEvent, None]]
@@ -304,9 +303,7 @@ class RemoteEndpoint:
                 raise
             raise _to_not_found(fault, meant) or fault from fault.__cause__
 
-    async def _json(
-        self, answer: "Awaitable[LegacyAPIResponse[Any]]", kind: str, handle: str, *, within: str = ""
-    ) -> Mapping[str, Json]:
+    async def _json(self, answer: Awaitable[Any], kind: str, handle: str, *, within: str = "") -> Mapping[str, Json]:
         """The body of an answer.
 
         raises:  as `_to_resent_body`; StreamBroken  it is no JSON object, or has a malformed id
@@ -319,9 +316,7 @@ class RemoteEndpoint:
         check_response_ids(found, self._account.provider)
         return found
 
-    async def _sent(
-        self, answer: "Awaitable[LegacyAPIResponse[Any]]", kind: str, handle: str, *, within: str = ""
-    ) -> "LegacyAPIResponse[Any]":
+    async def _sent(self, answer: Awaitable[Any], kind: str, handle: str, *, within: str = "") -> Any:
         """What came back. raises: NotFound  the server does not know `handle`, or what it is looked for in"""
         try:
             with map_provider_errors(self._asked({})):

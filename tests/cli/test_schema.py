@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
-from typer._click import Command
 from typer.core import TyperGroup as Group
 
 from convo.cli.app import make_root_group
@@ -64,7 +63,7 @@ def commands_for_programs() -> Iterator[str]:
             yield f"{name} --jsonl"
 
 
-def commands(one: Command, words: tuple[str, ...]) -> Iterator[tuple[str, Command]]:
+def commands(one: Any, words: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
     yield " ".join(words), one
     if isinstance(one, Group):
         ctx = one.context_class(one, info_name="convo")

@@ -8,9 +8,10 @@ It is the text of `--help` at eighty columns, so it cannot say anything else tha
 import os
 import sys
 from collections.abc import Iterator
+from typing import Any
 from unittest.mock import patch
 
-from typer._click import Command, Context
+from typer import Context
 
 from convo.cli.app import PlainHelpGroup, make_root_group
 from convo.cli.output import SHELL_HINTS
@@ -53,7 +54,7 @@ def row(error: type[ConvoError]) -> str:
     return f"| `{error.code}` | {error.exit} | {error.status} | {meant} | {step} |"
 
 
-def pages_of(command: Command, parent: Context | None, name: str) -> Iterator[tuple[str, str]]:
+def pages_of(command: Any, parent: Context | None, name: str) -> Iterator[tuple[str, str]]:
     """A command's full name and its help, and those of all commands below it."""
     ctx = Context(command, parent=parent, info_name=name.rpartition(" ")[2], help_option_names=["-h", "--help"])
     yield name, command.get_help(ctx).rstrip()
