@@ -20,7 +20,7 @@ from convo.history.tree import Key, Path
 from convo.stores.codec import is_utf8_encodable
 
 ReportProgress: TypeAlias = Callable[[str, int, int], None]
-"""Receives the name of a step, the rows or pages done, and how many there are."""
+"""Called with the name of a step, the rows or pages done, and their total."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +28,8 @@ class StoreProblem:
     """One kind of damage.
 
     code:     "file", "unreadable", "reference", "tenant", "item", "node", "conversation", "record", "index" or "search"
-    count:    how many rows it was found in
-    example:  the first of them, in words
+    count:    number of rows with this damage
+    example:  description of the first of them
     """
 
     code: str
@@ -38,7 +38,7 @@ class StoreProblem:
 
 
 class NamedSession(NamedTuple):
-    """A session, by its tenant and its name."""
+    """A session's tenant and name."""
 
     tenant: str
     name: str
@@ -47,10 +47,10 @@ class NamedSession(NamedTuple):
 class StoreCheckReport(NamedTuple):
     """The result of checking a whole database.
 
-    rows:       how many were checked, by table
-    problems:   empty where every check passed
-    sessions:   those whose history cannot be read whole, or is not the history that was stored
-    unchecked:  why some checks were left out; empty where none was
+    row_counts:        rows checked, by table
+    problems:          empty if every check passed
+    damaged_sessions:  sessions whose history cannot be read completely, or differs from the stored one
+    skipped_reason:    why some checks were skipped; empty if none was
     """
 
     rows: Mapping[str, int]
@@ -60,11 +60,11 @@ class StoreCheckReport(NamedTuple):
 
 
 class TruncatedSession(NamedTuple):
-    """A session of which a part is lost.
+    """A session that lost a part of its history.
 
-    items:       how many are left in it
-    rest:        the name of the session that holds the items behind the break; empty where none is left
-    rest_items:  how many those are
+    item_count:       items left in it
+    rest_name:        name of the session with the items after the break; empty if there are none
+    rest_item_count:  number of these items
     """
 
     tenant: str
@@ -75,13 +75,13 @@ class TruncatedSession(NamedTuple):
 
 
 class RecoveryReport(NamedTuple):
-    """The result of copying what can be read of a damaged database.
+    """The result of copying the readable rows of a damaged database.
 
-    rows:   how many are in the new database, by table
-    whole:  sessions with the whole history that they had
-    cut:    sessions of which a part is left
-    lost:   sessions of which only the record is left
-    made:   sessions made of histories whose own record is lost
+    row_counts:          rows in the new database, by table
+    complete_sessions:   sessions with their whole history
+    truncated_sessions:  sessions with a part of their history
+    lost_sessions:       sessions with nothing but their record
+    recreated_sessions:  sessions created for histories whose own record is lost
     """
 
     rows: Mapping[str, int]
@@ -92,7 +92,7 @@ class RecoveryReport(NamedTuple):
 
 
 class ProblemCounter:
-    """Counts problems by code and keeps the first of each as the example."""
+    """Count problems by code and keep the first of each as its example."""
 
     def __init__(self) -> None:
         self._found: dict[str, tuple[int, str]] = {}
@@ -109,27 +109,27 @@ class ProblemCounter:
 
 
 TransactionObserver: TypeAlias = Callable[[float], None]
-"""Receives the seconds of one transaction, with the time that it waited for its turn."""
+"""Called with the duration of one transaction in seconds, including the time that it waited to start."""
 
 
 def ignore_transaction(seconds: float) -> None:
-    """Do not measure."""
+    """Ignore the duration."""
 
 
 class AbandonedRun(NamedTuple):
-    """An open run that nobody carries out any more: no lease of its name is alive."""
+    """An open run that no process performs any more: the lease of its name is missing or expired."""
 
     tenant: str
     response_id: str
 
 
 class TenantStats(NamedTuple):
-    """What one tenant keeps.
+    """The number and size of one tenant's records.
 
-    rows:            by kind: "sessions", "responses", "conversations", "items", "places" (the root is none),
-                     "events", "runs" (of agents)
-    bytes:           of its items, documents and what the tables hold around them, about; without indexes
-    oldest, newest:  when its first and its last response or conversation was made, seconds since 1970
+    row_counts:  by kind: "sessions", "responses", "conversations", "items", "places" (nodes without the root),
+                 "events", "runs" (agent runs)
+    size_bytes:  estimated size of items, documents and row overhead; without indexes
+    oldest_at, newest_at:  creation of the first and the last response or conversation, seconds since 1970
     """
 
     tenant: str
@@ -140,7 +140,7 @@ class TenantStats(NamedTuple):
 
 
 class PruneResult(NamedTuple):
-    """What a pruning took, or would take: how many of each."""
+    """How many records of each kind a pruning deleted, or would delete."""
 
     sessions: int
     responses: int
@@ -148,70 +148,70 @@ class PruneResult(NamedTuple):
 
 
 class StoreAdmin(Protocol):
-    """What whoever runs a database does with it, across all tenants."""
+    """Operations on a whole database, across all tenants."""
 
     async def migrate(self) -> Sequence[int]:
-        """Bring the schema up to this convo's, whoever else tries at the same time.
+        """Migrate the schema to this convo's version; safe when several processes call it at the same time.
 
-        returns:  the numbers of the migrations that this call ran; none when it was up to date
-        raises:   StoreTooNew, StoreFault
+        Returns the numbers of the migrations that this call ran; empty if the schema was up to date.
+        Raises StoreTooNew and StoreFault.
         """
         ...
 
     async def check(self) -> None:
-        """Ask the database for something. raises: StoreFault  it cannot be reached, or lacks a migration"""
+        """Query the database. Raises StoreFault if it cannot be reached or lacks a migration."""
         ...
 
     async def check_room(self) -> None:
-        """Make sure that there is room for an answer, before a model is asked for one. raises: StoreFull"""
+        """Check that there is disk space for a response, before a model is called. Raises StoreFull."""
         ...
 
     async def holdings(self) -> Sequence[TenantStats]:
-        """What each tenant keeps, by name; one that keeps nothing is left out."""
+        """Return the statistics of each tenant, sorted by name; tenants without records are left out."""
         ...
 
     async def tenants(self) -> Sequence[str]:
-        """The names of all tenants that ever kept something. Costs little, whatever they keep."""
+        """Return the names of all tenants that ever stored something. The cost is independent of the amount of data."""
         ...
 
     async def size(self) -> int | None:
-        """Bytes on the disk, with indexes and logs; None where there is no disk. Reads no rows."""
+        """Return the bytes on disk, with indexes and logs; None if there is no disk. Reads no rows."""
         ...
 
     def observe(self, observe: TransactionObserver) -> None:
-        """Call `observe` after every transaction of this process from now on."""
+        """Call `observer` after every later transaction of this process."""
         ...
 
     async def prune(self, tenant: str, before: float, *, dry: bool) -> PruneResult:
-        """Remove what was last used, or made, before this moment (seconds since 1970), as the `remove_` methods do.
+        """Remove records last used, or created, before `cutoff` (seconds since 1970), as the `remove_` methods do.
 
-        Sessions go by when they were used last; conversations and responses that no session holds by when
-        they were made or last answered. A session holds the links that it made, those that its chain goes
-        back to, and the conversation that is its handle. A response in an open run stays, and the
+        For a session the time of its last use counts; for a conversation or response that no session references, the
+        time of its creation or of the last response in it. A session references the links that it made, those that its
+        chain continues, and the conversation that is its handle. A response in an open run is not removed, nor is the
         session or conversation that it belongs to.
 
-        dry:  only count
+        dry_run:  only count
         """
         ...
 
     async def abandoned(self) -> Sequence[AbandonedRun]:
-        """The open runs whose lease has run out, on the database's own clock; in any order."""
+        """Return the open runs whose lease has expired on the database's own clock, in any order."""
         ...
 
     async def forget_events(self, older_than_s: float) -> int:
-        """Drop the events of runs that ended longer ago than this, and leases that ran out as long ago.
+        """Delete the events of runs that ended longer ago than this, and leases that expired as long ago.
 
-        returns:  of how many responses events were dropped
+        Returns the number of responses whose events were deleted.
         """
         ...
 
     async def secret(self, name: str, fresh: bytes) -> bytes:
-        """The database's own secret of this name; `fresh` becomes it where there is none yet."""
+        """Return the database's secret of this name. If there is none, `new_secret` is stored and returned."""
         ...
 
 
 class AppendItems(NamedTuple):
-    """Items to stand behind a node, in order. What is there already is not written again."""
+    """Items to append after a node, in order. Those that are stored already are not written again."""
 
     after: Key
     items: tuple[Item, ...]
@@ -221,9 +221,9 @@ class AppendItems(NamedTuple):
 class Conversation:
     """A conversation of the embedded endpoint.
 
-    head:  the last node of its items
-    ids:   the id of each item on the path to `head`, oldest first: the item's own where it
-           has one, else the one that this conversation gave it. It stays while the item does
+    head:      the last node of its items
+    item_ids:  the id of each item on the path to `head`, oldest first: the item's own id, or else the one that this
+               conversation assigned. It does not change while the item exists
     """
 
     id: str
@@ -234,20 +234,20 @@ class Conversation:
 
 
 UNCHANGED_DOCUMENT: Final[Mapping[str, Json]] = MappingProxyType({})
-"""Stands for the document of a run as it is kept."""
+"""Placeholder in a transaction: the stored document of a run is kept as it is."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentRun:
-    """A run of agents, as it stands between two effects.
+    """The stored state of an agent run, between two effects.
 
     id:          "run_...", unique
-    session:     the id of the session whose conversation it works on; it goes with that session
-    revision:    1 when it is written first, and one more each time
-    status:      "running" also when nobody performs it any more; "paused" waits for a person
-    document:    the run itself; only the run machine reads it. A change that has `UNCHANGED_DOCUMENT` in its place
-                 leaves it as it is
-    state:       the content hash of the RunState that it went on from; None where it began here
+    session_id:  the session whose conversation it works on; it is deleted with that session
+    revision:    1 when first written, one more with each write
+    status:      "running" also when no process performs it any more; "paused" needs a person
+    document:    the state of the run; only the run machine reads it. A transaction with `UNCHANGED_DOCUMENT` in its
+                 place keeps the stored one
+    source_state_hash:  the content hash of the RunState that it was resumed from; None if it started here
     created_at, changed_at:  seconds since 1970
     """
 
@@ -262,10 +262,10 @@ class AgentRun:
 
 
 class AgentCall(NamedTuple):
-    """One call of a tool in a run of agents, as its ledger knows it.
+    """One tool call of an agent run, as stored.
 
-    ended:   it has an output; one that has none still runs, or its process died
-    output:  what its model is told, once it has ended
+    has_ended:  it has an output; a call without one is running, or its process died
+    output:     the tool output for the model, once the call has ended
     """
 
     run: str
@@ -276,7 +276,7 @@ class AgentCall(NamedTuple):
 
 
 class AnyHead:
-    """Stands for "wherever the head is": the change does not depend on it."""
+    """The expectation "any head, or none": the transaction does not depend on it."""
 
 
 ANY_HEAD: Final = AnyHead()
@@ -284,27 +284,26 @@ ANY_HEAD: Final = AnyHead()
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """One transaction. What nothing stands on after it is collected in it.
+    """One write. Nodes that nothing references after it are deleted in it.
 
-    grow:          items, each behind a node that the store has or that an earlier growth makes; kept if a
-                   link, session or conversation stands on the last of them, or behind it
-    links:         written, or replaced while the one that is there is queued or in progress; of one that is
-                   final, `session`, `parent` and `first_token_s` are filled in where they are empty
-    session:       the record as it stands afterwards
-    expect:        where the session's head must stand before; None: there must be no such record
-    conversation:  as it stands afterwards
-    conversation_expect:  where its head must stand before; None: there must be no such one
-    erase:         places whose items are to be deleted; a path through one raises `ItemDeleted`, and
-                   the body goes with the last place that holds it. Growing there again restores it. With a
-                   `conversation`, places of the same items that only its earlier links still lead to go too
-    starts:        a response, among `links` or written before, whose run is open from now on: it takes events.
-                   A run goes with its response, and one that ended without events is forgotten
-    ends:          a response whose run must be open before, and is not afterwards; else `Conflict`
-    agent_run:     as it stands afterwards. Its revision is one more than the kept one's, 1 where there is none,
-                   else `Conflict`; its session is `session` or written before
-    calls:         written into the ledgers of their runs, in order; each run is `agent_run` or written before.
-                   One that is there and has not ended is replaced; one that has ended stays as it is, and
-                   whatever would be written over it, a second end too, is ignored
+    appends:       items, each after a node that the store has or that an earlier append creates; they are kept if a
+                   link, session or conversation references the last of them or a node after it
+    links:         inserted, or replaced while the stored one is queued or in progress; of a final one, `session_id`,
+                   `parent_id` and `first_token_s` are filled in where they are empty
+    session:       the new record
+    expected_session_head:  the session's head before; None: there must be no such record
+    conversation:  the new record
+    expected_conversation_head:  the conversation's head before; None: there must be no such record
+    erased_nodes:  nodes whose items are deleted; a path through one raises `ItemDeleted`, and the body is deleted with
+                   the last node that has the item. Appending there again restores it. With a `conversation`, nodes of
+                   the same items that only its earlier links still reach are erased too
+    started_run_id:  a response, among `links` or stored before, whose run is open from now on and accepts events.
+                   A run is deleted with its response; one that ended without events is deleted at once
+    ended_run_id:  a response whose run must be open before and is closed afterwards; else `Conflict`
+    agent_run:     the new record. Its revision is one more than the stored one's, 1 if there is none, else
+                   `Conflict`; its session is `session` or stored before
+    agent_calls:   written in order; the run of each is `agent_run` or stored before. A stored call that has not ended
+                   is replaced; one that has ended is never changed, and a write to it (also a second end) is ignored
     """
 
     grow: tuple[AppendItems, ...] = ()
@@ -321,12 +320,12 @@ class Transaction:
 
 
 class SessionStats(NamedTuple):
-    """A session in figures, without its history.
+    """Figures of a session, without its history.
 
-    items:    how many lead to its head
-    waiting:  how many of them stand behind its mark
-    turns:    how many of its links have an answer
-    first:    the first item; None where there is none, or where it was deleted
+    item_count:         items on the path to its head
+    unconfirmed_count:  items on it after the confirmed head
+    turn_count:         links with a response
+    first_item:         None if there is none, or if it was deleted
     """
 
     items: int
@@ -336,7 +335,7 @@ class SessionStats(NamedTuple):
 
 
 class SearchHit(NamedTuple):
-    """One item that a search found, and a session whose path passes through it."""
+    """One item that a search found, and a session whose path contains it."""
 
     session: Session
     key: Key
@@ -344,11 +343,11 @@ class SearchHit(NamedTuple):
 
 
 class HandleMatch(NamedTuple):
-    """Something that a handle, or the beginning of one, names.
+    """One record whose handle begins with the given text.
 
     kind:   "session", "response", "conversation" or "run"
     id:     the full id
-    words:  a name or the first words, for a person to choose by; of a run of agents its status
+    label:  a name or the first words, for a person to choose by; for an agent run its status
     """
 
     kind: str
@@ -365,109 +364,108 @@ class Lease(NamedTuple):
 
 
 def run_lease_name(response_id: str) -> str:
-    """The name of the lease that whoever carries out this response holds and renews."""
+    """Return the name of the lease that the process performing this response holds and renews."""
     return f"running {response_id}"
 
 
 class Store(Protocol):
-    """Keeps one tenant's histories; items are added, never changed.
+    """The histories and records of one tenant; items are added, never changed.
 
-    A store promises: a change is all or nothing, and durable when `commit` returns; a reader
-    sees whole changes, in order; a change from a stale head raises `Conflict`; each item is
-    stored once, however often it is sent; failures come as `StoreFault`. A caller promises: to
-    close it, and not to touch an item it has handed over.
+    A store guarantees: a transaction is applied completely or not at all, and is durable when `commit` returns; readers
+    see whole transactions, in order; a transaction based on an outdated head raises `Conflict`; each item is stored
+    once, however often it is sent; failures are raised as `StoreFault`. Callers must close it, and must not change an
+    item after passing it to the store.
     """
 
     @property
     def tenant(self) -> str: ...
 
     def of(self, tenant: str) -> "Store":
-        """The same database as seen by another tenant. Closing either closes both."""
+        """Return the same database for another tenant. Closing either closes both."""
         ...
 
     @property
     def upkeep(self) -> StoreAdmin: ...
 
     async def commit(self, change: Transaction) -> None:
-        """Make `change` true.
+        """Apply `transaction`.
 
-        raises:  Conflict      a head is not where the change expects it, or a name is taken
-                 NotFound      a growth, a record or an erasure names a node that is not there, `starts` a
-                               response that is not, a run of agents a session or a call its run
-                 InputFault    an item or a name cannot be written, or an item of a conversation has no id
-                 StoreFault    nothing was changed
+        Raises Conflict if a head is not the expected one or a name is taken; NotFound if an append, a record or an
+        erasure names a missing node, `started_run_id` a missing response, an agent run a missing session, or a call a
+        missing run; InputFault if an item or a name cannot be written, or an item of a conversation has no id;
+        StoreFault if nothing was changed.
         """
         ...
 
     async def path(self, head: Key) -> Path:
-        """The path to `head`, items as they travelled.
+        """Return the path to `head`, with items as they were sent.
 
-        raises:  NotFound  no such node;  ItemDeleted  an item on it was deleted
+        Raises NotFound for an unknown node, ItemDeleted if an item on it was deleted.
         """
         ...
 
     async def tail(self, head: Key, after: Key) -> Sequence[Item]:
-        """The items behind `after` on the path to `head`, oldest first; nothing before them is read.
+        """Return the items after `after` on the path to `head`, oldest first; none before them is read.
 
-        raises:  NotFound  no such node as `head`;  ItemDeleted  one of these items was deleted
-                 Conflict  the path does not pass through `after`
+        Raises NotFound for an unknown `head`, ItemDeleted if one of these items was deleted, Conflict if `after` is not
+        on the path.
         """
         ...
 
     async def session(self, name_or_id: str) -> Session | None:
-        """The session with this id, or else with this name."""
+        """Return the session with this id, or else with this name."""
         ...
 
     async def sessions(self, *, limit: int | None = None) -> Sequence[Session]:
-        """The sessions, last used first."""
+        """Return the sessions, last used first."""
         ...
 
     async def outline(self, session_id: str) -> SessionStats:
-        """A session in figures; no item is read but the first. raises: NotFound"""
+        """Return the figures of a session; only its first item is read. Raises NotFound."""
         ...
 
     async def link(self, link_id: str) -> Link | None: ...
 
     async def links(self, session_id: str) -> Sequence[Link]:
-        """Every link that this session made, oldest first."""
+        """Return every link that this session made, oldest first."""
         ...
 
     async def answers(self, *saw: Key) -> Sequence[Link]:
-        """The links whose input ended at one of `saw`, oldest first: many places cost one question."""
+        """Return the links whose input ends at one of `input_heads`, oldest first, in one query for all of them."""
         ...
 
     async def family(self, link_id: str) -> Sequence[Link]:
-        """The whole tree of links around one, oldest first; empty when there is no such link.
+        """Return the whole tree of links that contains this one, oldest first; empty for an unknown link.
 
-        Forks count, whichever session made them, and so do the children of a parent that is not here.
+        It includes forks, made by any session, and the other children of a parent that is not stored.
         """
         ...
 
     async def conversation(self, conversation_id: str) -> Conversation | None: ...
 
     async def conversation_links(self, conversation_id: str) -> Sequence[Link]:
-        """The links that went through this conversation, oldest first, also after it was removed."""
+        """Return the links made in this conversation, oldest first, also after it was removed."""
         ...
 
     async def item(self, item_id: str) -> Item | None:
-        """The item, as it travelled, that has this id.
+        """Return the item with this id, as it was sent.
 
-        It carries the id itself, or a conversation gave it, or the id ends in the first 32 or more
-        hex digits of the key of the place where it stands, behind any other sign. Of several it is
-        the one stored last. One that was deleted is not found.
+        The id is the item's own, or assigned by a conversation, or ends in at least the first 32 hex digits of the key
+        of the item's node, after a character that is no hex digit. If several items match, the one stored last is
+        returned. A deleted item is not found.
         """
         ...
 
     async def append(self, response_id: str, events: Sequence[StreamEvent]) -> None:
-        """Keep these events of an open run, behind those that are kept already; durable on return.
+        """Append events to an open run; durable on return.
 
-        raises:  Conflict    the run is not open, or a sequence number is not behind the last one
-                 InputFault  an event has no sequence number, or cannot be written
+        Raises Conflict if the run is not open or a sequence number does not follow the last one; InputFault if an event
+        has no sequence number or cannot be written.
         """
         ...
 
     async def events(self, response_id: str, *, after: int = -1) -> Sequence[StreamEvent]:
-        """The kept events of a response whose sequence number is greater than `after`, in order."""
+        """Return the stored events of a response with a sequence number greater than `after`, in order."""
         ...
 
     async def agent_run(self, run_id: str) -> AgentRun | None: ...
@@ -475,62 +473,64 @@ class Store(Protocol):
     async def agent_runs(
         self, *, session: str | None = None, state: str | None = None, status: str | None = None, limit: int = 100
     ) -> Sequence[AgentRun]:
-        """Runs of agents, changed last first: those of a session, from a state, of a status, or all."""
+        """Return agent runs, last changed first: those of a session, with a source state, with a status, or all."""
         ...
 
     async def calls(self, run_id: str) -> Sequence[AgentCall]:
-        """The ledger of a run, in the order in which its calls started, those of one moment as first written."""
+        """Return the tool calls of a run by start time, then in the order in which they were first written."""
         ...
 
     async def find(self, prefix: str, *, limit: int = 20) -> Sequence[HandleMatch]:
-        """What begins with `prefix`: sessions by name and id, then links, conversations, runs; newest first."""
+        """Return records whose handle begins with `prefix`.
+
+        Sessions (by name and id) come first, then links, conversations and agent runs; each newest first.
+        """
         ...
 
     async def search(self, words: str, *, limit: int = 20) -> Sequence[SearchHit]:
-        """Items that hold all of `words`, best first; quotes and operators are only characters.
+        """Return items that contain all words of `query`, best first; quotes and operators are ordinary characters.
 
-        There is one hit for an item and a session that reaches it, by its record or by its links.
+        There is one hit for each item and session that reaches it, by its record or by its links.
         """
         ...
 
     async def remove_session(self, session_id: str) -> None:
-        """Take a session, its links, its runs of agents and all that only it held. What others share stays.
+        """Delete a session, its links, its agent runs and everything that only it referenced.
 
-        A link stays while the chain of another session goes on from it. Nothing of what went is
-        left in any file once the last process has closed it.
-
-        raises:  NotFound
+        A link is kept while the chain of another session continues it. No deleted byte is left in any file once the
+        last process has closed it. Raises NotFound.
         """
         ...
 
     async def remove_link(self, link_id: str) -> None:
-        """Take one response. The histories of its children stay whole. raises: NotFound"""
+        """Delete one response. The histories of its children stay complete. Raises NotFound."""
         ...
 
     async def remove_conversation(self, conversation_id: str) -> None:
-        """Take a conversation. Links that went through it keep what they saw. raises: NotFound"""
+        """Delete a conversation. Links made in it keep their input. Raises NotFound."""
         ...
 
     async def lease(self, name: str, holder: str, ttl_s: float, *, instead_of: str | None = None) -> Lease:
-        """Take or renew the right to write under `name` for `ttl_s` seconds.
+        """Acquire or renew the right to write under `name` for `ttl_s` seconds.
 
-        instead_of:  a holder that is known to be dead; its lease is taken over
-        raises:      Busy  somebody else holds it
+        dead_holder:  a holder known to be dead, whose lease is taken over
+
+        Raises Busy if another holder has it.
         """
         ...
 
     async def release(self, lease: Lease) -> None:
-        """Give a lease back; nothing happens when it has passed to somebody else."""
+        """Release a lease; does nothing if another holder has it now."""
         ...
 
     async def holder(self, name: str) -> str | None:
-        """Who has the right to write under `name`, by the store's own clock; None where nobody does."""
+        """Return the holder of the lease `name` by the store's own clock, or None."""
         ...
 
     async def revision(self) -> str | None:
-        """What differs from the last time when anything may have been written since, by whomever, for any tenant.
+        """Return a value that changes whenever something may have been written, by any process, for any tenant.
 
-        It costs nearly nothing, so it can be asked again and again; None where nobody counts.
+        It costs nearly nothing, so it can be polled; None if the store has no such counter.
         """
         ...
 
@@ -538,26 +538,26 @@ class Store(Protocol):
 
 
 ExpectedHead: TypeAlias = Key | AnyHead | None
-"""Where a head must stand: there, anywhere, or nowhere yet."""
+"""The head that is required: this key, any (`ANY_HEAD`), or no record yet (None)."""
 
 ANSWERED_STATUSES = ("completed", "incomplete")
-"""How a link ended that has an answer."""
+"""Statuses of links that have a response."""
 
 UNFINISHED_STATUSES = ("queued", "in_progress")
-"""How a link stands that may still be written anew."""
+"""Statuses of links that may still be replaced."""
 
 MAX_INTEGER = 2**63 - 1
-"""The largest number that a database takes."""
+"""The largest integer that a database column can store."""
 
 KEY_PREFIX_PATTERN = re.compile(r"(?:^|[^0-9a-f])([0-9a-f]{32,64})\Z")
-"""The digits that an item's id ends in when it names a place."""
+"""Matches the digits at the end of an item's id that name a node."""
 
 
 def merge_link(there: Link | None, new: Link) -> Link:
-    """The link that stands after `new` was written over `there`.
+    """Return the link that is stored after `new` was written over `there`.
 
-    One that is unfinished is replaced. A final one stays what it is; a session may claim it, and its
-    parent and first token may become known.
+    An unfinished link is replaced. A final one keeps its values; only an empty session, parent or first token is
+    filled in.
     """
     if there is None or there.status in UNFINISHED_STATUSES:
         return new
@@ -570,9 +570,9 @@ def merge_link(there: Link | None, new: Link) -> Link:
 
 
 def check_expected_head(what: str, expected: ExpectedHead, there: Key | None) -> None:
-    """Make sure that the head of `what` stands where a change expects it; None: no record.
+    """Check that the head of `what` is the one that a transaction expects; `there` is None if there is no record.
 
-    raises:  Conflict
+    Raises Conflict.
     """
     if isinstance(expected, AnyHead) or expected == there:
         return
@@ -582,7 +582,7 @@ def check_expected_head(what: str, expected: ExpectedHead, there: Key | None) ->
 
 
 def check_next_revision(new: AgentRun, there: int) -> None:
-    """Make sure that a run follows the revision that is there; 0: there is no such run. raises: Conflict"""
+    """Check that a run has the revision after the stored one, `there`; 0: there is no such run. Raises Conflict."""
     if new.revision == there + 1:
         return
     if not there:
@@ -591,7 +591,7 @@ def check_next_revision(new: AgentRun, there: int) -> None:
 
 
 def iter_referenced_keys(change: Transaction) -> Iterator[Key]:
-    """Every place that `change` says something stands at."""
+    """Iterate over the key of every node that a record of the transaction references."""
     for link in change.links:
         yield from (link.saw, link.head)
     if change.session:
@@ -602,7 +602,7 @@ def iter_referenced_keys(change: Transaction) -> Iterator[Key]:
 
 
 def iter_stored_names(change: Transaction) -> Iterator[str]:
-    """Every name that `change` brings: they stand in columns and not in JSON."""
+    """Iterate over every name in the transaction that is stored in a column and not in JSON."""
     for link in change.links:
         yield from (link.id, *((link.parent,) if link.parent else ()), *((link.session,) if link.session else ()))
     if change.session:
@@ -621,22 +621,21 @@ def check_stored_names(change: Transaction) -> None:
 
 
 def check_stored_name(name: str) -> None:
-    """Make sure that `name` is text. raises: NotCanonical  UTF-8 cannot carry it"""
+    """Check that `name` can be encoded as UTF-8. Raises NotCanonical."""
     if not is_utf8_encodable(name):
         raise NotCanonical(f"{name!a} cannot be a name")
 
 
 def check_item_ids(conversation: Conversation, length: int) -> None:
-    """Make sure that a conversation names each of its items. raises: InputFault"""
+    """Check that a conversation has an id for each of its items. Raises InputFault."""
     if len(conversation.ids) != length:
         raise InputFault(f"{conversation.id} has {length} items, but {len(conversation.ids)} ids for them")
 
 
 def check_sequence_numbers(events: Sequence[StreamEvent], kept: int) -> int:
-    """The sequence number of the last of `events`, which are to stand behind number `kept`.
+    """Return the sequence number of the last of `events`, which are appended after number `kept`.
 
-    raises:  Conflict    one is not behind the one before it
-             InputFault  one has no number
+    Raises Conflict if one does not follow the one before it, InputFault if one has no number.
     """
     for event in events:
         number = event.get("sequence_number")
@@ -649,13 +648,13 @@ def check_sequence_numbers(events: Sequence[StreamEvent], kept: int) -> int:
 
 
 def own_item_id(item: Item) -> str:
-    """The id that an item came with; "" when it has none."""
+    """Return the item's own id; "" if it has none."""
     found = item.get("id")
     return found if isinstance(found, str) else ""
 
 
 def parse_key_prefix(item_id: str) -> str:
-    """The first digits, 32 or more, of the key of the place that an item's id names; "" when it names none."""
+    """Return the first digits, 32 or more, of the node key that an item's id ends in; "" if there are none."""
     found = KEY_PREFIX_PATTERN.search(item_id)
     return found[1] if found else ""
 
@@ -681,13 +680,13 @@ def session_name_taken_error(name: str) -> Conflict:
 
 
 class FileHealth(NamedTuple):
-    """A database in a file that can be written, or could be made.
+    """A database in a file that can be written or created.
 
-    schema:      the number of its last migration; None where there is no file yet
-    known:       the number of this convo's last migration
-    free_bytes:  of its disk
-    filesystem:  as the system calls it: "ext4", "nfs4"; empty where that cannot be known
-    quick_check: the first line of SQLite's quick check, "ok" where it found nothing; None where it took too long
+    schema_version:         the number of its last migration; None if there is no file yet
+    latest_schema_version:  the number of this convo's last migration
+    free_bytes:             of its disk
+    filesystem:             as the operating system names it: "ext4", "nfs4"; empty if unknown
+    quick_check:            the first line of SQLite's quick check, "ok" if it found nothing; None if it took too long
     """
 
     file: FilePath
@@ -699,14 +698,14 @@ class FileHealth(NamedTuple):
 
 
 class ServerHealth(NamedTuple):
-    """A database on a server that let this role in.
+    """A database on a server that accepted this role.
 
-    version:     the server's, as it counts: 120022 is 12.22, 180001 is 18.1
-    schema:      the number of its last migration; 0 where there are no tables; None where that may not be read
-    may_create:  whether this role may make convo's schema
-    lacking:     what this role may not do there: "USAGE", "SELECT", "INSERT", "UPDATE", "DELETE"
-    read_only:   it takes no writes at all, from anybody or from this role
-    tls:         whether the connection is encrypted
+    server_version:         PostgreSQL's number: 120022 is 12.22, 180001 is 18.1
+    schema_version:         the number of its last migration; 0 without tables; None if it may not be read
+    can_create_schema:      whether this role may create convo's schema
+    missing_privileges:     of "USAGE", "SELECT", "INSERT", "UPDATE", "DELETE"
+    is_read_only:           it accepts no writes, from any role or from this one
+    uses_tls:               whether the connection is encrypted
     """
 
     place: str

@@ -18,11 +18,11 @@ from convo.history.records import Link, Scope, Session, Strategy
 from convo.history.tree import Key
 
 SAME_AS_PARENT = ""
-"""Stands in `previous` for the parent's own id, which a chain's request nearly always names."""
+"""Value of the column `previous` for the parent's own id, the usual case in a chain."""
 
 
 def decode_link(row: Sequence[Any]) -> Link:
-    """A link from its columns.
+    """Build a link from its columns.
 
     row:  id, parent, session, saw, head, sent, route, status, created_at, previous, seconds,
           first_token_s, parameters, usage, error; keys as bytes, JSON as text
@@ -54,20 +54,20 @@ def decode_link(row: Sequence[Any]) -> Link:
 
 
 def encode_route(made: Link) -> tuple[list[Json], str | None]:
-    """What call after call repeats of a link, and the figures of its usage."""
+    """Return the part of a link that repeats from call to call, and the integers of its usage."""
     form, figures = split_integers(made.usage)
     place = [made.scope.url, made.scope.organisation, made.scope.project]
     return [made.model, made.strategy, *place, made.conversation_id, made.stored, form], figures
 
 
 def encode_previous_response_id(made: Link) -> str | None:
-    """What stands in `previous`."""
+    """Return the value of the column `previous`."""
     chained = made.parent is not None and made.previous_response_id == made.parent
     return SAME_AS_PARENT if chained else made.previous_response_id
 
 
 def decode_session(row: Sequence[Any]) -> Session:
-    """A session from its columns.
+    """Build a session from its columns.
 
     row:  id, name, head, mark, written, link, used_at, record, used; keys as bytes
     """
@@ -92,18 +92,15 @@ def decode_session(row: Sequence[Any]) -> Session:
 
 
 def encode_session_record(made: Session) -> str:
-    """What stands in a session's `record`. raises: NotCanonical"""
+    """Return the JSON of a session's column `record`. Raises NotCanonical."""
     place = [made.scope.url, made.scope.organisation, made.scope.project]
     return encode_json([made.strategy, made.model, made.created_at, *place, made.handle, made.instructions])
 
 
-# -- moulds ---------------------------------------------------------------------------------------
-
-
 def split_integers(value: Json) -> tuple[Json, str | None]:
-    """The form of `value`, with 0 for every whole number, and the numbers as "1,2,3".
+    """Return `value` with 0 in place of every integer, and the integers as "1,2,3".
 
-    returns:  (None, None) for None
+    Returns (None, None) for None.
     """
     if value is None:
         return None, None
@@ -113,7 +110,7 @@ def split_integers(value: Json) -> tuple[Json, str | None]:
 
 
 def merge_integers(form: Json, figures: str) -> Json:
-    """The value that `split_integers` took apart."""
+    """Return the value that `split_integers` split."""
     return _put_integers(form, iter(decode_json(f"[{figures}]")))
 
 
@@ -143,13 +140,13 @@ def _is_integer(value: Json) -> bool:
 COMPACT_SEPARATORS = (",", ":")
 
 STORED_JSON_ENCODER = json.JSONEncoder(separators=COMPACT_SEPARATORS, ensure_ascii=False, allow_nan=False)
-"""Made once: to make it takes as long as to write a short item with it."""
+"""Created once: creating it takes as long as encoding a short item with it."""
 
 
 def encode_json(value: Json) -> str:
-    """The JSON text of `value`, always valid UTF-8.
+    """Return the JSON text of `value`, always valid UTF-8.
 
-    raises:  NotCanonical  a number is NaN or infinite, or a value is not JSON
+    Raises NotCanonical for NaN, infinity, or a value that is not JSON.
     """
     try:
         text = STORED_JSON_ENCODER.encode(value)
@@ -163,7 +160,7 @@ def decode_json(text: str | bytes) -> Json:
 
 
 def is_utf8_encodable(text: str) -> bool:
-    """Whether UTF-8 can carry `text`; half a surrogate pair it cannot."""
+    """Return whether `text` can be encoded as UTF-8; it cannot with half a surrogate pair."""
     try:
         return text.isascii() or bool(text.encode())
     except UnicodeEncodeError:
@@ -174,17 +171,17 @@ CJK_RANGES = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0
 EMOJI_RANGES = "\u2600-\u27bf\U0001f000-\U0001faff"
 JAPANESE_SOUND_MARKS = "\u3099\u309a"
 MAX_TERM_CHARACTERS = 64
-"""Characters of a term that count; what is longer is a key or an encoded file, not a word."""
+"""Characters of a term that are indexed; a longer one is a key or an encoded file, not a word."""
 
 
 @cache
 def _term_pattern() -> re.Pattern[str]:
-    """What is a term; compiled when first needed, because most commands neither write nor search."""
+    """Compiled on first use, because most commands neither write nor search."""
     return re.compile(f"[^\\W_{CJK_RANGES}{EMOJI_RANGES}]+|[{CJK_RANGES}{EMOJI_RANGES}]")
 
 
 def tokenize(text: str) -> str:
-    """The terms of `text`, parted by one space, in order."""
+    """Return the terms of `text` in order, separated by one space."""
     return " ".join(term[:MAX_TERM_CHARACTERS] for term in _term_pattern().findall(_normalize_text(text)))
 
 
@@ -193,14 +190,14 @@ def tokenize_item(item: Item) -> str:
 
 
 def parse_search_phrases(words: str) -> tuple[str, ...]:
-    """What a search for `words` looks for: the terms of each word, which stand side by side."""
+    """Return the phrases that a search requires: the terms of each word, which must be adjacent."""
     return tuple(dict.fromkeys(cut for word in words.split() if (cut := tokenize(word))))
 
 
 def phrase_density(cut: str, sought: tuple[str, ...]) -> float:
-    """How much of a text is what was sought; 0 when a phrase is missing, or none was sought.
+    """Return the density of the phrases in a text; 0 if one is missing, or if there are none.
 
-    cut:  what `tokenize` made of the text
+    cut:  the text, from `tokenize`
     """
     found = [f" {cut} ".count(f" {phrase} ") for phrase in sought]
     return sum(found) / len(cut) if all(found) and found else 0.0
@@ -214,5 +211,5 @@ def _normalize_text(text: str) -> str:
 
 
 def _is_significant(sign: str) -> bool:
-    """Whether a mark makes another letter of the one before it: in Japanese it does."""
+    """Return whether a character is no combining mark, or one that changes the letter before it, as in Japanese."""
     return sign in JAPANESE_SOUND_MARKS or not unicodedata.combining(sign)

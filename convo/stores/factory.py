@@ -15,11 +15,12 @@ POSTGRES_SCHEMES = ("postgresql", "postgres")
 
 
 def open_store(url: str, *, tenant: str = "local", inline: bool = False) -> Store:
-    """The store that `url` names, as `tenant` sees it. Nothing is made before something is written.
+    """Open the store of `url` for `tenant`. Nothing is created before the first write.
 
     url:     "memory", "sqlite:" and a path ("~" is the home folder), or a PostgreSQL URL
-    inline:  let its coroutines end without ever waiting, so that no event loop is needed; not PostgreSQL's
-    raises:  InvalidUsage  no store has this URL, or what it needs is not installed
+    inline:  its coroutines complete without ever waiting, so no event loop is needed; not for PostgreSQL
+
+    Raises InvalidUsage if no store has this URL, or its driver is not installed.
     """
     scheme, _, place = url.partition(":")
     if url == "memory":
@@ -57,10 +58,9 @@ def _check_postgres_driver() -> None:
 
 
 async def probe_store(url: str) -> StoreHealth | None:
-    """What the place of a store is like, which stays as it is; None for what is not kept anywhere.
+    """Return the health of a store without changing it; None for a store that is not persistent.
 
-    raises:  InvalidUsage       no store has this URL, or what it needs is not installed
-             StoreFault  it cannot be reached, read or written
+    Raises InvalidUsage if the driver is not installed, StoreFault if the store cannot be reached, read or written.
     """
     scheme, _, place = url.partition(":")
     if scheme == "sqlite" and place:
@@ -76,7 +76,7 @@ async def probe_store(url: str) -> StoreHealth | None:
 
 
 def is_store_writable(url: str) -> bool:
-    """Whether the file of a SQLite store may be written, or could be made; True of every other store."""
+    """Return whether the file of a SQLite store can be written or created; True for every other store."""
     scheme, _, place = url.partition(":")
     if scheme != "sqlite" or not place:
         return True
@@ -88,11 +88,10 @@ def is_store_writable(url: str) -> bool:
 
 
 async def check_store(url: str, progress: ReportProgress) -> StoreCheckReport:
-    """Check all rows of the store that `url` names; nothing is made, migrated or written.
+    """Check all rows of the store of `url`; nothing is created, migrated or written.
 
-    raises:  NotFound    there is no such file
-             InvalidUsage       no store has this URL, or what it needs is not installed
-             StoreFault  it cannot be reached, or is not ours
+    Raises NotFound if there is no such file; InvalidUsage if the store cannot be checked or its driver is not
+    installed; StoreFault if it cannot be reached, or is not a store of convo.
     """
     scheme, _, place = url.partition(":")
     if scheme == "sqlite" and place:
@@ -115,7 +114,10 @@ async def check_store(url: str, progress: ReportProgress) -> StoreCheckReport:
 
 
 def backup_store(url: str, target: Path, progress: ReportProgress) -> int:
-    """Copy the file of a SQLite store into a new file; returns its size in bytes. raises: as `sqlite.backup`; Usage"""
+    """Copy the file of a SQLite store into a new file and return its size in bytes.
+
+    Raises InvalidUsage for any other store, and the errors of `backup_database`.
+    """
     scheme, _, place = url.partition(":")
     if scheme != "sqlite" or not place:
         raise InvalidUsage(f"a store of the kind {scheme!r} is not a file", hint="--store sqlite:PATH")
@@ -125,7 +127,10 @@ def backup_store(url: str, target: Path, progress: ReportProgress) -> int:
 
 
 def recover_store(url: str, target: Path, progress: ReportProgress) -> RecoveryReport:
-    """Copy what can be read of a damaged SQLite store into a new file. raises: as `sqlite.recover`; Usage"""
+    """Copy the readable rows of a damaged SQLite store into a new file.
+
+    Raises InvalidUsage for any other store, and the errors of `recover_database`.
+    """
     scheme, _, place = url.partition(":")
     if scheme != "sqlite" or not place:
         raise InvalidUsage(
@@ -138,11 +143,13 @@ def recover_store(url: str, target: Path, progress: ReportProgress) -> RecoveryR
 
 
 def store_schema_sql(url: str, *, partitions: int = 0, above: int = 0) -> str:
-    """What brings the store that `url` names into being, for whoever may create tables there.
+    """Return the SQL that creates the store of `url`, for a role that may create tables there.
 
-    partitions:  hash partitions of each table by tenant; PostgreSQL alone has them
-    above:       the number of the last migration that ran there, of PostgreSQL too: a file is opened to be migrated
-    raises:      InvalidUsage  it has no tables, or no partitions; what it needs is not installed
+    partitions:  hash partitions of each table by tenant; PostgreSQL only
+    above:       the number of the last migration that ran there; PostgreSQL only, because a SQLite file is migrated
+                 when it is opened
+
+    Raises InvalidUsage if the store has no tables, or no partitions, or its driver is not installed.
     """
     scheme = url.partition(":")[0]
     if scheme in POSTGRES_SCHEMES:

@@ -21,10 +21,11 @@ class LeaseGuard:
 
     @classmethod
     async def take(cls, store: Store, name: str, holder: str, ttl_s: float) -> "LeaseGuard":
-        """Take the right to write under `name`, `ttl_s` seconds at a time.
+        """Acquire the right to write under `name`, `ttl_s` seconds at a time.
 
-        holder:  as `convo.runtime` names one; two holders of one process differ behind that
-        raises:  Busy  a living process holds it, or one that may be alive elsewhere
+        holder:  a name from `convo.runtime`; holders of one process differ in the suffix
+
+        Raises Busy if a running process holds it, or one that may be running on another machine.
         """
         try:
             lease = await store.lease(name, holder, ttl_s)
@@ -35,7 +36,7 @@ class LeaseGuard:
         return cls(store, lease, ttl_s)
 
     async def release(self) -> None:
-        """Give the lease back. A store that cannot be reached lets it run out."""
+        """Release the lease. If the store cannot be reached, it expires."""
         self._renewing.cancel()
         with suppress(asyncio.CancelledError):
             await self._renewing

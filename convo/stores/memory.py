@@ -2,7 +2,7 @@
 
 No method awaits anything, so a transaction cannot be interrupted: it is checked as a whole, then applied.
 Each node has a reference count, from its children and from the records that refer to it; a node without
-references is deleted at once. Records and JSON are copied when they enter and when they leave.
+references is deleted at once. Records and JSON are copied on every write and every read.
 """
 
 import time
@@ -40,7 +40,7 @@ from convo.stores.codec import decode_json, encode_json, parse_search_phrases, p
 
 @dataclass(slots=True)
 class TreeNode:
-    """A node: `number` counts up, `item` is None at the root and where the item was erased."""
+    """A node: `sequence` counts up; `item_hash` is None at the root and where the item was erased."""
 
     number: int
     depth: int
@@ -50,7 +50,7 @@ class TreeNode:
 
 @dataclass(slots=True)
 class StoredItem:
-    """An item as text, its own id, the terms that a search finds it by; `number` counts up."""
+    """An item as JSON text, with its own id and its search terms; `sequence` counts up."""
 
     number: int
     text: str
@@ -64,14 +64,14 @@ class StoredItem:
 
 
 PlannedNodes = dict[Key, tuple[Key, Hash, str]]
-"""Places that a change makes: parent, item and the item's text."""
+"""Nodes that a transaction creates: parent, hash of the item, text of the item."""
 
 NodeReferrer = Link | Session | Conversation
-"""What stands on places and so keeps them."""
+"""A record that references nodes."""
 
 
 class ItemTree:
-    """One tenant's places and items, and who needs them."""
+    """One tenant's nodes and items, and the number of references to each."""
 
     def __init__(self, top: Key) -> None:
         self.places: dict[Key, TreeNode] = {top: TreeNode(0, 0, None, None)}
@@ -82,13 +82,13 @@ class ItemTree:
         self._made = 0
 
     def walk(self, key: Key) -> Iterator[tuple[Key, TreeNode]]:
-        """The places from `key` back to the first behind the root."""
+        """Iterate over the nodes from `key` towards the root, which is left out."""
         while (place := self.places[key]).parent is not None:
             yield key, place
             key = place.parent
 
     def plan(self, grow: Iterable[AppendItems]) -> PlannedNodes:
-        """What `grow` would make. raises: NotFound"""
+        """Return the nodes of these items; nothing is stored. Raises NotFound."""
         grown: PlannedNodes = {}
         for growth in grow:
             at = growth.after
@@ -101,7 +101,7 @@ class ItemTree:
         return grown
 
     def length(self, key: Key, grown: PlannedNodes) -> int:
-        """How many items lead to `key`, which may stand on a place that is only planned."""
+        """Return the number of items on the path to `key`, which may be a planned node."""
         count = 0
         while key not in self.places:
             count, key = count + 1, grown[key][0]
@@ -126,13 +126,13 @@ class ItemTree:
             self._named[body.id].add(item)
 
     def move(self, old: NodeReferrer | None, new: NodeReferrer | None) -> None:
-        """A record that stood where `old` says stands where `new` says."""
+        """Move the references of the record `old` to the nodes of `new`."""
         self._needs.update(_referenced_keys(new))
         self._needs.subtract(_referenced_keys(old))
         self._loose.extend(_referenced_keys(old))
 
     def empty(self, key: Key) -> None:
-        """Take the item out of a place, and its body with it if that was its last place."""
+        """Remove the item of a node, and delete the item if this was its last node."""
         item, self.places[key].item = self.places[key].item, None
         if item is not None:
             self._needs[item] -= 1
@@ -141,27 +141,26 @@ class ItemTree:
                 self._named[self.bodies.pop(item).id].discard(item)
 
     def named(self, item_id: str) -> set[Hash]:
-        """The items that carry this id themselves."""
+        """Return the hashes of the items with this id of their own."""
         return self._named.get(item_id, set()) if item_id else set()
 
     def beginning(self, digits: str) -> Key | None:
-        """The place whose key begins so."""
+        """Return a node whose key begins with `digits`."""
         return next((key for key in self.places if key.startswith(digits)), None) if digits else None
 
     def sweep(self) -> None:
-        """Take every place that nobody needs any more."""
+        """Delete every node that nothing references any more."""
         while self._loose:
             key = self._loose.pop()
             if key in self.places and not self._needs[key]:
                 self.empty(key)
                 parent = self.places.pop(key).parent
-                assert parent is not None  # the root is always needed
+                assert parent is not None  # the root is always referenced
                 self._needs[parent] -= 1
                 self._loose.append(parent)
 
 
 def _referenced_keys(record: NodeReferrer | None) -> tuple[Key, ...]:
-    """The places that a record stands on."""
     if record is None:
         return ()
     if isinstance(record, Link):
@@ -172,7 +171,7 @@ def _referenced_keys(record: NodeReferrer | None) -> tuple[Key, ...]:
 
 
 class TenantData:
-    """Everything that one tenant has."""
+    """All data of one tenant."""
 
     def __init__(self, tenant: str) -> None:
         self.root = root_key(tenant)
@@ -186,7 +185,7 @@ class TenantData:
         self.agents = AgentRuns()
 
     def check(self, change: Transaction) -> tuple[PlannedNodes, list[Link]]:
-        """Everything that could be wrong with `change`; what it makes. raises: as `commit`"""
+        """Check a transaction; return the planned nodes and copies of its links. Raises the errors of `commit`."""
         base.check_stored_names(change)
         self._check_heads(change)
         grown = self.tree.plan(change.grow)
@@ -218,7 +217,7 @@ class TenantData:
             self.agents.expect(change.agent_run)
 
     def make(self, change: Transaction, grown: PlannedNodes, links: Iterable[Link], now: float) -> None:
-        """Make a change that was checked."""
+        """Apply a transaction that was checked."""
         self.tree.plant(grown)
         for new in links:
             there = self.links.get(new.id)
@@ -244,7 +243,7 @@ class TenantData:
         self.tree.sweep()
 
     def _place(self, before: Session | None, new: Session) -> int:
-        """The place of a session among the last used: its own where it has one, else the last when `new` is a use."""
+        """Return a session's use order: its own, or else the stored one, or the next one if `new` is a use."""
         if new.use is not None:
             return new.use
         if before and before.use is not None and before.used_at == new.used_at:
@@ -252,7 +251,7 @@ class TenantData:
         return max((one.use or 0 for one in self.sessions.values()), default=0) + 1
 
     def _left_behind(self, change: Transaction) -> Iterator[Key]:
-        """Where else the erased items of a conversation stand: on the paths of its links, and no longer on its own."""
+        """Iterate over other nodes of a conversation's erased items, on the paths of its links and not on its own."""
         if not change.conversation:
             return
         erased = {self.tree.places[key].item for key in change.erase} - {None}
@@ -275,12 +274,12 @@ class TenantData:
         self.tree.move(self.conversations.pop(conversation_id), None)
 
     def tidy(self) -> None:
-        """Forget, after a removal, what nothing leads to any more."""
+        """Delete what nothing references any more after a removal."""
         self.removed &= {link.session for link in self.links.values() if link.session}
         self.tree.sweep()
 
     def chained(self, sessions: Iterable[Session]) -> set[str]:
-        """The links that `sessions` go on from, back to the first of each chain."""
+        """Return the ids of the links that `sessions` continue, back to the first of each chain."""
         found: set[str] = set()
         for session in sessions:
             at = session.link
@@ -290,7 +289,7 @@ class TenantData:
         return found
 
     def reached(self, session: Session) -> set[Key]:
-        """Every place that a session's record, or one of its links, leads back to."""
+        """Return every node on the paths of a session's record and of its links."""
         records: list[NodeReferrer] = [session, *(link for link in self.links.values() if link.session == session.id)]
         return {key for record in records for end in _referenced_keys(record) for key, _ in self.tree.walk(end)}
 
@@ -298,7 +297,7 @@ class TenantData:
         return [_copy_link(link) for link in sorted(self.links.values(), key=_link_created_at) if wanted(link)]
 
     def called(self, item_id: str) -> list[Hash]:
-        """The items that have this id of their own or by a conversation, stored last first."""
+        """Return the items with this id, their own or assigned by a conversation; the one stored last comes first."""
         given = (hashed for one in self.conversations.values() for hashed in self._given(one, item_id))
         found = self.tree.named(item_id).union(given)
         return sorted(found, key=lambda hashed: self.tree.bodies[hashed].number, reverse=True)
@@ -311,7 +310,7 @@ class TenantData:
         return [place.item] if place.item else []
 
     def words(self, key: Key) -> str:
-        """The first words of the item at `key`; "" where there is none."""
+        """Return the first words of the item at `key`; "" if there is none."""
         item = self.tree.places[key].item
         return item_preview(decode_json(self.tree.bodies[item].text)) if item else ""
 
@@ -321,7 +320,7 @@ def _link_created_at(link: Link) -> float:
 
 
 def _copy_link(link: Link) -> Link:
-    """A copy that shares nothing that could be changed."""
+    """Copy a link without sharing mutable values."""
     return replace(
         link,
         parameters=decode_json(encode_json(link.parameters)),
@@ -332,27 +331,31 @@ def _copy_link(link: Link) -> Link:
 
 @dataclass(slots=True)
 class ResponseRun:
-    """A run: `events` are numbers with their texts, `ended_at` is None while it is open."""
+    """The run of a response.
+
+    ended_at:  None while it is open
+    events:    sequence numbers with the JSON texts
+    """
 
     ended_at: float | None = None
     events: list[tuple[int, str]] = field(default_factory=list)
 
 
 class ResponseRuns:
-    """The runs of one tenant, by response."""
+    """The runs of one tenant, by response id."""
 
     def __init__(self) -> None:
         self._runs: dict[str, ResponseRun] = {}
 
     def open(self) -> list[str]:
-        """The responses whose run is open, first begun first."""
+        """Return the responses whose run is open, in the order in which they started."""
         return [name for name, run in self._runs.items() if run.ended_at is None]
 
     def start(self, response_id: str) -> None:
         self._runs.setdefault(response_id, ResponseRun()).ended_at = None
 
     def one(self, response_id: str) -> ResponseRun:
-        """The open run of a response. raises: Conflict"""
+        """Return the open run of a response. Raises Conflict."""
         found = self._runs.get(response_id)
         if found is None or found.ended_at is not None:
             raise base.run_not_open_error(response_id)
@@ -368,7 +371,7 @@ class ResponseRuns:
         self._runs.pop(response_id, None)
 
     def append(self, response_id: str, events: Sequence[StreamEvent]) -> None:
-        """Keep events behind those that are there. raises: Conflict, InputFault"""
+        """Append events to an open run. Raises Conflict and InputFault."""
         run = self.one(response_id)
         base.check_sequence_numbers(events, run.events[-1][0] if run.events else -1)
         run.events += [(event["sequence_number"], encode_json(event)) for event in events]
@@ -378,11 +381,11 @@ class ResponseRuns:
         return [decode_json(text) for number, text in run.events if number > after]
 
     def texts(self) -> list[str]:
-        """Every event that is kept."""
+        """Return every stored event."""
         return [text for run in self._runs.values() for _, text in run.events]
 
     def forget(self, before: float) -> int:
-        """Drop the runs that ended before this moment; returns how many."""
+        """Delete the runs that ended before this moment and return their number."""
         old = [name for name, run in self._runs.items() if run.ended_at is not None and run.ended_at < before]
         for name in old:
             self.drop(name)
@@ -390,21 +393,21 @@ class ResponseRuns:
 
 
 class AgentRuns:
-    """The runs of agents of one tenant, with their calls in the order in which each was first written."""
+    """The agent runs of one tenant, with their calls in the order in which each was first written."""
 
     def __init__(self) -> None:
         self.runs: dict[str, AgentRun] = {}
         self._calls: dict[str, dict[str, AgentCall]] = {}
 
     def expect(self, new: AgentRun) -> None:
-        """Make sure that a run follows the revision that is there. raises: Conflict"""
+        """Check that a run has the revision after the stored one. Raises Conflict."""
         there = self.runs.get(new.id)
         base.check_next_revision(new, there.revision if there else 0)
 
     def check(self, change: Transaction, sessions: Container[str]) -> None:
-        """Make sure that a run and calls may be written. raises: NotFound, NotCanonical
+        """Check that a run and calls can be written. Raises NotFound and NotCanonical.
 
-        sessions:  the ids of those that are there
+        sessions:  the ids of the stored sessions
         """
         new = change.agent_run
         if new:
@@ -442,19 +445,19 @@ class AgentRuns:
         return [call._replace(output=_copy_json(call.output)) for call in ledger]
 
     def drop(self, session_id: str) -> None:
-        """Take the runs of a session, and their calls."""
+        """Delete the runs of a session, and their calls."""
         for run in [run.id for run in self.runs.values() if run.session == session_id]:
             del self.runs[run]
             self._calls.pop(run, None)
 
     def texts(self) -> Iterator[str]:
-        """Every document and every output that is kept."""
+        """Iterate over every stored document and output."""
         yield from (encode_json(dict(run.document)) for run in self.runs.values())
         yield from (encode_json(call.output) for ledger in self._calls.values() for call in ledger.values())
 
 
 def _copy_run(run: AgentRun) -> AgentRun:
-    """A copy that shares nothing that could be changed."""
+    """Copy a run without sharing mutable values."""
     return replace(run, document=_copy_json(dict(run.document)))
 
 
@@ -463,11 +466,11 @@ def _copy_json(value: Json) -> Json:
 
 
 RECORD_OVERHEAD_BYTES = 100
-"""Bytes that a record is taken to need around what it holds."""
+"""Estimated bytes of a record besides its texts."""
 
 
 class MemoryAdmin:
-    """The tenants of one `MemoryStore`, by its clock."""
+    """`StoreAdmin` over the tenants of one `MemoryStore`, with its clock."""
 
     def __init__(self, tenants: Mapping[str, TenantData], secrets: dict[str, bytes], now: Callable[[], float]) -> None:
         self._tenants, self._secrets, self._now = tenants, secrets, now
@@ -476,10 +479,10 @@ class MemoryAdmin:
         return []
 
     async def check(self) -> None:
-        """There is nothing that could be away."""
+        """Do nothing: memory is always reachable."""
 
     async def check_room(self) -> None:
-        """Memory has no disk."""
+        """Do nothing: memory has no disk."""
 
     async def holdings(self) -> Sequence[TenantStats]:
         found = [_tenant_stats(name, tenant) for name, tenant in sorted(self._tenants.items())]
@@ -492,7 +495,7 @@ class MemoryAdmin:
         return None
 
     def observe(self, observe: TransactionObserver) -> None:
-        """Nothing here takes time that could be measured."""
+        """Do nothing: transactions in memory take no time worth measuring."""
 
     async def prune(self, tenant: str, before: float, *, dry: bool) -> PruneResult:
         return (
@@ -543,7 +546,10 @@ def _tenant_stats(name: str, tenant: TenantData) -> TenantStats:
 
 
 class MemoryStore:
-    """Keeps histories while the process lives. `now` is the clock that leases run by."""
+    """`Store` in memory, for the lifetime of the process.
+
+    now:  the clock of the leases, in seconds
+    """
 
     def __init__(self, tenant: str = "local", *, now: Callable[[], float] = time.time) -> None:
         self.tenant = tenant
@@ -678,7 +684,7 @@ class MemoryStore:
         return [found for found, names in self._known() if any(one.startswith(prefix) for one in names)][:limit]
 
     def _known(self) -> Iterator[tuple[HandleMatch, tuple[str, ...]]]:
-        """Everything that has a handle, with its names."""
+        """Iterate over all records that have a handle, with their names."""
         mine = self._mine
         for session in self._by_use():
             yield HandleMatch("session", session.id, session.name), (session.id, session.name)
@@ -701,7 +707,7 @@ class MemoryStore:
         return [hit for _, hit in sorted(found, key=lambda one: one[0])][:limit]
 
     def _first_places(self, session: Session) -> dict[Hash, Key]:
-        """Where each item that a session reaches stands; the place made first, if there are several."""
+        """Return the node of each item that a session reaches; the one created first, if there are several."""
         places = self._mine.tree.places
         newest_first = sorted(self._mine.reached(session), key=lambda key: places[key].number, reverse=True)
         return {item: key for key in newest_first if (item := places[key].item)}
@@ -754,7 +760,7 @@ class MemoryStore:
 
 
 class PrunableIds(NamedTuple):
-    """What a pruning takes, by id."""
+    """The ids of the records that a pruning deletes."""
 
     sessions: list[str]
     links: list[str]
@@ -762,7 +768,7 @@ class PrunableIds(NamedTuple):
 
 
 def _prune_tenant(mine: TenantData, before: float, *, dry: bool) -> PruneResult:
-    """Take what was last used before this moment; only count it when `dry`."""
+    """Delete the records last used before this moment, or only count them."""
     old = _find_prunable(mine, before)
     if not dry:
         for take, names in zip((mine.take_session, mine.take_link, mine.take_conversation), old, strict=True):
@@ -787,7 +793,7 @@ def _made_any_link(session: Session, links: list[Link]) -> bool:
 
 
 def _prunable_links(mine: TenantData, before: float, kept: list[Session]) -> Iterator[str]:
-    """The links that nobody holds: those of sessions that went or go, and old ones that no session made."""
+    """Iterate over unreferenced links: those of deleted or prunable sessions, and old ones that no session made."""
     holders, held = {session.id for session in kept}, {*mine.chained(kept), *mine.runs.open()}
     for link in mine.links.values():
         orphan = link.session in mine.removed or link.session in mine.sessions or link.created_at < before
@@ -796,7 +802,7 @@ def _prunable_links(mine: TenantData, before: float, kept: list[Session]) -> Ite
 
 
 def _is_conversation_retained(one: Conversation, mine: TenantData, before: float, kept: list[Session]) -> bool:
-    """Whether a session holds a conversation, or it was made or answered since, or is answered now."""
+    """Return whether a session references a conversation, or it was created or used since, or its run is open."""
     running = mine.runs.open()
     answered = (link for link in mine.links.values() if link.conversation_id == one.id)
     return (

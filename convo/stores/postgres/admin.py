@@ -10,7 +10,7 @@ from convo.stores.postgres.runs import DATABASE_TIME_SQL
 from convo.stores.postgres.tenant_rows import DatabaseConnection, Row, Statement, TenantConnection, run_pipeline
 
 ROW_OVERHEAD_BYTES = 100
-"""Bytes that a row is taken to need around what it holds."""
+"""Estimated bytes of a row besides its body."""
 
 SELECT_TENANT_STATS = """
 SELECT name,
@@ -40,7 +40,7 @@ SELECT_SIZE_BYTES = """
 SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class
 WHERE relnamespace = 'convo'::regnamespace AND relkind = 'r'
 """
-"""The server asks its file system for the sizes of the tables and their indexes; no row is read."""
+"""The server reads the sizes of tables and indexes from its file system; no row is read."""
 
 ROW_KINDS = ("sessions", "responses", "conversations", "items", "places", "events", "runs")
 
@@ -69,7 +69,7 @@ SELECT_SECRET = "SELECT value FROM convo.secrets WHERE name = $1"  # noqa: S105
 
 
 class PostgresAdmin:
-    """The database behind a store."""
+    """`StoreAdmin` over one PostgreSQL database."""
 
     def __init__(self, database: PostgresDatabase) -> None:
         self._database = database
@@ -82,7 +82,7 @@ class PostgresAdmin:
         await self._database.run(lambda db: connection.check_schema_version(db, self._database.place))
 
     async def check_room(self) -> None:
-        """The server's disk is not seen from here; it says itself when it is full."""
+        """Do nothing: the client cannot see the server's disk; a full disk is an error of the write."""
 
     async def holdings(self) -> Sequence[TenantStats]:
         rows = (

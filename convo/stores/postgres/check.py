@@ -21,7 +21,7 @@ from convo.stores.postgres.tenant_rows import BEGIN_SNAPSHOT, DatabaseConnection
 from convo.stores.postgres.tree import NODE_KEY_SQL
 
 ROWS_PER_BATCH = 500
-"""Rows of one question."""
+"""Rows of one query."""
 
 SELECT_TENANTS = "SELECT tenant, name FROM convo.tenants ORDER BY tenant"
 
@@ -57,7 +57,7 @@ FROM pg_constraint
 WHERE contype = 'f' AND conparentid = 0 AND connamespace = 'convo'::regnamespace
 ORDER BY 1, 2
 """
-"""Every reference of our schema: the tables, and the columns on both sides."""
+"""Every foreign key of the schema `convo`: the tables, and the columns on both sides."""
 
 SELECT_MEMBERS_TO_CHECK = """
 WITH RECURSIVE up (id, parent, item, erased, depth) AS (
@@ -93,7 +93,10 @@ SELECT id, parent, item FROM up
 
 
 async def check_database(db: DatabaseConnection, place: str, progress: ReportProgress) -> StoreCheckReport:
-    """Check every row of every tenant. raises: StoreUnavailable, StoreTooNew  the tables are not this convo's"""
+    """Check every row of every tenant.
+
+    Raises StoreUnavailable or StoreTooNew if the tables are not those of this convo.
+    """
     await connection.check_schema_version(db, place)
     await db.execute(BEGIN_SNAPSHOT.sql)
     checking = _DatabaseCheck(db, progress)
@@ -102,7 +105,7 @@ async def check_database(db: DatabaseConnection, place: str, progress: ReportPro
 
 
 class _DatabaseCheck:
-    """One check over one transaction."""
+    """One check in one transaction."""
 
     def __init__(self, db: DatabaseConnection, progress: ReportProgress) -> None:
         self._db, self._progress = db, progress
@@ -193,7 +196,7 @@ class _DatabaseCheck:
         return await (await self._db.execute(sql)).fetchall()
 
     async def _batches(self, t: TenantConnection, name: str, sql: str) -> AsyncIterator[Row]:
-        """Rows in the order of their first column."""
+        """Iterate over rows, ordered by their first column."""
         last, done = None, 0
         while rows := await t.all(sql, last, ROWS_PER_BATCH):
             for row in rows:
@@ -213,7 +216,7 @@ def _describe_node_fault(
     above: bytes | None,
     body: bytes | None,
 ) -> str:
-    """What is wrong with a node, in words; empty where nothing is."""
+    """Describe the fault of a node; empty if there is none."""
     if parent is None:
         is_root = key.hex() == root_key(t.name) and depth == 0
         return "" if is_root else "has no parent and is not its tenant's root"
@@ -256,7 +259,7 @@ def _is_session_record(record: str) -> bool:
 TABLE_PRIVILEGES = ("SELECT", "INSERT", "UPDATE", "DELETE")
 
 PROBE_TIMEOUT_S = 4.0
-"""How long a server has to let somebody in."""
+"""Seconds that the server has to accept a connection."""
 
 SELECT_ROLE = """
 SELECT current_user, has_database_privilege(current_database(), 'CREATE'),
@@ -279,7 +282,10 @@ SELECT privilege FROM unnest($1::text[]) privilege WHERE EXISTS (
 
 
 async def probe_database(url: str) -> ServerHealth:
-    """raises: StoreFault  nobody is let in, or a newer convo made the tables"""
+    """Return the health of a server.
+
+    Raises StoreFault if it does not accept the connection, or a newer convo created the tables.
+    """
     database = PostgresDatabase(url, wait_s=PROBE_TIMEOUT_S)
     async with database.alone() as db:
         return await _probe_connection(db, database.place)

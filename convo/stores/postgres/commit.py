@@ -37,7 +37,7 @@ from convo.stores.postgres.tree import NODE_KEY_SQL
 
 
 class PlannedNode(NamedTuple):
-    """A place that a change makes, unless it is there."""
+    """A node that a transaction creates, unless it is stored."""
 
     parent: Key
     item: Item
@@ -46,7 +46,7 @@ class PlannedNode(NamedTuple):
 
 
 class ExistingNode(NamedTuple):
-    """A place that the database has; `empty` where its item was erased, and at the root."""
+    """A stored node; `is_empty` where its item was erased, and at the root."""
 
     depth: int
     empty: bool
@@ -54,18 +54,18 @@ class ExistingNode(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CommitPlan:
-    """A change, and the places that it grows.
+    """A transaction and the nodes of its appends.
 
-    grown:  by key, each behind its parent, which comes first or is not among them
+    planned_nodes:  by key; a parent comes before its children, or is not among them
     """
 
     change: Transaction
     grown: Mapping[Key, PlannedNode]
 
     def kept(self, final: Container[str]) -> frozenset[Key]:
-        """The grown places that something will stand on, or behind.
+        """Return the planned nodes that are referenced after the commit, or have such a descendant.
 
-        final:  links that have ended already: they stay where they stand
+        final:  links that have ended already: they keep their nodes
         """
         links = tuple(link for link in self.change.links if link.id not in final)
         kept: set[Key] = set()
@@ -77,7 +77,7 @@ class CommitPlan:
 
     @property
     def asked(self) -> list[Key]:
-        """The places that the database must be asked for."""
+        """The keys that are read from the database."""
         change = self.change
         named = (
             *(growth.after for growth in change.grow),
@@ -89,7 +89,7 @@ class CommitPlan:
 
     @property
     def bases(self) -> list[UUID]:
-        """The places that records will stand on or behind, as far as they can be there already."""
+        """The last nodes that may be stored on the paths to the nodes that records reference."""
         return sorted(
             {
                 tenant_rows.node_id(self.base(key))
@@ -99,13 +99,13 @@ class CommitPlan:
         )
 
     def base(self, key: Key) -> Key:
-        """The last place before `key`, or `key` itself, that this change does not grow."""
+        """Return the last node on the path to `key`, `key` included, that this transaction does not append."""
         while key in self.grown:
             key = self.grown[key].parent
         return key
 
     def behind(self, key: Key) -> list[Key]:
-        """The grown places from the base of `key` to `key`, oldest first."""
+        """Return the planned nodes from the base of `key` to `key`, oldest first."""
         back = []
         while key in self.grown:
             back.append(key)
@@ -113,7 +113,7 @@ class CommitPlan:
         return back[::-1]
 
     def check(self, there: Mapping[Key, ExistingNode]) -> None:
-        """Make sure that every place that is named is there or grown. raises: NotFound"""
+        """Check that every node that the transaction names is stored or planned. Raises NotFound."""
         for growth in self.change.grow:
             self._check(growth.after, there)
         for key in (*base.iter_referenced_keys(self.change), *self.change.erase):
@@ -124,7 +124,7 @@ class CommitPlan:
             raise base.node_not_found_error(key)
 
     def depth(self, key: Key, there: Mapping[Key, ExistingNode]) -> int:
-        """How many items lead to `key`."""
+        """Return the number of items on the path to `key`."""
         count = 0
         while key not in there:
             count, key = count + 1, self.grown[key].parent
@@ -132,7 +132,7 @@ class CommitPlan:
 
 
 def plan_commit(change: Transaction) -> CommitPlan:
-    """What `change` makes. raises: NotCanonical, NotFound"""
+    """Plan the nodes of a transaction. Raises NotCanonical and NotFound."""
     base.check_stored_names(change)
     return CommitPlan(change, _plan_nodes(change.grow))
 
@@ -186,20 +186,20 @@ WITH RECURSIVE old (id, depth) AS (
 )
 SELECT id FROM old WHERE id NOT IN (SELECT id FROM up)
 """
-"""Those of some places that are neither others nor before them."""
+"""Those of the nodes $2 that are not on the paths to the nodes $3."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitReads:
-    """What was there before a change.
+    """The stored state before a transaction.
 
-    places:        those of the plan that are there
-    links:         how those stand that the change writes, or starts
-    session:       whether there is a record of it already
-    conversation:  where its head stands
-    behind:        of a conversation: (place, its item's own id as a number, erased id), from its new
-                   base back to its old head or to the root, both included
-    loose:         places that may be without need afterwards
+    existing_nodes:      those of the plan that are stored
+    link_statuses:       of the stored links that the transaction writes, or starts the run of
+    session_exists:      whether the session has a record
+    conversation_head:   the conversation's stored head
+    conversation_nodes:  of the conversation: (node, hash of its item's own id, erased id), from its new base back to
+                         its old head or to the root, both included
+    detached_nodes:      nodes that may be unreferenced afterwards
     """
 
     places: Mapping[Key, ExistingNode]
@@ -211,10 +211,10 @@ class CommitReads:
 
 
 async def begin_commit(t: TenantConnection, plan: CommitPlan, *, alone: bool, known: bool) -> CommitReads:
-    """Begin the change and find what it meets. raises: Conflict, NotFound, InputFault
+    """Begin the transaction and read the stored state. Raises Conflict, NotFound and InputFault.
 
-    alone:  keep every other change of this tenant out
-    known:  whether the tenant is there for certain
+    exclusive:      lock out all other transactions of this tenant
+    tenant_exists:  the tenant is known to be stored
     """
     asked = {**_build_begin(t, alone=alone, known=known), **_build_reads(t, plan)}
     told = dict(zip(asked, await t.together(*asked.values()), strict=True))
@@ -237,9 +237,9 @@ async def begin_commit(t: TenantConnection, plan: CommitPlan, *, alone: bool, kn
 
 
 async def _detached_nodes(t: TenantConnection, plan: CommitPlan, told: Mapping[str, list[Row]]) -> list[UUID]:
-    """Where the records that change stand now, and will not stand on or before afterwards.
+    """Return the nodes of the written records that will not be on any of their paths afterwards.
 
-    That a head goes forward by what the change grows is seen without asking again.
+    A head that only moves to a node of this transaction's appends needs no query.
     """
     old = {place for row in told.get("conversation", []) for place in row}
     old |= {
@@ -275,7 +275,7 @@ def _build_begin(t: TenantConnection, *, alone: bool, known: bool) -> dict[str, 
 
 
 def _build_reads(t: TenantConnection, plan: CommitPlan) -> dict[str, Statement]:
-    """What must be known, in the order in which rows are locked."""
+    """Return the queries of a commit, in the order in which rows are locked."""
     change = plan.change
     session, conversation = change.session, change.conversation
     ids = sorted({link.id for link in change.links} | ({change.starts} if change.starts else set()))
@@ -301,7 +301,7 @@ def _node_id_or_none(key: Key) -> UUID | None:
 
 
 def _check_session_head(plan: CommitPlan, rows: list[Row]) -> bool:
-    """Whether there is a record of the session already. raises: Conflict"""
+    """Return whether the session has a record. Raises Conflict."""
     session = plan.change.session
     if session is None:
         return False
@@ -315,7 +315,7 @@ def _check_session_head(plan: CommitPlan, rows: list[Row]) -> bool:
 
 
 def _check_conversation_head(plan: CommitPlan, rows: list[Row]) -> UUID | None:
-    """Where the conversation stands. raises: Conflict"""
+    """Return the conversation's stored head. Raises Conflict."""
     conversation, expected = plan.change.conversation, plan.change.conversation_expect
     head: UUID | None = rows[0][0] if rows else None
     if conversation:
@@ -324,7 +324,7 @@ def _check_conversation_head(plan: CommitPlan, rows: list[Row]) -> UUID | None:
 
 
 def _head_key(expected: base.ExpectedHead, head: UUID | None) -> Key | None:
-    """The key at `head`, which is the expected one or any other."""
+    """Return the expected key if it is the key of `head`, else a different one."""
     if head is None:
         return None
     same = isinstance(expected, str) and tenant_rows.is_node_key(expected) and tenant_rows.node_id(expected) == head
@@ -332,7 +332,7 @@ def _head_key(expected: base.ExpectedHead, head: UUID | None) -> Key | None:
 
 
 def _check_references(plan: CommitPlan, found: CommitReads) -> None:
-    """Make sure that the change may be made. raises: NotFound, InputFault"""
+    """Check that everything that the transaction references exists. Raises NotFound and InputFault."""
     change = plan.change
     plan.check(found.places)
     if change.conversation:
@@ -371,10 +371,11 @@ WHERE nodes.tenant = $1 AND nodes.id = new.id AND nodes.item IS NULL
 
 
 async def apply_transaction(t: TenantConnection, plan: CommitPlan, *, alone: bool, known: bool) -> bool:
-    """Make a change true; False, and nothing is done, when it must be made alone.
+    """Apply a transaction; return False, with nothing written, if it needs the exclusive lock.
 
-    known:   whether the tenant is there for certain
-    raises:  as the contract says
+    tenant_exists:  the tenant is known to be stored
+
+    Raises the errors of `Store.commit`.
     """
     found = await begin_commit(t, plan, alone=alone, known=known)
     if found.loose and not alone:
@@ -410,11 +411,11 @@ def _build_writes(t: TenantConnection, plan: CommitPlan, found: CommitReads) -> 
     yield from agents.build_agent_call_upserts(t, change.calls)
 
 
-# -- places ---------------------------------------------------------------------------------------
+# -- nodes ----------------------------------------------------------------------------------------
 
 
 def _build_node_inserts(t: TenantConnection, plan: CommitPlan, found: CommitReads) -> Iterator[Statement]:
-    """Make the kept places that are not there, and fill those whose items were erased."""
+    """Insert the referenced nodes that are not stored, and restore erased items."""
     kept = plan.kept({link_id for link_id, status in found.links.items() if status not in base.UNFINISHED_STATUSES})
     new = {key: grown for key, grown in plan.grown.items() if key in kept and key not in found.places}
     refilled = {key: grown for key, grown in plan.grown.items() if key in found.places and found.places[key].empty}
@@ -440,7 +441,7 @@ def _build_node_inserts(t: TenantConnection, plan: CommitPlan, found: CommitRead
 
 
 def _build_item_inserts(t: TenantConnection, grown: Iterable[PlannedNode]) -> Iterator[Statement]:
-    """Store the items that are not stored yet, and the terms that a search finds them by."""
+    """Insert the items that are not stored yet, and their search terms."""
     items = {one.hash: one for one in grown}
     rows = [(one.hash, _own_id_hash(one.item), one.body, place) for place, one in enumerate(items.values())]
     yield t.ask(INSERT_ITEMS, *to_columns(sorted(rows), 4))
@@ -454,7 +455,7 @@ def _build_item_inserts(t: TenantConnection, grown: Iterable[PlannedNode]) -> It
 
 
 def _own_id_hash(item: Item) -> int | None:
-    """What an index finds an item's own id by; None when it has none."""
+    """Return the hash of an item's own id; None if it has none."""
     own = base.own_item_id(item)
     return tenant_rows.hash_item_id(own) if own else None
 
@@ -464,9 +465,9 @@ def _format_term_array(t: TenantConnection, cut: str) -> str:
 
 
 def hash_terms(t: TenantConnection, cut: str) -> set[int]:
-    """The numbers of terms: each tenant has its own, so that one tenant's search reads nothing of another's.
+    """Return the hashes of terms, salted by tenant, so that a search reads no index entries of other tenants.
 
-    cut:  as `terms` makes it; two terms may share a number, so what is found is looked at once more
+    cut:  from `tokenize`; different terms may have the same hash, so matches must be verified
     """
     salt = t.n & 0xFFFFFFFF
     return {crc32(term.encode(), salt) - 2**31 for term in set(cut.split())}
@@ -484,7 +485,7 @@ def _build_link_upserts(t: TenantConnection, change: Transaction, found: CommitR
 
 
 def _nodes_with_own_ids(plan: CommitPlan, head: Key, found: CommitReads) -> tuple[list[tuple[UUID, int | None]], bool]:
-    """The places that a conversation names anew, oldest first, and whether those before keep their names."""
+    """Return the nodes whose items need ids now, oldest first, and whether the ids before them are kept."""
     *back, last = found.behind
     further = last[0] == found.conversation
     stored = [
@@ -520,7 +521,7 @@ WITH RECURSIVE gone (id, parent, item) AS (
 )
 DELETE FROM convo.nodes WHERE tenant = $1 AND id IN (SELECT id FROM gone) RETURNING id, parent, item
 """
-"""Take paths that end at the given places; where two of them meet, both stop behind that place."""
+"""Delete paths that end at the given nodes; where two of them meet, both stop before the common node."""
 
 SELECT_UNUSED_ITEMS = """
 SELECT hash FROM unnest($2::uuid[]) AS given (hash)
@@ -554,11 +555,11 @@ SELECT id FROM convo.nodes WHERE tenant = $1 AND id <> ALL($2::uuid[])
     AND item IN (SELECT item FROM convo.nodes WHERE tenant = $1 AND id = ANY($2::uuid[]))
     AND id IN (SELECT id FROM old) AND id NOT IN (SELECT id FROM own)
 """
-"""Where else erased items stand: on the paths of a conversation's links, and no longer on its own."""
+"""Other nodes of erased items: on the paths of a conversation's links, not on its own."""
 
 
 async def _erase_items(t: TenantConnection, change: Transaction) -> list[UUID]:
-    """Take the items out of the places that a change erases; their names, for they may stand nowhere any more."""
+    """Erase the items of a transaction's `erased_nodes`; return their ids, because they may have no node any more."""
     if not change.erase:
         return []
     places = [tenant_rows.node_id(key) for key in change.erase]
@@ -572,7 +573,7 @@ async def _erase_items(t: TenantConnection, change: Transaction) -> list[UUID]:
 
 
 async def delete_unreferenced_nodes(t: TenantConnection, places: Iterable[UUID], items: Iterable[UUID] = ()) -> None:
-    """Take those of `places` and `items` that nothing stands on, and what that leaves without need."""
+    """Delete those of `places` and `items` that nothing references, and everything that this leaves unreferenced."""
     loose, unused = set(places), set(items)
     while loose:
         rows = await t.all(DELETE_UNREFERENCED_PATHS, sorted(loose))

@@ -1,7 +1,7 @@
 """Connection pool, errors and migrations.
 
-No statement is prepared on the server. A transaction that meets a concurrent writer is repeated as a whole; one
-that exceeds the time limit has its socket shut down. Error messages never contain the URL.
+No statement is prepared on the server. A transaction that conflicts with a concurrent writer is repeated as a
+whole; one that exceeds the time limit has its socket shut down. Error messages never contain the URL.
 """
 
 import asyncio
@@ -37,19 +37,20 @@ from convo.stores.postgres.tenant_rows import DatabaseConnection
 Result = TypeVar("Result")
 
 MAX_ATTEMPTS = 8
-"""How often a transaction is tried that meets another one."""
+"""Attempts for a transaction that conflicts with concurrent writers."""
 
 URL_ENCODING_HINT = "write its special characters encoded: @ %40, : %3A, / %2F, ? %3F, # %23, % %25, space %20"
 
-logging.getLogger("psycopg").addHandler(logging.NullHandler())  # errors are raised; three lines a second help nobody
+# Errors are raised. Without a handler Python prints psycopg's log to stderr as well, three lines a second.
+logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
 
 class PostgresDatabase:
     """The connections of one process to one database.
 
-    size:      how many there are at most
-    wait_s:    how long to wait for one
-    answer_s:  how long a transaction may take
+    pool_size:              maximum number of connections
+    connect_timeout_s:      time to wait for a connection
+    transaction_timeout_s:  time limit of a transaction
     """
 
     def __init__(self, url: str, *, size: int = 10, wait_s: float = 5.0, answer_s: float = 30.0) -> None:
@@ -66,10 +67,11 @@ class PostgresDatabase:
     async def run(
         self, job: Callable[[DatabaseConnection], Awaitable[Result]], *, however_long: bool = False
     ) -> Result:
-        """What `job` does on a connection of its own; again, whole, when it met another writer.
+        """Run `job` on a connection and return its result; after a conflict with another writer all of it is repeated.
 
-        however_long:  it looks at everything, and takes the time that takes
-        raises:  StoreFault, and what `job` raises
+        no_time_limit:  for jobs that read every row
+
+        Raises StoreFault and the errors of `job`.
         """
         again = AsyncRetrying(
             retry=retry_if_exception_type(RETRYABLE_ERRORS),
@@ -92,7 +94,7 @@ class PostgresDatabase:
 
     @asynccontextmanager
     async def alone(self) -> AsyncIterator[DatabaseConnection]:
-        """A connection outside the pool, whatever tables there are. raises: StoreFault"""
+        """Open a connection outside the pool, without checking the schema. Raises StoreFault."""
         if self._closed:
             raise StoreUnavailable(f"{self.place} was closed")
         with translate_errors(self.place):
@@ -106,7 +108,7 @@ class PostgresDatabase:
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[DatabaseConnection]:
-        """One of the pool's, for as long as the block runs; what it leaves open is undone."""
+        """Check out a connection of the pool for the block; an open transaction is rolled back after it."""
         pool = self._pool or await self._open()
         db = await self._given(pool)
         try:
@@ -117,7 +119,7 @@ class PostgresDatabase:
 
     @contextmanager
     def _in_time(self, db: DatabaseConnection) -> Iterator[None]:
-        """Break the connection when the block takes too long. raises: StoreUnavailable  it did"""
+        """Break the connection if the block exceeds the time limit. Raises StoreUnavailable then."""
         late = asyncio.Event()
         timer = asyncio.get_running_loop().call_later(self._answer_s, _break_connection, db, late)
         try:
@@ -132,13 +134,13 @@ class PostgresDatabase:
             timer.cancel()
 
     async def _given(self, pool: AsyncConnectionPool[DatabaseConnection]) -> DatabaseConnection:
-        """An open connection of the pool. Those that the server closed meanwhile are replaced on the way."""
+        """Return an open connection of the pool; those that the server has closed meanwhile are replaced."""
         try:
             while not _is_connection_open(db := await pool.getconn(self._wait_s)):
                 await db.close()
                 await pool.putconn(db)
         except PoolTimeout:
-            await (await self._connect()).close()  # says why, when there is a reason
+            await (await self._connect()).close()  # raises the reason, if there is one
             raise
         return db
 
@@ -169,31 +171,31 @@ class PostgresDatabase:
 
 
 CONNECTION_OPTIONS: dict[str, Any] = {"autocommit": True, "prepare_threshold": None, "cursor_factory": AsyncRawCursor}
-"""No statement is prepared on the server, where another client's transaction may come next."""
+"""No statement is prepared on the server: with a pooler, the next transaction there may be another client's."""
 
 
 def _is_connection_open(db: DatabaseConnection) -> bool:
-    """Whether the server said nothing while nobody listened; then it said good-bye. It is not asked."""
+    """Return whether an idle connection is open, without a query: the server sends data only when it closes it."""
     poll = select.poll()
     poll.register(db.fileno(), select.POLLIN | select.POLLHUP)
     return not poll.poll(0)
 
 
 def _break_connection(db: DatabaseConnection, late: asyncio.Event) -> None:
-    """Whoever waits on this connection hears that it has ended."""
+    """Shut down the socket, so that the waiting job gets an error."""
     late.set()
     with suppress(OSError, psycopg.Error), socket.fromfd(db.fileno(), socket.AF_INET, socket.SOCK_STREAM) as line:
         line.shutdown(socket.SHUT_RDWR)
 
 
 async def _roll_back(db: DatabaseConnection) -> None:
-    """Undo what a job left open; a connection on which that fails is broken, and the pool sees it."""
+    """Roll back an open transaction; if that fails, the connection is broken and the pool replaces it."""
     with suppress(psycopg.Error):
         await db.rollback()
 
 
 def _parse_url(url: str) -> dict[str, Any]:
-    """What `url` says. raises: BadSettings"""
+    """Parse the URL into connection options. Raises InvalidSettings."""
     try:
         options = dict(conninfo_to_dict(url))
     except (psycopg.Error, UnicodeError):
@@ -209,7 +211,7 @@ def _parse_url(url: str) -> dict[str, Any]:
 
 
 def _format_location(options: dict[str, Any]) -> str:
-    """Where that is, for people and without secrets."""
+    """Return the server and database for messages, without secrets."""
     host, port = options.get("host", "localhost"), options.get("port")
     return f"PostgreSQL at {host}{f':{port}' if port else ''}/{options.get('dbname', '')}"
 
@@ -220,7 +222,7 @@ RETRYABLE_ERRORS = (
     errors.UniqueViolation,
     errors.ForeignKeyViolation,
 )
-"""Two writers met: whoever is told so did nothing yet, and finds it decided when it comes again."""
+"""Conflicts of concurrent writers. The failed transaction wrote nothing; repeated, it reads the other's result."""
 
 MISSING_TABLE_ERRORS = (errors.UndefinedTable, errors.UndefinedColumn, errors.InvalidSchemaName)
 NO_WRITE_ERRORS = (errors.InsufficientPrivilege, errors.ReadOnlySqlTransaction)
@@ -228,7 +230,7 @@ NO_WRITE_ERRORS = (errors.InsufficientPrivilege, errors.ReadOnlySqlTransaction)
 
 @contextmanager
 def translate_errors(place: str) -> Iterator[None]:
-    """Let nothing foreign out. raises: ConvoError"""
+    """Translate the errors of psycopg and of the operating system. Raises ConvoError."""
     try:
         yield
     except psycopg.Error as wrong:
@@ -267,7 +269,7 @@ def unmigrated_error(place: str) -> StoreUnavailable:
 
 
 def _error_summary(wrong: psycopg.Error) -> str:
-    """The first line of what the server or the driver says."""
+    """Return the first line of the server's or the driver's message."""
     return shorten_message(wrong.diag.message_primary or str(wrong))
 
 
@@ -310,19 +312,19 @@ CONNECTION_HINTS = (
     (r"too many (clients|connections)|connection slots", "close other clients, or go through a pooler"),
     (r"starting up|shutting down|in recovery", "wait a moment, then try again"),
 )
-"""Words, and the next step where they occur; the first that fits counts."""
+"""Patterns of messages, and the next step for each; the first match counts."""
 
 CONNECTION_ERROR_PREFIX = re.compile(
     r"connection (?:failed|is bad): (?:connection to server .*? failed: )?(?:FATAL:\s+)?"
 )
-"""What stands before the words that say something: the place is known."""
+"""Start of the driver's messages, which repeats the location."""
 
 
 def choose_connection_hint(words: str, place: str) -> str:
-    """What to do next.
+    """Return the next step for a failed connection.
 
-    words:  all that the driver said
-    place:  where the server is, for people
+    words:  the driver's whole message
+    place:  the server, as in messages
     """
     if UNREACHABLE_PATTERN.search(words) and (SUPABASE_DIRECT_HOST.search(place) or SUPABASE_POOLER_HOST.search(place)):
         return SUPABASE_DIRECT_HINT if SUPABASE_DIRECT_HOST.search(place) else SUPABASE_POOLER_HINT
@@ -333,31 +335,31 @@ def choose_connection_hint(words: str, place: str) -> str:
 
 
 def shorten_message(words: str) -> str:
-    """The first line of what was said, without the place."""
+    """Return the first line of a message, without the location."""
     return CONNECTION_ERROR_PREFIX.sub("", words.strip().partition("\n")[0], count=1)
 
 
 SCHEMA_VERSION = 3
-"""The number of the last migration."""
+"""Number of the last migration."""
 
 MIGRATION_LOCK_ID = 0x636F6E76
-"""What migrations lock: "conv" in ASCII."""
+"""Key of the migrations' advisory lock: "conv" in ASCII."""
 
 MIGRATIONS_FOLDER = Path(__file__).with_name("migrations")
 
 COUNT_PARTITIONS = "SELECT count(*) FROM pg_inherits WHERE inhparent = to_regclass('convo.sessions')"
-"""Over how many partitions the tables are spread that are there."""
+"""Number of partitions of the existing tables."""
 
 SELECT_SCHEMA_VERSION = "SELECT coalesce(max(number), 0) FROM convo.migrations"
 
 CREATE_TABLE_PATTERN = re.compile(
     r"^CREATE TABLE (?P<name>\S+) \((?P<body>\n    tenant .*?\n)\)(?P<options> WITH \([^)]*\))?;", re.M | re.S
 )
-"""A table of tenants' rows, which can be spread; the others are the database's own."""
+"""Matches a table of tenants' rows, which can be partitioned; the other tables are shared by all tenants."""
 
 
 async def check_schema_version(db: DatabaseConnection, place: str) -> None:
-    """Make sure that the tables are those of this convo. raises: StoreUnavailable, StoreTooNew"""
+    """Check that the tables are those of this convo. Raises StoreUnavailable and StoreTooNew."""
     found = await read_schema_version(db)
     if found > SCHEMA_VERSION:
         raise StoreTooNew(place, found, SCHEMA_VERSION)
@@ -366,7 +368,7 @@ async def check_schema_version(db: DatabaseConnection, place: str) -> None:
 
 
 async def read_schema_version(db: DatabaseConnection) -> int:
-    """The number of the last migration that ran; 0 before the first."""
+    """Return the number of the last migration that ran; 0 before the first."""
     there = await (await db.execute("SELECT to_regclass('convo.migrations') IS NOT NULL")).fetchone()
     if not there or not there[0]:
         return 0
@@ -374,9 +376,9 @@ async def read_schema_version(db: DatabaseConnection) -> int:
 
 
 async def migrate_schema(db: DatabaseConnection, place: str) -> Sequence[int]:
-    """Run what is missing, whoever else tries; the numbers of what ran. raises: StoreTooNew
+    """Run the missing migrations, safe with concurrent callers, and return their numbers. Raises StoreTooNew.
 
-    New tables are spread over as many partitions as those that are there.
+    New tables get as many partitions as the existing ones have.
     """
     async with db.transaction():
         await db.execute(f"SELECT pg_advisory_xact_lock({MIGRATION_LOCK_ID})")
@@ -395,9 +397,9 @@ async def _select_number(db: DatabaseConnection, sql: str) -> int:
 
 
 def schema_sql(partitions: int = 0, *, above: int = 0) -> str:
-    """What `migrate_schema` would run, for whoever may create tables.
+    """Return the SQL that `migrate_schema` would run, for a role that may create tables.
 
-    partitions:  hash partitions of each tenant's table; 0: plain tables
+    partitions:  hash partitions of each tenants' table; 0: plain tables
     above:       the number of the last migration that ran already
     """
     numbers = range(above + 1, SCHEMA_VERSION + 1)
@@ -406,7 +408,7 @@ def schema_sql(partitions: int = 0, *, above: int = 0) -> str:
 
 
 def partition_tables(text: str, partitions: int) -> str:
-    """A migration whose tables are spread over so many hash partitions by tenant."""
+    """Return a migration with this number of hash partitions, by tenant, for each of its tables."""
     return CREATE_TABLE_PATTERN.sub(lambda table: _partition_table(table, partitions), text) if partitions else text
 
 
@@ -422,6 +424,6 @@ def _partition_table(table: re.Match[str], partitions: int) -> str:
 
 @cache
 def read_migration(number: int) -> str:
-    """A migration, with the note that it ran."""
+    """Return a migration, with the statement that records that it ran."""
     (file,) = MIGRATIONS_FOLDER.glob(f"{number:04}_*.sql")
     return f"{file.read_text(encoding='utf-8')}\nINSERT INTO convo.migrations (number) VALUES ({number});\n"

@@ -1,7 +1,7 @@
-"""Remove records, and delete what only they referenced.
+"""Remove records, and everything that only they referenced.
 
 A removal is one transaction with an exclusive lock of the tenant. Pruning runs in batches, so that other
-writers can go in between: conversations first, then sessions, then links.
+writers can run in between: conversations first, then sessions, then links.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -34,7 +34,7 @@ WITH RECURSIVE chained (id) AS (
 SELECT links.id FROM convo.removed JOIN convo.links ON links.tenant = $1 AND links.session = removed.session
 WHERE removed.tenant = $1 AND links.id NOT IN (SELECT id FROM chained)
 """
-"""The links of removed sessions that no session's chain passes through."""
+"""The links of removed sessions that are in no session's chain."""
 
 DELETE_LINKS = """
 DELETE FROM convo.links WHERE tenant = $1 AND id = ANY($2::text[]) RETURNING saw, head, route, parameters
@@ -58,7 +58,7 @@ DELETE FROM convo.repeated WHERE tenant = $1 AND (hash = ANY($2::uuid[]) OR conv
 
 
 async def remove_session(t: TenantConnection, session_id: str) -> None:
-    """Take a session and the links that only it needs. raises: NotFound"""
+    """Delete a session and the links that only it referenced. Raises NotFound."""
     await _begin_exclusive(t)
     rows = await _delete_sessions(t, [tenant_rows.escape_name(session_id)])
     if not rows:
@@ -68,7 +68,7 @@ async def remove_session(t: TenantConnection, session_id: str) -> None:
 
 
 async def remove_link(t: TenantConnection, link_id: str) -> None:
-    """Take one link. raises: NotFound"""
+    """Delete one link. Raises NotFound."""
     await _begin_exclusive(t)
     taken = await _delete_links(t, [tenant_rows.escape_name(link_id)])
     if not taken:
@@ -77,7 +77,7 @@ async def remove_link(t: TenantConnection, link_id: str) -> None:
 
 
 async def remove_conversation(t: TenantConnection, conversation_id: str) -> None:
-    """Take a conversation and the ids it gave. raises: NotFound"""
+    """Delete a conversation and the ids that it assigned. Raises NotFound."""
     await _begin_exclusive(t)
     heads = await _delete_conversations(t, [tenant_rows.escape_name(conversation_id)])
     if not heads:
@@ -86,19 +86,19 @@ async def remove_conversation(t: TenantConnection, conversation_id: str) -> None
 
 
 async def _begin_exclusive(t: TenantConnection) -> None:
-    """Begin a transaction that no other change of this tenant overlaps."""
+    """Begin a transaction that excludes all other writers of this tenant."""
     await t.together(BEGIN, t.ask(LOCK_TENANT_EXCLUSIVE))
 
 
 async def _delete_sessions(t: TenantConnection, ids: Sequence[str]) -> list[Row]:
-    """Take records, with their runs of agents, and remember their names; where each stood."""
+    """Delete sessions and their agent runs, and record their ids as removed; return the nodes that each referenced."""
     *_, rows = await t.together(*agents.build_agent_run_deletes(t, ids), t.ask(DELETE_SESSIONS, ids))
     await t.together(t.ask(INSERT_REMOVED_MARKERS, [row[3] for row in rows]))
     return [row[:3] for row in rows]
 
 
 async def _delete_links(t: TenantConnection, ids: Sequence[str]) -> list[Row]:
-    """Take links and their runs; of each where it stood and what it repeated."""
+    """Delete links and their runs; return the nodes and the shared JSON that each referenced."""
     if not ids:
         return []
     *_, rows = await t.together(*runs.build_run_deletes(t, ids), t.ask(DELETE_LINKS, ids))
@@ -106,13 +106,13 @@ async def _delete_links(t: TenantConnection, ids: Sequence[str]) -> list[Row]:
 
 
 async def _delete_conversations(t: TenantConnection, ids: Sequence[str]) -> list[Row]:
-    """Take conversations and the ids that they gave; where each stood."""
+    """Delete conversations and the ids that they assigned; return the head of each."""
     _, rows = await t.together(t.ask(DELETE_MEMBERS, ids), t.ask(DELETE_CONVERSATIONS, ids))
     return rows
 
 
 async def _delete_unreferenced_and_commit(t: TenantConnection, stood: Sequence[Row], links: Sequence[Row]) -> None:
-    """Take what nothing stands on any more, and end the transaction."""
+    """Delete what nothing references any more, and commit."""
     places = [place for row in stood for place in row] + [place for link in links for place in link[:2]]
     repeated: set[UUID] = {name for link in links for name in link[2:] if name}
     await delete_unreferenced_nodes(t, {place for place in places if place})
@@ -120,7 +120,7 @@ async def _delete_unreferenced_and_commit(t: TenantConnection, stood: Sequence[R
 
 
 MAX_ROWS_PER_BATCH = 200
-"""How many records go in one transaction."""
+"""Records that are deleted in one transaction."""
 
 WITH_RETAINED_SESSIONS = """
 kept (id, link, record) AS (
@@ -129,7 +129,7 @@ kept (id, link, record) AS (
         WHERE runs.tenant = $1 AND ended_at IS NULL AND session = sessions.id))
 )
 """
-"""The sessions that stay: used since, or in the middle of a run."""
+"""The sessions that are kept: used since, or with an open run."""
 
 SELECT_RETAINED_RECORDS = f"WITH {WITH_RETAINED_SESSIONS} SELECT record FROM kept WHERE $2::float8 IS NOT NULL"
 
@@ -164,11 +164,11 @@ LIMIT $3
 """
 
 OldRowFinder: TypeAlias = Callable[[TenantConnection, float, int | None], Awaitable[Sequence[str]]]
-"""What is older than a moment, at most so many."""
+"""Returns the ids of at most this many records older than a moment; None: all."""
 
 
 async def find_old_conversations(t: TenantConnection, before: float, most: int | None) -> Sequence[str]:
-    """Those that were neither made nor answered since, and that no session that stays holds."""
+    """Return conversations that were not created or used since, and that no retained session references."""
     handles = [decode_json(record)[6] for (record,) in await t.all(SELECT_RETAINED_RECORDS, before)]
     held = [handle for handle in handles if handle]
     return [found for (found,) in await t.all(SELECT_OLD_CONVERSATIONS, before, held, most)]
@@ -179,12 +179,12 @@ async def find_old_sessions(t: TenantConnection, before: float, most: int | None
 
 
 async def find_old_links(t: TenantConnection, before: float, most: int | None) -> Sequence[str]:
-    """Those of sessions that went or go, and old ones that no session made."""
+    """Return links of deleted or prunable sessions, and old ones that no session made."""
     return [found for (found,) in await t.all(SELECT_OLD_LINKS, before, most)]
 
 
 async def count_prunable(t: TenantConnection, before: float) -> PruneResult:
-    """How much is old enough."""
+    """Return how many records would be deleted."""
     await t.together(BEGIN_SNAPSHOT)
     return PruneResult(
         sessions=len(await find_old_sessions(t, before, None)),
@@ -194,7 +194,7 @@ async def count_prunable(t: TenantConnection, before: float) -> PruneResult:
 
 
 async def prune_batch(t: TenantConnection, choose: OldRowFinder, before: float) -> int:
-    """Take some of what is old enough; how many. 0: there is no more"""
+    """Delete a batch of old records and return their number; 0 if there are none left."""
     await _begin_exclusive(t)
     old = await choose(t, before, MAX_ROWS_PER_BATCH)
     if not old:

@@ -51,7 +51,7 @@ FROM convo.sessions WHERE tenant = $1 AND id = $2
 """
 
 SELECT_LAST_USE = "(SELECT coalesce(max(used), 0) FROM convo.sessions WHERE tenant = $1 AND id <> $2)"
-"""The place of the session used last among the others; `used` counts up with every use, whatever the clock says."""
+"""The highest use order of the other sessions; `used` counts up with every use and does not depend on the clock."""
 
 INSERT_SESSION = f"""
 INSERT INTO convo.sessions (tenant, id, name, head, mark, written, link, used_at, record, used)
@@ -85,7 +85,7 @@ SELECT key, given, erased,
     created_at, metadata
 FROM called, convo.conversations WHERE tenant = $1 AND id = $2
 """
-"""The nodes from a conversation's head back to the root, and what names each."""
+"""The nodes from a conversation's head back to the root, with the sources of each item's id."""
 
 SELECT_PATH_TO_CONVERSATION = """
 WITH RECURSIVE up (id, parent, item, erased) AS (
@@ -98,7 +98,7 @@ WITH RECURSIVE up (id, parent, item, erased) AS (
 )
 SELECT id, (SELECT named FROM convo.items WHERE tenant = $1 AND hash = up.item), erased FROM up
 """
-"""The nodes from a place back to the head of a conversation or to the root, both included."""
+"""The nodes from a node back to the head of a conversation or to the root, both included."""
 
 INSERT_CONVERSATION = """
 INSERT INTO convo.conversations (tenant, id, head, created_at, metadata) VALUES ($1, $2, $3, $4, $5)
@@ -116,7 +116,7 @@ WITH RECURSIVE up (id, parent) AS (
 )
 DELETE FROM convo.members WHERE tenant = $1 AND conversation = $2 AND node IN (SELECT id FROM up)
 """
-"""Forget the ids that a conversation gave to the items before a place."""
+"""Delete the ids that a conversation assigned to the items on the path to a node."""
 
 INSERT_ASSIGNED_IDS = """
 INSERT INTO convo.members (tenant, conversation, node, named, id)
@@ -139,7 +139,7 @@ async def select_sessions(t: TenantConnection, limit: int | None) -> Sequence[Se
 
 
 async def select_session_stats(t: TenantConnection, session_id: str) -> SessionStats:
-    """A session in figures. raises: NotFound"""
+    """Return the figures of a session. Raises NotFound."""
     found = await t.row(SELECT_SESSION_STATS, tenant_rows.escape_name(session_id), list(base.ANSWERED_STATUSES))
     if found is None:
         raise NotFound("session", session_id)
@@ -148,14 +148,14 @@ async def select_session_stats(t: TenantConnection, session_id: str) -> SessionS
 
 
 def session_from_row(row: Row) -> Session:
-    """The session in the columns `SESSION_COLUMNS`."""
+    """Return the session of a row of `SESSION_COLUMNS`."""
     session_id, name, head, mark, written, link, used_at, record, used = row
     own = tenant_rows.unescape_name(session_id), tenant_rows.unescape_name(name)
     return decode_session((*own, head, mark, written, link and tenant_rows.unescape_name(link), used_at, record, used))
 
 
 def build_session_upsert(t: TenantConnection, new: Session, *, there: bool) -> Iterable[Statement]:
-    """Write a record. raises: NotCanonical"""
+    """Write a record. Raises NotCanonical."""
     yield t.ask(
         UPDATE_SESSION if there else INSERT_SESSION,
         *(
@@ -202,10 +202,10 @@ def build_conversation_upsert(
     *,
     further: bool,
 ) -> Iterable[Statement]:
-    """Write a conversation and the ids it gave. raises: NotCanonical
+    """Write a conversation and the ids that it assigned. Raises NotCanonical.
 
-    behind:   places, oldest first, each with the own id of its item as a number: those behind the
-              old head where the head went `further`, else all
+    nodes:  oldest first, each with the hash of its item's own id: those after `old_head` if the new head is a
+            descendant of it (`is_extended`), else all
     """
     row = (
         tenant_rows.escape_name(new.id),
@@ -270,7 +270,7 @@ UPDATE convo.links SET session = coalesce(nullif(session, ''), $3), parent = coa
     first_token_s = coalesce(first_token_s, $5)
 WHERE tenant = $1 AND id = $2
 """
-"""What a final link may still be told; see `rules.written`."""
+"""The columns that `merge_link` may fill in for a final link."""
 
 UPDATE_LINK = f"UPDATE convo.links SET ({LINK_COLUMNS}) = ROW ({LINK_PLACEHOLDERS}) WHERE tenant = $1 AND id = $2"
 
@@ -308,7 +308,7 @@ async def _select_links_oldest_first(t: TenantConnection, where: str, *values: o
 
 
 def _link_from_row(row: Row) -> Link:
-    """The link in a row of `SELECT_LINKS`."""
+    """Return the link of a row of `SELECT_LINKS`."""
     link_id, parent, session, *middle = row
     previous = middle[6] and tenant_rows.unescape_name(middle[6])
     own = (
@@ -320,7 +320,7 @@ def _link_from_row(row: Row) -> Link:
 
 
 def build_link_upsert(t: TenantConnection, made: Link, there: LinkStatus | None) -> Iterable[Statement]:
-    """Write a link, and what it repeats, by the rules for one that is there. raises: NotCanonical"""
+    """Write a link and its shared JSON, by the rules of `merge_link`. Raises NotCanonical."""
     if there is not None and there not in base.UNFINISHED_STATUSES:
         known = (
             tenant_rows.escape_optional_name(made.session),
@@ -366,7 +366,7 @@ def build_link_upsert(t: TenantConnection, made: Link, there: LinkStatus | None)
 def _sort_json_columns(
     repeated: dict[str, str], hashes: dict[str, UUID], conversation: str | None
 ) -> tuple[list[UUID], list[str], list[str | None]]:
-    """In one order for every writer, so that two never wait for each other."""
+    """Sort the rows in the same order for every writer, so that two never deadlock."""
     kinds = sorted(repeated, key=lambda kind: str(hashes[kind]))
     at = [conversation if kind == "route" else None for kind in kinds]
     return [hashes[kind] for kind in kinds], [repeated[kind] for kind in kinds], at

@@ -15,7 +15,7 @@ from convo.stores.postgres import tenant_rows
 from convo.stores.postgres.tenant_rows import Row, Statement, TenantConnection, decode_body, encode_body, to_columns
 
 DATABASE_TIME_SQL = "extract(epoch FROM clock_timestamp())::double precision"
-"""Seconds since 1970 on the database's clock."""
+"""The database's clock, seconds since 1970."""
 
 UPSERT_RUN = (
     "INSERT INTO convo.runs (tenant, id) VALUES ($1, $2) ON CONFLICT (tenant, id) DO UPDATE SET ended_at = NULL"
@@ -30,7 +30,7 @@ WITH run AS (
 )
 INSERT INTO convo.events (tenant, run, last, many, body) SELECT $1, id, $4, $5, $6 FROM run RETURNING 1
 """
-"""Keep a batch if the run is open and its first event comes behind the last that is kept."""
+"""Append a batch if the run is open and the batch's first event follows the last stored one."""
 
 SELECT_OPEN_RUN = "SELECT last FROM convo.runs WHERE tenant = $1 AND id = $2 AND ended_at IS NULL"
 
@@ -43,19 +43,19 @@ def build_run_start(t: TenantConnection, response_id: str) -> Statement:
 
 
 def build_run_end(t: TenantConnection, response_id: str) -> Iterable[Statement]:
-    """End an open run; without events nothing of it is left."""
+    """End an open run; one without events is deleted."""
     yield t.ask(DELETE_EMPTY_RUN, tenant_rows.escape_name(response_id))
     yield t.ask(END_RUN, tenant_rows.escape_name(response_id))
 
 
 def build_run_deletes(t: TenantConnection, responses: Sequence[str]) -> Iterable[Statement]:
-    """Take the runs of these responses, given as columns hold them, and their events."""
+    """Delete the runs of these responses (escaped ids), and their events."""
     yield t.ask("DELETE FROM convo.events WHERE tenant = $1 AND run = ANY($2::text[])", responses)
     yield t.ask("DELETE FROM convo.runs WHERE tenant = $1 AND id = ANY($2::text[])", responses)
 
 
 async def insert_events(t: TenantConnection, response_id: str, events: Sequence[StreamEvent]) -> None:
-    """Keep events behind those that are there. raises: Conflict, InputFault"""
+    """Append events to an open run. Raises Conflict and InputFault."""
     run, batch = tenant_rows.escape_name(response_id), _encode_event_batch(events)
     if batch and await t.one(INSERT_EVENTS, run, *batch):
         return
@@ -69,11 +69,11 @@ async def insert_events(t: TenantConnection, response_id: str, events: Sequence[
 
 
 def _encode_event_batch(events: Sequence[StreamEvent]) -> tuple[int, int, int, str] | None:
-    """The first and the last number of some events, how many there are, and their text; None if they are no batch."""
+    """Return the first and last number of the events, their count and their text; None if they cannot be a batch."""
     try:
         last = base.check_sequence_numbers(events, -1)
         return (events[0]["sequence_number"], last, len(events), encode_json(list(events))) if events else None
-    except (Conflict, InputFault):  # which of them to tell depends on whether the run is open
+    except (Conflict, InputFault):  # the error to raise depends on whether the run is open
         return None
 
 
@@ -135,7 +135,7 @@ async def select_agent_run(t: TenantConnection, run_id: str) -> AgentRun | None:
 async def select_agent_runs(
     t: TenantConnection, session: str | None, state: str | None, status: str | None, limit: int
 ) -> Sequence[AgentRun]:
-    """Runs, changed last first: those that have what is asked for."""
+    """Return the runs that match all given filters, last changed first."""
     bounds = {"session": session, "state": state, "status": status}
     wanted = {column: tenant_rows.escape_name(value) for column, value in bounds.items() if value is not None}
     where = "".join(f" AND {column} = ${number}" for number, column in enumerate(wanted, start=3))
@@ -147,7 +147,7 @@ async def select_agent_runs(
 
 
 async def select_agent_calls(t: TenantConnection, run_id: str) -> Sequence[AgentCall]:
-    """The ledger of a run, started first first."""
+    """Return the tool calls of a run, in the order in which they started."""
     return [
         AgentCall(
             run_id,
@@ -161,7 +161,6 @@ async def select_agent_calls(t: TenantConnection, run_id: str) -> Sequence[Agent
 
 
 def _agent_run_from_row(row: Row) -> AgentRun:
-    """A run from the columns of `SELECT_AGENT_RUNS`."""
     run_id, session, revision, status, document, created_at, changed_at, state = row
     own = tenant_rows.unescape_name(run_id), tenant_rows.unescape_name(session)
     return AgentRun(
@@ -179,7 +178,7 @@ def _agent_run_from_row(row: Row) -> AgentRun:
 
 
 def build_agent_run_reads(t: TenantConnection, change: Transaction) -> Mapping[str, Statement]:
-    """What must be known of runs before they are written; nothing where the change has none."""
+    """Return the queries that are needed before agent runs are written; none if the transaction has none."""
     run, asked = change.agent_run, {}
     if run or change.calls:
         named = {call.run for call in change.calls} | ({run.id} if run else set())
@@ -190,13 +189,13 @@ def build_agent_run_reads(t: TenantConnection, change: Transaction) -> Mapping[s
 
 
 def check_agent_run_revision(change: Transaction, told: Mapping[str, list[Row]]) -> None:
-    """Make sure that a run follows the revision that is there. raises: Conflict"""
+    """Check that a run has the revision after the stored one. Raises Conflict."""
     if change.agent_run:
         base.check_next_revision(change.agent_run, _stored_revisions(told).get(change.agent_run.id, 0))
 
 
 def check_agent_run_references(change: Transaction, told: Mapping[str, list[Row]]) -> None:
-    """Make sure that a run has its session, and each call its run. raises: NotFound"""
+    """Check that a run's session and each call's run exist. Raises NotFound."""
     run = change.agent_run
     if run and not _writes_own_session(change, run) and not told["agent session"]:
         raise NotFound("session", run.session)
@@ -207,7 +206,7 @@ def check_agent_run_references(change: Transaction, told: Mapping[str, list[Row]
 
 
 def build_agent_run_upsert(t: TenantConnection, new: AgentRun) -> Statement:
-    """Write a run that was checked. raises: NotCanonical"""
+    """Write a run that was checked. Raises NotCanonical."""
     is_new = new.revision == 1
     return t.ask(
         INSERT_AGENT_RUN if is_new else UPDATE_AGENT_RUN,
@@ -227,7 +226,7 @@ def build_agent_run_upsert(t: TenantConnection, new: AgentRun) -> Statement:
 
 
 def build_agent_call_upserts(t: TenantConnection, calls: Sequence[AgentCall]) -> Iterator[Statement]:
-    """Write calls into the ledgers of their runs, but for those that have ended there. raises: NotCanonical"""
+    """Write tool calls, except over stored ones that have ended. Raises NotCanonical."""
     for run in sorted({call.run for call in calls}):
         rows = [
             (
@@ -242,7 +241,7 @@ def build_agent_call_upserts(t: TenantConnection, calls: Sequence[AgentCall]) ->
 
 
 def build_agent_run_deletes(t: TenantConnection, sessions: Sequence[str]) -> list[Statement]:
-    """Take the runs of these sessions, given as columns hold them, and their calls."""
+    """Delete the agent runs of these sessions (escaped ids), and their calls."""
     return [t.ask(sql, sessions) for sql in DELETE_AGENT_RUNS]
 
 
@@ -255,7 +254,7 @@ def _stored_revisions(told: Mapping[str, list[Row]]) -> dict[str, int]:
 
 
 def _merge_agent_calls(calls: Iterable[AgentCall]) -> Iterable[AgentCall]:
-    """One call for each id, in the order of their first: one statement writes no row twice."""
+    """Keep one call for each id, in the order of the first: one statement cannot write a row twice."""
     last: dict[str, AgentCall] = {}
     for call in calls:
         if call.call_id not in last or not last[call.call_id].ended:
@@ -277,7 +276,7 @@ SELECT_LIVE_LEASE = f"{SELECT_LEASE} AND expires_at > {DATABASE_TIME_SQL}"
 
 
 async def acquire_lease(t: TenantConnection, name: str, holder: str, ttl_s: float, instead_of: str | None) -> Lease:
-    """Take or renew a lease. raises: Busy, NotCanonical"""
+    """Acquire or renew a lease. Raises Busy and NotCanonical."""
     base.check_stored_name(name)
     base.check_stored_name(holder)
     asked = (
@@ -299,6 +298,6 @@ async def release_lease(t: TenantConnection, lease: Lease) -> None:
 
 
 async def select_lease_holder(t: TenantConnection, name: str) -> str | None:
-    """Who has a lease that has not run out."""
+    """Return the holder of a lease that has not expired."""
     there = await t.one(SELECT_LIVE_LEASE, tenant_rows.escape_name(name))
     return None if there is None else tenant_rows.unescape_name(there)

@@ -20,10 +20,10 @@ from convo.stores.postgres.tenant_rows import BEGIN_SNAPSHOT, TenantConnection, 
 from convo.stores.postgres.tree import NODE_KEY_SQL, first_words_of_body
 
 HIGHEST_CHARACTER = "\U0010ffff"
-"""Sorts behind every character that a name has."""
+"""Sorts after every character of a name."""
 
 ITEMS_PER_BATCH = 100
-"""Items that are looked at together."""
+"""Items that are read and verified together."""
 
 SELECT_HANDLES = """
 SELECT kind, id, name, (
@@ -73,18 +73,18 @@ WITH RECURSIVE down (item, first, id) AS (
 SELECT places.item, key, {SESSION_COLUMNS} FROM places
 JOIN convo.sessions ON sessions.tenant = $1 AND sessions.id = session
 """
-"""The sessions that reach items, each with the place of the item that is nearest to the root."""
+"""The sessions that reach items, each with the node of the item that is nearest to the root."""
 
 
 class RankedHit(NamedTuple):
-    """A hit, and how good it is."""
+    """A hit with its phrase density."""
 
     density: float
     hit: SearchHit
 
 
 def _last_use_rank(session: Session) -> float:
-    """The place of a session among the last used; one without a place was written by an older convo, and goes last."""
+    """Return a session's use order; one without (last written by an older convo) sorts before all others."""
     return inf if session.use is None else session.use
 
 
@@ -116,7 +116,7 @@ async def search_items(t: TenantConnection, sought: str, limit: int) -> Sequence
 
 
 async def _ranked_batches(t: TenantConnection, cut: tuple[str, ...]) -> AsyncIterator[list[RankedHit]]:
-    """What holds every phrase, some at a time; the shorter first, which tend to be the denser."""
+    """Iterate over batches of items that contain every phrase; shorter items first, because they tend to be denser."""
     numbers = sorted({number for phrase in cut for number in hash_terms(t, phrase)})
     skipped = 0
     while rows := await t.all(SELECT_MATCHING_ITEMS, numbers, ITEMS_PER_BATCH, skipped):

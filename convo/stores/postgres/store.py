@@ -34,7 +34,7 @@ Result = TypeVar("Result")
 
 
 class PostgresStore:
-    """Keeps histories in a database, for every process of every machine that reaches it."""
+    """`Store` over one PostgreSQL database, for every process of every machine that can connect to it."""
 
     def __init__(self, database: PostgresDatabase, tenant: str = "local") -> None:
         self.tenant = tenant
@@ -137,7 +137,7 @@ class PostgresStore:
         return await self._run(leases.select_lease_holder, name)
 
     async def revision(self) -> str:
-        """Which transactions are done: it moves when one begins to write, and when it ends."""
+        """Return the server's transaction snapshot: it changes when a transaction begins to write, and when it ends."""
         return str(await self._run(lambda t: t.one("SELECT txid_current_snapshot()::text, $1::bigint")))
 
     async def aclose(self) -> None:
@@ -146,5 +146,5 @@ class PostgresStore:
     async def _run(
         self, job: Callable[Concatenate[TenantConnection, P], Awaitable[Result]], *args: P.args, **named: P.kwargs
     ) -> Result:
-        """What `job` does on a connection; all of it again where another writer came between."""
+        """Run `job` on a pooled connection; after a conflict with another writer all of it is repeated."""
         return await self.database.run(lambda db: job(TenantConnection.of(db, self.tenant), *args, **named))

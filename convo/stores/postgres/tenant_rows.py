@@ -21,13 +21,13 @@ from convo.history.tree import Key, root_key
 from convo.stores.codec import decode_json, encode_json
 
 Row: TypeAlias = tuple[Any, ...]
-"""What a query finds: None, int, float, str, bool, bytes and UUID."""
+"""A row of a result; the values are None, int, float, str, bool, bytes and UUID."""
 
 DatabaseConnection: TypeAlias = AsyncConnection[Row]
 
 
 class Statement(NamedTuple):
-    """A statement and its values."""
+    """A statement and its parameters."""
 
     sql: str
     values: tuple[object, ...] | None = None
@@ -40,7 +40,7 @@ BEGIN_SNAPSHOT = Statement("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
 
 @dataclass(frozen=True, slots=True)
 class TenantConnection:
-    """A connection, and the number that the tenant's rows begin with."""
+    """A connection for the rows of one tenant; their first column is `tenant_number`."""
 
     db: DatabaseConnection
     name: str
@@ -53,11 +53,11 @@ class TenantConnection:
         return cls(db, name, _tenant_number(top), top)
 
     def ask(self, sql: str, *values: object) -> Statement:
-        """A statement whose `$1` is the tenant."""
+        """Return a statement whose `$1` is the tenant."""
         return Statement(sql, (self.n, *values))
 
     async def together(self, *asked: Statement) -> list[list[Row]]:
-        """What each statement finds; all of them make one round trip."""
+        """Run all statements in one round trip and return the rows of each."""
         return await run_pipeline(self.db, *asked)
 
     async def all(self, sql: str, *values: object) -> list[Row]:
@@ -69,13 +69,12 @@ class TenantConnection:
         return await found.fetchone()
 
     async def one(self, sql: str, *values: object) -> Any:
-        """The first column of the first row; None when there is none."""
+        """Return the first column of the first row; None if there is none."""
         found = await self.row(sql, *values)
         return found[0] if found else None
 
 
 def _tenant_number(top: Key) -> int:
-    """A tenant's number, from its root."""
     return int.from_bytes(bytes.fromhex(top[:16]), signed=True)
 
 
@@ -86,7 +85,7 @@ async def run_pipeline(db: DatabaseConnection, *asked: Statement) -> list[list[R
 
 
 def to_columns(rows: Sequence[Sequence[object]], width: int) -> tuple[list[object], ...]:
-    """Rows as the columns that `unnest` takes; `width` of them, also when there is no row."""
+    """Transpose rows into the arrays that `unnest` needs: `width` of them, also without rows."""
     return tuple([row[at] for row in rows] for at in range(width))
 
 
@@ -95,11 +94,11 @@ UNSTORABLE_CHARACTERS = re.compile(f"[\0{ESCAPE_CHARACTER}\ud800-\udfff]")
 ESCAPE_SEQUENCE = re.compile(f"{ESCAPE_CHARACTER}([0-9a-f]{{4}})")
 KEY_PATTERN = re.compile(r"[0-9a-f]{64}\Z")
 HALF_KEY_DIGITS = 32
-"""The digits of half a key."""
+"""Hex digits of half a key."""
 
 
 def escape_name(name: str) -> str:
-    """`name` as a column takes it."""
+    """Return `name` as it is stored in a column."""
     return UNSTORABLE_CHARACTERS.sub(lambda sign: f"{ESCAPE_CHARACTER}{ord(sign[0]):04x}", name)
 
 
@@ -108,12 +107,12 @@ def escape_optional_name(name: str | None) -> str | None:
 
 
 def unescape_name(column: str) -> str:
-    """The name that was written."""
+    """Return the name that `escape_name` escaped."""
     return ESCAPE_SEQUENCE.sub(lambda sign: chr(int(sign[1], 16)), column)
 
 
 def node_id(key: Key) -> UUID:
-    """The first half of a key, which names its place."""
+    """Return the first half of a key, the id of its node."""
     return UUID(hex=key[:HALF_KEY_DIGITS])
 
 
@@ -126,41 +125,41 @@ def is_node_key(key: str) -> bool:
 
 
 def item_uuid(hashed: Hash) -> UUID:
-    """Half of an item's hash, which names its row."""
+    """Return half of an item's hash, the id of its row."""
     return UUID(hex=hashed.partition(":")[2][:HALF_KEY_DIGITS])
 
 
 def json_uuid(text: str) -> UUID:
-    """Half of the hash of JSON that is stored once."""
+    """Return half of the hash of JSON that is stored once."""
     return UUID(bytes=sha256(text.encode()).digest()[:16])
 
 
 def hash_item_id(name: str) -> int:
-    """Eight bytes of the hash of an id, by which an index finds it."""
+    """Return eight bytes of the hash of an item's id; an index contains them."""
     return int.from_bytes(sha256(name.encode("utf-8", "surrogatepass")).digest()[:8], signed=True)
 
 
 ZLIB_LEVEL = 1
-"""The level of zlib: half the time of the next ones, for a twentieth more bytes."""
+"""Takes half the time of the next levels, for a twentieth more bytes."""
 
 UNCOMPRESSED_PREFIX = b"{"
 
 
 def encode_body(item: Item) -> bytes:
-    """What a column holds of `item`. raises: NotCanonical"""
+    """Return an item as it is stored. Raises NotCanonical."""
     text = encode_json(item).encode()
     tight = zlib.compress(text, ZLIB_LEVEL)
     return tight if len(tight) < len(text) else text
 
 
 def decode_body(body: bytes) -> Item:
-    """The item that was packed."""
+    """Return the item that `encode_body` encoded."""
     found: Item = decode_json(_decompress_body(body))
     return found
 
 
 def decode_bodies(bodies: Sequence[bytes]) -> Sequence[Item]:
-    """Items from their bodies; as one text they take less time."""
+    """Decode items, joined into one array: that takes less time."""
     found: Sequence[Item] = decode_json(b"[" + b",".join(map(_decompress_body, bodies)) + b"]")
     return found
 

@@ -30,11 +30,11 @@ SELECT key, CASE WHEN id IS DISTINCT FROM $4::uuid THEN (
     SELECT body FROM convo.items WHERE tenant = $1 AND hash = up.item) END
 FROM up
 """
-"""Keys and items from a node back to another one, or else to the root: that one is the last row, without its item."""
+"""Keys and items from a node back to another one, or else to the root, which is the last row and has no item."""
 
 
 async def select_path(t: TenantConnection, head: Key) -> Path:
-    """The path to `head`. raises: NotFound, ItemDeleted"""
+    """Return the path to `head`. Raises NotFound and ItemDeleted."""
     if head == t.root:
         return Path(t.root)
     _, rows = await _select_path_rows(t, head, None)
@@ -42,7 +42,7 @@ async def select_path(t: TenantConnection, head: Key) -> Path:
 
 
 async def select_items_after(t: TenantConnection, head: Key, after: Key) -> Sequence[Item]:
-    """The items behind `after` on the path to `head`. raises: NotFound, Conflict, ItemDeleted"""
+    """Return the items after `after` on the path to `head`. Raises NotFound, Conflict and ItemDeleted."""
     if head == after == t.root:
         return []
     end, rows = await _select_path_rows(t, head, after if tenant_rows.is_node_key(after) else None)
@@ -52,7 +52,10 @@ async def select_items_after(t: TenantConnection, head: Key, after: Key) -> Sequ
 
 
 async def _select_path_rows(t: TenantConnection, head: Key, after: Key | None) -> tuple[Key, list[Row]]:
-    """Where the way back from `head` ended, at `after` or at the root; the rows behind that. raises: NotFound"""
+    """Return the end of the walk from `head` (`after`, or the root), and the rows after it, oldest first.
+
+    Raises NotFound.
+    """
     stop = tenant_rows.node_id(after) if after else None
     rows = (
         await t.all(SELECT_PATH, tenant_rows.node_id(head), tenant_rows.node_rest(head), stop)
@@ -66,7 +69,7 @@ async def _select_path_rows(t: TenantConnection, head: Key, after: Key | None) -
 
 
 def _nodes_from_rows(rows: Sequence[Row]) -> Sequence[Node]:
-    """The nodes of a way. raises: ItemDeleted"""
+    """Decode the nodes of a path. Raises ItemDeleted."""
     keys, bodies = [Key(key.hex()) for key, _ in rows], [body for _, body in rows]
     if None in bodies:
         raise ItemDeleted(keys[bodies.index(None)])
@@ -74,7 +77,7 @@ def _nodes_from_rows(rows: Sequence[Row]) -> Sequence[Node]:
 
 
 def first_words_of_body(body: bytes | None) -> str:
-    """The first words of an item; "" where there is none."""
+    """Return the first words of an item; "" if there is none."""
     return item_preview(decode_body(body)) if body else ""
 
 
@@ -98,7 +101,7 @@ WHERE nodes.tenant = $1 AND nodes.id = $2
 
 
 async def select_item(t: TenantConnection, item_id: str) -> Item | None:
-    """The item with this id, the one stored last if several have it."""
+    """Return the item with this id; if there are several, the one stored last."""
     for body, given in await t.all(SELECT_ITEMS_BY_HASH, tenant_rows.hash_item_id(item_id)) if item_id else []:
         found = decode_body(body)
         if item_id == (base.own_item_id(found) if given is None else tenant_rows.unescape_name(given)):

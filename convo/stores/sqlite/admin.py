@@ -53,11 +53,11 @@ ROW_OVERHEAD_BYTES = {
     "events": 8,
     "runs": 120,
 }
-"""Bytes of a row beside its body."""
+"""Estimated bytes of a row besides its body."""
 
 
 class SqliteAdmin:
-    """The whole of one file."""
+    """`StoreAdmin` over one SQLite file."""
 
     def __init__(self, database: SqliteDatabase) -> None:
         self._database = database

@@ -21,23 +21,22 @@ from convo.stores.sqlite.check import quick_check
 from convo.stores.sqlite.connection import damaged_file_error, translate_errors
 
 PAGES_PER_STEP = 1000
-"""Pages of one step."""
+"""Pages copied between two reports of progress."""
 
 NO_LIMIT_S = 10**9
 
 
 def backup_database(file: Path, target: Path, progress: ReportProgress) -> int:
-    """Copy one state of a database into a new file, which is then checked; returns its size in bytes.
+    """Copy one snapshot of a database into a new file, check the copy, and return its size in bytes.
 
-    raises:  NotFound    there is no database
-             InvalidUsage       `target` exists
-             StoreFault  the database is damaged, or `target` cannot be written; there is no `target` then
+    Raises NotFound if there is no database, InvalidUsage if `target` exists, StoreFault if the database is damaged
+    or `target` cannot be written; no new file is left then.
     """
     if not file.exists():
         raise NotFound("database", str(file), hint='convo chat "hello" makes one')
     with translate_errors(file), closing(_open_source(file)) as source:
         connection.check_schema_version(source, file)
-        # A read transaction keeps this state of the file: without one the copy begins anew with every write.
+        # The read transaction keeps one snapshot: without it the copy would restart after every write.
         source.execute("BEGIN")
         source.execute("SELECT 1 FROM sqlite_schema").fetchone()
         with new_database(target) as copy:
@@ -63,17 +62,17 @@ def _open_source(file: Path) -> sqlite3.Connection:
 
 
 COPY_CHUNK_BYTES = 16 * 2**20
-"""Bytes that are copied at a time."""
+"""Bytes copied at a time."""
 
 NO_TMPFILE_ERRNOS = (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL)
 
 
 @contextmanager
 def new_database(target: Path) -> Iterator[sqlite3.Connection]:
-    """A connection to an empty database that becomes `target` when the block ends without an error.
+    """Open an empty database that becomes `target` when the block ends without an error.
 
-    raises:  InvalidUsage       something has this name already: nothing is ever overwritten
-             StoreFault  the folder cannot be written, or has no room; there is no `target` then
+    Raises InvalidUsage if `target` exists, because no file is ever overwritten; StoreFault if the folder cannot be
+    written or has no space. No new file is left then.
     """
     if os.path.lexists(target):
         raise _target_exists_error(target)
@@ -92,7 +91,7 @@ def _target_exists_error(target: Path) -> InvalidUsage:
 
 
 def _open_unlinked_database(target: Path) -> tuple[sqlite3.Connection, int]:
-    """A connection to a file whose name is gone, and the file itself, which the caller closes."""
+    """Return a connection to an unlinked file, and its descriptor, which the caller closes."""
     folder = target.absolute().parent
     try:
         written, name = open_temporary_file(folder)
@@ -101,7 +100,7 @@ def _open_unlinked_database(target: Path) -> tuple[sqlite3.Connection, int]:
         raise StoreUnavailable(f"{target} cannot be opened: {wrong.strerror}", hint=hint) from wrong
     try:
         db = sqlite3.connect(name.as_uri(), uri=True, isolation_level=None)
-        # no journal: what goes wrong ends with this file, and a journal would be a second name
+        # no journal: a failed copy is discarded, and a journal would need a named file
         for pragma in ("journal_mode = OFF", "synchronous = OFF", "temp_store = MEMORY", "user_version"):
             db.execute(f"PRAGMA {pragma}").fetchall()
     except BaseException:
@@ -113,7 +112,7 @@ def _open_unlinked_database(target: Path) -> tuple[sqlite3.Connection, int]:
 
 
 def _publish_file(written: int, target: Path) -> None:
-    """Give the bytes of an open file the name `target`, durably. raises: InvalidUsage, OSError"""
+    """Give the bytes of an open file the name `target`, durably. Raises InvalidUsage and OSError."""
     folder = target.absolute().parent
     try:
         copy, name = os.open(folder, os.O_TMPFILE | os.O_RDWR, DATABASE_FILE_MODE), None
@@ -139,7 +138,7 @@ def _publish_file(written: int, target: Path) -> None:
 
 
 def _link_unnamed_file(nameless: int, target: Path) -> None:
-    """Give an open file without a name the name `target`. raises: FileExistsError"""
+    """Give an open file without a name the name `target`. Raises FileExistsError."""
     opened = os.open("/proc/self/fd", os.O_RDONLY)
     try:
         os.link(str(nameless), target, src_dir_fd=opened, follow_symlinks=True)
@@ -150,7 +149,7 @@ def _link_unnamed_file(nameless: int, target: Path) -> None:
 def _copy_file_bytes(source: int, target: int) -> None:
     size, done = os.fstat(source).st_size, 0
     if hasattr(os, "copy_file_range"):
-        with suppress(OSError):  # not between these file systems: the bytes go through memory
+        with suppress(OSError):  # unsupported between these file systems: copied below
             while done < size:
                 done += os.copy_file_range(source, target, size - done, done, done)
             return

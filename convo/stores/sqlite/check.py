@@ -1,7 +1,8 @@
 """Check a database file, and probe whether it can be used. Nothing is written.
 
 SQLite's own checks run first, then the rules that every row must satisfy. A file without a log is opened as
-immutable, so that reading creates no files; if it was changed meanwhile, the check is repeated beside the writer.
+immutable, so that reading creates no files; if it was changed meanwhile, the check is repeated on an ordinary
+read-only connection.
 """
 
 import os
@@ -26,13 +27,13 @@ from convo.stores.sqlite.connection import is_busy, is_disk_full, translate_erro
 from convo.stores.sqlite.tenant_rows import TenantConnection
 
 MAX_INTEGRITY_LINES = 100
-"""Lines that SQLite's own check may give; the first ones name the cause."""
+"""Limit of the lines of SQLite's integrity check; the first ones show the cause."""
 
 PROGRESS_INTERVAL_ROWS = 1000
 """Rows between two reports of progress."""
 
 ROUTE_CONVERSATION_INDEX = 5
-"""The position of the conversation in a route."""
+"""Position of the conversation in a route."""
 
 Result = TypeVar("Result")
 
@@ -53,7 +54,7 @@ WITH RECURSIVE up (n, parent, item, depth) AS (
 )
 SELECT up.n, up.parent, up.item, length(items.body) FROM up LEFT JOIN items ON items.n = up.item
 """
-"""The nodes from a head back to the root; bounded, because a damaged file may hold a circle."""
+"""The nodes from a head back to the root; the depth is limited because a damaged file may have a cycle."""
 
 SELECT_MEMBERS_TO_CHECK = """
 WITH RECURSIVE up (n, parent, item, erased, depth) AS (
@@ -79,7 +80,10 @@ JSON_COLUMNS = (
 
 
 def check_database(file: Path, progress: ReportProgress) -> StoreCheckReport:
-    """Check a whole file. raises: NotFound  there is none; StoreFault  it is not ours or cannot be opened"""
+    """Check a whole file.
+
+    Raises NotFound if there is none, StoreFault if it is not a store of convo or cannot be opened.
+    """
     if not file.exists():
         raise NotFound("database", str(file), hint='convo chat "hello" makes one')
     with translate_errors(file):
@@ -88,9 +92,9 @@ def check_database(file: Path, progress: ReportProgress) -> StoreCheckReport:
 
 
 def quick_check(file: Path, limit_s: float) -> str | None:
-    """The first line of SQLite's quick check of a file that is there: "ok" where it found nothing.
+    """Return the first line of SQLite's quick check of an existing file: "ok" if it found nothing.
 
-    None: it did not end within the limit.
+    None: it did not end within the limit, in seconds.
     """
     until = monotonic() + limit_s
 
@@ -109,7 +113,7 @@ def quick_check(file: Path, limit_s: float) -> str | None:
 
 
 def read_snapshot(file: Path, read: Callable[[sqlite3.Connection], Result]) -> Result:
-    """The result of `read` over one state of a file in which nothing is changed. raises: sqlite3.Error, OSError"""
+    """Return the result of `read` on one unchanged state of a file. Raises sqlite3.Error and OSError."""
     for _ in range(2):
         if _has_wal_data(file):
             break
@@ -123,7 +127,7 @@ def read_snapshot(file: Path, read: Callable[[sqlite3.Connection], Result]) -> R
 
 
 def _has_wal_data(file: Path) -> bool:
-    """Whether something stands in the log that the file itself may lack."""
+    """Return whether the log has data that the file may lack."""
     log = Path(f"{file}-wal")
     return log.exists() and log.stat().st_size > 0
 
@@ -140,7 +144,7 @@ def _connect_read_only(file: Path, how: str) -> sqlite3.Connection:
 
 
 class _NodeRow(NamedTuple):
-    """A node with what its key follows from."""
+    """A node with the values that its key is computed from."""
 
     n: int
     tenant: int
@@ -152,7 +156,7 @@ class _NodeRow(NamedTuple):
 
 
 class _DatabaseCheck:
-    """One check over one connection. Each step goes on where another one met a page that cannot be read."""
+    """One check over one connection. After a page that cannot be read, the next step continues."""
 
     def __init__(self, db: sqlite3.Connection, file: Path, progress: ReportProgress) -> None:
         self._db, self._place, self._progress = db, file, progress
@@ -183,7 +187,7 @@ class _DatabaseCheck:
         return StoreCheckReport(self._rows, list(self._found), sessions, unchecked)
 
     def _check_ours(self) -> None:
-        """Refuse another program's database. raises: StoreUnavailable, StoreTooNew"""
+        """Reject another program's database. Raises StoreUnavailable and StoreTooNew."""
         try:
             connection.check_schema_version(self._db, self._place)
         except StoreTooNew:
@@ -213,7 +217,7 @@ class _DatabaseCheck:
             self._found.add("unreadable", f"{name}: {wrong}")
 
     def _all(self, name: str, sql: str) -> Iterator[tuple[Any, ...]]:
-        """Rows one after the other, with progress."""
+        """Iterate over rows and report the progress."""
         most = self._rows.get(name, 0)
         for done, row in enumerate(self._db.execute(sql)):
             if done % PROGRESS_INTERVAL_ROWS == 0:
@@ -233,17 +237,17 @@ class _DatabaseCheck:
             if table == "nodes" and row is not None:
                 self._bad_nodes.add(row)
 
-    # -- our rules --------------------------------------------------------------------------------
+    # -- rules of convo ---------------------------------------------------------------------------
 
     def _read_tenants(self) -> None:
         for n, name in self._db.execute("SELECT n, name FROM tenants"):
             self._tenants[n] = TenantConnection(self._db, n, root_key(name))
 
     def _count(self, table: str) -> None:
-        self._rows[table] = self._db.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # noqa: S608 - our names
+        self._rows[table] = self._db.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # noqa: S608 - constant names
 
     def _items(self) -> None:
-        """Each item is found by the hash of its content and by its id."""
+        """Check that each item is found by the hash of its content and by its id."""
         for n, tenant, body in self._all("items", "SELECT n, tenant, body FROM items ORDER BY n"):
             hashed = hash_item_text(body)
             t = self._tenants.get(tenant)
@@ -262,7 +266,7 @@ class _DatabaseCheck:
             self._found.add("index", "a hash leads to an item that does not exist", extra)
 
     def _nodes(self) -> None:
-        """Each key follows from the key before it and the hash of the item."""
+        """Check that each key is computed from the parent's key and the hash of the item."""
         for row in map(_NodeRow._make, self._all("nodes", SELECT_NODES_TO_CHECK)):
             fault = self._fault_of(row)
             if fault:
@@ -284,7 +288,7 @@ class _DatabaseCheck:
         return "" if right else "has a key that does not follow from its parent and its item"
 
     def _mixed(self) -> None:
-        """No row refers to another tenant's."""
+        """Check that no row references a row of another tenant."""
         tables = [name for (name,) in self._db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
         for table in tables:
             for _, _, parent, column, to, *_ in self._db.execute(f"PRAGMA foreign_key_list({table})").fetchall():
@@ -303,7 +307,7 @@ class _DatabaseCheck:
         return str(next(name for _, name, _, _, _, key in columns if key))
 
     def _records(self) -> None:
-        """Every column of JSON is JSON, and what is stored once has the hash of its text."""
+        """Check that every JSON column is valid JSON, and that JSON stored once has the hash of its text."""
         for table, key, column in JSON_COLUMNS:
             # repeated JSON is read as text, because its hash is of the text
             for n, text in self._all(table, f"SELECT {key}, {column} FROM {table} WHERE {column} IS NOT NULL"):  # noqa: S608
@@ -329,7 +333,7 @@ class _DatabaseCheck:
             self._found.add("index", f"route {n} is not found by its conversation")
 
     def _conversations(self) -> None:
-        """A conversation names each item on its path, and counts them."""
+        """Check that a conversation has an id for each item on its path, and the right number of items."""
         most = self._rows.get("nodes", 0)
         for n, head, length in self._all("conversations", "SELECT n, head, length FROM conversations"):
             rows = self._db.execute(SELECT_MEMBERS_TO_CHECK, {"head": head, "n": n, "most": most}).fetchall()
@@ -343,7 +347,7 @@ class _DatabaseCheck:
                 self._found.add("conversation", f"conversation {n} names items that are not on its path")
 
     def _search(self) -> None:
-        """The search index holds the terms of every item and nothing else."""
+        """Check that the search index has exactly the terms of all items."""
         expected = indexed = 0
         for n, body in self._all("items", "SELECT n, body FROM items"):
             cut = tokenize_item(decode_json(body)) if hash_item_text(body) else ""
@@ -358,7 +362,7 @@ class _DatabaseCheck:
     # -- sessions ---------------------------------------------------------------------------------
 
     def _affected(self) -> Iterator[NamedSession]:
-        """The sessions whose way to the root is not whole."""
+        """Iterate over the sessions whose path to the root is damaged."""
         sql = (
             "SELECT tenants.name, sessions.name, head FROM sessions LEFT JOIN tenants ON tenants.n = sessions.tenant"
             " WHERE record IS NOT NULL ORDER BY sessions.n"
@@ -384,12 +388,12 @@ class _DatabaseCheck:
 
 
 def short_hash(hashed: Hash) -> bytes:
-    """The part of a hash by which an item is found."""
+    """Return the part of a hash that items are found by."""
     return bytes.fromhex(hashed.partition(":")[2])[:16]
 
 
 def hash_item_text(body: str) -> Hash | None:
-    """The hash of an item's text; None where it is no item."""
+    """Return the hash of an item's text; None if it is not an item."""
     try:
         item = decode_json(body)
         return item_hash(item) if isinstance(item, dict) else None
@@ -421,16 +425,19 @@ def _is_session_record(record: str) -> bool:
 
 
 PROBE_BUSY_TIMEOUT_S = 2.0
-"""How long another process may be writing."""
+"""Seconds to wait for another process that writes."""
 
 QUICK_CHECK_LIMIT_S = 5.0
-"""How long the quick check of the file may take; a larger file is left to `convo store check`."""
+"""Time limit of the quick check in seconds; for larger files there is `convo store check`."""
 
 MOUNTINFO_FILE = Path("/proc/self/mountinfo")
 
 
 def probe_database(file: Path) -> FileHealth:
-    """raises: StoreFault  it cannot be opened, read or written, or is not ours"""
+    """Return the health of a database file.
+
+    Raises StoreFault if it cannot be opened, read or written, or is not a store of convo.
+    """
     with translate_errors(file):
         if file.exists() and not file.is_file():
             raise StoreUnavailable(f"{file} is a {'folder' if file.is_dir() else 'device'}, not a database")
@@ -446,9 +453,9 @@ def probe_database(file: Path) -> FileHealth:
 
 
 def filesystem_type(folder: Path, mounts: str) -> str:
-    """The kind of file system that holds `folder`.
+    """Return the type of the file system of `folder`.
 
-    mounts:  as /proc/self/mountinfo has it; of several at one place the last one counts
+    mounts:  the text of /proc/self/mountinfo; of several mounts on one folder the last one counts
     """
     found, longest = "", -1
     for line in mounts.splitlines():
@@ -460,7 +467,7 @@ def filesystem_type(folder: Path, mounts: str) -> str:
 
 
 def _probe_schema_version(file: Path) -> int:
-    """The number of the last migration, of a file that can be written now."""
+    """Return the number of the last migration, and check that the file can be written now."""
     with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=rw", uri=True, timeout=PROBE_BUSY_TIMEOUT_S)) as db:
         db.isolation_level = None
         connection.check_schema_version(db, file)
@@ -470,7 +477,7 @@ def _probe_schema_version(file: Path) -> int:
 
 
 def _read_mounts() -> str:
-    """What is mounted where; empty on a system that does not say so."""
+    """Return the mount table; empty on a system without it."""
     try:
         return MOUNTINFO_FILE.read_text("utf-8", errors="surrogateescape")
     except OSError:

@@ -35,15 +35,15 @@ JobResult = TypeVar("JobResult")
 Job = Callable[[sqlite3.Connection], JobResult]
 
 MAX_JOBS_PER_BATCH = 64
-"""So many are taken together; more would only make the first of them wait."""
+"""With more, only the first of them would wait longer."""
 
 
 @dataclass(slots=True, eq=False)
 class QueuedJob(Generic[JobResult]):
-    """One job, who waits for it, and what became of it.
+    """One job, the future of its caller, and its result or error.
 
-    writes:  whether it changes something
-    create:  whether to make the file for it
+    is_write:      it changes rows
+    creates_file:  the file is created for it
     """
 
     job: Job[JobResult]
@@ -55,7 +55,10 @@ class QueuedJob(Generic[JobResult]):
 
 
 class ConnectionWorker:
-    """One thread. `work` is called in it with jobs to be done together, and notes what became of each."""
+    """One worker thread.
+
+    It calls `work` with jobs that may share a transaction; `work` sets the result or the error of each.
+    """
 
     def __init__(self, work: Callable[[Sequence[QueuedJob[Any]]], None]) -> None:
         from concurrent.futures import ThreadPoolExecutor
@@ -66,7 +69,7 @@ class ConnectionWorker:
         self._queue: list[QueuedJob[Any]] = []
 
     async def done(self, one: QueuedJob[JobResult]) -> JobResult:
-        """The result of a job when its turn has come. raises: what it raises"""
+        """Queue a job and return its result. Raises the errors of the job."""
         from asyncio import get_running_loop
 
         one.told = get_running_loop().create_future()
@@ -78,7 +81,7 @@ class ConnectionWorker:
         return await one.told
 
     async def last(self, work: Callable[[], None]) -> None:
-        """Do `work` behind everything that waits, and then nothing more."""
+        """Run `work` after all queued jobs, then shut down."""
         from asyncio import get_running_loop
 
         try:
@@ -86,12 +89,12 @@ class ConnectionWorker:
         finally:
             self._thread.shutdown(wait=False)
 
-    # -- in the thread ----------------------------------------------------------------------------
+    # -- in the worker thread ---------------------------------------------------------------------
 
     def _drain(self) -> None:
         while taken := self._taken():
             wanted = [one for one in taken if one.told and not one.told.cancelled()]
-            for writes in (False, True):  # who only looks does not wait for a disk: either may be first
+            for writes in (False, True):  # reads do not wait for a disk; the order does not matter
                 group = [one for one in wanted if one.writes is writes]
                 self._work(group)
                 _notify_event_loops(group)
@@ -104,7 +107,7 @@ class ConnectionWorker:
 
 
 def _notify_event_loops(group: Sequence[QueuedJob[Any]]) -> None:
-    """Let each one's loop know, if it still runs."""
+    """Resolve the futures in the event loop of each caller, unless it is closed."""
     by_loop: dict[AbstractEventLoop, list[QueuedJob[Any]]] = {}
     for one in group:
         if one.told:
@@ -128,21 +131,23 @@ Result = TypeVar("Result")
 Synchronous = Literal["FULL", "NORMAL", "OFF"]
 
 FileIdentity: TypeAlias = tuple[int, int]
-"""What tells a file from another one of its name: its device and its inode."""
+"""Device and inode: they distinguish a file from another one of the same name."""
 
 BUSY_RETRY_S = 0.01
 
 MIN_FREE_BYTES = 8_000_000
-"""Bytes that a disk must have left before a model is asked: SQLite's log grows to 4 MB before it is written back,
-and an answer goes through it."""
+"""Free bytes that the disk must have before a model is called.
+
+SQLite's log grows to 4 MB before it is written back, and a response is written through it.
+"""
 
 
 class SqliteDatabase:
-    """A file that is opened when it is needed.
+    """A database file that is opened on first use.
 
     busy_timeout_s:  how long a write waits for another process
-    synchronous:     "FULL" makes a commit durable when it returns; anything else is for tests
-    inline:          do every job in the caller's thread, without an event loop
+    synchronous:     "FULL" makes a commit durable when it returns; the other values are for tests
+    inline:          run every job in the caller's thread, without an event loop
     """
 
     def __init__(
@@ -165,19 +170,20 @@ class SqliteDatabase:
         self._ran: Sequence[int] = ()
 
     async def read(self, job: Job[Result]) -> Result:
-        """What `job` finds, in one state of the file. raises: StoreFault"""
+        """Run `job` on one snapshot of the file and return its result. Raises StoreFault."""
         return await self._done(QueuedJob(job, writes=False, create=False))
 
     async def write(self, job: Job[Result], *, create: bool = True) -> Result:
-        """Do `job` whole or not at all; it is durable when this returns. It may be done twice, the first time in vain.
+        """Run `job` completely or not at all; it is durable on return. It may run twice, the first time rolled back.
 
-        create:  whether to make the file; without it a job on no file finds an empty store
-        raises:  StoreFault, and what `job` raises
+        create:  create the file if it is missing; otherwise the job then runs on an empty store
+
+        Raises StoreFault and the errors of `job`.
         """
         return await self._done(QueuedJob(job, writes=True, create=create))
 
     async def migrate(self) -> Sequence[int]:
-        """The numbers of the migrations that this call ran. raises: StoreFault"""
+        """Return the numbers of the migrations that this call ran. Raises StoreFault."""
         there = self._db is not None
         await self.write(lambda db: None)
         return () if there else self._ran
@@ -199,20 +205,20 @@ class SqliteDatabase:
         finally:
             self.observe(time.perf_counter() - begun)
 
-    # -- in the thread ----------------------------------------------------------------------------
+    # -- in the worker thread ---------------------------------------------------------------------
 
     def _together(self, group: Sequence[QueuedJob[Any]]) -> None:
-        """Do all jobs in one transaction, which is one wait for the disk; each in its own if that cannot be."""
+        """Run all jobs in one transaction, which waits for the disk once; each in its own if that fails."""
         if len(group) > 1 and self._in_one(group):
             return
         for one in group:
             try:
                 one.result = self._alone(one)
-            except BaseException as wrong:  # noqa: BLE001 - raised again where somebody waits for it
+            except BaseException as wrong:  # noqa: BLE001 - raised again in the caller
                 one.wrong = wrong
 
     def _in_one(self, group: Sequence[QueuedJob[Any]]) -> bool:
-        """Whether every job went well, so that the transaction stands."""
+        """Return whether every job succeeded and the transaction was committed."""
         if self._db is None:
             return False
         try:
@@ -220,7 +226,7 @@ class SqliteDatabase:
                 return False
             with translate_errors(self.file), self._transaction(self._db, writes=group[0].writes):
                 results = [one.job(self._db) for one in group]
-        except BaseException:  # noqa: BLE001 - each is done again, and tells by itself
+        except BaseException:  # noqa: BLE001 - each job is run again and raises its own error
             return False
         for one, result in zip(group, results, strict=True):
             one.result = result
@@ -246,10 +252,10 @@ class SqliteDatabase:
             return found
 
     def _read_only(self, one: QueuedJob[Result]) -> Result:
-        """What a job finds where the disk has no room for a log: in the file as it is, with the log that is there."""
+        """Run a read on a full disk: on the file as it is, with the existing log."""
         log = _wal_path(self.file)
         if log.exists() and log.stat().st_size:
-            how, pragma = "mode=rw", "locking_mode = EXCLUSIVE"  # so that the log needs no memory shared through a file
+            how, pragma = "mode=rw", "locking_mode = EXCLUSIVE"  # then the log needs no shared-memory file
         else:
             how, pragma = "mode=ro&immutable=1", "query_only = ON"
         with closing(sqlite3.connect(f"{self.file.absolute().as_uri()}?{how}", uri=True, isolation_level=None)) as db:
@@ -259,7 +265,7 @@ class SqliteDatabase:
                 return one.job(db)
 
     def _on_nothing(self, one: QueuedJob[Result]) -> Result:
-        """What a job finds in an empty store; one serves all that only look."""
+        """Run a job on an empty store; all reads share one."""
         if one.writes:
             with closing(_open_empty_store()) as db:
                 return one.job(db)
@@ -267,9 +273,9 @@ class SqliteDatabase:
         return one.job(self._nothing)
 
     def _is_moved(self) -> bool:
-        """Whether the file, or its log, is not the one that was opened: what is written there has no name.
+        """Return whether the file or its log was replaced since it was opened: writes to a replaced file are lost.
 
-        raises:  StoreUnavailable  there is no file. It may come back, so the connection stays open
+        Raises StoreUnavailable if there is no file. It may be restored, so the connection stays open.
         """
         there = file_identity(self.file)
         if there is None:
@@ -282,10 +288,10 @@ class SqliteDatabase:
         return self._log is not None and file_identity(_wal_path(self.file)) != self._log
 
     def _leave(self) -> None:
-        """Close a connection whose file has moved, so that the next job opens what is there now.
+        """Close the connection to a replaced file, so that the next job opens the new one.
 
-        Where the log alone was deleted, closing writes what it held into the file. A log that belongs to a file
-        that is gone would be taken for the new one's, so it goes.
+        If only the log was deleted, closing writes its pages into the file. If the file was replaced, SQLite would read
+        the old file's log as the new file's, so it is deleted.
         """
         assert self._db
         replaced = file_identity(self.file) != self._opened
@@ -299,7 +305,7 @@ class SqliteDatabase:
         self._db = self._log = None
 
     def size(self) -> int:
-        """Bytes of the file and its log; 0 where there is none."""
+        """Return the bytes of the file and its log; 0 if there is none."""
         found = 0
         for one in (self.file, _wal_path(self.file)):
             with translate_errors(self.file), suppress(FileNotFoundError):
@@ -307,7 +313,7 @@ class SqliteDatabase:
         return found
 
     def check_room(self) -> None:
-        """Make sure that the disk has room for an answer. raises: StoreFull"""
+        """Check that the disk has space for a response. Raises StoreFull."""
         there = next((folder for folder in self.file.absolute().parents if folder.exists()), Path("/"))
         with translate_errors(self.file):
             found = os.statvfs(there)
@@ -349,11 +355,11 @@ class SqliteDatabase:
         db.execute(f"PRAGMA synchronous = {self._synchronous}")
         db.execute("PRAGMA foreign_keys = ON")
         db.execute("PRAGMA secure_delete = ON")
-        db.execute("PRAGMA temp_store = MEMORY")  # else what a statement could undo goes through a file
+        db.execute("PRAGMA temp_store = MEMORY")  # otherwise the undo data of a statement would be written to a file
         self._ran = migrate_schema(db)
 
     def _patiently(self, work: Callable[[], None]) -> None:
-        """Repeat what SQLite refuses without waiting: two processes that make one file at once."""
+        """Retry errors that SQLite raises without waiting: two processes that create one file at the same time."""
         until = time.monotonic() + self._wait_s
         while True:
             try:
@@ -377,7 +383,7 @@ def _wal_path(file: Path) -> Path:
 
 
 def file_identity(file: Path) -> FileIdentity | None:
-    """What tells this file from another one of its name; None when there is none."""
+    """Return the device and inode of a file; None if there is none."""
     try:
         found = os.stat(file)
     except OSError:
@@ -386,7 +392,7 @@ def file_identity(file: Path) -> FileIdentity | None:
 
 
 def create_private_file(file: Path) -> None:
-    """Make `file`, and the folders it lacks, so that only their owner can read them."""
+    """Create `file` and its missing folders, readable only by their owner."""
     missing = [folder for folder in file.parents if not folder.exists()]
     for folder in reversed(missing):
         with suppress(FileExistsError):
@@ -397,14 +403,13 @@ def create_private_file(file: Path) -> None:
 
 
 def _database_uri(file: Path) -> str:
-    """How to open `file`. Where its folder takes no log beside it, it is read as it stands."""
+    """Return the URI of `file`. In a folder where no log can be created, the file is opened as immutable."""
     if os.access(file.parent, os.W_OK) or Path(f"{file}-wal").exists():
         return file.absolute().as_uri()
     return f"{file.absolute().as_uri()}?mode=ro&immutable=1"
 
 
 def _open_empty_store() -> sqlite3.Connection:
-    """A store with nothing in it."""
     db = sqlite3.connect(":memory:", isolation_level=None)
     migrate_schema(db)
     return db
@@ -416,7 +421,7 @@ DISK_FULL_CODES = frozenset({sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SH
 DAMAGED_CODES = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 
 INVALID_UTF8_MESSAGE = "Could not decode to UTF-8"
-"""The beginning of Python's message for text in a row that is not UTF-8; it has no code."""
+"""Start of Python's message for text in a row that is not UTF-8; that error has no code."""
 
 ERRORS_BY_CODE: dict[int, tuple[type[StoreFault], str]] = {
     sqlite3.SQLITE_BUSY: (StoreUnavailable, "{file} is locked: another process has been writing to it for too long"),
@@ -427,24 +432,24 @@ ERRORS_BY_CODE: dict[int, tuple[type[StoreFault], str]] = {
     sqlite3.SQLITE_NOTADB: (StoreUnavailable, "{file} is not a database"),
     sqlite3.SQLITE_CORRUPT: (StoreUnavailable, "{file} is damaged"),
 }
-"""What a primary result code means; every other one keeps SQLite's own words."""
+"""Error and message of a primary result code; any other code keeps SQLite's message."""
 
 
 @contextmanager
 def translate_errors(file: Path) -> Iterator[None]:
-    """Let nothing foreign out. raises: StoreFault"""
+    """Translate the errors of sqlite3, the JSON decoder and the operating system. Raises StoreFault."""
     try:
         yield
     except sqlite3.Error as wrong:
         raise _to_store_fault(wrong, file) from wrong
-    except JSONDecodeError as wrong:  # of a stored text: what is written was encoded here
+    except JSONDecodeError as wrong:  # of a stored text: written texts are encoded by convo
         raise damaged_file_error(f"{file} is damaged: a stored text is not JSON", file) from wrong
     except OSError as wrong:
         raise _os_error_to_store_fault(wrong, file) from wrong
 
 
 def _result_code(wrong: sqlite3.Error) -> int:
-    """SQLite's extended result code; 0 when the module itself complains."""
+    """Return SQLite's extended result code; 0 for an error of the Python module."""
     return int(getattr(wrong, "sqlite_errorcode", 0))
 
 
@@ -453,7 +458,7 @@ def is_busy(wrong: sqlite3.Error) -> bool:
 
 
 def is_disk_full(wrong: sqlite3.Error | OSError, file: Path) -> bool:
-    """Whether it was for want of room that something failed."""
+    """Return whether an error was caused by a full disk or a size limit."""
     found = _to_store_fault(wrong, file) if isinstance(wrong, sqlite3.Error) else _os_error_to_store_fault(wrong, file)
     return isinstance(found, StoreFull)
 
@@ -472,7 +477,7 @@ def _to_store_fault(wrong: sqlite3.Error, file: Path) -> StoreFault:
 
 
 def damaged_file_error(said: str, file: Path) -> StoreUnavailable:
-    """The error for a file whose content cannot be used, with the command that saves what can be read."""
+    """Return the error for a file with unusable content; its hint is the command that recovers the readable rows."""
     return StoreUnavailable(said, hint=f"convo store recover NEW.db --store {quote(f'sqlite:{file}')}")
 
 
@@ -485,31 +490,31 @@ def _os_error_to_store_fault(wrong: OSError, file: Path) -> StoreFault:
 
 
 APPLICATION_ID = 0x636F6E76
-"""The application id: "conv" in ASCII."""
+""""conv" in ASCII."""
 
 SCHEMA_VERSION = 4
-"""The number of the last migration."""
+"""Number of the last migration."""
 
 SIGNATURE_PRAGMAS = (f"PRAGMA application_id = {APPLICATION_ID}", f"PRAGMA user_version = {SCHEMA_VERSION}")
-"""What makes a file say that it is ours."""
+"""Statements that mark a file as a store of convo."""
 
 PAGE_SIZE_BYTES = 4096
-"""Bytes of a page, in a file that is made now. A change goes through the log in whole pages, some twenty of them."""
+"""Bytes of a page in a new file. A transaction writes whole pages to the log, about twenty of them."""
 
 MIN_SQLITE_VERSION = (3, 37, 0)
-"""The first SQLite with strict tables."""
+"""The first version with strict tables."""
 
 MIGRATIONS_FOLDER = Path(__file__).with_name("migrations")
 
 
 def check_schema_version(db: sqlite3.Connection, file: Path) -> None:
-    """Make sure that `file` is ours or empty; nothing is written.
+    """Check that `file` is a store of convo, or empty; nothing is written.
 
-    raises:  StoreTooNew;  StoreUnavailable  it belongs to another program
+    Raises StoreTooNew, or StoreUnavailable if it belongs to another program.
     """
     if sqlite3.sqlite_version_info < MIN_SQLITE_VERSION:
         raise StoreUnavailable(f"SQLite {sqlite3.sqlite_version} is too old; convo needs 3.37", hint="a newer Python")
-    db.execute("BEGIN")  # one state of the file: somebody may be making a store of it at this moment
+    db.execute("BEGIN")  # one snapshot: another process may be creating the store at this moment
     try:
         ours, found = _read_pragma(db, "application_id"), _read_pragma(db, "user_version")
         filled = db.execute("SELECT 1 FROM sqlite_schema").fetchone() is not None
@@ -523,19 +528,19 @@ def check_schema_version(db: sqlite3.Connection, file: Path) -> None:
 
 
 def read_schema_version(db: sqlite3.Connection) -> int:
-    """The number of the last migration that ran; 0 before the first."""
+    """Return the number of the last migration that ran; 0 before the first."""
     return _read_pragma(db, "user_version")
 
 
 def schema_sql() -> str:
-    """All statements that make an empty file a store of ours."""
+    """Return all statements that turn an empty file into a store of convo."""
     return "\n".join(
         [*map(_read_migration, range(1, SCHEMA_VERSION + 1)), *(f"{pragma};" for pragma in SIGNATURE_PRAGMAS)]
     )
 
 
 def migrate_schema(db: sqlite3.Connection) -> Sequence[int]:
-    """Bring the schema up to `SCHEMA_VERSION`, all or nothing; the numbers of the migrations that this took."""
+    """Migrate the schema to `SCHEMA_VERSION`, all or nothing; return the numbers of the migrations that ran."""
     if _read_pragma(db, "user_version") == SCHEMA_VERSION:
         return ()
     db.execute("BEGIN IMMEDIATE")
@@ -580,7 +585,7 @@ def _split_statements(script: str) -> Iterator[str]:
 
 
 def _backfill_names(db: sqlite3.Connection) -> None:
-    """What has a name that must be found."""
+    """Index the ids of all items and the conversations of all routes."""
     for (name,) in db.execute("SELECT name FROM tenants").fetchall():
         t = TenantConnection.known(db, name)
         for n, body in t.all("SELECT n, body FROM items WHERE tenant = ?", t.n):
@@ -593,23 +598,23 @@ def _backfill_names(db: sqlite3.Connection) -> None:
 
 
 BACKFILLS = {2: _backfill_names}
-"""What is done behind the statements of a migration, by its number."""
+"""Functions that run after the statements of a migration, by its number."""
 
 
 def request_vacuum(db: sqlite3.Connection) -> None:
-    """Say that the transaction of this connection takes something away."""
+    """Request a VACUUM: the transaction of this connection deletes rows."""
     db.execute("INSERT INTO traces (n) VALUES (random())")
 
 
 def vacuum_if_requested(db: sqlite3.Connection) -> None:
-    """Write the file anew if a removal left a note.
+    """Rewrite the file if a removal requested it.
 
-    While another process writes, or without the room for it, the note stays for the next one.
+    While another process writes, or without space for it, the request is kept for the next close.
     """
     with suppress(sqlite3.Error):
         notes = db.execute("SELECT n FROM traces").fetchall()
         if notes:
-            db.execute("PRAGMA temp_store = FILE")  # a whole copy has no place in memory
+            db.execute("PRAGMA temp_store = FILE")  # a whole copy does not fit into memory
             db.execute("INSERT INTO words (words) VALUES ('optimize')")
             db.execute("VACUUM")
             db.executemany("DELETE FROM traces WHERE n = ?", notes)

@@ -1,4 +1,4 @@
-"""Remove records, and delete what only they referenced.
+"""Remove records, and everything that only they referenced.
 
 A removal is one transaction. Pruning runs in batches of some hundred rows, each a transaction, so that other
 writers do not wait for all of it: sessions first, then links, then conversations. SQLite keeps deleted bytes in
@@ -35,7 +35,7 @@ SELECT links.n, saw, links.head, parent, session, route, parameters
 FROM links JOIN sessions ON sessions.n = links.session
 WHERE links.tenant = :tenant AND saw IS NOT NULL AND sessions.removed AND links.n NOT IN (SELECT n FROM chained)
 """
-"""The links of removed sessions that no session's chain passes through."""
+"""The links of removed sessions that are in no session's chain."""
 
 SELECT_LINK_TO_REMOVE = """
 SELECT n, saw, head, parent, session, route, parameters FROM links WHERE tenant = ? AND id = ? AND saw IS NOT NULL
@@ -47,7 +47,7 @@ SELECT n, link, head, mark, written FROM sessions WHERE tenant = ? AND id = ? AN
 
 
 def remove_session(t: TenantConnection, session_id: str) -> None:
-    """Take a session and the links that only it needs. raises: NotFound"""
+    """Delete a session and the links that only it referenced. Raises NotFound."""
     found = t.row(SELECT_SESSION_TO_REMOVE, t.n, to_query_name(session_id))
     if found is None:
         raise NotFound("session", session_id)
@@ -59,7 +59,7 @@ def remove_session(t: TenantConnection, session_id: str) -> None:
 
 
 def remove_link(t: TenantConnection, link_id: str) -> None:
-    """Take one link. raises: NotFound"""
+    """Delete one link. Raises NotFound."""
     found = t.row(SELECT_LINK_TO_REMOVE, t.n, to_query_name(link_id))
     if found is None:
         raise NotFound("response", link_id)
@@ -68,7 +68,7 @@ def remove_link(t: TenantConnection, link_id: str) -> None:
 
 
 def remove_conversation(t: TenantConnection, conversation_id: str) -> None:
-    """Take a conversation and the ids it gave. raises: NotFound"""
+    """Delete a conversation and the ids that it assigned. Raises NotFound."""
     found = t.row("SELECT n, head FROM conversations WHERE tenant = ? AND id = ?", t.n, to_query_name(conversation_id))
     if found is None:
         raise NotFound("conversation", conversation_id)
@@ -77,7 +77,7 @@ def remove_conversation(t: TenantConnection, conversation_id: str) -> None:
 
 
 def _clear_session(t: TenantConnection, session: int) -> None:
-    """Leave of a session its id, which links may hold."""
+    """Clear the row of a session except for its id, which links may reference."""
     agents.delete_agent_runs(t, session)
     t.run(
         "UPDATE sessions SET (name, head, mark, written, link, used_at, used, record, removed)"
@@ -92,7 +92,7 @@ def _delete_conversation(t: TenantConnection, conversation: int, head: int) -> N
 
 
 def _clear_link(t: TenantConnection, link: int) -> None:
-    """Leave of a link its name, which its children may hold."""
+    """Clear the row of a link except for its id, which its children may reference."""
     runs.delete_response_run(t.db, link)
     t.run(
         "UPDATE links SET (parent, session, saw, head, sent, route, status, created_at, previous, seconds,"
@@ -105,11 +105,11 @@ def _clear_link(t: TenantConnection, link: int) -> None:
 def _delete_unreferenced_rows(
     t: TenantConnection, *, sessions: Rows = (), links: Rows = (), conversations: Rows = ()
 ) -> None:
-    """Take what nothing stands on any more, once these were forgotten.
+    """Delete what nothing references any more after these rows were cleared.
 
-    sessions:       number, link, head, mark, written
-    links:          number, saw, head, parent, session, route, parameters
-    conversations:  number, head
+    sessions:       rowid, link, head, mark, written
+    links:          rowid, saw, head, parent, session, route, parameters
+    conversations:  rowid, head
     """
     stood = [n for _, _, *nodes in sessions for n in nodes if n is not None]
     delete_unreferenced_nodes(
@@ -135,7 +135,7 @@ WITH RECURSIVE running (link, session, route) AS (
         AND n NOT IN (SELECT session FROM running WHERE session IS NOT NULL)
 )
 """
-"""What the queries below begin with: the links in open runs, and the sessions to go."""
+"""Start of the queries below: the links in open runs, and the sessions to delete."""
 
 SELECT_OLD_SESSIONS = "SELECT n, link, head, mark, written FROM old"
 
@@ -164,11 +164,11 @@ SELECT record FROM sessions WHERE tenant = :tenant AND record IS NOT NULL AND n 
 
 
 MAX_ROWS_PER_BATCH = 500
-"""Rows of a kind that go in one transaction."""
+"""Rows of one kind that are deleted in one transaction."""
 
 
 class PruneBatch(NamedTuple):
-    """What a pruning takes: rows as `removing.tidy` wants them."""
+    """The rows that a pruning deletes, with the columns that `_delete_unreferenced_rows` needs."""
 
     sessions: list[Row]
     links: list[Row]
@@ -176,7 +176,7 @@ class PruneBatch(NamedTuple):
 
 
 def prune_batch(t: TenantConnection, before: float) -> PruneResult:
-    """Take some of what was last used before this moment; nothing only where nothing is left."""
+    """Delete a batch of rows last used before this moment; the result is zero only if nothing is left to delete."""
     old = _next_batch(t, before)
     for session, *_ in old.sessions:
         _clear_session(t, session)
@@ -190,7 +190,7 @@ def prune_batch(t: TenantConnection, before: float) -> PruneResult:
 
 
 def count_prunable(t: TenantConnection, before: float) -> PruneResult:
-    """How much there is to take."""
+    """Return how many rows would be deleted."""
     return PruneResult(*(len(list(find(t, before))) for find in OLD_ROW_FINDERS.values()))
 
 
@@ -211,7 +211,7 @@ def _find_old_links(t: TenantConnection, before: float) -> Iterator[Row]:
 
 
 def _find_old_conversations(t: TenantConnection, before: float) -> Iterator[Row]:
-    """The conversations that no session holds and that were not answered since."""
+    """Find conversations that no session references and that had no response since."""
     bounds = {"tenant": t.n, "before": before}
     kept = t.db.execute(WITH_OLD_SESSIONS + SELECT_RETAINED_RECORDS, bounds).fetchall()
     held = {handle for (record,) in kept if (handle := _conversation_handle(record))}
@@ -225,17 +225,17 @@ OLD_ROW_FINDERS: dict[str, Callable[[TenantConnection, float], Iterator[Row]]] =
     "links": _find_old_links,
     "conversations": _find_old_conversations,
 }
-"""How the rows of each kind are found, in the order in which they go."""
+"""Functions that find the rows of each kind, in the order of deletion."""
 
 
 def _is_recently_used(t: TenantConnection, conversation_id: str, before: float) -> bool:
-    """Whether a conversation was answered since, or is answered now."""
+    """Return whether a conversation had a response since, or has one in an open run."""
     bounds = {"tenant": t.n, "before": before}
     routes = tenant_rows.select_route_rowids(t, conversation_id)
     return any(t.db.execute(SELECT_RECENT_LINK, {**bounds, "route": route}).fetchone() for route in routes)
 
 
 def _conversation_handle(record: str) -> str | None:
-    """The conversation that a session goes on in."""
+    """Return the conversation that a session continues."""
     strategy, *_, handle, _ = decode_json(record)
     return handle if strategy == Strategy.CONVERSATION else None

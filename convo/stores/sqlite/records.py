@@ -75,7 +75,7 @@ SELECT up.n, members.id, up.erased, CASE WHEN members.id IS NULL THEN items.body
 FROM up LEFT JOIN items ON items.n = up.item
     LEFT JOIN members ON members.conversation = ? AND members.node = up.n
 """
-"""The nodes from a head back to another one or to the root, both included, and what names each."""
+"""Nodes from a head back to another one or to the root, both included, with the sources of each item's id."""
 
 SELECT_PATH_ROWIDS = """
 WITH RECURSIVE up (n, parent) AS (
@@ -85,7 +85,7 @@ WITH RECURSIVE up (n, parent) AS (
 )
 SELECT n FROM up
 """
-"""The nodes from a head back to the root, without what stands in them."""
+"""Rowids of the nodes from a head back to the root."""
 
 
 # -- sessions -------------------------------------------------------------------------------------
@@ -100,7 +100,7 @@ def select_session(t: TenantConnection, name_or_id: str) -> Session | None:
 
 
 def select_session_by_rowid(t: TenantConnection, n: int) -> Session:
-    """The session whose row is number `n`."""
+    """Return the session in this row."""
     found = t.row(SELECT_SESSIONS + "WHERE sessions.n = ?", n)
     assert found is not None
     return decode_session(found)
@@ -112,7 +112,7 @@ def select_sessions(t: TenantConnection, limit: int | None) -> Sequence[Session]
 
 
 def select_session_stats(t: TenantConnection, session_id: str) -> SessionStats:
-    """A session in figures. raises: NotFound"""
+    """Return the figures of a session. Raises NotFound."""
     found = t.row(
         "SELECT n, head, mark FROM sessions WHERE tenant = ? AND id = ? AND record IS NOT NULL",
         t.n,
@@ -132,10 +132,11 @@ def select_session_stats(t: TenantConnection, session_id: str) -> SessionStats:
 
 
 class SessionRow(NamedTuple):
-    """The row of a session's record, as a change finds it.
+    """The stored row of a session that a transaction writes.
 
-    key:   of the node at its head
-    link:  the number of its link, whose id is `linked`; `bare` where nothing else is known of that one
+    head_key:  key of the node `head`
+    link_id:   id of the row `link`
+    is_link_placeholder:  the row `link` has only an id
     """
 
     n: int
@@ -152,7 +153,7 @@ class SessionRow(NamedTuple):
 
 
 def check_stored_session(t: TenantConnection, new: Session, expected: base.ExpectedHead) -> SessionRow | None:
-    """The record that is there, if `new` may be written over it. raises: Conflict"""
+    """Return the stored row, if `new` may replace it. Raises Conflict."""
     found = t.row(SELECT_SESSION_ROW, t.n, new.id)
     there = SessionRow(*found) if found else None
     base.check_expected_head(f"session {new.name!r}", expected, Key(there.key.hex()) if there else None)
@@ -167,7 +168,7 @@ def check_stored_session(t: TenantConnection, new: Session, expected: base.Expec
 
 
 def upsert_session(t: TenantConnection, new: Session, there: SessionRow | None) -> tuple[int, ...]:
-    """Write a record over the one that `check_stored_session` found; the nodes that it stood on before."""
+    """Write a record over the row from `check_stored_session`; return the nodes that the old one referenced."""
     row: dict[str, object] = {
         "name": new.name,
         "head": node_rowid(t, new.head),
@@ -182,7 +183,7 @@ def upsert_session(t: TenantConnection, new: Session, there: SessionRow | None) 
         n = t.number("sessions", new.id)
         if n is None:
             t.insert("sessions", new.id, row)
-        else:  # only a name so far, or again
+        else:  # the row has only an id, or was removed
             t.update("sessions", n, {**row, "removed": 0}, {})
         return ()
     t.update("sessions", there.n, row, _session_columns(there))
@@ -192,7 +193,6 @@ def upsert_session(t: TenantConnection, new: Session, there: SessionRow | None) 
 
 
 def _session_columns(there: SessionRow) -> dict[str, object]:
-    """The columns of a session's row as they are."""
     return {
         "name": there.name,
         "head": there.head,
@@ -205,7 +205,7 @@ def _session_columns(there: SessionRow) -> dict[str, object]:
 
 
 def _use_number(t: TenantConnection, new: Session, there: SessionRow | None) -> int | None:
-    """The place of a session among the last used: its own where it has one, else the last when `new` is a use of it."""
+    """Return a session's use order: its own, or else the stored one, or the highest if `new` is a use."""
     if new.use is not None:
         return new.use
     if there and there.used_at == new.used_at:
@@ -240,7 +240,7 @@ def _decode_metadata(text: str) -> Mapping[str, str]:
 
 
 class ConversationRow(NamedTuple):
-    """The row of a conversation, as a change finds it; `length` counts the items up to its head, which is at `key`."""
+    """The stored row of a conversation that a transaction writes; `length` counts the items up to its head."""
 
     n: int
     head: int
@@ -251,7 +251,7 @@ class ConversationRow(NamedTuple):
 def check_stored_conversation(
     t: TenantConnection, new: Conversation, expected: base.ExpectedHead
 ) -> ConversationRow | None:
-    """The conversation that is there, if it stands where it should. raises: Conflict"""
+    """Return the stored row, if its head is the expected one. Raises Conflict."""
     found = t.row(SELECT_CONVERSATION_ROW, t.n, new.id)
     there = ConversationRow(*found) if found else None
     base.check_expected_head(new.id, expected, Key(there.key.hex()) if there else None)
@@ -261,11 +261,11 @@ def check_stored_conversation(
 
 
 def upsert_conversation(t: TenantConnection, new: Conversation, there: ConversationRow | None) -> tuple[int, ...]:
-    """Write a conversation over the one that was found, and the ids it gave; the node that its head stood on before."""
+    """Write a conversation and the ids that it assigned; return the node that was its head before."""
     head = node_rowid(t, new.head)
     n, old, length, _ = there or (_insert_conversation(t, new, head), NO_NODE, 0, b"")
     rows = t.all(SELECT_MEMBERS, head, old, n)
-    if rows[-1][0] == old:  # the head moved on, or stayed
+    if rows[-1][0] == old:  # the new head is a descendant of the old one, or the same
         behind = rows[-2::-1]
     else:
         behind, length = rows[-2::-1], 0
@@ -280,7 +280,7 @@ def upsert_conversation(t: TenantConnection, new: Conversation, there: Conversat
 
 
 def delete_assigned_ids(t: TenantConnection, conversation: int, head: int) -> None:
-    """Forget the ids that a conversation gave to the items on its path."""
+    """Delete the ids that a conversation assigned to the items on its path."""
     for n, given, _, _, kept in t.all(SELECT_MEMBERS, head, NO_NODE, conversation):
         if given is not None:
             t.run("DELETE FROM members WHERE node = ? AND conversation = ?", n, conversation)
@@ -295,7 +295,7 @@ def _insert_conversation(t: TenantConnection, new: Conversation, head: int) -> i
 
 
 def _insert_assigned_ids(t: TenantConnection, conversation: int, nodes: Iterable[Row], ids: Iterable[str]) -> None:
-    """Keep the ids that the items at `nodes` do not have themselves."""
+    """Store the ids that the items at `nodes` do not have themselves."""
     for (n, _, erased, body, kept), item_id in zip(nodes, ids, strict=True):
         base.check_stored_name(item_id)
         if item_id != (base.own_item_id(decode_json(body)) if body else erased):
@@ -331,9 +331,9 @@ WITH RECURSIVE kin (n) AS (
 """
 
 LINK_REFERENCE_COLUMNS = ("saw", "head", "parent", "session", "route", "parameters")
-"""The columns of a link that name other rows."""
+"""Columns of a link that reference other rows."""
 
-SELECT_LINK_REFERENCES = f"SELECT n, {', '.join(LINK_REFERENCE_COLUMNS)} FROM links WHERE tenant = ? AND id = ?"  # noqa: S608 - our own columns
+SELECT_LINK_REFERENCES = f"SELECT n, {', '.join(LINK_REFERENCE_COLUMNS)} FROM links WHERE tenant = ? AND id = ?"  # noqa: S608 - constant columns
 
 
 def select_link(t: TenantConnection, link_id: str) -> Link | None:
@@ -372,7 +372,7 @@ def _select_links_oldest_first(t: TenantConnection, where: str, *values: object,
 
 
 def upsert_link(t: TenantConnection, new: Link) -> tuple[int, ...]:
-    """Write a link, by the rules for one that is there; the nodes that it stood on before."""
+    """Write a link by the rules of `merge_link`; return the nodes that the old one referenced."""
     n, *holds = t.row(SELECT_LINK_REFERENCES, t.n, new.id) or (None,)
     before = dict(zip(LINK_REFERENCE_COLUMNS, holds, strict=False))
     there = select_link(t, new.id) if before.get("saw") else None
@@ -382,7 +382,7 @@ def upsert_link(t: TenantConnection, new: Link) -> tuple[int, ...]:
         t.update("links", n, {**filled, "first_token_s": made.first_token_s}, before)
         return ()
     row = _link_columns(t, made)
-    n = n or t.numbers.get(("links", made.id))  # a link may name itself as its parent
+    n = n or t.numbers.get(("links", made.id))  # inserted meanwhile if the link is its own parent
     if n is None:
         t.insert("links", made.id, row)
         return ()
@@ -397,7 +397,7 @@ def upsert_link(t: TenantConnection, new: Link) -> tuple[int, ...]:
 
 
 def _link_columns(t: TenantConnection, made: Link) -> Columns:
-    """The columns of a link. raises: NotFound, NotCanonical"""
+    """Return the columns of a link. Raises NotFound and NotCanonical."""
     route, figures = encode_route(made)
     parameters = _intern_json(t, made.parameters)[0] if made.parameters else None
     return {
@@ -419,7 +419,7 @@ def _link_columns(t: TenantConnection, made: Link) -> Columns:
 
 
 def _route_rowid(t: TenantConnection, route: Sequence[Json]) -> int:
-    """The number of the way that a call took, which calls before it may have taken."""
+    """Return the rowid of a route, which other links may share."""
     n, is_new = _intern_json(t, route)
     if is_new:
         tenant_rows.index_route(t, route, n)
@@ -427,7 +427,7 @@ def _route_rowid(t: TenantConnection, route: Sequence[Json]) -> int:
 
 
 def link_rowid(t: TenantConnection, link_id: str | None) -> int | None:
-    """The number of a link, of which only the name may be known."""
+    """Return the rowid of a link; a row with only the id is inserted if there is none."""
     if link_id is None:
         return None
     return t.number("links", link_id) or t.insert("links", link_id, {})
@@ -440,7 +440,7 @@ def _session_rowid(t: TenantConnection, session_id: str | None) -> int | None:
 
 
 def _intern_json(t: TenantConnection, value: Json) -> tuple[int, bool]:
-    """The number of JSON that is stored once, and whether it was not there before."""
+    """Return the rowid of JSON that is stored once, and whether it was inserted by this call."""
     body = encode_json(value)
     name = sha256(body.encode()).digest()
     found: int | None = t.one("SELECT n FROM repeated WHERE tenant = ? AND hash = ?", t.n, name)

@@ -36,7 +36,7 @@ SQLITE_MAGIC = b"SQLite format 3\0"
 PAGE_SIZES = (4096, 1024, 2048, 512, 8192, 16384, 32768, 65536)
 DEFAULT_PAGE_SIZE = PAGE_SIZES[0]
 FILE_HEADER_BYTES = 100
-"""Bytes of the file's header, which the first page begins with."""
+"""Bytes of the file header, at the start of the first page."""
 
 APPLICATION_ID_SLICE = slice(68, 72)
 
@@ -47,11 +47,11 @@ PAGES_WITH_ROWS = frozenset({INDEX_INTERIOR, INDEX_LEAF, TABLE_LEAF})
 WAL_MAGIC = (0x377F0682, 0x377F0683)
 WAL_HEADER_BYTES, FRAME_HEADER_BYTES = 32, 24
 MAX_SAMPLED_PAGES = 500
-"""Pages by which a page size is judged whose header is lost."""
+"""Pages that are sampled to find the page size when the header is lost."""
 
 
 class PageCell(NamedTuple):
-    """One row: `rowid` is None in an index, and in a table without row ids."""
+    """One row: `rowid` is None in an index, and in a table without rowids."""
 
     rowid: int | None
     values: tuple[ColumnValue, ...]
@@ -82,12 +82,12 @@ class PageReader:
 
     @property
     def application_id(self) -> int:
-        """The number by which the file's header names its program; 0 where the header is lost."""
+        """The application id in the file's header; 0 if the header is lost."""
         first = self.page(1)
         return int.from_bytes(first[APPLICATION_ID_SLICE], "big") if first.startswith(SQLITE_MAGIC) else 0
 
     def page(self, number: int) -> bytes:
-        """A page as the last transaction left it; zeros for what the file is too short for."""
+        """Return a page as the last transaction wrote it; zeros after the end of the file."""
         if number in self._in_log and self._log:
             self._log.seek(self._in_log[number])
             found = self._log.read(self.page_size)
@@ -97,11 +97,11 @@ class PageReader:
         return found.ljust(self.page_size, b"\0")
 
     def kind(self, number: int) -> int:
-        """The first byte of a page's header: one of `TREE_PAGES` where it is a page of a tree."""
+        """Return the first byte of a page's header: one of `TREE_PAGES` for a page of a tree."""
         return self.page(number)[FILE_HEADER_BYTES if number == 1 else 0]
 
     def cells(self, number: int) -> Iterator[PageCell]:
-        """The rows of a page, without those that cannot be read."""
+        """Iterate over the rows of a page that can be read."""
         page = self.page(number)
         start = FILE_HEADER_BYTES if number == 1 else 0
         kind = page[start]
@@ -113,7 +113,7 @@ class PageReader:
                 yield found
 
     def children(self, number: int) -> list[int]:
-        """The pages below an interior page; none of another page."""
+        """Return the pages below an interior page; none for any other page."""
         page = self.page(number)
         start = FILE_HEADER_BYTES if number == 1 else 0
         if page[start] not in (INDEX_INTERIOR, TABLE_INTERIOR):
@@ -122,7 +122,7 @@ class PageReader:
         return [child for child in (*found, _read_u32(page, start + 8)) if 1 < child <= self.count]
 
     def free(self) -> set[int]:
-        """The pages that hold nothing any more, as far as their list can be read."""
+        """Return the unused pages, as far as their list can be read."""
         first, found = self.page(1), set[int]()
         if first[:16] != SQLITE_MAGIC:
             return found
@@ -160,7 +160,7 @@ class PageReader:
         return None if values is None else PageCell(rowid, values)
 
     def _payload(self, page: bytes, at: int, size: int, most: int) -> bytes | None:
-        """A row's bytes, with those on overflow pages as far as they can be followed; None where it is no row."""
+        """Return a row's bytes, with the overflow pages that can be followed; None if it is not a row."""
         if size > self.count * self.page_size:
             return None
         if size <= most:
@@ -193,7 +193,7 @@ class PageReader:
         return best if scores[best] else DEFAULT_PAGE_SIZE
 
     def _score(self, size: int) -> int:
-        """How many pages there are, at most, that look like pages of a tree if pages have this size."""
+        """Return how many of the sampled pages look like pages of a tree if pages have this size."""
         score = 0
         for number in range(min(self._size // size, MAX_SAMPLED_PAGES)):
             self._file.seek(number * size)
@@ -207,7 +207,7 @@ class PageReader:
         return score
 
     def _read_log(self) -> int:
-        """Note which pages the log holds, up to its last whole transaction; how many pages the file has then."""
+        """Find the pages in the log up to its last complete transaction; return the page count of the file after it."""
         if self._log is None:
             return 0
         head = self._log.read(WAL_HEADER_BYTES)
@@ -247,7 +247,7 @@ def _read_u32(page: bytes, at: int) -> int:
 
 
 def _read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """A number and the place behind it. raises: IndexError"""
+    """Return a number and the offset after it. Raises IndexError."""
     value = 0
     for place in range(at, at + 8):
         byte = data[place]
@@ -261,7 +261,10 @@ INTEGER_SIZES_BYTES = (0, 1, 2, 3, 4, 6, 8)
 
 
 def _parse_record(payload: bytes) -> tuple[ColumnValue, ...] | None:
-    """The values of a row; None where it is not one. A text at the end may be cut. raises: IndexError, struct.error"""
+    """Return the values of a row; None if it is not one. The last text may be truncated.
+
+    Raises IndexError and struct.error.
+    """
     head, at = _read_varint(payload, 0)
     if not at <= head <= len(payload):
         return None
@@ -306,7 +309,7 @@ TABLE_SHAPES = {
     "agent_documents": "I#T",
     "agent_calls": "I#ITRt",
 }
-"""The columns of each table with row ids: # the row id; an integer, text, bytes or real; small where it may be null."""
+"""Column types of each table with rowids: # is the rowid; integer, text, bytes or real; lower case may be null."""
 
 INDEX_SHAPES = {
     "members": "IIIT",
@@ -316,15 +319,16 @@ INDEX_SHAPES = {
     "pairs": "II",
     "labels": "ITI",
 }
-"""Rows in index trees: `marks` are those of `hashes` and `nodes_by_key`, `pairs` and `labels` those of
-`RECOVERY_INDEXES`.
+"""Column types of rows in index trees.
+
+`marks` are those of `hashes` and `nodes_by_key`, `pairs` and `labels` those of `RECOVERY_INDEXES`.
 """
 
 RECOVERY_INDEXES = ("nodes_by_parent", "nodes_by_item", "sessions_by_head", "sessions_by_id", "sessions_by_name")
-"""What a lost row can be made again from; each row of an index ends in the number of the row that it is of."""
+"""Indexes from which a lost row can be restored; each of their rows ends in the rowid of the indexed row."""
 
 ADDED_COLUMN_COUNTS = {"sessions": 1}
-"""How many of the last columns of a table rows of an older schema lack."""
+"""Number of last columns that rows of an older schema do not have."""
 
 COLUMN_TYPES: dict[str, tuple[type, ...]] = {"I": (int,), "T": (str,), "B": (bytes,), "R": (int, float)}
 
@@ -352,7 +356,7 @@ TABLE_COLUMNS = {
 HALF_KEY_BYTES, KEY_BYTES = 16, 32
 
 AGENT_DOCUMENT_PREFIX = '{"version":'
-"""The beginning of the document of a run of agents; an item's text begins otherwise."""
+"""Start of the document of an agent run; no item's text starts with it."""
 
 CREATE_SCRATCH_TABLES = """
 CREATE TABLE temp.marks (tenant INTEGER, hash BLOB, n INTEGER, PRIMARY KEY (n, hash)) WITHOUT ROWID;
@@ -361,9 +365,10 @@ CREATE TABLE temp.labels (tenant INTEGER, label TEXT, n INTEGER, tree TEXT, PRIM
 CREATE TABLE temp.broken (n INTEGER PRIMARY KEY, why TEXT NOT NULL, item INTEGER);
 CREATE TABLE temp.referenced (n INTEGER PRIMARY KEY);
 """
-"""broken: nodes whose path to the root is not the one that was stored.
+"""Tables for the repair. `broken` has the nodes whose path to the root is not the stored one.
 
-why:   "lost" (its item is gone), "changed" (its item is another one, kept in `item`), "moved" (its parent is gone)
+why:   "lost" (its item is missing), "changed" (its item is another one, kept in `item`),
+       "moved" (its parent is missing)
 """
 
 UNKNOWN_ROUTE = [
@@ -394,7 +399,7 @@ WITH RECURSIVE up (n, parent, item, depth) AS (
 )
 SELECT up.n, up.parent, up.item, broken.why, broken.item FROM up LEFT JOIN broken ON broken.n = up.n ORDER BY depth DESC
 """
-"""The nodes from the root to a head. There is no circle: each parent's number was made sure to be smaller."""
+"""The nodes from the root to a head. There is no cycle: every parent's rowid was checked to be smaller."""
 
 INSERT_REFERENCED_NODES = """
 INSERT OR IGNORE INTO referenced
@@ -411,15 +416,14 @@ STORE_OPTION_HINT = "name the file with --store sqlite:PATH"
 
 
 def recover_database(file: Path, target: Path, progress: ReportProgress) -> RecoveryReport:
-    """Copy what can be read of `file` into a new database.
+    """Copy the readable rows of `file` into a new database.
 
-    raises:  NotFound    there is no such file
-             InvalidUsage       `target` exists
-             StoreFault  `target` cannot be written, or `file` holds no row of convo; there is no `target` then
+    Raises NotFound if there is no such file, InvalidUsage if `target` exists, StoreFault if `target` cannot be
+    written or `file` has no row of convo; no new file is left then.
     """
     if not file.exists():
         raise NotFound("database", str(file), hint=STORE_OPTION_HINT)
-    if not file.is_file():  # a pipe would be waited for
+    if not file.is_file():  # reading a pipe would block
         raise StoreUnavailable(f"{file} is not a regular file", hint=STORE_OPTION_HINT)
     with translate_errors(file), PageReader(file) as pages, new_database(target) as db:
         db.execute(f"PRAGMA page_size = {connection.PAGE_SIZE_BYTES}")
@@ -439,7 +443,7 @@ def recover_database(file: Path, target: Path, progress: ReportProgress) -> Reco
 
 
 class _RowReader:
-    """Reads rows into the new database, those of the trees first and then those of pages that no tree reaches."""
+    """Read rows into the new database: first those in trees, then those of pages that are in no tree."""
 
     def __init__(self, pages: PageReader, db: sqlite3.Connection, progress: ReportProgress) -> None:
         self._pages, self._db, self._progress = pages, db, progress
@@ -459,7 +463,7 @@ class _RowReader:
                 self._take(number)
 
     def _roots(self) -> dict[str, int]:
-        """The first page of each tree, as far as the file's own list can be read."""
+        """Return the first page of each tree, as far as the file's list of tables can be read."""
         found: dict[str, int] = {}
         for number in self._tree(1):
             for _, values in self._pages.cells(number):
@@ -472,7 +476,7 @@ class _RowReader:
             self._owner.setdefault(number, name)
 
     def _tree(self, start: int) -> Iterator[int]:
-        """The pages of a tree; a circle in a damaged one ends."""
+        """Iterate over the pages of a tree, each once: a damaged tree may have a cycle."""
         seen, waiting = set[int](), [start]
         while waiting:
             number = waiting.pop()
@@ -501,11 +505,11 @@ class _RowReader:
         try:
             self._db.execute(statement, row)
         except (sqlite3.Error, OverflowError, UnicodeEncodeError):
-            return  # a value that its column refuses was no row of ours
+            return  # a row with a value that its column refuses is not a row of convo
 
 
 def _rowid_column(table: str) -> int | None:
-    """The position of the row id among the columns; None for a table without."""
+    """Return the position of the rowid among the columns; None for a table without rowids."""
     at = TABLE_SHAPES.get(table, "").find(ROWID_CODE)
     return None if at < 0 else at
 
@@ -521,7 +525,7 @@ def _matches_column_type(sign: str, value: ColumnValue) -> bool:
 
 
 def _identify_table(rowid: int | None, values: tuple[ColumnValue, ...]) -> tuple[str | None, tuple[ColumnValue, ...]]:
-    """The table that a row belongs to, by its columns; the row with the columns that it lacks."""
+    """Return the table of a row, found by the types of its columns, and the row with missing columns added."""
     for table, shape in TABLE_SHAPES.items():
         lacking = len(shape) - len(values)
         row = (*values, *(None for _ in range(lacking))) if 0 < lacking <= ADDED_COLUMN_COUNTS.get(table, 0) else values
@@ -529,7 +533,7 @@ def _identify_table(rowid: int | None, values: tuple[ColumnValue, ...]) -> tuple
             continue
         if table == "items" and str(row[2]).startswith(AGENT_DOCUMENT_PREFIX) and '"phase"' in str(row[2]):
             return "agent_documents", row
-        if table == "nodes" and len(row[4]) != KEY_BYTES:  # type: ignore[arg-type]  # its shape says bytes
+        if table == "nodes" and len(row[4]) != KEY_BYTES:  # type: ignore[arg-type]  # bytes by its shape
             return None, row
         return table, row
     return None, values
@@ -548,11 +552,11 @@ def _identify_index(values: tuple[ColumnValue, ...]) -> str | None:
 
 
 class _BrokenHistory(NamedTuple):
-    """A history that is not whole.
+    """A history with a broken path.
 
-    kept:   the last node whose path to the root is whole; None where there is none
-    items:  those behind it that are left, oldest first
-    total:  how many there were, as far as that is known
+    last_intact_node:  the last node with an intact path to the root; None if there is none
+    remaining_items:   readable items after it, oldest first
+    item_count:        length of the original path, as far as it is known
     """
 
     kept: int | None
@@ -561,7 +565,7 @@ class _BrokenHistory(NamedTuple):
 
 
 class _RowRepair:
-    """Restores every rule that a store keeps, over rows that may refer to lost ones."""
+    """Restore every rule of a store over rows that may reference lost ones."""
 
     def __init__(self, db: sqlite3.Connection, progress: ReportProgress) -> None:
         self._db, self._progress = db, progress
@@ -588,7 +592,7 @@ class _RowRepair:
     # -- tenants and items ------------------------------------------------------------------------
 
     def _repair_tenants(self) -> None:
-        """Every tenant that a node belongs to has a name and a root."""
+        """Give every tenant that has nodes or items a name and a root."""
         known: dict[int, str] = dict(self._all("SELECT n, name FROM tenants"))
         for (n,) in self._all("SELECT tenant FROM nodes UNION SELECT tenant FROM items"):
             if n not in known and n > 0:
@@ -606,7 +610,7 @@ class _RowRepair:
         self._run("DELETE FROM nodes WHERE tenant NOT IN (SELECT n FROM tenants)")
 
     def _root(self, tenant: int, key: bytes) -> int:
-        """The number of a tenant's root, which is made again where it is lost."""
+        """Return the rowid of a tenant's root, which is restored if it is lost."""
         there = self._one("SELECT n FROM nodes WHERE tenant = ? AND parent IS NULL AND key = ?", tenant, key)
         if there is not None:
             self._run("UPDATE nodes SET item = NULL, erased = NULL WHERE n = ?", there)
@@ -615,7 +619,7 @@ class _RowRepair:
         if marked is not None and self._one("SELECT 1 FROM nodes WHERE n = ?", marked) is None:
             self._run("INSERT INTO nodes (n, tenant, key) VALUES (?, ?, ?)", marked, tenant, key)
             return int(marked)
-        # Below a lost root each key is a hash over the root's key, so its number is the parent of such a node.
+        # Keys of the root's children are hashes over its key, so a matching child's parent is the lost root.
         lost = (
             "SELECT parent, key, body FROM nodes JOIN items ON items.n = item WHERE nodes.tenant = ? AND parent NOT IN"
         )
@@ -630,7 +634,7 @@ class _RowRepair:
         return int(free)
 
     def _repair_items(self) -> None:
-        """Items are found by their hash, their id and their words; a text that is no item is kept aside."""
+        """Index items by their hash, id and terms; a text that is not an item is kept apart."""
         for n, tenant, body in self._each("SELECT n, tenant, body FROM items WHERE n > ? ORDER BY n LIMIT ?"):
             t, hashed = self._tenants.get(tenant), check.hash_item_text(body)
             if t is None or hashed is None:
@@ -639,7 +643,7 @@ class _RowRepair:
                 self._run("DELETE FROM items WHERE n = ?", n)
                 continue
             there = t.one("SELECT item FROM hashes WHERE tenant = ? AND hash = ?", tenant, check.short_hash(hashed))
-            if there is not None:  # the same item twice: another one was changed into it
+            if there is not None:  # a duplicate: damage changed another item into this one
                 self._run("UPDATE nodes SET item = ? WHERE item = ?", there, n)
                 self._run("DELETE FROM items WHERE n = ?", n)
                 continue
@@ -652,7 +656,7 @@ class _RowRepair:
     # -- nodes ------------------------------------------------------------------------------------
 
     def _restore_nodes(self) -> None:
-        """Make a node whose row is lost from the indexes that name it, where its key proves that it is the one."""
+        """Restore nodes whose row is lost from indexes, if the key proves that the entries belong together."""
         sql = (
             "SELECT marks.n, marks.tenant, marks.hash, up.named, of.named FROM marks"
             " JOIN pairs AS up ON up.tree = 'nodes_by_parent' AND up.n = marks.n"
@@ -671,7 +675,7 @@ class _RowRepair:
                 self._run("INSERT OR IGNORE INTO nodes (n, tenant, parent, item, key) VALUES (?, ?, ?, ?, ?)", *row)
 
     def _repair_nodes(self) -> None:
-        """Every node has a parent, and a key that follows from it; where it cannot, the node is noted as broken."""
+        """Give every node a parent and a key computed from it; a node that cannot have them is recorded as broken."""
         rekeyed: set[int] = set()
         sql = "SELECT n, tenant, parent, item, key, erased FROM nodes WHERE n > ? ORDER BY n LIMIT ?"
         for n, tenant, parent, item, key, erased in self._each(sql):
@@ -694,11 +698,11 @@ class _RowRepair:
             self._rekey(n, tenant, parent, item, bytes.fromhex(_child_key(above, body)), key, rekeyed)
 
     def _rekey(self, n: int, tenant: int, parent: int, item: int, right: bytes, key: bytes, rekeyed: set[int]) -> None:
-        """Give a node the key that it has to have, or take out an item that is not the one that it was made with."""
+        """Write a node's correct key, or remove an item that is not the node's original one."""
         if right == key:
             rekeyed.discard(n)
             if self._one("SELECT why FROM broken WHERE n = ?", n) == "moved":
-                self._run("DELETE FROM broken WHERE n = ?", n)  # its parent was the root all along
+                self._run("DELETE FROM broken WHERE n = ?", n)  # the root is its true parent
             return
         if n not in rekeyed and parent not in rekeyed and not self._is_marked(item):
             own = base.own_item_id(decode_json(self._one("SELECT body FROM items WHERE n = ?", item)))
@@ -722,7 +726,7 @@ class _RowRepair:
             self._run("UPDATE nodes SET key = ? WHERE n = ?", right, n)
 
     def _is_marked(self, item: int) -> bool:
-        """Whether the damaged file stored this item under the hash that it has."""
+        """Return whether the damaged file stored this item under the hash of its present text."""
         body = self._one("SELECT body FROM items WHERE n = ?", item)
         hashed = check.hash_item_text(body)
         return bool(
@@ -730,7 +734,7 @@ class _RowRepair:
         )
 
     def _merge(self, n: int, same: int) -> None:
-        """Let everything that refers to a node refer to another one of the same key."""
+        """Move all references from a node to another node with the same key."""
         for table, column in (
             ("nodes", "parent"), ("links", "saw"), ("links", "head"), ("sessions", "head"), ("sessions", "mark"),
             ("sessions", "written"), ("conversations", "head"),
@@ -746,7 +750,7 @@ class _RowRepair:
     # -- records, links ---------------------------------------------------------------------------
 
     def _repair_records(self) -> None:
-        """What is JSON is JSON, and what is stored once has the hash of its text."""
+        """Replace or delete invalid JSON; write the hash of JSON that is stored once."""
         for n, tenant, body in self._each("SELECT n, tenant, body FROM repeated WHERE n > ? ORDER BY n LIMIT ?"):
             if tenant not in self._tenants or not check.is_valid_json(body):
                 self._run("DELETE FROM repeated WHERE n = ?", n)
@@ -766,7 +770,7 @@ class _RowRepair:
                     self._run(f"DELETE FROM {table} WHERE {key} = ? AND body = ?", n, text)
 
     def _repair_links(self) -> None:
-        """Every link refers to nodes, a route and parameters that are there; what only was a name stays one."""
+        """Let every link reference existing nodes, a route and parameters; a row with only an id stays one."""
         fields = "n, tenant, parent, session, saw, head, route, parameters, previous, usage"
         for row in self._each(f"SELECT {fields} FROM links WHERE n > ? ORDER BY n LIMIT ?"):
             n, tenant, parent, _, saw, head, route, parameters, previous, _ = row
@@ -801,7 +805,7 @@ class _RowRepair:
         return isinstance(route, list) and len(route) == len(UNKNOWN_ROUTE)
 
     def _some_route(self, tenant: int) -> int:
-        """A route that says of a link that its own is lost."""
+        """Return the rowid of the route that replaces a lost one."""
         body = encode_json(UNKNOWN_ROUTE)
         hashed = sha256(body.encode()).digest()
         there = self._one("SELECT n FROM repeated WHERE tenant = ? AND hash = ?", tenant, hashed)
@@ -814,7 +818,7 @@ class _RowRepair:
     # -- sessions ---------------------------------------------------------------------------------
 
     def _restore_sessions(self) -> None:
-        """Make a record for a session of which only its links, or its entries in indexes, are left."""
+        """Create a record for sessions of which only links, or entries in indexes, are left."""
         self._run("DELETE FROM sessions WHERE tenant NOT IN (SELECT n FROM tenants)")
         lost = self._all(
             "SELECT session, tenant FROM links WHERE session IS NOT NULL AND saw IS NOT NULL"
@@ -843,7 +847,7 @@ class _RowRepair:
         )
 
     def _repair_sessions(self) -> None:
-        """Cut each session at the last node whose path is whole; what is behind becomes a session of its own."""
+        """Cut each session after its last intact node; the items after it become a session of their own."""
         fields = "n, tenant, id, name, head, mark, written, link, used_at, record"
         made = {one.name for one in self._made}
         rows = list(self._all(f"SELECT {fields} FROM sessions WHERE record IS NOT NULL ORDER BY n"))
@@ -894,7 +898,7 @@ class _RowRepair:
             self._lost.append(one)
 
     def _history(self, session: int, tenant: int, head: int | None) -> _BrokenHistory:
-        """What is left of a session's history."""
+        """Return the readable part of a session's history."""
         ways = [self._way(head)] if self._there("nodes", head, tenant) is not None else []
         if ways and not any(why for *_, why, _ in ways[0]):
             return _BrokenHistory(head, [], len(ways[0]))
@@ -908,7 +912,7 @@ class _RowRepair:
         if len(kept) > 1:
             return _BrokenHistory(kept[-1][0], items, len(kept) + len(behind))
         moved = ways and ways[0] and all(why in (None, "moved") for *_, why, _ in ways[0])
-        if moved and head is not None:  # only its beginning is lost: its head stays
+        if moved and head is not None:  # only the start is lost: the head is kept
             return _BrokenHistory(head, [], len(ways[0]))
         return _BrokenHistory(None, items, len(behind))
 
@@ -916,7 +920,7 @@ class _RowRepair:
         return self._db.execute(SELECT_PATH_FROM_ROOT, {"head": head}).fetchall()
 
     def _item(self, n: int | None, why: str | None, other: int | None) -> Iterator[Item]:
-        """The item of a node, or what is left of it."""
+        """Iterate over the item of a node (none or one), or what can be read of it."""
         if why == "lost" and other in self._texts:
             yield user_message(f"[an item that was damaged while it was stored, as it was found]\n{self._texts[other]}")
             return
@@ -948,7 +952,7 @@ class _RowRepair:
     # -- conversations, runs ----------------------------------------------------------------------
 
     def _repair_conversations(self) -> None:
-        """A conversation goes as far as its path is whole, and names every item on it."""
+        """Cut each conversation after its last intact node, and give every item on its path an id."""
         self._run("DELETE FROM conversations WHERE tenant NOT IN (SELECT n FROM tenants)")
         for n, tenant, own, head in list(self._all("SELECT n, tenant, id, head FROM conversations")):
             t = self._tenants[tenant]
@@ -987,7 +991,7 @@ class _RowRepair:
         self._run("UPDATE members SET tenant = ? WHERE conversation = ?", tenant, conversation)
 
     def _repair_runs(self) -> None:
-        """Runs have what they belong to; events of a run whose row is lost belong to one that has ended."""
+        """Delete runs, agent runs and events without their parent row; events without a run get one that has ended."""
         whole = "SELECT n FROM links WHERE saw IS NOT NULL"
         self._run(
             "INSERT OR IGNORE INTO runs (tenant, link, ended_at) SELECT DISTINCT tenant, link, 0.0 FROM events"
@@ -1000,10 +1004,10 @@ class _RowRepair:
         self._run("DELETE FROM agent_documents WHERE run NOT IN (SELECT n FROM agent_runs)")
         self._run("DELETE FROM agent_calls WHERE run NOT IN (SELECT n FROM agent_runs)")
 
-    # -- the end ----------------------------------------------------------------------------------
+    # -- unreferenced rows ------------------------------------------------------------------------
 
     def _keep_unreferenced_nodes(self) -> None:
-        """Histories that nothing leads to any more become sessions; nodes without anything in them go."""
+        """Create sessions for histories that nothing references."""
         self._run(INSERT_REFERENCED_NODES)
         unreferenced = self._all("SELECT n, tenant FROM nodes WHERE n NOT IN (SELECT n FROM referenced) ORDER BY n")
         for n, tenant in unreferenced:
@@ -1021,7 +1025,7 @@ class _RowRepair:
         self._keep_unlinked_items()
 
     def _keep_unlinked_items(self) -> None:
-        """Items whose nodes are lost are listed in a session, in the order in which they were stored."""
+        """Create a session of the items whose nodes are lost, in the order in which they were stored."""
         for tenant, t in self._tenants.items():
             rows = self._all(
                 "SELECT body FROM items WHERE tenant = ? AND n NOT IN (SELECT item FROM nodes WHERE item IS NOT NULL)"
@@ -1032,12 +1036,12 @@ class _RowRepair:
                 self._session(tenant, "recovered-items", head, encode_json(UNKNOWN_RECORD), 0.0)
 
     def _drop_unfit(self) -> None:
-        """Drop rows that still refer to nothing, and names that nobody needs."""
+        """Number the uses of sessions from an older schema; delete rows that reference missing rows, and unused ids."""
         self._run(
             "UPDATE sessions SET used = (SELECT count(*) FROM sessions AS before WHERE before.tenant = sessions.tenant"
             " AND (before.used_at, before.n) <= (sessions.used_at, sessions.n)) WHERE record IS NOT NULL"
             " AND NOT EXISTS (SELECT 1 FROM sessions AS other WHERE other.used > 0)"
-        )  # of an older schema, which had no such column
+        )  # the column `used` is missing in older schemas
         self._run(
             "DELETE FROM sessions WHERE record IS NULL AND NOT EXISTS (SELECT 1 FROM links WHERE session = sessions.n)"
         )
@@ -1051,14 +1055,14 @@ class _RowRepair:
     # -- statements -------------------------------------------------------------------------------
 
     def _t(self, tenant: int) -> TenantConnection:
-        """The tenant without what it remembers: rows were deleted since."""
+        """Return the tenant without cached rowids: rows were deleted since."""
         return TenantConnection(self._db, tenant, self._tenants[tenant].root)
 
     def _name(self, tenant: int) -> str:
         return str(self._one("SELECT name FROM tenants WHERE n = ?", tenant))
 
     def _there(self, table: str, n: int | None, tenant: int) -> int | None:
-        """The number of a row if it is there and belongs to the tenant."""
+        """Return the rowid if the row exists and belongs to the tenant."""
         found: int | None = self._one(f"SELECT n FROM {table} WHERE n = ? AND tenant = ?", n, tenant)
         return found
 
@@ -1073,7 +1077,7 @@ class _RowRepair:
         return found[0] if found else None
 
     def _each(self, sql: str) -> Iterator[RecoveredRow]:
-        """Rows in the order of their number, some at a time, so that they may be changed on the way."""
+        """Iterate over rows by rowid, in batches, so that the caller may change them meanwhile."""
         last = -1
         while rows := self._db.execute(sql, (last, ROWS_PER_BATCH)).fetchall():
             yield from rows
@@ -1081,7 +1085,7 @@ class _RowRepair:
 
 
 def _orphan_condition(db: sqlite3.Connection, table: str) -> str:
-    """The condition that picks the rows of a table without row ids that refer to nothing."""
+    """Return the SQL condition for rows of a table without rowids that reference missing rows."""
     keys = db.execute(f"PRAGMA foreign_key_list({table})").fetchall()
     parts = []
     for _, _, parent, column, *_ in keys:
@@ -1091,7 +1095,7 @@ def _orphan_condition(db: sqlite3.Connection, table: str) -> str:
 
 
 def _first_broken_index(way: list[RecoveredRow]) -> int:
-    """The position of the first node of a path that is broken; its length where none is."""
+    """Return the position of the first broken node of a path; its length if there is none."""
     return next((at for at, (*_, why, _) in enumerate(way) if why), len(way))
 
 

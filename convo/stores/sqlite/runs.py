@@ -24,7 +24,7 @@ UPSERT_RUN = "INSERT INTO runs (tenant, link) VALUES (?, ?) ON CONFLICT (link) D
 
 
 def start_response_run(t: TenantConnection, response_id: str) -> None:
-    """Open the run of a response. raises: NotFound"""
+    """Open the run of a response. Raises NotFound."""
     n = t.one("SELECT n FROM links WHERE tenant = ? AND id = ? AND saw IS NOT NULL", t.n, to_query_name(response_id))
     if n is None:
         raise NotFound("response", response_id)
@@ -32,7 +32,7 @@ def start_response_run(t: TenantConnection, response_id: str) -> None:
 
 
 def require_open_run(t: TenantConnection, response_id: str) -> int:
-    """The number of a response whose run is open. raises: Conflict"""
+    """Return the rowid of a response whose run is open. Raises Conflict."""
     found: int | None = t.one(SELECT_OPEN_RUN, t.n, to_query_name(response_id))
     if found is None:
         raise base.run_not_open_error(response_id)
@@ -40,7 +40,7 @@ def require_open_run(t: TenantConnection, response_id: str) -> int:
 
 
 def end_response_run(t: TenantConnection, response: int) -> None:
-    """End an open run; without events nothing of it is left."""
+    """End an open run; one without events is deleted."""
     if _last_event_number(t, response) is None:
         delete_response_run(t.db, response)
     else:
@@ -48,13 +48,13 @@ def end_response_run(t: TenantConnection, response: int) -> None:
 
 
 def delete_response_run(db: sqlite3.Connection, response: int) -> None:
-    """Take the run of a response and its events, if there is one."""
+    """Delete the run of a response and its events, if there is one."""
     db.execute("DELETE FROM events WHERE link = ?", (response,))
     db.execute("DELETE FROM runs WHERE link = ?", (response,))
 
 
 def insert_events(t: TenantConnection, response_id: str, events: Sequence[StreamEvent]) -> None:
-    """Keep events behind those that are there. raises: Conflict, InputFault"""
+    """Append events to an open run. Raises Conflict and InputFault."""
     n = require_open_run(t, response_id)
     kept = _last_event_number(t, n)
     base.check_sequence_numbers(events, -1 if kept is None else kept)
@@ -99,7 +99,7 @@ WHERE agent_runs.tenant = ? AND agent_runs.id = ? ORDER BY started_at, agent_cal
 
 
 class AgentRunRow(NamedTuple):
-    """The row of a run, as a change finds it."""
+    """The stored row of an agent run that a transaction writes."""
 
     n: int
     session: int
@@ -114,7 +114,7 @@ def select_agent_run(t: TenantConnection, run_id: str) -> AgentRun | None:
 def select_agent_runs(
     t: TenantConnection, session: str | None, state: str | None, status: str | None, limit: int
 ) -> Sequence[AgentRun]:
-    """Runs, changed last first: those that have what is asked for."""
+    """Return the runs that match all given filters, last changed first."""
     bounds = {"sessions.id": session, "state": state, "status": status}
     wanted = {column: to_query_name(value) for column, value in bounds.items() if value is not None}
     where = "".join(f"AND {column} = ? " for column in wanted)
@@ -126,7 +126,7 @@ def select_agent_runs(
 
 
 def select_agent_calls(t: TenantConnection, run_id: str) -> Sequence[AgentCall]:
-    """The ledger of a run, started first first."""
+    """Return the tool calls of a run, in the order in which they started."""
     return [
         AgentCall(run_id, call_id, started_at, output is not None, None if output is None else decode_json(output))
         for call_id, started_at, output in t.all(SELECT_AGENT_CALLS, t.n, to_query_name(run_id))
@@ -134,7 +134,7 @@ def select_agent_calls(t: TenantConnection, run_id: str) -> Sequence[AgentCall]:
 
 
 def check_agent_run_revision(t: TenantConnection, new: AgentRun) -> AgentRunRow | None:
-    """The row of a run that is there, whose revision `new` must follow. raises: Conflict"""
+    """Return the stored row of a run; `new` must have the next revision. Raises Conflict."""
     found = t.row("SELECT n, session, revision FROM agent_runs WHERE tenant = ? AND id = ?", t.n, new.id)
     there = AgentRunRow(*found) if found else None
     base.check_next_revision(new, there.revision if there else 0)
@@ -142,7 +142,7 @@ def check_agent_run_revision(t: TenantConnection, new: AgentRun) -> AgentRunRow 
 
 
 def upsert_agent_run(t: TenantConnection, new: AgentRun, there: AgentRunRow | None) -> None:
-    """Write a run over the row that `check` found. raises: NotFound, NotCanonical"""
+    """Write a run over the row from `check_agent_run_revision`. Raises NotFound and NotCanonical."""
     row: dict[str, object] = {
         "session": _require_session_rowid(t, new.session, there),
         "revision": new.revision,
@@ -161,9 +161,9 @@ def upsert_agent_run(t: TenantConnection, new: AgentRun, there: AgentRunRow | No
 
 
 def _require_session_rowid(t: TenantConnection, session_id: str, there: AgentRunRow | None) -> int:
-    """The number of a run's session. raises: NotFound"""
+    """Return the rowid of a run's session. Raises NotFound."""
     session = t.number("sessions", session_id)
-    if there and there.session == session:  # one that has runs has its record
+    if there and there.session == session:  # a session with runs has a record
         return there.session
     if session is None or t.one("SELECT 1 FROM sessions WHERE n = ? AND record IS NOT NULL", session) is None:
         raise NotFound("session", session_id)
@@ -171,7 +171,7 @@ def _require_session_rowid(t: TenantConnection, session_id: str, there: AgentRun
 
 
 def upsert_agent_call(t: TenantConnection, new: AgentCall) -> None:
-    """Write a call into the ledger of its run, unless it has ended there. raises: NotFound, NotCanonical"""
+    """Write a tool call of a run, unless the stored one has ended. Raises NotFound and NotCanonical."""
     number = t.number("agent_runs", new.run)
     if number is None:
         raise base.agent_run_not_found_error(new.run)
@@ -179,7 +179,7 @@ def upsert_agent_call(t: TenantConnection, new: AgentCall) -> None:
 
 
 def delete_agent_runs(t: TenantConnection, session: int) -> None:
-    """Take the runs of a session, and their calls."""
+    """Delete the runs of a session, and their calls."""
     for (number,) in t.all("SELECT n FROM agent_runs WHERE session = ?", session):
         t.run("DELETE FROM agent_calls WHERE run = ?", number)
         t.run("DELETE FROM agent_documents WHERE run = ?", number)
@@ -187,13 +187,12 @@ def delete_agent_runs(t: TenantConnection, session: int) -> None:
 
 
 def _agent_run_from_row(row: Row) -> AgentRun:
-    """A run from the columns of `SELECT_AGENT_RUNS`."""
     run_id, session, revision, status, body, created_at, changed_at, state = row
     return AgentRun(run_id, session, revision, status, decode_json(body), created_at, changed_at, state)
 
 
 def acquire_lease(t: TenantConnection, name: str, holder: str, ttl_s: float, instead_of: str | None) -> Lease:
-    """Take or renew a lease. raises: Busy, NotCanonical"""
+    """Acquire or renew a lease. Raises Busy and NotCanonical."""
     base.check_stored_name(name)
     base.check_stored_name(holder)
     moment = database_time_s(t.db)
@@ -218,7 +217,7 @@ def release_lease(t: TenantConnection, lease: Lease) -> None:
 
 
 def select_lease_holder(t: TenantConnection, name: str) -> str | None:
-    """Who has a lease that has not run out."""
+    """Return the holder of a lease that has not expired."""
     there = t.row(
         "SELECT holder FROM leases WHERE tenant = ? AND name = ? AND expires_at > ?",
         t.n,

@@ -15,7 +15,7 @@ from convo.stores.sqlite.tenant_rows import TenantConnection
 from convo.stores.sqlite.tree import select_first_words
 
 HIGHEST_CHARACTER = "\U0010ffff"
-"""Sorts behind every character that a name has."""
+"""Sorts after every character of a name."""
 
 SELECT_HANDLES = """
 SELECT * FROM (
@@ -54,7 +54,7 @@ WHERE words MATCH :query AND items.tenant = :tenant
     AND EXISTS (SELECT 1 FROM nodes JOIN reached ON reached.n = nodes.n WHERE nodes.item = items.n)
 ORDER BY words.rank
 """
-"""Items that hold the words and that some session reaches, best first."""
+"""Items that contain all terms and that some session reaches, best first."""
 
 SELECT_SESSIONS_OF_ITEM = """
 WITH RECURSIVE down (first, n) AS (
@@ -72,7 +72,7 @@ FROM places JOIN sessions ON sessions.n = places.session JOIN nodes ON nodes.n =
 WHERE sessions.record IS NOT NULL
 ORDER BY sessions.used DESC NULLS FIRST, sessions.used_at DESC, sessions.n DESC
 """
-"""The sessions that reach an item, last used first, each with the first place of it."""
+"""The sessions that reach an item, last used first, each with the item's first node on its paths."""
 
 
 def find_handles(t: TenantConnection, prefix: str, limit: int) -> Sequence[HandleMatch]:
@@ -96,7 +96,7 @@ def search_items(t: TenantConnection, sought: str, limit: int) -> Sequence[Searc
 
 
 def _matching_items(t: TenantConnection, sought: tuple[str, ...]) -> Iterator[tuple[int, Item]]:
-    """The items that hold every phrase, best first."""
+    """Iterate over the items that contain every phrase, best first."""
     if not sought:
         return
     query = " ".join(f'"{phrase}"' for phrase in sought)

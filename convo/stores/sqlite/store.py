@@ -34,7 +34,7 @@ Result = TypeVar("Result")
 
 
 class SqliteStore:
-    """Keeps histories in a file, for every process of this machine that opens it."""
+    """`Store` over one SQLite file, for every process of this machine that opens it."""
 
     def __init__(self, database: SqliteDatabase, tenant: str = "local") -> None:
         self.tenant = tenant
@@ -127,7 +127,7 @@ class SqliteStore:
         return await self._read(leases.select_lease_holder, name)
 
     async def revision(self) -> str:
-        """SQLite counts what other connections commit; this one's own changes are counted by rows."""
+        """Return SQLite's counter of other connections' commits, and the number of rows that this one changed."""
         return await self.database.read(
             lambda db: f"{db.execute('PRAGMA data_version').fetchone()[0]}-{db.total_changes}"
         )
@@ -150,7 +150,7 @@ class SqliteStore:
 
 
 def apply_transaction(t: TenantConnection, change: Transaction) -> None:
-    """Make `change` true. raises: as the contract says; the caller rolls back"""
+    """Apply a transaction. Raises the errors of `Store.commit`; the caller rolls back."""
     base.check_stored_names(change)
     session = records.check_stored_session(t, change.session, change.expect) if change.session else None
     talk = (
@@ -183,9 +183,9 @@ def apply_transaction(t: TenantConnection, change: Transaction) -> None:
 
 
 def _referenced_nodes(t: TenantConnection, change: Transaction) -> set[int]:
-    """Nodes that something stands on for sure: a record of this change, or the first node of a growth.
+    """Return nodes that are certainly referenced: by a record of this transaction, or as the start of an append.
 
-    Should that first node go, then collecting it comes to the one before it too.
+    If such a start is unreferenced after all, deleting the node after it checks it too.
     """
     heads = [growth.after for growth in change.grow if growth.items]
     if change.session:
@@ -196,7 +196,7 @@ def _referenced_nodes(t: TenantConnection, change: Transaction) -> set[int]:
 
 
 def _nodes_to_erase(t: TenantConnection, change: Transaction) -> set[int]:
-    """The nodes whose items go. raises: NotFound"""
+    """Return the nodes whose items are erased. Raises NotFound."""
     named = [tree.node_rowid(t, key) for key in change.erase]
     if not named or not change.conversation:
         return set(named)

@@ -1,6 +1,6 @@
 """The rows of one tenant: statements, rowids, and the index of ids.
 
-A `TenantConnection` lives as long as one job and caches the rowids that the job found. The table `names` has four
+A `TenantConnection` is valid for one job and caches the rowids that the job found. The table `names` has four
 bytes of the hash of each item id and conversation id, so every match is verified against the row that it leads to.
 """
 
@@ -16,10 +16,10 @@ from convo.stores import base
 from convo.stores.codec import decode_json, is_utf8_encodable
 
 Row: TypeAlias = tuple[Any, ...]
-"""What a query finds; SQLite's values are None, int, float, str and bytes."""
+"""A row of a result; SQLite's values are None, int, float, str and bytes."""
 
 Columns: TypeAlias = Mapping[str, object]
-"""Values of a row by the names of their columns."""
+"""Values of a row, by column name."""
 
 TableWithId: TypeAlias = Literal["sessions", "links", "agent_runs"]
 """Tables whose rows have an id."""
@@ -33,9 +33,10 @@ SELECT_ROWID: Mapping[TableWithId, str] = {
 
 @dataclass(frozen=True, slots=True)
 class TenantConnection:
-    """A connection, and the number that the tenant's rows begin with; 0 before it has any.
+    """A connection for the rows of one tenant.
 
-    numbers:  what the job has found or made, by table and id, or key. They hold until it ends or deletes
+    tenant_number:  first column of the tenant's rows; 0 if the tenant has none yet
+    rowids:         rowids that the job found or created, by table and id, or key; valid until it ends or deletes rows
     """
 
     db: sqlite3.Connection
@@ -45,13 +46,13 @@ class TenantConnection:
 
     @classmethod
     def known(cls, db: sqlite3.Connection, name: str) -> "TenantConnection":
-        """The tenant as a reader finds it."""
+        """Return the tenant for a read."""
         found = db.execute("SELECT n FROM tenants WHERE name = ?", (name,)).fetchone()
         return cls(db, found[0] if found else 0, root_key(name))
 
     @classmethod
     def made(cls, db: sqlite3.Connection, name: str) -> "TenantConnection":
-        """The tenant as a writer needs it, with the root of its tree."""
+        """Return the tenant for a write; it is created, with the root of its tree, if it is missing."""
         there = cls.known(db, name)
         if there.n:
             return there
@@ -68,7 +69,7 @@ class TenantConnection:
         return found
 
     def one(self, sql: str, *values: object) -> Any:
-        """The first column of the first row; None when there is none."""
+        """Return the first column of the first row; None if there is none."""
         found = self.row(sql, *values)
         return found[0] if found else None
 
@@ -76,13 +77,13 @@ class TenantConnection:
         return self.db.execute(sql, values)
 
     def add(self, sql: str, *values: object) -> int:
-        """The number of the row that an INSERT made."""
+        """Run an INSERT and return the rowid."""
         number = self.db.execute(sql, values).lastrowid
         assert number is not None
         return number
 
     def number(self, table: TableWithId, row_id: str) -> int | None:
-        """The number of the row with this id."""
+        """Return the rowid of the row with this id; None if there is none."""
         known = self.numbers.get((table, row_id))
         if known is not None:
             return known
@@ -92,35 +93,38 @@ class TenantConnection:
         return found
 
     def insert(self, table: TableWithId, row_id: str, columns: Columns) -> int:
-        """The number of a new row."""
+        """Insert a row and return its rowid."""
         row = {"tenant": self.n, "id": row_id, **columns}
         values = ", ".join("?" for _ in row)
-        n = self.add(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({values})", *row.values())  # noqa: S608 - our names
+        n = self.add(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({values})", *row.values())  # noqa: S608 - constant names
         self.numbers[table, row_id] = n
         return n
 
     def update(self, table: TableWithId, n: int, columns: Columns, before: Columns) -> None:
-        """Write columns of a row, without those that are so `before`.
+        """Write those columns of a row that differ from `before`.
 
-        Each column that is written costs a page of every index that has it, also when it stays what it was.
+        Each column that is written costs a page of every index that contains it, also when its value stays the same.
         """
         new = {column: value for column, value in columns.items() if column not in before or before[column] != value}
         written = ", ".join(f"{column} = ?" for column in new)
-        self.run(f"UPDATE {table} SET {written} WHERE n = ?", *new.values(), n)  # noqa: S608 - our names
+        self.run(f"UPDATE {table} SET {written} WHERE n = ?", *new.values(), n)  # noqa: S608 - constant names
 
     def delete(self, sql: str, *values: object) -> None:
-        """Take rows that `numbers` may name."""
+        """Delete rows whose rowids may be cached."""
         if self.run(sql, *values).rowcount:
             self.numbers.clear()
 
 
 def database_time_s(db: sqlite3.Connection) -> float:
-    """The database's own time, seconds since 1970. The statements of one job may see other instants: ask once."""
+    """Return the database's clock, seconds since 1970.
+
+    Each statement of a job may see another time, so call it once in a job.
+    """
     return float(db.execute("SELECT (julianday('now') - 2440587.5) * 86400.0").fetchone()[0])
 
 
 def key_to_blob(key: Key) -> bytes:
-    """A key as it is stored; empty for what cannot be one."""
+    """Return a key as it is stored; empty for an invalid key."""
     try:
         raw = bytes.fromhex(key)
     except ValueError:
@@ -129,7 +133,7 @@ def key_to_blob(key: Key) -> bytes:
 
 
 def to_query_name(name: str) -> str | None:
-    """A name as a query asks for it: NULL, which equals nothing, when nothing can have that name."""
+    """Return a name as a query parameter: NULL, which equals nothing, if the name cannot be stored."""
     return name if is_utf8_encodable(name) else None
 
 
@@ -153,17 +157,17 @@ WHERE names.tenant = ? AND names.hash = ?
 """
 
 HALF_KEY_DIGITS = 32
-"""The digits of half a key, by which nodes are indexed."""
+"""Hex digits of half a key; the index of the nodes contains this half."""
 
 ROUTE_CONVERSATION_INDEX = 5
-"""Where its conversation stands in a route."""
+"""Position of the conversation in a route."""
 
 
 # -- items ----------------------------------------------------------------------------------------
 
 
 def select_item(t: TenantConnection, item_id: str) -> Item | None:
-    """The item with this id, the one stored last if several have it."""
+    """Return the item with this id; if there are several, the one stored last."""
     for n, body in t.all(SELECT_ITEMS_BY_HASH, t.n, _hash_item_id(item_id)):
         found: Item = decode_json(body)
         if (item_id and base.own_item_id(found) == item_id) or _is_assigned_id(t, item_id, n):
@@ -179,7 +183,7 @@ def _select_item_by_key(t: TenantConnection, digits: str) -> Item | None:
 
 
 def is_item_indexed(t: TenantConnection, item_id: str, item: int) -> bool:
-    """Whether the table `names` leads from this id to `item`."""
+    """Return whether the table `names` has the entry of this id for `item`."""
     return (
         t.one("SELECT 1 FROM names WHERE tenant = ? AND hash = ? AND n = ?", t.n, _hash_item_id(item_id), item)
         is not None
@@ -187,30 +191,30 @@ def is_item_indexed(t: TenantConnection, item_id: str, item: int) -> bool:
 
 
 def is_route_indexed(t: TenantConnection, conversation_id: str, route: int) -> bool:
-    """Whether the table `names` leads from this conversation to `route`."""
+    """Return whether the table `names` has the entry of this conversation for `route`."""
     return _is_hash_indexed(t, _hash_conversation_id(conversation_id), route)
 
 
 def index_item_id(t: TenantConnection, item_id: str, item: int) -> None:
-    """Let `item` be found by this id; "" is none."""
+    """Index `item` by this id; "" is none."""
     if item_id:
         _insert_hash(t, _hash_item_id(item_id), item)
 
 
 def unindex_item_id(t: TenantConnection, item_id: str, item: int) -> None:
-    """Let `item` not be found by this id any more, unless a conversation gave it that."""
+    """Remove the index entry of this id for `item`, unless a conversation assigned the id to it."""
     if item_id and not _is_assigned_id(t, item_id, item):
         _delete_hash(t, _hash_item_id(item_id), item)
 
 
 def index_assigned_ids(t: TenantConnection, node: int, item: int) -> None:
-    """Let `item`, which stands at `node` from now on, be found by the ids that conversations gave it there."""
+    """Index `item`, the new item of `node`, by the ids that conversations assigned at this node."""
     for (item_id,) in t.all("SELECT id FROM members WHERE node = ?", node):
         index_item_id(t, item_id, item)
 
 
 def unindex_assigned_ids(t: TenantConnection, node: int, item: int) -> None:
-    """Let `item`, which stood at `node`, not be found by what conversations gave it there alone."""
+    """Remove the index entries for `item`, no longer at `node`, of ids that conversations assigned only there."""
     for (item_id,) in t.all("SELECT id FROM members WHERE node = ?", node):
         unindex_item_id(t, item_id, item)
 
@@ -223,7 +227,7 @@ def _is_assigned_id(t: TenantConnection, item_id: str, item: int) -> bool:
 
 
 def select_route_rowids(t: TenantConnection, conversation_id: str) -> Sequence[int]:
-    """The routes that lead through a conversation, also after it was removed."""
+    """Return the routes with this conversation, also after it was removed."""
     found = t.all(SELECT_ROUTES_BY_HASH, t.n, _hash_conversation_id(conversation_id))
     return [n for n, body in found if decode_json(body)[ROUTE_CONVERSATION_INDEX] == conversation_id]
 
@@ -238,7 +242,7 @@ def unindex_route(t: TenantConnection, route: Json, n: int) -> None:
         _delete_hash(t, _hash_conversation_id(route[ROUTE_CONVERSATION_INDEX]), n)
 
 
-# -- their hashes ---------------------------------------------------------------------------------
+# -- hashes of ids --------------------------------------------------------------------------------
 
 
 def _is_hash_indexed(t: TenantConnection, hashed: int, n: int) -> bool:

@@ -27,7 +27,7 @@ WITH RECURSIVE up (n, parent, item, key) AS (
 )
 SELECT up.n, up.key, items.body FROM up LEFT JOIN items ON items.n = up.item AND up.n <> :after
 """
-"""Keys and items from a node back to another one, or else to the root: that one is the last row, without its item."""
+"""Keys and items from a node back to another one, or else to the root, which is the last row and has no item."""
 
 SELECT_OTHER_NODES_OF_ITEM = """
 WITH RECURSIVE old (n) AS (
@@ -41,7 +41,7 @@ SELECT n FROM nodes WHERE item = (SELECT item FROM nodes WHERE n = :gone) AND n 
 """
 
 NO_NODE = 0
-"""No node has this number: a way that would stop there goes on to the root."""
+"""No node has this rowid: a query that would stop at it continues to the root."""
 
 SELECT_NODE_USE = """
 SELECT parent, item, parent IS NULL
@@ -55,7 +55,7 @@ FROM nodes WHERE n = ?
 
 
 def node_rowid(t: TenantConnection, key: Key) -> int:
-    """The number of the node at `key`. raises: NotFound"""
+    """Return the rowid of the node with this key. Raises NotFound."""
     known = t.numbers.get(("nodes", key))
     if known is not None:
         return known
@@ -67,7 +67,7 @@ def node_rowid(t: TenantConnection, key: Key) -> int:
 
 
 def find_node(t: TenantConnection, key: Key) -> Row | None:
-    """The number of the node at `key` and that of its item; None when there is no such node."""
+    """Return the rowids of the node with this key and of its item; None if there is no such node."""
     raw = key_to_blob(key)
     found = t.row(SELECT_NODE, t.n, raw[:16], raw)
     if found is not None:
@@ -76,7 +76,7 @@ def find_node(t: TenantConnection, key: Key) -> Row | None:
 
 
 def select_path(t: TenantConnection, head: Key) -> Path:
-    """The path to `head`. raises: NotFound, ItemDeleted"""
+    """Return the path to `head`. Raises NotFound and ItemDeleted."""
     if head == t.root:
         return Path(t.root)
     _, rows = _select_path_rows(t, node_rowid(t, head), NO_NODE)
@@ -84,7 +84,7 @@ def select_path(t: TenantConnection, head: Key) -> Path:
 
 
 def select_items_after(t: TenantConnection, head: Key, after: Key) -> Sequence[Item]:
-    """The items behind `after` on the path to `head`. raises: NotFound, Conflict, ItemDeleted"""
+    """Return the items after `after` on the path to `head`. Raises NotFound, Conflict and ItemDeleted."""
     if head == after == t.root:
         return []
     start, found = node_rowid(t, head), find_node(t, after)
@@ -97,13 +97,13 @@ def select_items_after(t: TenantConnection, head: Key, after: Key) -> Sequence[I
 
 
 def _select_path_rows(t: TenantConnection, head: int, after: int) -> tuple[int, list[Row]]:
-    """Where the way back from `head` ended, at `after` or at the root; the rows behind that, oldest first."""
+    """Return the end of the walk from `head` (`after`, or the root), and the rows after it, oldest first."""
     (end, _, _), *rows = t.db.execute(SELECT_PATH, {"head": head, "after": after}).fetchall()[::-1]
     return end, rows
 
 
 def _nodes_from_rows(rows: Sequence[Row]) -> Sequence[Node]:
-    """The nodes of a way. raises: ItemDeleted"""
+    """Decode the nodes of a path. Raises ItemDeleted."""
     keys, bodies = [Key(key.hex()) for _, key, _ in rows], [body for _, _, body in rows]
     if None in bodies:
         raise ItemDeleted(keys[bodies.index(None)])
@@ -111,30 +111,30 @@ def _nodes_from_rows(rows: Sequence[Row]) -> Sequence[Node]:
 
 
 def decode_items(bodies: Sequence[str]) -> Sequence[Item]:
-    """Items from their texts; as one text they take half the time."""
+    """Decode items from their texts, joined into one array: that takes half the time."""
     found: list[Item] = decode_json(f"[{','.join(bodies)}]")
     return found
 
 
 def select_node_item(t: TenantConnection, n: int) -> Item | None:
-    """The item at a node; None where there is none."""
+    """Return the item of a node; None if there is none."""
     body = t.one("SELECT body FROM nodes JOIN items ON items.n = nodes.item WHERE nodes.n = ?", n)
     return decode_json(body) if body else None
 
 
 def select_first_words(t: TenantConnection, n: int) -> str:
-    """The first words of the item at a node; "" where there is none."""
+    """Return the first words of a node's item; "" if there is none."""
     found = select_node_item(t, n)
     return "" if found is None else item_preview(found)
 
 
 def insert_missing_nodes(t: TenantConnection, growth: AppendItems) -> int:
-    """Make the nodes that are not there yet; the number of the last. raises: NotFound"""
+    """Insert the nodes that are not stored yet and return the rowid of the last. Raises NotFound."""
     at, key, new = node_rowid(t, growth.after), growth.after, False
     for item in growth.items:
         hashed = item_hash(item)
         key = child_key(key, hashed)
-        found = None if new else find_node(t, key)  # nothing stands behind a node that was not there
+        found = None if new else find_node(t, key)  # a new node has no children
         if found is None:
             at, new = _insert_node(t, at, _insert_missing_item(t, hashed, item), key), True
         else:
@@ -147,14 +147,13 @@ def insert_missing_nodes(t: TenantConnection, growth: AppendItems) -> int:
 
 
 def _insert_node(t: TenantConnection, parent: int, item: int, key: Key) -> int:
-    """The number of a new node."""
     n = t.add("INSERT INTO nodes (tenant, parent, item, key) VALUES (?, ?, ?, ?)", t.n, parent, item, key_to_blob(key))
     t.numbers["nodes", key] = n
     return n
 
 
 def _insert_missing_item(t: TenantConnection, hashed: Hash, item: Item) -> int:
-    """The number of an item, which is stored if it is new."""
+    """Return the rowid of an item, which is inserted if it is new."""
     found: int | None = t.one("SELECT item FROM hashes WHERE tenant = ? AND hash = ?", t.n, _short_hash(hashed))
     if found is not None:
         return found
@@ -171,13 +170,13 @@ def _short_hash(hashed: Hash) -> bytes:
 
 
 def select_other_nodes_of_item(t: TenantConnection, gone: int, routes: Sequence[int], head: int) -> list[int]:
-    """The other nodes with the item of `gone` on the paths of links that took `routes`, without those up to `head`."""
+    """Return other nodes of an erased node's item: on paths of links with these routes, not on the path to `head`."""
     values = {"gone": gone, "routes": json.dumps(routes), "head": head}
     return [n for (n,) in t.db.execute(SELECT_OTHER_NODES_OF_ITEM, values).fetchall()]
 
 
 def erase_item(t: TenantConnection, n: int) -> None:
-    """Take the item out of a node."""
+    """Remove the item from a node."""
     found = t.row("SELECT item, body FROM nodes JOIN items ON items.n = nodes.item WHERE nodes.n = ?", n)
     if found:
         item, body = found
@@ -187,7 +186,7 @@ def erase_item(t: TenantConnection, n: int) -> None:
 
 
 def delete_unreferenced_nodes(t: TenantConnection, nodes: Iterable[int]) -> None:
-    """Take those of `nodes` that nothing stands on, and what that leaves without need."""
+    """Delete those of `nodes` that nothing references, and their ancestors and items that this leaves unreferenced."""
     for start in nodes:
         n: int | None = start
         while n is not None:
@@ -201,7 +200,7 @@ def delete_unreferenced_nodes(t: TenantConnection, nodes: Iterable[int]) -> None
 
 
 def _delete_unreferenced_item(t: TenantConnection, item: int) -> None:
-    """Take an item that stands nowhere any more, and its terms."""
+    """Delete an item that has no node any more, and its terms."""
     if t.one("SELECT 1 FROM nodes WHERE item = ?", item):
         return
     kept = decode_json(t.one("SELECT body FROM items WHERE n = ?", item))
@@ -232,17 +231,17 @@ RETURNING body
 
 
 def delete_unreferenced_link(t: TenantConnection, n: int) -> None:
-    """Take a link that is only a name, if nobody holds it."""
+    """Delete a link that has only an id, if nothing references it."""
     t.delete(DELETE_UNREFERENCED_LINK, n)
 
 
 def delete_unreferenced_session(t: TenantConnection, n: int) -> None:
-    """Take a session that is only a name, if nobody holds it."""
+    """Delete a session that has only an id, if nothing references it."""
     t.delete(DELETE_UNREFERENCED_SESSION, n)
 
 
 def _delete_unreferenced_json(t: TenantConnection, n: int) -> None:
-    """Take a route or parameters that no call has."""
+    """Delete a route or parameters that no link has."""
     for (body,) in t.all(DELETE_UNREFERENCED_JSON, n):
         if isinstance(route := decode_json(body), list):
             tenant_rows.unindex_route(t, route, n)
@@ -251,7 +250,7 @@ def _delete_unreferenced_json(t: TenantConnection, n: int) -> None:
 def delete_unreferenced_targets(
     t: TenantConnection, parent: int | None, session: int | None, *repeated: int | None
 ) -> None:
-    """Take of what a link held that which nobody else does."""
+    """Delete the former targets of a link that nothing else references."""
     if parent is not None:
         delete_unreferenced_link(t, parent)
     if session is not None:
