@@ -1,7 +1,7 @@
 """Agents as values: agents, guardrails, handoffs, and the agents that a run can reach.
 
-Read `agent` first, then `graph`. `toml` reads agents from a file, `sdk` converts agents of an installed Agents SDK:
-what it cannot do is refused by name.
+Read `agent` first, then `graph`. `toml` parses agents from a file. `sdk` converts agents of an installed Agents SDK and
+raises Unsupported for each feature that convo does not run.
 """
 
 from convo.agents.agent import AfterTools, Agent, Guardrail, Handoff, Instructions, Output, output, plain_json

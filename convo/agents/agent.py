@@ -24,9 +24,9 @@ WRAPPER_KEY = "response"
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A final answer's schema, and how its value is read from the model's words.
+    """The schema of a final answer, and the function that parses its value.
 
-    read:  raises Mismatch where the words are not what the schema says; `value` is what asks it
+    read:  raises Mismatch for text that does not fit the schema; call `value`, which also converts other errors
     """
 
     schema: Mapping[str, Json]
@@ -34,17 +34,17 @@ class Output:
     strict: bool = True
 
     def value(self, words: str) -> object:
-        """What the words say. raises: Mismatch  they do not fit, whatever `read` raised"""
+        """Parse the text of an answer. Raises Mismatch if it does not fit, for any exception of `read`."""
         return made_by(self.read, "", words)
 
     @property
     def format(self) -> dict[str, Json]:
-        """The request's `text.format`."""
+        """The `text.format` of a request."""
         return {"type": "json_schema", "name": "final_output", "schema": dict(self.schema), "strict": self.strict}
 
 
 def plain_json(value: object) -> Json:
-    """The JSON form of a value: models, dataclasses, sets and enums as what they hold; what has none, as its `str`."""
+    """Convert a value to JSON: models, dataclasses, sets and enums by their content, anything else by its `str`."""
     return json.loads(json.dumps(value, default=_json_default))
 
 
@@ -59,9 +59,9 @@ def _json_default(value: Any) -> Json:
 
 
 def output(kind: Any, *, strict: bool = True) -> Output | None:
-    """The output that a type, or a JSON schema as a mapping, describes; None for plain text.
+    """Return the output of a type, or of a JSON schema as a mapping; None for plain text.
 
-    raises:  InputFault  a schema cannot say the type
+    Raises InputFault for a type that a schema cannot express.
     """
     if kind is None or kind is str:
         return None
@@ -93,27 +93,31 @@ def _parse_wrapped_json(words: str) -> Json:
 
 
 Instructions: TypeAlias = str | Callable[[Context], str | Awaitable[str]] | None
-"""The words for the model, or a function that makes them once a turn."""
+"""The instructions for the model, or a function that returns them, called once a turn."""
 
 GuardrailCheck: TypeAlias = Callable[[Context, Json], str | Awaitable[str | None] | None]
-"""Looks at the input (a list of items) or the final output; says why it must not pass, or None."""
+"""Check the input (a list of items) or the final output; return the reason to stop the run, or None."""
 
 EnabledRule: TypeAlias = bool | Callable[[Context], bool | Awaitable[bool]]
 
 TOOL_NAME_PATTERN = re.compile(r"[a-zA-Z0-9_-]{1,128}")
-"""What a server takes as the name by which a model calls something."""
+"""Tool names that servers accept."""
 
 AfterToolsMode: TypeAlias = Literal["ask again", "first output"]
 
 AfterTools: TypeAlias = AfterToolsMode | frozenset[str]
-"""What follows tool outputs: the model is asked again, or the first output, or that of these tools, is the answer."""
+"""The step after tool outputs.
+
+"ask again" calls the model again; "first output" makes the first output the answer; a set of names makes the first
+output of one of these tools the answer.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Guardrail:
-    """Looks at what goes in or comes out, and may stop the run.
+    """A check of the input or the final output that can stop the run.
 
-    parallel:  an input's check runs beside the first model call, and not before it
+    parallel:  an input guardrail runs in parallel to the first model call instead of before it
     """
 
     name: str
@@ -123,14 +127,14 @@ class Guardrail:
 
 @dataclass(frozen=True, slots=True)
 class Handoff:
-    """A way from one agent to another, which its model takes by calling a tool.
+    """A handoff to another agent, which the model makes by calling a tool.
 
-    to:           the agent, or its name; in a graph always its identity
+    to:           the agent or its name; its identity in a graph
     tool_name:    None: `transfer_to_` and the agent's name
-    parameters:   the schema of what the model says as it hands over; None: nothing
-    taken:        told what the model said, as it wrote it
-    filter:       makes what the next agent sees out of what there is
-    nest:         whether the history becomes a summary; None: as the run has it
+    parameters:   the schema of the arguments that the model gives; None: no arguments
+    taken:        called at the handoff with the arguments as the model wrote them
+    filter:       called with the HandoffTranscript, returns the one for the next agent
+    nest:         whether the history becomes a summary; None: as the run is configured
     """
 
     to: "str | Agent"
@@ -144,7 +148,7 @@ class Handoff:
     enabled: EnabledRule = True
 
     def __post_init__(self) -> None:
-        """raises: InputFault  a part of it is of a kind that it cannot be"""
+        """Check the types of the fields. Raises InputFault."""
         for field_, (kinds, hint) in HANDOFF_FIELDS.items():
             _check_type("a handoff", field_, getattr(self, field_), kinds, hint)
         if self.tool_name is not None:
@@ -153,18 +157,18 @@ class Handoff:
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """Who answers.
+    """The definition of an agent.
 
-    description:        what another agent's model is told of it
-    model:              "provider/model" or an alias; None: as the run has it
+    description:        for the model of another agent that can hand off to this one
+    model:              "provider/model" or an alias; None: the run's model
     settings:           further fields of its requests: temperature, tool_choice, reasoning, ...
-    model_defaults:     makes what takes the place of `settings` where the agent has no model: of the name by
-                        which the run's model is asked
-    tools:              ours, and hosted ones as they stand in a request
-    output:             the schema that its answer has to fit; None: plain words
-    cache_key:          its requests to api.openai.com carry a `prompt_cache_key` of their session, unless its settings
-                        or the chat's name one
-    reset_tool_choice:  a tool that was forced is forced once: after any tool was used the model is free
+    model_defaults:     returns the fields that replace `settings` if the agent has no model, by the name of the run's
+                        model in the request
+    tools:              our own tools, and hosted tools as in a request
+    output:             the schema of its final answer; None: plain text
+    cache_key:          its requests to api.openai.com have a `prompt_cache_key` for their session, unless its settings
+                        or the chat's set one
+    reset_tool_choice:  a forced tool is forced only once: after the use of any tool the model chooses freely
     """
 
     name: str
@@ -183,7 +187,7 @@ class Agent:
     cache_key: bool = False
 
     def __post_init__(self) -> None:
-        """raises: InputFault  a part of it is of a kind that it cannot be, or could never be sent or come up"""
+        """Check the fields. Raises InputFault for a wrong type and for a part that no request could contain or use."""
         if not isinstance(self.name, str):
             raise InputFault(f"an agent's name is of type {_type_name(self.name)}", hint='Agent("desk", ...)')
         whose = f"agent {self.name!r}"
@@ -202,17 +206,17 @@ class Agent:
             _check_stop_tools(whose, self.after_tools, self.tools)
 
     def settings_for(self, wire_model: str) -> Mapping[str, Json]:
-        """The fields of its requests to a model, which is asked by the name `wire_model`."""
+        """Return the fields of its requests to a model; `wire_model` is the model's name in the request."""
         return self.settings if self.model or self.model_defaults is None else self.model_defaults(wire_model)
 
     @property
     def functions(self) -> tuple[Tool, ...]:
-        """Its tools that run here."""
+        """The tools that run on this machine."""
         return tuple(one for one in self.tools if isinstance(one, Tool))
 
     @property
     def ways(self) -> tuple[Handoff, ...]:
-        """Its handoffs, the short forms spelled out."""
+        """The handoffs, with short forms as `Handoff`."""
         return tuple(one if isinstance(one, Handoff) else Handoff(one) for one in self.handoffs)
 
 
@@ -223,7 +227,7 @@ AGENT_FIELDS: Mapping[str, tuple[tuple[type, ...], str]] = {
     "output": ((Output, NoneType), "output(TYPE) makes one of a type"),
     "after_tools": ((str, frozenset), '"ask again", "first output", or frozenset({"a_tool"})'),
 }
-"""What a field of an agent may hold, and what to write there."""
+"""Field of an agent -> the types allowed, and the hint of an error."""
 
 AGENT_LIST_FIELDS: Mapping[str, tuple[str, tuple[type, ...], str]] = {
     "tools": ("a tool", (Tool, Mapping), "@tool makes one of a function"),
@@ -231,7 +235,7 @@ AGENT_LIST_FIELDS: Mapping[str, tuple[str, tuple[type, ...], str]] = {
     "input_guardrails": ("a guardrail", (Guardrail,), 'Guardrail("a name", a_function)'),
     "output_guardrails": ("a guardrail", (Guardrail,), 'Guardrail("a name", a_function)'),
 }
-"""What each part of a field with several may be."""
+"""Field of an agent that is a list -> the noun for an element, the types allowed, and the hint of an error."""
 
 
 HANDOFF_FIELDS: Mapping[str, tuple[tuple[type, ...], str]] = {
@@ -239,7 +243,7 @@ HANDOFF_FIELDS: Mapping[str, tuple[tuple[type, ...], str]] = {
     "description": ((str, NoneType), "words for the model"),
     "parameters": ((Mapping, NoneType), 'parameters={"type": "object", ...}'),
 }
-"""What a field of a handoff may hold."""
+"""Field of a handoff -> the types allowed, and the hint of an error."""
 
 
 def _check_type(whose: str, what: str, part: object, kinds: tuple[type, ...], hint: str) -> None:
@@ -248,7 +252,7 @@ def _check_type(whose: str, what: str, part: object, kinds: tuple[type, ...], hi
 
 
 def collect_tool_names(tools: Iterable[Tool | Hosted]) -> frozenset[str]:
-    """The names by which `after_tools` may mean those of our own."""
+    """Return the names by which `after_tools` can refer to our own tools, bare and with namespace."""
     return frozenset(name for one in tools if isinstance(one, Tool) for name in (one.name, one.title))
 
 
@@ -260,7 +264,7 @@ def _check_stop_tools(whose: str, after: frozenset[str], tools: Iterable[Tool | 
 
 
 def _check_tool(whose: str, tool: Tool | Hosted) -> None:
-    """Refuse what no server takes as a tool, and what cannot be sent at all."""
+    """Raise InputFault for a tool that servers reject and for a hosted tool that has no JSON form."""
     if isinstance(tool, Tool):
         _check_tool_name(f"{whose} has a tool called", tool.name)
         return

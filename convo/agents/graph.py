@@ -16,16 +16,16 @@ from convo.tools.tool import FAILED, Approval, Tool, tool
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Agents by identity; in each the handoffs name identities.
+    """Agents by identity; the handoffs of each agent name identities.
 
-    start:  the identity of the agent that answers first
+    start:  the identity of the first agent
     """
 
     start: str
     agents: Mapping[str, Agent]
 
     def __getitem__(self, identity: str) -> Agent:
-        """The agent of an identity. raises: NotFound"""
+        """Return the agent of an identity. Raises NotFound."""
         try:
             return self.agents[identity]
         except KeyError:
@@ -39,11 +39,11 @@ class Graph:
 
 
 def graph(start: Agent, *others: Agent) -> Graph:
-    """Everything that `start` can reach.
+    """Build the graph of all agents that `start` can reach.
 
-    others:  agents that may be meant by name only
-    raises:  NotFound    a name that no agent has
-             InputFault  a name that several have
+    others:  further agents that handoffs may name
+
+    Raises NotFound for a name that no agent has, and InputFault for a name that several agents have.
     """
     named = _collect_agents([start, *others]).named
     reached = AgentRegistry([start])
@@ -64,9 +64,10 @@ def graph(start: Agent, *others: Agent) -> Graph:
 
 
 class AgentRegistry:
-    """Agents in the order in which they were found, each once; two that are equal are one.
+    """Agents in the order in which they were added, without duplicates; equal agents are one.
 
-    An agent has no hash, and is as large as all to which it hands over: only those of one name are compared.
+    An agent has no hash, and comparing it compares all agents that it can hand off to, so only agents of one name are
+    compared.
     """
 
     def __init__(self, agents: Iterable[Agent]) -> None:
@@ -76,7 +77,7 @@ class AgentRegistry:
         self.add(agents)
 
     def add(self, agents: Iterable[Agent]) -> None:
-        """Put those at the end that are not here yet."""
+        """Append the agents that are not in the registry yet."""
         for agent in agents:
             alike = self.named.setdefault(agent.name, [])
             if agent not in alike:
@@ -85,12 +86,12 @@ class AgentRegistry:
                 alike.append(agent)
 
     def place(self, agent: Agent) -> int:
-        """Where an agent that is here stands, from 0."""
+        """Return the index of an agent in the registry."""
         return self._places[agent.name][self.named[agent.name].index(agent)]
 
 
 def _collect_agents(agents: list[Agent]) -> AgentRegistry:
-    """`agents` and all that they hold as values."""
+    """Collect `agents` and all agents that their handoffs contain as values."""
     found = AgentRegistry(agents)
     for agent in found.agents:
         found.add(way.to for way in agent.ways if isinstance(way.to, Agent))
@@ -114,7 +115,7 @@ def _find_agent_by_name(agent: Agent, name: str, named: Mapping[str, list[Agent]
 
 
 def assign_identities(names: Sequence[str]) -> list[str]:
-    """An identity for each name; a number that an agent is really called by is left out."""
+    """Return an identity for each name; a numbered identity that is another agent's name is skipped."""
     taken, used = set(names), dict[str, None]()
     last: dict[str, int] = {}
     for name in names:
@@ -129,10 +130,10 @@ def assign_identities(names: Sequence[str]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class AgentTool(Tool):
-    """A tool behind which a run of agents stands; `run` is not called.
+    """A tool that runs a graph of agents; `run` is not called.
 
     inside:     the agents of that run
-    max_turns:  its model calls; None: as many as it likes
+    max_turns:  model calls of that run; None: no limit
     """
 
     inside: Graph = field(default_factory=lambda: Graph("", {}))
@@ -150,13 +151,14 @@ def agent_tool(
 ) -> AgentTool:
     """Offer `agent` as a tool that takes its input as text.
 
-    agent:        a graph: the one that it starts with
-    name:         None: the agent's own, as a tool's name may be written
+    agent:        of a graph, the run starts with its first agent
+    name:         None: the agent's own, with the characters that a tool's name allows
     description:  None: the agent's own
-    raises:       as `graph`
+
+    Raises the errors of `graph`.
     """
 
-    def ask(input: str) -> str:  # noqa: A002  the parameter's name is what the model sees
+    def ask(input: str) -> str:  # noqa: A002  the model sees the parameter's name
         raise NotImplementedError(input)
 
     inside = agent if isinstance(agent, Graph) else graph(agent)

@@ -16,7 +16,7 @@ from convo.history.items import Item, Json, item_type
 
 @dataclass(frozen=True, slots=True)
 class HistoryMarkers:
-    """The lines around a summary."""
+    """The lines before and after the records of a summary."""
 
     start: str = "<CONVERSATION HISTORY>"
     end: str = "</CONVERSATION HISTORY>"
@@ -26,27 +26,27 @@ DEFAULT_HISTORY_MARKERS = HistoryMarkers()
 
 SUMMARY_PREAMBLE = "For context, here is the conversation so far between the user and the previous agent:"
 KNOWN_SUMMARY_PREAMBLES = {SUMMARY_PREAMBLE, "For context, here is the conversation so far:"}
-"""The line that every release wrote above its marker."""
+"""The first lines that releases of the Agents SDK have written above the marker."""
 
 EMPTY_SUMMARY = "(no previous turns recorded)"
 
 MESSAGE_ROLES = {"assistant", "developer", "system", "user"}
 
 PRIVATE_FIELDS = ("_agents_tool_description", "_agents_tool_title", "created_by")
-"""Fields that are a keeper's own and no part of what was said."""
+"""Metadata that the Agents SDK or a server adds to an item; no part of its content."""
 
 
 def summarize_transcript(
     transcript: Sequence[Item], markers: HistoryMarkers = DEFAULT_HISTORY_MARKERS
 ) -> dict[str, Json]:
-    """One assistant's message that holds the whole transcript as text."""
+    """Build one assistant message that contains the whole transcript as text."""
     records = (f"{number}. {_format_record(item)}" for number, item in enumerate(transcript, start=1))
     lines = (SUMMARY_PREAMBLE, markers.start, *(records if transcript else (EMPTY_SUMMARY,)), markers.end)
     return {"role": "assistant", "content": "\n".join(lines)}
 
 
 def expand_summaries(items: Iterable[Item], markers: HistoryMarkers = DEFAULT_HISTORY_MARKERS) -> list[Item]:
-    """`items`, with the records of every summary in its place."""
+    """Return `items` with every summary replaced by its records."""
     flat: list[Item] = []
     for item in items:
         body = _find_summary_body(item, markers)
@@ -55,13 +55,13 @@ def expand_summaries(items: Iterable[Item], markers: HistoryMarkers = DEFAULT_HI
 
 
 def remove_private_fields(item: Item) -> Item:
-    """`item` without a keeper's own fields."""
+    """Return `item` without its `PRIVATE_FIELDS`."""
     if not any(field in item for field in PRIVATE_FIELDS):
         return item
     return {field: value for field, value in item.items() if field not in PRIVATE_FIELDS}
 
 
-# -- writing --------------------------------------------------------------------------------------
+# -- formatting a summary ------------------------------------------------------------------------
 
 
 def _format_record(item: Item) -> str:
@@ -75,7 +75,7 @@ def _format_record(item: Item) -> str:
 
 
 def _is_one_line(item: Item) -> bool:
-    """Whether a message fits one line; its role and name come from elsewhere too, and could break one."""
+    """Return whether a message fits one line; its role and name are input too and can contain line breaks."""
     content = item.get("content")
     parts = (item.get("role"), item.get("name"), content)
     return (content is None or isinstance(content, str)) and not any(
@@ -83,11 +83,11 @@ def _is_one_line(item: Item) -> bool:
     )
 
 
-# -- reading --------------------------------------------------------------------------------------
+# -- parsing a summary ---------------------------------------------------------------------------
 
 
 def _find_summary_body(item: Item, markers: HistoryMarkers) -> str | None:
-    """The records of a summary, as text; None for everything else."""
+    """Return the records of a summary, as text; None for any other item."""
     content = item.get("content")
     if item.get("role") != "assistant" or not isinstance(content, str):
         return None
@@ -108,10 +108,9 @@ def _parse_summary_body(body: str) -> list[Item]:
 
 
 def _split_records(body: str) -> Iterator[str]:
-    """Numbered records; lines that go on belong to the one before, as early releases wrote them.
+    """Split a summary into numbered records; a line without a number continues the record, as in early releases.
 
-    Only a line feed ends a line here: other separators can stand in a message of one line, and
-    must not make two of it.
+    Only a line feed ends a line here: a message on one line can contain other separators, which must not split it.
     """
     current: list[str] = []
     numbered = False
@@ -130,7 +129,7 @@ def _split_records(body: str) -> Iterator[str]:
 
 
 def _record_number_end(record: str) -> int | None:
-    """Where the text behind a record's number begins; None where there is no number."""
+    """Return the index after the number of a record; None if it has none."""
     dot = record.find(".")
     return dot + 1 if dot != -1 and record[:dot].isdigit() else None
 
@@ -162,13 +161,12 @@ def _parse_object(text: str) -> dict[str, Json] | None:
 
 
 def _is_role_only(text: str) -> bool:
-    """A record of an early release whose message had no content; other words without a colon are nobody's."""
+    """Return whether a record is only a role, as early releases wrote a message without content."""
     bare = text[: text.rfind("(")].strip() if text.endswith(")") and "(" in text else text
     return bare in MESSAGE_ROLES
 
 
 def _role_without_name(role: str) -> str:
-    """A role without the name behind it."""
     return _split_role(role)[0]
 
 
@@ -183,10 +181,10 @@ def _make_message(role: str, content: str) -> dict[str, Json]:
 
 
 HistoryMapper: TypeAlias = Callable[[list[Item]], list[Item]]
-"""Makes the next agent's whole input of the flat transcript."""
+"""Build the whole input of the next agent from the flat transcript."""
 
 TEXT_ONLY_TYPES = {"function_call", "function_call_output", "reasoning"}
-"""Kinds that would be half a pair, or half a thought, once what belongs to them is text."""
+"""Types that always become text: as items, they would lack their counterpart once that is text."""
 
 PROGRAM_TYPES = {"program", "program_output"}
 APPROVAL_ITEM_TYPE = "tool_approval_item"
@@ -194,12 +192,12 @@ APPROVAL_ITEM_TYPE = "tool_approval_item"
 
 @dataclass(frozen=True, slots=True)
 class HandoffTranscript:
-    """A conversation at a handoff.
+    """The conversation at a handoff.
 
-    history:  the run's input, as the handing-off agent's model saw it
-    before:   what the run added before this turn
-    new:      what this turn added, the handoff's call and output among it
-    input:    what a filter put in place of `new` for the model alone; None: `new` itself
+    history:  the input of the run, as the model of the previous agent received it
+    before:   the items that the run added before this turn
+    new:      the items that this turn added, with the call and the output of the handoff
+    input:    the items that a filter puts in place of `new`, for the model only; None: `new` itself
     """
 
     history: tuple[Item, ...]
@@ -209,9 +207,9 @@ class HandoffTranscript:
 
 
 def build_handoff_input(transcript: object) -> tuple[Item, ...]:
-    """The next agent's input, where nothing is summed up: everything, or what a filter left of it.
+    """Return the input of the next agent without a summary: the whole transcript, or the one that a filter returned.
 
-    raises:  InputFault  a filter returned something else
+    Raises InputFault if a filter returned another type.
     """
     if not isinstance(transcript, HandoffTranscript):
         raise InputFault(f"an input filter returned {type(transcript).__name__}", hint="return a Transcript")
@@ -224,10 +222,11 @@ def nest_handoff_history(
     mapper: HistoryMapper | None = None,
     markers: HistoryMarkers = DEFAULT_HISTORY_MARKERS,
 ) -> tuple[Item, ...]:
-    """The next agent's input, where the history becomes a summary.
+    """Return the input of the next agent with the history as a summary.
 
-    mapper:  one's own; it gets the flat transcript, and what it returns is the input
-    raises:  InputFault  it returned something else than a list of items
+    mapper:  a mapper of the user: it receives the flat transcript and returns the input
+
+    Raises InputFault if the mapper does not return a list of items.
     """
     flat = expand_summaries(transcript.history, markers)
     before = [_to_input_item(item) for item in transcript.before if item_type(item) != APPROVAL_ITEM_TYPE]
@@ -244,7 +243,7 @@ def nest_handoff_history(
 def _interleave_summaries(
     summed: list[Item], items: Sequence[Item], verbatim: Sequence[bool], markers: HistoryMarkers
 ) -> list[Item]:
-    """Summaries of what becomes text, and between them what stays."""
+    """Keep the verbatim items in place and replace each sequence of other items by a summary."""
     made: list[Item] = []
     for item, stays in zip(items, verbatim, strict=True):
         if not stays:
@@ -258,7 +257,7 @@ def _interleave_summaries(
 
 
 def _to_input_item(item: Item) -> Item:
-    """`item` as input: a status that says nothing is left out."""
+    """Return `item` as input, without private fields and without a `status` of None."""
     item = remove_private_fields(item)
     if "status" in item and item["status"] is None:
         return {field: value for field, value in item.items() if field != "status"}
@@ -274,6 +273,6 @@ def _is_verbatim_in_turn(item: Item) -> bool:
 
 
 def _is_program_item(item: Item) -> bool:
-    """Whether an item belongs to a hosted program, whose transcript is one piece."""
+    """Return whether an item belongs to a hosted program, whose transcript cannot be divided."""
     caller = item.get("caller")
     return item.get("type") in PROGRAM_TYPES or (isinstance(caller, dict) and caller.get("type") == "program")

@@ -1,4 +1,4 @@
-"""Handoff tools, and what applies at a handoff: an input filter, a nested history, or nothing.
+"""Handoff tools, and the plan of a handoff: an input filter, a nested history, or the history unchanged.
 
 A handoff is a function tool, `transfer_to_` and the agent's name; its output names the next agent as JSON. If the
 server owns the history, a filter raises WrongOwner and nesting is skipped with a warning.
@@ -22,9 +22,9 @@ EMPTY_PARAMETERS: dict[str, Json] = {"additionalProperties": False, "type": "obj
 
 @dataclass(frozen=True, slots=True)
 class HandoffTool:
-    """One handoff as its model sees it.
+    """One handoff as a tool in a request.
 
-    to:  the next agent's identity
+    target:  the identity of the next agent
     """
 
     way: Handoff
@@ -34,20 +34,21 @@ class HandoffTool:
 
 
 def make_handoff_tool_name(agent: str) -> str:
-    """`transfer_to_billing_agent` for the agent "Billing agent"."""
+    """Return the default name of a handoff tool: `transfer_to_billing_agent` for the agent "Billing agent"."""
     return re.sub(r"[^a-zA-Z0-9_]", "_", f"transfer_to_{agent}").lower()
 
 
 def format_handoff_output(agent: str) -> str:
-    """The output of a handoff's call: who goes on, by name."""
+    """Return the output of a handoff call: JSON with the name of the next agent."""
     return json.dumps({"assistant": agent})
 
 
 def build_handoff_tools(graph: Graph, identity: str, off: Container[str] = ()) -> tuple[HandoffTool, ...]:
-    """The handoffs of an agent, as tools.
+    """Build the tools for the handoffs of an agent.
 
-    off:     identities to whom it may not hand over now
-    raises:  InputFault  two tools of one name
+    disabled:  identities of agents to which a handoff is not allowed now
+
+    Raises InputFault for two tools of one name.
     """
     agent = graph[identity]
     made = tuple(_build_handoff_tool(graph, way) for way in agent.ways if way.to not in off)
@@ -79,11 +80,11 @@ def _build_handoff_tool(graph: Graph, way: Handoff) -> HandoffTool:
 
 @dataclass(frozen=True, slots=True)
 class HandoffDefaults:
-    """How a run hands over, where a handoff does not say.
+    """Settings of a run for handoffs that do not set their own.
 
     nest:    the history becomes a summary
-    mapper:  makes the summary; None: ours
-    filter:  for every handoff without one of its own
+    mapper:  builds the input from the flat transcript; None: the default summary
+    filter:  for every handoff without a filter of its own
     """
 
     nest: bool = False
@@ -94,9 +95,9 @@ class HandoffDefaults:
 
 @dataclass(frozen=True, slots=True)
 class HandoffPlan:
-    """What to do at one handoff; at most one of filter and nest.
+    """The steps at one handoff; at most one of filter and nest.
 
-    warning:  what a person should know, in words
+    warning:  a message for the user
     """
 
     filter: Callable[..., object] | None = None
@@ -105,11 +106,12 @@ class HandoffPlan:
 
 
 def plan_handoff(way: Handoff, habits: HandoffDefaults, *, remembers: bool, names: tuple[str, str]) -> HandoffPlan:
-    """Decide over one handoff.
+    """Decide how one handoff is performed.
 
-    remembers:  the owner holds the history itself
-    names:      who hands over to whom, for the words
-    raises:     WrongOwner  a filter, under an owner that remembers
+    is_server_history:  the server owns the history
+    agent_names:        the previous and the next agent, for messages
+
+    Raises WrongOwner for a filter if the server owns the history.
     """
     chosen = habits.filter if way.filter is None else way.filter
     nest = habits.nest if way.nest is None else way.nest

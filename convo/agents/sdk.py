@@ -23,14 +23,14 @@ from convo.tools.tool import NO_VALUES, Context, Hosted, Namespace, Tool
 HANDOFF_ATTRIBUTES = ("tool_name", "input_json_schema", "on_invoke_handoff")
 
 FUNCTION_TOOL_TYPES = ("function", "namespace")
-"""Types in a request's `tools` that stand for function tools."""
+"""Types of function tools in the `tools` of a request."""
 
 
 def from_object(found: object) -> Graph:
-    """The graph that starts at `found`: our own `Agent`, or one of an installed Agents SDK.
+    """Build the graph that starts at `found`: an `Agent`, or an agent of an installed Agents SDK.
 
-    raises:  InputFault   it is no agent, or the SDK itself refuses it
-             Unsupported  it carries what convo does not run
+    Raises InputFault if it is not an agent or if the SDK rejects it, and Unsupported for a feature that convo does not
+    run.
     """
     if isinstance(found, Agent):
         return graph(found)
@@ -40,16 +40,16 @@ def from_object(found: object) -> Graph:
 
 
 def _is_sdk_agent(found: object) -> bool:
-    """Whether `found` is an agent of the SDK, of a class that convo runs or of another.
+    """Return whether `found` is an agent of the SDK, of a class that convo runs or of another.
 
-    Some other package may have the SDK's import name.
+    Checks the package too: another package can have the import name of the SDK.
     """
     named = any(kind.__name__ in ("Agent", "AgentBase") for kind in iter_sdk_classes(found))
     return named and hasattr(import_module(SDK_PACKAGE), "RunContextWrapper")
 
 
 def _check_agent_class(agent: Any) -> None:
-    """Refuse an agent of another class, and one that changes how the SDK's own class works."""
+    """Raise Unsupported for an agent of another class, and for a subclass that overrides a public method."""
     own = find_sdk_class(agent)
     assert own is not None
     if own.__name__ != "Agent":
@@ -61,7 +61,10 @@ def _check_agent_class(agent: Any) -> None:
 
 
 def _convert_graph(found: Any, outer: tuple[Any, ...]) -> Graph:
-    """The graph that starts at `found`; `outer`: those behind whose tools this one stands start at them."""
+    """Build the graph that starts at `found`.
+
+    outer:  the agents whose tools contain this graph, outermost first
+    """
     reached = _list_reachable_agents(found)
     identities = assign_identities([agent.name for agent in reached])
     by_object = {id(agent): identity for agent, identity in zip(reached, identities, strict=True)}
@@ -70,7 +73,7 @@ def _convert_graph(found: Any, outer: tuple[Any, ...]) -> Graph:
 
 
 def _list_reachable_agents(found: Any) -> list[Any]:
-    """The SDK's agents that `found` hands over to, itself first."""
+    """List the SDK agents that `found` can reach by handoffs, `found` first."""
     reached, known = [found], {id(found)}
     for agent in reached:
         _check_agent_class(agent)
@@ -83,7 +86,7 @@ def _list_reachable_agents(found: Any) -> list[Any]:
 
 
 def foreign_agents(found: object) -> dict[str, Any]:
-    """The SDK's own agents by their identity in the graph of `found`; none where it is no agent of the SDK."""
+    """Return the SDK's agents by their identity in the graph of `found`; none if it is not an SDK agent."""
     if isinstance(found, Agent) or not _is_sdk_agent(found):
         return {}
     reached = _list_reachable_agents(found)
@@ -91,7 +94,7 @@ def foreign_agents(found: object) -> dict[str, Any]:
 
 
 def _resolve_handoff_target(agent: Any, way: Any) -> Any:
-    """The agent that a handoff leads to, which the SDK's own value holds only weakly."""
+    """Return the target agent of a handoff; the SDK's handoff has only a weak reference to it."""
     if _is_sdk_agent(way):
         return way
     held = getattr(way, "_agent_ref", None) if all(hasattr(way, name) for name in HANDOFF_ATTRIBUTES) else None
@@ -155,7 +158,7 @@ def _read_model_name(agent: Any) -> str | None:
 
 
 def _convert_after_tools(agent: Any, tools: tuple[Tool | Hosted, ...]) -> AfterTools:
-    """What follows its tools; a name in it that none of them has, as of one that is off, never comes up."""
+    """Convert `tool_use_behavior`, without the names of tools that the agent does not have, such as disabled ones."""
     said = getattr(agent, "tool_use_behavior", "run_llm_again")
     if said == "run_llm_again":
         return "ask again"
@@ -167,7 +170,7 @@ def _convert_after_tools(agent: Any, tools: tuple[Tool | Hosted, ...]) -> AfterT
 
 
 def _convert_output(agent: Any) -> Output | None:
-    """Its output type as the SDK asks for it: in a strict schema, unless the agent says otherwise."""
+    """Convert the output type; as in the SDK, its schema is strict unless the agent sets otherwise."""
     kind: Any = getattr(agent, "output_type", None)
     if kind is None or kind is str:
         return None
@@ -195,14 +198,14 @@ def _wrap_output_parser(read: Callable[[str], object]) -> Callable[[str], object
     def checked(words: str) -> object:
         try:
             return read(words)
-        except ValueError as wrong:  # pydantic's is one
+        except ValueError as wrong:  # such as pydantic's ValidationError
             raise Mismatch(str(wrong)) from wrong
 
     return checked
 
 
 def _check_tool_class(found: Any) -> str:
-    """The SDK's class of a tool. raises: Unsupported  convo does not perform such a tool, or not as it is set"""
+    """Return the name of a tool's SDK class. Raises Unsupported for a tool or a setting that convo cannot perform."""
     own = find_sdk_class(found)
     kind = type(found).__name__ if own is None else own.__name__
     if kind in UNSUPPORTED_TOOLS:
@@ -259,9 +262,9 @@ def _convert_agent_tool(found: Any, agent: Any, around: tuple[Any, ...]) -> Agen
 
 
 def _convert_request_tools(agent: Any, tools: list[Any], ways: list[Any]) -> tuple[Iterator[Hosted], list[str], Json]:
-    """The hosted tools among `tools` as the SDK sends them, in order, and the `include` and `tool_choice` with them.
+    """Return the hosted tools among `tools` as the SDK sends them, in order, and their `include` and `tool_choice`.
 
-    raises:  InputFault  the SDK refuses these tools together, or a tool_choice that none of them is
+    Raises InputFault if the SDK rejects the combination of tools, or a `tool_choice` that names none of them.
     """
     sdk, converter = import_module(SDK_PACKAGE), import_module(f"{SDK_PACKAGE}.models.openai_responses").Converter
     handoffs = [sdk.handoff(way) if _is_sdk_agent(way) else way for way in ways]
@@ -278,12 +281,12 @@ def _convert_request_tools(agent: Any, tools: list[Any], ways: list[Any]) -> tup
 
 
 def _supported_arguments(function: Callable[..., object], **given: object) -> dict[str, object]:
-    """The arguments that this release of a function takes."""
+    """Return the arguments that `function` accepts in the installed release."""
     return {name: value for name, value in given.items() if name in inspect.signature(function).parameters}
 
 
 def _to_json(value: Any) -> Json:
-    """`value` as it travels, with models of pydantic below it as objects."""
+    """Convert `value` to JSON as it is sent, with pydantic models as objects."""
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json", exclude_unset=True)
     if isinstance(value, Mapping):
@@ -307,11 +310,11 @@ def _convert_handoff(way: Any, identity: str, agent: Any) -> Handoff:
     )
 
 
-# -- functions of the other package, with our own signature ----------------------------------------
+# -- functions of the SDK, wrapped with the signatures of convo -----------------------------------
 
 
 def _convert_approval(found: Any) -> Any:
-    """Whether a call needs approval; arguments that the SDK would change before its policy sees them need it."""
+    """Convert the approval rule; arguments that the SDK would change before its rule sees them need approval."""
     said = found.needs_approval
     if not callable(said):
         return bool(said)
@@ -332,7 +335,7 @@ def _wrap_tool_function(found: Any, agent: Any) -> Callable[[Context, str], Awai
     async def run(context: Context, written: str) -> object:
         given = make_tool_context(context, written, agent)
         output = await found.on_invoke_tool(given, written)
-        if (refused := get_refusal(given)) is not None:  # the SDK makes words for the model of what a tool raises
+        if (refused := get_refusal(given)) is not None:  # the SDK turns an exception of a tool into text for the model
             raise refused
         return output
 
@@ -345,7 +348,7 @@ def _convert_enabled(found: Any, agent: Any) -> Any:
 
 
 def _serialize_tool_output(output: Any) -> Json:
-    """A tool's output as the SDK sends it: its structured kinds as content parts, all else as text."""
+    """Convert a tool's output as the SDK does: structured outputs to content parts, anything else to text."""
     call = SimpleNamespace(call_id="", caller=None)
     return import_module(SDK_PACKAGE).ItemHelpers.tool_call_output_item(call, output)["output"]
 
@@ -377,7 +380,7 @@ async def _await_tripwire_reason(got: Awaitable[Any]) -> str | None:
 
 
 def _tripwire_reason(got: Any) -> str | None:
-    """Why a guardrail tripped, in its own words where it has some."""
+    """Return the reason of a guardrail that tripped; None if it passed."""
     return str(got.output_info or "it tripped") if got.tripwire_triggered else None
 
 
@@ -391,20 +394,21 @@ REQUEST_FIELDS = {
     "response_include": "include",
 }
 IGNORED_SETTINGS = {"include_usage", "preserve_raw_usage"}
-"""Settings without an effect on a run here: the usage of every answer is asked for and kept as it came."""
+"""Settings without an effect: convo always requests the usage of a response and stores it unchanged."""
 UNSUPPORTED_SETTINGS = {"retry", "timeout", "extra_headers", "extra_query"}
-"""Settings about how the SDK asks, which convo does otherwise."""
+"""Settings of the SDK's HTTP requests, which convo makes differently."""
 
 LOGPROBS_INCLUDE = "message.output_text.logprobs"
-"""What the SDK asks for with `top_logprobs`."""
+"""The `include` value that the SDK adds for `top_logprobs`."""
 
 
 def convert_model_settings(found: Any, include: Iterable[str] = (), choice: Json = None) -> dict[str, Json]:
-    """The fields of a request that a settings object stands for; what is None is left out.
+    """Convert model settings of the SDK to fields of a request, without settings that are None.
 
-    include:  what the agent's tools ask to be included in the response
-    choice:   the `tool_choice` that the SDK makes of the one in `found`, among the agent's tools
-    raises:   Unsupported  a setting that has no field
+    include:  the `include` values that the agent's tools need
+    choice:   the `tool_choice` that the SDK builds from the one in `found` and the agent's tools
+
+    Raises Unsupported for a setting without a field.
     """
     said = {name: value for name, value in vars(found).items() if value is not None and not name.startswith("_")}
     fields: dict[str, Json] = {}
@@ -426,9 +430,9 @@ def convert_model_settings(found: Any, include: Iterable[str] = (), choice: Json
 
 
 def convert_default_settings(agent: Any, include: Iterable[str]) -> Callable[[str], Mapping[str, Json]] | None:
-    """The settings of an agent that says none itself, by the name of the model that is asked in the end.
+    """Return the settings of an agent without its own, as a function of the requested model's name.
 
-    The SDK gives such an agent the defaults of the model's name; None where the agent has settings of its own.
+    The SDK gives such an agent the default settings for the model's name. Returns None if the agent has its own.
     """
     by_name = import_module(f"{SDK_PACKAGE}.models").get_default_model_settings
     model = getattr(agent, "model", None)
@@ -466,19 +470,22 @@ AGENT_TOOL_SETTINGS = {
     "custom_output_extractor": "a function that takes its output out of the answer",
     "should_capture_tool_input": "an input that is more than text",
 }
-"""What the function closes over beside `max_turns`, and what each means where it is there."""
+"""Variables, besides `max_turns`, in the closure of an agent tool -> the text of the error if one is set."""
 
 DEFAULT_MAX_TURNS = 10
-"""Model calls of such a run where the tool does not say."""
+"""Model calls of an agent tool without its own limit."""
 
 DEFAULT_ERROR_FUNCTION = "default_tool_error_function"
-"""The SDK's own words for a failure, which are ours as well."""
+"""The SDK's default message for a failure, which is ours too."""
 
 _UNSUPPORTED_HINT = "leave it out, or run it with the Agents SDK"
 
 
 class AgentToolSettings(NamedTuple):
-    """What stands behind a tool. worded: whether its model is told of a failure; else the run fails"""
+    """Settings of an agent tool.
+
+    reports_failures:  the model receives a message about a failure; otherwise the run fails
+    """
 
     agent: Any
     max_turns: int
@@ -486,7 +493,7 @@ class AgentToolSettings(NamedTuple):
 
 
 def read_agent_tool_settings(found: Any) -> AgentToolSettings:
-    """The agent behind a tool. raises: Unsupported  it is run in a way that convo does not know"""
+    """Read the agent and the settings of an agent tool. Raises Unsupported for settings that convo does not know."""
     where = f"(tool {found.name!r})"
     agent, kept = getattr(found, "_agent_instance", None), _read_closure_variables(found.on_invoke_tool)
     if agent is None or not {*AGENT_TOOL_SETTINGS, "max_turns"} <= kept.keys():
@@ -502,7 +509,7 @@ def read_agent_tool_settings(found: Any) -> AgentToolSettings:
 
 
 def _read_closure_variables(function: Any) -> Mapping[str, Any]:
-    """What the function of a tool closes over; it may stand behind one that hears of failures."""
+    """Return the closure variables of a tool's function, which may be wrapped in one that handles failures."""
     inner: Callable[..., Any] = getattr(function, "_invoke_tool_impl", function)
     return inspect.getclosurevars(inner).nonlocals if inspect.isfunction(inner) else {}
 
@@ -515,15 +522,15 @@ SDK_TOKEN_DETAILS = {
 
 
 def make_run_context(context: Context) -> Any:
-    """The RunContextWrapper of a run."""
+    """Build the SDK's RunContextWrapper of a run."""
     return _make_context(import_module(SDK_PACKAGE).RunContextWrapper, _run_context_fields(context))
 
 
 def make_tool_context(context: Context, written: str, agent: Any) -> Any:
-    """The ToolContext of one call.
+    """Build the SDK's ToolContext of one call.
 
     written:  the arguments as the model wrote them
-    agent:    the SDK's agent that asks
+    agent:    the SDK agent that made the call
     """
     from openai.types.responses import ResponseFunctionToolCall
 
@@ -542,7 +549,7 @@ def make_tool_context(context: Context, written: str, agent: Any) -> Any:
 
 
 def to_guardrail_input(items: list[Item]) -> str | list[dict[str, Json]]:
-    """A run's input as an input guardrail receives it: text where it is one text of the user."""
+    """Convert the input of a run for an input guardrail: a string if it is a single text message of the user."""
     easy = [to_easy_input_message(item) for item in items]
     if len(easy) == 1 and is_user_message(easy[0]) and isinstance(easy[0].get("content"), str):
         return str(easy[0]["content"])
@@ -550,7 +557,7 @@ def to_guardrail_input(items: list[Item]) -> str | list[dict[str, Json]]:
 
 
 def _make_context(kind: Any, said: Mapping[str, Any]) -> Any:
-    """An instance, without the fields that an older release does not take."""
+    """Create a context, without the fields that an older release does not have."""
     taken = inspect.signature(kind).parameters
     made = kind(**{name: value for name, value in said.items() if name in taken})
 
@@ -564,7 +571,7 @@ def _make_context(kind: Any, said: Mapping[str, Any]) -> Any:
 
 
 def get_refusal(made: Any) -> Unsupported | None:
-    """The refusal that a function ran into with its context, whatever it made of it."""
+    """Return the Unsupported that a function raised through its context, even if the function caught it."""
     found = vars(made).get("convo_refusal")
     return found if isinstance(found, Unsupported) else None
 
@@ -592,7 +599,7 @@ def _read_token_details(said: Json, fields: tuple[str, ...]) -> dict[str, int]:
 
 
 def to_easy_input_message(item: Item) -> dict[str, Json]:
-    """`item`, a user's plain text in the short form that the SDK gives it."""
+    """Return a plain text message of the user in the SDK's short form, and any other item unchanged."""
     content = item.get("content")
     if is_user_message(item) and isinstance(content, list) and len(content) == 1:
         (part,) = content
@@ -613,7 +620,7 @@ SDK_AGENT_FIELDS: FieldSupport = {
     "handoff_description": None,
     "tools": None,
     "mcp_servers": "MCP servers",
-    "mcp_config": None,  # read for mcp_servers alone
+    "mcp_config": None,  # the SDK reads it only for mcp_servers
     "instructions": None,
     "prompt": "a stored prompt",
     "handoffs": None,
@@ -691,7 +698,7 @@ SDK_TOOL_FIELDS: Mapping[str, FieldSupport] = {
         "allowed_callers": OTHER_CALLERS,
     },
 }
-"""The tools that a run of convo can offer, by the SDK's class."""
+"""Tools that a run of convo can offer, by their SDK class."""
 
 UNSUPPORTED_TOOLS: Mapping[str, str] = {
     "ComputerTool": "a computer",
@@ -700,26 +707,27 @@ UNSUPPORTED_TOOLS: Mapping[str, str] = {
     "CustomTool": "a custom tool, whose input is plain text",
     "ProgrammaticToolCallingTool": "programs that call tools",
 }
-"""The tools whose calls a run of convo cannot perform, and so does not offer."""
+"""Tools whose calls convo cannot perform, so they are not offered."""
 
 
 def iter_sdk_classes(found: object) -> Iterator[type]:
-    """The Agents SDK's own classes that `found` is an instance of, nearest first."""
+    """Iterate over the SDK's own classes among the classes of `found`, nearest first."""
     for kind in type(found).__mro__:
         if kind.__module__.partition(".")[0] == SDK_PACKAGE:
             yield kind
 
 
 def find_sdk_class(found: object) -> type | None:
-    """The nearest class of the Agents SDK that `found` is an instance of."""
+    """Return the nearest SDK class of `found`; None if there is none."""
     return next(iter_sdk_classes(found), None)
 
 
 def check_sdk_fields(what: str, found: Any, known: FieldSupport) -> None:
-    """Refuse the fields of `found` that a run of convo would not honour.
+    """Check that a run of convo honours all fields of `found` that are set.
 
-    what:    names the object in the error: "tool 'refund'"
-    raises:  Unsupported  a field that is refused, or one that is not known, has a value other than its default
+    what:  names the object in the error: "tool 'refund'"
+
+    Raises Unsupported if an unsupported or unknown field has a value other than its default.
     """
     kind = find_sdk_class(found)
     declared = dataclasses.fields(kind) if kind is not None and dataclasses.is_dataclass(kind) else ()
@@ -743,7 +751,10 @@ FILTER_TYPE_NAMES = ("CallModelData", "ModelInputData")
 
 @dataclass(frozen=True)
 class ForeignInputFilter:
-    """A filter of the SDK. agents: the SDK's own, by their identity in the graph"""
+    """An input filter of the SDK.
+
+    agents:  the SDK's agents by their identity in the graph
+    """
 
     function: Callable[[Any], Any]
     agents: Mapping[str, Any]
@@ -751,7 +762,7 @@ class ForeignInputFilter:
     async def __call__(
         self, items: Sequence[Item], instructions: str | None, context: Context
     ) -> tuple[list[Item], str | None]:
-        """What the filter makes of a model call's input. raises: InputFault  it returned something else"""
+        """Filter the input of a model call. Raises InputFault if the function does not return a ModelInputData."""
         config = import_module(f"{SDK_PACKAGE}.run_config")
         easy = [to_easy_input_message(item) for item in items]
         values = None if context.values is NO_VALUES else context.values
@@ -768,11 +779,14 @@ class ForeignInputFilter:
 
 
 def is_foreign_filter(function: Callable[..., Any], *, foreign_agents: bool) -> bool:
-    """Whether a filter is the SDK's."""
+    """Return whether a filter is written for the SDK, by its annotations.
+
+    foreign_agents:  the run has SDK agents, so a filter without annotations counts as one
+    """
     said = " ".join(str(one) for one in getattr(function, "__annotations__", {}).values())
     return any(name in said for name in FILTER_TYPE_NAMES) or (foreign_agents and not said)
 
 
 def _restore_item(item: Any, easy: Sequence[Item], items: Sequence[Item]) -> Any:
-    """The item itself where the filter left it as it was: the SDK gets a user's text in a shorter form."""
+    """Return the original item if the filter did not change it: the filter receives a user's text in the short form."""
     return next((own for short, own in zip(easy, items, strict=True) if short == item), item)

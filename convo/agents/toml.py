@@ -20,7 +20,7 @@ from convo.history.items import Json
 from convo.tools.tool import Hosted, Tool
 
 ReferenceLoader: TypeAlias = Callable[[str], object]
-"""Finds what a reference names: `file.py:name`."""
+"""Load the object that a reference `file.py:name` names."""
 
 ValueTypes: TypeAlias = type | tuple[type, ...]
 
@@ -47,10 +47,10 @@ HANDOFF_TABLE_KEYS: dict[str, ValueTypes] = {
 
 
 def from_tables(tables: Mapping[str, Json], load: ReferenceLoader) -> Graph:
-    """The graph that parsed TOML describes.
+    """Build the graph that parsed TOML describes.
 
-    raises:  InvalidSettings  a key or value that means nothing here, with its place
-             NotFound     a handoff to an agent that is not there
+    Raises InvalidSettings with the place of an unknown key or invalid value, and NotFound for a handoff to an unknown
+    agent.
     """
     _check_keys("", tables, {"start": str, "agents": dict})
     written = tables.get("agents") or {}
@@ -158,7 +158,7 @@ def _load_reference(where: str, said: Json, load: ReferenceLoader) -> object:
 
 
 def _check_keys(where: str, table: Json, keys: Mapping[str, ValueTypes]) -> None:
-    """Refuse what means nothing here; `where` is empty for the file itself."""
+    """Raise InvalidSettings for an unknown key or a wrong type; `where` is empty for the file itself."""
     if not isinstance(table, dict):
         raise InvalidSettings(f"{where} is no table", hint=f"it takes {', '.join(keys)}")
     for key, value in table.items():

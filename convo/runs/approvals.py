@@ -33,14 +33,14 @@ PAUSED_WORD = PHASE_WORDS[Phase.PAUSED]
 
 @dataclass(frozen=True, slots=True)
 class PendingApproval:
-    """One call that a person has to decide on.
+    """A tool call that needs a person's decision.
 
-    tool:       the name that a person knows it by: `refund`, `crm.refund`
-    arguments:  as the model wrote them, or as they were changed
-    agent:      the identity of the agent that asks
-    unknown:    it had started, and nobody knows what came of it
-    hosted:     it runs at the provider
-    verdict:    approved (True) or rejected (False) at this pause, and not performed yet; None: undecided
+    tool:             the name shown to a person: `refund`, `crm.refund`
+    arguments:        as the model wrote them, or as they were edited
+    agent:            the identity of the agent that made the call
+    outcome_unknown:  the call had started, and its outcome is unknown
+    is_hosted:        the provider runs the tool
+    approved:         decided at this pause and not performed yet: True or False; None: undecided
     """
 
     call_id: str
@@ -53,14 +53,14 @@ class PendingApproval:
 
 
 def list_pending_approvals(document: RunDocument) -> tuple[PendingApproval, ...]:
-    """The calls of a kept run that wait for a person; none where it is not paused. raises: UnknownSchema, BadState"""
+    """Return the undecided calls of a stored run; none unless it is paused. Raises UnknownSchema, InvalidRunState."""
     return tuple(call for call in list_decidable_approvals(document) if call.verdict is None)
 
 
 def list_decidable_approvals(document: RunDocument) -> tuple[PendingApproval, ...]:
-    """The calls that wait, and those decided at this pause, whose decision can be changed.
+    """Return the pending calls and those decided at this pause, whose decision can still be changed.
 
-    raises:  as `list_pending_approvals`
+    Raises the errors of `list_pending_approvals`.
     """
     if document.get("version") != RUN_DOCUMENT_VERSION:
         raise UnknownSchema("$.version", repr(document.get("version"))[:20], KNOWN_DOCUMENT_VERSIONS)
@@ -73,7 +73,7 @@ def list_decidable_approvals(document: RunDocument) -> tuple[PendingApproval, ..
 
 
 def _iter_decidable(document: RunDocument) -> Iterator[PendingApproval]:
-    """As `list_decidable_approvals`, with the calls of runs inside a call among them."""
+    """Iterate over the decidable calls of a paused run, with those of nested runs."""
     for call in document["batch"]:
         if call["stage"] in PENDING_STAGE_WORDS or _is_decided(call):
             yield _parse_pending_approval(call, document["agent"])
@@ -82,17 +82,17 @@ def _iter_decidable(document: RunDocument) -> Iterator[PendingApproval]:
 
 
 def _is_decided(call: RunDocument) -> bool:
-    """As `ToolCall.is_decided`."""
+    """Return `ToolCall.is_decided` of a call in a document."""
     return call.get("verdict") is not None and not call["ran"] and call["stage"] in (READY_WORD, DONE_WORD)
 
 
 def apply_decisions(document: RunDocument, events: Sequence[ApprovalDecided | ToolOutputSupplied]) -> dict[str, Json]:
-    """`document` with every decision in it; nothing runs by one.
+    """Return `document` with every decision applied; no tool runs.
 
-    raises:  IllegalTransition  the run is not paused, or a call does not wait
-             InputFault   arguments that are none, or where none can be changed
+    Raises IllegalTransition if the run is not paused or a call is not pending, InputFault for arguments that are not a
+    JSON object or cannot be edited, and the errors of `list_pending_approvals`.
     """
-    list_pending_approvals(document)  # says so where it is no such document
+    list_pending_approvals(document)  # raises for a document of another version or form
     changed = dict(document)
     for event in events:
         changed = _apply_event(changed, event)
@@ -100,7 +100,7 @@ def apply_decisions(document: RunDocument, events: Sequence[ApprovalDecided | To
 
 
 def _apply_event(document: dict[str, Json], event: ApprovalDecided | ToolOutputSupplied) -> dict[str, Json]:
-    """`document` after one decision, which may be about a call of a run inside one of its own."""
+    """Apply one decision, also to a call of a nested run."""
     call = _find_enclosing_call(document, event.call_id)
     if call is not None:
         inner = {**call["inner"], "run": _apply_event(call["inner"]["run"], event)}
@@ -113,7 +113,10 @@ def _apply_event(document: dict[str, Json], event: ApprovalDecided | ToolOutputS
 
 
 def _find_enclosing_call(document: RunDocument, call_id: str) -> RunDocument | None:
-    """The call in whose own run that call waits, or was decided on; None where it is none of an inner run's."""
+    """Return the call whose nested run has the call `call_id` pending or decided; None if no nested run has it.
+
+    Raises IllegalTransition if several nested runs have decided calls with this id.
+    """
     own = next((one for one in document["batch"] if one["id"] == call_id), None)
     if own and own["stage"] in PENDING_STAGE_WORDS:
         return None
@@ -132,7 +135,7 @@ def _find_enclosing_call(document: RunDocument, call_id: str) -> RunDocument | N
 
 
 def pending_approval_from_call(call: ToolCall, agent: str) -> PendingApproval:
-    """The same of a call of a run that is at hand."""
+    """Build a PendingApproval from a call of a loaded run."""
     unknown = call.stage is Stage.UNKNOWN
     verdict = call.verdict if call.is_decided else None
     hosted = call.tool is None
@@ -155,7 +158,7 @@ def _parse_pending_approval(call: RunDocument, agent: str) -> PendingApproval:
 
 
 def format_lookup(lookup: Sequence[str]) -> str:
-    """The name of a tool for people, from its name in layers."""
+    """Return the dotted name of a tool from its lookup, without the kind of the lookup."""
     return ".".join(lookup[1:])
 
 
@@ -213,7 +216,6 @@ def _decide_call(call: RunDocument, event: ApprovalDecided) -> dict[str, Json]:
 
 
 def _other_sticky_decisions(document: RunDocument, call: RunDocument) -> list[Json]:
-    """What was decided for good of other tools."""
     mine = document["agent"], call["lookup"]
     return [one for one in document["always"] if (one["agent"], one["lookup"]) != mine]
 
@@ -237,6 +239,6 @@ def _replace_call(document: dict[str, Json], call: RunDocument) -> dict[str, Jso
 
 
 def _to_tool_call(call: RunDocument) -> ToolCall:
-    """As much of a call as the items that answer it are made of."""
+    """Build a ToolCall with only the fields that its output items need."""
     item: Item = call["item"]
     return ToolCall(item, call["id"], STAGE_BY_WORD[call["stage"]], tuple(call["lookup"]), arguments=call["arguments"])

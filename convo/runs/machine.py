@@ -124,7 +124,7 @@ def _on_effect_failed(run: Run, event: EffectFailed) -> StepResult:
 
 
 def _on_approval_decided(run: Run, event: ApprovalDecided) -> StepResult:
-    """Record a decision; nothing runs before `RunResumed`. Until then another decision may take its place."""
+    """Record a decision. Nothing runs before `RunResumed`, and until then a later decision replaces it."""
     outer = _find_enclosing_call(run, event.call_id)
     if outer and outer.inner:
         return run.put(_with_nested_run(outer, outer.inner, _on_approval_decided(outer.inner.run, event)[0])), ()
@@ -160,7 +160,7 @@ def _on_input_added(run: Run, event: InputAdded) -> StepResult:
 
 
 def _on_run_resumed(run: Run, event: RunResumed) -> StepResult:
-    """A run inside a call is gone on with once something was decided in it."""
+    """Run the ready calls; a call with a paused nested run becomes ready once that run can resume."""
     inside = (call for call in run.at(Stage.INSIDE) if call.inner and _can_resume(call.inner.run))
     return run_ready_calls(_replace_calls(run, (replace(call, stage=Stage.READY) for call in inside)))
 
@@ -175,11 +175,8 @@ def _on_cancel_requested(run: Run, event: CancelRequested) -> StepResult:
     return replace(run, phase=Phase.STOPPED), (CancelTasks(),)
 
 
-# -- the four ways on -----------------------------------------------------------------------------
-
-
 def _request_model_call(run: Run, *before: RunEffect) -> StepResult:
-    """One more model call; with the first one the guardrails that stand beside it."""
+    """Request one model call; the first one also starts the input guardrails that run in parallel to it."""
     effects = (*before, AppendToHistory(run.staged)) if run.staged else before
     run = replace(run, staged=(), batch=(), answered=False, text=None)
     if run.limits.max_turns is not None and run.turn >= run.limits.max_turns:
@@ -196,7 +193,7 @@ def build_model_call(run: Run) -> CallModel:
 
 
 def run_ready_calls(run: Run) -> StepResult:
-    """Start what may run, as many as there is room for; pause, or close the batch, when nothing does."""
+    """Start ready calls up to the limit of parallel calls. If none runs, pause the run or complete its calls."""
     room = run.limits.parallel - len(run.at(Stage.STARTED))
     starts = run.at(Stage.READY)[: max(room, 0)]
     for call in starts:
@@ -209,7 +206,7 @@ def run_ready_calls(run: Run) -> StepResult:
 
 
 def _complete_calls(run: Run) -> StepResult:
-    """Every call has its output, or hands over."""
+    """Append the outputs of all calls, then hand off, finish or request the next model call."""
     over = run.at(Stage.HANDOFF)
     for call in over:
         words = format_handoff_output(run.graph[str(call.to)].name) if call is over[0] else IGNORED_HANDOFF_OUTPUT
@@ -226,7 +223,7 @@ def _complete_calls(run: Run) -> StepResult:
 
 
 def _accept_final_output(run: Run, output: Json, *before: RunEffect) -> StepResult:
-    """A final answer, and the guardrails that look at it."""
+    """Check the final output with the output guardrails, or finish the run if there are none."""
     places = range(len(run.current.output_guardrails))
     run = replace(run, output=output, batch=(), guards=frozenset(places), phase=Phase.CHECKING)
     checks = tuple(CheckOutputGuardrail(run.agent, place, output) for place in places)
@@ -243,15 +240,12 @@ def _fail_run(run: Run, code: str, message: str, *, halt: bool = False) -> StepR
 
 
 def complete_call(call: ToolCall, output: Json) -> ToolCall:
-    """`call` with what its tool gave."""
+    """Return `call` with the output of its tool."""
     return replace(call, stage=Stage.DONE, output=build_function_call_output(call, output), ran=True, inner=None)
 
 
-# -- pieces ---------------------------------------------------------------------------------------
-
-
 def _process_response(run: Run) -> StepResult:
-    """An answer that every guardrail has let pass."""
+    """Process a response that passed every guardrail."""
     if run.batch:
         run = _replace_calls(run, (_apply_sticky_rejection(run, call) for call in run.at(Stage.WAITING)))
         judging = run.at(Stage.JUDGING)
@@ -278,7 +272,7 @@ def _replace_calls(run: Run, calls: Iterable[ToolCall]) -> Run:
 
 
 def _apply_sticky_rejection(run: Run, call: ToolCall) -> ToolCall:
-    """`call` with its output, where its tool was rejected for good."""
+    """Return `call` with the output of a rejection if a sticky decision rejects its tool."""
     tool = run.agent, call.lookup
     if run.always.get(tool) is not False:
         return call
@@ -291,7 +285,7 @@ def _apply_approval_policy(run: Run, call: ToolCall, needed: bool) -> ToolCall:
 
 
 def _apply_decision(call: ToolCall, event: ApprovalDecided) -> ToolCall:
-    """Apply a decision to a call. One on an unknown outcome is final: it says whether the tool runs a second time."""
+    """Apply a decision to a call. For a call with an unknown outcome it is final: the tool runs again or not."""
     call = replace(call, verdict=None if call.stage is Stage.UNKNOWN else event.approve)
     if call.tool is None:
         item = build_mcp_approval_response(call, event.approve, None if event.approve else event.message)
@@ -307,9 +301,10 @@ def _apply_decision(call: ToolCall, event: ApprovalDecided) -> ToolCall:
 
 
 def _find_enclosing_call(run: Run, call_id: str) -> ToolCall | None:
-    """The call in whose own run that call waits, or else is; None where it is none of an inner run's.
+    """Return the call whose nested run has the call `call_id`; None if no nested run has it.
 
-    Models number their calls anew in each run, so one inside may have the id of another, which does not wait.
+    A model numbers its calls anew in each run, so a call of a nested run can have the id of an outer call that is not
+    pending. Raises IllegalTransition if several nested runs have decided calls with this id.
     """
     own = run.call(call_id)
     if own and own.stage in PENDING_STAGES:
@@ -371,7 +366,7 @@ _AFTER_RUN_CALLS = {*_AFTER_COMPLETE_CALLS, Phase.WORKING, Phase.PAUSED}
 _AFTER_RESPONSE = {*_AFTER_RUN_CALLS, Phase.CLEARING}
 
 _FALLIBLE_PHASES = (Phase.GUARDING, Phase.ASKING, Phase.CLEARING, Phase.WORKING, Phase.HANDING, Phase.CHECKING)
-"""Where something has been asked for that can go wrong."""
+"""Phases with an effect in progress that can fail."""
 
 TRANSITIONS: dict[tuple[Phase, type], set[Phase]] = {
     (Phase.NEW, RunStarted): {*_AFTER_CALL_MODEL, Phase.GUARDING},
@@ -393,7 +388,7 @@ TRANSITIONS: dict[tuple[Phase, type], set[Phase]] = {
     **{(phase, EffectFailed): {Phase.FAILED} for phase in _FALLIBLE_PHASES},
     **{(phase, CancelRequested): {Phase.STOPPED} for phase in Phase if phase not in TERMINAL_PHASES},
 }
-"""(where a run stands, what it is told): where it may stand then."""
+"""(phase, type of event) -> the phases that can follow."""
 
 EVENT_HANDLERS: dict[type, Callable[[Run, Any], StepResult]] = {
     RunStarted: _on_run_started,
@@ -414,10 +409,10 @@ EVENT_HANDLERS: dict[type, Callable[[Run, Any], StepResult]] = {
 
 
 def step_run(run: Run, event: RunEvent) -> StepResult:
-    """The run after `event`, and what has to be done now, in this order.
+    """Advance a run by one event and return the effects to perform, in order.
 
-    raises:  IllegalTransition  it cannot happen here; the run stays as it is
-             InputFault   a person's decision says something that its call does not take
+    Raises IllegalTransition if the event is not allowed in this phase, and InputFault for a decision that the call does
+    not accept.
     """
     kind = type(event)
     if (run.phase, kind) not in TRANSITIONS:
@@ -430,15 +425,15 @@ MCP_APPROVAL_REQUEST = "mcp_approval_request"
 MODEL_BEHAVIOR = "model_behavior"
 
 OUTCOME_UNKNOWN_MESSAGE = "The tool was started, and its outcome is unknown."
-"""What a model is told of a call whose outcome nobody knows and that a person does not want run again."""
+"""Output for the model of a call with an unknown outcome that a person decided not to run again."""
 
 
 def parse_tool_calls(run: Run, answer: ModelResponded) -> tuple[ToolCall, ...] | RunFailure:
-    """The calls of an answer, in its order, or why the run cannot go on with them."""
+    """Parse the calls of a response, in order; return a RunFailure for a call that the run cannot perform."""
     calls: dict[str, ToolCall] = {}
     done = {
         get_call_id(item) for item in answer.output if is_client_output(item)
-    }  # by the provider, as of its own shell
+    }  # performed by the provider, such as calls of its own shell
     for item in answer.output:
         if (not is_client_call(item) and item_type(item) != MCP_APPROVAL_REQUEST) or (
             is_client_call(item) and get_call_id(item) in done
@@ -454,13 +449,13 @@ def parse_tool_calls(run: Run, answer: ModelResponded) -> tuple[ToolCall, ...] |
 
 
 def extract_last_message_text(answer: ModelResponded) -> str | None:
-    """The words of an answer's last message; None where it has none."""
+    """Return the text of the last message of a response; None if it has no message."""
     last = next((item for item in reversed(answer.output) if is_assistant_message(item)), None)
     return None if last is None else _message_text(last)
 
 
 def iter_used_tool_names(answer: ModelResponded) -> Iterator[str]:
-    """The names of the tools that an answer used, hosted ones and handoffs among them."""
+    """Iterate over the names of the tools that a response used, with hosted tools and handoffs."""
     for item in answer.output:
         if item_type(item) == "function_call":
             found = answer.tools.find(item)
@@ -470,13 +465,13 @@ def iter_used_tool_names(answer: ModelResponded) -> Iterator[str]:
 
 
 def build_function_call_output(call: ToolCall, output: Json) -> Item:
-    """The item that answers a function's call; a call that a program made says so, and its output as well."""
+    """Build the output item of a function call. If a program made the call, the output names the same `caller`."""
     caller = {"caller": call.item["caller"]} if call.item.get("caller") else {}
     return {"type": "function_call_output", "call_id": call.id, "output": output, **caller}
 
 
 def build_rejection_output(call: ToolCall, reason: str | None) -> Item:
-    """The item that answers a function's call that a person did not let run, or not again."""
+    """Build the output item of a rejected call, or of a call with an unknown outcome that is not run again."""
     if call.stage is Stage.UNKNOWN:
         return build_function_call_output(
             call, f"{OUTCOME_UNKNOWN_MESSAGE} {reason}" if reason else OUTCOME_UNKNOWN_MESSAGE
@@ -485,7 +480,7 @@ def build_rejection_output(call: ToolCall, reason: str | None) -> Item:
 
 
 def build_mcp_approval_response(call: ToolCall, approve: bool, reason: str | None) -> Item:
-    """The item that answers a hosted tool's request."""
+    """Build the response item to an MCP approval request."""
     said = {"type": "mcp_approval_response", "approval_request_id": call.id, "approve": approve}
     return {**said, "reason": reason} if reason else said
 
@@ -501,7 +496,7 @@ def _parse_tool_call(run: Run, answer: ModelResponded, item: Item) -> ToolCall |
     name, written = str(item.get("name")), str(item.get("arguments") or "")
     if not item.get("namespace") and name in answer.handoffs:
         to = answer.handoffs[name]
-        run.graph[to]  # a handoff to nobody is told of here
+        run.graph[to]  # raises NotFound for an unknown agent
         return ToolCall(item, named, Stage.HANDOFF, ("handoff", name), to=to, arguments=written)
     tool = answer.tools.find(item)
     if tool is None:
@@ -510,7 +505,7 @@ def _parse_tool_call(run: Run, answer: ModelResponded, item: Item) -> ToolCall |
 
 
 def classify_call(run: Run, call: ToolCall) -> ToolCall:
-    """`call` as far as it gets without a person: refused for its arguments, free to run, or to be approved."""
+    """Return `call` in its first stage: done for invalid arguments, else as its approval rule requires."""
     tool = call.tool
     assert tool
     arguments = read_arguments(tool, call.arguments)
@@ -520,7 +515,7 @@ def classify_call(run: Run, call: ToolCall) -> ToolCall:
 
 
 def _initial_stage(run: Run, lookup: Lookup, tool: Tool, *, fits: bool) -> Stage:
-    """A rejection for good is put to the person no more than an approval; the moves see to its output."""
+    """Return the stage of a new call. A tool with a sticky rejection is PENDING here; its output is added later."""
     if tool.needs_approval is False:
         return Stage.READY
     if run.always.get((run.agent, lookup)):
@@ -560,9 +555,9 @@ NOT_RUN_MESSAGE = "The run ended before this tool was called."
 
 
 def build_missing_outputs(run: Run, said: Iterable[Item]) -> tuple[Item, ...]:
-    """Outputs for the calls in `_on_input_added` that have none, in their order.
+    """Build outputs for the calls in `items` that have none, in order.
 
-    said:  what was said since the model was last asked, its answer among it
+    items:  the items since the last model call, with its response
     """
     said = tuple(said)
     answered = {get_call_id(item) for item in said if is_client_output(item)}

@@ -51,7 +51,7 @@ PHASE_WORDS: Mapping[Phase, str] = {
     Phase.FAILED: "FAILED",
     Phase.STOPPED: "STOPPED",
 }
-"""The stored word of each phase. Stored words never change, also where a name in Python does."""
+"""The stored word of each phase. It never changes, even if the name in Python does."""
 
 STAGE_WORDS: Mapping[Stage, str] = {
     Stage.JUDGING: "JUDGING",
@@ -72,7 +72,7 @@ CHANGED_CODE_HINT = "go on with the code that the run was kept with, or begin a 
 
 
 def run_to_json(run: Run) -> dict[str, Json]:
-    """`run` without its graph, as JSON. raises: NotCanonical  its output is nothing that JSON could say"""
+    """Return `run` as JSON, without its graph. Raises NotCanonical for an output that JSON cannot represent."""
     return {
         "version": RUN_DOCUMENT_VERSION,
         "agent": run.agent,
@@ -92,11 +92,10 @@ def run_to_json(run: Run) -> dict[str, Json]:
 
 
 def run_from_json(document: Json, graph: Graph) -> Run:
-    """The run that `document` keeps, among the agents of `graph`.
+    """Parse a stored run, with the agents of `graph`.
 
-    raises:  UnknownSchema  another version of convo kept it
-             NotFound       an agent or tool that the graph does not have
-             InvalidRunState       a tool, guardrail or output schema is not what it was, or the document is no kept run
+    Raises UnknownSchema for the version of another release, NotFound for an agent or tool that the graph lacks, and
+    InvalidRunState if a tool, guardrail or output schema changed, or if the document is not a complete run.
     """
     if not isinstance(document, dict) or document.get("version") != RUN_DOCUMENT_VERSION:
         said = document.get("version") if isinstance(document, dict) else document
@@ -137,7 +136,7 @@ def _parse_run(document: Mapping[str, Any], graph: Graph) -> Run:
 
 
 def _parse_limits(said: Mapping[str, Any]) -> RunLimits:
-    """Read limits; one that is missing has its default. raises: TypeError  one is unknown"""
+    """Parse limits; a missing one has its default. Raises TypeError for an unknown key."""
     _check_member_names(said, ("max_turns", "parallel"))
     default = RunLimits()
     return RunLimits(
@@ -147,13 +146,11 @@ def _parse_limits(said: Mapping[str, Any]) -> RunLimits:
 
 
 def _parse_failure(said: Mapping[str, Any]) -> RunFailure:
-    """Read a failure. raises: KeyError, TypeError"""
     _check_member_names(said, ("code", "message"))
     return RunFailure(code=said["code"], message=said["message"])
 
 
 def _check_member_names(said: Mapping[str, Any], known: Collection[str]) -> None:
-    """raises: TypeError  a member that is not among `known`"""
     unknown = [word for word in said if word not in known]
     if unknown:
         raise TypeError(f"unknown member {unknown[0]!r}")
@@ -226,7 +223,7 @@ def _parse_sticky_decision(said: Mapping[str, Any], graph: Graph, where: str) ->
 
 
 def _require_tool(graph: Graph, agent: str, lookup: Lookup, fingerprint: str | None, where: str) -> Tool | None:
-    """The agent's tool of that name, as long as it is what it was; None where there was none."""
+    """Return the agent's tool if its schema is unchanged; None if the stored call had no tool."""
     holder = graph[agent]
     if fingerprint is None:
         return None
@@ -245,7 +242,7 @@ def _find_tool(tools: Iterable[Tool], lookup: Lookup) -> Tool | None:
 
 
 def _fingerprint(tool: Tool | None) -> str | None:
-    """The name of what a model was shown of a tool: what it is called and what it takes."""
+    """Hash the definition that the model saw: the name and the parameters."""
     return item_hash({"name": tool.title, "parameters": dict(tool.parameters)}) if tool else None
 
 
@@ -253,13 +250,13 @@ def _fingerprint(tool: Tool | None) -> str | None:
 
 
 def _guardrail_name(run: Run, place: int) -> str | None:
-    """The guardrail's name; None for a place that a stopped run no longer asks about."""
+    """Return the guardrail's name; None for an index that a terminal run no longer has."""
     guards = run.current.output_guardrails if run.phase is Phase.CHECKING else run.current.input_guardrails
     return guards[place].name if place < len(guards) else None
 
 
 def _check_guardrails(run: Run, said: Iterable[Mapping[str, Any]]) -> None:
-    """raises: InvalidRunState  a guardrail that is still to speak is not where it was"""
+    """Raise InvalidRunState if an open guardrail has moved or is gone."""
     for guard in said:
         if run.phase not in TERMINAL_PHASES and _guardrail_name(run, guard["place"]) != guard["name"]:
             where = f"$.guards[{guard['place']}]"
@@ -269,7 +266,7 @@ def _check_guardrails(run: Run, said: Iterable[Mapping[str, Any]]) -> None:
 
 
 def _output_to_json(run: Run) -> dict[str, Json]:
-    """The value itself; what only Python can hold is read from the answer's words again."""
+    """Return the output as JSON; a value that JSON cannot represent is parsed from the final text again."""
     if _is_json(run.output):
         return {"value": run.output}
     if run.current.output is None or run.text is None:
@@ -302,9 +299,9 @@ def _is_json(value: Json) -> bool:
 
 
 def apply_call_log(run: Run, started: Container[str], results: Mapping[str, Json]) -> Run:
-    """`run`, of which an older stand was kept than of its ledger, with every call that started or ended since.
+    """Return `run` with the calls that started or completed since it was stored; the call log is newer than the run.
 
-    started:  the calls that began; those of `results` ended, by call id
+    results:  outputs of completed calls, by call id
     """
 
     def now(call: ToolCall) -> ToolCall:
@@ -317,9 +314,9 @@ def apply_call_log(run: Run, started: Container[str], results: Mapping[str, Json
 
 
 def pause_interrupted_run(run: Run, results: Mapping[str, Json]) -> Run:
-    """`run` in a form that can be stored while no process runs it: as `recover_run`, and nothing is started.
+    """Return `run` in a form that can be stored while no process runs it: `recover_run` without starting a call.
 
-    results:  outputs that were kept of calls that had started, by call id
+    results:  stored outputs of calls that had started, by call id
     """
     if run.phase is not Phase.WORKING:
         return run
@@ -330,9 +327,9 @@ def pause_interrupted_run(run: Run, results: Mapping[str, Json]) -> Run:
 
 
 def recover_run(run: Run, results: Mapping[str, Json]) -> StepResult:
-    """`run` as it stands when nobody performs anything any more, and what to ask for again.
+    """Return `run` after its process ended, and the effects to perform again.
 
-    results:  outputs that were kept of calls that had started, by call id
+    results:  stored outputs of calls that had started, by call id
     """
     if run.phase is Phase.WORKING:
         return _recover_calls(run, results)

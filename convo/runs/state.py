@@ -17,7 +17,7 @@ from convo.tools.tool import Lookup, Tool, Toolbox
 
 
 class Phase(StrEnum):
-    """Where a run stands."""
+    """The phase of a run."""
 
     NEW = "new"
     GUARDING = "guarding its input"
@@ -36,7 +36,7 @@ TERMINAL_PHASES = {Phase.DONE, Phase.FAILED, Phase.STOPPED}
 
 
 class Stage(StrEnum):
-    """How far one call is."""
+    """The stage of one tool call."""
 
     JUDGING = "it is asked whether it needs approval"
     WAITING = "a person has to decide"
@@ -49,22 +49,22 @@ class Stage(StrEnum):
 
 
 PENDING_STAGES = (Stage.WAITING, Stage.UNKNOWN)
-"""A person has to say what becomes of such a call."""
+"""Stages that need a person's decision."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One call of the answer that is being worked on.
+    """One tool call of the current response.
 
-    item:       as the model made it
-    lookup:     its tool's name in layers; for a hosted tool's request its server and name
-    tool:       None for a handoff and for a hosted tool's request
-    to:         the identity that a handoff leads to
-    arguments:  as they are run with
-    output:     the item that answers it, once there is one
-    ran:        the output is the tool's own
-    inner:      the run inside it, once that was paused: its tool is another agent
-    verdict:    a person approved (True) or rejected (False) it at this pause; None: nobody decided
+    item:        as the model made it
+    lookup:      the lookup of its tool; for an MCP approval request its server and name
+    tool:        None for a handoff and for an MCP approval request
+    target:      the identity of the agent that a handoff leads to
+    arguments:   as the tool receives them: the model's, or edited ones
+    output:      the output item, once there is one
+    has_run:     the output is the tool's own
+    nested_run:  the paused run of a tool that is an agent
+    approved:    a person approved (True) or rejected (False) it at this pause; None: undecided
     """
 
     item: Item
@@ -81,15 +81,15 @@ class ToolCall:
 
     @property
     def is_decided(self) -> bool:
-        """Whether a person decided on it and nothing has run since, so that the decision can still be changed."""
+        """Whether a person decided on it and it has not run since, so the decision can still be changed."""
         return self.verdict is not None and not self.ran and self.stage in (Stage.READY, Stage.DONE)
 
 
 @dataclass(frozen=True, slots=True)
 class RunFailure:
-    """Why a run failed.
+    """The reason why a run failed.
 
-    code:  "max_turns", "input_guardrail", "output_guardrail", "model_behavior", or that of the error
+    code:  "max_turns", "input_guardrail", "output_guardrail", "model_behavior", or the code of the error
     """
 
     code: str
@@ -98,7 +98,11 @@ class RunFailure:
 
 @dataclass(frozen=True, slots=True)
 class RunLimits:
-    """max_turns: model calls; parallel: how many calls run at once."""
+    """Limits of a run.
+
+    max_turns:           model calls; None: no limit
+    max_parallel_calls:  tool calls that run at the same time
+    """
 
     max_turns: int | None = 10
     parallel: int = 8
@@ -108,17 +112,17 @@ class RunLimits:
 class Run:
     """A run between two events.
 
-    agent:     the identity of the agent whose turn it is
-    turn:      model calls so far; a resume without one does not count
-    batch:     the calls of the last answer, in its order
-    guards:    the places of the guardrails that have not said anything yet, in the agent's list of them
-    answered:  the model did, and guardrails beside it are still to speak
-    text:      the words of its answer
-    used:      tools that each agent used, by identity; a forced tool is forced once
-    always:    sticky decisions, by agent and tool
-    reasons:   what the model is told of a sticky rejection, where the person said it
-    staged:    input that was added at a pause and follows the outputs
-    output:    the final answer's value, once there is one
+    agent:                      the identity of the current agent
+    turn:                       model calls so far; a resume without one does not count
+    calls:                      the calls of the last response, in order
+    open_guardrails:            indexes, in the agent's list, of the guardrails without a result
+    has_response:               the model responded, and parallel guardrails may still be open
+    text:                       the text of the response
+    used_tools:                 tools that each agent used, by identity; a forced tool is forced only once
+    sticky_decisions:           approved (True) or rejected (False), by agent and tool
+    sticky_rejection_messages:  output for the model of a sticky rejection, if the person gave a message
+    staged_items:               input that was added at a pause; it follows the outputs
+    output:                     the value of the final answer, once there is one
     """
 
     graph: Graph
@@ -143,12 +147,12 @@ class Run:
 
     @property
     def pending(self) -> tuple[ToolCall, ...]:
-        """The calls that wait for a person, those of runs inside a call among them."""
+        """The calls that need a decision, with those of nested runs."""
         return tuple(call for _, call in self.waiting)
 
     @property
     def waiting(self) -> "tuple[tuple[str, ToolCall], ...]":
-        """The same, each with the identity of the agent that asks."""
+        """The pending calls, each with the identity of its agent."""
         found: list[tuple[str, ToolCall]] = []
         for call in self.batch:
             if call.stage in PENDING_STAGES:
@@ -159,7 +163,7 @@ class Run:
 
     @property
     def decidable(self) -> "tuple[tuple[str, ToolCall], ...]":
-        """The calls that wait, and those decided at this pause, in order; each with the identity of its agent."""
+        """The calls that are pending or were decided at this pause, in order, each with the identity of its agent."""
         found: list[tuple[str, ToolCall]] = []
         for call in self.batch:
             if call.stage in PENDING_STAGES or call.is_decided:
@@ -175,39 +179,39 @@ class Run:
         return next((call for call in self.batch if call.id == call_id), None)
 
     def put(self, call: ToolCall) -> "Run":
-        """This run with `call` in the place of the one with its id."""
+        """Return the run with `call` in place of the call with the same id."""
         at = [one.id for one in self.batch].index(call.id)
         return replace(self, batch=(*self.batch[:at], call, *self.batch[at + 1 :]))
 
 
 @dataclass(frozen=True, slots=True)
 class NestedRun:
-    """A run inside a call, and what was said in it; it owns its history itself."""
+    """The run of an agent used as a tool, and its items; it owns its history itself."""
 
     run: Run
     items: tuple[Item, ...]
 
 
 def create_run(graph: Graph, limits: RunLimits = RunLimits()) -> Run:
-    """A run that has not begun."""
+    """Create a run that has not started."""
     return Run(graph, graph.start, limits)
 
 
 @dataclass(frozen=True, slots=True)
 class RunStarted:
-    """Somebody said something; go."""
+    """The user sent input: start the run."""
 
 
 @dataclass(frozen=True, slots=True)
 class GuardrailPassed:
-    """A guardrail has nothing against it; `place` as in its effect."""
+    """A guardrail passed; `guardrail_index` as in its effect."""
 
     place: int
 
 
 @dataclass(frozen=True, slots=True)
 class GuardrailTripped:
-    """A guardrail says no, and why."""
+    """A guardrail tripped, for a reason."""
 
     place: int
     reason: str
@@ -215,11 +219,11 @@ class GuardrailTripped:
 
 @dataclass(frozen=True, slots=True)
 class ModelResponded:
-    """A model's whole answer.
+    """The complete response of a model.
 
     output:    its items, in order
-    tools:     the tools that the request offered, and no others: what was off then cannot be called
-    handoffs:  the handoffs that it offered: the tool's name, and to whom
+    tools:     the tools that the request offered; a tool that was disabled then cannot be called
+    handoffs:  the handoffs that the request offered: name of the tool -> identity of the agent
     """
 
     output: tuple[Item, ...]
@@ -229,7 +233,7 @@ class ModelResponded:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalEvaluated:
-    """Whether a call needs approval, as its tool's own function says."""
+    """Whether a call needs approval, as the tool's own function decided."""
 
     call_id: str
     needed: bool
@@ -237,7 +241,7 @@ class ApprovalEvaluated:
 
 @dataclass(frozen=True, slots=True)
 class ToolReturned:
-    """A call ended; `output` is what its model is told: the tool's answer, or words for a failure or a timeout."""
+    """A call completed; `output` is for the model: the tool's output, or the text of a failure or timeout."""
 
     call_id: str
     output: Json
@@ -245,7 +249,7 @@ class ToolReturned:
 
 @dataclass(frozen=True, slots=True)
 class NestedRunPaused:
-    """The run inside a call waits for a person."""
+    """The nested run of a call needs a decision."""
 
     call_id: str
     inner: NestedRun
@@ -253,7 +257,7 @@ class NestedRunPaused:
 
 @dataclass(frozen=True, slots=True)
 class EffectFailed:
-    """What was asked for went wrong, and the run with it: a request, a tool without words for it, a filter."""
+    """An effect failed, and the run with it: a request, a tool without a failure message, a filter."""
 
     code: str
     message: str
@@ -261,11 +265,11 @@ class EffectFailed:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalDecided:
-    """A person decided on a call; where its outcome is unknown, to approve means to run it again.
+    """A person decided on a call; to approve a call with an unknown outcome means to run it again.
 
-    message:    what the model is told of a rejection
-    always:     the same for every call of this tool by this agent
-    arguments:  in place of the model's own
+    message:    output for the model of a rejection
+    always:     the decision holds for every call of this tool by this agent
+    arguments:  edited arguments that replace the model's
     """
 
     call_id: str
@@ -277,7 +281,7 @@ class ApprovalDecided:
 
 @dataclass(frozen=True, slots=True)
 class ToolOutputSupplied:
-    """A person says what came of a call whose outcome was unknown."""
+    """A person supplied the output of a call with an unknown outcome."""
 
     call_id: str
     output: Json
@@ -285,24 +289,24 @@ class ToolOutputSupplied:
 
 @dataclass(frozen=True, slots=True)
 class InputAdded:
-    """A person adds input at a pause; it follows the outputs."""
+    """A person added input at a pause; it follows the outputs."""
 
     items: tuple[Item, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RunResumed:
-    """Go on with what has been decided."""
+    """Resume the run with the decisions made."""
 
 
 @dataclass(frozen=True, slots=True)
 class HandoffCompleted:
-    """The next agent's input stands."""
+    """The input of the next agent is complete."""
 
 
 @dataclass(frozen=True, slots=True)
 class CancelRequested:
-    """The person, or the process, wants an end now."""
+    """The user or the process cancels the run."""
 
 
 RunEvent: TypeAlias = (
@@ -325,7 +329,10 @@ RunEvent: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class CheckInputGuardrail:
-    """place: in the first agent's list of input guardrails."""
+    """Check the input with a guardrail.
+
+    guardrail_index:  index in the first agent's list of input guardrails
+    """
 
     agent: str
     place: int
@@ -335,7 +342,7 @@ class CheckInputGuardrail:
 class CallModel:
     """One model call.
 
-    free:  leave the agent's own `tool_choice` out: it has used a tool already
+    omit_tool_choice:  leave out the agent's own `tool_choice`: it has used a tool already
     """
 
     agent: str
@@ -372,7 +379,10 @@ class PauseRun:
 
 @dataclass(frozen=True, slots=True)
 class CheckOutputGuardrail:
-    """place: in that agent's list of output guardrails."""
+    """Check the final output with a guardrail.
+
+    guardrail_index:  index in the agent's list of output guardrails
+    """
 
     agent: str
     place: int

@@ -1,1 +1,1 @@
-"""RunState documents of the Agents SDK: read `reader` for what is accepted, `state` for the parsed view."""
+"""RunState documents of the Agents SDK: read `reader` for validation, `state` for the parsed view."""

@@ -30,23 +30,23 @@ from convo.tools.tool import Lookup, toolbox
 OWN_RUN_ITEM_PATTERNS = tuple(
     parse_path_pattern(holder) for holder in RUN_ITEM_PATTERNS if not holder.endswith("interruptions[]")
 )
-"""Where run items stand that are this run's own; what waits may wait in an agent used as a tool."""
+"""Places of the run's own run items; an interruption can belong to an agent used as a tool."""
 
 AGENT_REFERENCE_KEYS = ("agent", "source_agent", "target_agent")
 FUNCTION_APPROVAL_PATTERN = parse_path_pattern("context.function_tool_approvals[]")
 
 
 def get_agent_identity(reference: Json) -> str:
-    """The identity under which a state knows an agent: its name, or `Name#2`."""
+    """Return the identity of an agent in a state: its name, or `Name#2`."""
     return str(reference.get("identity") or reference["name"])
 
 
 def resolve_agent_identities(document: Json, graph: Graph, fits: Callable[[str], bool]) -> dict[str, str]:
-    """The graph's identity for each that a state speaks of; one that cannot be told apart is left out.
+    """Map the identities in a state to those of the graph; an ambiguous one is left out.
 
-    fits:    whether an agent of the graph could be the one whose turn it is, by the tools of its calls
-    raises:  NotFound    an agent that the graph does not have
-             InputFault  several could be the one whose turn it is
+    can_be_current:  whether an agent of the graph can be the current one, by the tools of its calls
+
+    Raises NotFound for an agent that the graph lacks, and InputFault if several agents can be the current one.
     """
     names = {get_agent_identity(one): str(one["name"]) for one in _iter_agent_references(document)}
     candidates = {said: _find_agents_by_name(graph, name) for said, name in names.items()}
@@ -77,7 +77,7 @@ def _iter_agent_references(document: Json) -> Iterator[Json]:
 
 
 def _find_agents_by_name(graph: Graph, name: str) -> list[str]:
-    """The identities of the agents of a name. raises: NotFound"""
+    """Return the identities of all agents with a name. Raises NotFound."""
     same = [identity for identity, agent in graph.agents.items() if agent.name == name]
     if not same:
         raise NotFound("agent", name, hint=f"the state needs it; there are {', '.join(graph.agents)}")
@@ -85,7 +85,7 @@ def _find_agents_by_name(graph: Graph, name: str) -> list[str]:
 
 
 def _resolve_by_handoffs(document: Json, graph: Graph, known: dict[str, str]) -> dict[str, str]:
-    """Where the handoffs that happened led: the last one to an identity counts."""
+    """Map the target of each completed handoff to the graph; the last handoff to an identity counts."""
     led: dict[str, str] = {}
     called: dict[str, str] = {}
     for item in document.get("session_items") or document.get("generated_items") or ():
@@ -118,7 +118,7 @@ StickyDecisions: TypeAlias = dict[tuple[str, Lookup], ApprovalVerdict]
 
 
 def write_sticky_decisions(state: RunState, run: Run) -> RunState:
-    """`state` with the run's decisions for good."""
+    """Return `state` with the sticky decisions of `run`."""
     for (agent, lookup), approve in run.always.items():
         call = build_sticky_call(lookup, GraphAgent(run.graph, agent).reference)
         document, slots = find_record_slots(state.version, state.document, call, always=True)
@@ -133,10 +133,11 @@ def write_sticky_decisions(state: RunState, run: Run) -> RunState:
 
 
 def read_sticky_decisions(state: RunState, graph: Graph, known: Mapping[str, str]) -> StickyDecisions:
-    """The decisions for good of a state, by agent and tool of the graph; those of an inner state are its own.
+    """Return the sticky decisions of a state, by agent and tool of the graph, without those of nested states.
 
-    known:   the graph's identity for each that the state speaks of
-    raises:  InvalidRunState  a decision is tied to another tool than the one that it names
+    known:  identities in the state -> identities of the graph
+
+    Raises InvalidRunState if the digest of a decision is not that of the tool it names.
     """
     found: StickyDecisions = {}
     for holder, kept in state.records:
@@ -160,7 +161,7 @@ def _iter_hosted_tools(state: RunState, graph: Graph, kept: LocatedRecord) -> It
 def _iter_function_tools(
     state: RunState, graph: Graph, known: Mapping[str, str], kept: LocatedRecord
 ) -> Iterator[tuple[str, Lookup]]:
-    """The tools that a record speaks of. raises: BadState"""
+    """Iterate over the tools of a record. Raises InvalidRunState for the digest of another tool."""
     owner = known.get(get_agent_identity(kept.agent)) if kept.agent else None
     owners = list(graph.agents) if kept.agent is None else [owner] if owner else []
     for agent in owners:

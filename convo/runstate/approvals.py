@@ -1,7 +1,7 @@
 """Approve, reject and edit the pending calls of a RunState document.
 
 A decision is written where readers of the document's own label look for it. Edited arguments replace every copy of
-the call and its ledger entry. A decision that the label cannot express raises Usage before anything changes.
+the call and its ledger entry. A decision that the label cannot express raises InvalidUsage before anything changes.
 """
 
 import json
@@ -32,34 +32,32 @@ from convo.runstate.versions import REJECTION_MESSAGE_SINCE, VERSION_BY_LABEL, f
 from convo.runstate.versions.v1_15 import LEDGER_PATH, build_ledger_entry
 
 CALL_APPROVAL_WINS_SINCE = VERSION_BY_LABEL["1.16"]
-"""From this label on approving one call wins over rejecting its tool for good."""
+"""The first label in which approving one call overrides the sticky rejection of its tool."""
 
 ALL_CALLS = "all"
 
 
 def apply_verdict(state: RunState, calls: Iterable[PendingCall], verdict: ApprovalVerdict) -> RunState:
-    """`state` with one verdict on each of `calls`, which are pending in it.
+    """Return `state` with one verdict on each of `calls`, which are pending in it.
 
-    raises:  InvalidUsage     the label has no place for such a decision
-             InvalidRunState  a call cannot be bound to what it would do
+    Raises InvalidUsage if the label cannot express the decision, and InvalidRunState if a call lacks the data for its
+    ledger entry.
     """
     document = state.document
     asked = defaultdict[PathSteps, list[PendingCall]](list)
     for one in calls:
         for holder in dict.fromkeys((one.holder,) if state.is_bound else ((), one.holder)):
-            asked[holder].append(one)  # before 1.15 the outermost state speaks for those in it as well
+            asked[holder].append(one)  # before 1.15 the outermost state has their decisions too
     for holder, its in asked.items():
         document = replace_path(document, holder, _apply_in_document(state, get_path(document, holder), its, verdict))
     return RunState(document, state.version)
 
 
 def select_pending_calls(state: RunState, words: str) -> tuple[PendingCall, ...]:
-    """The pending calls that `words` names.
+    """Return the pending calls that `selector` names: an id, a tool or "all".
 
-    A call's id names that call, decided or not. A tool's name and "all" name undecided calls only, so that
-    neither overturns an earlier decision.
-
-    raises:  NotFound  no pending call has this id or tool
+    An id selects its call, decided or not. A tool's name and "all" select undecided calls only, so they never override
+    an earlier decision. Raises NotFound if no pending call has this id or tool.
     """
     by_id = tuple(one for one in state.pending if one.id == words)
     if by_id:
@@ -75,7 +73,7 @@ def select_pending_calls(state: RunState, words: str) -> tuple[PendingCall, ...]
 
 
 def _apply_in_document(state: RunState, kept: Json, calls: Sequence[PendingCall], verdict: ApprovalVerdict) -> Json:
-    """The document with a verdict on the calls that it asks for: one change for each record, however many they are."""
+    """Apply a verdict to the calls of one state, with one change for each record."""
     if state.is_bound:
         kept = _add_ledger_entries(kept, calls)
     noting = defaultdict[RecordSlot, list[PendingCall]](list)
@@ -95,7 +93,6 @@ def _apply_in_document(state: RunState, kept: Json, calls: Sequence[PendingCall]
 
 
 def _add_ledger_entries(document: Json, calls: Sequence[PendingCall]) -> Json:
-    """The document with the ledger's entries of calls."""
     ledger = get_path(document, LEDGER_PATH) or {}
     fresh = {one.id: _require_ledger_entry(one) for one in calls if one.id not in ledger}
     return replace_path(document, LEDGER_PATH, {**ledger, **fresh}) if fresh else document
@@ -113,7 +110,7 @@ def _require_ledger_entry(one: PendingCall) -> Json:
 
 
 def _check_verdict_supported(version: Version, one: PendingCall, record: Json, verdict: ApprovalVerdict) -> None:
-    """raises: InvalidUsage  the readers of this label would not see the decision as it is meant"""
+    """Raise InvalidUsage if readers of this label would ignore a part of the decision."""
     if verdict.message is not None and version.number < REJECTION_MESSAGE_SINCE.number:
         raise InvalidUsage(
             f"a state of {version.label} has no place for the reason of a rejection",
@@ -128,7 +125,7 @@ def _check_verdict_supported(version: Version, one: PendingCall, record: Json, v
 
 
 EDITABLE_CALL_TYPES = {"function_call", "custom_tool_call"}
-"""Calls whose arguments are one string that the client's own tool is given."""
+"""Calls whose arguments are one string and whose tool the client runs."""
 
 CALL_COPY_PATTERNS = tuple(
     parse_path_pattern(words)
@@ -145,11 +142,11 @@ CALL_COPY_PATTERNS = tuple(
 
 
 def edit_arguments(state: RunState, one: PendingCall, arguments: str) -> RunState:
-    """`state` with other arguments in a pending call, and with whatever was decided on it before.
+    """Return `state` with the arguments of a pending call replaced; earlier decisions on the call stay.
 
-    arguments:  a function's as JSON text of an object, a custom tool's as any text
-    raises:     InvalidUsage     this call, or a call of this state, cannot be edited
-                InvalidRunState  the arguments are not what such a tool takes
+    arguments:  of a function, a JSON object as text; of a custom tool, any text
+
+    Raises InvalidUsage for a call or state that cannot be edited, and InvalidRunState for arguments of another form.
     """
     _check_editable(state, one)
     if one.call.is_function:
@@ -190,7 +187,7 @@ def _check_json_object(arguments: str) -> None:
 
 
 def _iter_enclosing_states(holder: PathSteps) -> Iterator[PathSteps]:
-    """The outermost state, and every one on the way to `holder`: each repeats what waits in the next."""
+    """Iterate over the outermost state and each state down to `holder`: each repeats the pending calls of the next."""
     yield ()
     for end, step in enumerate(holder, 1):
         if step == "agent_run_state":
@@ -198,7 +195,7 @@ def _iter_enclosing_states(holder: PathSteps) -> Iterator[PathSteps]:
 
 
 def _iter_call_copies(document: Json, raw: Item) -> Iterator[PathSteps]:
-    """The places where a document repeats a call."""
+    """Iterate over the places where a document repeats a call."""
     for steps in CALL_COPY_PATTERNS:
         for way, value in iter_path_matches(document, steps):
             if isinstance(value, dict) and all(value.get(key) == raw.get(key) for key in ("type", "call_id", "name")):

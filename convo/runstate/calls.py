@@ -17,14 +17,14 @@ from convo.tools.tool import Tool, toolbox
 MCP_APPROVAL_RESPONSE = "mcp_approval_response"
 FUNCTION_ACTIONS_PATH: PathSteps = ("last_processed_response", "functions")
 SCHEMA_ANNOTATIONS = {"title", "description", "$schema"}
-"""What a schema says for people, and what may change while a call waits."""
+"""Schema keywords without effect on validation; they may change while a call is pending."""
 SCHEMA_MAPS = {"properties", "$defs", "definitions"}
 
 SDK_RESUME_HINT = "--decide-only -o decided.json, and the Agents SDK goes on with it"
 
 
 def read_last_response(document: Json) -> tuple[Item, ...]:
-    """What the model said last, its calls as they would run."""
+    """Return the items of the last response, with its calls as they would run."""
     answers = document.get("model_responses") or [{}]
     planned = {call.id: call.raw for _, call in iter_actions(document)}
     said = answers[-1].get("output") or []
@@ -32,13 +32,13 @@ def read_last_response(document: Json) -> tuple[Item, ...]:
 
 
 def answerable_call_id(item: Item) -> str | None:
-    """The id by which a call, its output or its approval is known."""
+    """Return the id that connects a call, its output and its approval."""
     found = item.get("id") if item_type(item) == "mcp_approval_request" else item.get("approval_request_id")
     return found if isinstance(found, str) else get_call_id(item)
 
 
 def collect_outputs(document: Json) -> dict[str, Item]:
-    """The outputs that a state holds, by the id of the call."""
+    """Return the outputs in a state, by call id."""
     raws = (item["raw_item"] for item in document.get("generated_items") or ())
     found = {
         answerable_call_id(raw): raw for raw in raws if is_client_output(raw) or item_type(raw) == MCP_APPROVAL_RESPONSE
@@ -47,16 +47,16 @@ def collect_outputs(document: Json) -> dict[str, Item]:
 
 
 def collect_started_call_ids(document: Json) -> set[str]:
-    """The calls whose tools were started, as the ledger says; without an output nobody knows what came of one."""
+    """Return the calls that started, by the ledger; the outcome of one without an output is unknown."""
     ledger = get_path(document, ("context", "tool_invocations")) or {}
     return {call for call, entry in ledger.items() if entry["executed"]}
 
 
 def import_calls(document: Json, run: Run) -> tuple[ToolCall, ...]:
-    """The calls of the last answer, in its order, each as far as it is.
+    """Import the calls of the last response, in order, each in its stage.
 
-    raises:  NotFound, InvalidRunState  a tool is not there, or takes something else than the state says
-             Unsupported         a call waits of a kind that convo does not perform
+    Raises NotFound for a missing tool, InvalidRunState for a tool whose schema differs from the one in the state, and
+    Unsupported for a pending call of a kind that convo does not perform.
     """
     done = collect_outputs(document)
     _check_planned_calls(document, done)
@@ -81,10 +81,9 @@ def import_calls(document: Json, run: Run) -> tuple[ToolCall, ...]:
 
 
 def _check_planned_calls(document: Json, done: Collection[str]) -> None:
-    """What would run and what the model called must be the same.
+    """Raise InvalidRunState unless the calls to run are the calls that the model made.
 
-    raises:  InvalidRunState  a call would run that the model never made, so no server would take its output, or
-                       one was made that no reader would run
+    A call that the model never made gets an output that no server accepts; a call that is not planned never runs.
     """
     answers = document.get("model_responses") or [{}]
     output = answers[-1].get("output") or []
@@ -104,7 +103,7 @@ def _check_planned_calls(document: Json, done: Collection[str]) -> None:
 
 
 def find_agent_mismatch(document: Json, graph: Graph, identity: str) -> ConvoError | None:
-    """Why an agent of the graph cannot be the one that made the calls of the last answer; None where it can."""
+    """Return the reason why an agent of the graph cannot have made the last response's calls; None if it can."""
     agent = graph[identity]
     ways = {offer.name for offer in build_handoff_tools(graph, identity)}
     said = dict(_iter_recorded_schemas(document))
@@ -117,7 +116,7 @@ def find_agent_mismatch(document: Json, graph: Graph, identity: str) -> ConvoErr
 
 
 def _iter_recorded_schemas(document: Json) -> Iterator[tuple[str | None, tuple[PathSteps, Json]]]:
-    """Every function's schema, as the state says it, by the id of the call."""
+    """Iterate over the schemas of functions in the state, by call id."""
     for index, action in enumerate(get_path(document, FUNCTION_ACTIONS_PATH) or ()):
         steps = (*FUNCTION_ACTIONS_PATH, index, "tool", "paramsJsonSchema")
         yield get_call_id(action["tool_call"]), (steps, get_path(document, steps))
@@ -138,7 +137,7 @@ def _find_tool(agent: Agent, item: Item) -> Tool | None:
 
 
 def strip_annotations(schema: Json) -> Json:
-    """What a schema accepts, without its words for people."""
+    """Return a schema without annotations, for comparison."""
     if isinstance(schema, list):
         return [strip_annotations(one) for one in schema]
     if not isinstance(schema, Mapping):
@@ -164,12 +163,12 @@ def _needs_answer(item: Item) -> bool:
 
 
 def _is_client_call(item: Item) -> bool:
-    """Whether a run performs such calls itself; what somebody else performed is only history."""
+    """Return False for client calls that convo does not run; such a call with an output is only history."""
     return item_type(item) in ("function_call", "mcp_approval_request") or not is_client_call(item)
 
 
 def find_open_nested_states(document: Json) -> dict[str, PathMatch]:
-    """The states of agents used as tools in which something waits, by the id of the call that they answer."""
+    """Return the states of agents used as tools whose call has no output, by call id."""
     done = collect_outputs(document)
     found = (
         (get_call_id(get_path(document, (*place.steps[:-1], "tool_call"))), place)

@@ -1,8 +1,7 @@
 """Parse a JSON document strictly, and read, match and replace values by path.
 
 Invalid UTF-8, duplicate keys, NaN, infinite numbers, excessive size and excessive depth raise InvalidRunState with a
-JSON
-path. A pattern such as `model_responses[].request_id` matches every element with `[]` and every key with `*`.
+JSON path. A pattern such as `model_responses[].request_id` matches every element with `[]` and every key with `*`.
 Documents are never changed in place: `replace_path` and `remove_path` return a copy that shares the rest.
 """
 
@@ -16,25 +15,25 @@ from convo.errors import InvalidRunState
 from convo.history.items import Json
 
 PathStep: TypeAlias = str | int
-"""One step down: a key of an object or an index of a list."""
+"""A key of an object or an index of a list."""
 
 PathSteps: TypeAlias = tuple[PathStep, ...]
 
 PLAIN_KEY = re.compile(r"[A-Za-z_$][\w$-]*\Z", re.ASCII)
 MAX_KEY_LENGTH = 60
 MAX_PRINTED_STEPS = 12
-"""A path longer than this many steps is cut in its middle when it is shown."""
+"""Steps; a longer path is printed without its middle."""
 
 
 class PathMatch(NamedTuple):
-    """One value of a document and the way to it."""
+    """A value in a document and its path."""
 
     steps: PathSteps
     value: Json
 
 
 def format_path(steps: Sequence[PathStep]) -> str:
-    """The JSON path of a place, short enough for a sentence."""
+    """Format a path as JSON path, short enough for a message."""
     if len(steps) > MAX_PRINTED_STEPS:
         return (
             "$"
@@ -57,12 +56,12 @@ def _quote_key(key: str) -> str:
 
 
 def parse_path_pattern(words: str) -> tuple[str, ...]:
-    """`"a.b[].c"` as the steps that `iter_path_matches` follows."""
+    """Parse `"a.b[].c"` into the steps that `iter_path_matches` takes."""
     return tuple(re.findall(r"\[\]|[^.\[\]]+", words))
 
 
 def iter_path_matches(value: Json, steps: Sequence[str], way: PathSteps = ()) -> Iterator[PathMatch]:
-    """Every place below `value` that the pattern `steps` fits."""
+    """Iterate over the values below `value` that match the pattern `steps`."""
     if not steps:
         yield PathMatch(way, value)
         return
@@ -82,7 +81,7 @@ def _iter_matching_members(value: Json, step: str) -> Iterable[tuple[PathStep, J
 
 
 def get_path(value: Json, steps: Sequence[PathStep]) -> Json:
-    """What stands at a place; None where there is none."""
+    """Return the value at a path; None if there is none."""
     for step in steps:
         if isinstance(value, dict):
             value = value.get(step)
@@ -94,7 +93,7 @@ def get_path(value: Json, steps: Sequence[PathStep]) -> Json:
 
 
 def replace_path(value: Json, steps: Sequence[PathStep], new: Json) -> Json:
-    """`value` with `new` at a place; objects on the way are made where they are missing."""
+    """Return `value` with `new` at a path; missing objects on the path are created."""
     if not steps:
         return new
     step, rest = steps[0], steps[1:]
@@ -105,7 +104,7 @@ def replace_path(value: Json, steps: Sequence[PathStep], new: Json) -> Json:
 
 
 def remove_path(value: Json, steps: Sequence[PathStep]) -> Json:
-    """`value` without the member at a place; the elements of a list keep their numbers."""
+    """Return `value` without the member at a path; only a key is removed, so elements of lists keep their indexes."""
     *way, last = steps
     holder = get_path(value, way)
     if not isinstance(holder, dict) or last not in holder:
@@ -114,20 +113,22 @@ def remove_path(value: Json, steps: Sequence[PathStep]) -> Json:
 
 
 MAX_STATE_BYTES = 64 * 1024 * 1024
-"""More than this is no state; one of 5,000 items has 4 million."""
+"""Bytes; a state of 5,000 items has 4 million."""
 
 MAX_MEMBERS = 750_000
-"""More members and elements than this, in all objects and lists together, would fill the memory and the second
-that a refusal may take; one of 5,000 items has 110,000."""
+"""Members and elements of all objects and lists; a state of 5,000 items has 110,000.
+
+More would exhaust the memory, and the one second that an error may take.
+"""
 
 MAX_DEPTH = 400
-"""How deep objects and lists may stand in one another; a state of its own needs eight."""
+"""Levels of nested objects and lists; a state without nested states needs eight."""
 
 MAX_SCANNED_CHARS = 1_000_000
-"""Characters in which the place of a fault is looked for; past them only its line is told."""
+"""Characters searched for the path of an error; beyond them the path is `$`."""
 
 SCAN_CHUNK_BYTES = 1024 * 1024
-"""Bytes that are counted in at a time."""
+"""Bytes scanned at a time."""
 
 UNCOUNTED_BYTES = bytes(set(range(256)) - set(b',[{"'))
 
@@ -142,7 +143,7 @@ NON_FINITE_PATTERN = re.compile(r"-?(?:NaN|Infinity)")
 
 
 def parse_document(data: bytes) -> dict[str, Json]:
-    """The document that `data` is. raises: InvalidRunState  with the place of whatever is wrong"""
+    """Parse a document. Raises InvalidRunState with the path of the first error."""
     text = _decode_utf8(data)
     if not text.strip():
         raise InvalidRunState("$", "is empty; a state is one JSON object")
@@ -157,7 +158,7 @@ def parse_document(data: bytes) -> dict[str, Json]:
 
 
 def describe_json_type(value: Json) -> str:
-    """What `value` is, in JSON's words."""
+    """Return the JSON type of a value for a message, with its article."""
     names = {bool: "a boolean", int: "a number", float: "a number", str: "a string", list: "a list", dict: "an object"}
     return "null" if value is None else names[type(value)]
 
@@ -176,7 +177,7 @@ def _decode_utf8(data: bytes) -> str:
 
 
 def _has_too_many_members(data: bytes) -> bool:
-    """Whether it holds more than `MAX_MEMBERS`: one for each comma and each bracket that opens, outside strings."""
+    """Return whether there are more than `MAX_MEMBERS` commas and opening brackets outside strings."""
     if sum(map(data.count, (b",", b"[", b"{"))) <= MAX_MEMBERS:
         return False
     counted = 0
@@ -188,10 +189,10 @@ def _has_too_many_members(data: bytes) -> bool:
 
 
 def _count_member_marks(data: bytes) -> Iterator[int]:
-    """How many marks stand outside strings, one window after the other.
+    """Count the commas and opening brackets outside strings, one chunk after the other.
 
-    What is escaped goes first, so that every quote left opens a string or closes one; strings without a
-    mark in them go next, and of the others every second piece between quotes stands outside.
+    Escapes are removed first, so every remaining quote starts or ends a string. Strings without a comma or bracket are
+    removed next; then every second piece between quotes is outside a string.
     """
     at = inside = 0
     while at < len(data):
@@ -224,11 +225,11 @@ def _load_json(text: str) -> Json:
 
 
 class _InvalidValue(ValueError):
-    """What JSON's grammar lets pass, or Python's, and a state may not hold."""
+    """A value that JSON or Python accepts and a state must not contain."""
 
 
 class _DuplicateKey(_InvalidValue):
-    """A key stands twice in one object."""
+    """An object has a key twice."""
 
 
 def _make_object(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
@@ -260,7 +261,7 @@ def _invalid_value_error(text: str, wrong: _InvalidValue) -> InvalidRunState:
 
 
 def _measure_depth(document: Json) -> int:
-    """How many levels of objects and lists there are; stops counting past `MAX_DEPTH`."""
+    """Count the levels of nested objects and lists, up to one more than `MAX_DEPTH`."""
     levels, level = 0, [document]
     while level and levels <= MAX_DEPTH:
         levels += 1
@@ -273,11 +274,14 @@ def _measure_depth(document: Json) -> int:
     return levels
 
 
-# -- where in the text something stands --------------------------------------------------------------
+# -- paths of errors in the text ------------------------------------------------------------------
 
 
 class JsonToken(NamedTuple):
-    """One token of the text: the way to it as it stood when it began, and whether it is a key."""
+    """A token of the text.
+
+    steps:  the path at the start of the token
+    """
 
     at: int
     mark: str
@@ -286,7 +290,7 @@ class JsonToken(NamedTuple):
 
 
 def locate_offset(text: str, offset: int) -> str:
-    """The JSON path of what begins at or before `offset`; of the whole where that is far into the text."""
+    """Return the JSON path of the last token before `offset`; `$` beyond `MAX_SCANNED_CHARS`."""
     way: list[PathStep] = []
     if offset > MAX_SCANNED_CHARS:
         return format_path(way)
@@ -298,7 +302,7 @@ def locate_offset(text: str, offset: int) -> str:
 
 
 def _iter_tokens(text: str) -> Iterator[JsonToken]:
-    """Every token, with a way that is reused: who keeps it copies it."""
+    """Iterate over the tokens. All share one list of steps, so a caller that keeps the steps copies them."""
     way: list[PathStep | None] = []
     for match in TOKEN_PATTERN.finditer(text, 0, MAX_SCANNED_CHARS):
         mark = match[0]
@@ -332,7 +336,7 @@ def _too_deep_error(text: str) -> InvalidRunState:
 
 
 def _locate_token(text: str, fits: Callable[[str], bool]) -> str:
-    """The path of the first token that `fits`."""
+    """Return the path of the first token for which `fits` returns True."""
     return next((format_path(_known_steps(found.way)) for found in _iter_tokens(text) if fits(found.mark)), "$")
 
 
@@ -341,7 +345,7 @@ def _is_too_long_number(token: str) -> bool:
 
 
 def _iter_duplicate_keys(text: str) -> Iterator[str]:
-    """The paths of the keys that an object has already."""
+    """Iterate over the paths of duplicate keys."""
     seen: list[set[str]] = []
     for found in _iter_tokens(text):
         while len(seen) > len(found.way):

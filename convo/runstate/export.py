@@ -1,7 +1,7 @@
 """Export a run of convo as a RunState of the newest label, for the Agents SDK to resume.
 
 Combines the run with its transcript (history, model calls, owner) and validates the result like any other state.
-If the run was imported, `base_state` is the state it came from, and members that convo does not model are kept.
+If the run was imported, `RunTranscript.base` is the state it came from, and members that convo does not model are kept.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -35,7 +35,7 @@ from convo.runstate.versions import NEWEST_VERSION
 from convo.tools.tool import NOT_APPROVED
 
 EXPORTABLE_PHASES = {Phase.PAUSED, Phase.DONE, Phase.NEW, Phase.ASKING}
-"""Where a run can be written down: nothing of it is under way that a reader would have to know of."""
+"""Phases without anything in progress that a reader would have to know about."""
 
 EMPTY_LISTS = (
     *("input_guardrail_results", "output_guardrail_results"),
@@ -45,16 +45,15 @@ LAST_RESPONSE_MEMBERS = {
     *("pending_session_write", "current_turn_persisted_item_count"),
     "current_response_generated_item_ownership",
 }
-"""What a state says of its last answer alone, and what is over once there is another one."""
+"""Members about the last response only; they are removed when there is a newer one."""
 
 
 def export_run_state(run: Run, account: RunTranscript) -> RunState:
-    """`run` as a state of the newest label; `convo.runstate.relabel` moves it to an older one.
+    """Export `run` as a state of the newest label; `convo.runstate.relabel` converts it to an older one.
 
-    raises:  InputFault  agents share a name, or the application's values are not JSON
-             StateFault  the run stands where no reader could go on with it
-             InvalidUsage       changed arguments, where the endpoint has the call as the model made it
-             InvalidRunState    the turns do not fit the run
+    Raises InputFault if agents share a name or a context value is not JSON, StateFault if a reader could not resume the
+    run, InvalidUsage if arguments were edited and the server has the original call, and InvalidRunState if the model
+    calls do not fit the run.
     """
     _check_exportable(run, account)
     return write_sticky_decisions(_write_decisions(run_state_from_json(_build_document(run, account)), run.batch), run)
@@ -76,11 +75,11 @@ def _check_exportable(run: Run, account: RunTranscript) -> None:
         raise StateFault(f"a run that is {run.phase} cannot be written as a RunState", hint="let it pause, or end")
 
 
-# -- what was decided since the calls were made ------------------------------------------------------
+# -- decisions since the calls were made -----------------------------------------------------------
 
 
 def _write_decisions(state: RunState, calls: Iterable[ToolCall]) -> RunState:
-    """The state with what a person said of the calls that it waits for."""
+    """Write the decisions and edited arguments of pending calls to the state."""
     waiting = {one.id: one for one in state.pending}
     said = [call for call in calls if call.id in waiting and call.stage not in PENDING_STAGES]
     for call in said:
@@ -160,7 +159,7 @@ def _build_document(run: Run, account: RunTranscript) -> dict[str, Json]:
 
 
 def _export_nested_run(call: ToolCall, inner: NestedRun, account: RunTranscript, base: Mapping[str, Json]) -> RunState:
-    """The state of the run inside a call, over the one that the base has of it."""
+    """Export the nested run of a call; its base is the nested state of the base document."""
     there = find_open_nested_states(base).get(call.id)
     first = next((at for at, item in enumerate(inner.items) if not is_user_message(item)), len(inner.items))
     told = split_model_calls(inner.run.graph, inner.run.graph.start, inner.items[first:])
@@ -173,7 +172,7 @@ def _export_nested_run(call: ToolCall, inner: NestedRun, account: RunTranscript,
 
 
 def _model_calls_since_base(base: Mapping[str, Json], agent: str, told: Sequence[ModelCall]) -> list[ModelCall]:
-    """The turns from the base's last answer on; that one is put in front where nobody has said it again."""
+    """Return the model calls from the base's last response on; a transcript without that response gets it prepended."""
     last = read_last_response(base)
     meant = [digest(item) for item in last]
     same = [at for at, turn in enumerate(told) if turn.output and [digest(item) for item in turn.output] == meant]
@@ -187,7 +186,7 @@ def _model_calls_since_base(base: Mapping[str, Json], agent: str, told: Sequence
 def _build_run_items(
     run: Run, told: Sequence[ModelCall], base: Mapping[str, Json], there: Iterable[Mapping[str, Any]]
 ) -> list[Any]:
-    """The run items of the turns, after those that the base holds; an output that is there already stays as it is."""
+    """Build the run items of the model calls after those of the base; an output that the base has stays unchanged."""
     items: list[Any] = [item for item in there if item["type"] != APPROVAL_ITEM]
     held = {get_call_id(item["raw_item"]) for item in items if is_client_output(item["raw_item"])}
     for number, turn in enumerate(told):
@@ -204,7 +203,10 @@ def _build_run_items(
 def _build_session_indexes(
     base: Mapping[str, Json], session: list[Any], kept: list[Any], waiting: int
 ) -> dict[str, Json]:
-    """Which session item each generated one is, and which of them a summary repeats; approvals took places before."""
+    """Map generated items to session items, and correct the base's indexes of items that a summary repeats.
+
+    The base's indexes counted approval items, which are removed.
+    """
     start = len(session) - len(kept)
     same = [start + at if session[start + at] == item else None for at, item in enumerate(kept)]
     before = [item["type"] == APPROVAL_ITEM for item in base.get("session_items") or ()]
@@ -263,7 +265,7 @@ UNSUPPORTED_ACTION_LISTS = (
 
 
 def is_interruption(call: ToolCall) -> bool:
-    """Whether a state asks for this call; one that was refused waits there with a decision, and words for the model."""
+    """Return whether the state asks for this call; a rejected call is listed too, with its decision and message."""
     return call.stage not in (Stage.HANDOFF, Stage.INSIDE) and not call.ran
 
 
@@ -277,7 +279,7 @@ def build_current_step(run: Run, waiting: list[Json]) -> Json:
 
 
 def iter_nested_interruptions(inside: Mapping[str, RunState]) -> Iterator[Json]:
-    """What waits in agents used as tools, which waits in the run around them as well."""
+    """Iterate over the interruptions of nested states, which are interruptions of the outer run too."""
     for state in inside.values():
         yield from (one.value for one in iter_interruptions(state.document))
 
@@ -285,9 +287,9 @@ def iter_nested_interruptions(inside: Mapping[str, RunState]) -> Iterator[Json]:
 def build_processed_response(
     run: Run, base: Mapping[str, Json], answer: Sequence[Item] | None, asked: list[Json], inside: Mapping[str, RunState]
 ) -> Json:
-    """The last answer as it would be worked on.
+    """Build the last response as processed by the SDK, with its calls as actions.
 
-    answer:  its items; None where it is the base's last one still
+    answer:  its items; None if it is still the base's last response
     """
     if not run.batch:
         return None
@@ -316,7 +318,7 @@ def build_processed_response(
 def _build_function_actions(
     run: Run, actions: Iterable[Mapping[str, Json]], inside: Mapping[str, RunState]
 ) -> list[Json]:
-    """The functions that were called, with the states of the agents behind them as they are now."""
+    """Build the actions of function calls, with the current nested states."""
     made_of: list[Json] = []
     calls = {call.id: call for call in run.batch}
     for action in actions:
@@ -337,7 +339,7 @@ UsageJson = Mapping[str, Any]
 
 
 def build_model_response(output: list[Json], response_id: str | None, said: UsageJson | None) -> dict[str, Json]:
-    """One answer of a model."""
+    """Build the entry of one response."""
     return {
         "usage": _count_usage([said], entries=False),
         "output": output,
@@ -347,7 +349,7 @@ def build_model_response(output: list[Json], response_id: str | None, said: Usag
 
 
 def total_usage(before: UsageJson | None, answers: Iterable[UsageJson | None]) -> dict[str, Json]:
-    """The tokens of a run: those of a state that it goes on from, and those of its own answers."""
+    """Sum the usage of the base and of the run's own responses."""
     return (
         _add_usage(before, _count_usage(list(answers), entries=True))
         if before
@@ -381,7 +383,7 @@ def _build_usage_entry(one: UsageJson) -> dict[str, Json]:
 
 
 def _add_usage(before: UsageJson, more: dict[str, Json]) -> dict[str, Json]:
-    """Both together; what else the first one says stays."""
+    """Add two usages; other members of the first one stay."""
     counts = {key: (before.get(key) or 0) + more[key] for key in ("requests", *TOKEN_FIELDS)}
     details = {name: [_sum_details([*(before.get(name) or ()), *more[name]], name)] for name in TOKEN_DETAILS}
     entries = [*(before.get("request_usage_entries") or ()), *more["request_usage_entries"]]

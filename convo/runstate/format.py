@@ -27,30 +27,30 @@ ACTION_LISTS = {
     "apply_patch_actions": "apply_patch",
     "handoffs": "handoff",
 }
-"""The lists of calls that a run goes on with, and the key under which each says whose tool is called."""
+"""List of calls to perform -> the key of the tool in each entry."""
 
 
 def iter_nested_states(document: Json) -> Iterator[PathMatch]:
-    """The states of agents used as tools, one level down."""
+    """Iterate over the states of agents used as tools, one level down."""
     return (place for place in iter_path_matches(document, NESTED_STATE_PATTERN) if isinstance(place.value, dict))
 
 
 def iter_states(document: Json, way: PathSteps = ()) -> Iterator[PathMatch]:
-    """`document` and every state in it, the outer ones first."""
+    """Iterate over `document` and all nested states, outer states first."""
     yield PathMatch(way, document)
     for inner, child in iter_nested_states(document):
         yield from iter_states(child, (*way, *inner))
 
 
 def iter_interruptions(document: Json) -> Iterator[PathMatch]:
-    """The approval items that a state waits for; none unless it says that it was interrupted."""
+    """Iterate over the approval items of pending calls; none unless the current step is an interruption."""
     if get_path(document, ("current_step", "type")) != INTERRUPTION_STEP:
         return iter(())
     return iter_path_matches(document, INTERRUPTION_PATTERN)
 
 
 def iter_actions(document: Json) -> Iterator[tuple[PathSteps, StateCall]]:
-    """Every call that the run would go on with, and its place."""
+    """Iterate over the calls that the run would perform, with their paths."""
     for key, holder in ACTION_LISTS.items():
         for way, action in iter_path_matches(document, ("last_processed_response", key, "[]")):
             call = parse_state_call(action.get("tool_call"), _action_tool_fields(action, holder))
@@ -65,7 +65,7 @@ def iter_actions(document: Json) -> Iterator[tuple[PathSteps, StateCall]]:
 
 
 def iter_unresolved_calls(document: Json) -> Iterator[StateCall]:
-    """The calls of agents used as tools that stand open because something waits in them."""
+    """Iterate over the calls of agents used as tools that are open because their run is paused."""
     for way, _ in iter_nested_states(document):
         action = get_path(document, way[:-1])
         call = parse_state_call(action.get("tool_call"), _action_tool_fields(action, "tool"))
@@ -74,7 +74,7 @@ def iter_unresolved_calls(document: Json) -> Iterator[StateCall]:
 
 
 def _action_tool_fields(action: Json, holder: str) -> dict[str, Json]:
-    """What an action says of its tool, in the words of an approval item."""
+    """Return the tool of an action under the keys of an approval item."""
     tool = action.get(holder)
     if not isinstance(tool, dict):
         return {}
@@ -87,13 +87,13 @@ DecisionRecord: TypeAlias = Mapping[str, Json]
 
 @dataclass(frozen=True, slots=True)
 class LocatedRecord:
-    """A record where it stands.
+    """A decision record with its place.
 
-    steps:   its place in the document
-    key:     the tool it is about, as decisions name tools
-    agent:   whose tool, where the label says so
-    hosted:  whether a provider's own tool is meant
-    echo:    whether it repeats another record for those who ask by name
+    steps:         its path in the document
+    key:           the tool's key in decisions
+    agent:         the agent of the tool, if the label stores it
+    is_hosted:     the tool is the provider's
+    is_duplicate:  the record repeats another one for readers that look up by name
     """
 
     steps: PathSteps
@@ -106,7 +106,11 @@ class LocatedRecord:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalVerdict:
-    """What a person says of a call: `always` is for the tool and for good; `message` is what the model is told."""
+    """A person's decision on a call.
+
+    message:  output for the model of a rejection
+    always:   the decision holds for every call of the tool
+    """
 
     approve: bool
     message: str | None = None
@@ -114,20 +118,20 @@ class ApprovalVerdict:
 
 
 def list_decided_call_ids(record: DecisionRecord, side: str) -> list[str]:
-    """The calls that `record` decides by id; `side` is "approved" or "rejected"."""
+    """Return the ids of the calls that `record` decides; `side` is "approved" or "rejected"."""
     said = record.get(side)
     return [call for call in said if isinstance(call, str)] if isinstance(said, list) else []
 
 
 def get_sticky_decision(record: DecisionRecord) -> bool | None:
-    """True or False where every call of the tool is approved or rejected, None where each is asked."""
+    """Return True or False if every call of the tool is approved or rejected; None if calls are decided one by one."""
     if record.get("approved") is True:
         return True
     return False if record.get("rejected") is True else None
 
 
 def get_rejection_message(record: DecisionRecord, call: str | None) -> str | None:
-    """The words for the model when this call is rejected; None for the usual ones."""
+    """Return the message for the model if this call is rejected; None for the default message."""
     by_call = record.get("rejection_messages")
     words = by_call.get(call) if isinstance(by_call, dict) and call is not None else None
     if words is None and get_sticky_decision(record) is False:
@@ -138,7 +142,7 @@ def get_rejection_message(record: DecisionRecord, call: str | None) -> str | Non
 def add_verdict(
     record: DecisionRecord, calls: Collection[str], verdict: ApprovalVerdict, scope: str | None
 ) -> DecisionRecord:
-    """`record` with one more decision on each of `calls`; an earlier one on the same call gives way."""
+    """Return `record` with a decision on each of `calls`, which replaces earlier decisions on these calls."""
     meant = dict.fromkeys(calls)
     if verdict.always:
         return _add_sticky_verdict(record, meant, verdict, scope)
@@ -153,7 +157,7 @@ def add_verdict(
 
 
 def merge_decision_records(one: DecisionRecord, other: DecisionRecord) -> DecisionRecord:
-    """Two records on the same tool in one; where they differ, a rejection wins."""
+    """Merge two records of one tool; if they differ, a rejection wins."""
     both = {**one, **other}
     for side in ("approved", "rejected"):
         sides = (one.get(side), other.get(side))
@@ -202,12 +206,12 @@ RUN_ITEM_PATTERNS = (
     "last_processed_response.interruptions[]",
     "current_step.data.interruptions[]",
 )
-"""Where run items stand."""
+"""Places of run items."""
 
 
 @dataclass(frozen=True, slots=True)
 class RelabelLoss:
-    """What a document said that another label cannot: where it stood, what it was, why it is gone."""
+    """Content that another label cannot express: its path, a description, and the reason."""
 
     path: str
     what: str
@@ -215,40 +219,43 @@ class RelabelLoss:
 
 
 RelabelResult = tuple[Json, tuple[RelabelLoss, ...]]
-"""A document and what was lost on the way to it."""
+"""A document and the losses of its conversion."""
 
 RelabelStep = Callable[[Json], RelabelResult]
 
 
 @dataclass(frozen=True, slots=True)
 class RecordSlot:
-    """Where a decision goes: the place of a record, and whether it holds for good there where it does at all."""
+    """The path of a record for a decision.
+
+    can_be_sticky:  a sticky decision is sticky in this record too
+    """
 
     steps: PathSteps
     for_good: bool = True
 
 
 RecordSlots = tuple[Json, tuple[RecordSlot, ...]]
-"""A document with room for a decision, and the records that take it."""
+"""A document with empty records for a decision, and their places."""
 
 
 def return_unchanged(document: Json) -> RelabelResult:
-    """Over a border where nothing has to move."""
+    """Default of `Version.to_older` and `Version.from_older`: nothing has to move."""
     return document, ()
 
 
 def find_no_values(document: Json) -> Iterator[PathMatch]:
-    """No places."""
+    """Default of `Version.find_values`."""
     return iter(())
 
 
 def find_no_records(document: Json) -> Iterator[LocatedRecord]:
-    """No records."""
+    """Default of `Version.find_records`."""
     return iter(())
 
 
 def find_no_slots(document: Json, call: StateCall, always: bool) -> RecordSlots | None:
-    """Decisions go where the label before keeps them."""
+    """Default of `Version.find_slots`: decisions are stored where the label before stores them."""
     return None
 
 
@@ -256,15 +263,15 @@ def find_no_slots(document: Json, call: StateCall, always: bool) -> RecordSlots 
 class Version:
     """One label.
 
-    label:    "1.15"
-    release:  the first release of openai-agents that wrote it
-    summary:  what came with it, one line
-    keys:     patterns of the keys that no older label has
-    values:   further places that no older label could hold, whose keys are older
-    older:    moves what the label before says in another place; the rest goes by `keys`
-    newer:    puts what readers of this label need where the label before had it
-    reads:    the records of decisions that this label brought a place for
-    room:     where it keeps a decision on a call, when not where the label before does
+    label:         "1.15"
+    release:       the first release of openai-agents that wrote it
+    summary:       its changes, in one line
+    keys:          patterns of the keys that no older label has
+    find_values:   finds values that no older label has, under keys that are older
+    to_older:      moves content that the label before stores in another place; the rest is removed by `keys`
+    from_older:    adds data that readers of this label need, from its place in the label before
+    find_records:  finds the decision records in places that this label added
+    find_slots:    returns the places of a decision on a call, if they differ from the label before
     """
 
     label: str
@@ -279,29 +286,29 @@ class Version:
 
     @property
     def number(self) -> tuple[int, int]:
-        """(1, 15): labels are compared as numbers, not as text."""
+        """The label as numbers, such as (1, 15), for comparison."""
         major, minor = self.label.split(".")
         return int(major), int(minor)
 
     def own(self, document: Json) -> Iterator[PathMatch]:
-        """The places of `document`, agents' nested states apart, that only this label and newer ones have."""
+        """Iterate over the places of `document`, without nested states, that no older label has."""
         for words in self.keys:
             yield from iter_path_matches(document, parse_path_pattern(words))
         yield from self.values(document)
 
 
 def expand_item_keys(*keys: str) -> tuple[str, ...]:
-    """The patterns of keys of a run item, wherever run items stand."""
+    """Return the patterns of keys of a run item, in all places of run items."""
     return tuple(f"{holder}.{key}" for holder in RUN_ITEM_PATTERNS for key in keys)
 
 
 def make_loss(place: PathMatch, why: str) -> RelabelLoss:
-    """The loss of what stands at a place."""
+    """Build the loss of the value at a place."""
     return RelabelLoss(format_path(place.steps), _format_lost_value(place.value), why)
 
 
 def has_content(value: Json) -> bool:
-    """Whether a value says anything: an empty one is what readers assume where there is none."""
+    """Return whether a value differs from the default that readers assume for a missing one."""
     return value not in (None, False, "", [], {})
 
 

@@ -15,7 +15,7 @@ from typing import TypeAlias
 from convo.history.items import Item, Json
 
 LookupKey: TypeAlias = tuple[str, ...]
-"""A function tool's name in layers: ("bare", name), ("namespaced", space, name), ("deferred_top_level", name)."""
+"""The lookup of a function tool: ("bare", name), ("namespaced", space, name), ("deferred_top_level", name)."""
 
 ARGUMENT_FIELDS = {
     "function_call": "arguments",
@@ -26,20 +26,20 @@ ARGUMENT_FIELDS = {
     "shell_call": "action",
     "apply_patch_call": "operation",
 }
-"""The calls that can be decided on, and the field of each that says what it would do."""
+"""Types of calls that need a decision -> the field with the arguments or action."""
 
 FINGERPRINT_FIELDS = {
     *("type", "name", "namespace", "server_label", "arguments", "input", "action", "actions"),
     *("pending_safety_checks", "operation", "operations", "environment", "caller"),
 }
-"""Fields that say what a call would do; a function's name stands in its scope already."""
+"""Fields that determine the effect of a call; the name of a function is in its scope already."""
 
 HANDOFF_ROLE = "handoff"
 
 
 @dataclass(frozen=True, slots=True)
 class CallBinding:
-    """What the ledger says of a call: two digests, each 64 hex digits."""
+    """The digests of a call in the ledger, each 64 hex digits."""
 
     scope: str
     fingerprint: str
@@ -47,14 +47,14 @@ class CallBinding:
 
 @dataclass(frozen=True)
 class StateCall:
-    """One call as an approval item, an action or a history shows it.
+    """A call as an approval item, an action or a history contains it.
 
-    raw:     the call itself, a hosted request unwrapped
-    name:    the tool's name, where the call or whoever shows it says one
-    lookup:  a function tool's name in layers, where one was said
-    space:   the namespace that was said beside it
-    alias:   whether a decision is kept under the bare name as well
-    agent:   who made the call, `{"name": ..., "identity"?: ...}`
+    raw:                  the call itself; a hosted request is unwrapped
+    name:                 the tool's name, if the call or its run item has one
+    lookup:               the lookup of a function tool, if present
+    namespace:            the namespace of the call or its run item
+    has_bare_name_alias:  a decision is stored under the bare name too
+    agent:                the agent that made the call, `{"name": ..., "identity"?: ...}`
     """
 
     raw: Item
@@ -74,34 +74,34 @@ class StateCall:
 
     @property
     def is_hosted(self) -> bool:
-        """Whether a provider's own tool asks; the provider runs it, not the client."""
+        """Whether the provider, not the client, runs the tool."""
         return self.type == "mcp_approval_request"
 
     @property
     def id(self) -> str | None:
-        """The provider's string; None where there is none, or something else than a string."""
+        """The provider's string; None for a missing id or one that is not a string."""
         found = self.raw.get("id") if self.is_hosted else self.raw.get("call_id")
         return found if isinstance(found, str) and found else None
 
     @property
     def arguments(self) -> Json:
-        """What it would do: a function's arguments as the raw string, a shell call's action as it is."""
+        """The arguments: of a function as the raw string, of a shell call as its action."""
         field = ARGUMENT_FIELDS.get(self.type, "arguments")
         return self.raw.get(field, self.raw.get("operations") if field == "operation" else None)
 
     @property
     def tool(self) -> str:
-        """The name that a person knows the tool by."""
+        """The name shown to a person."""
         return self.name or self.type
 
     @cached_property
     def keys(self) -> tuple[str, ...]:
-        """The keys that a decision on this call is kept under, its own the last."""
+        """The keys under which a decision on this call is stored, its own key last."""
         bare = (self.tool,) if self.alias else ()
         return tuple(dict.fromkeys((*bare, self._key())))
 
     def kept_under(self, *, always: bool) -> tuple[str, ...]:
-        """The keys that take a decision; one that is for good never goes by another name."""
+        """Return the keys for a decision; a sticky one is stored under the tool's own key only."""
         return self.keys[-1:] if always else self.keys
 
     def _key(self) -> str:
@@ -115,7 +115,7 @@ class StateCall:
         return self.tool
 
     def scope(self, role: str | None = None) -> str | None:
-        """The digest that names the tool; None where the call does not say which."""
+        """Return the digest of the tool; None if the call does not name its tool."""
         if self.is_function:
             lookup = self.lookup or make_lookup_key(
                 _non_empty_string(self.raw.get("name")), _non_empty_string(self.raw.get("namespace"))
@@ -127,9 +127,9 @@ class StateCall:
         return _scope_digest(self.type, role, None, self.name)
 
     def binding(self, role: str | None = None) -> CallBinding | None:
-        """What the ledger has to say of this call; None where the call does not say enough.
+        """Return the digests for the ledger; None if the call lacks data.
 
-        raises:  ValueError  its arguments hold a lone surrogate, or are nested too deep to be read
+        Raises ValueError for arguments with a lone surrogate and for arguments nested too deeply.
         """
         scope = self.scope(role)
         if self.type not in ARGUMENT_FIELDS or self.arguments is None or self.id is None or scope is None:
@@ -146,14 +146,14 @@ class StateCall:
 def _scope_digest(
     kind: str, role: str | None, lookup: LookupKey | None, name: str | None = None, server: str | None = None
 ) -> str:
-    """The digest that names a tool; a long run calls few tools many times."""
+    """Return the digest of a tool; cached, because a long run calls few tools many times."""
     named = {"type": kind, "invocation_role": role, "name": name, "server_label": server}
     said: dict[str, Json] = {key: value for key, value in named.items() if value}
     return _hash_json({**said, "tool_lookup_key": list(lookup)} if lookup else said)
 
 
 def parse_state_call(raw: Json, shown: Mapping[str, Json] | None = None) -> StateCall | None:
-    """The call in `raw`, with what the approval item or run item `shown` says around it; None when it is none."""
+    """Parse the call in `raw` with the tool's fields of `run_item`; None if it is not a call that needs decisions."""
     raw = _unwrap_hosted_call(raw)
     if not isinstance(raw, dict) or not isinstance(raw.get("type"), str) or raw["type"] not in ARGUMENT_FIELDS:
         return None
@@ -172,7 +172,7 @@ def parse_state_call(raw: Json, shown: Mapping[str, Json] | None = None) -> Stat
 
 
 def make_lookup_key(name: str | None, space: str | None) -> LookupKey | None:
-    """A function tool's name in layers; a namespace of the tool's own name stands for a deferred tool."""
+    """Return the lookup of a function tool; a namespace equal to the tool's name means a deferred tool."""
     if not name:
         return None
     if space == name:
@@ -181,7 +181,7 @@ def make_lookup_key(name: str | None, space: str | None) -> LookupKey | None:
 
 
 def _implied_lookup_key(raw: Item, name: str | None, space: str | None) -> LookupKey | None:
-    """The layers of a function whose approval item does not spell them out."""
+    """Return the lookup of a function whose approval item has none."""
     return make_lookup_key(name, space) if raw.get("type") == "function_call" and space != name else None
 
 
@@ -195,7 +195,7 @@ def _parse_lookup_key(said: Json) -> LookupKey | None:
 
 
 def _unwrap_hosted_call(raw: Json) -> Json:
-    """A hosted tool's request for approval, which some providers wrap in a call of their own."""
+    """Unwrap an MCP approval request, which some providers wrap in a call of their own."""
     if not isinstance(raw, dict) or raw.get("type") != "hosted_tool_call":
         return raw
     inner = raw.get("provider_data")
@@ -210,7 +210,7 @@ def _non_empty_string(value: Json) -> str | None:
 
 
 def _parse_arguments(arguments: Json) -> Json:
-    """What a string of arguments says; the string itself where it is not JSON."""
+    """Parse arguments as JSON; return the string itself if it is not JSON."""
     if not isinstance(arguments, str):
         return arguments
     try:
@@ -230,7 +230,6 @@ _CANONICAL_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ens
 
 
 def _drop_nulls(value: Json) -> Json:
-    """`value` without its nulls."""
     if isinstance(value, dict):
         return {key: _drop_nulls(below) for key, below in value.items() if below is not None}
     return [_drop_nulls(below) for below in value] if isinstance(value, list) else value

@@ -35,15 +35,15 @@ from convo.tools.schema import Mismatch
 
 @dataclass(frozen=True, slots=True)
 class ImportedRun:
-    """What a state holds, as convo goes on with it.
+    """An imported run with its history and owner.
 
-    run:           stands where the state does; one that only has to go on is paused with nothing to decide
-    items:         what the model has been told, the last answer included and without outputs of its calls
-    acknowledged:  how many of `items` the owner holds; none of them where the history is the client's
-    handle:        `conv_...` or `resp_...`; None where the history is the client's
-    responses:     the ids of the model's answers so far, the oldest first
-    values:        the application's own
-    source:        the content hash of the document
+    run:              the run of the state; if it is between two turns, it is paused without pending calls
+    items:            the history with the last response, without outputs of its calls
+    confirmed_count:  how many of `items` the server has; 0 if the client owns the history
+    handle:           `conv_...` or `resp_...`; None if the client owns the history
+    response_ids:     the ids of the model's responses, oldest first
+    context_values:   context values of the application
+    source_hash:      the content hash of the document
     """
 
     run: Run
@@ -57,14 +57,14 @@ class ImportedRun:
 
 
 def import_run_state(state: RunState, graph: Graph, values: Mapping[str, Json] | None = None) -> ImportedRun:
-    """`state` among the agents of `graph`.
+    """Import `state` with the agents of `graph`.
 
-    values:  the application's own, in place of those in the state
-    raises:  NotFound     an agent or tool that the graph does not have
-             InvalidRunState     a tool takes something else than the state says, or a decision is on another tool
-             InputFault   several agents could be meant, or the state's own values cannot be had from it
-             Unsupported  something waits that convo does not perform: a shell, an agent behind a tool that is none
-             StateFault   the state says that nobody may go on with it
+    values:  context values of the application that replace those of the state
+
+    Raises NotFound for an agent or tool that the graph lacks, InvalidRunState for a decision on another tool or a tool
+    whose schema differs from the one in the state, InputFault if several agents match or the state's context values
+    cannot be restored, Unsupported for a pending call that convo does not perform (a shell, an agent tool that is not
+    an agent here), and StateFault if the state is marked as unrecoverable.
     """
     document = state.document
     run = _import_run(state, graph, state.decisions)
@@ -83,13 +83,13 @@ def import_run_state(state: RunState, graph: Graph, values: Mapping[str, Json] |
     )
 
 
-# -- where it stands ------------------------------------------------------------------------------
+# -- the run ------------------------------------------------------------------------------------
 
 
 def _import_run(state: RunState, graph: Graph, decisions: tuple[StateDecision, ...]) -> Run:
-    """The run of one state, and those inside its calls.
+    """Import the run of one state and its nested runs.
 
-    decisions:  those of the outermost state, which before 1.15 speaks for those in it
+    decisions:  those of the outermost state, which before 1.15 has the decisions of nested states too
     """
     document = state.document
     if document.get("terminal_unrecoverable"):
@@ -114,7 +114,7 @@ def _import_run(state: RunState, graph: Graph, decisions: tuple[StateDecision, .
 
 
 def _import_nested_run(call: ToolCall, state: RunState, decisions: tuple[StateDecision, ...]) -> ToolCall:
-    """`call` with the run inside it. raises: Unsupported  its tool has no agent behind it"""
+    """Return `call` with its nested run. Raises Unsupported if its tool is not an agent."""
     tool = call.tool
     if not isinstance(tool, AgentTool):
         raise Unsupported(
@@ -128,7 +128,7 @@ def _import_nested_run(call: ToolCall, state: RunState, decisions: tuple[StateDe
 
 def _check_paused_sendable(document: Json, run: Run, strategy: Strategy) -> None:
     from convo.runstate.preflight import (
-        check_sendable,  # the linter is loaded for a state that is gone on with, and for no other
+        check_sendable,  # imports the linter, which only a resumed state needs
     )
 
     if run.phase is Phase.PAUSED:
@@ -136,13 +136,13 @@ def _check_paused_sendable(document: Json, run: Run, strategy: Strategy) -> None
 
 
 def _prefix_error(place: PathSteps, wrong: InvalidRunState) -> InvalidRunState:
-    """A fault of a state inside another, with its place in the outer one."""
+    """Return an error of a nested state with its path in the outer state."""
     words = wrong.message.removeprefix(f"{wrong.path} ")
     return InvalidRunState(format_path(place) + wrong.path.removeprefix("$"), words, hint=wrong.hint)
 
 
 def _import_paused_run(state: RunState, run: Run, decisions: tuple[StateDecision, ...]) -> Run:
-    """The run with the calls that it works on, and with what was decided on them."""
+    """Return the run with the calls of the last response and the decisions on them."""
     run = replace(run, batch=import_calls(state.document, run))
     for call_id, place in find_open_nested_states(state.document).items():
         call = run.call(call_id)
@@ -162,14 +162,17 @@ def _import_paused_run(state: RunState, run: Run, decisions: tuple[StateDecision
         if call is None:
             raise _unplanned_call_error(one, state, run)
         said = [decision for decision in by_call[one.id] if not decision.always] or by_call[one.id]
-        if said and call.stage is not Stage.UNKNOWN:  # an approval of a call is none of running it again
+        if said and call.stage is not Stage.UNKNOWN:  # approving a call does not approve running it again
             words = next((decision.message for decision in said if decision.message), None)
             run, _ = step_run(run, ApprovalDecided(one.id, all(decision.approve for decision in said), words))
     return run
 
 
 def _unplanned_call_error(one: PendingCall, state: RunState, run: Run) -> InvalidRunState:
-    """Why a call that waits is none of the last answer's: it waits in an agent that was left out, or was made up."""
+    """Return the error for a pending call that the last response lacks.
+
+    In label 1.0 it can be the call of an agent used as a tool, whose state is not stored; otherwise it was made up.
+    """
     where = format_path((*one.way, "raw_item"))
     if state.label == LABELS[0] and run.at(Stage.READY):
         words = f"waits in an agent behind a tool, and label {state.label} does not keep what happened there"
@@ -178,7 +181,7 @@ def _unplanned_call_error(one: PendingCall, state: RunState, run: Run) -> Invali
 
 
 def _import_unpaused_run(state: RunState, run: Run) -> Run:
-    """The run between two turns, or at its end. Before 1.15 both are written alike."""
+    """Return the run between two turns or at its end; labels before 1.15 do not distinguish them."""
     raws = [item["raw_item"] for item in state.document.get("generated_items") or ()]
     if state.document.get("current_step") is not None or not raws:
         return run
@@ -203,7 +206,7 @@ def _parse_final_output(run: Run, words: str) -> Json:
 
 
 def _import_history(document: Json, run: Run) -> tuple[tuple[Item, ...], int]:
-    """What the model was told and said, and how much of it the last answer's server has."""
+    """Return the history, and how many of its items the server of the last response has."""
     history = [*iter_history(document, {call.id for call in run.batch})]
     return tuple(place.value for place in history), count_confirmed_items(document, history)
 
@@ -233,7 +236,10 @@ GENERATED_ITEMS = "generated_items"
 
 
 def iter_history(document: Json, worked_on: Collection[str]) -> Iterator[PathMatch]:
-    """The items of the history and where they stand; `worked_on`: the calls whose outputs come later."""
+    """Iterate over the items of the history with their places.
+
+    worked_on:  ids of the calls whose outputs are not part of the history yet
+    """
     begun = document["original_input"]
     if isinstance(begun, str):
         yield PathMatch(("original_input",), {"role": "user", "content": begun})
@@ -248,7 +254,7 @@ def iter_history(document: Json, worked_on: Collection[str]) -> Iterator[PathMat
 
 
 def count_confirmed_items(document: Json, history: Sequence[PathMatch]) -> int:
-    """How much of the history the server of the last answer has."""
+    """Count the items of the history that the server of the last response has."""
     answer = read_last_response(document)
     names = {_item_id(item) for item in answer} - {None}
     nameless = [item for item in answer if _item_id(item) is None]
@@ -260,7 +266,7 @@ def count_confirmed_items(document: Json, history: Sequence[PathMatch]) -> int:
 
 
 def is_call_answer(raw: Item) -> bool:
-    """Whether an item answers a call, or a request for an approval."""
+    """Return whether an item is the output of a call or the response to an approval request."""
     return is_client_output(raw) or item_type(raw) == MCP_APPROVAL_RESPONSE
 
 

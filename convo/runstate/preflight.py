@@ -18,7 +18,7 @@ from convo.runstate.import_ import GENERATED_ITEMS, count_confirmed_items, is_ca
 
 
 def check_sendable(document: Json, run: Run, strategy: Strategy) -> None:
-    """raises: InvalidRunState  a server would refuse the next request"""
+    """Raise InvalidRunState if a server would reject the next request."""
     worked_on = frozenset(call.id for call in run.batch)
     history = [*iter_history(document, worked_on)]
     if STRATEGY_INFO[strategy].remembers:
@@ -43,7 +43,7 @@ def check_sendable(document: Json, run: Run, strategy: Strategy) -> None:
 
 
 def _check_open_calls(document: Json, history: Sequence[PathMatch], worked_on: Collection[str]) -> None:
-    """raises: InvalidRunState  a call that the run works on stands in the last answer alone, which is not sent"""
+    """Raise InvalidRunState for an open call that is only in the last response, which is not sent."""
     there = {answerable_call_id(raw) for _, raw in history if not is_call_answer(raw)}
     for steps, item in _iter_response_items(document):
         if answerable_call_id(item) in worked_on and answerable_call_id(item) not in there:
@@ -69,10 +69,10 @@ def _list_items(history: Sequence[PathMatch]) -> tuple[Item, ...]:
 
 
 def _iter_response_items(document: Json) -> Iterator[PathMatch]:
-    """What the model said in this run, the last answer last."""
+    """Iterate over the items of all responses of this run, the last response last."""
     return iter_path_matches(document, parse_path_pattern("model_responses[].output[]"))
 
 
 def _iter_pending_input(document: Json) -> Iterator[PathMatch]:
-    """What a person said meanwhile; it follows the outputs."""
+    """Iterate over the input added at the pause; it follows the outputs."""
     return iter_path_matches(document, parse_path_pattern("pending_input[]"))

@@ -1,7 +1,7 @@
 """Parse and validate a RunState, or raise InvalidRunState with the place of the first error.
 
 A state decides which tools run, so it is not trusted: its label must be one that a release wrote, no key may be newer
-than the label, what is shown for approval must be what would run, and decisions from 1.15 on need their
+than the label, the call shown for approval must be the call that would run, and decisions from 1.15 on need their
 ledger entry. Nothing is repaired. `run_state_summary_to_json` is the output of `convo inspect STATE.json --json`.
 """
 
@@ -49,13 +49,13 @@ from convo.runstate.versions import (
 SCHEMA_VERSION_KEY = "$schemaVersion"
 PYTHON_MEMBERS = {"current_agent", "original_input", "current_turn"}
 JAVASCRIPT_MEMBERS = {"currentAgent", "originalInput", "currentTurn"}
-"""Some of the members of a state, as the Python and the JavaScript SDK name them."""
+"""Members that distinguish a state of the Python SDK (`PYTHON_MEMBERS`) from one of the JavaScript SDK."""
 
 MAX_NESTED_STATES = 16
-"""How many agents used as tools may wait in one another."""
+"""Levels of nested states."""
 
 REQUIRED_WHEN_PAUSED = ("model_responses", "last_processed_response", "generated_items")
-"""What a paused run cannot be gone on with when it is missing: readers fail, or forget the call."""
+"""Members without which readers of a paused run fail or lose the pending call."""
 
 DOWNGRADE_WARNING = "that is how an approval is smuggled past newer readers"
 
@@ -64,23 +64,23 @@ _LEDGER_PATH = ("context", "tool_invocations")
 
 
 def parse_run_state(data: bytes) -> RunState:
-    """The state that `data` is.
+    """Parse and validate a state.
 
-    raises:  UnknownSchema  its label is none that a release wrote
-             InvalidRunState       anything else, with the place; see `convo.runstate.document` for the limits
+    Raises UnknownSchema for a label that no release wrote, and InvalidRunState with a JSON path for any other error.
+    The limits are in `convo.runstate.document`.
     """
     return run_state_from_json(parse_document(data))
 
 
 def is_run_state(document: Json) -> bool:
-    """Whether a document means to be a state, whatever is wrong with it."""
+    """Return whether a document looks like a state, valid or not."""
     if not isinstance(document, dict):
         return False
     return SCHEMA_VERSION_KEY in document or set(document) >= PYTHON_MEMBERS or set(document) >= JAVASCRIPT_MEMBERS
 
 
 def run_state_from_json(document: Json) -> RunState:
-    """The state that a document is. raises: as `parse_run_state`"""
+    """Validate a parsed document as a state. Raises the errors of `parse_run_state`."""
     _check_not_javascript(document)
     version = _read_version(document, ())
     for way, inner in _iter_bounded_states(document):
@@ -104,7 +104,7 @@ def run_state_from_json(document: Json) -> RunState:
 
 
 def _check_not_javascript(document: Json) -> None:
-    """raises: JavaScriptRunState  the document has the members that the JavaScript SDK writes"""
+    """Raise JavaScriptRunState for a document with the members of the JavaScript SDK."""
     if isinstance(document, dict) and JAVASCRIPT_MEMBERS & document.keys() and not PYTHON_MEMBERS & document.keys():
         label = document.get(SCHEMA_VERSION_KEY)
         said = f" (label {label[:20]})" if isinstance(label, str) else ""
@@ -138,7 +138,7 @@ def _iter_bounded_states(document: Json) -> Iterator[tuple[PathSteps, Json]]:
 
 
 def _check_no_newer_members(document: Json, version: Version, way: PathSteps) -> None:
-    """raises: InvalidRunState  something in the document is newer than its label"""
+    """Raise InvalidRunState for content that is newer than the document's label."""
     if document["max_turns"] is None and version.number < UNLIMITED_TURNS_SINCE.number:
         raise InvalidRunState(
             format_path((*way, "max_turns")), f"is null, which came with 1.10; the label is {version.label}"
@@ -150,7 +150,7 @@ def _check_no_newer_members(document: Json, version: Version, way: PathSteps) ->
 
 
 def _check_owner(document: Json, way: PathSteps) -> None:
-    """raises: InvalidRunState  two owners would hold the history"""
+    """Raise InvalidRunState if the history has two owners."""
     chained = document.get("previous_response_id") is not None or document.get("auto_previous_response_id") is True
     if document.get("conversation_id") is not None and chained:
         words = "stands beside conversation_id; a run has one owner of its history"
@@ -158,7 +158,7 @@ def _check_owner(document: Json, way: PathSteps) -> None:
 
 
 def _check_step(document: Json, way: PathSteps) -> None:
-    """raises: InvalidRunState  what the run waits for cannot be told, and a reader would go on without it"""
+    """Raise InvalidRunState if a reader could not find the pending calls and would continue without them."""
     step = document.get("current_step")
     if step is None and "current_step" not in document and document.get("generated_items"):
         words = "is missing; readers would go on and forget whatever waits (null means that nothing does)"
@@ -176,11 +176,11 @@ def _check_step(document: Json, way: PathSteps) -> None:
             )
 
 
-# -- what waits is what would run ---------------------------------------------------------------------
+# -- a pending call is the call that would run ------------------------------------------------------
 
 
 def _check_pending(document: Json, version: Version, way: PathSteps) -> None:
-    """raises: InvalidRunState  a pending call has no id of its own, is nobody's, or is shown as other than would run"""
+    """Raise InvalidRunState for a pending call that has no unique id, is another agent's or differs from its action."""
     nested = {call.id for _, child in iter_nested_states(document) for _, call in _iter_pending_calls(child)}
     planned = {call.id: (place, call) for place, call in iter_actions(document)}
     seen: set[str] = set()
@@ -213,7 +213,7 @@ def _iter_pending_calls(document: Json, way: PathSteps = ()) -> Iterator[tuple[P
 def _check_planned_call(
     shown: StateCall, planned: tuple[PathSteps, StateCall] | None, here: PathSteps, way: PathSteps
 ) -> None:
-    """raises: InvalidRunState  the action behind a pending call is missing, or would do something else"""
+    """Raise InvalidRunState if the action of a pending call is missing or has another tool or arguments."""
     if planned is None:
         raise InvalidRunState(format_path(here), "waits, but last_processed_response holds no such call that would run")
     place, call = planned
@@ -223,11 +223,11 @@ def _check_planned_call(
             raise InvalidRunState(format_path((*way, *place)), words)
 
 
-# -- from 1.15 on: what is decided is bound ------------------------------------------------------------
+# -- from 1.15 on, decisions are bound to their calls --------------------------------------------------
 
 
 def _check_ledger(document: Json, way: PathSteps) -> None:
-    """raises: InvalidRunState  an entry binds another call than the one that the document holds under its id"""
+    """Raise InvalidRunState if a ledger entry does not fit the call with its id."""
     ledger = get_path(document, _LEDGER_PATH) or {}
     seen: set[tuple[str, str, str, str]] = set()
     for raw, shown, roles in _iter_recorded_calls(document) if ledger else ():
@@ -244,7 +244,7 @@ def _check_ledger(document: Json, way: PathSteps) -> None:
 
 
 def _iter_recorded_calls(document: Json) -> Iterator[tuple[Json, Json, tuple[str | None, ...]]]:
-    """Whatever may be a call, what is said around it, and the parts that it may have played."""
+    """Iterate over items that may be calls, with their run items and possible roles."""
     for _, item in iter_interruptions(document):
         yield item["raw_item"], item, (None,)
     for steps in RUN_ITEM_LIST_PATHS:
@@ -256,7 +256,7 @@ def _iter_recorded_calls(document: Json) -> Iterator[tuple[Json, Json, tuple[str
 
 
 def _call_signature(raw: Json) -> tuple[str, str, str, str] | None:
-    """What tells one call from another: its id, kind, name and arguments; None for what is no call by its kind."""
+    """Return the id, type, name and arguments of a call; None for an item that is not a call."""
     kind = raw.get("type")
     field = ARGUMENT_FIELDS.get(kind) if isinstance(kind, str) else None
     if field is None:
@@ -266,12 +266,12 @@ def _call_signature(raw: Json) -> tuple[str, str, str, str] | None:
 
 
 def _has_tool_name(call: StateCall) -> bool:
-    """Whether a call says its tool as the ledger would: built-in tools do only where they wait."""
+    """Return whether a call names its tool as the ledger does; built-in tools do so only in approval items."""
     return call.lookup is not None if call.is_function else call.name is not None
 
 
 def _is_bound_to(entry: Json, call: StateCall, roles: tuple[str | None, ...], place: PathSteps) -> bool:
-    """Whether an entry is this call's; a deferred tool may be called as if it were in view."""
+    """Return whether a ledger entry fits a call; a deferred tool can be called under its bare name."""
     said = (entry["approval_scope"], entry["fingerprint"])
     deferred = [("deferred_top_level", call.tool)] if call.is_function else []
     try:
@@ -286,7 +286,7 @@ def _is_bound_to(entry: Json, call: StateCall, roles: tuple[str | None, ...], pl
 
 
 def _check_decision_records(state: RunState) -> None:
-    """raises: InvalidRunState  a call is approved and rejected at once, or decided without proof"""
+    """Raise InvalidRunState for a call that is both approved and rejected, or a decision without its digest."""
     for holder, kept in state.records:
         both = set(list_decided_call_ids(kept.record, "approved")) & set(list_decided_call_ids(kept.record, "rejected"))
         if both:
@@ -317,7 +317,7 @@ AGENT_MEMBERS = ("agent", "source_agent", "target_agent")
 
 
 class ShapeRule(NamedTuple):
-    """What has to stand at a place: `words` end the sentence "... must be"."""
+    """A rule for the values at a path; `expectation` completes the message "... must be"."""
 
     where: str
     words: str
@@ -381,7 +381,7 @@ def _is_function_record(value: Json) -> bool:
 
 
 def _is_ledger_entry(value: Json) -> bool:
-    """An entry of the ledger: its kind, two digests, and marks that agree with each other."""
+    """Return whether a value is a ledger entry: a type of call, two digests, and consistent flags."""
     if not isinstance(value, dict) or str(value.get("type")) not in ARGUMENT_FIELDS:
         return False
     digests = (value.get("approval_scope"), value.get("fingerprint"))
@@ -456,7 +456,7 @@ CALL_STRING_FIELDS = ("name", "namespace", "arguments")
 
 
 def check_shape(document: Json, way: PathSteps = ()) -> None:
-    """Look at one state, the states in it apart. raises: BadState"""
+    """Check the types of one state's members, without nested states. Raises InvalidRunState."""
     for rule, steps in COMPILED_SHAPE_RULES:
         for place in iter_path_matches(document, steps):
             if not rule.fits(place.value):
@@ -471,13 +471,13 @@ def check_shape(document: Json, way: PathSteps = ()) -> None:
 
 
 def _describe_value(value: Json) -> str:
-    """A value in a few words: what kind it is, or what it is where that is short."""
+    """Return a short value itself, or the type of any other value."""
     words = repr(value) if isinstance(value, str) else str(value)
     return words if type(value) in (str, int, float) and len(words) < 24 else describe_json_type(value)
 
 
 def _iter_invalid_run_items(document: Json) -> Iterator[PathMatch]:
-    """The places in lists of run items where no run item stands, with what should be there."""
+    """Iterate over the places of invalid run items, each with the form expected there."""
     for steps in RUN_ITEM_LIST_PATTERNS:
         for way, listed in iter_path_matches(document, steps):
             if not isinstance(listed, list):
@@ -499,7 +499,7 @@ def _find_run_item_fault(item: Json, way: PathSteps) -> PathMatch | None:
 
 
 def _iter_invalid_calls(document: Json) -> Iterator[PathMatch]:
-    """The places where a function's call says otherwise than in a string what is called, or with what."""
+    """Iterate over the places in function calls where a name, namespace or arguments are not a string."""
     for steps in CALL_PATTERNS:
         for way, raw in iter_path_matches(document, steps):
             wrong = _find_non_string_field(raw, way)
@@ -516,7 +516,7 @@ def _find_non_string_field(raw: Json, way: PathSteps) -> PathMatch | None:
 
 
 def _check_guardrail_result_start(document: Json, way: PathSteps) -> None:
-    """raises: InvalidRunState  the results that belong to the last response would begin after all there are"""
+    """Raise InvalidRunState if the guardrail results of the last response start after the end of the list."""
     steps = ("last_processed_response", "tool_output_guardrail_result_start")
     results = document.get("tool_output_guardrail_results") or []
     for place in iter_path_matches(document, steps):
@@ -525,7 +525,7 @@ def _check_guardrail_result_start(document: Json, way: PathSteps) -> None:
 
 
 def run_state_summary_to_json(state: RunState) -> dict[str, Json]:
-    """One JSON object; `arguments` are the raw string, or an object where the call has one."""
+    """Return a summary of a state; `arguments` are the raw string, or an object if the call has one."""
     document = state.document
     waiting = {one.id for one in state.pending}
     return {
@@ -549,7 +549,7 @@ def run_state_summary_to_json(state: RunState) -> dict[str, Json]:
 
 
 def state_call_to_json(one: PendingCall) -> dict[str, Json]:
-    """One call that waits."""
+    """Return a pending call as JSON."""
     return {"call_id": one.id, "tool_name": one.call.tool, "arguments": one.call.arguments, "agent": one.agent}
 
 

@@ -1,4 +1,4 @@
-"""Convert a RunState to another label and report what is lost.
+"""Convert a RunState to another label and report the losses.
 
 A release reads its own label and older ones. The document crosses one version after the other; keys that the target
 does not know are removed and returned as RelabelLoss. The label is changed last, also in nested states.
@@ -13,14 +13,14 @@ from convo.runstate.state import RunState
 from convo.runstate.versions import LABELS, NESTED_STATE_SINCE, VERSION_BY_LABEL, VERSIONS
 
 DEFAULT_VALUES = ({"type": "function"}, {"type": "next_step_run_again"})
-"""What says no more than a reader assumes where there is nothing."""
+"""Values that readers assume for a missing member, so their removal is no loss."""
 
 
 def relabel_state(state: RunState, label: str) -> tuple[RunState, tuple[RelabelLoss, ...]]:
-    """`state` under another label, and what that label cannot say.
+    """Return `state` under another label, and the losses.
 
-    raises:  InvalidUsage  no release ever wrote that label, or what waits has no place under it and readers would
-                           forget it
+    Raises InvalidUsage for a label that no release wrote, and if the label cannot express a pending call, which readers
+    would then lose.
     """
     if label not in VERSION_BY_LABEL:
         raise InvalidUsage(f"no release ever wrote the label {label[:20]!r}", hint=f"one of {', '.join(LABELS)}")
@@ -40,13 +40,13 @@ def relabel_state(state: RunState, label: str) -> tuple[RunState, tuple[RelabelL
 
 
 def _list_crossed_versions(start: Version, end: Version) -> tuple[Version, ...]:
-    """The versions whose border is crossed, in the order of the way."""
+    """Return the versions between two labels, in the order in which they are crossed."""
     crossed = [one for one in VERSIONS if min(start.number, end.number) < one.number <= max(start.number, end.number)]
     return tuple(crossed if start.number < end.number else reversed(crossed))
 
 
 def _cross_version(document: Json, version: Version, way: PathSteps, *, down: bool) -> RelabelResult:
-    """A document and the states in it over one border: outwards on the way down, inwards on the way up."""
+    """Move a document and its nested states across one version: nested states first if `down`, else last."""
     if down:
         document, inner = _cross_version_nested(document, version, way, down=True)
         document, outer = version.older(document)
@@ -69,7 +69,7 @@ def _cross_version_nested(document: Json, version: Version, way: PathSteps, *, d
 
 
 def _remove_version_keys(document: Json, version: Version) -> RelabelResult:
-    """The document without the keys that came with `version`; one loss a kind of place, however many there are."""
+    """Remove the keys that came with `version`; return one loss for each pattern of keys."""
     losses: list[RelabelLoss] = []
     for words in version.keys:
         document, said = _remove_matches(document, parse_path_pattern(words))
@@ -81,7 +81,7 @@ def _remove_version_keys(document: Json, version: Version) -> RelabelResult:
 
 
 def _remove_matches(document: Json, steps: tuple[str, ...], way: PathSteps = ()) -> tuple[Json, list[PathMatch]]:
-    """The document without what a pattern fits, and those of the places that said something."""
+    """Remove the members that match a pattern; return those that are worth reporting."""
     *down, last = steps
     if not down:
         place = PathMatch((*way, last), document.get(last)) if isinstance(document, dict) else None
@@ -113,7 +113,7 @@ def _is_reportable(value: Json) -> bool:
 
 
 def _prefix_losses(way: PathSteps, losses: tuple[RelabelLoss, ...]) -> tuple[RelabelLoss, ...]:
-    """Losses of a state inside another, with their whole paths."""
+    """Return the losses of a nested state with their paths in the outer state."""
     if not way:
         return losses
     return tuple(RelabelLoss(format_path(way) + loss.path.removeprefix("$"), loss.what, loss.why) for loss in losses)

@@ -23,9 +23,9 @@ MAPPING_META = {**NONE_META, "original_type": "mapping", "serialized_via": "mapp
 
 
 def build_context_members(values: Mapping[str, Json], base: Mapping[str, Json] | None = None) -> dict[str, Json]:
-    """The members of a state's context that hold `values`; those of `base` where they hold the same.
+    """Build the context members of a state for `values`; those of `base` if they have the same values.
 
-    raises:  InputFault  a value is not JSON
+    Raises InputFault for a value that is not JSON.
     """
     if base and (base.get("context") or {}) == values:
         return {key: base[key] for key in ("context", "context_meta") if key in base}
@@ -37,7 +37,7 @@ def build_context_members(values: Mapping[str, Json], base: Mapping[str, Json] |
 
 
 def read_context_values(document: Json) -> Mapping[str, Json]:
-    """The application's own values; NO_VALUES where it gave none. raises: InputFault  they were no mapping"""
+    """Return the application's context values, or NO_VALUES. Raises InputFault if the context is not a mapping."""
     said, meta = read_context_description(document), get_path(document, ("context", "context_meta")) or {}
     if meta.get("omitted") or meta.get("requires_deserializer") or not isinstance(said or {}, dict):
         kinds = meta.get("class_path") or meta.get("original_type") or "no mapping"
@@ -49,7 +49,7 @@ def read_context_values(document: Json) -> Mapping[str, Json]:
 
 
 def read_context_description(document: Json) -> Json:
-    """The application's own context as a state describes it: a mapping, the fields of something else, or nothing."""
+    """Return the application's context as in the state: a mapping, the fields of another object, or None."""
     return get_path(document, ("context", "context"))
 
 
@@ -79,26 +79,26 @@ TOOL_CALL_TYPES = {
 INPUT_RUN_ITEM = "input_item"
 
 CONVO_IDENTITY_PREFIX = "convo:"
-"""Begins the identities of agents that share a name in a state for convo alone; every other reader refuses them."""
+"""Prefix of identities of agents that share a name, in a state for convo only; every other reader rejects them."""
 
 
 @dataclass(frozen=True)
 class GraphAgent:
-    """An agent of a graph, as the run items of its turns speak of it."""
+    """An agent of a graph, for the run items of its turns."""
 
     graph: Graph
     identity: str
 
     @property
     def reference(self) -> dict[str, Json]:
-        """The agent as a state names it; one that shares its name has an identity that only convo reads."""
+        """The agent's reference in a state; if agents share its name, with an identity that only convo reads."""
         name = self.graph[self.identity].name
         shared = name in self.graph.duplicates
         return {"name": name, "identity": CONVO_IDENTITY_PREFIX + self.identity} if shared else {"name": name}
 
     @property
     def ways(self) -> dict[str, str]:
-        """The names of its handoffs, and to whom they lead."""
+        """Names of the handoff tools -> identities of their targets."""
         return {offer.name: offer.to for offer in build_handoff_tools(self.graph, self.identity)}
 
     def tool(self, call: Item) -> Tool | None:
@@ -106,7 +106,7 @@ class GraphAgent:
 
 
 def build_response_items(speaker: GraphAgent, output: Iterable[Item]) -> Iterator[dict[str, Json]]:
-    """The items of a model's answer."""
+    """Build the run items of a response."""
     ways = speaker.ways
     for item in output:
         if item_type(item) == "function_call" and item.get("name") in ways and not item.get("namespace"):
@@ -120,7 +120,7 @@ def build_response_items(speaker: GraphAgent, output: Iterable[Item]) -> Iterato
 def build_followup_items(
     speaker: GraphAgent, output: Iterable[Item], after: Iterable[Item]
 ) -> Iterator[dict[str, Json]]:
-    """What was added to the conversation after an answer: outputs of its calls, a person's words."""
+    """Build the run items that follow a response: outputs of its calls, approval responses and messages of the user."""
     ways = speaker.ways
     names = {get_call_id(item): str(item.get("name")) for item in output if item_type(item) == "function_call"}
     for item in after:
@@ -137,7 +137,7 @@ def build_followup_items(
 
 
 def build_approval_item(speaker: GraphAgent, call: ToolCall) -> dict[str, Json]:
-    """The approval item of a call."""
+    """Build the approval item of a call."""
     item = _build_run_item(APPROVAL_ITEM, speaker, call.item)
     if call.tool is None:
         return {**item, "tool_name": call.lookup[-1]}
@@ -147,7 +147,7 @@ def build_approval_item(speaker: GraphAgent, call: ToolCall) -> dict[str, Json]:
 
 
 def build_function_action(call: ToolCall) -> dict[str, Json]:
-    """A function's call as it would run."""
+    """Build the action of a function call."""
     tool = call.tool
     assert tool
     space = {"namespace": tool.namespace.name, "qualifiedName": tool.title} if tool.namespace else {}
@@ -157,21 +157,23 @@ def build_function_action(call: ToolCall) -> dict[str, Json]:
 
 
 def build_mcp_request(call: ToolCall) -> dict[str, Json]:
-    """A hosted tool's request, and the tool without the secrets that its definition may hold."""
+    """Build the action of an MCP approval request, without the secrets that the tool's definition can contain."""
     tool = {"name": "hosted_mcp", "tool_config": {"type": "mcp", "server_label": call.lookup[1]}}
     return {"request_item": {"raw_item": dict(call.item)}, "mcp_tool": tool}
 
 
 def lookup_to_json(lookup: Lookup) -> dict[str, Json]:
-    """A tool's name in layers, as the format spells it."""
+    """Return a lookup as the format stores it."""
     kinds, *space, name = lookup
     return {"kind": kinds, **({"namespace": space[0]} if space else {}), "name": name}
 
 
 def build_ledger(items: Iterable[Mapping[str, Json]], done: Iterable[str]) -> dict[str, Json]:
-    """The ledger over run items: what each call would do, by its id; one that is `done` cannot be done again.
+    """Build the ledger entries of the calls in run items, by call id.
 
-    raises:  ValueError  arguments that no digest can be made of
+    completed_call_ids:  calls whose entries are marked as completed, so they cannot run again
+
+    Raises ValueError for arguments without a digest.
     """
     over = frozenset(done)
     ledger: dict[str, Json] = {}
@@ -193,7 +195,7 @@ def build_ledger(items: Iterable[Mapping[str, Json]], done: Iterable[str]) -> di
 
 
 def build_sticky_call(lookup: Lookup, agent: Mapping[str, Json] | None) -> StateCall:
-    """A call that stands for every call of a tool, for decisions that hold for good."""
+    """Build a call that represents every call of a tool, for sticky decisions."""
     if lookup[0] == "mcp":
         _, server, name = lookup
         raw = {"type": "mcp_approval_request", "id": "any", "server_label": server, "name": name}
@@ -206,7 +208,7 @@ def _build_run_item(named: str, speaker: GraphAgent, raw: Item) -> dict[str, Jso
 
 
 def _build_tool_fields(speaker: GraphAgent, item: Item) -> dict[str, Json]:
-    """What is known of a call's tool; of a tool that is gone its name."""
+    """Return the fields of a call's tool; only its name if the agent no longer has the tool."""
     if item_type(item) != "function_call":
         return {}
     tool = speaker.tool(item)
@@ -225,10 +227,10 @@ _MCP_APPROVAL_RESPONSE = "mcp_approval_response"
 class ModelCall:
     """One model call of a run.
 
-    agent:   the identity of the agent that was asked
-    output:  the items of its answer
-    after:   what was added before the next call: outputs in the order of their calls, a person's words
-    usage:   as the endpoint gave it, in tokens
+    agent:        the identity of the agent
+    output:       the items of the response
+    added_items:  the items added before the next call: outputs in the order of their calls, messages of the user
+    usage:        as the endpoint returned it, in tokens
     """
 
     agent: str
@@ -240,19 +242,19 @@ class ModelCall:
 
 @dataclass(frozen=True, slots=True)
 class RunTranscript:
-    """What a run does not know of itself.
+    """The data for a RunState that `Run` does not store.
 
-    before:    what the model is told before anything of `split_model_calls`: the history with this run's input at its
-               end, or what a summary or filter made of it
-    turns:     the run's model calls, the oldest first
-    summed:    how many of `split_model_calls` are a part of `before` already, because a handoff summed them up
-    handle:    `conv_...` or the newest `resp_...`, where the endpoint owns the history
-    values:    the application's own
-    own:       the state is for convo alone, so agents may share a name
-    unknown:   calls whose outcome is unknown are written as begun; the Agents SDK asks for them as for others
-    base:      the state that the run goes on from; of `split_model_calls` only what came after its last answer is
-               new, and
-               `before` counts only where something was summed up since
+    input_items:             the items before the first of `model_calls`: the history with this run's input at its end,
+                             or the result of a summary or filter
+    model_calls:             the run's model calls, oldest first
+    summarized_calls:        how many of `model_calls` are in `input_items` already, because a handoff summarized them
+    handle:                  `conv_...` or the newest `resp_...`, if the endpoint owns the history
+    context_values:          context values of the application
+    convo_only:              only convo reads the state, so agents may share a name
+    allow_unknown_outcomes:  calls with an unknown outcome are written as started; the Agents SDK asks for them like for
+                             others
+    base:                    the state that was imported; of `model_calls` only those after its last response are new,
+                             and `input_items` counts only if a summary was made since
     """
 
     before: Sequence[Item]
@@ -267,7 +269,7 @@ class RunTranscript:
 
 
 def split_model_calls(graph: Graph, first: str, items: Iterable[Item]) -> list[ModelCall]:
-    """The model calls that `items` came of; `first` is the identity of the agent that was asked first."""
+    """Split the items of a run into its model calls; `first` is the identity of the first agent."""
     told: list[ModelCall] = []
     agent = first
     for output, after in split_responses(items):
@@ -277,7 +279,7 @@ def split_model_calls(graph: Graph, first: str, items: Iterable[Item]) -> list[M
 
 
 def split_responses(items: Iterable[Item]) -> Iterator[tuple[list[Item], list[Item]]]:
-    """Each answer, and what was added behind it."""
+    """Split items into responses, each with the items that were added after it."""
     output: list[Item] = []
     after: list[Item] = []
     for item in items:
@@ -291,7 +293,7 @@ def split_responses(items: Iterable[Item]) -> Iterator[tuple[list[Item], list[It
 
 
 def _agent_after_response(graph: Graph, agent: str, output: Sequence[Item]) -> str:
-    """Whose turn it is after an answer: the first handoff in it is the one that is taken."""
+    """Return the identity of the next agent; if a response has several handoffs, the first one counts."""
     ways = {offer.name: offer.to for offer in build_handoff_tools(graph, agent)}
     called = (str(item.get("name")) for item in output if get_call_id(item) and not item.get("namespace"))
     return next((ways[name] for name in called if name in ways), agent)

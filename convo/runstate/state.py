@@ -1,6 +1,6 @@
 """A parsed RunState of the Agents SDK: its document, pending calls and decisions.
 
-`RunState.document` is kept exactly as it was read; `RunState` is a view of it that knows the label. Pending calls of
+`RunState.document` is exactly the JSON that was read; `RunState` is a view of it that knows the label. Pending calls of
 agents used as tools are included. Use `runstate.reader` to read an untrusted document.
 """
 
@@ -27,11 +27,11 @@ USAGE_FIELDS = ("requests", "input_tokens", "output_tokens", "total_tokens")
 
 @dataclass(frozen=True, slots=True)
 class PendingCall:
-    """A call that waits for a decision.
+    """A call that needs a decision.
 
-    call:    the call, as whoever asks shows it
-    way:     the place of its approval item in the document
-    holder:  the place of the state whose run asks: the outermost, or that of an agent used as a tool
+    call:        the call as in its approval item
+    item_path:   the path of the approval item in the document
+    state_path:  the path of the state that asks: the outermost, or that of an agent used as a tool
     """
 
     call: StateCall
@@ -40,7 +40,7 @@ class PendingCall:
 
     @property
     def id(self) -> str:
-        """The provider's string; what was read has one."""
+        """The provider's string; a validated state has one."""
         assert self.call.id is not None
         return self.call.id
 
@@ -52,12 +52,12 @@ class PendingCall:
 
 @dataclass(frozen=True, slots=True)
 class StateDecision:
-    """A decision that the document holds.
+    """A decision in the document.
 
-    call_id:  the call it is about; None for one that is for good and covers no pending call
-    tool:     the tool's key, as decisions name tools
-    agent:    whose call or tool, where that is known
-    bound:    whether the ledger binds it to what the call would do; never below 1.15
+    call_id:   the call; None for a sticky decision that covers no pending call
+    tool:      the tool's key in decisions
+    agent:     the name of the agent, if known
+    is_bound:  the ledger binds the decision to the call's effect; always False below 1.15
     """
 
     call_id: str | None
@@ -71,7 +71,7 @@ class StateDecision:
 
 @dataclass(frozen=True)
 class RunState:
-    """One RunState; `convo.runstate.reader` makes it, after it has looked at everything that is said here."""
+    """A view of a RunState document, which `convo.runstate.reader` has validated."""
 
     document: Json
     version: Version
@@ -82,17 +82,17 @@ class RunState:
 
     @property
     def agent(self) -> str:
-        """The name of the agent whose turn it is."""
+        """The name of the current agent."""
         return str(self.document["current_agent"]["name"])
 
     @property
     def is_bound(self) -> bool:
-        """Whether decisions count only with their entry in the ledger."""
+        """Whether decisions count only with a ledger entry."""
         return self.version.number >= LEDGER_SINCE.number
 
     @cached_property
     def pending(self) -> tuple[PendingCall, ...]:
-        """Every call that waits, those of agents used as tools included, in the order in which they are asked."""
+        """All pending calls, with those of agents used as tools, in the order in which they are asked for."""
         waiting: dict[str, PendingCall] = {}
         for holder, document in iter_states(self.document):
             for way, item in iter_interruptions(document):
@@ -104,7 +104,7 @@ class RunState:
 
     @cached_property
     def records(self) -> tuple[tuple[PathSteps, LocatedRecord], ...]:
-        """Every record of decisions, with the place of the state that keeps it."""
+        """All decision records, each with the path of the state that contains it."""
         return tuple(
             (holder, kept)
             for holder, document in iter_states(self.document)
@@ -114,13 +114,13 @@ class RunState:
 
     @cached_property
     def decisions(self) -> tuple[StateDecision, ...]:
-        """Every decision: those by call, and those for good by the pending calls that they cover."""
+        """All decisions: those on a call, and sticky ones once for each pending call they cover."""
         found = (one for holder, kept in self.records if not kept.echo for one in self._decided(holder, kept))
         return tuple(dict.fromkeys(found))
 
     @cached_property
     def verdicts(self) -> dict[str, bool]:
-        """What is decided on each pending call: its own decision first, else the sticky one that covers it."""
+        """The decision on each pending call: its own one, else the sticky one that covers it."""
         own, sticky = dict[str, bool](), dict[str, bool]()
         for one in self.decisions:
             if one.call_id is not None:
@@ -129,12 +129,12 @@ class RunState:
         return {**sticky, **own}
 
     def undecided(self) -> tuple[PendingCall, ...]:
-        """The pending calls on which nobody has decided."""
+        """Return the pending calls without a decision."""
         return tuple(one for one in self.pending if one.id not in self.verdicts)
 
     @property
     def usage(self) -> dict[str, int]:
-        """Requests and tokens so far."""
+        """Requests and tokens of the run so far."""
         usage = get_path(self.document, ("context", "usage")) or {}
         return {key: usage.get(key, 0) for key in USAGE_FIELDS}
 
@@ -168,12 +168,12 @@ class RunState:
             )
 
     def _covers(self, holder: PathSteps, kept: LocatedRecord, one: PendingCall) -> bool:
-        """Whether a record that is for good speaks of a pending call; before 1.15 the outermost speaks for all."""
+        """Return whether a sticky record covers a pending call; before 1.15 outermost ones cover nested states too."""
         near = one.holder == holder or not self.is_bound
         mine = kept.agent is None or kept.agent == one.call.agent
         return near and mine and kept.key in one.call.keys and (not kept.hosted or one.call.is_hosted)
 
 
 def wrap_document(document: Json) -> RunState:
-    """The view on a document whose label is known; see `convo.runstate.reader` for one that may be anything."""
+    """Return the view of a document with a known label; use `convo.runstate.reader` for an untrusted document."""
     return RunState(document, VERSION_BY_LABEL[document["$schemaVersion"]])

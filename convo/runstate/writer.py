@@ -18,11 +18,11 @@ from convo.runstate.state import RunState
 STATE_ENCODER = json.JSONEncoder(allow_nan=False)
 
 EXPANDED_LEVELS = 2
-"""How many levels are written a member a line."""
+"""Levels of objects that are written with one member on each line."""
 
 
 def serialize_run_state(state: RunState) -> str:
-    """`state` as JSON text; read again it is equal as JSON values. raises: BadState"""
+    """Serialize `state` as JSON text; parsing it gives equal JSON values. Raises InvalidRunState."""
     try:
         return _serialize_value(state.document, EXPANDED_LEVELS, "") + "\n"
     except (RecursionError, ValueError) as wrong:
@@ -46,25 +46,24 @@ SIGNATURE_KEY = "$convoSignature"
 SIGNATURE_ALGORITHM = "hmac-sha256"
 SIGNATURE_PREFIX = b"convo runstate signature 1\n"
 MIN_KEY_BYTES = 16
-"""Bytes that a key needs at least."""
 
 
 def sign_state(state: RunState, key: bytes) -> RunState:
-    """`state` with a signature of `key` in the place of any other. raises: InvalidUsage  the key is too short"""
+    """Return `state` with a new signature by `key`. Raises InvalidUsage for a key that is too short."""
     plain = remove_signature(state)
     mark = {"algorithm": SIGNATURE_ALGORITHM, "value": _compute_mac(plain.document, key)}
     return RunState({**plain.document, SIGNATURE_KEY: mark}, state.version)
 
 
 def remove_signature(state: RunState) -> RunState:
-    """`state` without a signature, as it is after every change."""
+    """Return `state` without a signature; every change removes it."""
     return RunState(remove_path(state.document, (SIGNATURE_KEY,)), state.version)
 
 
 def verify_signature(state: RunState, key: bytes) -> None:
-    """Make sure that `state` is as the owner of `key` signed it.
+    """Check that `state` is unchanged since the owner of `key` signed it.
 
-    raises:  NotSigned; InvalidUsage  the key is too short
+    Raises NotSigned if it is not, and InvalidUsage for a key that is too short.
     """
     mark = state.document.get(SIGNATURE_KEY)
     if not isinstance(mark, dict):

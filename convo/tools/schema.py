@@ -1,7 +1,7 @@
 """JSON schemas of Python types, readers of their values, and descriptions from docstrings.
 
-A `Form` has both halves, so what the model is shown and what is accepted cannot differ. A strict schema lists every
-field and allows no other; a type it cannot express raises InputFault when the tool is defined.
+A `Form` has both halves, so the schema that the model sees and the values accepted cannot differ. A strict schema
+lists every field and allows no other; a type it cannot express raises InputFault when the tool is defined.
 Docstrings may use Google, Sphinx or NumPy style, or plain `name:  description` lines.
 """
 
@@ -21,16 +21,16 @@ from convo.history.items import Json
 
 JsonSchema = dict[str, Json]
 ValueReader = Callable[[Json, str], object]
-"""Makes a value of what was written; the text is the place, for the words of a Mismatch."""
+"""Convert a JSON value to a Python value; the second argument is the JSON path for the message of a Mismatch."""
 
 
 class Mismatch(ValueError):
-    """What was written at a place is not what its schema says; the words are for the model."""
+    """A value does not fit its schema; the message is for the model and starts with the JSON path."""
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A type, as a schema says it and as its values are read."""
+    """The JSON schema of a type, and the function that reads its values."""
 
     schema: JsonSchema
     read: ValueReader
@@ -38,7 +38,10 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a record; `default` is a function, where there is one, and makes a new value each time."""
+    """One field of a record.
+
+    default:  called for each missing value, so a mutable default is not shared; None: required
+    """
 
     name: str
     form: Form
@@ -48,7 +51,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Named fields, as one object."""
+    """Named fields, as one JSON object."""
 
     fields: tuple[Field, ...]
     strict: bool = True
@@ -60,9 +63,9 @@ class Record:
         return {"type": "object", "properties": properties, "required": needed, "additionalProperties": False}
 
     def read(self, value: Json, place: str) -> dict[str, object]:
-        """The fields' values by name; every field that does not fit is told of, not only the first.
+        """Return the values of the fields, by name.
 
-        raises:  Mismatch
+        Raises Mismatch that names every field that does not fit, not only the first.
         """
         if not isinstance(value, dict):
             raise Mismatch(_mismatch_message(place, "an object", value))
@@ -89,7 +92,7 @@ class Record:
         return field.default()
 
     def _property(self, field: Field) -> JsonSchema:
-        """A strict schema has no defaults: the API refuses them, so they are told in words."""
+        """Build the schema of a field; if strict, the default is in the description, as the API rejects `default`."""
         schema, words = dict(field.form.schema), field.description or field.form.schema.get("description")
         default = field.default() if field.default else None
         default = default.value if isinstance(default, Enum) else default
@@ -102,11 +105,12 @@ class Record:
 
 
 def form(kind: Any, where: str, *, strict: bool = True, inside: tuple[type, ...] = ()) -> Form:
-    """The form of a type.
+    """Return the form of a type.
 
-    where:   what is being defined, for the words of a refusal: "parameter 'x' of tool 'y'"
-    inside:  the records that `kind` stands in
-    raises:  InputFault  a schema cannot say it
+    where:   the definition that an error names: "parameter 'x' of tool 'y'"
+    inside:  the record types that contain `kind`; a type that contains itself is rejected
+
+    Raises InputFault for a type that a schema cannot express.
     """
     origin, parts = get_origin(kind) or kind, get_args(kind)
     if origin is Annotated:
@@ -132,7 +136,7 @@ def form(kind: Any, where: str, *, strict: bool = True, inside: tuple[type, ...]
     )
 
 
-# -- leaves ---------------------------------------------------------------------------------------
+# -- scalars --------------------------------------------------------------------------------------
 
 
 def _make_scalar_form(name: str, words: str, fits: Callable[[Json], bool], make: Callable[[Json], object]) -> Form:
@@ -181,7 +185,7 @@ def _make_enum_form(kind: type[Enum]) -> Form:
     return _make_choice_form([one.value for one in kind], kind)
 
 
-# -- what is made of others -----------------------------------------------------------------------
+# -- arrays, unions and records --------------------------------------------------------------------
 
 ARRAY_TYPES: dict[Any, Callable[[list[object]], object]] = {
     list: list,
@@ -194,7 +198,7 @@ ARRAY_TYPES: dict[Any, Callable[[list[object]], object]] = {
 
 
 def _element_type(kind: Any, parts: tuple[Any, ...], where: str) -> Any:
-    """What an array holds. A tuple of a fixed length cannot be said."""
+    """Return the element type of an array. Raises InputFault if it has none and for a tuple of fixed length."""
     if len(parts) == 1 and get_origin(kind) is not tuple:
         return parts[0]
     if len(parts) == 2 and parts[1] is Ellipsis:
@@ -250,7 +254,7 @@ def _make_record_form(kind: Any, where: str, strict: bool, inside: tuple[type, .
 
 
 def made_by(make: Callable[..., object], place: str, /, *given: object, **named: object) -> object:
-    """What somebody's own class or function makes. raises: Mismatch  it refused, whatever it raised"""
+    """Call a class or function of the user. Any exception it raises becomes a Mismatch."""
     try:
         return make(*given, **named)
     except Mismatch:
@@ -260,7 +264,6 @@ def made_by(make: Callable[..., object], place: str, /, *given: object, **named:
 
 
 def _default_factories(kind: Any) -> dict[str, Callable[[], object]]:
-    """The defaults of a dataclass, each as a function."""
     if not dataclasses.is_dataclass(kind):
         return {}
     found: dict[str, Callable[[], object]] = {}
@@ -273,7 +276,7 @@ def _default_factories(kind: Any) -> dict[str, Callable[[], object]]:
 
 
 def _make_open_form(origin: Any, parts: tuple[Any, ...], where: str) -> Form:
-    """What only a schema that is not strict can say: any value, or an object with any names."""
+    """Build a form that only a non-strict schema has: any value, or an object with any keys."""
     if origin is Any:
         return Form({}, lambda value, place: value)
     values = form(parts[1], where, strict=False) if len(parts) == 2 else Form({}, lambda value, place: value)
@@ -286,7 +289,7 @@ def _make_open_form(origin: Any, parts: tuple[Any, ...], where: str) -> Form:
     return Form({"type": "object", "additionalProperties": values.schema or True}, read)
 
 
-# -- words ----------------------------------------------------------------------------------------
+# -- messages -------------------------------------------------------------------------------------
 
 
 def _join_place(place: str, name: str) -> str:
@@ -323,16 +326,16 @@ UNDERLINE = re.compile(r"^-{3,}\s*$")
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a docstring says: the words before any list, and those of each field by name."""
+    """A parsed docstring: its description before any list of fields, and the description of each field by name."""
 
     words: str = ""
     fields: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
 def told(documented: object, names: Collection[str] = ()) -> Told:
-    """Read the docstring of `documented`.
+    """Parse the docstring of `documented`.
 
-    names:  the fields that there are; a plain `name:  words` is only taken for one of these
+    names:  known fields; a plain `name:  words` counts as a field only for one of these
     """
     lines = (inspect.getdoc(documented) or "").splitlines()
     if inspect.isclass(documented) and _is_generated_docstring(documented, lines):
@@ -342,7 +345,7 @@ def told(documented: object, names: Collection[str] = ()) -> Told:
 
 
 def _is_generated_docstring(kind: type, lines: list[str]) -> bool:
-    """Dataclasses without words of their own are given their signature as words."""
+    """Return whether the docstring is the signature that `dataclass` generates for a class without one."""
     return len(lines) == 1 and lines[0].startswith(f"{kind.__name__}(")
 
 
@@ -357,7 +360,7 @@ def _ends_description(lines: list[str], at: int, names: Collection[str]) -> bool
 
 
 def _parse_field_descriptions(lines: list[str], names: Collection[str]) -> dict[str, str]:
-    """Each field's words, lines that go on joined to one."""
+    """Return the description of each field; indented continuation lines are joined to one line."""
     found: dict[str, list[str]] = {}
     current: str | None = None
     block = ""
@@ -391,7 +394,7 @@ def _heading_style(line: str) -> str:
 
 
 def _parse_field_start(line: str, block: str, names: Collection[str]) -> tuple[str, str] | None:
-    """The field whose words begin on this line, and the first of them."""
+    """Return the name and the first line of the description if a field starts on this line."""
     if sphinx := SPHINX_PARAM.match(line):
         return sphinx.group(1), sphinx.group(2).strip()
     if block == "google" and line.startswith((" ", "\t")) and (google := GOOGLE_FIELD.match(line.strip())):

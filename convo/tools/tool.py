@@ -17,18 +17,18 @@ from convo.history.items import Item, Json
 from convo.tools.schema import Field, Mismatch, Record, form, told
 
 NO_VALUES: Final[Mapping[str, Json]] = MappingProxyType({})
-"""The application's own values, where it gave none."""
+"""The context values of a run whose application gave none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a tool may know beside its arguments.
+    """The context of a call to a function of the user: a tool, guardrail, filter or rule.
 
-    agent:    the identity of the agent that asks
+    agent:    the identity of the current agent
     call_id:  the provider's string
-    values:   the application's own, as the run carries them
-    usages:   the usage of each model call of the run so far, as the response said it
-    input:    the items that the run began with
+    values:   context values of the application
+    usages:   the usage of each model call of the run so far, as in the response
+    input:    the items at the start of the run
     call:     the call as the model made it; None outside a call
     """
 
@@ -50,23 +50,23 @@ class Namespace:
 
 
 Approval: TypeAlias = bool | Callable[[Context, Mapping[str, object]], bool | Awaitable[bool]]
-"""Whether a call has to be approved: always, never, or what a function says of its arguments."""
+"""Whether a call needs approval: always, never, or as a function of the context and the arguments decides."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A tool that a model may ask for.
+    """A tool that a model may call.
 
-    parameters:   the JSON schema of its arguments
-    run:          called with the arguments by name, after the Context where `takes_context`; a tool of
-                  another package is called with the Context and the arguments as the model wrote them
-    record:       reads the arguments; None where the tool reads them itself
-    deferred:     shown to the model only once it has searched for it
-    timeout_s:    how long one call may take; None: as long as it likes
-    on_timeout:   "tell" the model, or "fail" the run
-    failure:      the words for the model when the tool raised; None: the run fails with it
-    enabled:      whether the model is shown it, where that is asked before every turn
-    serialize:    makes the output item's `output` of what `run` returned; None: `output_text`
+    parameters:   the JSON schema of the arguments
+    run:          called with the arguments by name, after the Context if `takes_context`; a tool of another package is
+                  called with the Context and the arguments as the model wrote them
+    record:       parses the arguments; None: the tool parses them itself
+    deferred:     the model sees the tool only after it searched for it
+    timeout_s:    seconds that one call may take; None: no limit
+    on_timeout:   "tell": the model receives a message; "fail": the run fails
+    failure:      makes the output for the model if the tool raises; None: the run fails
+    enabled:      whether the model is offered the tool; a function is called before every turn
+    serialize:    converts the return value to the `output` of the item; None: `output_text`
     """
 
     name: str
@@ -87,17 +87,17 @@ class Tool:
 
     @property
     def is_async(self) -> bool:
-        """Whether a call has to be waited for; whatever else it does belongs on a thread of its own."""
+        """Whether `run` is a coroutine function; any other function runs on a thread of its own."""
         return inspect.iscoroutinefunction(self.run)
 
     @property
     def title(self) -> str:
-        """The name that a person knows it by."""
+        """The name shown to a person, with the namespace."""
         return f"{self.namespace.name}.{self.name}" if self.namespace else self.name
 
 
 FAILED = "An error occurred while running the tool. Please try again."
-"""What a model is told of a tool that raised, as the Agents SDK says it: no word of the error itself."""
+"""Output for the model if a tool raised: the Agents SDK's text, without the message of the error."""
 
 
 @overload
@@ -125,9 +125,9 @@ def tool(
     strict: bool = True,
     **settings: Any,
 ) -> Tool | Callable[[Callable[..., object]], Tool]:
-    """Make a tool of a function; alone, or with fields of `Tool` by name.
+    """Define a tool from a function; use alone, or with fields of `Tool` as keywords.
 
-    raises:  InputFault  a parameter cannot be said in a schema, or a setting makes no sense
+    Raises InputFault for a parameter that a schema cannot express and for an invalid setting.
     """
     if function is None:
         return lambda plain: _make_tool(plain, name, description, strict, settings)
@@ -183,18 +183,17 @@ Lookup: TypeAlias = tuple[str, ...]
 """("bare", name), ("namespaced", space, name) or ("deferred_top_level", name)."""
 
 Hosted: TypeAlias = Mapping[str, Json]
-"""A tool that the provider runs, as it stands in a request: {"type": "web_search"}."""
+"""A tool that the provider runs, as in a request: {"type": "web_search"}."""
 
 
 def lookup_of(tool: Tool) -> Lookup:
-    """A tool's name in layers."""
+    """Return the lookup of a tool."""
     if tool.namespace:
         return ("namespaced", tool.namespace.name, tool.name)
     return ("deferred_top_level" if tool.deferred else "bare", tool.name)
 
 
 def _lookup_of_call(call: Item) -> Lookup:
-    """The layers that a call's fields say."""
     name, space = str(call.get("name")), call.get("namespace")
     if not isinstance(space, str) or not space:
         return ("bare", name)
@@ -203,19 +202,19 @@ def _lookup_of_call(call: Item) -> Lookup:
 
 @dataclass(frozen=True, slots=True)
 class Toolbox:
-    """The tools of one agent by their layers."""
+    """The tools of one agent by their lookup."""
 
     tools: Mapping[Lookup, Tool]
 
     def find(self, call: Item) -> Tool | None:
-        """The tool that a call means; None when this agent has none such."""
+        """Return the tool of a call; None if the agent has no such tool."""
         return self.tools.get(_lookup_of_call(call))
 
 
 def toolbox(tools: Iterable[Tool]) -> Toolbox:
-    """Lay tools out by their layers.
+    """Index tools by their lookup.
 
-    raises:  InputFault  two tools that a call could not tell apart
+    Raises InputFault for two tools that a call could not distinguish.
     """
     found: dict[Lookup, Tool] = {}
     titles: set[str] = set()
@@ -233,9 +232,9 @@ def toolbox(tools: Iterable[Tool]) -> Toolbox:
 
 
 def definitions(tools: Sequence[Tool | Hosted]) -> list[dict[str, Json]]:
-    """The `tools` of a request: functions, groups where their first tool stands, hosted ones as they are.
+    """Build the `tools` of a request: functions, namespaces in the place of their first tool, hosted tools unchanged.
 
-    raises:  InputFault  a group with two descriptions, or deferred tools and no search that would find them
+    Raises InputFault for a namespace with two descriptions, and for deferred tools without a tool search.
     """
     made: list[dict[str, Json]] = []
     groups: dict[str, dict[str, Json]] = {}
@@ -275,10 +274,10 @@ def _build_function_definition(tool: Tool) -> dict[str, Json]:
 
 
 NOT_APPROVED = "Tool execution was not approved."
-"""What a model is told of a call that a person rejected without a reason."""
+"""Output for the model of a call that a person rejected without a message."""
 
 CONTENT_PART_TYPES = {"input_text", "input_image", "input_file"}
-"""Content that travels as it is; a list of it is an output of several parts."""
+"""Content parts that are sent unchanged; a list of them is an output of several parts."""
 
 __all__ = ["FAILED", "NOT_APPROVED", "output_text", "timed_out"]
 
@@ -288,7 +287,7 @@ def timed_out(tool: str, timeout_s: float) -> str:
 
 
 def output_text(value: object) -> Json:
-    """What a tool returned, as the `output` of its item: text as it is, content parts, else JSON, else its `str`."""
+    """Convert a return value to the `output` of an item: strings and content parts unchanged, else JSON, else `str`."""
     if isinstance(value, str):
         return value
     parts = value if isinstance(value, list) else [value]
@@ -302,15 +301,15 @@ def output_text(value: object) -> Json:
 
 @dataclass(frozen=True, slots=True)
 class Wrong:
-    """Arguments that do not fit; `words` are for the model."""
+    """Arguments that do not fit the schema; `words` is the message for the model."""
 
     words: str
 
 
 def read_arguments(tool: Tool, written: str) -> dict[str, object] | Wrong:
-    """The arguments by name, as the function takes them; for a tool that reads them itself, as JSON says them.
+    """Parse the arguments of a call, by name; plain JSON values if the tool parses them itself.
 
-    written:  as the model wrote it; nothing at all stands for no arguments
+    written:  as the model wrote them; an empty string means no arguments
     """
     try:
         value = ARGUMENT_DECODER.decode(written.strip() or "{}")

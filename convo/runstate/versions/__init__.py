@@ -39,29 +39,29 @@ LABELS = tuple(version.label for version in VERSIONS)
 VERSION_BY_LABEL = {version.label: version for version in VERSIONS}
 
 LEDGER_SINCE = VERSION_BY_LABEL["1.15"]
-"""From this label on a decision counts only with its entry in the ledger."""
+"""The first label in which a decision counts only with its ledger entry."""
 
 REJECTION_MESSAGE_SINCE = VERSION_BY_LABEL["1.6"]
-"""From this label on a rejection can carry words for the model."""
+"""The first label in which a rejection can have a message for the model."""
 
 NESTED_STATE_SINCE = VERSION_BY_LABEL["1.1"]
-"""From this label on the state of an agent used as a tool is kept."""
+"""The first label that stores the state of an agent used as a tool."""
 
 UNLIMITED_TURNS_SINCE = VERSION_BY_LABEL["1.10"]
-"""From this label on a run may have no limit of turns."""
+"""The first label in which a run can have no limit of turns."""
 
 
 def list_versions_up_to(version: Version) -> tuple[Version, ...]:
-    """`version` and every label before it, the newest first."""
+    """Return `version` and all older ones, newest first."""
     return tuple(one for one in reversed(VERSIONS) if one.number <= version.number)
 
 
 def list_versions_after(version: Version) -> tuple[Version, ...]:
-    """The labels that came after `version`, the oldest first."""
+    """Return the versions newer than `version`, oldest first."""
     return tuple(one for one in VERSIONS if one.number > version.number)
 
 
 def find_record_slots(version: Version, document: Json, call: StateCall, *, always: bool) -> RecordSlots:
-    """Where this label keeps a decision on `call`; the newest rule that speaks of such calls wins."""
+    """Return the places of a decision on `call` in this label, by the newest version with a rule for such calls."""
     found = (one.room(document, call, always) for one in list_versions_up_to(version))
     return next(answer for answer in found if answer is not None)

@@ -1,6 +1,6 @@
-"""1.0: a paused run can be written down and gone on with (first written by 0.8.0).
+"""1.0: a paused run can be stored and resumed (first written by 0.8.0).
 
-A decision stands under its tool's name in `context.approvals`, for a call's id or for all calls.
+A decision is stored under its tool's name in `context.approvals`, for a call's id or for all calls.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""1.1: an agent used as a tool keeps its own paused run (first written by 0.9.1)."""
+"""1.1: the paused run of an agent used as a tool is stored (first written by 0.9.1)."""
 
 from convo.runstate.format import Version
 

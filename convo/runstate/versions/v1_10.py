@@ -7,7 +7,7 @@ from convo.runstate.document import PathMatch
 from convo.runstate.format import RelabelLoss, RelabelResult, Version
 
 UNLIMITED_SUBSTITUTE = 1_000_000
-"""What stands for "no limit" under a label that needs a number."""
+"""Turns; replaces "no limit" in labels that require a number."""
 
 
 def _find_unlimited(document: Json) -> Iterator[PathMatch]:

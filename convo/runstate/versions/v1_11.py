@@ -1,4 +1,4 @@
-"""1.11: a tool's output keeps data that the model never sees (first written by 0.17.6)."""
+"""1.11: a tool's output can have data that the model never receives (first written by 0.17.6)."""
 
 from convo.runstate.format import Version, expand_item_keys
 

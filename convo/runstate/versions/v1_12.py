@@ -1,4 +1,4 @@
-"""1.12: usage tells what was written to the prompt cache (first written by 0.18.1)."""
+"""1.12: usage includes tokens written to the prompt cache (first written by 0.18.1)."""
 
 from convo.runstate.format import Version
 

@@ -1,4 +1,4 @@
-"""1.13: items that a nested history repeats are known, and programs may call tools (first written by 0.19.0)."""
+"""1.13: items that a nested history repeats are marked, and programs can call tools (first written by 0.19.0)."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ RAW_ITEM_PATTERNS = tuple(
 
 
 def _find_program_items(document: Json) -> Iterator[PathMatch]:
-    """Items of a program that called tools; older readers would take their calls for the model's own."""
+    """Find items of programs that called tools; older readers would treat their calls as the model's own."""
     for steps in RAW_ITEM_PATTERNS:
         for place in iter_path_matches(document, steps):
             if _is_program_item(place.value):

@@ -1,8 +1,8 @@
 """1.15: a decision counts for one call as it was shown, not for its id alone (first written by 0.20.0).
 
-The ledger `context.tool_invocations` binds the id of a call to digests of its tool and of what it
-would do. A record that holds for good carries the digest of its tool. Hosted tools have records of
-their own, and the state of an agent used as a tool keeps the decisions on its own calls.
+The ledger `context.tool_invocations` binds the id of a call to digests of its tool and of its effect. A sticky record
+has the digest of its tool. Hosted tools have records of their own, and the state of an agent used as a tool contains
+the decisions on its own calls.
 """
 
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ _INPUT_RUN_ITEM = "input_item"
 
 
 def build_ledger_entry(call: StateCall, *, executed: bool = False) -> dict[str, Json] | None:
-    """The ledger's entry for a call that has no output yet; None where the call does not say enough."""
+    """Build the ledger entry of a call without an output; None if the call lacks data."""
     binding = call.binding()
     if binding is None:
         return None
@@ -71,7 +71,7 @@ def _find_slots(document: Json, call: StateCall, always: bool) -> RecordSlots | 
 
 
 def _ensure_record(document: Json, identity: Json) -> tuple[Json, int]:
-    """The document with a record for `identity`, and its number."""
+    """Return the document with a record for `identity`, and the record's index."""
     records = get_path(document, HOSTED_APPROVALS_PATH) or []
     for index, one in enumerate(records):
         if one["identity"] == identity:
@@ -92,7 +92,7 @@ def _to_older(document: Json) -> RelabelResult:
     losses: list[RelabelLoss] = []
     document = _move_input_items(document)
     if any(_find_run_again_step(document)):
-        document = {**document, "current_step": None}  # what older releases wrote at the same point
+        document = {**document, "current_step": None}  # as older releases wrote it at the same point
     if get_path(document, LEDGER_PATH):
         why = "labels before 1.15 approve a call by its id alone, whatever it would do"
         losses.append(RelabelLoss(format_path(LEDGER_PATH), f"{len(get_path(document, LEDGER_PATH))} bound calls", why))
@@ -109,9 +109,9 @@ def _to_older(document: Json) -> RelabelResult:
 
 
 def _move_input_items(document: Json) -> Json:
-    """The document with words that came during the run, and all before them, in the input that it began with.
+    """Move input added during the run, and all items before it, to the original input.
 
-    Older readers pass such run items over; as input they are sent at the same place.
+    Older readers ignore such run items; as input they are sent in the same position.
     """
     items = document.get("generated_items") or []
     end = max((at for at, item in enumerate(items, 1) if item.get("type") == _INPUT_RUN_ITEM), default=0)
@@ -127,7 +127,7 @@ def _move_input_items(document: Json) -> Json:
 
 
 def _merge_into_approvals(document: Json, kept: LocatedRecord) -> Json:
-    """The document with a record under its tool's name, beside what is there."""
+    """Merge a record into the one of its tool in `context.approvals`."""
     record = {key: value for key, value in kept.record.items() if key != "sticky_scope"}
     there = get_path(document, (*APPROVALS_PATH, kept.key))
     return replace_path(
@@ -167,7 +167,7 @@ def _iter_pending_calls(document: Json) -> Iterator[StateCall]:
 
 
 def _move_nested_decisions(document: Json) -> Json:
-    """The document with the decisions on calls of agents used as tools in those agents' own states."""
+    """Move the decisions on calls of agents used as tools to the nested states."""
     for way, child in iter_nested_states(document):
         for call in _iter_pending_calls(child):
             for key in call.keys:
@@ -179,7 +179,7 @@ def _move_nested_decisions(document: Json) -> Json:
 
 
 def _bind_records(document: Json) -> RelabelResult:
-    """The document with every record that holds for good tied to its tool, and those for hosted tools moved."""
+    """Add the tool's digest to sticky records, and move the records of hosted tools."""
     losses: list[RelabelLoss] = []
     calls = {key: call for call in _iter_pending_calls(document) for key in call.keys}
     known = set(get_path(document, LEDGER_PATH) or {})
@@ -216,7 +216,7 @@ def _bind_sticky_record(document: Json, kept: LocatedRecord, call: StateCall | N
 
 
 def _move_hosted_record(document: Json, kept: LocatedRecord, call: StateCall) -> Json:
-    """The document with a decision on a hosted tool where this label keeps it; for one call alone."""
+    """Move a decision on a hosted tool to its place in this label, as a decision on one call."""
     document = remove_path(document, kept.steps)
     found = _find_slots(document, call, False)
     assert found is not None

@@ -1,4 +1,4 @@
-"""1.17: what a session still has to be told, and whose items are whose (first written by 0.22.1)."""
+"""1.17: pending session writes, and which items the current response owns (first written by 0.22.1)."""
 
 from convo.runstate.format import Version
 

@@ -1,7 +1,7 @@
-"""1.18: a decision on a function belongs to the agent whose tool it is (first written by 0.23.1).
+"""1.18: a decision on a function belongs to the agent that has the tool (first written by 0.23.1).
 
-Decisions on functions moved out of `context.approvals` into a list with their agents; the other
-kinds of calls stay where they were.
+Decisions on functions moved from `context.approvals` to a list with their agents; those on other kinds of calls did
+not move.
 """
 
 from collections.abc import Iterator
@@ -43,7 +43,7 @@ def _find_slots(document: Json, call: StateCall, always: bool) -> RecordSlots | 
 
 
 def _ensure_record(document: Json, agent: Json, key: str) -> tuple[Json, int]:
-    """The document with a record for this agent's tool, and its number."""
+    """Return the document with a record for this agent's tool, and the record's index."""
     records = get_path(document, FUNCTION_APPROVALS_PATH) or []
     for index, one in enumerate(records):
         if one["agent"] == agent and one["tool_key"] == key:
@@ -53,7 +53,7 @@ def _ensure_record(document: Json, agent: Json, key: str) -> tuple[Json, int]:
 
 
 def _to_older(document: Json) -> RelabelResult:
-    """Under the tools' names, whoever's tools they are."""
+    """Store the records under their tools' names, without agents."""
     losses: list[RelabelLoss] = []
     for kept in _find_records(document):
         steps = (*APPROVALS_PATH, kept.key)
@@ -66,7 +66,7 @@ def _to_older(document: Json) -> RelabelResult:
 
 
 def _from_older(document: Json) -> RelabelResult:
-    """With the agent of the pending call; decisions on calls that are over stay under their tool's name."""
+    """Add the agents of pending calls to records; decisions on completed calls stay under their tool's name."""
     losses: list[RelabelLoss] = []
     for item in iter_interruptions(document):
         call = parse_state_call(item.value.get("raw_item"), item.value)

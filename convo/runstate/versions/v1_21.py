@@ -1,4 +1,4 @@
-"""1.21: session writes may be held back until guardrails passed (first written by 0.24.0)."""
+"""1.21: session writes can be delayed until guardrails passed (first written by 0.24.0)."""
 
 from convo.history.items import Json
 from convo.runstate.document import get_path, remove_path
@@ -8,7 +8,7 @@ SESSION_WRITE_PATH = ("pending_session_write",)
 
 
 def _to_older(document: Json) -> RelabelResult:
-    """Without a write that is held back: an older reader would settle it at once."""
+    """Remove a delayed write: an older reader would perform it at once."""
     if get_path(document, (*SESSION_WRITE_PATH, "held")) is not True:
         return document, ()
     count = len(get_path(document, (*SESSION_WRITE_PATH, "items")) or [])

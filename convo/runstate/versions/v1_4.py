@@ -1,4 +1,4 @@
-"""1.4: a model response keeps the id of its request (first written by 0.10.2)."""
+"""1.4: a model response has the id of its request (first written by 0.10.2)."""
 
 from convo.runstate.format import Version
 

@@ -1,4 +1,4 @@
-"""1.5: tools are told apart by namespace, not by name alone (first written by 0.11.0)."""
+"""1.5: tools are distinguished by namespace, not by name alone (first written by 0.11.0)."""
 
 from convo.runstate.format import Version, expand_item_keys
 

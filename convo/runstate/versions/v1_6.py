@@ -1,4 +1,4 @@
-"""1.6: a rejection carries its message (first written by 0.12.1)."""
+"""1.6: a rejection has its message (first written by 0.12.1)."""
 
 from convo.runstate.format import Version
 

@@ -1,4 +1,4 @@
-"""1.9: agents of one name are told apart, and a call says where its tool came from (first written by 0.14.0)."""
+"""1.9: agents of one name are distinguished, and a call has the origin of its tool (first written by 0.14.0)."""
 
 from convo.runstate.format import Version, expand_item_keys
 
