@@ -212,7 +212,7 @@ def build_handoff_input(transcript: object) -> tuple[Item, ...]:
     Raises InputFault if a filter returned another type.
     """
     if not isinstance(transcript, HandoffTranscript):
-        raise InputFault(f"an input filter returned {type(transcript).__name__}", hint="return a Transcript")
+        raise InputFault(f"an input filter returned {type(transcript).__name__}", hint="return a HandoffTranscript")
     new = transcript.new if transcript.input is None else transcript.input
     return (*transcript.history, *transcript.before, *new)
 

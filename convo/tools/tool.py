@@ -279,8 +279,6 @@ NOT_APPROVED = "Tool execution was not approved."
 CONTENT_PART_TYPES = {"input_text", "input_image", "input_file"}
 """Content parts that are sent unchanged; a list of them is an output of several parts."""
 
-__all__ = ["FAILED", "NOT_APPROVED", "output_text", "timed_out"]
-
 
 def timed_out(tool: str, timeout_s: float) -> str:
     return f"Tool '{tool}' timed out after {timeout_s:g} seconds."

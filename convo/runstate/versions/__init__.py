@@ -1,37 +1,90 @@
-"""The schema versions of RunState, one module each, oldest first.
+"""The schema versions of RunState, oldest first.
 
-`v1_6` has what version 1.6 added. A published version is never changed: files of it exist. 1.3, 1.7, 1.8, 1.14, 1.19
-and 1.20 were never published.
+A version that only adds members is a row of `VERSIONS`; one that also changes the meaning of older members is a module
+(`v1_15`). A published version is never changed: files of it exist. 1.3, 1.7, 1.8, 1.14, 1.19 and 1.20 were never
+published.
 """
 
 from convo.history.items import Json
-from convo.runstate.format import RecordSlots, Version
+from convo.runstate.format import RecordSlots, Version, expand_item_keys
 from convo.runstate.identity import StateCall
-from convo.runstate.versions import (
-    v1_0,
-    v1_1,
-    v1_2,
-    v1_4,
-    v1_5,
-    v1_6,
-    v1_9,
-    v1_10,
-    v1_11,
-    v1_12,
-    v1_13,
-    v1_15,
-    v1_16,
-    v1_17,
-    v1_18,
-    v1_21,
-)
+from convo.runstate.versions import v1_0, v1_10, v1_13, v1_15, v1_18, v1_21
 
-VERSIONS: tuple[Version, ...] = tuple(
-    module.VERSION
-    for module in (
-        *(v1_0, v1_1, v1_2, v1_4, v1_5, v1_6, v1_9, v1_10),
-        *(v1_11, v1_12, v1_13, v1_15, v1_16, v1_17, v1_18, v1_21),
-    )
+VERSIONS: tuple[Version, ...] = (
+    v1_0.VERSION,
+    Version(
+        "1.1",
+        "0.9.1",
+        "an agent used as a tool keeps its own paused run; readers take older labels from here on",
+        keys=("last_processed_response.functions[].agent_run_state",),
+    ),
+    Version(
+        "1.2",
+        "0.9.2",
+        "says whether reasoning items are sent again with their ids",
+        keys=("reasoning_item_id_policy",),
+    ),
+    Version(
+        "1.4",
+        "0.10.2",
+        "a model response keeps the id of its request",
+        keys=("model_responses[].request_id", "last_model_response.request_id"),
+    ),
+    Version(
+        "1.5",
+        "0.11.0",
+        "tools are told apart by namespace, and deferred ones from those in view",
+        keys=(
+            *expand_item_keys("tool_lookup_key", "tool_namespace", "allow_bare_name_alias"),
+            "last_processed_response.functions[].tool.lookupKey",
+            "last_processed_response.functions[].tool.namespace",
+            "last_processed_response.functions[].tool.qualifiedName",
+        ),
+    ),
+    Version(
+        "1.6",
+        "0.12.1",
+        "a rejection carries the words that the model is told",
+        keys=("context.approvals.*.rejection_messages", "context.approvals.*.sticky_rejection_message"),
+    ),
+    Version(
+        "1.9",
+        "0.14.0",
+        "agents of one name are told apart; calls say where their tool came from; custom tools and sandboxes",
+        keys=(
+            "current_agent.identity",
+            *expand_item_keys("agent.identity", "source_agent.identity", "target_agent.identity", "tool_origin"),
+            "last_processed_response.custom_tool_actions",
+            "generated_prompt_cache_key",
+            "sandbox",
+        ),
+    ),
+    v1_10.VERSION,
+    Version(
+        "1.11", "0.17.6", "a tool's output keeps data that the model never sees", keys=expand_item_keys("custom_data")
+    ),
+    Version(
+        "1.12",
+        "0.18.1",
+        "usage tells what was written to the prompt cache",
+        keys=(
+            "context.usage.input_tokens_details[].cache_write_tokens",
+            "context.usage.request_usage_entries[].input_tokens_details.cache_write_tokens",
+            "model_responses[].usage.input_tokens_details[].cache_write_tokens",
+            "last_model_response.usage.input_tokens_details[].cache_write_tokens",
+        ),
+    ),
+    v1_13.VERSION,
+    v1_15.VERSION,
+    Version("1.16", "0.21.1", "approving one call wins over rejecting its tool for good; no new key"),
+    Version(
+        "1.17",
+        "0.22.1",
+        "what a session still has to be told; which items the current response owns; a run that cannot be resumed",
+        keys=("current_response_generated_item_ownership", "pending_session_write", "terminal_unrecoverable"),
+    ),
+    v1_18.VERSION,
+    v1_21.VERSION,
 )
 
 NEWEST_VERSION = VERSIONS[-1]
