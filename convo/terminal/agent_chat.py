@@ -1,7 +1,7 @@
 """Interactive chat with agents.
 
-A message starts a run. When the run pauses, the pending calls are put to the person and the run resumes after the
-last decision. Commands that would move the head during an open run are rejected.
+A message starts a run. When the run pauses, the user is asked for a decision on each pending call, and the run
+resumes after the last decision. Commands in `HEAD_MOVING_COMMANDS` are rejected during an open run.
 `RunPrinter` prints one line on stderr for each tool call, handoff and guardrail.
 """
 
@@ -31,19 +31,19 @@ if TYPE_CHECKING:
 
 
 HEAD_MOVING_COMMANDS = ("undo", "redo", "rewind", "fork", "owner", "model", "new", "clear", "resume")
-"""Commands that would move the conversation, or who answers, under an open run."""
+"""Commands that would move the head, or change the owner, the model or the conversation, during an open run."""
 
 COMMANDS_WITHOUT_AGENTS = {
     "edit": "take the last turn back with /undo and say it anew",
     "system": "each agent has instructions of its own",
 }
-"""Commands that know no agents, and what to do instead."""
+"""Commands that are not available with agents, and the hint for each."""
 
 OPEN_RUN_HINT = "/retry goes on with the run, /stop ends it"
 
 
 class RunView(Protocol):
-    """Shows the runs of one chat; see `convo.cli.agent_run`."""
+    """Shows the events of the runs of one chat; `convo.cli.agent_run` implements it."""
 
     running: AgentRunner
 
@@ -55,7 +55,7 @@ class RunView(Protocol):
 
 
 class AgentChat:
-    """The runs of an interactive chat."""
+    """The agent runs of an interactive chat."""
 
     def __init__(self, talk: "Repl", show: RunView, medium: DisplayOptions) -> None:
         self._talk, self._show, self._medium = talk, show, medium
@@ -66,17 +66,20 @@ class AgentChat:
 
     @property
     def status(self) -> str:
-        """Where the newest run stands, in words."""
+        """The phase, the agent and the undecided calls of the newest run, as text."""
         run = self.running.run
         waits = ", ".join(call.id for call in run.pending)
         return f"{run.phase}, with {run.agent}" + (f"; {waits} wait for a decision" if waits else "")
 
     def tools(self) -> list[tuple[str, str]]:
-        """The tools of the agent that would answer, each by its name and what is said of it."""
+        """Return the name and the description of each tool of the active agent."""
         return [(tool.name, tool.description) for tool in self.running.run.graph[self.running.run.agent].functions]
 
     async def begin(self) -> None:
-        """Take up what an earlier chat left open. raises: as the run does"""
+        """Ask for the decisions of a paused run; print a note about an interrupted one.
+
+        Raises the errors of the run.
+        """
         if self.running.pending:
             self._talk.say("the run of this conversation is paused")
             await self._settled()
@@ -84,7 +87,10 @@ class AgentChat:
             self._talk.say("the run of this conversation was cut off; /retry goes on with it")
 
     async def say(self, items: Sequence[Item]) -> None:
-        """Begin a run. raises: as the run does; StateFault  one is paused, and the person leaves it so"""
+        """Start a run; while one is paused, send nothing and ask for its decisions instead.
+
+        Raises the errors of the run.
+        """
         await self._show.opened(self._talk.chat)
         if self.running.pending:
             self._talk.say("nothing was sent: the run is paused")
@@ -93,7 +99,10 @@ class AgentChat:
         await self._shown(self.running.say(items))
 
     async def again(self) -> None:
-        """Go on with what was stopped, or failed. raises: InvalidUsage  nothing is open; as the run does"""
+        """Continue a run that was stopped or that failed.
+
+        Raises InvalidUsage if no run is open, and the errors of the run.
+        """
         await self._show.opened(self._talk.chat)
         if not self.running.unfinished:
             raise InvalidUsage("no run is open, so there is nothing to go on with", hint="say something")
@@ -103,14 +112,14 @@ class AgentChat:
             await self._shown(self.running.go_on())
 
     async def stop(self) -> None:
-        """End the open run for good. raises: InvalidUsage  none is open"""
+        """End the open run; it cannot be continued. Raises InvalidUsage if no run is open."""
         if not self.running.unfinished:
             raise InvalidUsage("no run is open", hint="/status says where the conversation stands")
         await self.running.stop()
         self._talk.say("the run is ended; the conversation goes on from here")
 
     def check(self, command: str) -> None:
-        """raises: InvalidUsage, StateFault  a command that cannot be carried out here, or now"""
+        """Raise InvalidUsage for a command without meaning for agents, StateFault for one barred by the open run."""
         if command in COMMANDS_WITHOUT_AGENTS:
             raise InvalidUsage(f"/{command} knows nothing of agents", hint=COMMANDS_WITHOUT_AGENTS[command])
         if command in HEAD_MOVING_COMMANDS and self.running.unfinished:
@@ -123,7 +132,7 @@ class AgentChat:
         await self._settled()
 
     async def _settled(self) -> None:
-        """Let the person decide as often as the run pauses."""
+        """Ask for decisions and continue the run until it no longer pauses or the user leaves."""
         while self.running.pending:
             if not await ask_for_decisions(self.running, self._talk.typed, self._talk.say, self._medium):
                 await self._show.left()
@@ -132,15 +141,15 @@ class AgentChat:
 
 
 SENTENCE_ITEM_TYPES = ("function_call", "mcp_approval_request")
-"""Kinds of items that a sentence of the run's own stands for."""
+"""Item types that are not announced, because the run's own events print a line for each."""
 
 
 MAX_SENTENCE_CHARS = 400
-"""Characters of arguments or of an output in a sentence; `convo inspect --items` shows all of them."""
+"""Characters of arguments or of an output in a line; `convo inspect --items` shows all of them."""
 
 
 class RunPrinter(AnswerPrinter):
-    """Takes the events of a run."""
+    """Prints the events of a run."""
 
     def __init__(
         self,
@@ -169,19 +178,19 @@ class RunPrinter(AnswerPrinter):
             self._final(event["output"])
 
     def _remember(self, event: StreamEvent) -> None:
-        """The words of the last message, which are the answer unless a tool's output is."""
+        """Record the text of the last message: it is the final output, except where a tool's output is."""
         if event["type"] == "response.output_item.done" and item_type(event["item"]) == "message":
             self._last = item_text(event["item"])
 
     def _final(self, output: Json) -> None:
-        """Print an answer that no model said in words."""
+        """Print the final output unless the last message is its text."""
         if self._last is None or (isinstance(output, str) and output != self._last):
             self._say(value_to_text(output))
             self.end()
 
 
 def format_run_event(event: StreamEvent) -> list[str]:
-    """What happened, a sentence a line; none for what needs no words."""
+    """Describe an event of a run, one sentence a line; an empty list for events that are not announced."""
     match event["type"]:
         case "convo.tool_started":
             arguments = shorten_to_line(decode_json_escapes(event["arguments"]))
@@ -200,20 +209,20 @@ def format_run_event(event: StreamEvent) -> list[str]:
 
 
 def format_pending_call(call: Mapping[str, Json]) -> str:
-    """One call that a person has to decide on."""
+    """Describe a pending call and the decision it needs."""
     asks = f"{call['agent']} asks for {call['tool']} {shorten_to_line(decode_json_escapes(call['arguments']))}".rstrip()
     said = "its outcome is unknown" if call["unknown"] else "it waits for a decision"
     return f"{asks} ({call['call_id']}); {said}"
 
 
 def shorten_to_line(words: str) -> str:
-    """`words` on one line, and no more of them than a person reads there."""
+    """Put `text` on one line and cut it at `MAX_SENTENCE_CHARS`."""
     line = " ".join(words.split())
     return line if len(line) <= MAX_SENTENCE_CHARS else f"{line[:MAX_SENTENCE_CHARS]}... ({len(line):,} characters)"
 
 
 def value_to_text(value: Json) -> str:
-    """A value as text: text as it is, nothing as nothing, else JSON."""
+    """Convert a value to text: a string unchanged, None to "", other values to JSON."""
     if value is None or isinstance(value, str):
         return value or ""
     return json.dumps(plain_json(value), ensure_ascii=False)

@@ -26,15 +26,14 @@ WorkResult = TypeVar("WorkResult")
 
 
 async def consume_interruptibly(events: AsyncGenerator[StreamEvent, None], take: Callable[[StreamEvent], None]) -> None:
-    """Hand every event to `take`. raises: as `run_interruptibly`"""
+    """Call `on_event` with each event. Raises the errors of `run_interruptibly`."""
     await run_interruptibly(_consume(events, take))
 
 
 async def run_interruptibly(work: Coroutine[Any, Any, WorkResult]) -> WorkResult:
-    """What `work` comes to.
+    """Await `work` and return its result; Ctrl-C cancels it.
 
-    raises:  Interrupted  Ctrl-C came first; a turn has been kept
-             what `work` raises
+    Raises Interrupted after Ctrl-C, once the turn has saved its partial output, and the errors of `work`.
     """
     task = asyncio.create_task(work)
     stopped = False
@@ -58,7 +57,7 @@ async def _consume(events: AsyncGenerator[StreamEvent, None], take: Callable[[St
     async with aclosing(events) as answer:
         async for event in answer:
             take(event)
-            await asyncio.sleep(0)  # an answer that never waits must not keep Ctrl-C from being heard
+            await asyncio.sleep(0)  # a stream that never suspends must not block the Ctrl-C handler
 
 
 ANSWERS_MARKDOWN, ANSWERS_PLAIN = "markdown", "plain"
@@ -68,18 +67,18 @@ LINK_PROGRAMS = ("iTerm.app", "WezTerm", "ghostty", "vscode", "Hyper", "Tabby", 
 LINK_TERMS = ("xterm-kitty", "xterm-ghostty", "alacritty", "foot", "foot-extra", "wezterm", "contour")
 LINK_VARIABLES = ("KITTY_WINDOW_ID", "WT_SESSION", "KONSOLE_VERSION", "DOMTERM")
 MIN_VTE_VERSION = 5_000
-"""What says that words can be clicked. No terminal can be asked, so it goes by what they are known for."""
+"""Signs of a terminal with clickable links. No query reports this ability, so known terminals are listed."""
 
 
 def make_answer_renderer(stream: TextIO, environ: Mapping[str, str]) -> AnswerRenderer | None:
-    """A sheet in the terminal behind `stream`; None where words are printed as they are."""
+    """Make a Markdown renderer for `stream`; None unless it is a terminal with cursor control."""
     if not stream.isatty() or environ.get("TERM", "dumb") in DUMB_TERMINALS:
         return None
     return LazyMarkdownRenderer(stream, environ)
 
 
 class LazyMarkdownRenderer:
-    """A page that is made when the first words are there."""
+    """Markdown renderer that imports its parser with the first text."""
 
     def __init__(self, stream: TextIO, environ: Mapping[str, str]) -> None:
         self._stream, self._environ = stream, environ
@@ -104,7 +103,7 @@ class LazyMarkdownRenderer:
 
 
 def has_clickable_links(environ: Mapping[str, str]) -> bool:
-    """Whether the terminal is known to make words clickable (OSC 8)."""
+    """Whether the terminal is known to support hyperlinks (OSC 8)."""
     if "TMUX" in environ or environ.get("TERM", "").startswith(("screen", "tmux")):
         return False
     vte = environ.get("VTE_VERSION", "")
@@ -120,13 +119,13 @@ REASONING_COLUMNS = 80
 
 
 def reasoning_text(item: Item) -> str:
-    """The words of a reasoning item: its text, or its summary where that is all; often there is neither."""
+    """Return the text of a reasoning item, or else its summary; often it has neither, and the result is ""."""
     parts = item.get("content") or item.get("summary") or ()
     return "\n\n".join(str(part["text"]).strip() for part in parts if part.get("text"))
 
 
 def format_reasoning_line(words: str, medium: DisplayOptions) -> str:
-    """One line, with how much more there is."""
+    """Format reasoning as one line; where it is cut, it ends with the total number of words."""
     line = " ".join(escape_control_chars(words).split())
     if not line:
         return ""
@@ -139,7 +138,7 @@ def format_reasoning_line(words: str, medium: DisplayOptions) -> str:
 
 
 async def handle_reasoning(talk: "Repl", _: str) -> None:
-    """Say all that was thought for the last message."""
+    """Print the reasoning of the last turn."""
     said = list(_last_turn_reasoning(talk.chat.held.path.items))
     if not said:
         talk.say("  nothing is known of what the model thought; many models keep it to themselves")

@@ -1,6 +1,6 @@
 """Approval prompt: show pending calls and ask for a decision on each.
 
-Each decision is saved when it is made, and no call runs before all of them are decided. Leaving (Ctrl-C, Ctrl-D,
+Each decision is saved when it is made, and no call runs before all calls are decided. Leaving (Ctrl-C, Ctrl-D,
 end of input) decides nothing.
 """
 
@@ -32,14 +32,14 @@ from convo.terminal.terminal import (
 )
 
 DURATION_UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"))
-"""Seconds, and what so many of them are called."""
+"""Seconds and the name of each unit, largest first."""
 
 
 class PausedRun(NamedTuple):
     """A paused run in the inbox.
 
-    session:  the name of the session that it works on
-    since:    seconds that it has been waiting
+    session_name:  the name of the run's session
+    paused_s:      seconds since the run paused
     """
 
     run: str
@@ -49,13 +49,13 @@ class PausedRun(NamedTuple):
 
 
 def render_pending_call(call: PendingApproval, medium: DisplayOptions, *more: KeyValue) -> str:
-    """One call in full: its tool, then a line for each thing to know."""
+    """Render one call in full: its tool, then one line for each property."""
     title = f"{call.tool} has an unknown outcome" if call.unknown else f"{call.tool} waits for a decision"
     return "\n".join([escape_control_chars(title), *key_value_lines([*_call_rows(call), *more], medium)])
 
 
 def render_paused_runs(paused: Sequence[PausedRun], medium: DisplayOptions) -> str:
-    """A line for each call; one for a run whose calls are all decided on."""
+    """Render one line for each pending call; one for a run whose calls are all decided."""
     rows = [(run, call) for run in paused for call in (run.calls or (None,))]
     columns = [
         Column("call", [call.call_id if call else "-" for _, call in rows], style="id"),
@@ -72,7 +72,7 @@ def render_paused_runs(paused: Sequence[PausedRun], medium: DisplayOptions) -> s
 
 
 def format_duration(seconds: float) -> str:
-    """How long, in its largest unit: "3 minutes", "less than a minute"."""
+    """Format a duration in its largest unit: "3 minutes", "less than a minute"."""
     for size, unit in DURATION_UNITS:
         if seconds >= size:
             number = int(seconds // size)
@@ -100,7 +100,7 @@ def _call_rows(call: PendingApproval) -> Iterator[KeyValue]:
 
 
 AskUser: TypeAlias = Callable[[str], Awaitable[str]]
-"""Puts a question and gives the answer. raises: EOFError, Interrupted"""
+"""Asks a question and returns the answer. Raises EOFError and Interrupted."""
 
 PrintMessage: TypeAlias = Callable[[str], None]
 
@@ -120,7 +120,7 @@ CHOICE_SYNONYMS = {
     "rerun": "again",
     "o": "output",
 }
-"""Other words for the choices."""
+"""Short forms and synonyms of the choices."""
 
 CHOICE_USAGE = {"reject": "reject [why]", "never": "never [why]", "output": "output TEXT"}
 
@@ -130,9 +130,9 @@ UNKNOWN_OUTCOME_CHOICES = ("again", "output", "reject", ABORT_CHOICE, LEAVE_CHOI
 
 
 async def ask_for_decisions(running: AgentRunner, ask: AskUser, say: PrintMessage, medium: DisplayOptions) -> bool:
-    """Put every pending call to the person.
+    """Ask the user for a decision on each pending call.
 
-    returns:  whether the run can go on: each call is decided on, and the run was not ended
+    Returns whether the run can continue: every call is decided, and the run was not ended.
     """
     while running.pending:
         call = pending_approval_from_call(running.pending[0], running.run.agent)
@@ -145,7 +145,7 @@ async def ask_for_decisions(running: AgentRunner, ask: AskUser, say: PrintMessag
 async def _ask_for_decision(
     running: AgentRunner, call: PendingApproval, ask: AskUser, say: PrintMessage, medium: DisplayOptions
 ) -> bool:
-    """Ask until there is a decision that fits; False when the person leaves."""
+    """Ask until the user makes a valid decision. Returns False if the user leaves."""
     choices = UNKNOWN_OUTCOME_CHOICES if call.unknown else HOSTED_CALL_CHOICES if call.hosted else CALL_CHOICES
     question = wrap_text(", ".join(CHOICE_USAGE.get(name, name) for name in choices) + "? ", medium.width)
     while True:
@@ -169,7 +169,7 @@ async def _ask_for_decision(
 
 
 def parse_choice(line: str) -> tuple[str, str]:
-    """The choice in `line`, and what follows it."""
+    """Split `line` into the choice and the text after it."""
     word, _, why = line.strip().partition(" ")
     return CHOICE_SYNONYMS.get(word.lower(), word.lower()), why.strip()
 
@@ -185,17 +185,17 @@ async def _make_decision_event(name: str, call: PendingApproval, why: str) -> Ap
 
 
 async def _run_editor(arguments: str) -> str:
-    """What the person's editor leaves; Ctrl-C is the editor's own meanwhile, and the lease is renewed."""
+    """Edit `arguments` in a thread: the lease is renewed meanwhile, and Ctrl-C goes to the editor alone."""
     with on_signal(signal.SIGINT, _ignore_interrupt):
         return await asyncio.to_thread(edit_arguments_in_editor, arguments)
 
 
 def _ignore_interrupt() -> None:
-    """Whoever has the terminal takes the key."""
+    """Do nothing: the program in the terminal handles the key."""
 
 
 def edit_arguments_in_editor(arguments: str) -> str:
-    """The arguments as somebody left them. raises: InvalidUsage  there is no editor, or it failed"""
+    """Let the user edit the arguments in $VISUAL or $EDITOR. Raises InvalidUsage if neither is set or it fails."""
     command = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "")
     if not command:
         raise InvalidUsage("EDITOR is not set, so nothing can be edited", hint="EDITOR=nano convo ...")
@@ -214,7 +214,7 @@ def edit_arguments_in_editor(arguments: str) -> str:
 
 
 def format_arguments(arguments: str) -> str:
-    """Arguments as they are read and edited: JSON a member a line, anything else as it is."""
+    """Format arguments for display and editing: JSON with one member a line, other text unchanged."""
     try:
         return decode_json_escapes(json.dumps(json.loads(arguments), indent=2))
     except (ValueError, RecursionError):

@@ -1,6 +1,6 @@
 """Views of a comparison: two histories side by side, or two requests.
 
-The first difference is printed first, because it limits what the prompt cache can reuse.
+The first difference is printed first, because the prompt cache can reuse nothing after it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,17 +20,17 @@ from convo.terminal.terminal import (
 )
 
 DEFAULT_SIDE_COLUMNS = 60
-"""Columns of each side where there is no terminal."""
+"""Columns of each side where the output is no terminal."""
 
 DIFF_MARKS = {"same": " ", "changed": "|", "only a": "<", "only b": ">"}
 DIFF_STYLES = {"changed": "bold", "only a": "bad", "only b": "good"}
 
 MAX_EQUAL_ITEMS_SHOWN = 3
-"""So many items in a row that are the same behind the first difference are named; of more, the number."""
+"""Consecutive equal items after the first difference that are listed; a longer group is replaced by its count."""
 
 
 class DiffSide(NamedTuple):
-    """One history: what it is called, who holds it, and its items."""
+    """One history of a comparison: its name, the owner of its state, and its items."""
 
     name: str
     owner: str
@@ -38,7 +38,7 @@ class DiffSide(NamedTuple):
 
 
 def render_history_diff(a: DiffSide, b: DiffSide, found: HistoryDiff, medium: DisplayOptions) -> str:
-    """Both sides, where they part, and everything behind that side by side."""
+    """Render both histories, their first difference, and everything after it side by side."""
     head = [("A", _format_side(a)), ("B", _format_side(b)), ("", _describe_difference(a, b, found))]
     shown = [*key_value_lines(head, medium), *([] if found.alike else ["", *_side_by_side_lines(found, medium)])]
     if not found.alike:
@@ -47,7 +47,7 @@ def render_history_diff(a: DiffSide, b: DiffSide, found: HistoryDiff, medium: Di
 
 
 def render_request_diff(a: SentRequest, b: SentRequest, found: RequestDiff, medium: DisplayOptions) -> str:
-    """The first byte that differs, and what the beginning before it was worth."""
+    """Render the first byte that differs, and how much of the common prefix was cached."""
     return medium.drawn("\n".join(key_value_lines([*_request_rows(a, b, found), *_cache_rows(found)], medium)))
 
 
@@ -86,7 +86,7 @@ def _side_by_side_lines(found: HistoryDiff, medium: DisplayOptions) -> Iterator[
 
 
 def _group_by_status(rest: Sequence[DiffPair]) -> Iterator[list[DiffPair]]:
-    """Neighbours with the same mark."""
+    """Group consecutive pairs with the same mark."""
     run: list[DiffPair] = []
     for pair in rest:
         if run and run[-1].mark != pair.mark:

@@ -57,7 +57,10 @@ NO_CHART_TEXT = "no request said what its model saw"
 
 
 def render_conversation(known: ConversationView, medium: DisplayOptions, *, bars: bool = True) -> str:
-    """The whole screen, without the last line break; `bars`: a terminal also gets the chart."""
+    """Render the conversation as a screen, without the last line break.
+
+    with_chart:  whether a terminal also shows the chart of input tokens
+    """
     fits = fit_link_table(known, medium) if known.links else None
     shown = [
         medium.paint(escape_control_chars(known.handle), "bold"),
@@ -71,12 +74,12 @@ def render_conversation(known: ConversationView, medium: DisplayOptions, *, bars
 
 
 def render_token_chart(known: ConversationView, medium: DisplayOptions) -> str:
-    """The chart alone, wherever it goes."""
+    """Render the chart of input tokens alone, also where the output is no terminal."""
     return medium.drawn("\n".join(token_chart_lines(known, medium)) or NO_CHART_TEXT)
 
 
 def render_path_items(known: ConversationView, medium: DisplayOptions) -> str:
-    """Every item of the path: its number, kind, role and id, then its words in full."""
+    """Render every item of the path in full."""
     said = known.path.place(known.mark)
     return "\n\n".join(
         render_item(at, node.item, waits=at > said, medium=medium) for at, node in enumerate(known.path.nodes, 1)
@@ -84,7 +87,7 @@ def render_path_items(known: ConversationView, medium: DisplayOptions) -> str:
 
 
 def render_item(at: int, item: Item, *, waits: bool, medium: DisplayOptions) -> str:
-    """One item: its number, kind, role and id, then its words in full."""
+    """Render one item: its number, type, role and id, then its full text."""
     named = " ".join(filter(None, (format_item_label(item), str(item.get("id") or ""))))
     status = item.get("status")
     ended = [str(status)] if status not in (None, "completed") else []
@@ -131,7 +134,7 @@ def _conversation_rows(known: ConversationView, fits: Table | None) -> Iterator[
 
 
 def _usage_rows(known: ConversationView) -> Iterator[KeyValue]:
-    """What the last request used, and what all that are shown did: two figures that are often taken for each other."""
+    """Yield the usage of the last request and the total of all shown requests: the two are often confused."""
     last = next((link for link in reversed(known.links) if link.id == known.at), None)
     one, all_ = sum_link_usage([last] if last else [], known.prices), sum_link_usage(known.links, known.prices)
     if one:
@@ -153,7 +156,7 @@ def _format_head(known: ConversationView) -> str:
 
 
 def _continue_command(known: ConversationView) -> str:
-    """The command that goes on from here, where there is one."""
+    """Return the command that continues from here, or "" where there is none."""
     if known.session:
         return format_continue_command(known.session, known.run)
     if known.strategy is Strategy.REPLAY:
@@ -166,14 +169,14 @@ def _continue_command(known: ConversationView) -> str:
 
 
 def _item_lines(known: ConversationView, medium: DisplayOptions) -> Iterator[str]:
-    """What there is to see where no links are known: one line an item."""
+    """Yield one line for each item; used where no links are known."""
     for at, node in enumerate(known.path.nodes, 1):
         line = f"{at:>4}  {format_item_label(node.item)}: {escape_control_chars(item_preview(node.item))}"
         yield line if medium.width is None else truncate_text(line, medium.width)
 
 
 def format_item_label(item: Item) -> str:
-    """Kind and role: "message user", "function_call"."""
+    """Return type and role: "message user", "function_call"."""
     return _cached_item_label(item_type(item), str(item.get("role") or ""))
 
 
@@ -183,20 +186,20 @@ def _cached_item_label(what: str, role: str) -> str:
 
 
 MIN_SHORT_ID_CHARS = 8
-"""Characters of an id behind its kind, unless two ids begin alike."""
+"""Characters of an id after its type prefix, unless two ids begin alike."""
 
 WIDE_TERMINAL_COLUMNS = 120
-"""Columns from which on every figure stands in every line."""
+"""Columns from which on every line shows every value."""
 
 UNKNOWN_NUMBER = "-"
 
 MIXED_OWNERS_DROP_ORDER = 10
-"""When the owner goes, where links of several are drawn: behind all that says less."""
+"""Drop order of the owner column where links have several owners: after the less important columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class TreeRow:
-    """One line's worth: a row of the tree, what its link was, its id as it is shown, whether the head stands there."""
+    """One line of the tree: its link row, the link's statistics, the shortened id, and whether it is the head."""
 
     row: LinkRow
     was: LinkStats
@@ -210,12 +213,12 @@ class TreeRow:
 
 
 def fit_link_table(known: ConversationView, medium: DisplayOptions) -> Table:
-    """The tree of `known` as columns that fit into the medium."""
+    """Build the tree of `view` as a table that fits the display."""
     return fit_columns([*_tree_columns(build_tree_rows(known), known, medium)], medium)
 
 
 def build_tree_rows(known: ConversationView) -> list[TreeRow]:
-    """The links of `known` in the order in which they are drawn."""
+    """Build the rows of the tree, in drawing order."""
     ids = shorten_ids([link.id for link in known.links])
     drawn = iter_link_rows(known.links, known.at)
     return [
@@ -227,22 +230,22 @@ def build_tree_rows(known: ConversationView) -> list[TreeRow]:
 
 
 def tree_labels(drawn: Sequence[TreeRow]) -> list[str]:
-    """The lines at the left of each link, its mark and its id."""
+    """Return the tree lines, the mark and the id of each row."""
     return [_tree_prefix(one) + one.id for one in drawn]
 
 
 def format_optional_number(number: int | None) -> str:
-    """A figure that is known, or what stands for one that is not."""
+    """Format a number, or return "-" for None."""
     return UNKNOWN_NUMBER if number is None else f"{number:,}"
 
 
 def tree_lines(fits: Table, medium: DisplayOptions) -> Iterator[str]:
-    """The lines of the tree, the heads of its columns first."""
+    """Yield the lines of the tree, its headings first."""
     yield from table_lines(fits, medium)
 
 
 def shorten_ids(ids: Sequence[str]) -> dict[str, str]:
-    """Each id cut to the length at which all of them still differ."""
+    """Shorten all ids to the smallest common length at which they still differ."""
     longest = max(map(len, ids), default=0)
     for size in range(MIN_SHORT_ID_CHARS, longest):
         short = {id_: _shorten_id(id_, size) for id_ in ids}
@@ -294,7 +297,6 @@ def _number_column(head: str, numbers: Sequence[int | None], goes: int | None = 
 
 
 def _tree_prefix(one: TreeRow) -> str:
-    """The lines at the left of a link, and its mark."""
     depth = one.row.depth
     mark = "@ " if one.at else "● " if one.link.status == "completed" else "○ "
     if not one.row.begins:
@@ -315,7 +317,7 @@ def _duration_cell(link: Link) -> str:
 
 
 def _format_link_status(link: Link) -> str:
-    """How it ended, with the setting that ended it where one did."""
+    """Return the status, with the limit that ended the response where one did."""
     limit = (link.error or {}).get("limit")
     return f"{link.status} ({limit})" if limit else link.status
 
@@ -331,10 +333,10 @@ CELL_CHARS = {
     ChartCell(sent=False, cached=False): ("▒", "put before it by its owner"),
     ChartCell(sent=False, cached=True): ("░", "put before it, cached"),
 }
-"""How each kind of token is drawn, and what it was."""
+"""The character of each kind of token, and its entry in the legend."""
 
 MAX_BAR_CELLS = 60
-"""Cells of the longest bar, however wide the medium."""
+"""Cells of the longest bar, however wide the display is."""
 
 MIN_BAR_CELLS = 12
 
@@ -342,7 +344,7 @@ CHART_HEADING = "what the model saw"
 
 
 def token_chart_lines(known: ConversationView, medium: DisplayOptions) -> Iterator[str]:
-    """A line for each request, and what its signs mean; nothing where no endpoint said what was seen."""
+    """Yield a line for each request, then the legend; nothing where no endpoint reported input tokens."""
     drawn = build_tree_rows(known)
     shares = [input_token_share(one.was) for one in drawn]
     if not max_input_tokens(shares):
@@ -382,14 +384,17 @@ def _chart_legend(drawn: str) -> str:
 
 
 HEREDOC_END = "END_OF_REQUEST"
-"""No line of JSON looks like this."""
+"""JSON contains no such line."""
 
 MAX_INDENTED_ITEMS = 100
-"""So many items are spread over lines of their own."""
+"""Items that are pretty-printed; in a longer input each item takes one line."""
 
 
 def render_next_request(coming: NextRequest, medium: DisplayOptions, *, most: int | None = None) -> str:
-    """All of it; of what the owner puts before it the last `max_input_tokens` items."""
+    """Render the request with its target and its context usage.
+
+    max_prepended:  how many items to show, from the end, of those that the server prepends; None for all
+    """
     body = _format_request_body(coming.body)
     shown = [
         *_prepended_lines(coming, medium, most),
@@ -402,26 +407,26 @@ def render_next_request(coming: NextRequest, medium: DisplayOptions, *, most: in
 
 
 def format_request_target(coming: NextRequest) -> str:
-    """The line that says where the request goes."""
+    """Return the line that names the target of the request."""
     return f"POST {coming.url}" if coming.url else "to convo's own endpoint, in this process"
 
 
 def build_curl_command(coming: NextRequest, base_url: str | None = None) -> str:
-    """The request as a command for a POSIX shell. It streams the answer, as a chat does.
+    """Build a curl command for a POSIX shell. It streams the response, as a chat does.
 
-    base_url:  where it goes instead, for a request that would not leave this process
+    base_url:  target instead of the request's own, for a request that would not leave this process
     """
     url = f"{base_url.rstrip('/')}/responses" if base_url else coming.url or ""
     headers = {"Content-Type": "application/json", **coming.headers}
     shown = [f"-H {_format_header(name, value, coming.key_env)}" for name, value in headers.items()]
-    # escaped as JSON, so that no byte of it means anything to a terminal or a shell
+    # escaped as JSON, so that no byte of it is special to a terminal or a shell
     body = json.dumps({**coming.body, "stream": True}, indent=2).replace("\x7f", "\\u007f")
     options = " \\\n  ".join([f"curl -sS -N {quote(url)}", *shown, f"--data-binary @- <<'{HEREDOC_END}'"])
     return f"{options}\n{body}\n{HEREDOC_END}"
 
 
 def _format_request_body(body: Mapping[str, Json]) -> str:
-    """A request as JSON for people; where its input is long, an item a line."""
+    """Format a request as indented JSON; a long input has one item a line."""
     said = body.get("input")
     if not isinstance(said, list) or len(said) <= MAX_INDENTED_ITEMS:
         return json.dumps(body, indent=2, ensure_ascii=False)
@@ -432,7 +437,7 @@ def _format_request_body(body: Mapping[str, Json]) -> str:
 
 
 def _format_header(name: str, value: str, variable: str | None) -> str:
-    """One header, quoted; a key is left to the shell."""
+    """Quote one header for the shell; the key is read from its variable by the shell."""
     if "{key}" not in value:
         return quote(f"{name}: {value}")
     before, _, after = value.partition("{key}")

@@ -40,10 +40,10 @@ from convo.terminal.prompt import PROMPT, PromptOptions, SuggestCompletions
 from convo.terminal.raw_terminal import disable_echo
 
 ESCAPE_TIMEOUT_S = 0.1
-"""Seconds after which an Esc is the key itself and not the beginning of another key's sequence."""
+"""Seconds after which an Esc is the key itself and not the start of an escape sequence."""
 
 MAX_MENU_ROWS = 8
-"""Rows that a menu takes at most, with the line that it belongs to."""
+"""Rows of a completion menu, including the line it belongs to."""
 
 PROMPT_STYLE = Style.from_dict({"bar": "dim"})
 
@@ -85,7 +85,7 @@ class LineEditor:
 
     @contextmanager
     def listening(self, stop: Callable[[], None]) -> Iterator[None]:
-        """Let Esc call `stop`, and keep what else is typed for the next prompt, as long as this is open."""
+        """Call `stop` on Esc, and store all other keys for the next prompt, until the context exits."""
         loop, flush = asyncio.get_running_loop(), TimerSlot()
 
         def typed(presses: Sequence[KeyPress], alone: bool) -> None:
@@ -107,13 +107,16 @@ class LineEditor:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Give the terminal to another program as long as this is open."""
+        """Release the terminal for another program until the context exits."""
         with self._input.detach(), self._input.cooked_mode():
             self._screen.leave_brackets()
             yield
 
     def _with_bar(self, bar: Callable[[int], str]) -> Layout:
-        """The layout with one more line; the library's own waits for terminals to say where their cursor is."""
+        """Add a status line to the layout.
+
+        The library's own toolbar waits until the terminal has reported its cursor position.
+        """
         app = self._session.app
 
         def words() -> str:
@@ -125,7 +128,7 @@ class LineEditor:
 
 
 class EditorSession(PromptSession[str]):
-    """A prompt that makes room for a menu when there is one to show, and as much as it takes."""
+    """Prompt that reserves rows for a completion menu only while one is shown."""
 
     @property
     def reserve_space_for_menu(self) -> int:
@@ -135,11 +138,11 @@ class EditorSession(PromptSession[str]):
 
     @reserve_space_for_menu.setter
     def reserve_space_for_menu(self, rows: int) -> None:
-        """It follows from what there is to show."""
+        """Do nothing: the value is computed from the completions."""
 
 
 class TimerSlot:
-    """Something that is to happen soon, unless something else happens first."""
+    """Holds one timer, which `cancel` stops."""
 
     timer: asyncio.TimerHandle | None = None
 
@@ -149,10 +152,10 @@ class TimerSlot:
 
 
 class EditorOutput(Vt100_Output):
-    """A terminal that goes on bracketing what is pasted when the prompt is gone."""
+    """Terminal output that leaves bracketed paste on between two prompts."""
 
     def disable_bracketed_paste(self) -> None:
-        """Not between two prompts."""
+        """Do nothing: bracketed paste stays on until `end_bracketed_paste`."""
 
     def leave_brackets(self) -> None:
         super().disable_bracketed_paste()
@@ -164,12 +167,12 @@ def make_editor_output() -> EditorOutput:
         sys.stderr, term=os.environ.get("TERM"), default_color_depth=ColorDepth.from_env(), enable_bell=False
     )
     assert isinstance(made, EditorOutput)
-    made.enable_cpr = False  # a terminal that does not say where its cursor is would be warned about
+    made.enable_cpr = False  # the library warns about terminals that do not report their cursor position
     return made
 
 
 def replace_surrogates(line: str) -> str:
-    """`line` with a replacement character for every byte that was none."""
+    """Replace surrogates (undecodable bytes of the input) by the replacement character."""
     return line.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
@@ -177,21 +180,21 @@ LINE_BREAK_KEYS = (Keys.ControlM, Keys.ControlJ)
 
 
 class PasteDetectingInput(Vt100Input):
-    """The keys of this terminal."""
+    """Terminal input that detects pastes without bracketed paste."""
 
     def read_keys(self) -> list[KeyPress]:
         return merge_paste(super().read_keys())
 
 
 def merge_paste(presses: list[KeyPress]) -> list[KeyPress]:
-    """`presses` of one read, or the one paste that they are."""
+    """Merge the keys of one read into one paste if `is_paste` is true for them."""
     if not is_paste(presses):
         return presses
     return [KeyPress(Keys.BracketedPaste, "".join(press.data for press in presses))]
 
 
 def is_paste(presses: list[KeyPress]) -> bool:
-    """Whether there is text behind a line break, and nothing but text."""
+    """Whether all keys are text, with at least one character after a line break."""
     plain = all(press.key in (*LINE_BREAK_KEYS, Keys.ControlI) or len(press.key) == 1 for press in presses)
     first = next((at for at, press in enumerate(presses) if press.key in LINE_BREAK_KEYS), None)
     return plain and first is not None and any(len(press.key) == 1 for press in presses[first:])
@@ -200,7 +203,7 @@ def is_paste(presses: list[KeyPress]) -> bool:
 PROMPT_HAS_FOCUS = has_focus(DEFAULT_BUFFER)
 
 EDIT_COMMAND = "/edit"
-"""What stands behind the keys for the last message."""
+"""The command that the keys for editing the last message enter."""
 
 
 @Condition
@@ -209,7 +212,7 @@ def is_prompt_empty() -> bool:
 
 
 def build_key_bindings(pasted: Callable[[str], None]) -> KeyBindings:
-    """The bindings; `pasted` is told every text that was not typed."""
+    """Build the key bindings; `on_paste` is called with each pasted text."""
     bindings = KeyBindings()
     bindings.add("enter", filter=PROMPT_HAS_FOCUS)(accept_line)
     bindings.add("c-j", filter=PROMPT_HAS_FOCUS)(insert_newline)
@@ -233,7 +236,7 @@ def build_key_bindings(pasted: Callable[[str], None]) -> KeyBindings:
 
 
 def accept_line(event: KeyPressEvent) -> None:
-    """Take the completion that was chosen; where none was, the message is done."""
+    """Accept the selected completion; without one, accept the message."""
     buffer = event.current_buffer
     if buffer.complete_state and buffer.complete_state.current_completion:
         buffer.complete_state = None
@@ -254,24 +257,24 @@ def edit_last_message(event: KeyPressEvent) -> None:
 
 
 def search_history(event: KeyPressEvent) -> None:
-    """Among what was typed before, here and elsewhere."""
+    """Start a search in the history, which other terminals may have extended."""
     reload_if_stale(event.current_buffer)
     start_search(direction=SearchDirection.BACKWARD)
 
 
 def exit_search(event: KeyPressEvent) -> None:
-    """Back to the line as it was, which vi's keys would leave in their normal mode."""
+    """Stop the search and restore the line; vi bindings would otherwise end in normal mode."""
     stop_search()
     event.app.vi_state.input_mode = InputMode.INSERT
 
 
 def open_editor(event: KeyPressEvent) -> None:
-    """Into the person's own editor, and back to the prompt: Enter sends, here as everywhere."""
+    """Open the message in the user's editor and return to the prompt: only Enter sends."""
     event.current_buffer.open_in_editor(validate_and_handle=False)
 
 
 def interrupt_prompt(event: KeyPressEvent) -> None:
-    """Throw away what was typed; where nothing was, hand it on."""
+    """Discard the typed text; raise Interrupted at an empty prompt."""
     if event.current_buffer.text:
         event.app.exit(result="")
     else:
@@ -279,14 +282,14 @@ def interrupt_prompt(event: KeyPressEvent) -> None:
 
 
 MAX_HISTORY_BYTES = 1024 * 1024
-"""Bytes at the end of the file that are read."""
+"""Bytes that are read from the end of the file."""
 
 ENTRY_START = "\n# "
-"""What stands before every entry."""
+"""Prefix of every entry."""
 
 
 class PromptHistory(History):
-    """The entries of a file, newest first."""
+    """Prompt history in a file that several terminals share; newest entry first."""
 
     def __init__(self, place: Path) -> None:
         super().__init__()
@@ -300,7 +303,7 @@ class PromptHistory(History):
             yield entry
 
     def behind(self) -> bool:
-        """Whether somebody else has added to it since it was read."""
+        """Whether another process has changed the file since it was loaded."""
         return self._now() != self._size
 
     def load_history_strings(self) -> Iterable[str]:
@@ -332,19 +335,19 @@ class PromptHistory(History):
 
 
 def reload_if_stale(buffer: Buffer) -> None:
-    """Let a prompt that stands, and in which nothing is typed, know what other terminals have typed meanwhile."""
+    """Reload the history into an open, empty prompt if another terminal has added to the file."""
     if isinstance(buffer.history, PromptHistory) and buffer.history.behind():
         buffer.reset()
         buffer.load_history_if_not_yet_loaded()
 
 
 def format_history_entry(words: str) -> str:
-    """One entry as it stands in the file: when, then a line for each line with a + in front."""
+    """Format an entry for the file: a line with the time, then each line of the text with "+" before it."""
     return f"{ENTRY_START}{datetime.now()}\n" + "".join(f"+{line}\n" for line in words.split("\n"))
 
 
 def parse_history_entries(text: str) -> list[str]:
-    """What `text` holds, newest first."""
+    """Parse the entries of a history file, newest first."""
     found: list[list[str]] = []
     open_entry = False
     for line in text.split("\n"):
@@ -359,7 +362,7 @@ def parse_history_entries(text: str) -> list[str]:
 
 
 def open_prompt_history(place: Path) -> History:
-    """The history in `place`, for this user alone (0600); in memory where that cannot be had."""
+    """Open the history file at `path` with mode 0600; in memory if the file cannot be opened."""
     try:
         make_private_folder(place.parent)
         place.touch(mode=0o600, exist_ok=True)
@@ -372,7 +375,7 @@ def open_prompt_history(place: Path) -> History:
 
 
 class EditorCompleter(Completer):
-    """Completes by `suggest`, which may have to look into the store."""
+    """Adapts `SuggestCompletions`, which may read the store, to prompt_toolkit."""
 
     def __init__(self, suggest: SuggestCompletions) -> None:
         self._suggest = suggest
@@ -385,7 +388,7 @@ class EditorCompleter(Completer):
     ) -> AsyncGenerator[Completion, None]:
         try:
             length, offers = await self._suggest(document.text_before_cursor)
-        except ConvoError:  # a store that cannot be read completes nothing
+        except ConvoError:  # without a readable store there are no completions
             return
         for offer in offers:
             yield Completion(offer.word, start_position=-length, display_meta=offer.about)

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 class SearchResult(NamedTuple):
-    """Where a search found something.
+    """The location of a search result.
 
-    at:    the item's number on its path
-    of:    how many items the session has; None when the item is on a branch that was left
-    who:   the item's role, or its kind
+    item_number:  the item's number on its path, from 1
+    item_count:   items of the session; None when the item is on a branch that is no longer current
+    author:       the item's role, or else its type
     """
 
     session: Session
@@ -33,7 +33,7 @@ class SearchResult(NamedTuple):
 
 
 def render_session_list(glances: Sequence[SessionSummary], medium: DisplayOptions) -> str:
-    """A line for each session."""
+    """Render one line for each session."""
     sessions = [one.session for one in glances]
     columns = [
         Column("session", [one.name for one in sessions], style="id"),
@@ -50,10 +50,10 @@ def render_session_list(glances: Sequence[SessionSummary], medium: DisplayOption
 def render_session(
     glance: SessionSummary, said: Sequence[Item], medium: DisplayOptions, run: "OpenRun | None" = None
 ) -> str:
-    """Everything that a session's record says.
+    """Render all fields of a session's record.
 
-    said:  what its owner has not confirmed
-    run:   of agents, which is open in it
+    unconfirmed:  items that the owner has not confirmed
+    open_run:     the agent run that is open in the session
     """
     from convo.terminal.terminal import key_value_lines
 
@@ -62,7 +62,7 @@ def render_session(
 
 
 def render_search_results(places: Sequence[SearchResult], medium: DisplayOptions) -> str:
-    """A line for each item that a search found."""
+    """Render one line for each item that a search found."""
     columns = [
         Column("session", [place.session.name for place in places], style="id"),
         Column("item", [str(place) for place in places]),
@@ -73,7 +73,7 @@ def render_search_results(places: Sequence[SearchResult], medium: DisplayOptions
 
 
 def format_local_time(at: float) -> str:
-    """A time on this machine's clock, to the minute."""
+    """Format a time in the local time zone, to the minute."""
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
 
 
@@ -106,11 +106,11 @@ SIZE_UNITS = ("B", "KB", "MB", "GB", "TB")
 SIZE_UNIT_FACTOR = 1000
 
 KIND_DROP_ORDER = {"places": 0, "events": 1, "items": 2}
-"""What a narrow terminal does without."""
+"""Drop order of the columns on a narrow terminal."""
 
 
 def render_tenant_stats(kept: Sequence[TenantStats], medium: DisplayOptions) -> str:
-    """A line for each tenant."""
+    """Render one line for each tenant."""
     columns = [
         Column("tenant", [one.tenant for one in kept], style="id"),
         *(
@@ -125,7 +125,7 @@ def render_tenant_stats(kept: Sequence[TenantStats], medium: DisplayOptions) -> 
 
 
 def render_prune_results(found: Sequence[tuple[str, PruneResult]], medium: DisplayOptions) -> str:
-    """A line for each tenant that loses something."""
+    """Render one line for each tenant that loses data."""
     columns = [
         Column("tenant", [name for name, _ in found], style="id"),
         *(
@@ -137,7 +137,7 @@ def render_prune_results(found: Sequence[tuple[str, PruneResult]], medium: Displ
 
 
 def format_bytes(count: int) -> str:
-    """Bytes in the largest unit of which there is one at least: "999 B", "1.5 MB"."""
+    """Format bytes in the largest unit of which there is at least one: "999 B", "1.5 MB"."""
     figure, unit = float(count), 0
     while round(figure, 1) >= SIZE_UNIT_FACTOR and unit < len(SIZE_UNITS) - 1:
         figure, unit = figure / SIZE_UNIT_FACTOR, unit + 1

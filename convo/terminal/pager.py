@@ -18,7 +18,7 @@ from convo.terminal.terminal import text_width
 
 LESS_COMMAND = ("less",)
 LESS_FLAGS = "FRX"
-"""Leave what fits, show colours, keep the screen as it was; as git has it."""
+"""As git sets it: quit if the text fits, show colors, keep the screen."""
 
 NO_PAGER_VALUES = ("", "cat")
 
@@ -26,7 +26,7 @@ SGR_SEQUENCE = re.compile(r"\x1b\[[\d;]*m")
 
 
 def print_paged(text: str, environ: Mapping[str, str] = os.environ) -> None:
-    """Print `text` on stdout, through a pager where it is taller than the terminal."""
+    """Print `text` on stdout, through a pager if it is taller than the terminal."""
     command = (
         get_pager_command(environ)
         if _is_interactive(environ) and is_taller_than(text, *shutil.get_terminal_size())
@@ -37,18 +37,18 @@ def print_paged(text: str, environ: Mapping[str, str] = os.environ) -> None:
 
 
 def get_pager_command(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The words of the command that PAGER names; none where nothing is to be paged."""
+    """Return the pager command with its arguments; empty if nothing is to be paged."""
     said = environ.get("PAGER")
     if said is None:
         return LESS_COMMAND
     try:
         return () if said.strip() in NO_PAGER_VALUES else tuple(shlex.split(said))
-    except ValueError:  # a quote that is never closed
+    except ValueError:  # an unclosed quote
         return LESS_COMMAND
 
 
 def is_taller_than(text: str, columns: int, rows: int) -> bool:
-    """Whether `text` and the prompt behind it take more than `rows` lines of `columns`."""
+    """Whether `text` and the prompt after it take more than `rows` lines of `columns`."""
     lines = text.rstrip("\n").split("\n")
     return sum(max(1, -(-text_width(SGR_SEQUENCE.sub("", line)) // max(1, columns))) for line in lines) >= rows
 
@@ -58,13 +58,13 @@ def _is_interactive(environ: Mapping[str, str]) -> bool:
 
 
 def _run_pager(text: str, command: tuple[str, ...], out: TextIO, environ: Mapping[str, str]) -> bool:
-    """Whether there was such a pager; whoever leaves it early has read enough."""
+    """Run the pager. Returns False if it could not be started; closing it early is no error."""
     out.flush()
     try:
         process = _start_pager(command, out, environ)
     except OSError:
         return False
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the pager's own
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # only the pager handles Ctrl-C
     try:
         with suppress(BrokenPipeError):
             process.communicate(text)
@@ -74,7 +74,7 @@ def _run_pager(text: str, command: tuple[str, ...], out: TextIO, environ: Mappin
 
 
 def _start_pager(command: tuple[str, ...], out: TextIO, environ: Mapping[str, str]) -> "subprocess.Popen[str]":
-    return subprocess.Popen(  # noqa: S603  the person's own PAGER
+    return subprocess.Popen(  # noqa: S603  the user's own PAGER
         command,
         stdin=subprocess.PIPE,
         encoding=out.encoding,

@@ -21,14 +21,14 @@ FILE_ARGUMENT = "file"
 COMMAND_NAME = "command"
 
 MAX_FILE_SUGGESTIONS = 1_000
-"""Names of one folder that are offered."""
+"""Names of one folder that are suggested."""
 
 
 class CompletionTarget(NamedTuple):
-    """Where something is to be completed.
+    """The text to complete at the cursor.
 
-    kind:  "command", "file", or what a command takes; "" for nothing
-    word:  what stands there already
+    kind:    "command", "file", or the argument kind of a command; "" for nothing
+    prefix:  the text typed so far
     """
 
     kind: str
@@ -36,18 +36,21 @@ class CompletionTarget(NamedTuple):
 
 
 class Suggestion(NamedTuple):
-    """One thing that could stand there, and a few words about it."""
+    """A completion and its short description."""
 
     word: str
     about: str = ""
 
 
 SuggestCompletions: TypeAlias = Callable[[str], Awaitable[tuple[int, Sequence[Suggestion]]]]
-"""From what stands before the cursor to how many characters are replaced, and by what."""
+"""Maps the text before the cursor to the number of characters to replace and the suggestions."""
 
 
 def find_completion_target(before: str, taken: Callable[[str], str]) -> CompletionTarget:
-    """What is to be completed behind `before`; `taken` says what a command takes, by its name."""
+    """Find the text to complete at the end of `before`.
+
+    get_argument_kind:  returns the kind of a command's argument, by the command's name
+    """
     if before.startswith("/") and not before.startswith("//"):
         name, space, words = before[1:].partition(" ")
         return (
@@ -60,7 +63,7 @@ def find_completion_target(before: str, taken: Callable[[str], str]) -> Completi
 
 
 def _last_word_start(before: str) -> int:
-    """Where the last word begins, one in quotes behind an @ as a whole."""
+    """Find the start of the last word; a quoted name after "@" is one word."""
     quoted = before.rfind('@"')
     if quoted >= 0 and before.count('"', quoted) == 1:
         return quoted
@@ -68,7 +71,7 @@ def _last_word_start(before: str) -> int:
 
 
 def suggest_files(word: str) -> list[Suggestion]:
-    """The files and folders that begin like `word`; names with blanks in quotes."""
+    """Suggest the files and folders that begin with `prefix`; names with blanks are quoted."""
     written = word.lstrip("\"'")
     folder, begin = os.path.split(written)
     try:
@@ -90,7 +93,7 @@ def _file_suggestions(folder: str, there: Sequence["os.DirEntry[str]"]) -> Itera
 
 
 def filter_suggestions(offers: Sequence[Suggestion], word: str) -> list[Suggestion]:
-    """Those that begin like `word`; where none does, those that have it in them."""
+    """Return the suggestions that begin with `prefix`; if there are none, those that contain it."""
     low = word.lower()
     begin = [one for one in offers if one.word.lower().startswith(low)]
     return begin or [one for one in offers if low in one.word.lower()]
@@ -99,21 +102,21 @@ def filter_suggestions(offers: Sequence[Suggestion], word: str) -> list[Suggesti
 PROMPT = "> "
 
 DUMB_TERMINALS = ("dumb", "unknown")
-"""What TERM says of a terminal that knows no cursor."""
+"""Values of TERM for terminals without cursor control."""
 
 
 EDITING_VI, EDITING_PLAIN = "vi", "plain"
-"""Values of the setting `editing`; any other is the editor with its usual keys."""
+"""Values of the setting `editing`; any other value is the editor with its usual keys."""
 
 
 @dataclass(frozen=True, slots=True)
 class PromptOptions:
-    """What a prompt is made with.
+    """Settings of a prompt.
 
-    history:  the file that remembers what was typed
-    words:    what Tab completes
-    editing:  the setting
-    bar:      the line below the prompt, for so many columns; None for no line
+    history_path:        the file of the prompt history
+    suggest:             returns the completions for Tab
+    editing:             the setting `editing`
+    render_status_line:  renders the line below the prompt for a number of columns; None for no line
     """
 
     history: Path
@@ -127,37 +130,37 @@ class PromptOptions:
 
 
 class PromptReader(Protocol):
-    """Something that messages come from. Whoever made it closes it.
+    """Source of messages. Its creator closes it.
 
-    pasted:  the texts in the last message that were not typed
-    echoes:  whether the terminal shows what is typed while an answer comes
+    pasted_texts:  the pasted parts of the last message
+    has_echo:      whether the terminal shows typed text while an answer streams
     """
 
     pasted: list[str]
     echoes: bool
 
     async def line(self, prompt: str = PROMPT, default: str = "") -> str:
-        """The next message; empty for nothing, or for a line that was thrown away.
+        """Read the next message; "" for an empty or discarded line.
 
-        default:  what stands there to be changed, where a line can be changed
-        raises:  EOFError     there will be no more
-                 Interrupted  Ctrl-C, and nothing was typed
+        default:  the initial text, where a line can be edited
+
+        Raises EOFError at the end of input, and Interrupted for Ctrl-C at an empty prompt.
         """
         ...
 
     def listening(self, stop: Callable[[], None]) -> AbstractContextManager[None]:
-        """While something else is done: `stop` is called for the key that stops it, the others wait."""
+        """Call `stop` on the key that cancels work; the other keys wait for the next prompt."""
         ...
 
     def aside(self) -> AbstractContextManager[None]:
-        """While another program has the terminal."""
+        """Release the terminal for another program."""
         ...
 
     def close(self) -> None: ...
 
 
 def make_prompt_reader(at: PromptOptions) -> PromptReader:
-    """A reader at this terminal."""
+    """Make the reader for this terminal."""
     if at.editing == EDITING_PLAIN or os.environ.get("TERM") in DUMB_TERMINALS or not sys.stderr.isatty():
         return PlainReader()
     from convo.terminal.line_editor import LineEditor
@@ -166,7 +169,7 @@ def make_prompt_reader(at: PromptOptions) -> PromptReader:
 
 
 class PlainReader:
-    """Reads with the line editing that the terminal itself has."""
+    """Reads with the terminal's own line editing."""
 
     echoes = True
 
@@ -185,11 +188,11 @@ class PlainReader:
         return nullcontext()
 
     def close(self) -> None:
-        """Nothing was changed at the terminal."""
+        """Do nothing: the terminal's mode was not changed."""
 
 
 async def read_plain_line(question: str) -> str:
-    """The line that a person types to `question`. raises: EOFError; Interrupted  Ctrl-C"""
+    """Print `question` and read a line. Raises EOFError, and Interrupted for Ctrl-C."""
     loop = asyncio.get_running_loop()
     heard: asyncio.Future[bool] = loop.create_future()
 
@@ -215,7 +218,7 @@ async def read_plain_line(question: str) -> str:
 
 
 def write_to_terminal(words: str) -> None:
-    """Show `words` where a person sees them; a file needs no prompts."""
+    """Write to stderr if it is a terminal; a file needs no prompts."""
     if sys.stderr.isatty():
         sys.stderr.write(words)
         sys.stderr.flush()

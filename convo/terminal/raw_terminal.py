@@ -19,7 +19,7 @@ KEY_READ_BYTES = 1024
 
 @contextmanager
 def disable_echo(terminal: int) -> Iterator[None]:
-    """Show nothing of what is typed, and hand it on as it is typed; Ctrl-C and Ctrl-Z stay what they are."""
+    """Turn off echo and line buffering until the context exits; Ctrl-C and Ctrl-Z keep their meaning."""
     try:
         before = termios.tcgetattr(terminal)
     except termios.error:
@@ -39,7 +39,10 @@ def disable_echo(terminal: int) -> Iterator[None]:
 
 @contextmanager
 def on_key(keys: bytes, act: Callable[[], None]) -> Iterator[None]:
-    """Let any of `keys` do `act` in the running loop, as long as this is open; nothing where nobody can press one."""
+    """Call `callback` in the running loop when one of `keys` is pressed, until the context exits.
+
+    Does nothing where stdin is no terminal, or where the process is in the background.
+    """
     terminal = sys.stdin.fileno()
     if not os.isatty(terminal) or os.tcgetpgrp(terminal) != os.getpgrp():
         yield

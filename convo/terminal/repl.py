@@ -40,14 +40,14 @@ if TYPE_CHECKING:
 
 
 WARM_UP_DELAY_S = 0.05
-"""Seconds until the prompt stands; what takes long is loaded behind it."""
+"""Seconds for the prompt to appear; slow loading starts after that."""
 
 HINTS_IN_REPL = {NotFound.hint: "/resume lists what was used last"}
-"""What takes the place of a step that a shell has."""
+"""Hints that replace the shell's hints in a chat."""
 
 
 class ReplHost(Protocol):
-    """What the loop asks of the command that runs it."""
+    """Interface of the command that runs the REPL."""
 
     def status(self, chat: Chat) -> str: ...
 
@@ -92,10 +92,10 @@ class ReplHost(Protocol):
 class Repl:
     """One interactive chat.
 
-    leaving:  set by a command that ends it
-    heads:    where the head of the conversation has been
-    runs:     of agents, where they answer
-    along:    what goes with the next message: names, and content parts
+    is_exiting:   set by a command that ends the chat
+    undo_stack:   earlier heads of the conversation
+    agent_chat:   the runs of agents; None without agents
+    attachments:  names and content parts that are sent with the next message
     """
 
     def __init__(
@@ -113,7 +113,11 @@ class Repl:
         sheet: AnswerRenderer | None = None,
         folded: FormatReasoning | None = None,
     ) -> None:
-        """Prepare the loop; `bar` is kept up to date, where the reader draws one, and answers go to `sheet`."""
+        """Prepare the loop.
+
+        status_line:  kept up to date for a reader that draws one
+        renderer:     receives the text of the answers
+        """
         self.chat, self.look, self.reader, self.leaving = chat, look, reader, False
         self.heads, self.along = UndoStack(), list(along)
         self.runs: AgentChat | None = None
@@ -126,11 +130,11 @@ class Repl:
 
     @property
     def medium(self) -> DisplayOptions:
-        """What the terminal can show, with colours where it has them."""
+        """The abilities of the terminal, colors included."""
         return detect_display(self._err, os.environ)
 
     async def run(self) -> int:
-        """Talk until the person leaves; returns the exit code."""
+        """Run the loop until the user exits. Returns the exit code."""
         warming = asyncio.create_task(self._warm())
         try:
             with on_signal(signal.SIGINT, self._press):
@@ -146,13 +150,13 @@ class Repl:
                 await warming
 
     def show_last_turns(self) -> None:
-        """Show what was said last, where something was."""
+        """Print the last turns, if there are any."""
         for line in last_turn_lines(self.chat.held.path.items, self.medium):
             self._err.write(line + "\n")
         self._err.flush()
 
     async def _warm(self) -> None:
-        """Use the time until the first message; what goes wrong is told when it is asked."""
+        """Warm up the endpoint while the user types; errors are reported by the first request."""
         await asyncio.sleep(WARM_UP_DELAY_S)
         with suppress(ConvoError):
             await self.chat.edges.endpoint.warm(self.chat.asking.wire_model)
@@ -177,14 +181,14 @@ class Repl:
         return 0
 
     async def _look_up(self) -> None:
-        """Bring the bar up to date; one that cannot be had is none."""
+        """Update the status line; keep the old one if the state cannot be loaded."""
         if self._bar:
             with suppress(ConvoError):
                 standing = await self.look.standing(self.chat)
                 self._bar.standing = standing._replace(along=len(self.along))
 
     async def typed(self, prompt: str = PROMPT, default: str = "") -> str:
-        """What the person types next. raises: as a reader; Ctrl-C counts before the prompt stands, too"""
+        """Read a line. Raises the errors of the reader, and Interrupted also for a Ctrl-C before the prompt appears."""
         try:
             if self._pressed:
                 raise Interrupted("nothing was typed")
@@ -198,7 +202,7 @@ class Repl:
             self._reading, self._pressed = None, False
 
     def _press(self) -> None:
-        """Ctrl-C where no answer and no prompt takes it: the prompt that comes does. An Esc is over."""
+        """Handle a Ctrl-C that no answer handles: interrupt the current or the next prompt. A late Esc is ignored."""
         if self._escaped:
             self._escaped = False
             return
@@ -207,19 +211,19 @@ class Repl:
             self._reading.cancel()
 
     def _escape(self) -> None:
-        """Esc is a Ctrl-C for whoever works at the moment, and for nobody else."""
+        """Treat Esc as a Ctrl-C that only running work receives."""
         self._escaped = True
         signal.raise_signal(signal.SIGINT)
 
     async def answer(self, events: AsyncGenerator[StreamEvent, None]) -> None:
-        """Show one answer and its receipt. raises: as the turn does; Interrupted"""
+        """Show one answer and its receipt. Raises the errors of the turn, and Interrupted."""
         before = self.chat.turn
         printer = AnswerPrinter(self._out, self._err, live=self._live, sheet=self._sheet, folded=self._folded)
         try:
             await consume_interruptibly(events, printer.take)
         except Interrupted:
             if self.reader.echoes and not printer.open_line:
-                self.say("")  # the terminal has shown ^C
+                self.say("")  # the terminal has printed ^C
             raise
         finally:
             printer.end()
@@ -227,16 +231,16 @@ class Repl:
                 self._after()
 
     def say(self, words: str) -> None:
-        """Tell the person something that is not the answer, in lines that fit."""
+        """Print a message that is no part of an answer, wrapped to the terminal."""
         self.show(wrap_text(escape_control_chars(words), self.medium.width) + "\n")
 
     def show(self, words: str) -> None:
-        """Show what is laid out already, or is to be copied as it stands."""
+        """Print text that is already laid out, or is meant to be copied."""
         self._err.write(escape_control_chars(words))
         self._err.flush()
 
     def to_terminal(self, sequence: str) -> bool:
-        """Let the terminal obey `sequence`; whether it was told."""
+        """Send a control sequence to the terminal. Returns whether it was sent."""
         told = bool(sequence) and self._err.isatty() and os.environ.get("TERM") not in DUMB_TERMINALS
         if told:
             self._err.write(sequence)
@@ -244,7 +248,7 @@ class Repl:
         return told
 
     def note(self, words: str) -> None:
-        """Tell the person, unless they want to be told nothing but answers."""
+        """Print a message, unless --quiet is set."""
         if not self._quiet:
             self.say(words)
 
@@ -258,7 +262,7 @@ class Repl:
             await self._tried(work)
 
     async def _tried(self, work: Awaitable[None]) -> None:
-        """Carry out `work`; what goes wrong is told, and the chat goes on."""
+        """Await `work`, and report its errors without ending the chat."""
         try:
             await work
         except Interrupted as stopped:
@@ -288,24 +292,24 @@ class Repl:
 
 
 def is_slash_command(line: str) -> bool:
-    """Whether `line` is for the chat and not for the model, wherever its slash stands."""
+    """Whether `line` is a slash command and not a message; blanks before the slash are allowed."""
     return line.lstrip().startswith("/") and not line.lstrip().startswith("//")
 
 
 def unescape_slash(line: str) -> str:
-    """What `line` says to the model: a message that begins with a slash is written with two."""
+    """Return the message in `line`: one that begins with a slash is typed with two."""
     return line.lstrip().removeprefix("/") if line.lstrip().startswith("//") else line
 
 
 PREVIEW_TURNS = 2
 MAX_PREVIEW_LINES = 6
-"""Of each message."""
+"""Lines of each message."""
 
 PREVIEW_COLUMNS = 80
 
 
 def last_turn_lines(items: Sequence[Item], medium: DisplayOptions, turns: int = PREVIEW_TURNS) -> Iterator[str]:
-    """The lines, none where nothing was said."""
+    """Yield the lines of the last turns; nothing without messages."""
     said = [item for item in items if (is_user_message(item) or is_assistant_message(item)) and item_text(item).strip()]
     asked = [at for at, item in enumerate(said) if is_user_message(item)]
     begin = asked[-turns] if len(asked) >= turns else 0
@@ -316,7 +320,7 @@ def last_turn_lines(items: Sequence[Item], medium: DisplayOptions, turns: int = 
 
 
 def _message_lines(item: Item, medium: DisplayOptions) -> Iterator[str]:
-    """The first lines of one message, behind the prompt's sign where a person said it."""
+    """Yield the first lines of a message; a user message begins with the prompt sign."""
     room = (medium.width or PREVIEW_COLUMNS) - 2
     lines = [line for line in escape_control_chars(_displayed_text(item)).expandtabs(4).split("\n") if line.strip()]
     for at, line in enumerate(lines[:MAX_PREVIEW_LINES]):
@@ -327,7 +331,7 @@ def _message_lines(item: Item, medium: DisplayOptions) -> Iterator[str]:
 
 
 def _displayed_text(item: Item) -> str:
-    """What was said; of a person's message without what went along with it."""
+    """Return the text of an item; for a user message without its attachments."""
     content = item.get("content")
     parts = [part for part in content if part.get("type") == "input_text"] if isinstance(content, list) else []
     return str(parts[0]["text"]) if is_user_message(item) and parts else item_text(item)

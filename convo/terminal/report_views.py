@@ -34,14 +34,14 @@ from convo.usage.counting import TokenCount
 NO_VALUE = "-"
 
 MAX_BYTE_BAR_COLUMNS = 40
-"""Columns of the longest bar, where there is room."""
+"""Columns of the longest bar, space permitting."""
 
 BYTE_BAR_LABEL_COLUMNS = 26
-"""Columns of an owner's name and a figure beside its bar."""
+"""Columns of a strategy's name and its number beside the bar."""
 
 
 def render_race(lanes: Sequence[RaceResult], price: Price | None, medium: DisplayOptions) -> str:
-    """The table, and the bytes that each owner sent as bars."""
+    """Render the table, then the bytes that each strategy sent as bars."""
     table = fit_columns([*_race_columns(lanes, price)], medium)
     shown = [*table_lines(table, medium), "", "bytes sent", *_byte_bars(lanes, medium)]
     shown += [f"{lane.strategy}: {lane.error['message']}" for lane in lanes if lane.error]
@@ -49,7 +49,7 @@ def render_race(lanes: Sequence[RaceResult], price: Price | None, medium: Displa
 
 
 def format_race_progress(done: int, of: int, strategy: Strategy, room: int = 24) -> str:
-    """One line while it runs."""
+    """Format the progress of a race as one line."""
     filled = room * done // of if of else room
     return f"[{'#' * filled}{' ' * (room - filled)}] {done}/{of} {strategy}"
 
@@ -92,18 +92,18 @@ def _byte_bars(lanes: Sequence[RaceResult], medium: DisplayOptions) -> Iterator[
 
 
 MAX_NAMED_POSITIONS = 6
-"""Places of one loss that are named; the others are counted."""
+"""Item numbers of one loss that are listed; the others are counted."""
 
 
 def render_losses(losses: Sequence[TransferLoss], notes: Sequence[str], medium: DisplayOptions) -> str:
-    """What does not go over as it is, one line a kind of it."""
+    """Render the losses of a transfer, one line for each kind."""
     rows = [(f"{loss.effect}", f"{loss.code}: {loss.why} ({format_positions(loss)})") for loss in losses]
     rows += [("note", note) for note in notes]
     return medium.drawn("\n".join(key_value_lines(rows or [("losses", "everything goes over as it is")], medium)))
 
 
 def format_positions(loss: TransferLoss) -> str:
-    """Where a loss is, in words: "items 3, 5 and 9", "items 1, 2, 3, 4, 5, 6 and 20 more"."""
+    """Format the item numbers of a loss: "items 3, 5 and 9", "items 1, 2, 3, 4, 5, 6 and 20 more"."""
     first, more = [str(at) for at in loss.places[:MAX_NAMED_POSITIONS]], len(loss.places) - MAX_NAMED_POSITIONS
     if len(loss.places) == 1:
         return f"item {first[0]}"
@@ -116,7 +116,7 @@ def render_conversion(rows: Iterator[KeyValue] | Sequence[KeyValue], medium: Dis
 
 
 def new_session_rows(name: str, strategy: Strategy, handle: str | None, items: int, waiting: int) -> Iterator[KeyValue]:
-    """What a new session is, in a few lines."""
+    """Yield the properties of a new session."""
     owner = STRATEGY_INFO[strategy]
     yield "session", name
     yield "owner", f"{owner.words} (--{strategy})"
@@ -138,12 +138,12 @@ COMPACTION_METHOD_TEXTS = {
 
 
 def render_compaction(session: Session, done: CompactionResult, medium: DisplayOptions) -> str:
-    """The screen of a compaction that stands."""
+    """Render the result of a compaction as a screen."""
     return medium.drawn("\n".join(key_value_lines(_compaction_rows(session, done), medium)))
 
 
 def format_compaction(session: Session, done: CompactionResult) -> str:
-    """The same in a line, for somebody who is chatting."""
+    """Format the result of a compaction as one line, for an interactive chat."""
     made = done.made
     folded = f"compacted {format_count(len(made.plan.folded))}, {format_token_reduction(made.before, done.after)}"
     before = [f"before it: {format_old_history_command(session, done.old)}"] if done.old else []
@@ -151,7 +151,7 @@ def format_compaction(session: Session, done: CompactionResult) -> str:
 
 
 def parse_compact_arguments(words: str) -> tuple[CompactionOptions, bool]:
-    """What follows /compact: a focus, --keep-last N, --yes. raises: Usage"""
+    """Parse the arguments of /compact: a focus, --keep-last N, --yes. Raises InvalidUsage."""
     said, keep, yes = words.split(), 0, False
     focus: list[str] = []
     while said:
@@ -172,20 +172,20 @@ def _parse_turn_count(word: str) -> int:
 
 
 def render_compaction_preview(made: PreparedCompaction, medium: DisplayOptions) -> str:
-    """The screen of a window that was only made to be looked at."""
+    """Render a compaction that was prepared but not applied as a screen."""
     rows = [("would take", format_token_reduction(made.before, made.after)), *_prepared_rows(made)]
     rows += [("window" if at == 0 else "", line) for at, line in enumerate(_replacement_lines(made))]
     return medium.drawn("\n".join(key_value_lines(rows, medium)))
 
 
 def format_token_reduction(before: TokenCount, after: TokenCount) -> str:
-    """Tokens before and after: "12,340 → 1,820 tokens, 85 % less"."""
+    """Format the tokens before and after: "12,340 → 1,820 tokens, 85 % less"."""
     less = round(100 * (before.tokens - after.tokens) / before.tokens) if before.tokens else 0
     return f"{before} → {after} tokens, {less} % less"
 
 
 def format_old_history_command(session: Session, old: str) -> str:
-    """How the history before goes on."""
+    """Return the command that continues the history from before the compaction."""
     flag = "--replay --from" if session.strategy is Strategy.REPLAY else "--from"
     return f"convo chat {flag} {quote(old)}"
 
@@ -219,7 +219,7 @@ SEVERITY_STYLES = {Severity.ERROR: "bad", Severity.WARNING: "id"}
 
 
 def render_lint_report(report: LintReport, medium: DisplayOptions) -> str:
-    """The screen of one report, without the last line break."""
+    """Render one report as a screen, without the last line break."""
     lines = [f"{medium.paint(escape_control_chars(report.handle), 'bold')}: {_summarize_findings(report)}"]
     places = [_finding_location(report, at) for at in range(len(report.findings))]
     wide = max(map(text_width, places), default=0)
@@ -237,7 +237,7 @@ def render_lint_report(report: LintReport, medium: DisplayOptions) -> str:
 def render_repair(
     name: str, made: RepairResult | None, places: Sequence[str], medium: DisplayOptions, *, kept: bool = True
 ) -> str:
-    """The screen of one repair, without the last line break; None: nothing had to be mended."""
+    """Render one repair as a screen, without the last line break; `repair` is None if there was nothing to fix."""
     if made is None:
         return "nothing to mend, so nothing was made"
     owner = STRATEGY_INFO[made.view.strategy].words
@@ -268,7 +268,7 @@ def _change_location(one: RepairChange, places: Sequence[str]) -> str:
 
 
 class CheckLevel(StrEnum):
-    """How bad it is: a fault keeps something from working, a warning may surprise somebody later."""
+    """Result level of a check: an error prevents something from working, a warning may cause a surprise later."""
 
     OK = "ok"
     WARNING = "warning"
@@ -276,11 +276,11 @@ class CheckLevel(StrEnum):
 
 
 LEVEL_STYLES = {CheckLevel.WARNING: "bold", CheckLevel.FAULT: "bad"}
-"""How the name of a check looks that is not ok."""
+"""Style of the name of a check that is not ok."""
 
 
 class CheckResult(NamedTuple):
-    """What one check came to: one sentence, and one next step where there is any."""
+    """Result of one check: one sentence, and the next step if there is one."""
 
     level: CheckLevel
     found: str
@@ -288,7 +288,7 @@ class CheckResult(NamedTuple):
 
 
 class CheckReport(NamedTuple):
-    """A check by its name, and what it came to."""
+    """The name of a check and its result."""
 
     name: str
     finding: CheckResult
@@ -307,7 +307,7 @@ def make_error_result(found: str, next_step: str) -> CheckResult:
 
 
 def render_checks(reports: Sequence[CheckReport], medium: DisplayOptions) -> str:
-    """All of them, in their order; what is not ok says so in front."""
+    """Render all checks in their order; a result that is not ok begins with its level."""
     rows = []
     for name, (level, found, next_step) in reports:
         rows.append((name, found if level is CheckLevel.OK else f"{level}: {found}"))
@@ -317,7 +317,7 @@ def render_checks(reports: Sequence[CheckReport], medium: DisplayOptions) -> str
 
 
 def summarize_checks(reports: Sequence[CheckReport]) -> str:
-    """How many are how bad, in one line."""
+    """Count the errors and the warnings, in one line."""
     many = {level: sum(report.finding.level is level for report in reports) for level in CheckLevel}
     said = [format_count(many[level], level) for level in (CheckLevel.FAULT, CheckLevel.WARNING) if many[level]]
     return " and ".join(said) or "nothing is wrong"

@@ -24,7 +24,7 @@ DECISION_NAMES = {True: "approved", False: "rejected"}
 
 
 def render_paused_state(state: RunState, name: str, medium: DisplayOptions) -> str:
-    """The whole screen, without the last line break."""
+    """Render the state as a screen, without the last line break."""
     shown = [medium.paint(escape_control_chars(name), "bold"), *key_value_lines(_run_state_rows(state), medium)]
     if state.pending:
         shown += ["", *table_lines(fit_columns(_pending_columns(state), medium), medium)]
@@ -32,7 +32,7 @@ def render_paused_state(state: RunState, name: str, medium: DisplayOptions) -> s
 
 
 def loss_lines(losses: Sequence[RelabelLoss]) -> Iterator[str]:
-    """One line for everything that another label cannot say."""
+    """Format one line for each value that the other schema label cannot represent."""
     return (f"lost: {one.path} ({one.what}): {one.why}" for one in losses)
 
 

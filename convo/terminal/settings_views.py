@@ -35,14 +35,14 @@ from convo.usage.models import (
 
 @dataclass(frozen=True, slots=True)
 class ProviderStatus:
-    """One provider.
+    """A provider and its status.
 
-    key:       "set", "not set" or "none needed"
-    variable:  the variable that holds the key, or would
-    lacks:     why none of its models can be used
-    failed:    what its server answered instead of its models
-    models:    their names; None when it was not asked or did not say
-    place:     what has the key: a variable, a file or the keyring; None while nothing has
+    key_status:    "set", "not set" or "none needed"
+    variable:      the environment variable of the key
+    setup_error:   why none of its models can be used
+    list_error:    why the server did not list its models
+    models:        their names; None when the server was not asked or did not list them
+    key_location:  where the key is: a variable, a file or the keyring; None without a key
     """
 
     provider: Provider
@@ -56,7 +56,7 @@ class ProviderStatus:
 
 @dataclass(frozen=True, slots=True)
 class BuiltInModel:
-    """The built-in model: its full name, the bytes it takes, and its file when that is here."""
+    """The built-in model: its full name, its size in bytes, and its file if installed."""
 
     model: str
     size: int
@@ -66,7 +66,7 @@ class BuiltInModel:
 def render_models(
     settings: Settings, built_in: BuiltInModel, entries: Sequence[ProviderStatus], medium: DisplayOptions
 ) -> str:
-    """All of it; behind the table a line for each model that a server named."""
+    """Render the settings of models and the table of providers, then one line for each model that a server listed."""
     head = [
         *_default_model_rows(settings),
         *_model_data_rows(settings),
@@ -84,7 +84,7 @@ def format_megabytes(size: int) -> str:
 
 
 def _default_model_rows(settings: Settings) -> Iterator[KeyValue]:
-    """The model that answers when none is named, or why none does."""
+    """Yield the default model, or why there is none."""
     origin = settings.origin("model")
     try:
         full = str(resolve_model(settings, None, "model").name)
@@ -97,7 +97,7 @@ def _default_model_rows(settings: Settings) -> Iterator[KeyValue]:
 
 
 def _model_data_rows(settings: Settings) -> Iterator[KeyValue]:
-    """What is written down of the model that answers: the room it has, and what it costs."""
+    """Yield the context window and the price of the default model, where known."""
     try:
         full = str(resolve_model(settings, None, "model").name)
     except InvalidSettings:
@@ -116,7 +116,7 @@ def _format_built_in(built_in: BuiltInModel) -> str:
 
 
 def _alias_rows(settings: Settings) -> Iterator[KeyValue]:
-    """What each stands for, and why one leads to no model."""
+    """Yield the model of each alias, and the reason where one cannot be resolved."""
     for at, (alias, stands_for) in enumerate(sorted(settings.aliases.items())):
         yield "" if at else "aliases", f"{alias} = {stands_for}"
         try:
@@ -126,7 +126,7 @@ def _alias_rows(settings: Settings) -> Iterator[KeyValue]:
 
 
 def _settings_file_rows(settings: Settings) -> Iterator[KeyValue]:
-    """The settings files that said something, the stronger first, or the one that would be read."""
+    """Yield the settings files with values, highest precedence first, or the file that would be read."""
     files = (Layer.PROFILE, Layer.PROJECT, Layer.USER)
     said = dict.fromkeys(one.origin for one in settings.listed if one.origin.layer in files)
     places = list(dict.fromkeys(origin.place for origin in sorted(said)))
@@ -147,7 +147,7 @@ def _provider_columns(entries: Sequence[ProviderStatus]) -> list[Column]:
 
 
 def _setup_cell(entry: ProviderStatus) -> str:
-    """What is missing, in two words."""
+    """Name the missing part in two words."""
     match entry.lacks:
         case None:
             return "yes"
@@ -168,14 +168,17 @@ UNKNOWN_VALUE = "-"
 
 
 def list_known_models(settings: Settings) -> list[str]:
-    """Every model of which something is known: with its provider where a price is, else by its own name."""
+    """List the models with a known price or context window.
+
+    The name is provider/model, or the model's own name where only the shipped data has its window.
+    """
     priced = list(dict.fromkeys([*settings.prices, *settings.windows, *load_prices()]))
     plain = {name.partition("/")[2] for name in priced}
     return [*priced, *(name for name in load_model_windows() if name not in plain)]
 
 
 def render_known_models(settings: Settings, medium: DisplayOptions) -> str:
-    """A line for each model; prices in USD per million tokens."""
+    """Render one line for each model; prices in USD per million tokens."""
     rows = list_known_models(settings)
     costs, rooms = (
         [find_price(name, settings.prices) for name in rows],
@@ -200,7 +203,7 @@ def render_known_models(settings: Settings, medium: DisplayOptions) -> str:
 
 
 def known_models_to_json(settings: Settings) -> dict[str, Json]:
-    """The same for programs; null where nothing is known."""
+    """Return the data of `render_known_models`; null for unknown values."""
     return {
         "as_of": str(load_model_data()["as_of"]),
         "models": [_known_model_to_json(name, settings) for name in list_known_models(settings)],
@@ -228,11 +231,11 @@ def _price_cell(figure: float | None) -> str:
 
 
 IGNORED_PREFIX = "ignored, "
-"""Before the origin of a value that an untrusted file sets."""
+"""Prefix of the source of a value that an untrusted file sets."""
 
 
 def render_settings(there: Sequence[Setting], medium: DisplayOptions, ignored: Sequence[Setting] = ()) -> str:
-    """A line for each value, as TOML writes it where that differs from the word alone; ignored ones come last."""
+    """Render one line for each value, in TOML where that differs from the plain text; ignored values come last."""
     every = [*there, *ignored]
     origins = [str(one.origin) for one in there] + [f"{IGNORED_PREFIX}{one.origin}" for one in ignored]
     columns = [
@@ -244,7 +247,10 @@ def render_settings(there: Sequence[Setting], medium: DisplayOptions, ignored: S
 
 
 def settings_to_json(there: Sequence[Setting], ignored: Sequence[Setting] = ()) -> list[Json]:
-    """The same for programs. Ignored values come first, so that by its key the one that holds is found last."""
+    """Return the data of `render_settings`.
+
+    Ignored values come first: a reader that indexes the list by key then keeps the effective value.
+    """
     return [_setting_to_json(one, ignored=True) for one in ignored] + [
         _setting_to_json(one, ignored=False) for one in there
     ]

@@ -1,6 +1,6 @@
 """Signal handlers of a running command: Ctrl-C, SIGTERM and SIGHUP.
 
-SIGTERM and SIGHUP cancel the whole command: what was received is stored, and the exit code is the one that shells
+SIGTERM and SIGHUP cancel the whole command: received output is stored, and the exit code is the one that shells
 show for the signal.
 """
 
@@ -16,15 +16,15 @@ TERMINATION_SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHU
 SIGNAL_EXIT_BASE = 128
 
 MAX_QUEUED_SIGNALS = 2
-"""How often the loop may leave a signal waiting; a person who presses quickly gets so far."""
+"""Signals that the loop may leave unhandled; two quick key presses reach this number."""
 
 
 @contextmanager
 def on_signal(number: int, act: Callable[[], None]) -> Iterator[None]:
-    """Let a signal do `act` in the running loop, and nothing else.
+    """Call `callback` in the running loop when the signal arrives; its earlier handler does not run.
 
-    One that whoever started this process ignores, as `nohup` does, stays ignored; and only the
-    main thread hears any.
+    A signal that the parent process set to be ignored, as `nohup` does, stays ignored. Outside the main thread
+    nothing is installed, since only the main thread receives signals.
     """
     loop = asyncio.get_running_loop()
     before = signal.getsignal(number)
@@ -35,7 +35,7 @@ def on_signal(number: int, act: Callable[[], None]) -> Iterator[None]:
 
     def told(*_: object) -> None:
         if len(waiting) == MAX_QUEUED_SIGNALS:
-            loop.set_exception_handler(lambda *_: None)  # what is cut off has nothing to tell
+            loop.set_exception_handler(lambda *_: None)  # a task that is cut off must print no error
             apply_default_action(number)
         waiting.append(number)
         loop.call_soon_threadsafe(heard)
@@ -56,7 +56,7 @@ def on_signal(number: int, act: Callable[[], None]) -> Iterator[None]:
 
 
 def apply_default_action(number: int) -> None:
-    """What a signal does that nobody handles. raises: KeyboardInterrupt"""
+    """Apply the default action of a signal. Raises KeyboardInterrupt for SIGINT."""
     if number == signal.SIGINT:
         raise KeyboardInterrupt
     signal.signal(number, signal.SIG_DFL)
@@ -64,9 +64,9 @@ def apply_default_action(number: int) -> None:
 
 
 async def run_until_terminated(work: Coroutine[Any, Any, int]) -> int:
-    """Carry out `work`, and cancel it when this process is told to end.
+    """Await `work`, and cancel it when the process receives SIGTERM or SIGHUP.
 
-    returns:  its exit code, or 128 and the number of the signal
+    Returns the exit code of `work`, or 128 + the number of the signal.
     """
     task = asyncio.ensure_future(work)
     told: list[int] = []

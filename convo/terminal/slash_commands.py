@@ -1,4 +1,4 @@
-"""Slash commands of the REPL, and what each does to the conversation.
+"""Slash commands of the REPL, and the implementation of each.
 
 `SLASH_COMMANDS` is the table: name, usage, help, handler. An unknown command is an error with a suggestion and is
 never sent to a model; a message that begins with a slash is typed with two.
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 FILE_MENTION = re.compile(r"""(?<!\S)@(?:"(?P<quoted>[^"\n]+)"|(?P<bare>[^\s"]\S*))""")
 
 TRAILING_PUNCTUATION = ".,;:!?)]}'\""
-"""What may stand behind a file's name in a sentence."""
+"""Characters that may follow a file name in a sentence."""
 
 
 def find_mentioned_files(words: str, pasted: Iterable[str], is_file: Callable[[str], bool]) -> list[str]:
-    """The files that a message names, each once, in their order."""
+    """Find the files that a message mentions outside pasted text, each once, in order."""
     elsewhere = "\n".join(pasted)
     found: dict[str, None] = {}
     for mention in FILE_MENTION.finditer(words):
@@ -53,7 +53,7 @@ def find_mentioned_files(words: str, pasted: Iterable[str], is_file: Callable[[s
 
 
 def load_mentioned_files(words: str, pasted: Iterable[str]) -> list[tuple[str, dict[str, Json]]]:
-    """The files that a message names, each with its name. raises: Unreadable"""
+    """Load the files that a message mentions, each with its name. Raises Unreadable."""
     return [(name, load_attachment(name)) for name in find_mentioned_files(words, pasted, is_existing_file)]
 
 
@@ -62,7 +62,7 @@ def is_existing_file(name: str) -> bool:
 
 
 def format_attachment(name: str, part: Json) -> str:
-    """One line about what goes along: its name, what it travels as, and how large that is."""
+    """Format an attachment as one line: name, type of content part, size."""
     form = {"input_image": "image", "input_file": "file"}.get(part.get("type"), "text")
     size = len(part.get("image_url") or part.get("file_data") or part.get("text") or "")
     return f"  + {name} ({form}, {_format_attachment_size(size if form == 'text' else size * 3 // 4)})"
@@ -98,7 +98,7 @@ async def handle_detach(talk: "Repl", words: str) -> None:
 
 
 def split_file_names(words: str) -> Sequence[str]:
-    """The names in `words`, with quotes around those that have blanks. raises: Usage"""
+    """Split `text` into file names; names with blanks are quoted. Raises InvalidUsage for an unclosed quote."""
     try:
         return shlex.split(words)
     except ValueError as wrong:
@@ -106,7 +106,7 @@ def split_file_names(words: str) -> Sequence[str]:
 
 
 NO_INSTRUCTIONS = "-"
-"""What is said for no instructions."""
+"""The argument of /system that removes the instructions."""
 
 
 async def handle_system(talk: "Repl", words: str) -> None:
@@ -131,7 +131,7 @@ async def handle_tools(talk: "Repl", _: str) -> None:
 
 
 def list_request_tools(offered: Sequence[Json]) -> list[tuple[str, str]]:
-    """Each tool of a request by its name, or its type where it has none, and what is said of it."""
+    """Return the name (or the type, where it has none) and the description of each tool of a request."""
     return [(str(one.get("name") or one.get("type")), str(one.get("description") or "")) for one in offered]
 
 
@@ -152,10 +152,10 @@ async def handle_cost(talk: "Repl", _: str) -> None:
 
 
 MAX_OSC52_BYTES = 74_994
-"""Bytes that terminals take at once: a hundred thousand characters in base64."""
+"""Bytes that terminals accept at once: 100,000 characters of base64."""
 
 CLIPBOARD_TIMEOUT_S = 2.0
-"""Seconds that a program has; some stay to hold what was copied, behind a copy of themselves."""
+"""Seconds that a program may take; some stay running in a forked child to serve the clipboard."""
 
 CLIPBOARD_PROGRAMS: Sequence[tuple[str, Sequence[str]]] = (
     ("TMUX", ("tmux", "load-buffer", "-w", "-")),
@@ -163,7 +163,7 @@ CLIPBOARD_PROGRAMS: Sequence[tuple[str, Sequence[str]]] = (
     ("DISPLAY", ("xclip", "-selection", "clipboard")),
     ("", ("pbcopy",)),
 )
-"""Programs that take what is to be copied, and the variable without which there is no use in asking them."""
+"""Clipboard programs, and the variable that must be set for each to work."""
 
 CODE_BLOCK = re.compile(r"^(?P<fence>```+|~~~+)[^\n]*\n(?P<code>.*?)^(?P=fence)[ \t]*$", re.MULTILINE | re.DOTALL)
 
@@ -187,7 +187,7 @@ async def handle_copy(talk: "Repl", words: str) -> None:
 
 
 def find_last_code_block(answer: str) -> str:
-    """The last fenced block of an answer, without its fence. raises: InvalidUsage  it has none"""
+    """Return the last fenced block of an answer, without its fence. Raises InvalidUsage if there is none."""
     blocks = [found["code"] for found in CODE_BLOCK.finditer(answer)]
     if not blocks:
         raise InvalidUsage("the last answer has no block of code", hint="/copy takes all of it")
@@ -195,13 +195,13 @@ def find_last_code_block(answer: str) -> str:
 
 
 def build_osc52_sequence(words: str) -> str:
-    """What tells a terminal to copy `words`; "" where they are more than terminals take."""
+    """Build the control sequence that copies `text`; "" if it exceeds `MAX_OSC52_BYTES`."""
     raw = words.encode("utf-8", "replace")
     return f"\x1b]52;c;{base64.b64encode(raw).decode('ascii')}\x07" if len(raw) <= MAX_OSC52_BYTES else ""
 
 
 async def copy_with_programs(words: str, environ: Mapping[str, str]) -> list[str]:
-    """The programs that took `words`."""
+    """Copy `text` with the available programs. Returns the names of those that succeeded."""
     there = [
         argv
         for variable, argv in CLIPBOARD_PROGRAMS
@@ -225,7 +225,7 @@ async def _run_clipboard_program(argv: Sequence[str], words: str) -> bool:
 
 
 CLEAR_SCREEN = "\x1b[H\x1b[2J"
-"""Tells a terminal to begin a new screen; what scrolled away stays where it can be scrolled to."""
+"""Clears the screen; the scrollback stays."""
 
 
 async def handle_new(talk: "Repl", name: str) -> None:
@@ -267,7 +267,7 @@ async def handle_export(talk: "Repl", words: str) -> None:
 
 
 EDIT_PROMPT = "edit> "
-"""The prompt behind which the last message stands to be changed."""
+"""The prompt at which the last message is edited."""
 
 
 async def handle_undo(talk: "Repl", _: str) -> None:
@@ -284,7 +284,7 @@ async def handle_redo(talk: "Repl", _: str) -> None:
 
 
 async def handle_edit(talk: "Repl", words: str) -> None:
-    """Ask the last message again as it was changed; Ctrl-C and Ctrl-D at its prompt change nothing."""
+    """Send the last message again as edited; Ctrl-C and Ctrl-D at the prompt change nothing."""
     said = get_last_user_items(talk.chat)
     if not words:
         with suppress(EOFError, Interrupted):
@@ -307,7 +307,6 @@ async def handle_fork(talk: "Repl", words: str) -> None:
 
 
 def _parse_turn_number(words: str, command: str) -> int:
-    """raises: InvalidUsage  it is none"""
     try:
         return int(words)
     except ValueError:
@@ -317,7 +316,7 @@ def _parse_turn_number(words: str, command: str) -> int:
 
 
 def _report_move(talk: "Repl", before: Path, did: str) -> None:
-    """Say what the head moved over and where it stands now; `before` is the path as it was."""
+    """Print the turn that the head moved over, and the number of items now; `before` is the old path."""
     now = talk.chat.held.path
     shared = before.shared(now)
     passed = before.nodes[shared:] if len(now) < len(before) else now.nodes[shared:]
@@ -328,9 +327,9 @@ def _report_move(talk: "Repl", before: Path, did: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SlashCommand:
-    """One row: `usage` is what follows the name, `run` gets it as it was typed.
+    """A slash command: `usage` shows its arguments, and `run` gets them as typed.
 
-    takes:  what can be completed behind it: MODEL, HANDLE, OWNER or FILE
+    argument_kind:  completed by Tab after the name: MODEL_ARGUMENT, HANDLE_ARGUMENT, OWNER_ARGUMENT or FILE_ARGUMENT
     """
 
     usage: str
@@ -465,21 +464,21 @@ SLASH_COMMAND_ALIASES = {
     "file": "attach",
     "compress": "compact",
 }
-"""What other chats call the same."""
+"""Names of these commands in other chat programs."""
 
 
 def get_argument_kind(name: str) -> str:
-    """What a command takes, by its name; "" for what cannot be completed."""
+    """Return the kind of a command's argument, by name; "" if it cannot be completed."""
     row = SLASH_COMMANDS.get(SLASH_COMMAND_ALIASES.get(name, name))
     return row.takes if row else ""
 
 
 def parse_slash_command(line: str) -> tuple[str, str]:
-    """The name of the command in `line`, and the words after it. raises: InvalidUsage  there is no such command"""
+    """Split `line` into the command's name and its arguments. Raises InvalidUsage for an unknown command."""
     said, words = (*line[1:].split(maxsplit=1), "", "")[:2]
     name = SLASH_COMMAND_ALIASES.get(said.lower(), said.lower())
     if name not in SLASH_COMMANDS:
-        from difflib import get_close_matches  # for a slip of the finger
+        from difflib import get_close_matches  # needed for a typing error only
 
         near = get_close_matches(name, [*SLASH_COMMANDS, *SLASH_COMMAND_ALIASES], n=1)
         meant = f"/{near[0]}" if near else "/help"
@@ -488,7 +487,7 @@ def parse_slash_command(line: str) -> tuple[str, str]:
 
 
 async def dispatch_command(talk: "Repl", line: str) -> None:
-    """Carry out one slash command. raises: as `parse_slash_command`; what the command raises"""
+    """Run a slash command. Raises the errors of `parse_slash_command` and of the command."""
     name, words = parse_slash_command(line)
     if talk.runs:
         talk.runs.check(name)
@@ -496,18 +495,18 @@ async def dispatch_command(talk: "Repl", line: str) -> None:
 
 
 MAX_OUTPUT_CHARS = 100_000
-"""Characters of what a command said that go into a message."""
+"""Characters of a command's output that a message includes."""
 
 SHELL_READ_BYTES = 65_536
 
 INTERRUPT_EXIT_CODES = (-signal.SIGINT, 128 + signal.SIGINT)
-"""How a command ends that the person stopped; what it said goes nowhere."""
+"""Exit codes of an interrupted command; its output is not attached."""
 
 
 async def run_shell_line(talk: "Repl", line: str) -> None:
-    """Carry out `line`, which begins with one ! or two.
+    """Run `line`, which begins with "!" or "!!", in the shell.
 
-    raises:  InvalidUsage  it was pasted, or there is no command in it
+    Raises InvalidUsage if it was pasted, or if it has no command.
     """
     if any(text.startswith("!") and line.startswith(text) for text in talk.reader.pasted):
         raise InvalidUsage("a ! that was pasted runs nothing", hint="type it, or a space in front of it for a message")
@@ -517,7 +516,7 @@ async def run_shell_line(talk: "Repl", line: str) -> None:
         raise InvalidUsage(
             "there is no command behind the !", hint="!ls shows what it says; !!ls puts it into the next message too"
         )
-    with on_signal(signal.SIGINT, ignore_signal), talk.reader.aside():  # the command hears Ctrl-C itself
+    with on_signal(signal.SIGINT, ignore_signal), talk.reader.aside():  # the command receives Ctrl-C itself
         said, code = await (_run_captured(talk, command) if keeps else _run_uncaptured(command))
     if code:
         talk.say(format_exit(code))
@@ -556,13 +555,13 @@ async def _start_shell(
 
 
 def make_output_part(command: str, said: str, code: int) -> dict[str, Json]:
-    """What a command said as a part of a message."""
+    """Make a content part from a command and its output."""
     ending = f"\n{format_exit(code)}" if code else ""
     return {"type": "input_text", "text": f"$ {command}\n{shorten_output(said.rstrip())}{ending}"}
 
 
 def shorten_output(said: str) -> str:
-    """`said`, or its two ends where it is too long."""
+    """Keep both ends of an output that is longer than `MAX_OUTPUT_CHARS`."""
     if len(said) <= MAX_OUTPUT_CHARS:
         return said
     left = len(said) - MAX_OUTPUT_CHARS
@@ -574,7 +573,7 @@ def format_exit(code: int) -> str:
 
 
 def ignore_signal() -> None:
-    """Whoever runs in the foreground has been told as well."""
+    """Do nothing: the foreground process receives the signal too."""
 
 
 KEY_HELP = (
@@ -590,14 +589,14 @@ KEY_HELP = (
 )
 
 MIN_TWO_COLUMN_WIDTH = 60
-"""Columns below which what a thing does stands under it."""
+"""Columns below which a description is printed under its command."""
 
 HELP_INDENT = 6
 
 
 def render_help(rows: Sequence[tuple[str, str]], aliases: Mapping[str, str], width: int | None) -> Iterator[str]:
-    """The lines for so many columns; None for a file, where nothing is wrapped."""
-    import textwrap  # for those who ask
+    """Yield the lines of /help; `width` None, for a file, wraps nothing."""
+    import textwrap  # needed by /help only
 
     everything = [*rows, *KEY_HELP]
     wide = max(len(name) for name, _ in everything)
@@ -622,6 +621,6 @@ def render_help(rows: Sequence[tuple[str, str]], aliases: Mapping[str, str], wid
 
 
 def _format_aliases(aliases: Mapping[str, str]) -> Iterator[str]:
-    """Each command with what else it is called."""
+    """Yield each command with its aliases."""
     for name in dict.fromkeys(aliases.values()):
         yield " ".join([f"/{name}", "=", *(f"/{other}" for other, of in aliases.items() if of == name)])

@@ -19,17 +19,17 @@ from convo.usage.counting import Usage
 PART_SEPARATOR = " · "
 
 MIN_SHOWN_SHARE = 0.0005
-"""The least share of a window that is not written as none."""
+"""The smallest share of a window that is shown as a number."""
 
 
 class StatusLineState(NamedTuple):
-    """Where a conversation stands.
+    """Values of the status line.
 
-    owner:     as a receipt has it: "chain resp_..."
-    tokens:    that the last request took with its answer; None before there was one
-    window:    tokens that the model has room for; None where nobody wrote it down
-    cost_usd:  of the whole session; None where a price is not known, or nothing was asked
-    along:     parts that wait to go with the next message
+    owner:             as in a receipt: "chain resp_..."
+    used_tokens:       input and output of the last request; None before the first one
+    context_window:    tokens; None if unknown
+    cost_usd:          of the whole session; None without a known price or without requests
+    attachment_count:  parts that are sent with the next message
     """
 
     owner: str
@@ -41,17 +41,17 @@ class StatusLineState(NamedTuple):
 
 
 class StatusLine:
-    """The line as it is to be drawn now; `standing` is exchanged between two prompts."""
+    """Renders the current state; `state` is replaced between two prompts."""
 
     standing: StatusLineState | None = None
 
     def line(self, columns: int) -> str:
-        """For a terminal of `columns`; its last one stays free, where some would begin a new line."""
+        """Render for a terminal of `columns`; the last column stays free, since some terminals wrap there."""
         return format_status_line(self.standing, columns - 1) if self.standing else ""
 
 
 def format_status_line(standing: StatusLineState, columns: int) -> str:
-    """At most `columns` wide."""
+    """Format the state in at most `columns`."""
     for parts in _iter_variants(standing, columns):
         words = PART_SEPARATOR.join(part for part in parts if part)
         if text_width(words) <= columns:
@@ -60,7 +60,7 @@ def format_status_line(standing: StatusLineState, columns: int) -> str:
 
 
 def _iter_variants(standing: StatusLineState, columns: int) -> Iterator[tuple[str, ...]]:
-    """What the line could say, from the most to the least."""
+    """Yield variants of the line, most detailed first."""
     owner, model = standing.owner, standing.model
     name, along = model.rpartition("/")[2], f"+{standing.along}" if standing.along else ""
     filled, cost = _format_used_share(standing), "".join(format_cost(standing.cost_usd))
@@ -78,10 +78,10 @@ def _iter_variants(standing: StatusLineState, columns: int) -> Iterator[tuple[st
 
 
 SHORT_OWNER_COLUMNS = 20
-"""Columns for the owner where there are few."""
+"""Columns of a shortened owner."""
 
 MIN_OWNER_COLUMNS = 14
-"""Those that it has before something else is left out."""
+"""Columns that the owner keeps before another part is dropped."""
 
 
 def _format_used_share(standing: StatusLineState) -> str:
@@ -96,7 +96,7 @@ def _format_used_window(standing: StatusLineState) -> str:
 
 
 def format_share(tokens: int, whole: int) -> str:
-    """Per cent of the window, never as none when it is something."""
+    """Format a share in percent; a share above zero is never shown as zero."""
     part = tokens / whole
     return "<0.1%" if 0 < part < MIN_SHOWN_SHARE else f"{part:.1%}"
 
@@ -105,7 +105,10 @@ MIN_SHOWN_USD = 0.0001
 
 
 def format_receipt(link: Link, session: Session, price: Price | None = None, calls: Sequence[Link] = ()) -> str:
-    """The line for a turn that ended, however it ended; `calls` are those of which `link` is the total."""
+    """Format the receipt of a turn, whatever its status.
+
+    call_links:  the requests that `link` is the total of
+    """
     used = Usage.read(link.usage)
     why = f" ({link.error.get('limit') or link.error['code']})" if link.status == "incomplete" and link.error else ""
     ended = [] if link.status == "completed" else [link.status + why]
@@ -120,7 +123,7 @@ def format_receipt(link: Link, session: Session, price: Price | None = None, cal
 
 
 def combine_links(links: Sequence[Link]) -> Link:
-    """The links of one run as one: the last, with the tokens and the seconds of all."""
+    """Combine the links of one run: the last link, with the tokens and the seconds of all."""
     used = [found for found in (Usage.read(link.usage) for link in links) if found]
     seconds = [link.seconds for link in links if link.seconds is not None]
     added = {
@@ -137,28 +140,28 @@ def combine_links(links: Sequence[Link]) -> Link:
 
 
 def format_owner_handle(session: Session) -> str:
-    """The owner and the handle to come back by: "chain resp_...", "session what-is-a-monad"."""
+    """Return the owner and the handle that continues the session: "chain resp_...", "session what-is-a-monad"."""
     if session.strategy is Strategy.SESSION or not session.handle:
         return f"{session.strategy} {session.name}"
     return f"{session.strategy} {session.handle}"
 
 
 def _total_cost_usd(links: Sequence[Link], price: Price | None) -> float | None:
-    """USD, call by call: a price may depend on the length of one."""
+    """Sum the cost of each request: a price may depend on the length of one."""
     costs = [found.cost_usd(price) for link in links if (found := Usage.read(link.usage))]
     known = [cost for cost in costs if cost is not None]
     return sum(known) if known and len(known) == len(costs) else None
 
 
 def format_token_counts(used: Usage) -> list[str]:
-    """What went in and what came out, cached and reasoning tokens told apart."""
+    """Format input and output tokens, with the cached and the reasoning tokens in them."""
     cached = f" ({used.cached:,} cached)" if used.cached else ""
     thought = f" ({used.reasoning:,} reasoning)" if used.reasoning else ""
     return [f"{used.input:,} in{cached}", f"{used.output:,} out{thought}"]
 
 
 def format_cost(cost_usd: float | None) -> list[str]:
-    """A cost that is known, and never as nothing when it is something."""
+    """Format a known cost in USD; a cost above zero is never shown as zero. An empty list for None."""
     if cost_usd is None:
         return []
     if 0 < cost_usd < MIN_SHOWN_USD:
@@ -175,7 +178,7 @@ def _shown_id(link: Link) -> str:
 
 
 def format_status(session: Session, held: ConversationState, model: str) -> str:
-    """The lines of /status."""
+    """Format the lines of /status."""
     owner = STRATEGY_INFO[session.strategy]
     waiting = len(held.unacknowledged)
     rows = {
@@ -191,7 +194,7 @@ def format_status(session: Session, held: ConversationState, model: str) -> str:
 
 
 def describe_open_run(run: OpenRun) -> str:
-    """What an open run waits for, in words."""
+    """Describe the status of an open run."""
     if run.paused:
         return f"a run of agents waits for a decision on {', '.join(run.waits)}" if run.waits else PAUSED_RUN_TEXT
     return f"a run of agents is under way in {run.by}" if run.by else ORPHANED_RUN_TEXT
@@ -202,7 +205,7 @@ ORPHANED_RUN_TEXT = "a run of agents was left in the middle of its calls"
 
 
 def format_continue_command(session: Session, run: OpenRun | None) -> str:
-    """The command that goes on with a session; "" while another process goes on with its run."""
+    """Return the command that continues a session; "" while another process continues its run."""
     name = quote(session.name or session.id)
     if run is None:
         return f"convo chat --from {name}"

@@ -1,6 +1,6 @@
 """Text output for terminals, pipes and files.
 
-`DisplayOptions` holds the width, colors and characters that a stream supports; a pipe has no width and no colors.
+`DisplayOptions` has the width, colors and characters that a stream supports; a pipe has no width and no colors.
 `escape_control_chars` must be applied to all text that a model, a file or another user wrote.
 Also tables that drop columns to fit, lines with labels, and `AnswerPrinter`, which writes the text of an answer to
 stdout and everything else to stderr.
@@ -19,7 +19,7 @@ from convo.history.items import Item, StreamEvent, decode_json_escapes, item_pre
 
 SGR_STYLES = {"bold": "1", "dim": "2", "bad": "31", "good": "32", "id": "33"}
 BOX_CHARS = "│├┌─●○→…█▓▒░"
-"""What the screens use beyond ASCII; an encoding either has all of it or gets the plain forms."""
+"""Non-ASCII characters of the screens; an encoding that lacks one of them gets the ASCII forms."""
 
 ASCII_BARS = {"█": "#", "▓": "=", "▒": "+", "░": "-"}
 
@@ -28,15 +28,15 @@ ASCII_FALLBACKS = str.maketrans(
 )
 
 VARIABLE_WIDTH_CHAR = re.compile("[^\x00-\xac\xae-\u02ff\u2010-\u2027\u2500-\u259f]")
-"""What may take more or less than one column: all but Latin letters, the signs between words, and what we draw with."""
+"""Characters that may take more or less than one column: all except Latin letters, punctuation, lines, blocks."""
 
 
 class DisplayOptions(NamedTuple):
-    """Where text goes.
+    """The abilities of an output stream.
 
-    width:   columns of the terminal; None for a pipe or a file, where nothing is cut
-    colour:  whether styles are shown
-    boxes:   whether the characters of `BOX_CHARS` can be encoded
+    width:          columns of the terminal; None for a pipe or a file, where nothing is cut
+    has_color:      whether styles are shown
+    has_box_chars:  whether the characters of `BOX_CHARS` can be encoded
     """
 
     width: int | None = None
@@ -44,16 +44,16 @@ class DisplayOptions(NamedTuple):
     boxes: bool = True
 
     def paint(self, words: str, style: str) -> str:
-        """`words` in a style of `SGR_STYLES`, where there are any."""
+        """Wrap `text` in a style of `SGR_STYLES`, if the stream has styles."""
         return f"\x1b[{SGR_STYLES[style]}m{words}\x1b[0m" if self.colour and words else words
 
     def drawn(self, lines: str) -> str:
-        """Characters of ours that lines are drawn with, in the form that can be shown."""
+        """Replace our box-drawing characters by ASCII if the stream cannot encode them."""
         return lines if self.boxes else lines.translate(ASCII_FALLBACKS)
 
 
 def detect_display(stream: TextIO, environ: Mapping[str, str]) -> DisplayOptions:
-    """What `stream` can show."""
+    """Detect the abilities of `stream`."""
     terminal = stream.isatty()
     return DisplayOptions(
         width=shutil.get_terminal_size().columns if terminal else None,
@@ -63,12 +63,12 @@ def detect_display(stream: TextIO, environ: Mapping[str, str]) -> DisplayOptions
 
 
 def detect_display_without_color(stream: TextIO) -> DisplayOptions:
-    """What `stream` can show, without colours: its words go on through somebody who spells out what is no text."""
+    """Detect the abilities of `stream` except colors, for text that is escaped after it is styled."""
     return detect_display(stream, os.environ)._replace(colour=False)
 
 
 def text_width(words: str) -> int:
-    """How many columns `words` take in a terminal."""
+    """Return the terminal columns of `text`."""
     return (
         len(words)
         if words.isascii()
@@ -77,7 +77,7 @@ def text_width(words: str) -> int:
 
 
 def truncate_text(words: str, room: int, more: str = "…") -> str:
-    """`words` in at most `room` columns, with `more` at the end where something was left out."""
+    """Cut `text` to at most `columns`, with `ellipsis` at the end of a cut text."""
     if text_width(words) <= room:
         return words
     if words.isascii():
@@ -92,9 +92,9 @@ def truncate_text(words: str, room: int, more: str = "…") -> str:
 
 
 def wrap_line(line: str, columns: int) -> Iterator[str]:
-    """`line` in lines of at most `columns`, broken at blanks; the next ones stand in its indent and two columns more.
+    """Wrap `line` at blanks to at most `columns`; continuation lines get its indent and two more columns.
 
-    A word that is longer than a line stays whole.
+    A word that is longer than a line is not split.
     """
     body = line.lstrip(" ")
     indent = " " * (len(line) - len(body))
@@ -110,7 +110,7 @@ def wrap_line(line: str, columns: int) -> Iterator[str]:
 
 
 def wrap_text(words: str, columns: int | None) -> str:
-    """`words`, each of their lines `wrap_line` where it is longer; None: as they are."""
+    """Apply `wrap_line` to each longer line of `text`; `columns` None returns it unchanged."""
     lines = words.split("\n")
     return "\n".join(
         line if columns is None or text_width(line) <= columns else "\n".join(wrap_line(line, columns))
@@ -119,7 +119,7 @@ def wrap_text(words: str, columns: int | None) -> str:
 
 
 def pad_text(words: str, room: int, *, right: bool = False) -> str:
-    """`words` in exactly `room` columns; they do not take more."""
+    """Pad `text` to exactly `columns`; it must not be wider."""
     space = " " * (room - text_width(words))
     return space + words if right else words + space
 
@@ -141,15 +141,15 @@ def _can_encode(encoding: str) -> bool:
 
 COLUMN_GAP = 2
 MIN_LAST_COLUMN_WIDTH = 12
-"""Columns of the last cell below which other columns go first."""
+"""Width of the last column below which other columns are dropped first."""
 
 
 class Column(NamedTuple):
-    """One column; `cells` has a string for every line.
+    """One column of a table; `cells` has a string for every line.
 
-    right:  figures end at the same place
-    goes:   when there is no room, the one with the smallest figure goes first; None: it stays
-    style:  of `convo.terminal.terminal.SGR_STYLES`, for all of its cells
+    align_right:  for numbers
+    drop_order:   on a narrow display the column with the lowest value is dropped first; None: never dropped
+    style:        one of `SGR_STYLES`, for all cells
     """
 
     head: str
@@ -160,7 +160,7 @@ class Column(NamedTuple):
 
     @property
     def same(self) -> str | None:
-        """What the column says on every line, where it says the same on all of several."""
+        """The cell that all lines share; None if they differ or if there is only one line."""
         return self.cells[0] if len(self.cells) > 1 and len(set(self.cells)) == 1 else None
 
     @property
@@ -169,9 +169,9 @@ class Column(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Columns that fit; the last one takes what room is left.
+    """Columns that fit the display; the last one gets the remaining width.
 
-    said:  (head, cell) of the columns that went because they say the same on every line
+    common_cells:  (heading, cell) of the dropped columns whose cells are all equal
     """
 
     columns: tuple[Column, ...]
@@ -179,7 +179,7 @@ class Table(NamedTuple):
 
 
 def fit_columns(columns: Sequence[Column], medium: DisplayOptions) -> Table:
-    """`columns` without those that go because the medium is narrow. The last column stays."""
+    """Escape all cells, and drop columns until the table fits the display. The last column stays."""
     kept = [column._replace(cells=tuple(map(escape_control_chars, column.cells))) for column in columns]
     said: list[tuple[str, str]] = []
     for column in sorted(kept, key=_drop_key):
@@ -193,7 +193,7 @@ def fit_columns(columns: Sequence[Column], medium: DisplayOptions) -> Table:
 
 
 def table_lines(table: Table, medium: DisplayOptions) -> Iterator[str]:
-    """The heads and then every line, no wider than the medium."""
+    """Yield the headings, then every line, no wider than the display."""
     rooms = [column.room for column in table.columns[:-1]]
     yield medium.paint(
         _format_row([column.head for column in table.columns], table, rooms, DisplayOptions(medium.width)), "dim"
@@ -203,7 +203,7 @@ def table_lines(table: Table, medium: DisplayOptions) -> Iterator[str]:
 
 
 def _format_row(cells: Sequence[str], table: Table, rooms: Sequence[int], medium: DisplayOptions) -> str:
-    """One line; a cell that begins within the medium's width and does not end there is cut."""
+    """Format one line; a cell that crosses the right edge of the display is cut."""
     shown: list[str] = []
     left = 10**9 if medium.width is None else medium.width
     for at, (cell, column) in enumerate(zip(cells, table.columns, strict=True)):
@@ -217,7 +217,7 @@ def _format_row(cells: Sequence[str], table: Table, rooms: Sequence[int], medium
 
 
 def _drop_key(column: Column) -> tuple[bool, int]:
-    """Who leaves first: what says nothing new, then as named."""
+    """Sort key of the columns to drop: first those whose cells are all equal, then by drop order."""
     stays = column.goes is None
     return (stays or column.same is None, 1_000 if column.goes is None else column.goes)
 
@@ -230,23 +230,23 @@ def _is_too_wide(columns: Sequence[Column], medium: DisplayOptions) -> bool:
 
 
 LABEL_INDENT = 4
-"""Columns before and behind a label."""
+"""Columns before and after a label."""
 
 MAX_UNCONFIRMED_SHOWN = 3
-"""Unacknowledged items that are named; the others are counted."""
+"""Unconfirmed items that are listed; the others are counted."""
 
 NO_LABEL_STYLES: Mapping[str, str] = MappingProxyType({})
 
 KeyValue = tuple[str, str]
-"""A label, or "" to go on with the one before, and what it says."""
+"""A label, or "" for another line of the label before it, and the value."""
 
 
 def key_value_lines(
     rows: Iterable[KeyValue], medium: DisplayOptions, styles: Mapping[str, str] = NO_LABEL_STYLES
 ) -> Iterator[str]:
-    """The lines, their words one below the other and wrapped where the terminal ends.
+    """Yield the rows as lines, with the values aligned and wrapped at the right edge.
 
-    styles:  of `convo.terminal.terminal.SGR_STYLES`, by label; the others are dim
+    styles:  style of `SGR_STYLES` by label; other labels are dim
     """
     kept = [(label, escape_control_chars(words)) for label, words in rows]
     wide = max((len(label) for label, _ in kept), default=0)
@@ -257,7 +257,7 @@ def key_value_lines(
 
 
 def _wrap_value(words: str, medium: DisplayOptions, indent: int) -> list[str]:
-    """`words` in lines that fit behind an indent; a word that is longer than a line stays whole."""
+    """Wrap `text` to the width after an indent; a word that is longer than a line is not split."""
     if medium.width is None or text_width(words) <= medium.width - indent:
         return [words]
     found = [""]
@@ -271,7 +271,7 @@ def _wrap_value(words: str, medium: DisplayOptions, indent: int) -> list[str]:
 
 
 def unconfirmed_rows(items: Sequence[Item], run: str = "") -> Iterator[KeyValue]:
-    """What was said and not confirmed, in words; first what an open run waits for, where there is one."""
+    """Yield the rows for the open run, if there is one, and for the unconfirmed items."""
     if run:
         yield "waiting", run
     if not items:
@@ -285,51 +285,53 @@ def unconfirmed_rows(items: Sequence[Item], run: str = "") -> Iterator[KeyValue]
 
 
 def format_count(number: int, one: str = "item") -> str:
-    """Figure and noun: "1 item", "1,024 items"."""
+    """Format a number with its noun: "1 item", "1,024 items"."""
     return f"{number:,} {one}" + ("" if number == 1 else "s")
 
 
 CONTROL_CHARS = r"\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069"
-"""What a terminal obeys, and what turns the order of characters round."""
+"""Control characters of terminals, and characters that override the direction of text."""
 
 INVISIBLE_CHARS = (
     r"\u00ad\u115f\u1160\u180e\u200b\u2060-\u2064\u206a-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb"
     r"\U000e0000-\U000e007f\U000e0100-\U000e01ef"
 )
-"""Invisible characters: they make different words look alike, or hide words in others. Joiners of scripts
-and of emoji, and the marks of direction of single characters, are not among them: text needs these."""
+"""Invisible characters, which make different words look alike or hide text in others.
+
+The joiners of scripts and emoji and the direction marks of single characters are not included: text needs them.
+"""
 
 CONTROL_CHAR = re.compile(f"[{CONTROL_CHARS}]")
 UNSAFE_CHAR = re.compile(f"[{CONTROL_CHARS}{INVISIBLE_CHARS}]")
 
 UNANNOUNCED_TYPES = ("reasoning", "compaction")
-"""Kinds of items that are no words to anybody."""
+"""Item types that are not announced."""
 
 TEXT_DELTA_EVENTS = ("response.output_text.delta", "response.refusal.delta")
 ANSWER_END_EVENTS = ("response.completed", "response.incomplete")
 
 
 FormatReasoning: TypeAlias = Callable[[Item], str]
-"""Makes of a reasoning item the line that is announced; "" for none."""
+"""Formats the line that announces a reasoning item; "" announces nothing."""
 
 
 class AnswerRenderer(Protocol):
-    """What the words of an answer are laid out on."""
+    """Lays out the text of an answer."""
 
     def say(self, words: str) -> None:
-        """Show `words`, in which control characters are spelled out."""
+        """Print `text`; its control characters are escaped already."""
         ...
 
     def end(self) -> None:
-        """Leave the cursor at the beginning of a line; what comes next is another text."""
+        """Finish the text, with the cursor at the start of a line; the next text is a new one."""
         ...
 
 
 class AnswerPrinter:
-    """Takes the events of one answer and prints its words.
+    """Prints the text of one answer from its events.
 
-    live:       print every piece when it comes; else each item when it is whole
-    open_line:  whether what was printed last does not end its line
+    live:           print every delta on arrival; otherwise each item when it is complete
+    has_open_line:  whether the printed text ends within a line
     """
 
     def __init__(
@@ -342,10 +344,10 @@ class AnswerPrinter:
         sheet: AnswerRenderer | None = None,
         folded: FormatReasoning | None = None,
     ) -> None:
-        """Print on `out`, and announce on `err` what is not made of words; `silent` kinds are not announced.
+        """Print text to `out`, and announce other items on `err`, except the types in `unannounced`.
 
-        sheet:   takes the words in place of `out`
-        folded:  what is announced of reasoning; None for nothing
+        renderer:          gets the text instead of `out`
+        format_reasoning:  formats the announcement of reasoning; None announces nothing
         """
         self._sheet, self._folded = sheet, folded
         self._out, self._err, self._live, self._silent = out, err, live, silent
@@ -359,14 +361,14 @@ class AnswerPrinter:
             self._piece(event)
         elif kind_of_event == "response.output_item.done":
             self._item(event.get("output_index", 0), event["item"])
-        elif kind_of_event in ANSWER_END_EVENTS and not self._shown:  # an endpoint that tells the whole alone
+        elif kind_of_event in ANSWER_END_EVENTS and not self._shown:  # the endpoint sent only the complete response
             for at, item in enumerate(event["response"].get("output") or ()):
                 self._item(at, item)
-        if kind_of_event in ANSWER_END_EVENTS:  # the next answer counts from the beginning
+        if kind_of_event in ANSWER_END_EVENTS:  # the next response counts its items from 0
             self._shown, self._part = set(), None
 
     def end(self) -> None:
-        """Finish the last line, whether the answer was whole or not."""
+        """Finish the last line, whether the answer is complete or not."""
         if self.open_line and self._sheet:
             self._sheet.end()
             self.open_line = False
@@ -377,7 +379,7 @@ class AnswerPrinter:
         part = event.get("output_index", 0), event.get("content_index", 0)
         if event["delta"]:
             if self._part and self._part != part and self._part[0] == part[0]:
-                self._say("\n")  # the next part of one message, set apart as `text` does it
+                self._say("\n")  # separate the parts of a message as `item_text` does
             self._shown.add(part[0])
             self._part = part
             self._say(event["delta"])
@@ -412,18 +414,18 @@ class AnswerPrinter:
 
 
 def describe_item(item: Item) -> str:
-    """One line about an item that is not made of words."""
+    """Describe an item that has no text in one line."""
     said = decode_json_escapes(str(item.get("arguments") or ""))
     return " ".join(str(part) for part in (f"[{item_type(item)}]", item.get("name"), said) if part)
 
 
 def escape_control_chars(words: str) -> str:
-    """`words` with control characters and invisible ones spelled out; line breaks and tabs stay."""
+    """Escape control characters and invisible characters; line breaks and tabs stay."""
     return UNSAFE_CHAR.sub(escape_char_match, words)
 
 
 def escape_char_match(found: re.Match[str]) -> str:
-    """One character as Python writes it."""
+    """Escape one character as Python writes it."""
     code = ord(found[0])
     if code > 0xFFFF:
         return f"\\U{code:08x}"

@@ -17,7 +17,7 @@ NO_REQUESTS_TEXT = "nothing was asked yet"
 
 
 def format_session_usage(links: Sequence[Link], own: Mapping[str, Price]) -> str:
-    """The lines of /usage; `links` are the session's, oldest first."""
+    """Format the lines of /usage; `links` are the session's, oldest first."""
     return "\n".join(_usage_lines(links, own)) or f"  {NO_REQUESTS_TEXT}"
 
 
@@ -35,7 +35,7 @@ def _format_totals(one: UsageTotals) -> str:
 
 
 def format_session_cost(links: Sequence[Link], own: Mapping[str, Price]) -> str:
-    """The line of /cost."""
+    """Format the line of /cost."""
     all_, last = sum_link_usage(links, own), sum_link_usage(links[-1:], own)
     if all_ is None:
         return f"  {NO_REQUESTS_TEXT}"
@@ -49,14 +49,14 @@ def format_session_cost(links: Sequence[Link], own: Mapping[str, Price]) -> str:
 
 
 METER_COLUMNS = 40
-"""Columns of a whole window, where there are so many."""
+"""Columns of a full context window, space permitting."""
 
 METER_LABEL_COLUMNS = 15
-"""Columns of what stands beside the longest name, the bar and the longest figure, and the last one of the terminal."""
+"""Columns beside the longest name, the bar and the longest number, including the last one of the terminal."""
 
 
 def context_table_lines(filling: ContextUsage, medium: DisplayOptions) -> Iterator[str]:
-    """A line for each part, then what they come to."""
+    """Yield a line for each part, then the total."""
     parts = filling.parts
     columns = [
         Column("part", [part.name for part in parts]),
@@ -68,7 +68,7 @@ def context_table_lines(filling: ContextUsage, medium: DisplayOptions) -> Iterat
 
 
 def format_context_total(filling: ContextUsage) -> str:
-    """The sum, who counted it, and what of the window it takes."""
+    """Format the total, its source, and its share of the context window."""
     window, total = filling.window, filling.total
     said = f"{_format_tokens(total.tokens, total.estimated)} tokens, {_format_counter(filling)}"
     if window is None:
@@ -77,7 +77,7 @@ def format_context_total(filling: ContextUsage) -> str:
 
 
 def context_meter_lines(filling: ContextUsage, medium: DisplayOptions) -> Iterator[str]:
-    """A bar for each part, and one for what is left of the window; as parts of their sum where it is not known."""
+    """Yield a bar for each part and one for the free tokens; shares of the total if the context window is unknown."""
     rows = [(part.name, part.tokens.tokens) for part in filling.parts]
     whole = filling.window.context if filling.window else max(sum(tokens for _, tokens in rows), 1)
     free = [] if filling.left is None else [("free", filling.left)]

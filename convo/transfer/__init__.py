@@ -1,4 +1,4 @@
 """Transfer of conversations: convert, compact, race, import and export.
 
-Read `convert` first. What can be transferred is decided in `convo.strategies.transfer`.
+Read `convert` first. `convo.strategies.transfer` decides which items can be transferred.
 """

@@ -68,20 +68,20 @@ from convo.usage.models import NO_WINDOW_SETTINGS, find_model_window
 ANSWERED_STATUSES = ("completed", "incomplete")
 
 COMPACTION_TRIGGER_ITEM: Mapping[str, Json] = {"type": "compaction_trigger"}
-"""The item that asks an endpoint for nothing but a compaction."""
+"""Input item that requests a compaction and no answer."""
 
 COMPACTION_PARAMETER: Sequence[Json] = [{"type": "compaction"}]
-"""How a link says that it was one."""
+"""Value of the parameter `context_management` in a link that is a compaction."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedCompaction:
-    """A window that nobody has put in place yet.
+    """A compaction that is not applied yet.
 
-    point:          the history that it stands for, the turns that it keeps included
-    window:         what stands in its place; empty where the endpoint does it in its own list
-    before, after:  tokens, by the same measure
-    usage:          of making it; None where nobody said
+    source_path:                the history that it replaces, including the turns that it keeps
+    replacement:                the new items; empty if the endpoint compacts in place
+    count_before, count_after:  tokens, counted in the same way
+    usage:                      of the requests that made it; None if not reported
     """
 
     plan: CompactionPlan
@@ -95,10 +95,10 @@ class PreparedCompaction:
 
 @dataclass(frozen=True, slots=True)
 class CompactionResult:
-    """What a compaction came to.
+    """Result of an applied compaction.
 
-    old:    the handle by which the history before it goes on; None where it stays in the same list
-    later:  how many items were written while it was made, and stand behind the window
+    old_handle:   handle of the history from before the compaction; None if it stays in the same list
+    later_count:  number of items that were appended meanwhile and follow the replacement
     """
 
     made: PreparedCompaction
@@ -110,12 +110,13 @@ class CompactionResult:
 async def prepare_compaction(
     chat: Chat, wish: CompactionOptions, *, confirmed: bool = False, preview: bool = False
 ) -> PreparedCompaction:
-    """A window for what `chat` holds; nothing is changed.
+    """Prepare the compaction of `chat` without changing anything.
 
-    confirmed:  a conversation may go on under another handle
-    raises:     StateFault  a call waits for its output, or the window would not be smaller
-                Usage       it cannot be done so;  what the endpoint answers
-                StoreFull   the disk is nearly full; the model is not asked
+    confirmed:  whether a conversation may continue under another handle
+    preview:    whether it is only shown: needs no consent and no free disk space, and never compacts in place
+
+    Raises StateFault if a call has no output yet or the result would not be smaller, InvalidUsage if the requested
+    method is impossible, StoreFull before any request if the disk is nearly full, and the errors of the endpoint.
     """
     standing = await _snapshot_history(chat)
     planned = plan_compaction(standing, wish)
@@ -147,9 +148,9 @@ async def prepare_compaction(
 
 
 async def apply_compaction(chat: Chat, one: PreparedCompaction, *, confirmed: bool = False) -> CompactionResult:
-    """Let `one` stand in place of what it was made of; this process has the right to write.
+    """Replace the history that `prepared` was made from; the caller has the session's lease.
 
-    raises:  Conflict  what it was made of is no longer there;  StoreFault;  what the endpoint answers
+    Raises Conflict if that history no longer exists, StoreFault, and the errors of the endpoint.
     """
     await chat.adopt()
     if one.plan.way is CompactionMethod.IN_PLACE:
@@ -157,7 +158,7 @@ async def apply_compaction(chat: Chat, one: PreparedCompaction, *, confirmed: bo
     if chat.session.strategy is Strategy.CONVERSATION:
         return await _compact_into_new_conversation(chat, one)
     link_id = chat.edges.new_id("try")
-    await chat.catch_up()  # so that the branch has what was said meanwhile as well
+    await chat.catch_up()  # so that the branch includes items appended meanwhile
     chat.reread()
     async with branch_kept_on_success(chat, link_id) as old:
         await chat.exchange(
@@ -168,11 +169,8 @@ async def apply_compaction(chat: Chat, one: PreparedCompaction, *, confirmed: bo
     return CompactionResult(one, one.after, old, later)
 
 
-# -- what there is --------------------------------------------------------------------------------
-
-
 async def _snapshot_history(chat: Chat) -> HistorySnapshot:
-    """What the owner has confirmed: a conversation is asked, since others may write in it."""
+    """Load the confirmed history; a conversation is read from its endpoint, since others may write to it."""
     held = chat.reread()
     path = held.path.upto(held.mark)
     if held.strategy is Strategy.CONVERSATION and held.handle:
@@ -183,7 +181,7 @@ async def _snapshot_history(chat: Chat) -> HistorySnapshot:
 
 
 async def _stored_responses(chat: Chat, held: ConversationState) -> Mapping[Key, str]:
-    """The responses that the endpoint can look up, by where they ended."""
+    """Map history positions to the stored responses that end there."""
     scope, session = chat.edges.endpoint.scope, chat.session
     found = {
         link.head: link.id
@@ -199,7 +197,7 @@ async def _stored_responses(chat: Chat, held: ConversationState) -> Mapping[Key,
 async def _count_before_and_after(
     chat: Chat, before: Sequence[Item], after: Sequence[Item]
 ) -> tuple[TokenCount, TokenCount]:
-    """Tokens of both: the endpoint's own count, or ours where it has none."""
+    """Count the tokens of both: by the endpoint, or by our own count where it has none."""
     ask = make_endpoint_counter(chat.edges.endpoint)
     theirs = [
         await ask({"model": chat.asking.wire_model, "input": list(_countable_items(items))})
@@ -216,7 +214,7 @@ def _countable_items(items: Sequence[Item]) -> tuple[Item, ...]:
 
 
 async def _count_conversation(chat: Chat, path: Path) -> TokenCount:
-    """Tokens of what a model is shown of a conversation."""
+    """Count the tokens of a conversation that a model receives."""
     body = {"model": chat.asking.wire_model, "conversation": chat.session.handle}
     theirs = await make_endpoint_counter(chat.edges.endpoint)(body)
     return (
@@ -227,7 +225,7 @@ async def _count_conversation(chat: Chat, path: Path) -> TokenCount:
 
 
 def _compaction_link(chat: Chat, one: PreparedCompaction, held: ConversationState, link_id: str) -> Link:
-    """The call of a compaction; what it made is what the next one sees."""
+    """Build the link of a compaction; its replacement is the context of the next request."""
     head = Path(held.path.root).grow(items_for_owner(one.window, held.strategy)).head
     session = chat.session
     return Link(
@@ -248,14 +246,11 @@ def _compaction_link(chat: Chat, one: PreparedCompaction, held: ConversationStat
     )
 
 
-# -- a conversation -------------------------------------------------------------------------------
-
-
 async def _compact_in_place(chat: Chat, one: PreparedCompaction, *, confirmed: bool) -> CompactionResult:
-    """Let the endpoint put a compaction into its list.
+    """Let the endpoint add a compaction item to the conversation.
 
-    raises:  Usage          it refused, and a new conversation was not agreed to
-             EndpointFault  it answered without a compaction item; what it added is deleted again
+    Raises InvalidUsage if the endpoint refused and a new conversation was not confirmed. Raises EndpointFault if it
+    answered without a compaction item; the items that it added are deleted again.
     """
     handle, asking = chat.session.handle or "", chat.asking
     said = {"instructions": asking.instructions} if asking.instructions else {}
@@ -296,7 +291,7 @@ async def _compact_in_place(chat: Chat, one: PreparedCompaction, *, confirmed: b
 
 
 async def _delete_output(chat: Chat, handle: str, response: Response) -> str:
-    """Delete the items of an unwanted answer from a conversation; in words, what could not be deleted."""
+    """Delete the items of an unwanted response; returns a description of the failed deletions, or ""."""
     stay = 0
     for item in response.get("output") or ():
         try:
@@ -307,7 +302,7 @@ async def _delete_output(chat: Chat, handle: str, response: Response) -> str:
 
 
 async def _compact_into_new_conversation(chat: Chat, one: PreparedCompaction) -> CompactionResult:
-    """Seed a new conversation with the window, and with what was said in the old one meanwhile."""
+    """Seed a new conversation with the replacement and the items appended to the old one meanwhile."""
     old, owner = chat.session.handle, Strategy.CONVERSATION
     later = items_after_point(await load_conversation_history(old or "", chat.edges), one.point)
     there = await seed_conversation(items_for_owner((*one.window, *later), owner), chat.edges)
@@ -339,23 +334,23 @@ def _confirmation_required(handle: str | None) -> InvalidUsage:
 
 
 COMPACTION_UNSUPPORTED_STATUSES = (404, 405, 501)
-"""What a server answers that has no compaction."""
+"""HTTP statuses of servers that have no compaction."""
 
 NOT_COMPACTED = "not_compacted"
 
 PREVIOUS_RESPONSE_NOT_FOUND = "previous_response_not_found"
 
 MAX_SUMMARY_SPLITS = 6
-"""How often a history that is too long for one summary is made into two."""
+"""How often a history that is too long for one summary request is split in two."""
 
 
 class CompactionOutput(NamedTuple):
-    """What came of asking.
+    """Result of the requests for a compaction.
 
-    plan:     how it was done in the end
-    windows:  what may stand in place of the history, the fuller one first
-    usage:    of every call that it took; None where nobody said
-    notes:    what a person should know, in words
+    plan:          the plan that succeeded
+    replacements:  alternatives for the new history, the more complete one first
+    usage:         sum over all requests; None if not reported
+    notes:         messages for the user
     """
 
     plan: CompactionPlan
@@ -367,10 +362,11 @@ class CompactionOutput(NamedTuple):
 async def run_compaction(
     made: CompactionPlan, asking: RequestOptions, endpoint: Endpoint, *, auto: bool
 ) -> CompactionOutput:
-    """Ask for what `prepare_compaction` plans.
+    """Request a compaction as planned.
 
-    auto:    another way may be taken, where the endpoint does not have the one that was planned
-    raises:  what the endpoint answers
+    allow_fallback:  whether another method may be used if the endpoint lacks the planned one
+
+    Raises the errors of the endpoint.
     """
     if made.way is CompactionMethod.SUMMARY:
         words, usage, notes = await _summarize(made, made.folded, asking, endpoint, MAX_SUMMARY_SPLITS)
@@ -388,7 +384,7 @@ async def run_compaction(
 
 
 def check_compacted(answer: Mapping[str, Json]) -> None:
-    """Raises EndpointFault when an endpoint's answer has no compaction item: it did something else."""
+    """Raise EndpointFault for an answer without a compaction item: the endpoint did something else."""
     output = answer.get("output")
     if not isinstance(output, list) or not any(item_type(item) == "compaction" for item in output):
         raise EndpointFault("the endpoint answered without a compaction item", code=NOT_COMPACTED)
@@ -402,7 +398,7 @@ def _compact_body(made: CompactionPlan, asking: RequestOptions) -> dict[str, Jso
 
 
 def _fallback_plan(made: CompactionPlan, fault: EndpointFault, *, here: bool) -> CompactionPlan | None:
-    """Another way, where the endpoint's answer is that it does not have this one."""
+    """Return another plan if the endpoint's error says that it lacks the planned method, else None."""
     if made.way is CompactionMethod.PREVIOUS and fault.code == PREVIOUS_RESPONSE_NOT_FOUND:
         return plan_from_items(made, here=here)
     if fault.code == NOT_COMPACTED and not here:
@@ -415,7 +411,7 @@ def _fallback_plan(made: CompactionPlan, fault: EndpointFault, *, here: bool) ->
 
 
 class SummaryResult(NamedTuple):
-    """A model's summary; `usage` and `notes` as they are in `CompactionOutput`."""
+    """A model's summary; `usage` and `notes` as in `CompactionOutput`."""
 
     words: str
     usage: Mapping[str, Json] | None
@@ -425,7 +421,7 @@ class SummaryResult(NamedTuple):
 async def _summarize(
     made: CompactionPlan, folded: Sequence[Item], asking: RequestOptions, endpoint: Endpoint, splits: int
 ) -> SummaryResult:
-    """The model's summary of `folded`."""
+    """Let the model summarize `folded`; a history that is too long is summarized in two steps."""
     request = build_summary_request(folded, focus=made.focus, context=asking.instructions)
     body = {"model": asking.wire_model, "instructions": request.instructions, "input": list(request.items)}
     try:
@@ -442,7 +438,7 @@ async def _summarize(
 
 
 async def collect_response(endpoint: Endpoint, body: Mapping[str, Json]) -> Response:
-    """The response to `body`, once it is whole. raises: what the endpoint answers; EndpointFault  it failed"""
+    """Return the completed response to `body`. Raises the errors of the endpoint, and EndpointFault if it failed."""
     last: Response | None = None
     async with aclosing(endpoint.create(body)) as events:
         async for event in events:
@@ -470,13 +466,13 @@ def _is_window_exceeded(wrong: ConvoError) -> bool:
 
 
 def _middle_cut_point(items: Sequence[Item]) -> int | None:
-    """The middle one of the places where `items` can be cut."""
+    """Return the middle one of the positions where `items` can be cut."""
     places = [place for place in cut_points(items) if 0 < place < len(items)]
     return places[len(places) // 2] if places else None
 
 
 def _add_usage(one: Mapping[str, Json] | None, other: Mapping[str, Json] | None) -> Mapping[str, Json] | None:
-    """The tokens of two calls; their details are left out."""
+    """Add the tokens of two requests, without their details."""
     if not one or not other:
         return one or other
     return {name: (one.get(name) or 0) + (other.get(name) or 0) for name in ("input_tokens", "output_tokens")}
@@ -487,9 +483,9 @@ BRANCH_SUFFIX = "before"
 
 @asynccontextmanager
 async def branch_kept_on_success(chat: Chat, link_id: str) -> AsyncIterator[str | None]:
-    """The handle by which the history of `chat` goes on as it is now. raises: StoreFault, Conflict
+    """Keep the current history of `chat` under its own handle, and yield the handle. Raises StoreFault and Conflict.
 
-    It is taken back where the block fails, unless the store says that its last link came all the same.
+    If the block fails, the branch is removed, unless the store shows that the link was committed all the same.
     """
     before = chat.session
     if before.strategy is Strategy.SESSION:
@@ -511,7 +507,7 @@ RemoveBranch: TypeAlias = Callable[[], Awaitable[None]]
 
 
 async def _remove_unless_committed(chat: Chat, link_id: str, undo: RemoveBranch) -> None:
-    """Carry `undo` out; a store that cannot be asked now keeps what was made."""
+    """Call `undo`, except if the link was committed or the store cannot be read."""
     with suppress(ConvoError):
         now = await chat.edges.store.session(chat.session.id)
         if now is None or now.link != link_id:
@@ -519,7 +515,7 @@ async def _remove_unless_committed(chat: Chat, link_id: str, undo: RemoveBranch)
 
 
 async def _branch_session(chat: Chat) -> tuple[str, RemoveBranch | None]:
-    """The name of a session that stands where this one does; one that was made before stays."""
+    """Create a session with the same head, and return its name; an earlier copy is reused."""
     store, session = chat.edges.store, chat.session
     wish = f"{session.name}-{BRANCH_SUFFIX}"
     for one in await store.sessions():
@@ -527,7 +523,7 @@ async def _branch_session(chat: Chat) -> tuple[str, RemoveBranch | None]:
             return one.name, None
     name = await find_free_session_name(store, wish)
     now = await store.session(session.id)
-    behind = max(now.use - 1, 0) if now and now.use else 0  # `-c` continues the session, not this one
+    behind = max(now.use - 1, 0) if now and now.use else 0  # below the session's own, so that `-c` continues that one
     twin = replace(session, id=chat.edges.new_id("ses"), name=name, created_at=chat.edges.clock.now(), use=behind)
     await store.commit(Transaction(session=twin, expect=None))
 
@@ -538,7 +534,7 @@ async def _branch_session(chat: Chat) -> tuple[str, RemoveBranch | None]:
 
 
 def _branch_replay_file(chat: Chat) -> tuple[str, RemoveBranch | None]:
-    """A copy of the replay file beside it; one that was made before stays."""
+    """Copy the replay file in its folder, and return the path; an earlier copy is reused."""
     stem, suffix = os.path.splitext(chat.session.handle or "")
     content = format_replay_file(chat.held.path.items)
     for place in iter_numbered_paths(f"{stem}-{BRANCH_SUFFIX}{suffix}"):
@@ -556,7 +552,7 @@ def _branch_replay_file(chat: Chat) -> tuple[str, RemoveBranch | None]:
 
 
 def _has_content(file: FilePath, content: str) -> bool:
-    """Whether a file holds just this; a file that cannot be read does not."""
+    """Whether a file has exactly this content; False if it cannot be read."""
     try:
         return file.stat().st_size == len(content) and file.read_bytes() == content.encode()
     except OSError:
@@ -564,15 +560,15 @@ def _has_content(file: FilePath, content: str) -> bool:
 
 
 CONTEXT_MANAGEMENT_HOSTS = ("openai.com", "azure.com")
-"""Whose servers know `context_management`, beside convo's own."""
+"""Domains whose servers support `context_management`, in addition to convo's own endpoint."""
 
 RETRY_GROWTH_FACTOR = 1.1
-"""What came to nothing is tried again when the history has grown by a tenth."""
+"""After a failure the next attempt waits until the history has grown by a tenth."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionDue:
-    """How much there is, and the bound that it reached, both in tokens; the window where it is known."""
+    """The tokens of a history, the threshold that they reached, and the context window; None if unknown."""
 
     tokens: int
     bound: int
@@ -584,14 +580,18 @@ class CompactionDue:
 
 
 class AutoCompaction:
-    """Sees to one chat; `at` is the setting `compact_at`, `own` are the windows that a person gave."""
+    """Automatic compaction of one chat.
+
+    threshold:        the setting `compact_at`
+    window_settings:  context windows from the settings
+    """
 
     def __init__(self, at: CompactionThreshold, own: Mapping[str, ContextLimits] = NO_WINDOW_SETTINGS) -> None:
         self._at, self._own = at, own
         self._tried = 0.0
 
     def due(self, chat: Chat) -> CompactionDue | None:
-        """Whether it is time. raises: nothing; no item is read"""
+        """Return the reason to compact now, or None. Raises nothing and reads no item."""
         last = chat.record.last
         if last is None or is_compaction_link(last) or _is_just_compacted(chat.held):
             return None
@@ -606,9 +606,9 @@ class AutoCompaction:
     async def shorten(
         self, chat: Chat, reached: CompactionDue, noted: Callable[[str], None]
     ) -> CompactionResult | None:
-        """Compact, or have it done; None where nothing stands in place of the history now.
+        """Compact `chat`, or ask its endpoint to. Returns None if the history was not replaced.
 
-        noted:  told beforehand what is done, and what keeps it from being done
+        noted:  called with a message before a compaction, and with the error that prevents one
         """
         self._tried = reached.tokens * RETRY_GROWTH_FACTOR
         if chat.session.strategy is Strategy.CONVERSATION:
@@ -625,19 +625,19 @@ class AutoCompaction:
 
 
 def is_compaction_link(link: Link) -> bool:
-    """Whether a link is a compaction, and nothing was answered by it."""
+    """Whether a link is a compaction and not a response."""
     return link.parameters.get("context_management") == COMPACTION_PARAMETER
 
 
 def _is_just_compacted(held: ConversationState) -> bool:
-    """Whether nothing was answered since the history was compacted: what it takes now, nobody has said."""
+    """Whether no response followed the compaction: the tokens of the new history are unknown until then."""
     confirmed = held.path.place(held.mark)
     last = held.path.nodes[confirmed - 1].item if confirmed else None
     return last is not None and (item_type(last) == "compaction" or is_summary(last))
 
 
 def _request_endpoint_compaction(chat: Chat, reached: CompactionDue) -> str:
-    """Ask for it with every request from now on, where that is understood; what is told of it."""
+    """Add `context_management` to all later requests, if the server supports it. Returns a message for the user."""
     if not _has_context_management(chat.edges.endpoint.scope):
         return "its endpoint does not compact by itself: convo compact HANDLE --yes goes on with a new conversation"
     wanted = [{"type": "compaction", "compact_threshold": reached.bound}]

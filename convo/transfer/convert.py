@@ -41,14 +41,14 @@ from convo.strategies.transfer import (
 
 @dataclass(frozen=True)
 class ConversationSource:
-    """A conversation that is handed over.
+    """A conversation to convert.
 
-    handle:    what the person called it
-    said:      its path, item by item
-    held:      the same, with what its owner confirmed
-    links:     the calls that are known, on whatever branch
-    metadata:  of a conversation at an endpoint
-    notes:     what else a person should know, one sentence each
+    handle:          as the user wrote it
+    transfer_items:  the items of its path, with their origin
+    state:           the path, and how much of it the owner confirmed
+    links:           the known requests, on all branches
+    metadata:        of a conversation at an endpoint
+    notes:           other messages for the user, one sentence each
     """
 
     handle: str
@@ -68,13 +68,16 @@ class ConversationSource:
         return self.held.strategy
 
     def without_secrets(self, document: ConversationDocument) -> "ConversationSource":
-        """The same with the items, name and instructions of `document`; what it says nothing of is left out."""
+        """Return the source with the redacted items and instructions of `document`.
+
+        Metadata, links and a name that contains a secret are left out.
+        """
         said = tuple(replace(one, item=item) for one, item in zip(self.said, document.items, strict=True))
         named = document.name if document.name == self.name else None
         return replace(self, said=said, name=named, instructions=document.instructions, metadata={}, links=())
 
     def document(self) -> ConversationDocument:
-        """The same, as a file can hold it."""
+        """Return the conversation as a document that a file can contain."""
         path = self.held.path
         return ConversationDocument(
             items=path.items,
@@ -88,10 +91,11 @@ class ConversationSource:
 
 
 async def load_source(known: ConversationView, store: Store, endpoint: Endpoint | None = None) -> ConversationSource:
-    """What `known` holds, compared with its owner where that is possible.
+    """Load the conversation of `known`, and compare it with its owner where possible.
 
-    endpoint:  of the owner, where it remembers; None: the record is taken at its word
-    raises:    ItemDeleted  the history needs an item that is gone;  what the endpoint answers
+    endpoint:  of an owner that remembers; None trusts the record
+
+    Raises ItemDeleted if an item of the history was deleted, and the errors of the endpoint.
     """
     handle = _owner_handle(known)
     held, notes = ConversationState(known.strategy, known.path, known.mark, handle), list(known.notes)
@@ -120,14 +124,13 @@ async def load_source(known: ConversationView, store: Store, endpoint: Endpoint 
 
 
 def _owner_handle(known: ConversationView) -> str | None:
-    """The owner's name for it."""
     if known.session:
         return known.session.handle
     return known.handle if STRATEGY_INFO[known.strategy].remembers else None
 
 
 def _source_instructions(known: ConversationView) -> str | None:
-    """What is said with every turn: by the record, else by the last link."""
+    """Return the instructions of each turn: from the record, else from the last link."""
     if known.session:
         return known.session.instructions
     at = next((link for link in known.links if link.id == known.at), None)
@@ -139,7 +142,7 @@ OwnerHistory = tuple[ConversationState, Mapping[str, str], list[str]]
 
 
 async def _read_from_owner(held: ConversationState, store: Store, endpoint: Endpoint, *, whole: bool) -> OwnerHistory:
-    """The conversation as its endpoint has it, and behind it what only the record has."""
+    """Load a conversation from its endpoint, followed by the items that only the record has."""
     handle = held.handle or ""
     try:
         resource = await endpoint.conversation(handle)
@@ -161,7 +164,7 @@ async def _read_from_owner(held: ConversationState, store: Store, endpoint: Endp
 
 
 async def _read_conversation_items(conversation_id: str, store: Store, endpoint: Endpoint) -> Sequence[Item]:
-    """The items of a conversation, as our own rows keep them or as their endpoint lists them."""
+    """Load the items of a conversation, from the store if it is our own, else from its endpoint."""
     found = await store.conversation(conversation_id) if endpoint.scope == EMBEDDED_SCOPE else None
     if found:
         return (await store.path(found.head)).items
@@ -170,11 +173,8 @@ async def _read_conversation_items(conversation_id: str, store: Store, endpoint:
     )
 
 
-# -- who made what --------------------------------------------------------------------------------
-
-
 async def _links_on_path(store: Store, path: Path) -> Sequence[Link]:
-    """The links whose answer begins on this path: behind what the model was told."""
+    """Load the links whose response begins on this path, after the last item of their input."""
     keys, answer = (path.root, *path.keys), [False, *(is_complete_answer(node.item) for node in path.nodes)]
     ends = [key for key, before, then in zip(keys, answer, answer[1:], strict=False) if then and not before]
     return await store.answers(*ends)
@@ -191,7 +191,7 @@ def _to_transfer_items(held: ConversationState, links: Sequence[Link], scope: Sc
 
 
 def _item_origins(path: Path, links: Sequence[Link]) -> dict[Key, ItemOrigin]:
-    """Who answered what of this path, by place."""
+    """Map each response item of this path to its origin."""
     keys = path.keys
     depth = {key: at for at, key in enumerate(keys, 1)} | {path.root: 0}
     found: dict[Key, ItemOrigin] = {}
@@ -203,11 +203,11 @@ def _item_origins(path: Path, links: Sequence[Link]) -> dict[Key, ItemOrigin]:
 
 
 SEED_BATCH_ITEMS = 20
-"""Items that a conversation takes at a time."""
+"""Items that the Conversations API accepts per request."""
 
 
 class SeededConversation(NamedTuple):
-    """A conversation's id, and what it holds."""
+    """A new conversation: its id and its items."""
 
     handle: str
     path: Path
@@ -216,7 +216,11 @@ class SeededConversation(NamedTuple):
 async def seed_conversation(
     items: Sequence[Item], edges: ChatDeps, metadata: Mapping[str, str] | None = None
 ) -> SeededConversation:
-    """Make it. raises: what the endpoint answers; StateFault  it holds something else than it was given"""
+    """Create a conversation with these items.
+
+    Raises the errors of the endpoint, and StateFault if the conversation then has a different number of items; a
+    conversation that was created is deleted again.
+    """
     created = await edges.endpoint.create_conversation(items[:SEED_BATCH_ITEMS], metadata or None)
     handle = str(created["id"])
     try:
@@ -232,15 +236,16 @@ async def seed_conversation(
 
 
 async def delete_seeded_conversation(handle: str, edges: ChatDeps) -> None:
-    """Delete a conversation that nothing came of, as far as its endpoint lets it."""
+    """Delete an unused conversation; an error of the endpoint is ignored."""
     with suppress(ConvoError):
         await edges.endpoint.delete_conversation(handle)
 
 
 async def convert_chat(chat: Chat, to: Strategy) -> tuple[Chat, TransferPlan]:
-    """The same conversation held by `to`, as another chat, and what went over.
+    """Convert the conversation of `chat` to the strategy `to`. Returns the new chat and the plan.
 
-    raises:  InvalidUsage  nothing was said yet, or `to` holds it already;  as `convert_conversation`
+    Raises InvalidUsage if the conversation is empty or has that strategy already, and the errors of
+    `convert_conversation`.
     """
     edges = chat.edges
     chat.reread()
@@ -257,22 +262,23 @@ async def convert_chat(chat: Chat, to: Strategy) -> tuple[Chat, TransferPlan]:
 
 
 MAX_NAME_ATTEMPTS = 5
-"""Names that are tried, each of which another process may take first."""
+"""Attempts to find a free name, since another process may take one first."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionWriter:
-    """Where a new session is written: the store, the time and the source of ids."""
+    """Writes new sessions, with the store, the clock and the source of ids."""
 
     store: Store
     clock: Clock
     new_id: NewId
 
     async def write(self, session: Session, path: Path, name: str | None, links: Sequence[Link] = ()) -> Session:
-        """Store `session`, whose path is `path`, in one change; returns it as it is called there.
+        """Store `session` and its path in one transaction. Returns the session with its final name.
 
-        name:    None gives it its own name, with a number where that is taken
-        raises:  Conflict  `name` is taken;  StoreFault
+        name:  the required name; None takes the session's own, with a number if it is taken
+
+        Raises Conflict if `name` is taken, and StoreFault.
         """
         grow = (AppendItems(path.root, path.items),) if path.items else ()
         for left in reversed(range(MAX_NAME_ATTEMPTS)):
@@ -290,14 +296,14 @@ class SessionWriter:
 
 @dataclass(frozen=True, slots=True)
 class ConvertDestination:
-    """What the person called the result: a session's name, a file; None for one of its own making."""
+    """Names that the user chose for the result: a session's name, a file; None for automatic ones."""
 
     name: str | None = None
     file: str | None = None
 
 
 def check_convertible(source: ConversationSource, target: TransferTarget) -> None:
-    """raises: InvalidUsage  the new owner is the one that holds it already"""
+    """Raise InvalidUsage if the conversation has the target's owner already."""
     same_place = source.scope == target.scope or not target.remembers
     if source.strategy is target.strategy and same_place and target.strategy is not Strategy.CONVERSATION:
         raise InvalidUsage(
@@ -313,11 +319,12 @@ async def convert_conversation(
     beside: SessionWriter,
     endpoint: Endpoint | None = None,
 ) -> Session:
-    """Let `target` hold `carried`; returns the record of the new session.
+    """Convert the conversation as planned. Returns the record of the new session.
 
-    endpoint:  of the new owner; needed for a conversation alone
-    raises:    Conflict  the file, or the name, is taken;  what the endpoint or the store answers. What was
-               made until then is taken back
+    endpoint:  of the new owner; only needed for a conversation
+
+    Raises Conflict if the file or the name is taken, and the errors of the endpoint and the store. On an error the
+    new conversation or file is deleted.
     """
     if target.strategy is Strategy.CONVERSATION:
         assert endpoint
@@ -364,7 +371,7 @@ async def _convert_to_file(session: Session, path: Path, wish: ConvertDestinatio
 
 
 async def _choose_file(session: Session, path: Path, wish: ConvertDestination, store: Store) -> ReplayFile:
-    """Where `path` is to stand, or stands already since a try that was killed. raises: Conflict  another file does"""
+    """Return the file for `path`: a new one, or one that a killed conversion wrote. Raises Conflict for any other."""
     places = [wish.file] if wish.file else iter_numbered_paths(to_absolute_path(f"{wish.name or session.name}.json"))
     for file in map(ReplayFile, places):
         if not file.exists() or await _is_unclaimed_copy(file, path, store):
@@ -373,7 +380,7 @@ async def _choose_file(session: Session, path: Path, wish: ConvertDestination, s
 
 
 async def _is_unclaimed_copy(file: ReplayFile, path: Path, store: Store) -> bool:
-    """Whether a file holds just `path`, and nobody has a record of it."""
+    """Whether a file contains exactly `path`, and no session has it as its handle."""
     return (
         _file_holds_path(file, path) and await find_session_by_handle(store, Strategy.REPLAY, str(file.place)) is None
     )

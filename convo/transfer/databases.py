@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def read_agents_sessions(database: "ForeignDatabase") -> list[ConversationDocument]:
-    """Every session in it. raises: InputFault  a row holds no item"""
+    """Read all sessions. Raises InputFault for a row that is no item."""
     rows = database.rows(
         "SELECT session_id, CAST(strftime('%s', created_at) AS INTEGER) AS created"
         " FROM agent_sessions ORDER BY created_at, session_id"
@@ -51,7 +51,7 @@ def _parse_item(data: str, where: str) -> dict[str, Json]:
 
 
 def read_llm_logs(database: "ForeignDatabase") -> list[ConversationDocument]:
-    """Every conversation that says something, oldest first."""
+    """Read all conversations that have items, oldest first."""
     new = read_llm_threads(database) if "threads" in database.tables else {}
     old = read_llm_conversations(database, besides=new)
     found = [document for document in (*old.values(), *new.values()) if document.items]
@@ -62,7 +62,7 @@ DatabaseRow = Mapping[str, Any]
 
 
 class ForeignDatabase:
-    """One open database: which tables it has, and what they hold."""
+    """An open database: its tables and their rows."""
 
     def __init__(self, connection: "sqlite3.Connection") -> None:
         self._connection = connection
@@ -73,7 +73,7 @@ class ForeignDatabase:
 
 
 def read_database(file: Path) -> list[ConversationDocument]:
-    """Every conversation in it, oldest first. raises: InputFault  it is of nobody that is known, or damaged"""
+    """Read all conversations, oldest first. Raises InputFault for a database that is unknown or damaged."""
     with _open_read_only(file) as database:
         for tables, read in DATABASE_READERS:
             if tables <= database.tables:
@@ -93,10 +93,7 @@ DATABASE_READERS: Sequence[tuple[frozenset[str], Callable[[ForeignDatabase], lis
 def _read_checked(
     read: Callable[[ForeignDatabase], list[ConversationDocument]], database: ForeignDatabase
 ) -> list[ConversationDocument]:
-    """What `read` finds, where every value is what its program writes: a column of SQLite may hold anything.
-
-    raises:  InputFault
-    """
+    """Call `read`; a value of a wrong type raises InputFault, since a column of SQLite accepts any type."""
     try:
         found = read(database)
     except (TypeError, ValueError, LookupError, AttributeError, RecursionError) as wrong:
@@ -133,7 +130,7 @@ PARTS_SQL = "SELECT id, type, text, payload FROM parts WHERE message_hash = ? OR
 
 
 def read_llm_threads(database: "ForeignDatabase") -> dict[str, ConversationDocument]:
-    """Every thread by its id, which is the one of the conversation that it came from. raises: InputFault"""
+    """Read all threads by id; a thread has the id of the conversation that it was migrated from. Raises InputFault."""
     most = database.rows("SELECT COUNT(*) AS many FROM messages")[0]["many"]
     rows = database.rows("SELECT id, name, tip_message_hash AS tip, datetime_utc FROM threads ORDER BY id")
     return {row["id"]: _thread_document(database, row, most) for row in rows}
@@ -156,7 +153,7 @@ def _thread_document(database: "ForeignDatabase", thread: Mapping[str, Any], mos
 
 
 def _message_items(database: "ForeignDatabase", message: Mapping[str, Any]) -> Iterator[Item]:
-    """The items of one message: what stands between calls, outputs and thoughts is one message of ours."""
+    """Yield the items of one message: the parts between calls, outputs and reasoning make one message item."""
     content: list[dict[str, Json]] = []
     for row in database.rows(PARTS_SQL, message["hash"]):
         payload = json.loads(row["payload"]) if row["payload"] else {}
@@ -194,7 +191,7 @@ def _content_parts(database: "ForeignDatabase", part: Mapping[str, Json], role: 
 
 
 def _resolve_text_ref(database: "ForeignDatabase", piece: Mapping[str, Json]) -> str:
-    """Words that were said, or that a fragment lent."""
+    """Return literal text, or the text of a fragment."""
     return read_fragment(database, piece["fragment"]) if "fragment" in piece else str(piece.get("literal", ""))
 
 
@@ -214,7 +211,7 @@ def _result_items(part: Mapping[str, Json]) -> Iterator[Item]:
 
 
 ITEM_BUILDERS = {"reasoning": _reasoning_items, "tool_call": _call_items, "tool_result": _result_items}
-"""Parts that are an item of their own."""
+"""Parts that become an item of their own."""
 
 
 def function_call_item(call_id: str, name: str, arguments: Json) -> Item:
@@ -238,7 +235,7 @@ WHERE p.response_id = ? ORDER BY p."order"
 
 
 def read_llm_conversations(database: "ForeignDatabase", besides: Collection[str]) -> dict[str, ConversationDocument]:
-    """Every conversation by its id, without `besides`."""
+    """Read all conversations by id, except those in `excluded_ids`."""
     rows = database.rows("SELECT id, name FROM conversations ORDER BY id")
     return {row["id"]: _conversation_document(database, row) for row in rows if row["id"] not in besides}
 
@@ -256,7 +253,7 @@ def _conversation_document(database: "ForeignDatabase", conversation: Mapping[st
 
 
 def _response_items(database: "ForeignDatabase", response: Mapping[str, Any]) -> Iterator[Item]:
-    """What was asked and what was answered, with the outputs of the calls before and the calls after."""
+    """Yield the items of a response: outputs of earlier calls, prompt, reasoning, answer, calls."""
     for at, row in enumerate(_rows_if_table(database, "tool_results", response["id"])):
         yield function_call_output_item(row["tool_call_id"] or f"call_{row['name']}_{at}", row["output"])
     asked = "\n".join(filter(None, [*_fragment_texts(database, "prompt_fragments", response), response["prompt"]]))
@@ -283,14 +280,14 @@ def _fragment_texts(database: "ForeignDatabase", table: str, response: Mapping[s
 
 
 def _rows_if_table(database: "ForeignDatabase", table: str, response_id: str) -> list[Mapping[str, Any]]:
-    """The rows of a table that older versions did not have."""
+    """Read the rows of a table that older versions lack."""
     if table not in database.tables:
         return []
     return database.rows(f"SELECT * FROM {table} WHERE response_id = ? ORDER BY id", response_id)  # noqa: S608  our own names
 
 
 def read_attachment(database: "ForeignDatabase", attachment_id: str) -> dict[str, Json]:
-    """One attachment as a content part; a file that stayed on its own disk is only named."""
+    """Return an attachment as a content part; of a file that is not in the database only the path is given."""
     found = database.rows("SELECT type, path, url, content FROM attachments WHERE id = ?", attachment_id)
     return attachment_part(found[0]) if found else _placeholder_part(f"an attachment that is gone: {attachment_id}")
 

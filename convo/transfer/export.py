@@ -34,7 +34,7 @@ def render_jsonl(document: ConversationDocument, *, links: bool = False) -> str:
 
 
 def render_markdown_export(document: ConversationDocument, *, data: bool = True) -> str:
-    """For reading; with `data`, it can be imported again."""
+    """Render for reading; with `include_data` the result can be imported again."""
     blocks = [f"# {_one_line(document.name or 'A conversation')}", *_header_blocks(document)]
     for at, item in enumerate(document.items, 1):
         blocks.append(f"## {at}. {_one_line(item_title(item))}")
@@ -67,7 +67,7 @@ def _inline_code(words: str) -> str:
 
 
 def _render_fence(passage: Passage) -> str:
-    """A fence that is longer than any run of backticks in it."""
+    """Return a fence that is longer than any run of backticks in the text."""
     longest = max((len(run) for run in BACKTICK_RUN.findall(passage.words)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}\n{passage.words}\n{fence}"

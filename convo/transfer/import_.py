@@ -6,7 +6,7 @@
     RunState                    the items of the run; `convo resume` continues the run itself
     SQLite                      logs of `llm`, or sessions of the Agents SDK
 
-The session id is derived from the document and the requested name, so a repeated import adds only what is missing.
+The session id is derived from the document and the requested name, so a repeated import adds only missing sessions.
 """
 
 import json
@@ -50,7 +50,7 @@ IMPORT_FORMATS = (
 
 
 def read_documents(place: str) -> list[ConversationDocument]:
-    """The conversations in the file at `place`. raises: NotFound, Unreadable"""
+    """Read the conversations in the file at `place`. Raises NotFound and Unreadable."""
     file = FilePath(os.path.abspath(os.path.expanduser(place)))
     data = _read_bytes(file, place)
     try:
@@ -64,7 +64,7 @@ def read_documents(place: str) -> list[ConversationDocument]:
 
 
 def parse_conversation_document(text: str) -> ConversationDocument:
-    """The conversation that a text stands for. raises: InputFault"""
+    """Parse a text in any of the supported formats. Raises InputFault."""
     start = text.lstrip()
     if not start:
         raise InputFault("it holds nothing", hint=f"import takes {IMPORT_FORMATS}")
@@ -74,15 +74,12 @@ def parse_conversation_document(text: str) -> ConversationDocument:
     return found
 
 
-# -- the forms ------------------------------------------------------------------------------------
-
-
 def _parse_list(text: str) -> ConversationDocument:
     return _parse_items(text)
 
 
 def _parse_objects(text: str) -> ConversationDocument:
-    """One object, or one a line."""
+    """Parse one object, or one object a line."""
     try:
         whole: Json = json.loads(text)
     except (ValueError, RecursionError):
@@ -134,7 +131,7 @@ def _no_data_error() -> InputFault:
 
 
 def _parse_items(text: str) -> ConversationDocument:
-    """A list of items, a request or items by line, all of them confirmed. raises: InputFault"""
+    """Parse a list of items, a request, or one item a line; all items are confirmed. Raises InputFault."""
     items = parse_item_file(UNNAMED_FILE, text).items
     return ConversationDocument(items=items, acknowledged=len(items))
 
@@ -148,7 +145,7 @@ def _load_json(text: str, line: int | None = None) -> Json:
 
 
 def _read_bytes(file: FilePath, place: str) -> bytes:
-    """All of a text, and the beginning of a database. raises: NotFound, Unreadable"""
+    """Read a whole text, or the first bytes of a database. Raises NotFound and Unreadable."""
     try:
         if file.is_dir():
             raise Unreadable(f"{place} is a folder", hint="name a file in it")
@@ -170,7 +167,7 @@ def _decode_text(data: bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ImportDefaults:
-    """Who answers in a conversation that was read from a file, unless the file says which model."""
+    """Model and endpoint of an imported conversation; the model is used where the file names none."""
 
     model: str
     scope: Scope
@@ -179,16 +176,17 @@ class ImportDefaults:
 async def import_document(
     document: ConversationDocument, answers: ImportDefaults, beside: SessionWriter, name: str | None = None
 ) -> Session:
-    """Store `document_from_run_state` as a new session.
+    """Store `document` as a new session.
 
-    name:    None takes the one in the file, or its first words, with a number where it is taken
-    raises:  Conflict  `name` is taken, or another process imports the same;  StoreFault
-             Unreadable  an item or link cannot be kept
+    name:  the required name; None takes the one in the file, or the first words, with a number if it is taken
+
+    Raises Conflict if `name` is taken or another process imports the same document, Unreadable for an item or link
+    that cannot be stored, and StoreFault.
     """
     session_id, now = imported_session_id(document, name, beside.store.tenant), beside.clock.now()
     there = await beside.store.session(session_id)
     if there and name is not None and there.name != name:
-        session_id = beside.new_id("ses")  # that import was renamed since, and its name is asked for again
+        session_id = beside.new_id("ses")  # the earlier import was renamed since, and its old name is requested again
     path = Path(root_key(beside.store.tenant)).grow(document.items)
     links = await _missing_links(document, path, session_id, beside)
     session = Session(
@@ -207,7 +205,7 @@ async def import_document(
 
 
 def imported_session_id(document: ConversationDocument, name: str | None, tenant: str) -> str:
-    """The id that an import of `document_from_run_state` under the requested name gives its session."""
+    """Return the session id that an import of `document` under the requested name gets; the same one each time."""
     head = Path(root_key(tenant)).grow(document.items).head
     own = [document.acknowledged, document.name, document.model, document.instructions, document.created_at]
     parts = [str(head), *own, [dict(link) for link in document.links], name]
@@ -217,9 +215,9 @@ def imported_session_id(document: ConversationDocument, name: str | None, tenant
 async def find_imported_sessions(
     documents: Sequence[ConversationDocument], store: Store, name: str | None = None
 ) -> list[Session | None]:
-    """For each document the session that it became before, also where that was continued since; else None.
+    """Find the session of an earlier import of each document, also if it was continued since; else None.
 
-    name:  the one requested for the only document; a session that is called otherwise is another one
+    name:  the name requested for the only document; a session with another name does not count
     """
     found = [await store.session(imported_session_id(one, name, store.tenant)) for one in documents]
     if name is not None:
@@ -248,7 +246,7 @@ async def _find_continued_session(
 
 
 def imported_session_name(document: ConversationDocument) -> str:
-    """The name that a document asks for, as a session can have it."""
+    """Return the name that a document asks for, changed to a valid session name."""
     if document.name is not None:
         try:
             return validate_session_name(document.name)
@@ -260,23 +258,23 @@ def imported_session_name(document: ConversationDocument) -> str:
 async def _missing_links(
     document: ConversationDocument, path: Path, session_id: str, beside: SessionWriter
 ) -> list[Link]:
-    """The links that the store does not have. raises: Unreadable"""
+    """Parse the links that the store does not have. Raises Unreadable."""
     try:
         links = [link_from_json(found, path, session_id) for found in document.links]
     except InputFault as wrong:
         raise Unreadable(wrong.message) from wrong
-    common = commonprefix([link.id for link in links])  # noqa: RUF071  ids are compared sign by sign
+    common = commonprefix([link.id for link in links])  # noqa: RUF071  ids are compared character by character
     if not links or not await beside.store.find(common, limit=1):
         return links
     return [link for link in links if await beside.store.link(link.id) is None]
 
 
 SERVER_STATE_FIELDS = ("conversation_id", "previous_response_id")
-"""Where a state names what its endpoint holds."""
+"""Fields of a RunState that name a history at its endpoint."""
 
 
 def document_from_run_state(found: Json) -> ConversationDocument:
-    """The conversation of a state. raises: InvalidRunState; InputFault  an endpoint holds it"""
+    """Load the conversation of a RunState. Raises InvalidRunState, and InputFault if an endpoint stores the history."""
     state = run_state_from_json(found)
     owner = next((name for key in SERVER_STATE_FIELDS if (name := state.document.get(key))), None)
     if owner:
@@ -286,7 +284,7 @@ def document_from_run_state(found: Json) -> ConversationDocument:
 
 
 def run_state_items(state: RunState) -> list[Item]:
-    """What was said in a run, from its input on."""
+    """Return the items of a run, from its input on."""
     asked = state.document["original_input"]
     said = [{"role": "user", "content": asked}] if isinstance(asked, str) else list(asked)
     return [
@@ -296,5 +294,5 @@ def run_state_items(state: RunState) -> list[Item]:
 
 
 def _is_approval_item(item: Item) -> bool:
-    """Whether it stands for a call once more, because somebody has to decide on it."""
+    """Whether an item only repeats a call that needs approval."""
     return item.get("type") == "tool_approval_item"

@@ -30,12 +30,12 @@ RACE_ORDER = (Strategy.REPLAY, Strategy.SESSION, Strategy.CONVERSATION, Strategy
 ANSWERED_STATUSES = ("completed", "incomplete")
 
 RACE_NAME_PREFIX = f"{SCRATCH_PREFIX}race-"
-"""How the names of sessions begin that are removed when the race ends."""
+"""Prefix of the names of sessions that are deleted after the race."""
 
 
 @dataclass(frozen=True, slots=True)
 class RaceTurn:
-    """One turn of one owner: the bytes of its requests' bodies, its items, and what the endpoint reported."""
+    """One turn with one strategy: the size of its request bodies, its sent items, and the reported usage and times."""
 
     bytes: int
     items: int
@@ -46,7 +46,7 @@ class RaceTurn:
 
 @dataclass(frozen=True, slots=True)
 class RaceResult:
-    """All turns of one owner; `error` is what ended them early, `session` the one that is kept."""
+    """All turns of one strategy; `error` is set if they ended early, `session` names the session if it is kept."""
 
     strategy: Strategy
     laps: tuple[RaceTurn, ...] = ()
@@ -63,19 +63,19 @@ class RaceResult:
 
     @property
     def used(self) -> Usage | None:
-        """Tokens of all turns; None where one of them was not reported."""
+        """Tokens of all turns; None unless every turn reported them."""
         told = [lap.used for lap in self.laps if lap.used]
         return sum(told, start=Usage()) if told and len(told) == len(self.laps) else None
 
     def cost_usd(self, price: Price | None) -> float | None:
-        """What all turns cost; None where that of one is not known."""
+        """Return the cost of all turns in USD; None unless every turn's cost is known."""
         costs = [lap.used.cost_usd(price) if lap.used else None for lap in self.laps]
         known = [cost for cost in costs if cost is not None]
         return sum(known) if known and len(known) == len(costs) else None
 
     @property
     def first_token_s(self) -> float | None:
-        """The time to the first piece of an answer that half of the turns took at most."""
+        """Median over the turns of the time to the first token, in seconds; None if no turn has one."""
         told = [lap.first_token_s for lap in self.laps if lap.first_token_s is not None]
         return median(told) if told else None
 
@@ -86,7 +86,7 @@ class RaceResult:
 
 @dataclass(frozen=True, slots=True)
 class RacePlan:
-    """What everybody runs, and where. `folder` holds the file of the replayed conversation."""
+    """The messages of a race and its options; `folder` is for the file of the replay strategy."""
 
     turns: Sequence[str]
     asking: RequestOptions
@@ -96,16 +96,16 @@ class RacePlan:
 
 
 def ignore_progress(*told: object) -> None:
-    """Nobody is told."""
+    """Ignore the progress."""
 
 
 @dataclass(frozen=True, slots=True)
 class RaceObserver:
-    """Who is told of a race while it runs.
+    """Callbacks of a race.
 
-    begins:  before each turn, of the owner and how many turns it has behind it
-    took:    after each turn, of the same and what it took
-    ended:   of each owner that comes to its end, and be it early
+    on_turn_start:    before each turn, with the strategy and the number of its finished turns
+    on_turn_end:      after each turn, with the same and the result of the turn
+    on_strategy_end:  with the result of a strategy, also if it ended early
     """
 
     begins: Callable[[Strategy, int], None] = ignore_progress
@@ -114,7 +114,10 @@ class RaceObserver:
 
 
 async def run_race(course: RacePlan, watch: RaceObserver = RaceObserver()) -> list[RaceResult]:
-    """Let every owner run the course. raises: StoreFault; what the model's endpoint says before the first turn"""
+    """Run the race with all strategies, one after the other.
+
+    Raises StoreFault, and the errors of loading the model before the first turn.
+    """
     await course.edges.endpoint.warm(course.asking.wire_model)
     await _remove_killed_races(course.edges)
     lanes = []
@@ -161,7 +164,7 @@ async def _run_turn(chat: Chat, words: str, tally: "CountingEndpoint") -> RaceTu
 
 @asynccontextmanager
 async def _session_lease(chat: Chat, *, keep: bool) -> AsyncIterator[None]:
-    """The right to write one session, which is removed at the end."""
+    """Hold the lease of a session; without `keep_session` the session is deleted at the end."""
     hold = await acquire_session_lease(chat.edges.store, chat.session)
     try:
         yield
@@ -176,11 +179,11 @@ async def _session_lease(chat: Chat, *, keep: bool) -> AsyncIterator[None]:
 
 
 async def _remove_killed_races(edges: ChatDeps) -> None:
-    """Remove the sessions of races that were killed, with what they left at this endpoint."""
+    """Delete the sessions of killed races, with their data at this endpoint."""
     for session in await edges.store.sessions():
         if not session.name.startswith(RACE_NAME_PREFIX) or session.scope not in (EMBEDDED_SCOPE, edges.endpoint.scope):
             continue
-        with suppress(Busy, NotFound):  # that race still runs, or another one removes it at this moment
+        with suppress(Busy, NotFound):  # that race still runs, or another process deletes it now
             hold = await acquire_session_lease(edges.store, session)
             try:
                 await _delete_at_endpoint(session, edges)
@@ -190,9 +193,9 @@ async def _remove_killed_races(edges: ChatDeps) -> None:
 
 
 async def _delete_at_endpoint(session: Session, edges: ChatDeps) -> None:
-    """Delete what a session left at a remote endpoint, as far as it can be reached.
+    """Delete a session's responses and conversation at a remote endpoint, ignoring its errors.
 
-    The record goes after this, so that a process killed in between can be finished by another one.
+    The record is deleted after this: if the process is killed in between, another one can repeat the deletion.
     """
     if session.scope == EMBEDDED_SCOPE:
         return
@@ -209,7 +212,7 @@ def _is_stored_response(link: Link) -> bool:
 
 
 class CountingEndpoint:
-    """An endpoint that counts the bytes of the requests for responses that go through it."""
+    """An endpoint that counts the bytes of its requests for responses."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint

@@ -29,25 +29,25 @@ if TYPE_CHECKING:
 
 
 CUT_MARK = "\ufdd0"
-"""Stands at the place where a text was cut; no character, so that no text has it."""
+"""Marks a cut in the source: a noncharacter, which `MarkdownStream` replaces in its input."""
 
 TEXT_PIECE = re.compile(r"\n| +|[^ \n]+")
 NO_ROW_START_CHARS = (
     "\u3001\u3002\uff0c\uff0e\uff01\uff1f\uff1b\uff1a\uff09\u300d\u300f\u3011\u3009\u300b\u3015\u2019\u201d\u2026\u30fc"
 )
-"""What does not stand first in a row."""
+"""Characters that must not begin a row."""
 
 UNPRINTABLE_CHAR = re.compile(rf"[{CONTROL_CHARS}{INVISIBLE_CHARS}\ufdd0]")
-"""What a terminal would obey, and our own mark."""
+"""Control characters, invisible characters and `CUT_MARK`."""
 
 
 class MarkdownOptions(NamedTuple):
-    """What an answer is laid out for.
+    """Options of the layout.
 
-    width:   columns that may be filled
-    colour:  whether styles are shown
-    boxes:   whether more than ASCII can be drawn
-    links:   whether the terminal makes words clickable
+    width:          columns of a row
+    has_color:      whether styles are shown
+    has_box_chars:  whether non-ASCII characters can be drawn
+    has_links:      whether the terminal supports hyperlinks
     """
 
     width: int = 80
@@ -57,7 +57,7 @@ class MarkdownOptions(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Words in one style: the numbers of an SGR sequence; `link` is where a click leads."""
+    """Text in one style: `style` has the numbers of an SGR sequence, `link` the target of a hyperlink."""
 
     words: str
     style: str = ""
@@ -68,7 +68,7 @@ StyledRow: TypeAlias = tuple[Span, ...]
 
 
 def escape_decoded_text(words: str) -> str:
-    """`words` without what a terminal would obey; it was spelled out before, so this comes from an entity."""
+    """Escape control characters that decoding an entity produced; those in the source are escaped already."""
     return UNPRINTABLE_CHAR.sub(lambda found: "" if found[0] == CUT_MARK else escape_char_match(found), words)
 
 
@@ -77,12 +77,12 @@ def row_width(row: Iterable[Span]) -> int:
 
 
 def encode_row(row: StyledRow, paper: MarkdownOptions) -> str:
-    """`row` as it is written to a terminal; it leaves no style behind."""
+    """Encode a row for the terminal; styles are reset at its end."""
     return "".join(_encode_span(span, paper) for span in merge_spans(row))
 
 
 def merge_spans(row: Iterable[Span]) -> Iterator[Span]:
-    """The same words in as few spans as will do."""
+    """Merge adjacent spans with equal style and link."""
     held: Span | None = None
     for span in row:
         if held and held[1:] == span[1:]:
@@ -96,9 +96,9 @@ def merge_spans(row: Iterable[Span]) -> Iterator[Span]:
 
 
 def wrap_spans(spans: Iterable[Span], room: int) -> list[StyledRow]:
-    """`render_inline` in rows of at most `room` columns, broken at spaces and between wide characters.
+    """Wrap spans to rows of at most `columns`, at spaces and between wide characters.
 
-    A word that is wider than a row is broken where the row ends. No row at all for no words.
+    A word that is wider than a row is split at its end. Returns no row for no text.
     """
     filling = _RowFiller(max(1, room))
     for span in spans:
@@ -108,7 +108,7 @@ def wrap_spans(spans: Iterable[Span], room: int) -> list[StyledRow]:
 
 
 def split_pieces(words: str) -> Iterator[str]:
-    """Line breaks, runs of spaces, words, and wide characters one by one."""
+    """Split `text` into line breaks, runs of spaces, words, and single wide characters."""
     for found in TEXT_PIECE.findall(words):
         if found.isascii() or found[0] in " \n":
             yield found
@@ -117,7 +117,7 @@ def split_pieces(words: str) -> Iterator[str]:
 
 
 def break_spans(spans: Iterable[Span], room: int) -> list[StyledRow]:
-    """`render_inline` in rows of `room` columns, broken wherever a row is full. One row at least."""
+    """Break spans into rows of `columns`, anywhere a row is full. Returns at least one row."""
     rows, row, left = [], list[Span](), room
     for span in spans:
         for part in _split_to_fit(span.words, left, room):
@@ -131,7 +131,7 @@ def break_spans(spans: Iterable[Span], room: int) -> list[StyledRow]:
 
 
 class _RowFiller:
-    """Fills rows, one piece after the other; the columns that row, space and word take are kept beside them."""
+    """Fills rows piece by piece, and tracks the width of the row, the space and the word."""
 
     def __init__(self, room: int) -> None:
         self._room = room
@@ -184,7 +184,7 @@ class _RowFiller:
 
 
 def _split_by_width(word: str) -> Iterator[str]:
-    """Runs of narrow characters, and each wide one with what belongs behind it."""
+    """Split a word into runs of narrow characters, and wide characters each with the characters bound to them."""
     held = ""
     for sign in word:
         wide = _is_wide_char(sign)
@@ -203,7 +203,7 @@ def _is_wide_char(sign: str) -> bool:
 
 
 def _split_to_fit(words: str, left: int, room: int) -> Iterator[str]:
-    """`words` in parts of which each fits: the first into `left`, the others into `room`."""
+    """Split `text` into parts of which the first fits into `left` columns and the others into `room`."""
     if text_width(words) <= left:
         yield words
         return
@@ -231,17 +231,17 @@ TableCell: TypeAlias = Sequence[Span]
 TableLine: TypeAlias = Sequence[TableCell]
 
 MIN_CELL_COLUMNS = 5
-"""Columns below which a cell cannot be read."""
+"""Columns below which a cell is unreadable."""
 
 LAYOUT_ROWS = 24
-"""Rows after which the widths of a table stand, and it is printed as it comes."""
+"""Rows after which the column widths of a table are fixed and its rows are printed."""
 
 
 class TableLayout(NamedTuple):
-    """How a table is laid out.
+    """Layout of a table.
 
-    widths:  of its columns; empty where it is told as a list
-    sides:   "left", "right" or "center" for each column
+    widths:      of its columns; empty if the table is printed as a list
+    alignments:  "left", "right" or "center" for each column
     """
 
     widths: tuple[int, ...]
@@ -249,7 +249,7 @@ class TableLayout(NamedTuple):
 
 
 def compute_table_layout(lines: Sequence[TableLine], sides: Sequence[str], room: int) -> TableLayout:
-    """The form of a table that begins with `lines`, the head among them."""
+    """Compute the layout of a table from its first lines, including the head."""
     widest = [max(_cell_width(line[at]) for line in lines if at < len(line)) for at in range(len(sides))]
     left = room - 3 * (len(sides) - 1)
     if left < min(MIN_CELL_COLUMNS * len(sides), sum(widest)):
@@ -268,7 +268,7 @@ def render_table_head(head: TableLine, form: TableLayout, paper: MarkdownOptions
 def render_table_line(
     head: TableLine, line: TableLine, form: TableLayout, paper: MarkdownOptions, room: int
 ) -> list[StyledRow]:
-    """One line of the table; `room` is how wide it may be."""
+    """Render one line of the table; `room` is the width available."""
     if form.widths:
         return _render_cells(line, form, paper)
     told = [row for name, cell in zip(head, line, strict=False) for row in _render_as_list(name, cell, room)]
@@ -302,7 +302,7 @@ def _cell_width(cell: TableCell) -> int:
 
 
 def _share_width(widest: Sequence[int], room: int) -> list[int]:
-    """Widths that fit into `room`: narrow columns get what they ask for, wide ones share the rest."""
+    """Distribute the width: narrow columns get their full width, wide ones share the rest."""
     widths, left, open_columns = [0] * len(widest), room, len(widest)
     for at in sorted(range(len(widest)), key=lambda at: widest[at]):
         widths[at] = min(widest[at], left // open_columns)
@@ -330,21 +330,21 @@ TOKEN_STYLES = {
     Generic.Subheading: "1",
     Generic.Prompt: "2",
 }
-"""SGR numbers of the terminal's own colours, so that they suit its background; what is not here has none."""
+"""SGR numbers of the terminal's own colors, which suit its background; other tokens have no color."""
 
 COMMENT_ENDS = {"/*": "*/", "<!--": "-->", "{-": "-}", "(*": "*)"}
-"""Comments over several lines that lexers read in one piece."""
+"""Delimiters of multi-line comments that lexers match as one token."""
 
 
 EXCLUDED_LANGUAGES = ("mcschema",)
-"""Languages whose lexers never come to an end on lines that are not theirs; all others of Pygments 2.21 were tried."""
+"""Languages whose lexers do not terminate on foreign lines; all others of Pygments 2.21 were tried."""
 
 
 class LexerState(NamedTuple):
-    """What the next line is read with.
+    """Lexer state between two lines.
 
-    stack:   the states that the lexer is in, the innermost last
-    closes:  what ends the comment that is open
+    stack:        states of the lexer, innermost last
+    comment_end:  the delimiter that ends the open comment; "" outside a comment
     """
 
     lexer: Lexer | None
@@ -353,12 +353,12 @@ class LexerState(NamedTuple):
 
 
 def make_lexer_state(language: str) -> LexerState:
-    """For code in `language`, as it stands behind the opening of a fence; unknown ones have no colours."""
+    """Make the state for code in `language`, as named by a fence; unknown languages have no colors."""
     return LexerState(_find_lexer(language.lower()))
 
 
 def highlight_line(line: str, ink: LexerState) -> tuple[list[Span], LexerState]:
-    """`line` in colours, and what the line after it is read with."""
+    """Highlight one line. Returns its spans and the state for the next line."""
     if ink.lexer is None or not line.strip():
         return [Span(line)], ink
     if ink.closes:
@@ -377,20 +377,20 @@ def highlight_line(line: str, ink: LexerState) -> tuple[list[Span], LexerState]:
 
 
 def _has_open_comment(ink: LexerState, line: str, closes: str) -> bool:
-    """Whether the end of `line` would be a comment if one were closed right behind it."""
+    """Whether `line` ends inside a comment: closing one there must make its last token a comment."""
     assert ink.lexer
     kinds = [kind for kind, words in _tokenize_line(ink.lexer, line + closes, ink.stack)[0] if words.strip()]
     return kinds[-1] in Comment
 
 
 def _tokenize_line(lexer: Lexer, line: str, stack: tuple[str, ...]) -> tuple[list[tuple[Any, str]], tuple[str, ...]]:
-    """The kinds and words of `line`, and the states after it."""
+    """Tokenize one line. Returns token types with their text, and the state stack after it."""
     if isinstance(lexer, RegexLexer) and not isinstance(lexer, ExtendedRegexLexer):
         context = LexerContext(line + "\n", 0, list(stack))
         try:
             found = list(ExtendedRegexLexer.get_tokens_unprocessed(lexer, context=context))
             return [(kind, words) for _, kind, words in found], tuple(context.stack[:20])
-        except TypeError:  # a lexer with actions of its own, which know no context
+        except TypeError:  # the lexer has callbacks that accept no context
             pass
     return [(kind, words) for _, kind, words in lexer.get_tokens_unprocessed(line + "\n")], ("root",)
 
@@ -424,14 +424,14 @@ QUOTE_PREFIX = re.compile(r" {0,3}> ?")
 LIST_ITEM_PREFIX = re.compile(r"( *(?:[-+*]|\d{1,9}[.)]))( *)(.?)")
 
 INDENTED_CODE_SPACES = 5
-"""Spaces behind a marker: all but one of them belong to code."""
+"""Spaces after a marker from which on all but one belong to indented code."""
 
 
 class OpenContainer(NamedTuple):
-    """A container that is open.
+    """An open container.
 
-    marker:  how its first line begins, behind those of the containers around it
-    prefix:  how its other lines begin
+    marker:  prefix of its first line, after the prefixes of the outer containers
+    prefix:  prefix of its other lines
     number:  of an item in an ordered list
     """
 
@@ -441,7 +441,7 @@ class OpenContainer(NamedTuple):
 
 
 def build_stub_lines(frames: Sequence[OpenContainer]) -> list[str]:
-    """The lines that begin `frames` anew."""
+    """Build the lines that reopen the containers."""
     lines, before = list[str](), ""
     for frame in frames:
         lines.append(f"{before}{frame.marker}{CUT_MARK}")
@@ -455,7 +455,7 @@ def container_prefix(frames: Sequence[OpenContainer]) -> str:
 
 
 def strip_container_prefix(line: str, frames: Sequence[OpenContainer]) -> str:
-    """What stands in `line` behind the marks of the containers that it is in."""
+    """Remove the prefixes of the containers from `line`."""
     for frame in frames:
         line = QUOTE_PREFIX.sub("", line, count=1) if frame.prefix == "> " else line[len(frame.prefix) :]
     return line
@@ -464,7 +464,7 @@ def strip_container_prefix(line: str, frames: Sequence[OpenContainer]) -> str:
 def find_open_containers(
     path: Sequence["Node"], lines: Sequence[str], frames: Sequence[OpenContainer], numbers: dict[int, int]
 ) -> list[OpenContainer]:
-    """The containers of `path`; those that begin with a stub are among `frames`."""
+    """Find the containers on `path`; those that begin with a stub are taken from `containers`."""
     found: list[OpenContainer] = []
     for node in path:
         if node.type not in ("list_item", "blockquote"):
@@ -487,7 +487,7 @@ def _list_item_container(line: str) -> OpenContainer:
 
 
 def close_list_item(item: OpenContainer) -> OpenContainer:
-    """An item that nothing is added to: its words begin farther right than a marker can."""
+    """Give an item a prefix that ends farther right than any marker, so that nothing is added to it."""
     marker = item.marker.rstrip() + " " * (INDENTED_CODE_SPACES - 1)
     return item._replace(marker=marker, prefix=" " * len(marker))
 
@@ -497,7 +497,7 @@ def first_line_index(node: "Node") -> int:
 
 
 def is_blank_line(line: str) -> bool:
-    """Whether nothing but the marks of quotes stands in `line`."""
+    """Whether `line` is empty except for quote markers."""
     return BLANK_LINE.fullmatch(line) is not None
 
 
@@ -506,37 +506,37 @@ def is_stub(node: "Node") -> bool:
 
 
 def has_leading_stub(node: "Node") -> bool:
-    """Whether the beginning of a container was printed before."""
+    """Whether the start of a container was printed before."""
     while node.type in CONTAINER_NODE_TYPES and node.children:
         node = node.children[0]
     return is_stub(node)
 
 
 VERBATIM_NODE_TYPES = ("fence", "code_block", "html_block", "math_block")
-"""Blocks whose lines are shown as they stand."""
+"""Blocks whose lines are shown unchanged."""
 
 MIN_LIST_COLUMNS = 8
-"""Columns that the words in a list within lists have, however deep it is."""
+"""Minimum columns of text in nested lists, at any depth."""
 
 MAX_RULE_COLUMNS = 40
 """Columns of a thematic break."""
 
 
 class CarriedParagraph(NamedTuple):
-    """The row of a paragraph that was not full when the paragraph was cut."""
+    """The incomplete last row of a paragraph at its cut."""
 
     row: StyledRow = ()
 
 
 class CarriedCode(NamedTuple):
-    """Verbatim lines that go on; the first `skip` of them were shown."""
+    """Verbatim lines that continue; the first `skipped_lines` of them were printed."""
 
     ink: LexerState
     skip: int
 
 
 class CarriedTable(NamedTuple):
-    """A table whose head was shown."""
+    """A table whose head was printed."""
 
     form: TableLayout
 
@@ -545,11 +545,11 @@ CarriedBlock: TypeAlias = CarriedParagraph | CarriedCode | CarriedTable
 
 
 class RenderState(NamedTuple):
-    """What was printed of a text whose remainder is laid out.
+    """State between the printed text and the rest.
 
-    frames:  lists and quotes that are open, the outermost first
-    gap:     whether an empty line stands before what comes next
-    leaf:    what was shown of the block that goes on
+    containers:     open lists and quotes, outermost first
+    has_gap:        whether an empty line precedes the rest
+    carried_block:  the block that continues
     """
 
     frames: tuple[OpenContainer, ...] = ()
@@ -558,17 +558,17 @@ class RenderState(NamedTuple):
 
 
 class BlockRenderer:
-    """Lays out one piece of source.
+    """Renders one piece of source.
 
-    leaf:     what to carry on when the last block is cut behind what was laid out
-    numbers:  of the items of ordered lists, by the identity of their nodes
-    full:     rows of the paragraph that was cut
+    carried_block:   the state of the last block, if it is cut after the rendered text
+    item_numbers:    numbers of the items of ordered lists, by the id() of their nodes
+    full_row_count:  rows of the paragraph that was cut
     """
 
     def __init__(
         self, root: "Node", lines: Sequence[str], paper: MarkdownOptions, carry: RenderState, *, open_end: bool = False
     ) -> None:
-        """Prepare; with `open_end` code at the end is not closed unless its closing line is there."""
+        """Prepare the rendering; `open_end` leaves code at the end open unless its closing line is there."""
         self.leaf, self.full = carry.leaf, 0
         self.numbers = number_list_items(root, carry)
         self._root, self._lines, self._paper = root, lines, paper
@@ -579,17 +579,15 @@ class BlockRenderer:
         self._upto: int | None = None
 
     def rows(self, *, before: "Node | None" = None, upto: int | None = None) -> list[StyledRow]:
-        """All rows.
+        """Render all rows.
 
-        before:  a block at the end: it, and what begins with it, is left out
-        upto:    of the paragraph at the end so many characters alone, and of these the full rows
+        stop_node:  a block at the end: it, and containers that begin with it, are left out
+        max_chars:  render only so many characters of the last paragraph, and of these only full rows
         """
         self._stop, self._upto = before, upto
         if upto is not None:
             self._open = path_to_last_block(self._root)[-1]
         return list(self._children(self._root, self._paper.width))
-
-    # -- the walk ---------------------------------------------------------------------------------
 
     def _children(self, node: "Node", room: int) -> Iterator[StyledRow]:
         for at, child in enumerate(node.children):
@@ -604,13 +602,13 @@ class BlockRenderer:
             yield from self._block(child, room)
 
     def _stopped(self, node: "Node") -> bool:
-        """Whether `node` is, or begins with, what is left out."""
+        """Whether `node` is the stop node, or begins with it."""
         while node is not self._stop and node.type in CONTAINER_NODE_TYPES and node.children:
             node = node.children[0]
         return node is self._stop
 
     def _gap_before(self, node: "Node", *, inner: bool) -> bool:
-        """Whether the source has an empty line there."""
+        """Whether an empty line precedes `node` in the source."""
         if self._fresh:
             return self._gap and self._carried is None
         return inner and is_blank_line(self._lines[first_line_index(node) - 1])
@@ -642,8 +640,6 @@ class BlockRenderer:
                 yield from self._table(node, carried.form if isinstance(carried, CarriedTable) else None, room)
             case _:
                 yield from self._verbatim(node, carried if isinstance(carried, CarriedCode) else None)
-
-    # -- the blocks -------------------------------------------------------------------------------
 
     def _item(self, node: "Node", room: int) -> Iterator[StyledRow]:
         marker, begun = self._marker(node), has_leading_stub(node)
@@ -692,7 +688,7 @@ class BlockRenderer:
             yield self._edge("")
 
     def _edge(self, language: str) -> StyledRow:
-        """The rule above and below code; a screen reader has the language in it."""
+        """Return the rule above and below code; the language is in it, so that screen readers announce it."""
         rule = "──" if self._paper.boxes else "--"
         return (Span(f"{rule} {language}".rstrip(), DIM_STYLE),)
 
@@ -719,7 +715,7 @@ class BlockRenderer:
 
 
 def path_to_last_block(root: "Node") -> list["Node"]:
-    """The way to the last block, from the outermost in; the root itself where there is none."""
+    """Return the nodes from the outermost block to the last one; the root alone if there is no block."""
     path = [root]
     while path[-1].children and path[-1].type in ("root", *CONTAINER_NODE_TYPES):
         path.append(path[-1].children[-1])
@@ -733,7 +729,7 @@ def is_closed_fence(node: "Node") -> bool:
 
 
 def number_list_items(root: "Node", carry: RenderState) -> dict[int, int]:
-    """The numbers of the items of all ordered lists; those that go on do so where they were."""
+    """Number the items of all ordered lists, by the id() of their nodes; continued lists keep their numbers."""
     going_on: dict[int, int] = {}
     level = root.children
     for frame in carry.frames:
@@ -744,7 +740,7 @@ def number_list_items(root: "Node", carry: RenderState) -> dict[int, int]:
 
 
 def _nodes_after_stub(level: list["Node"]) -> list["Node"]:
-    """What stands behind the stub in the container that comes first."""
+    """Return the nodes after the stub in the first container."""
     inner = level[0].children if level else []
     if level and level[0].type in LIST_NODE_TYPES:
         inner = inner[0].children
@@ -767,21 +763,21 @@ DIM_STYLE = "2"
 CLICKABLE_SCHEMES = ("http", "https", "mailto", "ftp")
 
 ADDRESS_LIKE = re.compile(r"://|^www\.|\.(?:com|dev|io|net|org)\b", re.IGNORECASE)
-"""In the words of a link: they look like an address, so the one that they lead to is shown as well."""
+"""Matches link text that looks like an address; the actual target is then shown too."""
 
 
 def render_inline(words: str, paper: MarkdownOptions, style: str = "") -> list[Span]:
-    """`words`, read as the inside of a block whose own style is `style`."""
+    """Render the inline content of a block that has the style `style`."""
     return _InlineRenderer(paper, style).of(parse_inline(words))
 
 
 def to_plain_text(words: str) -> str:
-    """`words` without marks and styles: what a reader sees of them."""
+    """Return `text` without marks and styles."""
     return "".join(span.words for span in render_inline(words, MarkdownOptions(colour=True, links=True)))
 
 
 class _InlineRenderer:
-    """Collects spans while it walks the pieces of one text."""
+    """Collects the spans of an inline token sequence."""
 
     def __init__(self, paper: MarkdownOptions, style: str) -> None:
         self._paper = paper
@@ -862,16 +858,16 @@ INLINE_MATH = re.compile(
     r"""|\\\[.{1,500}?\\\]""",
     re.DOTALL,
 )
-"""Dollars as Pandoc reads them: no space inside, no digit behind, so that prices are none."""
+"""Inline math; as in Pandoc, no blank inside the dollars and no digit after them, so that prices do not match."""
 
 MAX_NESTING = 200
-"""Blocks within blocks; what is deeper is not read, so `reading` sees to it that nothing is."""
+"""Nesting depth up to which blocks are parsed; `MAX_OPEN_CONTAINERS` in `stream` keeps all text below it."""
 
 MATH_ENDS = {"$$": "$$", "\\[": "\\]"}
 
 
 def parse_blocks(lines: Sequence[str]) -> SyntaxTreeNode:
-    """The blocks of `lines`; what stands within them is not read yet."""
+    """Parse `lines` into blocks, without their inline content."""
     tokens: list[Token] = []
     reader = _make_parser()
     reader.block.parse("".join(f"{line}\n" for line in lines), reader, {}, tokens)
@@ -879,7 +875,7 @@ def parse_blocks(lines: Sequence[str]) -> SyntaxTreeNode:
 
 
 def parse_inline(words: str) -> list[Token]:
-    """The pieces of a line or paragraph, in order."""
+    """Parse the inline content of a block into tokens."""
     tokens: list[Token] = []
     reader = _make_parser()
     reader.inline.parse(words, reader, {}, tokens)
@@ -908,7 +904,11 @@ def _math_rule(state: StateInline, silent: bool) -> bool:
 
 
 def _math_block_rule(state: StateBlock, first: int, last: int, silent: bool) -> bool:
-    """From a line that begins with an opening to one that ends with its closing, or to an empty line."""
+    """Match a block of math.
+
+    It begins with a line that starts with an opening delimiter, and ends with a line that ends with the closing one or
+    before an empty line.
+    """
     if state.is_code_block(first):
         return False
     line = _source_line(state, first)

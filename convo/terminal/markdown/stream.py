@@ -1,7 +1,7 @@
-"""Incremental rendering: cut off what is finished, redraw the rest.
+"""Incremental rendering: cut off the finished part, redraw the rest.
 
-`MarkdownStream` keeps the open part of the text, `cut_finished` decides what no later text can change, `RowPainter`
-writes the difference to the terminal, and `MarkdownRenderer` limits redraws to one per 40 ms.
+`MarkdownStream` keeps the open part of the text, `cut_finished` cuts off the part that no later text can change,
+`RowPainter` writes the difference to the terminal, and `MarkdownRenderer` limits redraws to one per 40 ms.
 An emphasis mark that is not closed within 500 characters is text; a line of over 2,000 characters is broken.
 """
 
@@ -40,31 +40,31 @@ if TYPE_CHECKING:
 
 
 MAX_OPEN_MARK_CHARS = 500
-"""Characters after which a mark that was not closed is a mark and nothing else."""
+"""Characters after which an unclosed mark is plain text."""
 
 MAX_LINE_CHARS = 2_000
 """Characters after which a line is broken."""
 
 MIN_PARAGRAPH_ROWS = 2
-"""Rows that a paragraph has before its upper ones are let go."""
+"""Minimum rows of a paragraph before its upper rows are cut off."""
 
 OPENING_MARK = re.compile(
     r"(?:\*+|~~+)(?=[^\s*~])|(?<!\w)_+(?=[^\s_])|`|<(?=[A-Za-z/!?])|\[(?![^\[\]]*\](?!\())|\\[(\[]"
     r"|\$\$|\$(?=[^\s$])(?=.{0,200}\Z)",
     re.DOTALL,
 )
-"""What may be the beginning of something that is closed later."""
+"""Matches a mark that later text may close."""
 
 CUT_POINT = re.compile(r"(?<=\S) (?=\S)|(?<![\s\\])\n(?=\S)|(?<=[\u2e80-\uffdc])(?=[\u3041-\u9fff\uac00-\ud7a3])")
-"""Where a paragraph can be cut: a space, a line break, between two wide characters."""
+"""Matches a point where a paragraph can be cut: a space, a line break, between two wide characters."""
 
 
 TABLE_RULE = re.compile(r"[\s|:-]*")
-"""The line below the heads of a table, as far as it has come."""
+"""Matches the line below the head of a table, also an incomplete one."""
 
 
 class CutResult(NamedTuple):
-    """What is finished, laid out, and what is left."""
+    """The finished rows, the remaining source lines, and the state between them."""
 
     rows: list[StyledRow]
     lines: list[str]
@@ -74,9 +74,9 @@ class CutResult(NamedTuple):
 def cut_finished(
     lines: Sequence[str], carry: RenderState, paper: MarkdownOptions, *, partial: bool = False
 ) -> CutResult:
-    """Cut off what is finished.
+    """Render the finished part and cut it off.
 
-    partial:  the last line is not whole yet; it stays, if it only in part does
+    has_partial_line:  whether the last line is incomplete; its end always remains
     """
     root = parse_blocks(lines)
     if not root.children:
@@ -91,13 +91,13 @@ def cut_finished(
 
 
 def continuation_prefix(lines: Sequence[str], carry: RenderState) -> str:
-    """How a line begins that goes on with the last one, whatever containers that is in."""
+    """Return the prefix of a line that continues the last one in its containers."""
     path = path_to_last_block(parse_blocks(lines))
     return container_prefix(find_open_containers(path, lines, carry.frames, {}))
 
 
 def _cut_closed_blocks(root: "Node", lines: Sequence[str], carry: RenderState, paper: MarkdownOptions) -> CutResult:
-    """Cut off every block but the one that is open."""
+    """Cut off all blocks except the last, open one."""
     path = path_to_last_block(root)
     at = len(path) - 1
     while at and path[at] is path[at - 1].children[0]:
@@ -108,7 +108,7 @@ def _cut_closed_blocks(root: "Node", lines: Sequence[str], carry: RenderState, p
     rendering = BlockRenderer(root, lines, paper, carry)
     rows = rendering.rows(before=block)
     frames = find_open_containers(path[:at], lines, carry.frames, rendering.numbers)
-    if block.type == "list_item":  # the item before it stays, so that the list goes on
+    if block.type == "list_item":  # the item before it stays, so that the list continues
         *_, item = find_open_containers([*path[:at], path[at - 1].children[-2]], lines, carry.frames, rendering.numbers)
         frames.append(close_list_item(item))
     left = [*build_stub_lines(frames), *lines[first:]]
@@ -116,7 +116,7 @@ def _cut_closed_blocks(root: "Node", lines: Sequence[str], carry: RenderState, p
 
 
 def _cut_open_block(root: "Node", done: CutResult, paper: MarkdownOptions, *, partial: bool) -> CutResult:
-    """Cut off what the open block itself lets go."""
+    """Cut off the finished part of the open block."""
     path = path_to_last_block(root)
     leaf, unchanged = path[-1], done._replace(rows=[])
     if leaf.type == "paragraph" and not is_stub(leaf):
@@ -125,7 +125,7 @@ def _cut_open_block(root: "Node", done: CutResult, paper: MarkdownOptions, *, pa
         return unchanged
     first, stub = first_line_index(leaf), 2 if leaf.type == "table" else 1
     end = min(_content_end(leaf), len(done.lines) - partial)
-    while end > first and is_blank_line(done.lines[end - 1]):  # it may turn out to stand behind the block
+    while end > first and is_blank_line(done.lines[end - 1]):  # it may turn out to follow the block
         end -= 1
     least = render.LAYOUT_ROWS if leaf.type == "table" and not done.carry.leaf else 1
     if end - first - stub < least:
@@ -143,14 +143,14 @@ def _cut_open_block(root: "Node", done: CutResult, paper: MarkdownOptions, *, pa
 
 
 def _content_end(leaf: "Node") -> int:
-    """The line behind the last one of its content that is no end of it."""
+    """Return the index of the line after the content of a block, its closing line excluded."""
     if leaf.type == "table":
         return leaf.map[1] if leaf.map else 0
     return first_line_index(leaf) + leaf.content.count("\n") + (1 if leaf.type == "fence" else -1)
 
 
 def _cut_paragraph(root: "Node", done: CutResult, paper: MarkdownOptions) -> CutResult:
-    """Cut off the full rows of the paragraph at the end."""
+    """Cut off the full rows of the last paragraph."""
     path = path_to_last_block(root)
     content = path[-1].children[0].content
     words = content.removeprefix(CUT_MARK)
@@ -172,7 +172,7 @@ def _cut_paragraph(root: "Node", done: CutResult, paper: MarkdownOptions) -> Cut
 
 
 def _find_cut_point(words: str) -> int | None:
-    """Where a paragraph can be cut so that both halves mean what they mean together; None for nowhere."""
+    """Find a point where a cut does not change the meaning of either half; None if there is none."""
     end = len(words) - _table_head_chars(words)
     places = [found.start() for found in CUT_POINT.finditer(words, 0, end) if found.start()]
     settled = (place for place in _sample_points(places) if has_balanced_marks(words[:place]))
@@ -185,7 +185,7 @@ def _find_cut_point(words: str) -> int | None:
 
 
 def _table_head_chars(words: str) -> int:
-    """Characters at the end that may be the heads of a table: a line that begins with a bar, and what rules it off."""
+    """Count the characters at the end that may be a table head: a line that begins with "|", and the rule below it."""
     *above, last = words.rsplit("\n", 2)
     if not last.lstrip().startswith("|") or len(last) >= MAX_LINE_CHARS:
         return 0
@@ -195,12 +195,12 @@ def _table_head_chars(words: str) -> int:
 
 
 def _sample_points(places: Sequence[int]) -> list[int]:
-    """A few of `places`, the last first."""
+    """Return up to four of `places`, the last one first."""
     return [places[-1 - len(places) * eighths // 8] for eighths in (0, 2, 4, 6)] if places else []
 
 
 def has_balanced_marks(words: str) -> bool:
-    """Whether no mark in `words` waits for another one."""
+    """Whether no mark in `text` can still be closed by later text."""
     said = "".join(
         token.content if token.type == "text" else token.markup if token.markup in ("\\(", "\\[") else "x"
         for token in parse_inline(words)
@@ -209,7 +209,7 @@ def has_balanced_marks(words: str) -> bool:
 
 
 def _is_unchanged_by_cut(words: str, place: int) -> bool:
-    """Whether both sides of `place` say together what `words` say."""
+    """Whether a cut at `place` leaves the inline content unchanged."""
     return _inline_signature(words[:place]) + _inline_signature(words[place:]) == _inline_signature(words)
 
 
@@ -218,24 +218,24 @@ def _inline_signature(words: str) -> str:
 
 
 CHECK_INTERVAL_CHARS = 48
-"""Characters of a line after which it is looked at again."""
+"""Characters of a line between two checks."""
 
 LARGE_OPEN_CHARS = 2_000
-"""Characters past which what is open is looked at only when it has grown by a quarter."""
+"""Open characters above which the text is checked only after it has grown by a quarter."""
 
 AMBIGUOUS_LINE = re.compile(r"[-=+*#>|`~_\s:.)\d]*")
-"""A line of marks alone: what it is can only be seen when it goes on."""
+"""Matches a line of marks only: its meaning depends on its continuation."""
 
 MAX_OPEN_CONTAINERS = 40
 DEEP_PREFIX = re.compile(r"(?: {0,3}(?:>|(?:[-+*]|\d{1,9}[.)])(?= ))){20,}")
-"""Lists and quotes that may be open, and marks of them in one line: so many of either are no structure."""
+"""Limits of open lists and quotes, and of their markers in one line; text beyond them is no structure."""
 
 
 class MarkdownStream:
-    """Takes an answer piece by piece.
+    """Renders an answer incrementally.
 
-    paper:   what it is laid out for; another one counts for what has not been handed out
-    looked:  characters that were looked at, for whoever wants to know what it costs
+    options:         of the layout; a change applies to rows that were not returned yet
+    examined_chars:  characters parsed so far, a measure of the cost
     """
 
     def __init__(self, paper: MarkdownOptions) -> None:
@@ -247,7 +247,7 @@ class MarkdownStream:
         self._size = self._due = self._next = 0
 
     def take(self, piece: str) -> list[StyledRow]:
-        """The rows that are finished with `piece`, in which a terminal would obey nothing."""
+        """Add a piece of text, whose control characters are escaped, and return the rows that it finished."""
         rows: list[StyledRow] = []
         at = 0
         while at < len(piece):
@@ -263,7 +263,7 @@ class MarkdownStream:
         return rows
 
     def open(self) -> list[StyledRow]:
-        """What is open, as it looks now; no row is wider than the paper."""
+        """Render the open text as it looks now; no row exceeds the width of `options`."""
         shown = [] if AMBIGUOUS_LINE.fullmatch(self._open) else [self._line()]
         lines = [*self._lines, *shown]
         self.looked += sum(map(len, lines))
@@ -271,7 +271,7 @@ class MarkdownStream:
         return [part for row in rows for part in break_spans(row, self.paper.width)]
 
     def end(self) -> list[StyledRow]:
-        """The rows that were open; the next piece begins another text."""
+        """Return the rows of the open text; the next piece starts a new text."""
         lines = [*self._lines, *([self._line()] if self._open else [])]
         rows = BlockRenderer(parse_blocks(lines), lines, self.paper, self._carry).rows()
         self._lines, self._open, self._carry, self._begun = [], "", RenderState(), False
@@ -280,11 +280,11 @@ class MarkdownStream:
 
     @property
     def size(self) -> int:
-        """Characters that are open."""
+        """Open characters."""
         return self._size + len(self._open)
 
     def _line(self) -> str:
-        """The line that is open; one that would stand too deep is text."""
+        """Return the open line; one with too many container markers becomes plain text."""
         line = self._open.expandtabs(4)
         words = line.lstrip()
         deep = DEEP_PREFIX.match(line) or (
@@ -301,7 +301,7 @@ class MarkdownStream:
         return self._look() if self._size >= self._next else []
 
     def _within(self) -> list[StyledRow]:
-        """Look at a line that is not whole."""
+        """Check an incomplete line."""
         rows: list[StyledRow] = []
         if self.size >= self._next:
             self._lines.append(self._line())
@@ -327,29 +327,29 @@ class MarkdownStream:
 
 
 FRAME_INTERVAL_S = 0.04
-"""Seconds between two drawings."""
+"""Minimum seconds between two redraws."""
 
 RIGHT_MARGIN_COLUMNS = 1
-"""Columns at the right that stay free: a cursor behind a full row is where no two terminals agree."""
+"""Free columns at the right: terminals differ in the cursor position after a full row."""
 
 MIN_COLUMNS = 10
 
 
 class MarkdownRenderer:
-    """Shows the words of an answer as Markdown while they come.
+    """Renders the text of an answer as Markdown while it streams.
 
-    reading:  what is still open of it, and what it cost
+    stream:  the open text
     """
 
     def __init__(self, out: TextIO, paper: MarkdownOptions, columns: Callable[[], int]) -> None:
-        """Begin where the cursor is; `columns` says before each drawing how wide the terminal is."""
+        """Start at the cursor; `get_columns` returns the width of the terminal before each redraw."""
         self._painter, self.reading, self._columns = RowPainter(out), MarkdownStream(paper), columns
         self._finished: list[StyledRow] = []
         self._often = Throttle(self._show)
         self._shown = 0
 
     def say(self, words: str) -> None:
-        """Show `words`, in which control characters are spelled out."""
+        """Add text; its control characters are escaped already."""
         self._fit()
         self._finished += self.reading.take(words)
         size = self.reading.size
@@ -357,7 +357,7 @@ class MarkdownRenderer:
             self._often.soon()
 
     def end(self) -> None:
-        """All words of a text were said; what is said next is another one."""
+        """Print the rest of the text; the next `write` starts a new text."""
         self._often.stop()
         self._fit()
         self._finished += self.reading.end()
@@ -374,7 +374,7 @@ class MarkdownRenderer:
         return [encode_row(row, self.reading.paper) for row in rows]
 
     def _fit(self) -> None:
-        """Take the width that the terminal has now; where it changed, what was open is somewhere else."""
+        """Update the width; after a change the position of the open rows is unknown."""
         width = max(MIN_COLUMNS, self._columns() - RIGHT_MARGIN_COLUMNS)
         if width != self.reading.paper.width:
             self._painter.forget()
@@ -382,7 +382,7 @@ class MarkdownRenderer:
 
 
 class Throttle:
-    """Does something soon, and not more often than once in `FRAME_INTERVAL_S`; at once where nothing runs beside it."""
+    """Runs a callback soon, at most once in `FRAME_INTERVAL_S`; without a running loop it runs at once."""
 
     def __init__(self, act: Callable[[], None]) -> None:
         self._act, self._last = act, 0.0
@@ -390,7 +390,7 @@ class Throttle:
         self._waiting: asyncio.TimerHandle | None = None
 
     def soon(self) -> None:
-        """See to it that it is done. raises: OSError  what the last time came to"""
+        """Schedule the callback. Raises the OSError of the last run."""
         if self._gone:
             raise self._gone
         try:
@@ -402,7 +402,7 @@ class Throttle:
             self._waiting = loop.call_at(max(loop.time(), self._last + FRAME_INTERVAL_S), self._do)
 
     def stop(self) -> None:
-        """Forget what was to be done."""
+        """Cancel the scheduled run."""
         if self._waiting:
             self._waiting.cancel()
             self._waiting = None
@@ -412,23 +412,23 @@ class Throttle:
         self._last = asyncio.get_running_loop().time()
         try:
             self._act()
-        except OSError as gone:  # whoever says the next words has to hear of it
+        except OSError as gone:  # raised by the next `schedule`
             self._gone = gone
 
 
 MAX_REDRAWN_ROWS = 6
-"""Rows that may be drawn again."""
+"""Open rows that are redrawn."""
 
 
 class RowPainter:
-    """Draws at the place where the cursor is, which stays behind the last open row."""
+    """Draws rows at the cursor, which stays at the end of the last open row."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
         self._open: list[str] = []
 
     def show(self, finished: Sequence[str], still_open: Sequence[str]) -> None:
-        """Print `finished` rows above the open ones; where more are open, their last ones are shown."""
+        """Print the finished rows above the open ones; of the open rows only the last `MAX_REDRAWN_ROWS` are shown."""
         shown = list(still_open[-MAX_REDRAWN_ROWS:])
         rows = [*finished, *shown]
         self._out.write(build_screen_update(self._open, rows))
@@ -438,14 +438,14 @@ class RowPainter:
         self._open = shown
 
     def forget(self) -> None:
-        """Leave the open rows as they stand, and go on below: nobody knows where they are."""
+        """Leave the open rows on the screen and continue below them: their position is unknown."""
         if self._open:
             self._out.write("\n")
         self._open = []
 
 
 def build_screen_update(before: Sequence[str], after: Sequence[str]) -> str:
-    """What makes `after` of the rows `before`, at whose end the cursor is."""
+    """Build the output that turns the rows `before`, with the cursor at their end, into `after`."""
     same = 0
     while same < min(len(before), len(after)) and before[same] == after[same]:
         same += 1
