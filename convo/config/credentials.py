@@ -15,32 +15,29 @@ from convo.config.values import Secret, read_secret
 from convo.errors import InvalidSettings
 
 KEYRING_SERVICE = "convo"
-"""Under which service a keyring has our keys."""
+"""The service name of convo's keys in a keyring."""
 
 KEYRING_LOCATION = "the keyring"
 
 _MAX_KEY_FILE_BYTES = 65_536
-"""Bytes of a key's file that are read; a pipe or a device is not waited for."""
+"""Bytes of a key file that are read."""
 
 
 class FoundKey(NamedTuple):
-    """A key, and where it was: the name of a variable, the path of a file, or `KEYRING_LOCATION`."""
+    """A key and its location: the name of a variable, the path of a file, or `KEYRING_LOCATION`."""
 
     key: Secret
     place: str
 
 
 def load_provider_key(provider: Provider, environ: Mapping[str, str]) -> Secret | None:
-    """The provider's key; None when it takes none, or when nothing holds one. raises: BadSettings"""
+    """Return the provider's key; None if it needs none or none is found. Raises InvalidSettings."""
     found = find_provider_key(provider, environ)
     return found.key if found else None
 
 
 def find_provider_key(provider: Provider, environ: Mapping[str, str]) -> FoundKey | None:
-    """The provider's key and where it is.
-
-    raises:  InvalidSettings  a file or a keyring does not give it out
-    """
+    """Return the provider's key and its location. Raises InvalidSettings for an unreadable file or keyring."""
     if key := read_secret(environ, provider.key_env):
         return FoundKey(key, str(provider.key_env))
     if provider.key_file:
@@ -50,22 +47,22 @@ def find_provider_key(provider: Provider, environ: Mapping[str, str]) -> FoundKe
 
 
 def load_provider_token(provider: Provider, environ: Mapping[str, str]) -> Secret | None:
-    """Azure's Entra ID token, where one is set."""
+    """Return Azure's Entra ID token, or None if it is not set."""
     return read_secret(environ, provider.token_env)
 
 
 def has_stored_key(provider: Provider) -> bool:
-    """Whether the settings say that a file or a keyring holds its key; neither is looked into."""
+    """Whether the settings name a key file or the keyring; neither is read."""
     return provider.key_file is not None or provider.keyring
 
 
 def has_provider_key(provider: Provider, environ: Mapping[str, str]) -> bool:
-    """Whether somebody set its key, or put one away."""
+    """Whether the variable of the key is set, or a key is stored; files and the keyring are not read."""
     return read_secret(environ, provider.key_env) is not None or has_stored_key(provider)
 
 
 def get_keyring_username(provider: Provider) -> str:
-    """What a keyring knows the provider's key by: the name of the variable that would hold it."""
+    """Return the user name of the provider's key in a keyring: the name of the key's variable."""
     return provider.key_env or provider.name
 
 
@@ -90,14 +87,14 @@ def _read_key_file(path: Path, provider: str) -> Secret:
 
 
 def read_keyring(name: str) -> Secret | None:
-    """What the keyring has under `name`; None where it has nothing. raises: BadSettings"""
+    """Return the keyring's key for `name`, or None. Raises InvalidSettings."""
     with _open_keyring() as keyring:
         text = keyring.get_password(KEYRING_SERVICE, name)
     return Secret(text) if text else None
 
 
 def has_keyring() -> bool:
-    """Whether there is a keyring to ask; it may be locked."""
+    """Whether this machine has a keyring; it may be locked."""
     try:
         from keyring import get_keyring
         from keyring.backends.fail import Keyring as NoKeyring
@@ -107,13 +104,13 @@ def has_keyring() -> bool:
 
 
 def write_keyring(name: str, key: Secret) -> None:
-    """raises: InvalidSettings  there is no keyring, or it is locked"""
+    """Store a key. Raises InvalidSettings if there is no keyring or it is locked."""
     with _open_keyring() as keyring:
         keyring.set_password(KEYRING_SERVICE, name, key.reveal())
 
 
 def delete_from_keyring(name: str) -> bool:
-    """Take it out; whether it was there. raises: BadSettings"""
+    """Delete a key; returns whether it existed. Raises InvalidSettings."""
     with _open_keyring() as keyring:
         there = keyring.get_password(KEYRING_SERVICE, name) is not None
         if there:
@@ -132,5 +129,5 @@ def _open_keyring() -> Iterator[ModuleType]:
         yield keyring
     except NoKeyringError as wrong:
         raise InvalidSettings("this machine has no keyring to use", hint="keep the key in a variable") from wrong
-    except (KeyringError, OSError) as wrong:  # some of them are files
+    except (KeyringError, OSError) as wrong:  # some keyrings are files
         raise InvalidSettings(f"the keyring does not open: {type(wrong).__name__}", hint="unlock it") from wrong

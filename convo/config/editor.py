@@ -17,11 +17,11 @@ _EXAMPLE_TABLES = {
     "context": "{ context = 128000, output = 16000 }",
     "type": '{ type = "sqlite", connection_string = "convo.db" }',
 }
-"""By the first field of a table that is set as a whole: how such a table looks."""
+"""Example of each table that is one value, by the table's first field."""
 
 
 def parse_setting_key(written: str) -> SettingKey:
-    """The key that `written` is, as TOML writes it. raises: InvalidUsage  it is none"""
+    """Parse a dotted TOML key. Raises InvalidUsage."""
     found: Any = _parse_toml(f"{written} = 0")
     key: list[str] = []
     while isinstance(found, dict) and len(found) == 1:
@@ -33,11 +33,12 @@ def parse_setting_key(written: str) -> SettingKey:
 
 
 def parse_setting_value(written: str, key: SettingKey, place: str) -> object:
-    """What `written` means at `key`, checked.
+    """Parse and check the value of the setting at `key`.
 
-    place:   who is told of what is wrong
-    raises:  InvalidSettings  there is no such setting, or the value does not fit;  InvalidUsage  `key` is a table of
-                              several
+    location:  the file or option that an error names
+
+    Raises InvalidSettings for an unknown setting or an invalid value, InvalidUsage if `key` is a table of several
+    settings.
     """
     shape = get_schema(key, place)
     if isinstance(shape, KeyedTable | Mapping):
@@ -51,7 +52,7 @@ def parse_setting_value(written: str, key: SettingKey, place: str) -> object:
 
 
 def _quoted_key_hint(written: str) -> str:
-    """How a key is written whose name has other signs than letters."""
+    """Show how to quote a name that contains other characters than letters."""
     table, _, rest = written.partition(".")
     name = rest.removesuffix(".context") if table == "windows" else rest
     example = (
@@ -63,10 +64,10 @@ def _quoted_key_hint(written: str) -> str:
 
 
 def set_toml_value(text: str, key: SettingKey, value: object, place: str) -> str:
-    """`text` with `value` at `key`. raises: InvalidSettings  a value of the file stands in the way
+    """Set the value at `key` in a TOML text. Raises InvalidSettings if a value takes the place of a table.
 
-    What is new stands where it parts nothing from the comment above it: a table at the end, a value
-    of no table behind the others of its kind.
+    New text separates no comment from the line below it: a new table is appended, a new top-level value is inserted
+    above the first table.
     """
     import tomlkit
 
@@ -86,7 +87,7 @@ def set_toml_value(text: str, key: SettingKey, value: object, place: str) -> str
 
 
 def _insert_above_tables(text: str, new: str) -> str | None:
-    """Before the first table and its comment; None where there is none, or a line only looks like its beginning."""
+    """Insert above the first table and its comment; None without a table, or if the line found only looks like one."""
     lines = text.splitlines(keepends=True)
     at = next((number for number, line in enumerate(lines) if line.startswith("[")), None)
     if at is None:
@@ -100,7 +101,7 @@ def _insert_above_tables(text: str, new: str) -> str | None:
 
 
 def _append_table(text: str, new: str) -> str | None:
-    """None where the file writes tables in another way, so that this one may not follow."""
+    """Append a table; None if the file writes its tables in a form that makes the result invalid."""
     longer = f"{text.rstrip()}\n\n{new}".lstrip()
     return longer if _parse_toml(longer) is not None else None
 
@@ -117,7 +118,7 @@ def _set_in_document(text: str, key: SettingKey, value: object) -> str:
 
 
 def unset_toml_value(text: str, key: SettingKey, place: str) -> str | None:
-    """`text` without what stands at `key`, and without the tables that are empty then; None where nothing stands."""
+    """Remove the value at `key` and the tables that become empty; None if there is no value."""
     import tomlkit
 
     document = tomlkit.parse(text)
@@ -145,7 +146,7 @@ def _require_table(found: object, key: SettingKey, place: str) -> MutableMapping
 
 
 def _check_text_or_value(shape: SettingSchema, written: str, as_value: object) -> object:
-    """The word itself where that fits, else what TOML reads in it. raises: Unfit"""
+    """Return `raw_value` as a string if it is valid, else as the TOML value that it contains. Raises InvalidValue."""
     if isinstance(shape, AtomicTable):
         if not isinstance(as_value, dict):
             first = next(iter(cast(Mapping[str, SettingSchema], shape.shape)))

@@ -62,9 +62,9 @@ from convo.runtime import send_notice
 
 
 class RecordedEndpoint(NamedTuple):
-    """What a session's record says of its model and endpoint.
+    """The model and endpoint in a session's record.
 
-    session:  its name
+    session:  the session's name
     model:    "provider/model" of the last turn
     url:      the base URL, or "embedded" for convo's own endpoint over this store
     """
@@ -81,7 +81,7 @@ class RecordedEndpoint(NamedTuple):
 
 
 class EndpointLocation(NamedTuple):
-    """Where a handle means something, in plain words."""
+    """The endpoint that handles belong to; its `str` is for messages."""
 
     url: str
     organisation: str | None = None
@@ -95,17 +95,16 @@ class EndpointLocation(NamedTuple):
 
 
 def locate_endpoint(provider: Provider) -> EndpointLocation:
-    """Where the handles of this provider's models mean something."""
+    """Return the location of the endpoint that the handles of this provider's models belong to."""
     if provider.endpoint == "embedded":
         return EndpointLocation("embedded")
     return EndpointLocation(provider.base_url or "", provider.organisation, provider.project)
 
 
 def bind_to_record(settings: Settings, choice: ModelChoice, record: RecordedEndpoint) -> ModelChoice:
-    """`choice` at the endpoint that the record names.
+    """Move the choice to the endpoint in the session's record.
 
-    raises:  WrongOwner  a flag or variable names another endpoint, or the provider cannot be
-                         reached there any more
+    Raises WrongOwner if a flag or variable names another endpoint, or the provider cannot use the recorded one.
     """
     held = EndpointLocation(record.url.rstrip("/"), record.organisation, record.project)
     said = locate_endpoint(choice.provider)
@@ -123,7 +122,7 @@ def bind_to_record(settings: Settings, choice: ModelChoice, record: RecordedEndp
 def _iter_conflicting_sources(
     settings: Settings, choice: ModelChoice, record: RecordedEndpoint, held: EndpointLocation
 ) -> Iterator[SettingSource]:
-    """Who said what differs."""
+    """Yield the sources of the values that differ from the record."""
     said, name = locate_endpoint(choice.provider), choice.provider.name
     if name != record.model.partition("/")[0]:
         yield choice.origin
@@ -138,7 +137,7 @@ def _iter_conflicting_sources(
 
 
 def _with_location(provider: Provider, held: EndpointLocation) -> Provider:
-    """`provider` where the record has it, as far as its `api` can go there."""
+    """Return the provider at the recorded endpoint, as far as its `api` allows it."""
     if provider.api not in STATEFUL_APIS:
         return provider
     if held.url == "embedded":
@@ -181,11 +180,11 @@ VARIABLE_SETTINGS: dict[str, SettingKey] = {
     "ANTHROPIC_BASE_URL": ("providers", "anthropic", "base_url"),
     "OLLAMA_HOST": ("providers", "ollama", "base_url"),
 }
-"""The variables that are settings, as convo and the providers' own programs name them."""
+"""The variables that are settings, named as by convo and the providers' own programs."""
 
 
 class SettingFlags(NamedTuple):
-    """What was said on the command line; None for what was not."""
+    """The flags of the command line; None for a flag that is not given."""
 
     model: str | None = None
     store: str | None = None
@@ -203,23 +202,23 @@ FLAG_SETTINGS: dict[str, tuple[str, SettingKey]] = {
     "keys": ("--keys", KEYS_FILE_KEY),
     "profile": ("--profile", PROFILE_KEY),
 }
-"""How each flag is written, and the value that it sets."""
+"""The spelling of each flag, and the setting that it sets."""
 
 
 class SettingsFile(NamedTuple):
-    """A settings file as TOML gave it; of a project file that is not trusted only what it may set."""
+    """A parsed settings file; of an untrusted project file only the allowed settings."""
 
     origin: SettingSource
     document: Mapping[str, object]
 
 
 class SettingsInputs(NamedTuple):
-    """Everything that settings are made of.
+    """The inputs of `resolve_settings`.
 
-    files:   the stronger first: the project's, then the user's
-    model_lists:  the model lists that were kept
-    folder:  the working folder, in which relative paths of flags and variables begin
-    notice:  the part of the project's file that is not among `files`; None where all of it is
+    files:           highest priority first: the project's file, then the user's
+    model_lists:     the cached model lists
+    folder:          the working folder, the base of relative paths in flags and variables
+    project_notice:  the part of the project's file that is ignored; None if all of it is used
     """
 
     flags: SettingFlags
@@ -236,9 +235,9 @@ class SettingsInputs(NamedTuple):
 
 
 def resolve_settings(sources: SettingsInputs, record: RecordedEndpoint | None = None) -> Settings:
-    """What all layers come to; `record` is the session's, when one is gone on with.
+    """Merge all layers; `record` is the record of the session to continue, if any.
 
-    raises:  InvalidSettings  names the file, variable or flag, and the key
+    Raises InvalidSettings, which names the file, variable or flag, and the key.
     """
     found: dict[SettingKey, Setting] = {}
     for setting in _iter_layers(sources, record):
@@ -278,7 +277,7 @@ def resolve_settings(sources: SettingsInputs, record: RecordedEndpoint | None = 
     )
 
 
-# -- what each layer says, the strongest first ------------------------------------------------------
+# -- layers, highest priority first -----------------------------------------------------------------
 
 
 def _iter_layers(sources: SettingsInputs, record: RecordedEndpoint | None) -> Iterator[Setting]:
@@ -300,7 +299,7 @@ def _iter_layers(sources: SettingsInputs, record: RecordedEndpoint | None) -> It
 def _iter_profile_settings(
     files: Sequence[Setting], chosen: Setting | None, notice: ProjectNotice | None
 ) -> Iterator[Setting]:
-    """What the chosen profile says. raises: InvalidSettings  no file has it, or all of it is ignored"""
+    """Yield the settings of the chosen profile. Raises InvalidSettings if no file has it, or all of it is ignored."""
     if chosen is None:
         return
     name, there = str(chosen.value), {one.key[1] for one in files if one.key[0] == PROFILES_TABLE}
@@ -330,7 +329,7 @@ def _iter_variable_settings(environ: Mapping[str, str]) -> Iterator[Setting]:
 
 
 def _parse_text_setting(key: SettingKey, value: object, origin: SettingSource) -> Setting:
-    """A value that a flag or a variable gives. raises: InvalidSettings  names it"""
+    """Parse the value of a flag or variable. Raises InvalidSettings."""
     try:
         if origin.name == "OLLAMA_HOST":
             value = parse_ollama_host(str(value))
@@ -339,11 +338,11 @@ def _parse_text_setting(key: SettingKey, value: object, origin: SettingSource) -
         raise InvalidSettings(f"{origin.name} {unfit}", hint=unfit.hint) from unfit
 
 
-# -- what the values mean together -----------------------------------------------------------------
+# -- values that depend on each other --------------------------------------------------------------
 
 
 def _check_trusted_source(said: Setting | None) -> None:
-    """raises: InvalidSettings  a project's file names the folders that are trusted"""
+    """Raise InvalidSettings if a project's file sets the trusted folders."""
     if said is not None and said.origin.layer is Layer.PROJECT:
         raise InvalidSettings(
             f"{said.origin.place}: {TRUSTED_SETTING!r} can only be set in your own settings", hint="convo config path"
@@ -402,7 +401,7 @@ def _build_provider(name: str, settings: Sequence[Setting]) -> Provider:
 
 
 def _choose_default_model(providers: Mapping[str, Provider], environ: Mapping[str, str]) -> Setting:
-    """The default model."""
+    """Choose the model of the first provider with a key, else the built-in model."""
     for name, model in DEFAULT_MODELS.items():
         provider = providers[name]
         if read_secret(environ, provider.key_env):
@@ -413,7 +412,7 @@ def _choose_default_model(providers: Mapping[str, Provider], environ: Mapping[st
 
 
 def _is_configured(provider: Provider, environ: Mapping[str, str]) -> bool:
-    """Whether a bare model name may mean this provider."""
+    """Whether a bare model name may mean a model of this provider."""
     if provider.api not in CONFIGURABLE_APIS or provider.base_url is None:
         return False
     keyed = has_provider_key(provider, environ) or read_secret(environ, provider.token_env) is not None
@@ -469,13 +468,13 @@ _TOML_ERROR_POSITION = re.compile(r"(?P<what>.*) \(at (?:line (?P<line>\d+), col
 _NO_FLAGS = SettingFlags()
 ACTIVE_PROFILE: ContextVar[str | None] = ContextVar("profile", default=None)
 MAX_FILE_BYTES = 4 * 1024 * 1024
-"""The most that is read: a link in somebody's project may lead to a device that never ends."""
+"""Bytes to read: a link in a cloned project may point to a device without end."""
 
 MAX_UNTRUSTED_BYTES = 64 * 1024
-"""The most that is parsed of a project file that the user does not trust."""
+"""Bytes of an untrusted project file that are parsed at most."""
 
 _MAX_KEY_PARTS = 32
-"""Names in one dotted key. Python's parser takes time that grows with the square of their number."""
+"""Names in one dotted key. The time of Python's parser grows with the square of their number."""
 
 _KEY_PART = r"""(?:[A-Za-z0-9_-]++|"[^"\n]*+"|'[^'\n]*+')"""
 _LONG_KEY = rf"(?<![\w-]){_KEY_PART}(?:[ \t]*+\.[ \t]*+{_KEY_PART}){{{_MAX_KEY_PARTS}}}"
@@ -490,7 +489,7 @@ _ERRNO_MESSAGES = {
 
 @contextmanager
 def use_profile(name: str | None) -> Iterator[None]:
-    """Read settings under the profile that `--profile` named, as long as the block runs."""
+    """Select the profile of `--profile` for settings that are read in the block."""
     before = ACTIVE_PROFILE.set(name)
     try:
         yield
@@ -499,19 +498,16 @@ def use_profile(name: str | None) -> Iterator[None]:
 
 
 def load_settings(config: Path | None = None, flags: SettingFlags = _NO_FLAGS) -> Settings:
-    """The settings of this process. `config` is the file that `--config` named.
-
-    raises:  InvalidSettings
-    """
+    """Load the settings of this process; `config` is the file of `--config`. Raises InvalidSettings."""
     return resolve_settings(read_settings_inputs(config, flags))
 
 
 def read_settings_inputs(config: Path | None = None, flags: SettingFlags = _NO_FLAGS) -> SettingsInputs:
-    """Everything that the settings of this process are made of; `resolve_settings` goes on from here.
+    """Read the environment and the files of this process, for `resolve_settings`.
 
-    A project file that is not used in full is notified.
+    Sends a notice about a project file that is not fully used.
 
-    raises:  InvalidSettings  a file that the user named or trusts cannot be read or is not TOML
+    Raises InvalidSettings if a file that the user named or trusts cannot be read or is not TOML.
     """
     environ = dict(os.environ)
     folder, home = _working_folder(), _home_folder()
@@ -526,7 +522,7 @@ def read_settings_inputs(config: Path | None = None, flags: SettingFlags = _NO_F
 
 
 def find_settings_file(config: Path | None = None, *, project: bool = False) -> Path:
-    """The file that a value would be written into, there or not: the user's, or the project's. raises: BadSettings"""
+    """Return the file to write a setting to, existing or not: the user's, or the project's. Raises InvalidSettings."""
     environ, folder = dict(os.environ), _working_folder()
     if not project:
         return get_user_file_path(config, environ, AppPaths.of(environ), folder)
@@ -534,8 +530,8 @@ def find_settings_file(config: Path | None = None, *, project: bool = False) -> 
 
 
 def parse_settings_toml(raw: bytes, place: str) -> Mapping[str, object]:
-    """TOML from bytes. raises: InvalidSettings  names `place` and the line"""
-    import tomllib  # most runs have no file to read
+    """Parse a settings file. Raises InvalidSettings, which names `location` and the line."""
+    import tomllib  # most runs read no file
 
     try:
         text = raw.decode("utf-8-sig")
@@ -575,7 +571,7 @@ def _home_folder() -> Path:
 
 
 class ProjectFile(NamedTuple):
-    """A project file as it was read: `path` is its folder's real path and its name."""
+    """The content of a project file; `path` is the real path of its folder, and its name."""
 
     path: Path
     content: bytes
@@ -587,7 +583,7 @@ class ProjectFile(NamedTuple):
 
 
 def find_project_file(folder: Path, home: Path) -> Path | None:
-    """The nearest project file, there or a broken link; None where there is none.
+    """Return the nearest project file, which may be a broken link; None without one.
 
     folder, home:  real paths
     """
@@ -599,7 +595,7 @@ def find_project_file(folder: Path, home: Path) -> Path | None:
 
 
 def list_project_folders(folder: Path, home: Path) -> Sequence[Path]:
-    """The folders that may hold the project file of `folder`, the nearest first."""
+    """List the folders that may contain the project file of `folder`, nearest first."""
     above = (folder, *folder.parents)
     for number, place in enumerate(above, 1):
         if (place == home and home.parent != home) or os.path.lexists(place / ".git"):
@@ -608,10 +604,11 @@ def list_project_folders(folder: Path, home: Path) -> Sequence[Path]:
 
 
 def read_project_file(path: Path, places: AppPaths, trusted: Sequence[Path] = ()) -> ProjectFile | ProjectNotice | None:
-    """The project file at `path`, a notice where it must not be read, or None where there is none.
+    """Read the project file at `path`; a notice if it must not be read, None if it does not exist.
 
-    trusted:  real paths of folders whose files the user trusts
-    raises:   InvalidSettings  it cannot be read
+    trusted:  real paths of the folders whose files the user trusts
+
+    Raises InvalidSettings if it cannot be read.
     """
     path = Path(os.path.realpath(path.parent), path.name)
     try:
@@ -627,8 +624,8 @@ def read_project_file(path: Path, places: AppPaths, trusted: Sequence[Path] = ()
 
 
 def _read_project_content(path: Path) -> bytes | ProjectNotice:
-    """The bytes of a project file, or a notice. What is checked is the open file. raises: OSError, BadSettings"""
-    # without O_NONBLOCK a pipe would be waited for
+    """Return the content, or a notice. The checks use the open file. Raises OSError or InvalidSettings."""
+    # without O_NONBLOCK opening a pipe blocks
     opened = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0))
     try:
         found = os.fstat(opened)
@@ -648,10 +645,10 @@ def _read_project_content(path: Path) -> bytes | ProjectNotice:
 
 
 def _check_file_owner(found: os.stat_result, path: Path) -> ProjectNotice | None:
-    """A notice where another user could have written the file. Windows has neither such owners nor such modes.
+    """Return a notice if another user could have written the file. Windows has no such owners and modes.
 
-    A file that its group may write is read: with a umask of 002, which many systems have, every file
-    is. The folder may be anybody's, as a file that counts in it has to be the user's own.
+    A file that its group may write is accepted: with a umask of 002, the default of many systems, every file is
+    group-writable. The folder may belong to anyone, since a file in it must be the user's own.
     """
     if not hasattr(os, "geteuid"):
         return None
@@ -667,9 +664,12 @@ def _check_file_owner(found: os.stat_result, path: Path) -> ProjectNotice | None
 def _load_project_file(
     path: Path | None, user: SettingsFile | None, places: AppPaths, folder: Path, home: Path
 ) -> tuple[SettingsFile | None, ProjectNotice | None]:
-    """The project file as far as it is obeyed, and a notice about the rest. raises: InvalidSettings  it is trusted"""
+    """Load the allowed part of the project file, and a notice about the rest.
+
+    Raises InvalidSettings if the file is trusted and cannot be read or is not TOML.
+    """
     if path is None or (user and os.path.realpath(user.origin.place) == os.path.realpath(path)):
-        return None, None  # --config names it, so that all of it is obeyed already
+        return None, None  # --config names it, so all of it is loaded already
     trusted = resolve_trusted_folders(user, folder, home)
     try:
         found = read_project_file(path, places, trusted)
@@ -685,7 +685,7 @@ def _load_project_file(
 
 
 def _load_untrusted_file(found: ProjectFile) -> tuple[SettingsFile | None, ProjectNotice | None]:
-    """The allowed part of a file that is not trusted. A broken one is ignored: it may not stop the user."""
+    """Load the allowed part of an untrusted file. An invalid file is ignored: it must not stop the user."""
     changed = found.trust is Trust.CHANGED
     problem = f"{found.path} {'changed since it was trusted' if changed else 'is not trusted'}"
     if len(found.content) > MAX_UNTRUSTED_BYTES:
@@ -702,7 +702,7 @@ def _load_untrusted_file(found: ProjectFile) -> tuple[SettingsFile | None, Proje
 
 
 def load_trusted_folders(config: Path | None) -> tuple[Path, ...]:
-    """The folders that the user's own settings trust; none where these cannot be read."""
+    """Return the folders that the user's own file trusts; () if it cannot be read."""
     environ, folder = dict(os.environ), _working_folder()
     try:
         user = _load_user_file(config, environ, AppPaths.of(environ), folder)
@@ -712,30 +712,30 @@ def load_trusted_folders(config: Path | None) -> tuple[Path, ...]:
 
 
 def resolve_trusted_folders(user: SettingsFile | None, folder: Path, home: Path) -> tuple[Path, ...]:
-    """The real paths of the folders that the user's own settings trust; none where the value is invalid."""
+    """Return the real paths of the folders that the user's own file trusts; () if the value is invalid."""
     if user is None or TRUSTED_SETTING not in user.document:
         return ()
     try:
         named = check_folders(user.document[TRUSTED_SETTING])
     except InvalidValue:
-        return ()  # `resolve_settings` says so
+        return ()  # `resolve_settings` reports it
     return tuple(Path(os.path.realpath(resolve_setting_path(one, folder, home))) for one in named)
 
 
 def read_trusted_digest(path: Path, places: AppPaths) -> str | None:
-    """The digest under which the user trusted the project file at `path`; None if never."""
+    """Return the digest that the user trusted for the project file at `path`; None without a record."""
     record = _read_trust_record(get_trust_record_path(path, places))
     return record["sha256"] if record.get("path") == str(path) and "sha256" in record else None
 
 
 def read_trusted_path(record: Path) -> Path | None:
-    """The project file that a record of trust is about; None where the record is broken."""
+    """Return the project file of a trust record; None if the record is invalid."""
     path = _read_trust_record(record).get("path")
     return Path(path) if path else None
 
 
 def _read_trust_record(place: Path) -> dict[str, str]:
-    """The texts in a record of trust; none where there is no usable record."""
+    """Return the string fields of a trust record; {} without a valid record."""
     import json
 
     try:
@@ -746,7 +746,7 @@ def _read_trust_record(place: Path) -> dict[str, str]:
 
 
 def get_trust_record_path(path: Path, places: AppPaths) -> Path:
-    """The file that records the trust in one project file: one each, so that writers cannot meet."""
+    """Return the trust record of a project file. Each project has its own file, so writers cannot conflict."""
     return places.trust / f"{sha256_hex(os.fsencode(path))}.json"
 
 
@@ -754,7 +754,7 @@ def get_trust_record_path(path: Path, places: AppPaths) -> Path:
 
 
 def get_user_file_path(config: Path | None, environ: Mapping[str, str], places: AppPaths, folder: Path) -> Path:
-    """Where the user's file lies, or would."""
+    """Return the path of the user's file, existing or not."""
     named = os.path.expanduser(config or environ.get("CONVO_CONFIG") or "")
     return folder / named if named else places.settings
 
@@ -771,7 +771,7 @@ def _load_user_file(
 
 
 def _load_file(origin: SettingSource) -> SettingsFile | None:
-    """The file at `origin`, or None where there is none."""
+    """Load the file at `source`; None if it does not exist."""
     try:
         with open(origin.place, "rb") as opened:
             raw = opened.read(MAX_FILE_BYTES + 1)
@@ -796,13 +796,13 @@ def _too_large_error(place: str | Path) -> InvalidSettings:
 def choose_model(
     settings: Settings, written: str | None = None, *, where: str = "-m", record: RecordedEndpoint | None = None
 ) -> ModelChoice:
-    """The model that `written` names, or the one that the settings name.
+    """Resolve the requested model, or the model of the settings.
 
-    where:   where `written` was said: "-m", "/model"
-    record:  of the session that is gone on with, when its owner is an endpoint
-    raises:  InvalidSettings  an unknown provider, aliases in a circle, no model behind the slash,
-                          or a provider that lacks its base URL
-             WrongOwner   `record` is held elsewhere, as `bind` says
+    source:  the origin of the requested name in errors: "-m", "/model"
+    record:  the record of the session to continue, if an endpoint owns its state
+
+    Raises InvalidSettings for an unknown provider, circular aliases, an empty model name or a missing base URL,
+    WrongOwner if another endpoint owns the session (see `bind_to_record`).
     """
     choice = resolve_model(settings, written, where)
     if record is not None:

@@ -16,14 +16,14 @@ from convo.runtime import open_temporary_file
 
 _FILE_NAME = "model_lists.json"
 _MAX_FILE_BYTES = 8 * 1024 * 1024
-"""Ten times the longest list that a router of models gives."""
+"""Ten times the longest list of a model router."""
 
 ModelLists = Mapping[str, Mapping[str, object]]
-"""By provider: {"base_url": ..., "models": [...]}."""
+"""{"base_url": ..., "models": [...]} by provider."""
 
 
 def load_model_lists(places: AppPaths) -> ModelLists:
-    """What was kept; {} where there is nothing that can be read."""
+    """Load the cached lists; {} without a readable file."""
     try:
         with open(places.state / _FILE_NAME, "rb") as file:
             found = json.loads(file.read(_MAX_FILE_BYTES))
@@ -33,7 +33,7 @@ def load_model_lists(places: AppPaths) -> ModelLists:
 
 
 def get_listed_models(provider: Provider, lists: ModelLists) -> Sequence[str]:
-    """The names that `provider` gave, as it takes them; () where nothing was kept for its base URL."""
+    """Return the provider's model names as its server accepts them; () without a list for its base URL."""
     kept = lists.get(provider.name) or {}
     names = kept.get("models")
     if kept.get("base_url") != provider.base_url or not isinstance(names, list):
@@ -42,7 +42,7 @@ def get_listed_models(provider: Provider, lists: ModelLists) -> Sequence[str]:
 
 
 def save_model_lists(places: AppPaths, found: Mapping[str, tuple[str | None, Sequence[str]]]) -> None:
-    """Keep the lists in `found`, by provider its base URL and its names; the others stay. A full disk is no error."""
+    """Save lists as {provider: (base URL, names)}; the lists of other providers stay. A full disk is no error."""
     if not found:
         return
     lists = {

@@ -17,14 +17,14 @@ PROJECT_FILE = ".convo.toml"
 _NO_SPACE_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _PERMISSION_ERRNOS = (errno.EACCES, errno.EPERM, errno.EROFS)
 DATABASE_FILE_MODE = 0o600
-"""The mode of a file that only its owner may read."""
+"""Only the owner may read and write the file."""
 
 _PROBE_BYTES = 65_536
-"""Bytes that a folder must have room for."""
+"""Bytes of free space that a writable folder must have."""
 
 
 class AppPaths(NamedTuple):
-    """The three folders, absolute, made or not."""
+    """The three folders, absolute, existing or not."""
 
     data: Path
     state: Path
@@ -32,10 +32,7 @@ class AppPaths(NamedTuple):
 
     @classmethod
     def of(cls, environ: Mapping[str, str]) -> "AppPaths":
-        """The places of this user.
-
-        raises:  InvalidSettings  there is neither CONVO_HOME nor a home folder
-        """
+        """Find the folders of this user. Raises InvalidSettings without CONVO_HOME and a home folder."""
         if home := environ.get("CONVO_HOME"):
             folder = Path(os.path.abspath(os.path.expanduser(home)))
             return cls(folder / "data", folder / "state", folder / "config")
@@ -43,7 +40,7 @@ class AppPaths(NamedTuple):
             raise InvalidSettings(
                 "this user has no home folder", hint="set CONVO_HOME to a folder that convo may write"
             )
-        from platformdirs import PlatformDirs  # takes as long as this whole package, and CONVO_HOME needs none of it
+        from platformdirs import PlatformDirs  # as slow to import as this package; not needed with CONVO_HOME
 
         dirs = PlatformDirs(_APP_NAME, appauthor=False)
         return cls(dirs.user_data_path, dirs.user_state_path, dirs.user_config_path)
@@ -64,17 +61,17 @@ class AppPaths(NamedTuple):
 
     @property
     def models(self) -> Path:
-        """The folder of weights that convo fetched."""
+        """The folder of downloaded weights."""
         return self.data / "models"
 
     @property
     def paused(self) -> Path:
-        """The folder of the states of paused runs."""
+        """The folder of paused runs."""
         return self.data / "paused"
 
     @property
     def prompts(self) -> Path:
-        """The file of what was typed, for the arrow keys."""
+        """The file of the prompt history."""
         return self.state / "prompts"
 
     @property
@@ -84,11 +81,9 @@ class AppPaths(NamedTuple):
 
 
 def make_private_folder(folder: Path) -> Path:
-    """Make `folder`, and the folders above it that are missing, for this user alone (0700).
+    """Create `folder` and its missing parents with mode 0700, and return it. Existing folders stay as they are.
 
-    What is there already stays as it is. Returns `folder`.
-
-    raises:  StoreReadOnly, StoreFull, StoreUnavailable  it cannot be made
+    Raises StoreReadOnly, StoreFull or StoreUnavailable if it cannot be created.
     """
     missing = [place for place in (folder, *folder.parents) if not os.path.lexists(place)]
     try:
@@ -102,12 +97,11 @@ def make_private_folder(folder: Path) -> Path:
 
 
 def check_folder_writable(folder: Path) -> Path:
-    """Make sure that `folder` takes a file of some size, or could be made; nothing of it stays there.
+    """Check that files can be written to `folder`, or that it could be created; no file remains.
 
-    returns:  the folder, or the one above it that is there
-    raises:   StoreReadOnly, StoreFull, StoreUnavailable  it takes none
+    Returns the folder, or its nearest existing parent. Raises StoreReadOnly, StoreFull or StoreUnavailable.
     """
-    import tempfile  # for the few who look
+    import tempfile  # slow to import and rarely needed
 
     there = folder
     try:

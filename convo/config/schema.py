@@ -45,14 +45,14 @@ from convo.errors import InvalidSettings
 
 
 class KeyedTable(NamedTuple):
-    """A table whose names are the writer's own; `check` looks at a name."""
+    """A table with free names; `check_name` validates a name."""
 
     check: Callable[[str], None]
     shape: "SettingSchema"
 
 
 class AtomicTable(NamedTuple):
-    """A table that is one value: a layer gives all of it or none."""
+    """A table that is one value: layers override it as a whole."""
 
     shape: "SettingSchema"
     make: Callable[[Mapping[str, object]], object]
@@ -209,23 +209,24 @@ _COMMON_MISTAKES = {
     "url": "base_url",
     "connection": "connection_string",
 }
-"""What people write where they mean another name."""
+"""Frequent wrong names and the names that are meant."""
 
 
 def iter_settings(document: Mapping[str, object], place: str) -> Iterator[tuple[SettingKey, object]]:
-    """Every value of a parsed file with its key, checked.
+    """Yield every value of a parsed file with its key, checked.
 
-    place:   the file's full name, for errors
-    raises:  InvalidSettings  an unknown key, a wrong type, a value out of its range
+    location:  the file's path, for errors
+
+    Raises InvalidSettings for an unknown key, a wrong type or a value out of range.
     """
     return _iter_checked_settings((), document, SETTINGS_SCHEMA, place)
 
 
 def iter_untrusted_settings(key: SettingKey, value: object) -> Iterator[tuple[SettingKey, object]]:
-    """Every value at and below `key` of an untrusted file, each with its key. Never raises.
+    """Yield every value at and below `key` of an untrusted file, each with its key. Never raises.
 
-    A value is None where it is invalid or no setting, as it may be a secret in the wrong place, and
-    for regular expressions, as trying one can take forever.
+    A value is None if it is invalid or no setting, since it may be a secret in the wrong place, and for regular
+    expressions, since a match can take forever.
     """
     shape: SettingSchema | None = SETTINGS_SCHEMA
     for name in key:
@@ -250,7 +251,7 @@ def _iter_valid_settings(
 
 
 def _find_child_schema(name: str, shape: SettingSchema | None) -> SettingSchema | None:
-    """The shape of what `name` is in a table of this shape; None where it has no such setting."""
+    """Return the schema of `name` in a table; None if the table has no such setting."""
     if isinstance(shape, KeyedTable):
         try:
             shape.check(name)
@@ -261,7 +262,7 @@ def _find_child_schema(name: str, shape: SettingSchema | None) -> SettingSchema 
 
 
 def run_check(key: SettingKey, value: object, check: ValueCheck, place: str) -> object:
-    """`value` as `check` returns it. raises: InvalidSettings  names place and key"""
+    """Return `value` as `check` converts it. Raises InvalidSettings with the location and the key."""
     try:
         return check(value)
     except InvalidValue as unfit:
@@ -269,7 +270,7 @@ def run_check(key: SettingKey, value: object, check: ValueCheck, place: str) -> 
 
 
 def get_check(key: SettingKey) -> ValueCheck:
-    """The check of the value at `key`, which is in `SETTINGS_SCHEMA`."""
+    """Return the check of the value at `key`, which must be in `SETTINGS_SCHEMA`."""
     shape: SettingSchema = SETTINGS_SCHEMA
     for name in key:
         shape = shape.shape if isinstance(shape, KeyedTable) else cast(Mapping[str, SettingSchema], shape)[name]
@@ -278,7 +279,7 @@ def get_check(key: SettingKey) -> ValueCheck:
 
 
 def get_schema(key: SettingKey, place: str) -> SettingSchema:
-    """What may stand at `key`, which somebody named. raises: InvalidSettings  there is no such setting"""
+    """Return the schema at `key`. Raises InvalidSettings for an unknown setting."""
     shape: SettingSchema = SETTINGS_SCHEMA
     for depth in range(1, len(key) + 1):
         while isinstance(shape, AtomicTable):
@@ -308,7 +309,7 @@ def _iter_checked_settings(
 def _require_child_schema(
     key: SettingKey, shape: Mapping[str, SettingSchema] | KeyedTable, place: str, *, hint: str | None = None
 ) -> SettingSchema:
-    """The shape of what stands at `key`, whose table has `shape`; `hint` is what to do where it has no such name."""
+    """Return the schema at `key`, in a table of `schema`. An error for an unknown name gets `hint`."""
     if isinstance(shape, KeyedTable):
         run_check(key, key[-1], cast(ValueCheck, shape.check), place)
         return shape.shape
@@ -325,7 +326,7 @@ def _format_suggestion(name: str, known: Mapping[str, SettingSchema]) -> str:
 
 
 def _set_command_hint(key: SettingKey, shape: Mapping[str, SettingSchema] | KeyedTable) -> str | None:
-    """How the setting is set that is meant by `key`, or the first one that there is; None where a name is free."""
+    """Suggest the command for the closest name, or for the first name; None in a table with free names."""
     if isinstance(shape, KeyedTable):
         return None
     near = _guess_setting_name(key[-1], shape)

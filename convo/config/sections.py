@@ -1,7 +1,7 @@
 """Typed sections of the settings: providers, prices, context limits, rate limits.
 
-Plain NamedTuples without input or output. A provider whose API keeps conversations (`STATEFUL_APIS`)
-gets a remote endpoint, every other one convo's own (`Provider.endpoint`).
+NamedTuples without input or output. A provider whose API stores conversations (`STATEFUL_APIS`) gets a remote endpoint,
+every other provider convo's own (`Provider.endpoint`).
 """
 
 from collections.abc import Mapping
@@ -18,14 +18,14 @@ EndpointKind: TypeAlias = Literal["remote", "embedded"]
 
 STATE_OWNERS: tuple[StateOwner, ...] = get_args(StateOwner)
 CONFIGURABLE_APIS: tuple[ProviderApi, ...] = ("chat", "responses", "anthropic", "azure")
-"""What a file may give as `api`; the others come with convo."""
+"""The values of `api` in a file; the other APIs are built in."""
 
 STATEFUL_APIS: frozenset[ProviderApi] = frozenset({"responses", "azure"})
 PROVIDER_EXTRA_FIELDS = (
     *("service_tier", "prompt_cache_key", "prompt_cache_retention", "prompt_cache_options"),
     *("safety_identifier", "user", "top_k", "seed", "stop", "chat_template_kwargs"),
 )
-"""Parameters that only some servers of an API know: `extra_fields` of a provider says which it is sent."""
+"""Parameters that only some servers of an API support; `extra_fields` of a provider lists those to send."""
 
 APIS_WITHOUT_URL: frozenset[ProviderApi] = frozenset({"local", "scripted"})
 
@@ -33,15 +33,15 @@ APIS_WITHOUT_URL: frozenset[ProviderApi] = frozenset({"local", "scripted"})
 class Provider(NamedTuple):
     """One provider.
 
-    base_url:      without a slash at its end; Azure: the resource's endpoint; None for what runs here
-    key_env:       the variable that holds the key; None when it takes no key
-    token_env:     Azure: the variable that holds an Entra ID token, which goes before the key
-    owner:         who keeps the state of its conversations: the provider where it can, or convo
-    organisation, project:  what the key acts for, where one key may act for several
-    api_version, deployment:  Azure's own
-    key_file:      the file that holds the key where no variable does, absolute
-    keyring:       whether the keyring holds it where neither does
-    extra_fields:  parameters beside the API's own that the server knows: top_k, service_tier, ...
+    base_url:      without a final slash; Azure: the endpoint of the resource; None for local models
+    key_env:       the variable of the key; None if no key is needed
+    token_env:     Azure: the variable of an Entra ID token, which takes precedence over the key
+    owner:         the owner of the conversations' state: the provider if its API stores it, or convo
+    organisation, project:  the account of the request, if the key has access to several
+    api_version, deployment:  Azure only
+    key_file:      the absolute path of a file with the key, used if the variable is not set
+    keyring:       whether the keyring has the key, used if neither is set
+    extra_fields:  optional parameters that the server supports: top_k, service_tier, ...
     """
 
     name: str
@@ -64,7 +64,7 @@ class Provider(NamedTuple):
 
 
 def is_keyless(provider: Provider) -> bool:
-    """Whether nothing in the settings says that the provider has a key or a token."""
+    """Whether the settings name neither a key nor a token of the provider."""
     return not (provider.key_env or provider.token_env or provider.key_file or provider.keyring)
 
 
@@ -77,15 +77,15 @@ KNOWN_PROVIDERS: dict[str, dict[str, str]] = {
     "local": {"api": "local"},
     "scripted": {"api": "scripted"},
 }
-"""Fields by provider, as a file would write them; a file may override each of them."""
+"""Default fields by provider, as in a settings file; a file can override each of them."""
 
 
 _OLLAMA_PORT = 11_434
-_CLIENT_HOSTS = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104  # what a server listens on, as a client reaches it
+_CLIENT_HOSTS = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104  # listen address -> client address
 
 
 def parse_ollama_host(host: str) -> str:
-    """The base URL that `OLLAMA_HOST` means: [scheme://]host[:port][/path], each part of its own."""
+    """Convert `OLLAMA_HOST` to a base URL: [scheme://]host[:port][/path], each part optional."""
     scheme, separated, rest = host.strip().rpartition("://")
     try:
         parts = urlsplit(f"//{_bracket_ipv6(rest)}")
@@ -98,16 +98,15 @@ def parse_ollama_host(host: str) -> str:
 
 
 def _bracket_ipv6(host: str) -> str:
-    """A bare IPv6 address in brackets, as a URL needs it."""
     return f"[{host}]" if host.count(":") > 1 and not host.startswith("[") else host
 
 
 _TOKENS_PER_PRICE = 1_000_000
-"""Prices are for so many tokens."""
+"""Tokens that a price is for."""
 
 
 class ContextLimits(NamedTuple):
-    """Tokens that a model takes: input and output together, and the longest answer, where it is known."""
+    """Limits of a model in tokens: input and output together, and the output if it is known."""
 
     context: int
     output: int | None = None
@@ -117,12 +116,12 @@ class ContextLimits(NamedTuple):
 
 
 class Price(NamedTuple):
-    """USD per million tokens. `cached` is as `input` where nothing else is said.
+    """USD per million tokens. `cached` equals `input` unless it is set.
 
-    written:  input that the provider put into its cache; None where nobody knows
-    upto:     the most input tokens of a call for which this holds
-    above:    factors on the prices of input and output for the whole of a longer call; None where they are unknown
-    source:   where it was read; "" for what a person said
+    written:             input that the provider writes to its cache; None if unknown
+    max_input_tokens:    input tokens up to which the prices apply
+    long_input_factors:  factors on the input and output price of a whole longer call; None if unknown
+    source:              the URL of the price; "" for one from the settings
     """
 
     input: float
@@ -136,9 +135,9 @@ class Price(NamedTuple):
     def cost_usd(
         self, *, input_tokens: int, cached_tokens: int, output_tokens: int, written_tokens: int = 0
     ) -> float | None:
-        """What one call cost; `input_tokens` includes those cached and written, as usage objects count.
+        """Return the cost of one call; `input_tokens` includes cached and written tokens, as in usage objects.
 
-        returns:  None where the price of a part is not known
+        Returns None if the price of a part is unknown.
         """
         into, out = 1.0, 1.0
         if self.upto is not None and input_tokens > self.upto:
@@ -156,10 +155,10 @@ class Price(NamedTuple):
 
 
 class KeyLimits(NamedTuple):
-    """The requests that one key may make of one process; 0: no limit; None: as for every key.
+    """Limits on one key's requests in one process; 0: no limit; None: the limit of all keys.
 
-    concurrent:  at once
-    per_minute:  in any sixty seconds
+    concurrent:  requests at once
+    per_minute:  requests in any 60 seconds
     """
 
     concurrent: int | None = None
@@ -172,12 +171,12 @@ class KeyLimits(NamedTuple):
 
 
 class ServeLimits(NamedTuple):
-    """`[serve.limits]`: the requests of each key, and of all keys together, in one process; 0: no limit.
+    """`[serve.limits]`: limits on the requests of each key and of one process; 0: no limit.
 
-    concurrent:          requests of one key at once; `max_requests` is the limit of all keys together
-    per_minute:          requests of one key in any sixty seconds
-    process_per_minute:  requests of all keys together in any sixty seconds
-    keys:                other limits for the key of this name
+    concurrent:          requests of one key at once; `max_requests` limits those of all keys together
+    per_minute:          requests of one key in any 60 seconds
+    process_per_minute:  requests of all keys together in any 60 seconds
+    keys:                limits of single keys, by the key's name
     """
 
     concurrent: int = 500
@@ -186,7 +185,7 @@ class ServeLimits(NamedTuple):
     keys: Mapping[str, KeyLimits] = MappingProxyType({})
 
     def of(self, name: str) -> tuple[int, int]:
-        """The concurrent requests and the requests a minute of the key `name`."""
+        """Return the limits of the key `name`: concurrent requests and requests per minute."""
         concurrent, per_minute = self.keys.get(name, KeyLimits())
         return (
             self.concurrent if concurrent is None else concurrent,

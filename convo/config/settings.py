@@ -18,26 +18,26 @@ from convo.config.values import BUILT_IN_SOURCE, Layer, Setting, SettingKey, Set
 from convo.errors import InvalidSettings, UnknownModel
 
 LOCAL_TENANT = "local"
-"""The tenant where there are no keys: whoever uses this machine."""
+"""The tenant of the user of this machine, where no keys are used."""
 
 
 class ServeSettings(NamedTuple):
     """The address, the keys and the limits of `convo serve`.
 
-    port:              0 for any free one
-    keys_file:         absolute; None: loopback only, and the tenant is "local"
-    seal_key_env:      the variable whose value seals compaction items
-    max_body_bytes:    of one request
-    max_header_bytes:  of all headers of one request
-    max_depth:         objects and arrays inside one another in a body
+    port:              0 for any free port
+    keys_file:         absolute path; None: loopback only, and the tenant is "local"
+    seal_key_env:      the variable of the key that encrypts compaction items
+    max_body_bytes:    bytes of one request's body
+    max_header_bytes:  bytes of all headers of one request
+    max_depth:         nested objects and arrays in a body
     max_items:         items in one request
-    max_requests:      requests that are carried out at once
-    read_s:            seconds that a request has to arrive, its head and its body each
-    write_s:           seconds for which a client may take nothing of its answer
-    keepalive_s:       seconds of quiet after which a stream says that it is still there
-    grace_s:           seconds that running turns have when the server is told to end
-    reasoning_events:  whose names the events of reasoning have: "openai" or "specification"
-    limits:            requests at once and a minute
+    max_requests:      concurrent requests
+    read_s:            seconds for a request to arrive, head and body each
+    write_s:           seconds during which a client may read nothing of its response
+    keepalive_s:       seconds without an event before a stream sends a keep-alive
+    grace_s:           seconds that open requests get at shutdown
+    reasoning_events:  the names of reasoning events: "openai" or "specification"
+    limits:            limits on concurrent requests and requests per minute
     """
 
     host: str
@@ -58,16 +58,16 @@ class ServeSettings(NamedTuple):
 
 
 class ResponseLimits(NamedTuple):
-    """How much of a server's answer is read. The defaults leave room for an answer that takes hours.
+    """Limits on the responses of servers. The defaults allow a response that takes hours.
 
-    answer_bytes:   of one streamed answer as it arrives, comments and keep-alives included
-    answer_events:  of one streamed answer
-    answer_s:       seconds of one streamed answer, from the request to its end
-    idle_s:         seconds without an event that adds to the answer; comments and keep-alives are none. A model may
-                    reason for an hour in silence, so the default is twice that
-    event_bytes:    of one event; the last one repeats the whole answer
-    output_bytes:   of the items of one answer: text, reasoning, arguments, images in base64
-    body_bytes:     of an answer that is not streamed: a stored response, a page of items, a list of models
+    answer_bytes:   bytes of one stream as received, comments and keep-alives included
+    answer_events:  events of one stream
+    answer_s:       seconds from the request to the end of the stream
+    idle_s:         seconds without an event that adds to the response; comments and keep-alives do not count. A model
+                    may reason for an hour without output, so the default is twice that
+    event_bytes:    bytes of one event; the last event repeats the whole response
+    output_bytes:   bytes of the items of one response: text, reasoning, arguments, images in base64
+    body_bytes:     bytes of a response that is not a stream: a stored response, a page of items, a list of models
     """
 
     answer_bytes: int = 256 * 1024 * 1024
@@ -82,7 +82,7 @@ class ResponseLimits(NamedTuple):
 DEFAULT_RESPONSE_LIMITS = ResponseLimits()
 
 DEFAULT_COMPACT_AT = 0.8
-"""Four fifths of a window: there is room left for a long answer."""
+"""Fraction of the context window; the rest has room for a long response."""
 
 
 DEFAULT_EDITING = "emacs"
@@ -90,24 +90,24 @@ DEFAULT_ANSWERS = "markdown"
 
 
 class Settings(NamedTuple):
-    """Everything that can be set.
+    """The merged settings.
 
-    model:      as it was written: provider/model, an alias or a bare name; `choose` reads it
-    providers:  by name, the known ones among them
-    aliases:    what each bare name stands for
-    tenant:     whose state the commands see and make; `convo serve` goes by its keys instead
-    prices:     by "provider/model", where somebody gave one
-    listed:     every value with its origin, in order of their keys
-    compact_at: the part of its model's window that a chat's history may take before it is compacted; more than
-                1: tokens; 0: never
-    redact:     regular expressions of what `--redact` takes out besides what it knows
-    windows:    how much a model has room for, by "provider/model", where somebody said so
-    editing:    the keys of the prompt: "emacs" or "vi"; "plain" draws nothing, for who listens to a screen
-    configured:   the providers that have a key, or take none
-    model_lists:  the model lists that providers gave, as `convo.config.model_lists` keeps them
-    answers:    how they stand in a terminal: "markdown", laid out, or "plain", as the model wrote them
-    limits:     how much of a server's answer is read
-    notice:     the part of the project's file that is ignored; None where all of it is used
+    model:                 as written: provider/model, an alias or a bare name; see `resolve_model`
+    providers:             by name, including the built-in ones
+    aliases:               model names by alias
+    tenant:                the tenant of the commands; `convo serve` takes it from the key instead
+    prices:                by "provider/model", from the settings only
+    entries:               every value with its source, sorted by key
+    compact_at:            the history's share of the context window at which a chat is compacted; above 1: tokens; 0:
+                           never
+    redact:                additional regular expressions for `--redact`
+    windows:               context limits by "provider/model", from the settings only
+    editing:               key bindings of the prompt: "emacs" or "vi"; "plain" draws nothing, for screen readers
+    configured_providers:  the providers with a key, or that need none
+    model_lists:           the cached lists of the providers' models; see `convo.config.model_lists`
+    answers:               layout of responses in a terminal: "markdown", or "plain" for the unchanged text
+    limits:                limits on the responses of servers
+    project_notice:        the part of the project's file that is ignored; None if all of it is used
     """
 
     model: str
@@ -130,12 +130,12 @@ class Settings(NamedTuple):
     notice: ProjectNotice | None = None
 
     def origin(self, *key: str) -> SettingSource:
-        """Where the value at `key` came from, as in origin("providers", "openai", "base_url")."""
+        """Return the source of the value at `key`, as in get_source("providers", "openai", "base_url")."""
         return next((setting.origin for setting in self.listed if setting.key == key), BUILT_IN_SOURCE)
 
 
 def get_default_settings(providers: Mapping[str, Mapping[str, str]]) -> dict[SettingKey, object]:
-    """What holds where no layer says anything."""
+    """Return the values of the lowest layer."""
     serve = ServeSettings("127.0.0.1", 8788, None, "CONVO_SEAL_KEY")
     rates, limits = serve.limits, DEFAULT_RESPONSE_LIMITS
     found: dict[SettingKey, object] = {
@@ -180,18 +180,18 @@ DEFAULT_MODELS = {
     "anthropic": "anthropic/claude-sonnet-5",
     "deepseek": "deepseek/deepseek-v4-flash",
 }
-"""The default model: that of the first of these providers that has a key."""
+"""Default models: the first provider with a key decides."""
 
 _PROVIDER_BY_PREFIX = {
     "claude-": "anthropic",
     "deepseek-": "deepseek",
     **dict.fromkeys(("gpt-5", "gpt-4", "o1", "o3", "o4", "chatgpt-", "ft:"), "openai"),
 }
-"""How the names of a provider's models begin."""
+"""Providers by the prefix of their models' names."""
 
 
 class ModelName(NamedTuple):
-    """`str` is "provider/model"; `model` may hold slashes and colons of its own."""
+    """A provider and its model; `str` is "provider/model". The model's name may contain slashes and colons."""
 
     provider: str
     model: str
@@ -201,7 +201,7 @@ class ModelName(NamedTuple):
 
 
 class ModelChoice(NamedTuple):
-    """A model, who answers for it, and who chose it."""
+    """A model, its provider, and the source of the choice."""
 
     name: ModelName
     provider: Provider
@@ -209,11 +209,12 @@ class ModelChoice(NamedTuple):
 
 
 def resolve_model(settings: Settings, written: str | None, where: str) -> ModelChoice:
-    """The model that `written` names, or the one that the settings name.
+    """Resolve the requested name, or the model of the settings.
 
-    where:   where `written` was said
-    raises:  InvalidSettings   an unknown provider, aliases in a circle, no model behind the slash
-             UnknownModel  no provider is known to have it
+    source_name:  the origin of `requested_name` in errors
+
+    Raises InvalidSettings for an unknown provider, circular aliases or an empty model name, UnknownModel if no provider
+    is known for the name.
     """
     origin = settings.origin("model") if written is None else SettingSource(Layer.FLAG, where)
     full = resolve_alias(settings.model if written is None else written.strip(), settings.aliases, origin)
@@ -227,12 +228,13 @@ def resolve_model(settings: Settings, written: str | None, where: str) -> ModelC
 def resolve_model_name(
     full: str, providers: Mapping[str, Provider], configured: Collection[str], lists: ModelLists, origin: SettingSource
 ) -> ModelName:
-    """The provider and model that `full` means, which is no alias.
+    """Find the provider and model of a name that is not an alias.
 
-    configured:  the providers that have a key, or take none
-    lists:       the model lists that were kept
-    raises:      InvalidSettings   it names a provider alone, or no model behind the slash
-                 UnknownModel  no configured provider is known to have it, or it is not text
+    configured:   the providers with a key, or that need none
+    model_lists:  the cached model lists
+
+    Raises InvalidSettings for a provider without a model or an empty name, UnknownModel if no configured provider is
+    known for it, or the name is not valid text.
     """
     if not _is_text(full):
         raise UnknownModel(f"{origin.place}: no model {full!r}: it is not text")
@@ -259,7 +261,7 @@ def resolve_model_name(
 
 
 def _is_text(name: str) -> bool:
-    """Whether `name` has no half of a character, which no request can carry."""
+    """Whether `name` has no lone surrogates, which no request can encode."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -268,7 +270,7 @@ def _is_text(name: str) -> bool:
 
 
 def resolve_alias(name: str, aliases: Mapping[str, str], origin: SettingSource) -> str:
-    """What `name` stands for in the end; an alias may stand for another one."""
+    """Resolve an alias, which may name another alias. Raises InvalidSettings for circular aliases."""
     passed = [name]
     while passed[-1] in aliases:
         following = aliases[passed[-1]]
@@ -279,7 +281,7 @@ def resolve_alias(name: str, aliases: Mapping[str, str], origin: SettingSource) 
 
 
 def split_model_name(full: str, origin: SettingSource) -> ModelName:
-    """`full` in its two parts, at its first slash. raises: InvalidSettings  nothing stands behind it"""
+    """Split a name at its first slash. Raises InvalidSettings if the model's name is empty."""
     provider, _, model = full.partition("/")
     if not model.strip():
         raise InvalidSettings(f"{origin.place}: {full!r} names no model", hint="write provider/model")
@@ -289,7 +291,7 @@ def split_model_name(full: str, origin: SettingSource) -> ModelName:
 def _unknown_provider_error(
     name: ModelName, providers: Mapping[str, Provider], origin: SettingSource
 ) -> InvalidSettings:
-    from difflib import get_close_matches  # for a slip of the finger
+    from difflib import get_close_matches  # only needed for the error
 
     near = next(iter(get_close_matches(name.provider, providers, n=1, cutoff=0.7)), None)
     meant = f"; did you mean {near!r}?" if near else ""

@@ -1,8 +1,8 @@
 """Where conversations are stored: `[state_storage]`, `--store` and PostgreSQL URLs.
 
-The table is one value: the highest layer that has it gives all of it. `parse_storage_*` read the
-written form, `resolve_storage` expands variables and paths. PostgreSQL URLs are validated without a
-driver, and no message repeats a password.
+The table is one value: the highest layer that has it sets all of it. `parse_storage_*` parse the written form,
+`resolve_storage` expands variables and paths. PostgreSQL URLs are validated without a driver, and no message repeats a
+password.
 """
 
 import re
@@ -22,18 +22,18 @@ _OPTION_PROBLEM = "must be none, memory, sqlite:PATH or postgresql://..."
 _URL_PROBLEM = "must be a URL that begins with postgresql:// when the type is postgres"
 
 TenantTtls = Mapping[str, float | None]
-"""Seconds by tenant; None: never."""
+"""Seconds by tenant; None: no expiry."""
 
 _NO_TTLS: TenantTtls = MappingProxyType({})
 
 
 class Storage(NamedTuple):
-    """What to open. Its `str` is what `--store` would take, without the password.
+    """A resolved storage. `str` is the value for `--store`, without the password.
 
-    path:  the database file, absolute; for sqlite alone
-    url:   the server and the way in; for postgres alone
-    ttl:   seconds after which what was not used goes; None: never
-    ttls:  the same for single tenants
+    path:           the absolute path of the database file; sqlite only
+    url:            the server's URL with credentials; postgres only
+    default_ttl_s:  seconds after the last use before data expires; None: never
+    tenant_ttls_s:  the same for single tenants
     """
 
     type: StorageType
@@ -43,7 +43,7 @@ class Storage(NamedTuple):
     ttls: TenantTtls = _NO_TTLS
 
     def ttl_s(self, tenant: str) -> float | None:
-        """Seconds after which what `tenant` did not use goes; None: it stays."""
+        """Return the seconds after the last use before the tenant's data expires; None: never."""
         return self.ttls.get(tenant, self.ttl)
 
     def __str__(self) -> str:
@@ -53,9 +53,9 @@ class Storage(NamedTuple):
 
 
 class StorageOption(NamedTuple):
-    """A storage as somebody wrote it.
+    """A storage as written in a setting or option.
 
-    variables:  whether `$NAME` in it stands for a variable; a shell has seen to its own words
+    has_variables:  replace `$NAME` by the variable; not in an option, where the shell has replaced it
     """
 
     type: StorageType
@@ -65,7 +65,7 @@ class StorageOption(NamedTuple):
     ttls: TenantTtls = _NO_TTLS
 
     def __str__(self) -> str:
-        """The kind of storage and its place. Only a place in which no password can hide is shown."""
+        """Return the type and location; the location is omitted where it may contain a password."""
         place = (self.connection.reveal() if self.connection else "").removeprefix("sqlite:")
         if self.type == "postgres" and place.startswith(POSTGRES_URL_SCHEMES):
             try:
@@ -77,7 +77,7 @@ class StorageOption(NamedTuple):
 
 
 def parse_storage_table(table: Mapping[str, object]) -> StorageOption:
-    """What `[state_storage]` says."""
+    """Parse `[state_storage]`. Raises InvalidValue."""
     kind = next((kind for kind in STORAGE_TYPES if kind == table.get("type")), None)
     if kind is None:
         raise InvalidValue(f"needs a type: {', '.join(STORAGE_TYPES)}")
@@ -87,7 +87,7 @@ def parse_storage_table(table: Mapping[str, object]) -> StorageOption:
 
 
 def parse_storage_option(value: object) -> StorageOption:
-    """What `--store` or `CONVO_STORE` says."""
+    """Parse `--store` or `CONVO_STORE`. Raises InvalidValue."""
     word = check_text(value)
     if word.startswith(POSTGRES_URL_SCHEMES):
         return StorageOption("postgres", Secret(word))
@@ -102,11 +102,12 @@ def parse_storage_option(value: object) -> StorageOption:
 def resolve_storage(
     written: StorageOption, environ: Mapping[str, str], *, base: Path, home: Path, database: Path
 ) -> Storage:
-    """What `written` means.
+    """Resolve variables and paths of a storage.
 
-    base:      where relative paths begin: the folder of the file, else the working folder
-    database:  the file of a sqlite storage that names none
-    raises:    InvalidValue
+    base_folder:  the base of relative paths: the folder of the settings file, else the working folder
+    database:     the database file for sqlite without a path
+
+    Raises InvalidValue.
     """
     path, url = None, None
     if written.type not in _TYPES_WITHOUT_CONNECTION:
@@ -127,7 +128,7 @@ def _parse_postgres_url(connection: str) -> Secret:
 
 
 def resolve_setting_path(written: str, base: Path, home: Path) -> Path:
-    """A path from a setting: `~` is the home folder, a relative one begins at `base`."""
+    """Resolve a path of a setting: `~` is the home folder, a relative path starts at `base_folder`."""
     if written == "~" or written.startswith("~/"):
         return home / written[2:]
     return base / written
@@ -135,7 +136,7 @@ def resolve_setting_path(written: str, base: Path, home: Path) -> Path:
 
 def _parse_sqlite_path(connection: str, base: Path, home: Path) -> Path:
     path = connection.removeprefix("sqlite:")
-    if path.startswith("//"):  # sqlite:///path, as other programs write it
+    if path.startswith("//"):  # sqlite:///path, the form of other programs
         path = "/" + path.lstrip("/")
     if "://" in path:
         raise InvalidValue("must be a path when the type is sqlite")
@@ -144,25 +145,25 @@ def _parse_sqlite_path(connection: str, base: Path, home: Path) -> Path:
 
 POSTGRES_URL_SCHEMES = ("postgresql://", "postgres://")
 _RESERVED_CHARACTERS = "@:/?#%[]"
-"""The signs that a user's name or a password cannot hold as they are."""
+"""Characters that must be percent-encoded in a user name or password."""
 
 _HOST = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[^][:@]*)(?::[0-9]*)?")
-"""One host with its port; the name of a folder, for a socket, is percent-encoded."""
+"""One host with an optional port; the folder of a socket is percent-encoded."""
 
 _UNENCODED_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _PARAMETER = re.compile(r"[A-Za-z_]+=.*")
 _PLACEHOLDER = re.compile(r"\[[A-Z][A-Z0-9_ -]*\]|<[A-Za-z][A-Za-z0-9_ -]*>|\{\{?[A-Za-z][A-Za-z0-9_ -]*\}?\}")
-"""A place of a template that is to be filled in: [USER], <host>, {{DATABASE}}."""
+"""A placeholder of a template: [USER], <host>, {{DATABASE}}."""
 
 _FORBIDDEN_CHARACTERS = re.compile(r"[\x00-\x20\x7f]")
 
 
 _PASSWORD_PARAMETERS = ("password", "sslpassword")
-"""The parameters of a URL that are secret."""
+"""The secret parameters of a URL."""
 
 
 def check_postgres_url(url: str) -> None:
-    """Make sure that `url` can only be read in one way. raises: Unfit"""
+    """Check that `url` is valid and unambiguous. Raises InvalidValue."""
     if left := _find_placeholders(url):
         raise InvalidValue(
             f"still has {' and '.join(left)} from a template in it: write your own value there, as in"
@@ -179,12 +180,12 @@ def check_postgres_url(url: str) -> None:
 
 
 def _find_placeholders(url: str) -> list[str]:
-    """Placeholders of a template in `url`, such as [USER].
+    """Return the placeholders of a template in `url`, such as [USER].
 
-    A password counts where it is nothing but a place in square brackets, which a real one has percent-encoded.
+    A password is a placeholder only if all of it is in square brackets, which a real password has percent-encoded.
     """
     who, at, rest = url.partition("?")[0].partition("://")[2].rpartition("@")
-    if not at and "@" in url:  # the end of a password, perhaps
+    if not at and "@" in url:  # possibly the end of a password
         return []
     user, _, password = who.partition(":")
     found = [match[0] for part in (user, rest) for match in _PLACEHOLDER.finditer(part)]
@@ -207,13 +208,13 @@ def _is_unambiguous(url: str) -> bool:
 
 
 def _has_valid_path_and_query(url: str, parts: SplitResult) -> bool:
-    """Whether what stands behind the hosts is a database and parameters, and not half a password."""
+    """Whether a database and parameters follow the hosts, rather than the rest of a password."""
     named = all(_PARAMETER.fullmatch(part) for part in parts.query.split("&") if part)
     return "#" not in url and "@" not in parts.path and named
 
 
 def redact_postgres_url(url: str) -> str:
-    """A URL that was checked, without its password and its parameters, which may hold another one."""
+    """Return a checked URL without its password and its parameters, which may contain another one."""
     scheme, _, rest = url.partition("?")[0].partition("://")
     authority, slash, database = rest.partition("/")
     who, at, hosts = authority.rpartition("@")
@@ -222,7 +223,7 @@ def redact_postgres_url(url: str) -> str:
 
 
 def strip_postgres_passwords(url: str) -> str:
-    """A URL that was checked, with all that it says but its passwords."""
+    """Return a checked URL without its passwords, otherwise unchanged."""
     before, mark, query = url.partition("?")
     scheme, _, rest = before.partition("://")
     authority, slash, database = rest.partition("/")

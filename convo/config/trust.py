@@ -43,18 +43,18 @@ UNTRUSTED_RULES: Mapping[str, UntrustedRule] = {
     "trusted": UntrustedRule(False, "a file cannot trust itself"),
     "profile": UntrustedRule(False, "selects among the user's own profiles, with their store, tenant and servers"),
 }
-"""Every setting outside `profiles`. The same rules hold in each profile; a setting without a row is ignored."""
+"""Every setting outside `profiles`. The same rules apply in each profile; a setting without a rule is ignored."""
 
 _WELL_KNOWN_MODEL = re.compile(r"(openai|anthropic|azure|deepseek)/[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}")
-"""A model that an untrusted file may choose. No slash after the first: it is a name and never a path."""
+"""A model that an untrusted file may choose. No second slash: it is a name and never a path."""
 
 _MAX_LISTED_KEYS = 8
 _MAX_KEY_CHARS = 60
-"""Bounds of the line about ignored settings: how many keys it names, and how much of each."""
+"""Limits of the line about ignored settings: the number of keys, and the characters of each."""
 
 
 class Trust(Enum):
-    """Whether the user trusts a project file as it is now."""
+    """Whether the user trusts the current content of a project file."""
 
     TRUSTED = "trusted"
     CHANGED = "changed since it was trusted"
@@ -62,11 +62,11 @@ class Trust(Enum):
 
 
 def determine_trust(path: Path, content: bytes, recorded: str | None, folders: Sequence[Path]) -> Trust:
-    """The trust in the project file at `path` with this content.
+    """Return the trust in a project file with this content.
 
-    path:      its folder's real path and its name
-    recorded:  the digest under which the user trusted the path; None if never
-    folders:   real paths of the folders that the user trusts
+    path:            the real path of its folder, and its name
+    trusted_digest:  the digest that the user trusted for the path; None without a record
+    folders:         real paths of the folders that the user trusts
     """
     if is_in_folders(path, folders) or recorded == sha256_hex(content):
         return Trust.TRUSTED
@@ -74,23 +74,23 @@ def determine_trust(path: Path, content: bytes, recorded: str | None, folders: S
 
 
 def is_in_folders(path: Path, folders: Sequence[Path]) -> bool:
-    """Whether one of `folders` holds `path`."""
+    """Whether `path` is inside one of `folders`."""
     return any(map(path.is_relative_to, folders))
 
 
 def sha256_hex(content: bytes) -> str:
-    """SHA-256 of a file, as hex digits."""
-    from hashlib import sha256  # most folders have no project file
+    """Return the SHA-256 of a file's content as hex digits."""
+    from hashlib import sha256  # most folders have no project file to hash
 
     return sha256(content).hexdigest()
 
 
 class ProjectNotice(NamedTuple):
-    """A project file that is not used, or not in full.
+    """A project file that is not used, or not fully.
 
-    problem:  a sentence that names the file, without a final stop
-    ignored:  its settings that are ignored; the value is None where it is invalid or may be a secret
-    hint:     what the user can do about it
+    problem:  a sentence that names the file, without a final full stop
+    ignored:  its ignored settings; a value is None if it is invalid or may be a secret
+    hint:     a command or advice for the user
     """
 
     path: Path
@@ -100,7 +100,7 @@ class ProjectNotice(NamedTuple):
 
     @property
     def line(self) -> str:
-        """The notice in one line, without control characters."""
+        """The notice on one line, without control characters."""
         return f"{self.summary}; try: {escape_unprintable(self.hint)}"
 
     @property
@@ -115,7 +115,7 @@ class ProjectNotice(NamedTuple):
 
 
 def escape_unprintable(text: str) -> str:
-    """`text` with everything spelled out that a terminal would not show as a character."""
+    """Escape all characters that are not printable."""
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
@@ -123,18 +123,18 @@ def _shorten(text: str) -> str:
     return text if len(text) <= _MAX_KEY_CHARS else f"{text[:_MAX_KEY_CHARS]}…"
 
 
-# -- what an untrusted file sets --------------------------------------------------------------------
+# -- filter of untrusted settings -------------------------------------------------------------------
 
 
 class FilteredDocument(NamedTuple):
-    """An untrusted document in two parts: what counts, and what is ignored."""
+    """The allowed part and the ignored settings of an untrusted document."""
 
     allowed: Mapping[str, object]
     ignored: tuple[Setting, ...]
 
 
 def filter_untrusted(document: Mapping[str, object], origin: SettingSource) -> FilteredDocument:
-    """Keep what an untrusted file may set. An allowed setting with an invalid value is ignored too."""
+    """Return the settings that an untrusted file may set. An allowed setting with an invalid value is ignored too."""
     own, ignored = _defined_names(document), list[Setting]()
 
     def kept(key: SettingKey, table: Mapping[str, object]) -> dict[str, object]:
@@ -161,7 +161,7 @@ def filter_untrusted(document: Mapping[str, object], origin: SettingSource) -> F
 
 
 def _valid_profiles(document: Mapping[str, object]) -> dict[str, dict[str, object]]:
-    """The profiles of a document that have a usable name and are tables."""
+    """Return the profiles that have a valid name and are tables."""
     found: dict[str, dict[str, object]] = {}
     for name, table in _table_items(document.get("profiles")):
         try:
@@ -185,13 +185,13 @@ def _is_allowed(name: str, value: object, own: frozenset[str]) -> bool:
 
 
 def _is_well_known(model: str, own: frozenset[str]) -> bool:
-    """Whether `model` names a model of a well-known provider that the same file does not define itself."""
+    """Whether `model` is a model of a well-known provider that the file itself does not define."""
     found = _WELL_KNOWN_MODEL.fullmatch(model)
     return found is not None and found[1] not in own and model not in own
 
 
 def _defined_names(document: Mapping[str, object]) -> frozenset[str]:
-    """The names of providers and aliases that a document defines anywhere."""
+    """Return the names of all providers and aliases that a document defines."""
     tables = [document, *(table for _, table in _table_items(document.get("profiles")) if isinstance(table, dict))]
     return frozenset(
         name for table in tables for kind in ("providers", "aliases") for name, _ in _table_items(table.get(kind))
@@ -199,7 +199,7 @@ def _defined_names(document: Mapping[str, object]) -> frozenset[str]:
 
 
 def _table_items(value: object) -> Iterator[tuple[str, object]]:
-    """The items of a table; nothing for another value."""
+    """Yield the items of a table; nothing for another value."""
     return iter(value.items() if isinstance(value, dict) else ())
 
 
@@ -209,8 +209,8 @@ def _table_items(value: object) -> Iterator[tuple[str, object]]:
 def is_loopback(host: str) -> bool:
     """Whether `host` is `localhost` or a literal loopback address. No name is resolved.
 
-    An IPv6 address may stand in brackets. Names below `localhost`, names with a final dot, short
-    forms (127.1) and addresses with a zone are not loopback: a resolver decides what they are.
+    An IPv6 address may be in brackets. Names below `localhost`, names with a final dot, short forms (127.1) and
+    addresses with a zone are not loopback: their meaning depends on the resolver.
     """
     if host.lower() == "localhost":
         return True
@@ -230,10 +230,10 @@ _POSTGRES_SCHEME_NAMES = ("postgresql", "postgres")
 
 
 def is_remote_url(url: str) -> bool:
-    """Whether what is sent to `url`, of HTTP or PostgreSQL, can reach another machine.
+    """Whether data sent to `url`, of HTTP or PostgreSQL, can reach another machine.
 
-    A PostgreSQL URL may name several servers, or more of them in its query; one that is not this
-    machine is enough. A service file is not read: what it names counts as another machine.
+    A PostgreSQL URL may name several servers, some of them in its query; one other machine is enough. A service file is
+    not read and counts as another machine.
     """
     try:
         parts = urlsplit(url)
@@ -245,7 +245,7 @@ def is_remote_url(url: str) -> bool:
 
 
 def _postgres_hosts(parts: SplitResult) -> Iterator[str]:
-    """The hosts of a PostgreSQL URL as libpq reads them; "?" for what is not known from here."""
+    """Yield the hosts of a PostgreSQL URL as libpq parses them; "?" for a host that is not known here."""
     for one in parts.netloc.rpartition("@")[2].split(","):
         # libpq decodes %2F in a host, which urlsplit leaves as it is
         yield (
@@ -261,5 +261,5 @@ def _postgres_hosts(parts: SplitResult) -> Iterator[str]:
 
 
 def _is_local_postgres_host(host: str) -> bool:
-    """An empty host is the default socket; one that begins with / or @ is a socket by its path or name."""
+    """Whether a host is this machine. "" is the default socket; / or @ begins a socket's path or name."""
     return host == "" or host.startswith(("/", "@")) or is_loopback(host)

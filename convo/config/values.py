@@ -1,8 +1,8 @@
 """Single values of settings: checks, secrets, durations and sources.
 
-A check converts a raw value or raises `InvalidValue` with the end of a sentence; the caller adds the
-file and the key. No message repeats the rejected value: it may be a key in the wrong place. A
-`Secret` prints as stars and gives its text only through `reveal()`.
+A check converts a raw value or raises `InvalidValue` with the end of a sentence; the caller adds the file and the key.
+No message repeats the rejected value: it may be a key in the wrong place. A `Secret` prints as stars; only `reveal()`
+returns its text.
 """
 
 import re
@@ -20,9 +20,9 @@ _DAY_S = 86_400
 
 
 class InvalidValue(ValueError):
-    """A value cannot be used; the message goes on after "FILE: 'key'", as in "must be a string".
+    """An invalid value; the message continues "FILE: 'key'", as in "must be a string".
 
-    hint:  what to do about it, where that is more than to mend the value
+    hint:  advice, if it is more than to correct the value
     """
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
@@ -41,7 +41,7 @@ _TOML_TYPES: dict[type, str] = {
 
 
 def toml_type_name(value: object) -> str:
-    """What TOML calls a value of this type."""
+    """Return TOML's name for the type of `value`."""
     return _TOML_TYPES.get(type(value), "a date or time")
 
 
@@ -54,7 +54,7 @@ def check_text(value: object) -> str:
 
 
 TENANT_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
-"""What a tenant may be called: the name of a key."""
+"""A tenant's name, which is the name of a key."""
 
 
 def check_tenant(value: object) -> str:
@@ -65,7 +65,7 @@ def check_tenant(value: object) -> str:
 
 
 def check_variable_name(value: object) -> str:
-    """The name of an environment variable, never what it holds."""
+    """Check the name of an environment variable; the variable is not read."""
     name = check_text(value)
     if not is_variable_name(name):
         raise InvalidValue(
@@ -75,7 +75,7 @@ def check_variable_name(value: object) -> str:
 
 
 def check_base_url(value: object) -> str:
-    """A base URL without the slash at its end. It is stored with every handle, so it holds no secret."""
+    """Check a base URL and remove its final slash. It is stored with every handle, so it must contain no secret."""
     base = check_text(value).rstrip("/")
     try:
         parts = urlsplit(base)
@@ -106,7 +106,7 @@ def check_boolean(value: object) -> bool:
 
 
 def check_amount(value: object) -> float:
-    """USD, at least nothing."""
+    """Check an amount in USD, 0 or more."""
     if type(value) not in (int, float):
         raise InvalidValue(f"must be a number, not {toml_type_name(value)}")
     assert isinstance(value, int | float)
@@ -116,7 +116,7 @@ def check_amount(value: object) -> float:
 
 
 def check_fraction_or_tokens(value: object) -> float | int:
-    """A part of something, up to 1, or more than 1 and tokens; 0 for never."""
+    """Check a fraction up to 1, or a whole number of tokens above 1; 0: never."""
     found = check_amount(value)
     if found > 1 and type(value) is not int:
         raise InvalidValue("must be a part up to 1, or a whole number of tokens")
@@ -124,7 +124,7 @@ def check_fraction_or_tokens(value: object) -> float | int:
 
 
 def check_patterns(value: object) -> tuple[str, ...]:
-    """Regular expressions, each of which fits at least one character."""
+    """Check regular expressions; none may match the empty string."""
     if not isinstance(value, list | tuple) or not all(isinstance(one, str) for one in value):
         raise InvalidValue("must be an array of regular expressions")
     for one in value:
@@ -138,7 +138,7 @@ def check_patterns(value: object) -> tuple[str, ...]:
 
 
 def check_folders(value: object) -> tuple[str, ...]:
-    """Folders, each with its whole path."""
+    """Check folders with absolute paths, or paths that begin with ~."""
     if not isinstance(value, list | tuple) or not all(isinstance(one, str) and one[:1] in ("/", "~") for one in value):
         hint = """convo config set trusted '["/home/you/work"]'"""
         raise InvalidValue("must be an array of folders with their whole paths", hint=hint)
@@ -146,7 +146,7 @@ def check_folders(value: object) -> tuple[str, ...]:
 
 
 def make_integer_check(least: int, *, most: int | None = None) -> ValueCheck:
-    """A whole number that is not below `least`, nor above `most`."""
+    """Make a check of a whole number from `least` to `most`."""
     bounds = f"at least {least}" if most is None else f"from {least} to {most}"
 
     def check(value: object) -> int:
@@ -160,7 +160,7 @@ def make_integer_check(least: int, *, most: int | None = None) -> ValueCheck:
 
 
 def check_seconds(value: object) -> float:
-    """A time that is more than nothing, and not longer than a day."""
+    """Check a duration above 0 s and up to one day."""
     if type(value) not in (int, float):
         raise InvalidValue(f"must be a number of seconds, not {toml_type_name(value)}")
     assert isinstance(value, int | float)
@@ -170,7 +170,7 @@ def check_seconds(value: object) -> float:
 
 
 def make_choice_check(*known: str) -> ValueCheck:
-    """One of a few words."""
+    """Make a check of one word of `known`."""
 
     def check(value: object) -> str:
         word = check_text(value)
@@ -182,7 +182,7 @@ def make_choice_check(*known: str) -> ValueCheck:
 
 
 def make_choices_check(*known: str) -> ValueCheck:
-    """Check an array of words among `known`; duplicates are dropped."""
+    """Make a check of an array of words in `known`; duplicates are dropped."""
 
     def check(value: object) -> tuple[str, ...]:
         if not isinstance(value, list | tuple) or not all(isinstance(one, str) and one in known for one in value):
@@ -193,7 +193,7 @@ def make_choices_check(*known: str) -> ValueCheck:
 
 
 def find_closest_word(word: str, known: Collection[str]) -> str | None:
-    """The known word that `word` was probably meant to be."""
+    """Return the known word that is most similar to `word`, or None."""
     from difflib import get_close_matches
 
     return next(iter(get_close_matches(word, known, n=1)), None)
@@ -206,7 +206,7 @@ _URL_PASSWORD = re.compile(
     r"(?P<secret>[^\n]*)(?=@)",
     re.IGNORECASE,
 )
-"""A password before the last "@" of a line: signs that a URL does not allow may be in it."""
+"""A password before the last "@" of a line: it may contain characters that are not allowed in a URL."""
 
 _PARAMETER_PASSWORD = re.compile(
     r"(?P<before>(?:[?&](?:api[-_]?key|(?:access_)?token|key|secret|sig)|\b(?:ssl)?password)\s*=\s*)"
@@ -215,11 +215,11 @@ _PARAMETER_PASSWORD = re.compile(
 )
 
 _MIN_KEY_CHARS = 20
-"""Characters from which a name that mixes cases and digits is taken for a key."""
+"""Characters from which a name with mixed case and digits is treated as a key."""
 
 
 class Secret:
-    """A text that is never shown by accident."""
+    """A text that is not shown in logs, messages or tracebacks."""
 
     __slots__ = ("_text",)
 
@@ -227,7 +227,7 @@ class Secret:
         self._text = text
 
     def reveal(self) -> str:
-        """The text itself, for the request or connection that needs it."""
+        """Return the text, for the request or connection that needs it."""
         return self._text
 
     def __repr__(self) -> str:
@@ -244,23 +244,23 @@ class Secret:
 
 
 def redact_passwords(text: str) -> str:
-    """`text` with stars in place of passwords in URLs and connection strings, for what is printed or logged."""
+    """Replace passwords in URLs and connection strings by stars, for text that is printed or logged."""
     if ":/" in text:
         text = _URL_PASSWORD.sub(r"\g<before>***", text)
     return _PARAMETER_PASSWORD.sub(r"\g<before>***", text) if "=" in text else text
 
 
 def read_secret(environ: Mapping[str, str], variable: str | None) -> Secret | None:
-    """What `check_variable_name` holds, without space around it; None when it is unset or empty."""
+    """Return the value of a variable without surrounding space; None if it is unset or empty."""
     text = environ.get(variable, "").strip() if variable else ""
     return Secret(text) if text else None
 
 
 def is_variable_name(text: str) -> bool:
-    """Whether `text` can be a variable's name and does not look like a key pasted in its place.
+    """Whether `text` is a valid variable name and does not look like a key in its place.
 
-    Keys of several providers (gsk_..., hf_..., plain hex) have the form of a name. They are long
-    and mix cases and digits as no name of a variable does.
+    Keys of several providers (gsk_..., hf_..., plain hex) are valid names. They are long and mix cases and digits as no
+    variable name does.
     """
     return _VARIABLE_NAME.fullmatch(text) is not None and not (
         len(text) >= _MIN_KEY_CHARS and _has_mixed_characters(text)
@@ -275,18 +275,18 @@ def _has_mixed_characters(text: str) -> bool:
 
 
 _UNIT_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 7 * 86_400}
-"""Seconds of a second, minute, hour, day and week."""
+"""Seconds by unit."""
 
 _DURATION = re.compile(r"(?P<number>[0-9]{1,9})(?P<unit>[smhdw])", re.ASCII)
 
 _MAX_DURATION_S = 100 * 366 * 86_400
-"""A hundred years."""
+"""100 years."""
 
 _NEVER = "never"
 
 
 def parse_duration(value: object) -> float:
-    """Seconds from "30d". raises: Unfit"""
+    """Parse a duration such as "30d" to seconds. Raises InvalidValue."""
     found = _DURATION.fullmatch(check_text(value))
     if found is None:
         raise InvalidValue("must be a whole number with s, m, h, d or w behind it, as in 30d")
@@ -297,7 +297,7 @@ def parse_duration(value: object) -> float:
 
 
 def parse_durations(value: object) -> dict[str, float | None]:
-    """A table of durations by name; None for one that is "never". raises: Unfit"""
+    """Parse a table of durations by name to seconds; "never" is None. Raises InvalidValue."""
     if not isinstance(value, dict):
         raise InvalidValue(f"must be a table, not {toml_type_name(value)}")
     return {name: _parse_duration_or_never(name, written) for name, written in value.items()}
@@ -313,13 +313,13 @@ def _parse_duration_or_never(name: str, written: object) -> float | None:
 
 
 SettingKey: TypeAlias = tuple[str, ...]
-"""The names that lead to a value in a settings file: ("providers", "groq", "base_url")."""
+"""The path of a value in a settings file: ("providers", "groq", "base_url")."""
 
 _BARE_KEY_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 
 
 class Layer(IntEnum):
-    """Who said it; the smaller figure wins."""
+    """The layers of settings; the smallest number takes precedence."""
 
     FLAG = 0
     ENVIRONMENT = 1
@@ -339,15 +339,15 @@ LAYER_NAMES: Mapping[Layer, str] = {
     Layer.USER: "user",
     Layer.DEFAULT: "default",
 }
-"""The word of each layer in JSON."""
+"""The name of each layer in JSON."""
 
 
 class SettingSource(NamedTuple):
-    """One place in which a value was set.
+    """The place where a value was set.
 
-    name:    how a person finds it: "-m", "CONVO_MODEL", "session 'x'", ".convo.toml", "built in"
-    folder:  where a file of that name lies; relative paths in it begin there
-    profile: the one of the file's profiles in which it stands; "" for the file's own
+    name:     its name for users: "-m", "CONVO_MODEL", "session 'x'", ".convo.toml", "built in"
+    folder:   the folder of a file, the base of the relative paths in it
+    profile:  the profile in the file; "" outside of profiles
     """
 
     layer: Layer
@@ -357,16 +357,16 @@ class SettingSource(NamedTuple):
 
     @property
     def place(self) -> str:
-        """The full name, as errors begin with it."""
+        """The full name, with which errors begin."""
         return str(self.folder / self.name) if self.folder else self.name
 
     def in_profile(self, name: str) -> "SettingSource":
-        """The same file, in one of its profiles."""
+        """Return the source for a profile of the same file."""
         return SettingSource(Layer.PROFILE, self.name, self.folder, name)
 
     @property
     def insists(self) -> bool:
-        """Whether it was said for this run, so that it may not be passed over in silence."""
+        """Whether it was set for this run, by a flag or variable, so that it must not be ignored silently."""
         return self.layer <= Layer.ENVIRONMENT
 
     def __str__(self) -> str:
@@ -381,7 +381,7 @@ BUILT_IN_SOURCE = SettingSource(Layer.DEFAULT, "built in")
 
 
 class Setting(NamedTuple):
-    """A value that knows where it came from. Its `str` is a line for people, without secrets."""
+    """A value with its source. `str` is a line for users, without secrets."""
 
     key: SettingKey
     value: object
@@ -392,7 +392,7 @@ class Setting(NamedTuple):
 
 
 def format_setting_key(key: SettingKey) -> str:
-    """`key` as it is written in TOML: names with other signs than letters, digits, _ and - in quotes."""
+    """Format a key as in TOML; names with other characters than letters, digits, _ and - are quoted."""
     return ".".join(name if name and _BARE_KEY_CHARS.issuperset(name) else f'"{name}"' for name in key)
 
 
@@ -402,9 +402,9 @@ _VARIABLE_REFERENCE = re.compile(
 
 
 def expand_variables(written: str, environ: Mapping[str, str]) -> str:
-    """`written` with every variable replaced, from left to right, once.
+    """Replace every variable in `written` once, from left to right.
 
-    raises:  InvalidValue  a variable is not set, or a brace has no name or no end
+    Raises InvalidValue if a variable is not set, or a brace has no name or no end.
     """
 
     def value(found: re.Match[str]) -> str:

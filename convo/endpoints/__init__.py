@@ -1,4 +1,4 @@
 """Endpoints: one protocol for the Responses and Conversations API, local or remote.
 
-Read `base` first: what an endpoint promises. `remote` speaks to a server; `convo.responses_api` is the local one.
+Read `base` first, the contract of an endpoint. `remote` uses a server; `convo.responses_api` is the local endpoint.
 """

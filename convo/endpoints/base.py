@@ -1,8 +1,8 @@
 """The endpoint contract: the Responses and Conversations API as methods.
 
-An endpoint stores chains and conversations: a remote server, or convo itself over a store and
-models. Both keep the same promises, down to the errors, and pass the same tests, so callers
-never ask which one they have. Errors are converted to the API's error object here.
+An endpoint stores chains and conversations: a remote server, or convo itself over a store and models. Both behave the
+same, including errors, and pass the same tests, so callers need not know which one they use. Errors are converted to
+the API's error object here.
 """
 
 import json
@@ -23,7 +23,7 @@ INPUT_TOKENS_FIELDS = frozenset(
         *("reasoning", "parallel_tool_calls", "truncation", "personality"),
     }
 )
-"""The fields of a request that its tokens depend on; a request to be counted has no others."""
+"""The fields that the input tokens of a request depend on; a request to count tokens has no others."""
 
 INCLUDABLE = (
     "file_search_call.results",
@@ -35,16 +35,16 @@ INCLUDABLE = (
     "reasoning.encrypted_content",
     "message.output_text.logprobs",
 )
-"""What a reader may ask to see as well. Items are shown with everything that is kept, so each is honoured."""
+"""The values of `include`. Items are always shown with all stored fields, so each value is honoured."""
 
 
 LIMIT_FIELD = "limit"
-"""The field of a last event, beside its response, that names a limit of ours which ended the answer."""
+"""A field of a terminal event, beside `response`, with the name of a limit of convo that ended the response."""
 
 
 @dataclass(frozen=True, slots=True)
 class ItemPage:
-    """Part of a list, as the API pages it."""
+    """One page of a list."""
 
     items: Sequence[Item]
     has_more: bool
@@ -52,10 +52,10 @@ class ItemPage:
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """A request as it goes over a network, without any secret.
+    """A request as it is sent, without secrets.
 
-    body:     the JSON that is posted
-    headers:  what it needs beside its content type; `{key}` stands where the key goes
+    body:     the JSON body of the POST
+    headers:  the headers besides the content type; `{key}` is a placeholder for the key
     """
 
     url: str
@@ -64,79 +64,77 @@ class HttpRequest:
 
 
 class ResponsesConnection(Protocol):
-    """One connection of one client: a chain of its own that needs no store.
+    """One connection of one client, with a chain of its own that needs no store.
 
-    What is asked with `store=false` can be gone on from by the next request of the same connection,
-    and by nobody else: only its last response is held, and a continuation that fails lets go of it.
-    Requests follow one another; the one before has been read to its end, or closed.
+    A response with `store=false` can be continued by the next request of the same connection only. Only the last such
+    response is kept, and a failed continuation discards it. Requests are sequential: the previous stream is read to its
+    end, or closed, before the next request.
     """
 
     def create(self, body: Mapping[str, Json]) -> AsyncGenerator[StreamEvent, None]:
-        """As `Endpoint.create`; `generate: false` in `body` prepares state and asks no model."""
+        """Like `Endpoint.create`; with `generate: false` in `body`, prepare the state without a model call."""
         ...
 
 
 class Endpoint(Protocol):
-    """Speaks Responses and Conversations.
+    """The Responses and Conversations API.
 
-    An endpoint promises: `create` is always a stream of wire events with contiguous sequence
-    numbers that ends with `response.completed`, `.incomplete` or `.failed` carrying the whole
-    response; what it acknowledges is durable before that event; foreign errors come as
-    `convo.errors`; it retries nothing by itself. Closing the generator stops the answer, unless
-    it was asked for with `background`.
-    A caller promises: to read to the end, or to close.
+    `create` always streams wire events with contiguous sequence numbers; the last one is `response.completed`,
+    `.incomplete` or `.failed` and contains the whole response. State that this event acknowledges is durable before it
+    is sent. Errors of providers and packages are mapped to `convo.errors`. An endpoint never retries. Closing the
+    generator cancels the response, unless the request had `background`. The caller reads the generator to its end or
+    closes it.
 
-    What goes wrong is the same on every side. An id of a response, conversation or item that the
-    endpoint does not know raises `NotFound` from whatever method it is handed to; only an unknown
-    `previous_response_id` of a request is `Refused`, with `previous_response_not_found`. What a
-    request may not say is `Refused` with the API's `code` and `param`. A conversation that
-    somebody else is writing is `TryLater` with `conversation_locked`. What was refused left
-    nothing behind; what was `Unreachable`, or `TryLater` with 5xx, may have.
+    Errors are the same for every endpoint. An unknown id of a response, conversation or item raises NotFound in every
+    method, except for an unknown `previous_response_id` in a request, which raises RequestRefused with
+    `previous_response_not_found`. An invalid request raises RequestRefused with the API's `code` and `param`. A
+    conversation with another open request raises TryLater with `conversation_locked`. A refused request leaves no
+    state; one that raised Unreachable, or TryLater with a 5xx status, may leave some.
     """
 
     @property
     def scope(self) -> Scope: ...
 
     def create(self, body: Mapping[str, Json]) -> AsyncGenerator[StreamEvent, None]:
-        """Ask for one response.
+        """Create one response.
 
-        body:  the request as it travels. `stream: false` says that nobody is shown the events as they
-               come: what goes wrong at the end is then raised, too
+        body:  the request. With `stream: false` the caller shows no events, so an error at the end of the stream is
+               raised as well
         """
         ...
 
     def wire(self, body: Mapping[str, Json]) -> HttpRequest | None:
-        """What `create` would send; None where nothing leaves this process. Nothing is sent."""
+        """Build the request that `create` would send; None for an endpoint in this process. Nothing is sent."""
         ...
 
     def connect(self) -> "ResponsesConnection":
-        """A connection over which turns follow one another; see `ResponsesConnection`."""
+        """Open a connection for consecutive turns; see `ResponsesConnection`."""
         ...
 
     async def retrieve(self, response_id: str) -> Response: ...
 
     def follow(self, response_id: str, *, after: int | None = None) -> AsyncGenerator[StreamEvent, None]:
-        """The events of a background response, from the beginning or behind sequence number `after`.
+        """Stream the events of a background response, from the start or after sequence number `after`.
 
-        It ends with the terminal event, which may still have to come, as the events of `create` do;
-        for one that was cancelled with `response.incomplete`, whose response says so. Nothing is told
-        to whoever was told the end already. Closing the generator stops nothing.
+        The stream waits for the terminal event and ends with it, as that of `create` does. A cancelled response ends
+        with `response.incomplete`, whose response has the status. If `after` is the terminal event, the stream is
+        empty. Closing the generator does not cancel the response.
 
-        raises:  NotFound;  RequestRefused  it was not asked for in the background, or its events are no longer kept
+        Raises NotFound, or RequestRefused if the response was not created with `background` or its events have expired.
         """
         ...
 
     async def cancel(self, response_id: str) -> Response:
-        """Stop a background response, wherever it runs; one that has ended stays as it is.
+        """Cancel a background response in any process; one that has ended is returned unchanged.
 
-        raises:  NotFound;  RequestRefused  it was not asked for in the background
+        Raises NotFound, or RequestRefused if the response was not created with `background`.
         """
         ...
 
     async def compact(self, body: Mapping[str, Json]) -> Mapping[str, Json]:
-        """A smaller window for a history: a `response.compaction` resource whose `output` is the next input.
+        """Compact a history; returns a `response.compaction` resource whose `output` is the next input.
 
-        body:  the request as it travels: model, input, instructions, previous_response_id, ...
+        body:  the request: model, input, instructions, previous_response_id, ...
         """
         ...
 
@@ -151,16 +149,16 @@ class Endpoint(Protocol):
         limit: int = 20,
         order: SortOrder = "desc",
     ) -> ItemPage:
-        """The whole context of a response without its own output, as `ItemPage`s of 1 to 100.
+        """List the whole context of a response without its output, in pages of 1 to 100 items.
 
-        after, before:  ids between which, in the order asked for, the page lies
+        after, before:  ids that bound the page, in the requested order
         """
         ...
 
     async def create_conversation(
         self, items: Sequence[Item] = (), metadata: Mapping[str, str] | None = None
     ) -> Mapping[str, Json]:
-        """A new conversation with at most 20 items in it; returns its resource."""
+        """Create a conversation with at most 20 items; returns its resource."""
         ...
 
     async def conversation(self, conversation_id: str) -> Mapping[str, Json]: ...
@@ -170,7 +168,7 @@ class Endpoint(Protocol):
     async def delete_conversation(self, conversation_id: str) -> None: ...
 
     async def add_items(self, conversation_id: str, items: Sequence[Item]) -> ItemPage:
-        """Append at most 20 items; returns them with the ids they were given."""
+        """Append at most 20 items; returns them with their new ids."""
         ...
 
     async def conversation_items(
@@ -186,27 +184,27 @@ class Endpoint(Protocol):
     async def conversation_item(self, conversation_id: str, item_id: str) -> Item: ...
 
     async def delete_item(self, conversation_id: str, item_id: str) -> Mapping[str, Json]:
-        """Take one item out; returns the conversation."""
+        """Delete an item; returns the conversation."""
         ...
 
     async def count(self, body: Mapping[str, Json]) -> int | None:
-        """Exact input tokens of a request, or None where the endpoint cannot tell."""
+        """Return the exact number of input tokens of a request; None if the endpoint cannot count them."""
         ...
 
     async def check_request(self, body: Mapping[str, Json]) -> None:
-        """Refuse now what `create` would refuse, as far as that is known without an answer; nothing is billed.
+        """Raise the errors of `create` that are known without a response; nothing is billed.
 
-        It is known whether the model takes such a request, and whether the server answers and takes the key. It is
-        not known whether the server has the model, room for the input, or any quota left.
+        Checked: the model supports the request, the server is reachable and accepts the key. Not checked: the server
+        has the model, the input fits the context window, the quota is sufficient.
 
-        raises:  Unsupported, ModelMissing, Unreadable, Unreachable, KeyRefused, RequestRefused
+        Raises Unsupported, ModelMissing, Unreadable, Unreachable, KeyRefused or RequestRefused.
         """
         ...
 
     async def warm(self, model: str) -> None:
-        """Do now what the first request for `model` would have to wait for; nothing is sent.
+        """Do the preparation that the first request to `model` would wait for; send no request.
 
-        raises:  what that first request would raise
+        Raises the errors that this first request would raise.
         """
         ...
 
@@ -214,33 +212,33 @@ class Endpoint(Protocol):
 
 
 class EndpointService(Protocol):
-    """The endpoints of all tenants of one store, as long as a server runs."""
+    """The endpoints of all tenants of one store, for the lifetime of a server."""
 
     def of(self, tenant: str) -> Endpoint:
-        """The endpoint that holds this tenant's state; always the same one."""
+        """Return the endpoint with this tenant's state; always the same object."""
         ...
 
     async def models(self) -> Sequence[Mapping[str, Json]]:
-        """What can be asked for by name now, as resources of `GET /models`."""
+        """List the models that can be requested, as resources of `GET /models`."""
         ...
 
     async def check(self) -> None:
-        """raises: ConvoError  a request would not be answered: the store cannot be reached"""
+        """Check that requests can be served. Raises ConvoError if the store cannot be reached."""
         ...
 
     async def aclose(self, grace_s: float = 0.0) -> None:
-        """Begin nothing, let what runs finish for `grace_s` seconds, mark what did not, and let go."""
+        """Reject new work, wait up to `grace_s` seconds for open responses, mark unfinished ones as such, and close."""
         ...
 
 
 SENTENCE_ENDINGS = (".", "!", "?")
 CODES_SENT_AS_NULL = frozenset({"missing_api_key"})
-"""Codes of ours for errors that the real API sends without one."""
+"""Codes of convo for errors that the real API sends without a code."""
 STORE_FAULT_MESSAGE = "The server cannot use its store now. Please retry in a few seconds"
 
 
 def error_object(fault: ConvoError) -> dict[str, Json]:
-    """What stands under "error" in an answer with `fault.status`."""
+    """Build the API's error object, which is sent with `fault.status`."""
     return {
         "message": _error_message(fault),
         "type": _error_type(fault),
@@ -250,10 +248,10 @@ def error_object(fault: ConvoError) -> dict[str, Json]:
 
 
 def error_event(fault: ConvoError, sequence_number: int) -> dict[str, Json]:
-    """The event that ends a stream which had no response to fail.
+    """Build the event that ends a stream without a response.
 
-    Clients read it in two ways: the specification nests the error, the openai package reads the
-    fields beside `type`. One object carries both.
+    Clients read it in two ways: the specification nests the error, the openai package reads the fields beside `type`.
+    The event contains both forms.
     """
     error = error_object(fault)
     flat = {name: error[name] for name in ("code", "message", "param")}
@@ -261,7 +259,7 @@ def error_event(fault: ConvoError, sequence_number: int) -> dict[str, Json]:
 
 
 def _error_message(fault: ConvoError) -> str:
-    """What a client is told; where the store is, and what is wrong with it, is for whoever runs the server."""
+    """Return the message for a client. Details of the store are for the operator of the server only."""
     message = STORE_FAULT_MESSAGE if isinstance(fault, StoreFault) else fault.message
     if isinstance(fault, NotFound):
         message = f"{fault.kind.capitalize()} with id '{fault.handle}' not found"
@@ -282,17 +280,17 @@ def _error_code(fault: ConvoError) -> str | None:
 
 
 PAGE_ITEMS = 100
-"""Items a page: the most that the API gives."""
+"""Items per page: the API's maximum."""
 
 MAX_LIST_ITEMS = 100_000
 MAX_LIST_BYTES = 256 * 2**20
-"""Of one list: more than the longest conversation, and less than a machine's memory."""
+"""Limits of one list: more than the longest conversation, less than a machine's memory."""
 
 
 async def iter_pages(page_after: Callable[[str | None], Awaitable[ItemPage]]) -> AsyncGenerator[ItemPage, None]:
-    """The pages of a list; `page_after` asks for the page behind the item with this id.
+    """Yield the pages of a list; `page_after` fetches the page after the item with an id.
 
-    raises:  StreamBroken  the list does not end, or cannot be paged
+    Raises StreamBroken if the list is endless or its items have no ids.
     """
     seen: set[str] = set()
     size, last = 0, None
@@ -312,6 +310,6 @@ async def iter_pages(page_after: Callable[[str | None], Awaitable[ItemPage]]) ->
 
 
 async def list_all_items(page_after: Callable[[str | None], Awaitable[ItemPage]]) -> list[Item]:
-    """All items of a list. raises: as `iter_pages`"""
+    """Return all items of a list. Raises the errors of `iter_pages`."""
     async with aclosing(iter_pages(page_after)) as listed:
         return [item async for page in listed for item in page.items]

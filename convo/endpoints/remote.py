@@ -1,8 +1,8 @@
 """The endpoint of a remote server, over the openai client.
 
-Bodies travel as plain JSON, because the typed objects of the client drop unknown fields. The
-first event of a response must confirm the state that was asked for, else StateIgnored is
-raised before anything is shown. The openai client is imported on first use.
+Bodies are sent and parsed as plain JSON, because the typed objects of the client drop unknown fields. The first event
+of a response must confirm the requested state, otherwise StateIgnored is raised before any output is shown. The openai
+client is imported on first use.
 """
 
 import asyncio
@@ -35,21 +35,21 @@ SUCCESS_EVENTS = ("response.completed", "response.incomplete")
 
 @dataclass(frozen=True)
 class LastResponse:
-    """The last response, which the server does not keep: its id, and all that was said up to its end."""
+    """The last response of a connection, not stored by the server: its id, and all items up to its end."""
 
     id: str
     window: Sequence[Item]
 
 
 class ResendingConnection:
-    """See `convo.endpoints.base.ResponsesConnection`; `create` asks the server."""
+    """A `ResponsesConnection` over HTTP, which sends the items of the last response again."""
 
     def __init__(self, create: CreateResponse) -> None:
         self._create = create
         self._last: LastResponse | None = None
 
     async def create(self, body: Mapping[str, Json]) -> AsyncGenerator[StreamEvent, None]:
-        """raises: RequestRefused  with `generate: false`, which only the server itself could do"""
+        """Create one response. Raises RequestRefused for `generate: false`, which HTTP does not support."""
         if body.get("generate") is False:
             raise RequestRefused("Unsupported parameter: 'generate': this server is asked over HTTP", param="generate")
         last = self._last if self._last and body.get("previous_response_id") == self._last.id else None
@@ -67,7 +67,7 @@ class ResendingConnection:
     def _note(
         self, event: StreamEvent, body: Mapping[str, Json], last: LastResponse | None, window: Sequence[Item]
     ) -> None:
-        """Hold what ended well and is kept nowhere else; let go of what was gone on from in vain."""
+        """Keep a response that succeeded and is not stored; discard the last one after a continuation."""
         if event["type"] in SUCCESS_EVENTS and body.get("store") is False:
             self._last = LastResponse(event["response"]["id"], [*window, *event["response"]["output"]])
         elif event["type"] in (*SUCCESS_EVENTS, "response.failed") and self._last is last:
@@ -92,11 +92,11 @@ def _to_items(said: Json) -> Sequence[Item]:
 
 
 NO_COUNT_STATUSES = (404, 405)
-"""What a server answers that cannot count tokens."""
+"""The statuses of a server that cannot count tokens."""
 
 
 class RemoteEndpoint:
-    """One account at one server; `http` is a transport to use instead of the package's own."""
+    """One account at one server; `http_client` is a transport to use instead of the package's own."""
 
     def __init__(
         self,
@@ -251,7 +251,7 @@ class RemoteEndpoint:
         return found if isinstance(found, int) else None
 
     async def models(self) -> Sequence[str]:
-        """Their names, as `convo.models.base` asks for them."""
+        """List the model names, for `convo.models.base`."""
         with map_provider_errors(self._asked({})):
             listed = await self._connected().get("/models", cast_to=object)
         return parse_model_names(listed, self._account.provider)
@@ -268,12 +268,15 @@ class RemoteEndpoint:
         elif self._http is not None:
             await self._http.aclose()
 
-    # -- the wire -----------------------------------------------------------------------------
+    # -- requests and responses -----------------------------------------------------------------
 
     async def _told(
         self, streaming: AsyncGenerator[Json, None], asked: ErrorContext, meant: tuple[str, str]
     ) -> AsyncGenerator[StreamEvent, None]:
-        """The events up to the last one of an answer. raises: NotFound  of `meant`;  StreamBroken  it ends before"""
+        """Yield the events up to the terminal event.
+
+        Raises NotFound for `resource`, StreamBroken if the stream ends early.
+        """
         answering = False
         async with aclosing(self._events(streaming, asked, meant)) as events:
             async for event in events:
@@ -289,7 +292,7 @@ class RemoteEndpoint:
     async def _events(
         self, streaming: AsyncGenerator[Json, None], asked: ErrorContext, meant: tuple[str, str]
     ) -> AsyncGenerator[StreamEvent, None]:
-        """The events exactly as they travelled, errors among them."""
+        """Yield the events unchanged, including error events, after a check of their ids."""
         begun = False
         try:
             async with aclosing(streaming) as values:
@@ -304,9 +307,9 @@ class RemoteEndpoint:
             raise _to_not_found(fault, meant) or fault from fault.__cause__
 
     async def _json(self, answer: Awaitable[Any], kind: str, handle: str, *, within: str = "") -> Mapping[str, Json]:
-        """The body of an answer.
+        """Return the body of a response.
 
-        raises:  as `_to_resent_body`; StreamBroken  it is no JSON object, or has a malformed id
+        Raises the errors of `_fetch_response`, and StreamBroken if the body is not a JSON object or has a malformed id.
         """
         response = await self._sent(answer, kind, handle, within=within)
         with map_provider_errors(self._asked({})):
@@ -317,7 +320,7 @@ class RemoteEndpoint:
         return found
 
     async def _sent(self, answer: Awaitable[Any], kind: str, handle: str, *, within: str = "") -> Any:
-        """What came back. raises: NotFound  the server does not know `handle`, or what it is looked for in"""
+        """Await a response. Raises NotFound if the server does not know `handle` or `conversation_id`."""
         try:
             with map_provider_errors(self._asked({})):
                 return await apply_idle_limit(answer, self._limits)
@@ -325,7 +328,7 @@ class RemoteEndpoint:
             raise _to_not_found(fault, ("conversation", within), (kind, handle)) or fault from fault.__cause__
 
     def _opened(self, body: Mapping[str, Json]) -> dict[str, Json]:
-        """`body` with what this account's own models sealed for convo opened, and others' reasoning left out."""
+        """Remove convo's tags from encrypted items of this account's models, and omit reasoning of other models."""
         said = body.get("input")
         own = {"input": self._own(said, str(body.get("model")))} if isinstance(said, list) else {}
         return {**body, **own}
@@ -362,7 +365,7 @@ class RemoteEndpoint:
 
 
 def _to_not_found(fault: EndpointFault, *meant: tuple[str, str]) -> NotFound | None:
-    """What of `meant`, as (kind, handle), a server does not know. A 404 that speaks of none is about the address."""
+    """Find the (kind, handle) that a server does not know. A 404 that names none of them is about the URL."""
     said = fault.message.lower() if fault.status == 404 else ""
     by_handle = (one for one in meant if one[1] and one[1].lower() in said)
     by_kind = (one for one in meant if one[1] and one[0] in said)
@@ -371,12 +374,12 @@ def _to_not_found(fault: EndpointFault, *meant: tuple[str, str]) -> NotFound | N
 
 
 def _without_none(**fields: Any) -> dict[str, Any]:
-    """Fields that say something; the package would send null."""
+    """Drop the fields that are None; the package would send null."""
     return {name: value for name, value in fields.items() if value is not None}
 
 
 def _page_arguments(after: str | None, before: str | None) -> dict[str, Any]:
-    """Where a page lies; the package knows no `before`."""
+    """Build the arguments of a page; the package has no `before`."""
     return _without_none(after=after, extra_query={"before": before} if before is not None else None)
 
 
@@ -390,10 +393,10 @@ REMOTE_TERMINAL_EVENTS = frozenset(
 
 
 def is_state_honoured(body: Mapping[str, Json], event: StreamEvent) -> bool:
-    """Whether the server says with `event` that it goes on from where `body` asked it to.
+    """Whether the event confirms that the server continues from the requested state.
 
-    returns:  False while it said nothing yet, as with a keep-alive
-    raises:   StateIgnored  it says that it goes on from somewhere else, or answers without saying
+    Returns False as long as no event is about it, as for a keep-alive. Raises StateIgnored if the server continues from
+    another state, or responds without naming one.
     """
     previous, conversation = body.get("previous_response_id"), parse_conversation_id(body.get("conversation"))
     if not previous and not conversation:
@@ -411,13 +414,13 @@ def is_state_honoured(body: Mapping[str, Json], event: StreamEvent) -> bool:
 
 
 def check_url_id(kind: str, handle: str) -> None:
-    """Check an id before it becomes part of a URL. raises: NotFound  it is malformed, so no server knows it"""
+    """Check an id before it becomes part of a URL. Raises NotFound if it is malformed, since no server knows it."""
     if not is_valid_id(handle):
         raise NotFound(kind, handle if len(handle) <= MAX_ID_CHARS else f"{handle[:64]}...")
 
 
 def check_request_ids(body: Mapping[str, Json]) -> None:
-    """Check the ids that a request continues from. raises: Refused"""
+    """Check the ids that a request continues from. Raises RequestRefused."""
     for name, value in (
         ("previous_response_id", body.get("previous_response_id")),
         ("conversation", parse_conversation_id(body.get("conversation"))),
@@ -427,9 +430,9 @@ def check_request_ids(body: Mapping[str, Json]) -> None:
 
 
 def check_response_ids(resource: Json, provider: str) -> None:
-    """Check the ids in a response, conversation or item that a server sent: handles for later requests.
+    """Check the ids in a server's response, conversation or item, which become handles of later requests.
 
-    raises:  StreamBroken  one of them is malformed
+    Raises StreamBroken for a malformed id.
     """
     if not isinstance(resource, Mapping):
         return
@@ -446,7 +449,7 @@ def _item_id(item: Json) -> Json:
 
 
 def _printable_start(value: Json) -> str:
-    """The beginning of `value`, without characters that are not printable."""
+    """Return the first 64 characters of `value`, unprintable ones replaced by "?"."""
     return "".join(one if one.isprintable() else "?" for one in str(value)[:64])
 
 
@@ -455,5 +458,5 @@ def _state_ignored_error(asked: Json) -> StateIgnored:
 
 
 def parse_conversation_id(conversation: Json) -> Json:
-    """A conversation travels as its id or as an object that holds it."""
+    """Return the id of a conversation, which the API represents as an id or an object."""
     return conversation.get("id") if isinstance(conversation, Mapping) else conversation

@@ -1,8 +1,8 @@
 """Adapter for Anthropic's Messages API.
 
-Parameters are translated, rejected with `Unsupported`, or reported as ignored. The form of `build_thinking_fields`
-depends on the model's version: none before 3.7, a token budget up to 4.5, an effort from 4.6. Thinking
-blocks are stored whole, as encrypted reasoning. The package is an extra and is imported on first use.
+Parameters are translated, rejected with `Unsupported`, or reported as ignored. The form of `thinking` depends on the
+model's version: none before 3.7, a token budget up to 4.5, an effort from 4.6. Thinking blocks are stored whole, as
+encrypted reasoning. The package is an extra and is imported on first use.
 """
 
 import asyncio
@@ -51,11 +51,11 @@ if TYPE_CHECKING:
 _PACKAGE = "anthropic"
 
 _UNSUPPORTED_STATUSES = (404, 405, 501)
-"""What a server answers that cannot count tokens."""
+"""The statuses of a server that cannot count tokens."""
 
 
 class AnthropicModel:
-    """One account; `http` is a transport to use instead of the package's own."""
+    """The models of one account; `http_client` is a transport to use instead of the package's own."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class AnthropicModel:
         return found if isinstance(found, int) else None
 
     async def compact(self, ask: ModelRequest) -> Sequence[Item] | None:
-        """Claude's own compaction is not released yet."""
+        """Return None: Claude's own compaction is not released yet."""
         return None
 
     async def models(self) -> Sequence[str]:
@@ -119,7 +119,7 @@ class AnthropicModel:
             await self._http.aclose()
 
     def body(self, ask: ModelRequest) -> dict[str, Json]:
-        """What `ask` is sent as, apart from the field about streaming. raises: Unsupported, InputFault"""
+        """Build the body of a request, without `stream`. Raises Unsupported or InputFault."""
         return build_anthropic_body(ask, self._maker(ask), f"{self._provider}/{ask.model}", self._extra)
 
     def ignored(self, ask: ModelRequest) -> tuple[str, ...]:
@@ -152,13 +152,13 @@ class AnthropicModel:
 
 
 def check_anthropic_installed() -> None:
-    """raises: ModelMissing  Anthropic's package is not here; it is an extra"""
+    """Check that Anthropic's package, an extra, is installed. Raises ModelMissing."""
     if find_spec(_PACKAGE) is None:
         raise ModelMissing(f"the {_PACKAGE} package is not installed", hint=f"pip install 'convo-state[{_PACKAGE}]'")
 
 
 def _make_anthropic_client(base_url: str, key: Secret, http: "AsyncClient", *, ambient: bool) -> "AsyncAnthropic":
-    """The package's client, without retries of its own; `ambient`: ANTHROPIC_CUSTOM_HEADERS count."""
+    """Create the package's client without retries; `use_env_headers` sends the headers of ANTHROPIC_CUSTOM_HEADERS."""
     from anthropic import AsyncAnthropic, Omit
 
     lines = "" if ambient else os.environ.get("ANTHROPIC_CUSTOM_HEADERS", "")
@@ -175,16 +175,16 @@ def _make_anthropic_client(base_url: str, key: Secret, http: "AsyncClient", *, a
 
 _COMPLETED_REASONS = frozenset({"end_turn", "stop_sequence", "tool_use", "pause_turn"})
 _INCOMPLETE_REASONS = frozenset({"max_tokens", "model_context_window_exceeded"})
-"""Reasons to stop, and those that the Responses API calls max_output_tokens."""
+"""Stop reasons that the Responses API names max_output_tokens."""
 
 _DEFAULT_REFUSAL = "The model will not answer this."
 
 
 class AnthropicEventTranslator:
-    """One answer while its blocks come in."""
+    """Translates the events of one response to events of the Responses API."""
 
     def __init__(self, answer: ResponseEventWriter, by: str) -> None:
-        """`by` is whose seals these are, see `convo.models.base`."""
+        """`issuer` tags the encrypted content (see `convo.models.base`)."""
         self._answer, self._by = answer, by
         self._block: dict[str, Json] = {}
         self._pieces: dict[str, StringIO] = {}
@@ -194,20 +194,14 @@ class AnthropicEventTranslator:
         self._ended = False
 
     def read(self, event: Json) -> Iterator[StreamEvent]:
-        """The events that `event` brings.
-
-        raises:  StreamBroken  it is not of a form that the Messages API has
-        """
+        """Yield the events for one event. Raises StreamBroken for anything that is no event of the Messages API."""
         try:
             yield from self._read(event)
         except _MALFORMED_ERRORS as wrong:
             raise StreamBroken("the answer holds a piece that the Messages API does not have") from wrong
 
     def end(self) -> Iterator[StreamEvent]:
-        """The terminal event.
-
-        raises:  StreamBroken  it did not come
-        """
+        """Yield the terminal event. Raises StreamBroken if the server sent none."""
         if not self._ended or not self._reason:
             raise StreamBroken("the answer stopped before its end")
         reason, used = self._reason, usage_from_anthropic(self._used)
@@ -268,7 +262,7 @@ class AnthropicEventTranslator:
                 self._add("signature", delta["signature"])
 
     def _add(self, name: str, piece: str) -> None:
-        """Add a piece of a thought: in a buffer, because adding to a string copies it each time."""
+        """Append to a thinking block; in a buffer, because appending to a string copies it each time."""
         if name not in self._pieces:
             self._pieces[name] = StringIO(newline="")
             self._pieces[name].write(self._block.get(name, ""))
@@ -284,7 +278,7 @@ class AnthropicEventTranslator:
 
 
 def usage_from_anthropic(raw: Mapping[str, int]) -> Json:
-    """A usage object of `figures`: Claude counts what it read from its cache and wrote into it apart from the rest."""
+    """Convert token counts to usage: Claude counts cache reads and cache writes apart from `input_tokens`."""
     cached, written = (raw.get(f"cache_{name}_input_tokens", 0) for name in ("read", "creation"))
     reasoning = raw.get("thinking_tokens", 0)
     total = raw.get("input_tokens", 0) + cached + written
@@ -292,12 +286,12 @@ def usage_from_anthropic(raw: Mapping[str, int]) -> Json:
 
 
 def read_token_counts(told: Mapping[str, Json] | None) -> dict[str, int]:
-    """The figures that were told, by name; those of the end count over those of the beginning."""
+    """Return the token counts of a usage object by name; those at the end of a stream replace the earlier ones."""
     every = {**(told or {}), **((told or {}).get("output_tokens_details") or {})}
     return {name: value for name, value in every.items() if isinstance(value, int)}
 
 
-# -- what a server may leave out, and what it may not put in its place ----------------------------
+# -- types: null stands for the default, another type breaks the stream ---------------------------
 
 _MALFORMED_ERRORS = (AttributeError, KeyError, TypeError, ValueError)
 
@@ -309,14 +303,14 @@ def _as_str(value: Json) -> str:
 
 
 DEFAULT_MAX_TOKENS = 32_000
-"""Tokens of output that are asked for where neither the caller nor the model's row says how many."""
+"""Output tokens to request if neither the caller nor models.toml sets a maximum."""
 
 _OMITTED_PARAMETERS = frozenset(
     {
-        # the response's own, kept and answered by whoever owns it
+        # belong to the response resource, which the owner of the state keeps
         "store", "stream", "stream_options", "background", "metadata",
         "previous_response_id", "conversation", "context_management",
-        # hints that the API has no word for, and a bound on tools that are refused anyway: reported by `ignored`
+        # optional and unknown to the API, or limits on hosted tools, which are rejected; reported as ignored
         "user", "prompt_cache_key", "max_tool_calls", "seed", "chat_template_kwargs",
     }
 )  # fmt: skip
@@ -325,16 +319,16 @@ _NO_OP_VALUES: Mapping[str, Json] = {
     "temperature": 1, "top_p": 1, "top_logprobs": 0, "presence_penalty": 0, "frequency_penalty": 0,
     "truncation": "disabled",
 }  # fmt: skip
-"""Values that ask for what happens anyway; the newest models take no temperature at all."""
+"""Values that request the default behaviour; the newest models accept no temperature at all."""
 
 _INCLUDE_LOGPROBS = "message.output_text.logprobs"
 _COUNT_FIELDS = ("model", "messages", "system", "tools", "tool_choice", "thinking", "output_config", "cache_control")
-"""The fields of a body on which the number of input tokens depends."""
+"""The fields of a body that the number of input tokens depends on."""
 
 
 @dataclass(frozen=True, slots=True)
 class _TranslationContext:
-    """All that was asked for; who is asked, for the error's sentence; the bound of the answer; extra fields."""
+    """All parameters of a request, with the model, its label in errors, the output limit and the extra fields."""
 
     asked: Mapping[str, Json]
     model: str
@@ -344,12 +338,13 @@ class _TranslationContext:
 
 
 def build_anthropic_body(ask: ModelRequest, by: IssuerTag, who: str, extra: Collection[str] = ()) -> dict[str, Json]:
-    """The body that asks for `ask`, without `stream`.
+    """Build the body of a request, without `stream`.
 
-    extra:   the extra fields that are sent, see `convo.models.base`
-    by:      whose seals can be opened, see `convo.models.base`
-    who:     the model, for the error's sentence
-    raises:  Unsupported  an item or parameter that Claude could not honour; InputFault
+    extra_fields:  the extra fields that are sent (see `convo.models.base`)
+    issuer:        the issuer whose reasoning is sent back (see `convo.models.base`)
+    model_label:   the model's name in errors
+
+    Raises Unsupported for an item or parameter that Claude cannot honour, or InputFault.
     """
     asked = {name: value for name, value in ask.parameters.items() if value is not None}
     window = find_model_window(ask.model)
@@ -368,7 +363,7 @@ def build_anthropic_body(ask: ModelRequest, by: IssuerTag, who: str, extra: Coll
 
 
 def list_ignored_anthropic_fields(ask: ModelRequest, by: IssuerTag, extra: Collection[str] = ()) -> tuple[str, ...]:
-    """What `build_anthropic_body` leaves out of `ask`, by the names of `convo.models.base`."""
+    """List the fields that `build_anthropic_body` ignores, named as in `convo.models.base`."""
     asked = ask.parameters
     known = {"prompt_cache_retention", "prompt_cache_options", "safety_identifier"} | (
         _SUPPORTED_EXTRA_FIELDS & frozenset(extra)
@@ -385,11 +380,11 @@ def list_ignored_anthropic_fields(ask: ModelRequest, by: IssuerTag, extra: Colle
 
 
 _SUPPORTED_EXTRA_FIELDS = frozenset({"top_k", "stop"})
-"""The extra fields that the Messages API knows."""
+"""The extra fields that the Messages API accepts."""
 
 
 def _translate_parameter(name: str, wanted: _TranslationContext) -> dict[str, Json]:
-    """What one parameter becomes. raises: Unsupported"""
+    """Translate one parameter. Raises Unsupported."""
     value = wanted.asked[name]
     if (
         name in _OMITTED_PARAMETERS
@@ -403,10 +398,10 @@ def _translate_parameter(name: str, wanted: _TranslationContext) -> dict[str, Js
 
 
 def _drop_refused_thinking(body: dict[str, Json]) -> dict[str, Json]:
-    """`body` without a budget to think where that would be refused: in a turn that began without thoughts.
+    """Remove the thinking budget in a turn that began without thinking, where the API would reject it.
 
-    An assistant's turn that goes on behind a tool's output must begin with the thoughts that led
-    there, and another model's are not shown. The next turn thinks again.
+    An assistant turn that continues after a tool result must begin with the thinking blocks that led to the call, and
+    blocks of another model are not sent. The next turn thinks again.
     """
     turn = body["messages"][-2:]
     begun = len(turn) == 2 and turn[1]["content"][0]["type"] == "tool_result" and turn[0]["content"]
@@ -450,14 +445,14 @@ def _translate_tool(tool: Json) -> Json:
 
 
 def _allowed_tool_names(choice: Json) -> set[str] | None:
-    """The names that an `allowed_tools` choice leaves: the others are simply not offered."""
+    """Return the names in an `allowed_tools` choice: the other tools are not sent."""
     if not isinstance(choice, Mapping) or choice.get("type") != "allowed_tools":
         return None
     return {str(tool.get("name")) for tool in choice.get("tools", ())}
 
 
 def _translate_tool_choice(wanted: _TranslationContext) -> dict[str, Json]:
-    """Which tools are to be called, and whether several at once; nothing where that goes without saying."""
+    """Translate the choice of tools and whether calls may be parallel; empty for the default."""
     choice: Json = wanted.asked.get("tool_choice") or "auto"
     mode = choice if isinstance(choice, str) else choice.get("mode") or choice.get("type")
     if mode not in _TOOL_CHOICES:
@@ -474,7 +469,7 @@ _TOOL_CHOICES = {"auto": "auto", "required": "any", "none": "none", "function": 
 
 
 def _translated_with_tools(value: Json, wanted: _TranslationContext) -> dict[str, Json]:
-    """Said where the tools are; without tools it says nothing."""
+    """Return nothing: `_translate_tools` translates the parameter; without tools it has no effect."""
     return {}
 
 
@@ -497,7 +492,7 @@ def _translate_reasoning(reasoning: Json, wanted: _TranslationContext) -> dict[s
 
 
 def _translate_include(include: Json, wanted: _TranslationContext) -> dict[str, Json]:
-    """Thoughts are always sealed, and what hosted tools would add is refused with them."""
+    """Reject log probabilities. Other values need no field: reasoning is always encrypted, hosted tools rejected."""
     if _INCLUDE_LOGPROBS in include:
         raise Unsupported(wanted.who, "logprobs", param="include")
     return {}
@@ -512,7 +507,7 @@ def _translate_cache_options(options: Json, wanted: _TranslationContext) -> dict
 
 
 def _translate_service_tier(tier: Json, wanted: _TranslationContext) -> dict[str, Json]:
-    """Whoever wants the default wants no dearer capacity; the other tiers are wishes that have no word here."""
+    """Exclude more expensive capacity for the default tier; the other tiers have no equivalent and are optional."""
     return {"service_tier": "standard_only"} if tier == "default" else {}
 
 
@@ -545,7 +540,7 @@ _PARAMETER_TRANSLATORS: dict[str, Callable[[Json, _TranslationContext], dict[str
     "top_k": _translate_top_k,
     "stop": _translate_stop,
 }
-"""What has another shape in the Messages API; each gets its value and all that was asked for."""
+"""Translations of the parameters that the Messages API names otherwise: from the value and the context."""
 
 
 ThinkingMode: TypeAlias = Literal["none", "budget", "adaptive"]
@@ -554,7 +549,7 @@ _MODEL_VERSION = re.compile(r"claude-(?:[a-z]+-)?(\d{1,2})(?:-(\d{1,2}))?(?!\d)"
 
 _NEWEST_VERSION = (99, 0)
 MIN_THINKING_TOKENS = 1024
-"""Tokens; a smaller budget is refused."""
+"""Tokens; the API rejects a smaller budget."""
 
 _THINKING_TOKENS = {
     "minimal": MIN_THINKING_TOKENS,
@@ -564,17 +559,18 @@ _THINKING_TOKENS = {
     "xhigh": 32_768,
     "max": 32_768,
 }
-"""Tokens to think in, by effort."""
+"""Thinking budget in tokens, by effort."""
 
 _EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh", "max": "max"}
-"""An effort of the Responses API, as the Messages API calls it."""
+"""The Messages API's effort for each effort of the Responses API."""
 
 
 def build_thinking_fields(reasoning: Mapping[str, Json], model: str, who: str, *, max_tokens: int) -> dict[str, Json]:
-    """The fields of a request that `reasoning` asks for.
+    """Build the fields of a request that `reasoning` asks for.
 
-    max_tokens:  the bound of the whole answer, thoughts included
-    raises:      Unsupported
+    max_tokens:  the limit of the whole output, thinking included
+
+    Raises Unsupported.
     """
     effort, shown = reasoning.get("effort"), reasoning.get("summary") or reasoning.get("generate_summary")
     display = {"display": "summarized"} if shown else {}
@@ -610,13 +606,13 @@ def get_thinking_mode(model: str) -> ThinkingMode:
 
 
 def parse_claude_version(model: str) -> tuple[int, int]:
-    """Major and minor, as the name says: (4, 0) for "claude-opus-4-20250514"."""
+    """Return major and minor version of a model name: (4, 0) for "claude-opus-4-20250514"."""
     found = _MODEL_VERSION.search(model)
     return (int(found[1]), int(found[2] or 0)) if found else _NEWEST_VERSION
 
 
 def _thinking_budget_tokens(effort: str, max_tokens: int, who: str) -> int:
-    """Tokens to think in, which leave some of the answer's for its words."""
+    """Return the thinking budget in tokens: at most 3/4 of the output limit, but at least the minimum."""
     if max_tokens <= MIN_THINKING_TOKENS:
         raise Unsupported(
             who, f"an effort of reasoning within {max_tokens} tokens of output", param="max_output_tokens"
@@ -625,12 +621,12 @@ def _thinking_budget_tokens(effort: str, max_tokens: int, who: str) -> int:
 
 
 def _translate_effort(effort: str, model: str) -> str:
-    """4.6 goes from high to max."""
+    """Translate an effort; version 4.6 has no xhigh, so it becomes max."""
     return "max" if effort == "xhigh" and parse_claude_version(model) == (4, 6) else _EFFORTS[effort]
 
 
 def _disable_thinking(model: str, who: str) -> dict[str, Json]:
-    """Up to 4.8 a model thinks only when it is told to; of the later ones some cannot be told not to."""
+    """Disable thinking: up to 4.8 it is off by default; some of the later models cannot disable it."""
     if parse_claude_version(model) < (5, 0):
         return {}
     if parse_claude_version(model) >= (5, 5) and "opus" in model:

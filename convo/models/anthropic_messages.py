@@ -32,7 +32,7 @@ _IMAGE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 
 
 def build_system_blocks(items: Iterable[Item], who: str, instructions: str | None = None) -> list[AnthropicBlock]:
-    """What the system says, as blocks of text. raises: Unsupported"""
+    """Build the text blocks of `system`. Raises Unsupported."""
     told = [_text_block(instructions)] if instructions else []
     blocks = [
         block
@@ -47,12 +47,13 @@ def build_system_blocks(items: Iterable[Item], who: str, instructions: str | Non
 
 
 def build_anthropic_messages(items: Iterable[Item], who: str, by: IssuerTag) -> list[AnthropicBlock]:
-    """What was said, by turns.
+    """Translate a history to alternating messages.
 
-    who:     the model, for the error's sentence
-    by:      whose seals can be opened, see `convo.models.base`
-    raises:  Unsupported  an item, role or part that the API cannot carry
-             InputFault   an item or part without what its kind must have
+    model_label:  the model's name in errors
+    issuer:       the issuer whose reasoning is sent back (see `convo.models.base`)
+
+    Raises Unsupported for an item, role or part that the API cannot represent, InputFault for an item or part that
+    lacks a required field.
     """
     history = (untag_item(item, by, who) for item in items if item.get("role") not in _SYSTEM_ROLES)
     told: list[AnthropicBlock] = []
@@ -68,17 +69,17 @@ def build_anthropic_messages(items: Iterable[Item], who: str, by: IssuerTag) -> 
 
 
 def _strip_trailing_thinking(content: list[AnthropicBlock]) -> list[AnthropicBlock]:
-    """`content` without thoughts at its end, which led to nothing: the API does not take them."""
+    """Remove thinking blocks at the end of a message, which the API rejects."""
     said = max((at for at, block in enumerate(content, 1) if block["type"] not in THINKING_BLOCK_TYPES), default=0)
     return content[:said]
 
 
 def encode_thinking_block(block: AnthropicBlock) -> str:
-    """A block of thinking as it is sealed in a reasoning item."""
+    """Encode a thinking block as the encrypted content of a reasoning item."""
     return base64.b64encode(json.dumps(block).encode()).decode()
 
 
-# -- the assistant's ------------------------------------------------------------------------------
+# -- assistant blocks -----------------------------------------------------------------------------
 
 
 def _assistant_blocks(item: Item, who: str) -> list[AnthropicBlock]:
@@ -94,7 +95,7 @@ def _assistant_blocks(item: Item, who: str) -> list[AnthropicBlock]:
 
 
 def _decode_thinking_block(item: Item) -> list[AnthropicBlock]:
-    """The block that a seal of our own holds; nothing where it was not sealed, or somebody changed it."""
+    """Decode the block of `encode_thinking_block`; empty if there is none or it was modified."""
     seal = item.get(ENCRYPTED_CONTENT)
     try:
         block = json.loads(base64.b64decode(seal if isinstance(seal, str) else "", validate=True))
@@ -104,7 +105,7 @@ def _decode_thinking_block(item: Item) -> list[AnthropicBlock]:
 
 
 def _tool_input(item: Item) -> Json:
-    """A call's arguments as an object; what is none is told as it was written."""
+    """Parse a call's arguments; a value that is not an object is sent in the field `arguments`, unparsed."""
     written = item.get("arguments") or "{}"
     try:
         read = json.loads(written)
@@ -122,7 +123,7 @@ def _tool_use_id(item: Item) -> str:
     )
 
 
-# -- everybody else's -----------------------------------------------------------------------------
+# -- user blocks ----------------------------------------------------------------------------------
 
 
 def _user_blocks(item: Item, who: str) -> list[AnthropicBlock]:
@@ -147,7 +148,7 @@ def _tool_result_block(item: Item, who: str) -> AnthropicBlock:
 
 
 def _required_str(item: Item, field: str) -> str:
-    """A string that an item of this kind cannot be without."""
+    """Return a required field of an item. Raises InputFault."""
     value = item.get(field)
     if not isinstance(value, str):
         raise InputFault(f"an item of the kind {item_type(item)} has no {field!r}")
@@ -158,7 +159,7 @@ def _required_str(item: Item, field: str) -> str:
 
 
 def _content_blocks(content: Json, who: str) -> list[AnthropicBlock]:
-    """The blocks of a message or an output. Empty text is no block: the API does not take it."""
+    """Build the blocks of a message or an output. Empty text is omitted, because the API rejects it."""
     if isinstance(content, str) or content is None:
         return [_text_block(content)] if content else []
     if not isinstance(content, list):
@@ -187,7 +188,7 @@ def _text_part_block(part: Json) -> AnthropicBlock:
 
 
 def _image_block(part: Json) -> AnthropicBlock | None:
-    """None for an image that lies at another server under its id, or of a form that no model sees."""
+    """Translate an image; None if it is known by id only or has an unsupported media type."""
     source = _media_source(part.get("image_url"))
     if source is None or (source["type"] == "base64" and source["media_type"] not in _IMAGE_TYPES):
         return None
@@ -195,7 +196,7 @@ def _image_block(part: Json) -> AnthropicBlock | None:
 
 
 def _document_block(part: Json) -> AnthropicBlock | None:
-    """A PDF or plain text; None for every other file, and for one that lies at another server under its id."""
+    """Translate a PDF or plain text; None for any other file and for one that is known by id only."""
     source = _media_source(part.get("file_url") or part.get("file_data"))
     if source is None:
         return None
@@ -233,4 +234,4 @@ _PART_TRANSLATORS: dict[str, Callable[[Json], AnthropicBlock | None]] = {
     "input_image": _image_block,
     "input_file": _document_block,
 }
-"""How each kind of part is said; a refusal is what the assistant said, so it goes back as words."""
+"""Translations by type of part; a refusal is text that the assistant wrote, so it is sent as text."""

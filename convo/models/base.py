@@ -1,12 +1,12 @@
-"""The `Model` protocol, and what all adapters share.
+"""The `Model` protocol and the functions that all adapters share.
 
-A model receives the whole history with each request and keeps no state, so every state strategy works
-with every model. Here too: groups of items by role, the names of ignored request fields, a provider's
-list of models, and the tags that say which model issued encrypted content.
+A model receives the whole history with each request and keeps no state, so every state strategy works with every model.
+The module also groups items by role, names the request fields that an adapter ignores, reads a provider's list of
+models, and tags encrypted content with its issuer.
 
-A tag stands in front of `encrypted_content` as "convo1:provider/model:account:"; the opaque form,
-"convo2:digest:", names no model. Only the issuer gets its content back: reasoning of another issuer is
-omitted, a compaction item of another issuer is rejected.
+A tag is the prefix of `encrypted_content`: "convo1:provider/model:account:", or in the opaque form, which names no
+model, "convo2:digest:". Encrypted content is sent to its issuer only: reasoning of another issuer is omitted, a
+compaction item of another issuer is rejected.
 """
 
 import asyncio
@@ -33,13 +33,13 @@ from convo.history.items import (
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """Everything a model needs to answer once. Nothing is remembered from earlier asks.
+    """One request to a model; models keep no state between requests.
 
-    model:         the provider's own name for the model, without the provider in front
-    input:         the whole history as items, oldest first; no item_reference is left in it
-    instructions:  the system's words for this ask alone
-    parameters:    the other fields of the Responses request as they travelled:
-                   temperature, top_p, max_output_tokens, text, tools, tool_choice, reasoning, ...
+    model:         the provider's own name of the model, without the provider prefix
+    input:         the whole history as items, oldest first; every item_reference is already resolved
+    instructions:  system instructions of this request only
+    parameters:    the other fields of the Responses request, unchanged: temperature, top_p, max_output_tokens, text,
+                   tools, tool_choice, reasoning, ...
     """
 
     model: str
@@ -49,115 +49,117 @@ class ModelRequest:
 
     @property
     def wants_summary(self) -> bool:
-        """Whether it asks for a summary of the reasoning."""
+        """Whether the request asks for a summary of the reasoning."""
         reasoning = self.parameters.get("reasoning") or {}
         return bool(reasoning.get("summary") or reasoning.get("generate_summary"))
 
 
 class Model(Protocol):
-    """Answers asks.
+    """A stateless model adapter.
 
-    A model promises: events in the Responses API's order, each item added before its parts and
-    done after them, ids on every output item, no `sequence_number` (whoever owns the response
-    counts), and one terminal event at the end: `response.completed`, `response.incomplete` or
-    `response.failed`, whose `response` holds only `output`, `usage`, `incomplete_details`,
-    `error` and `model`. It refuses what it cannot honour with `Unsupported` before it asks
-    anybody, and translates every foreign error into `convo.errors`. Closing the generator stops
-    the work at once. A caller promises: to read to the end, or to close.
+    An adapter yields events in the Responses API's order: each item is added before its parts and done after them,
+    every output item has an id, and no event has a `sequence_number` (the owner of the response counts). The last event
+    is the only terminal event: `response.completed`, `response.incomplete` or `response.failed`. Its `response` holds
+    only `output`, `usage`, `incomplete_details`, `error` and `model`.
+
+    An adapter raises Unsupported for a request that it cannot honour, before it sends anything, and maps every error of
+    a provider or package to `convo.errors`. Closing the generator cancels the request immediately. The caller reads the
+    generator to its end or closes it.
     """
 
     def respond(self, ask: ModelRequest) -> AsyncGenerator[StreamEvent, None]: ...
 
     async def warm(self, model: str) -> None:
-        """Do now what the first ask of `model` would have to wait for; nothing is sent.
+        """Do the preparation that the first request to `model` would wait for; send no request.
 
-        raises:  what that first ask would raise
+        Raises the errors that this first request would raise.
         """
         ...
 
     async def check_request(self, ask: ModelRequest) -> None:
-        """Refuse now what answering would refuse, as far as that is known without an answer; nothing is billed.
+        """Raise the errors of a request that are known without a response; nothing is billed.
 
-        It is known whether the request can be translated, and whether the server answers and takes the key. It is
-        not known whether the server has the model, room for the input, or any quota left.
+        Checked: the request can be translated, the server is reachable and accepts the key. Not checked: the server has
+        the model, the input fits the context window, the quota is sufficient.
 
-        raises:  Unsupported, ModelMissing, Unreadable, Unreachable, KeyRefused, RequestRefused
+        Raises Unsupported, ModelMissing, Unreadable, Unreachable, KeyRefused or RequestRefused.
         """
         ...
 
     async def count(self, ask: ModelRequest) -> int | None:
-        """Exact input tokens of `ask`, or None where the model cannot tell before it answers."""
+        """Return the exact number of input tokens, or None where the provider cannot count them in advance."""
         ...
 
     async def compact(self, ask: ModelRequest) -> Sequence[Item] | None:
-        """The window that the provider itself makes of `fetch_model_names.input`; None where it has no compaction.
+        """Return the compacted input as the provider's own compaction makes it; None where it has none.
 
-        It is for the same model: what was sealed only that one can open; usage is not reported here.
+        Encrypted items of the result can be read by the same model only. Usage is not reported.
 
-        raises:  RequestRefused  it has none for this model; whoever asks may summarise instead
+        Raises RequestRefused where the provider has no compaction for this model; the caller may summarize instead.
         """
         ...
 
     async def aclose(self) -> None:
-        """Let go of connections and processes. The model is not used afterwards."""
+        """Close connections and stop processes. The model is not used afterwards."""
         ...
 
 
 @runtime_checkable
 class ReportsIgnoredFields(Protocol):
-    """A model that can say what it leaves out of a request."""
+    """A model that reports the request fields it ignores."""
 
     def ignored(self, ask: ModelRequest) -> tuple[str, ...]:
-        """Names as in `convo.models.base`, each once."""
+        """Return each ignored field once, named as `list_ignored_parameters` and `list_ignored_item_fields` do."""
         ...
 
 
 @runtime_checkable
 class HasProvider(Protocol):
-    """A model that knows the name of its provider in the settings."""
+    """A model that knows its provider's name in the settings."""
 
     @property
     def provider(self) -> str: ...
 
 
 def get_provider_name(model: object) -> str | None:
-    """The name of `model`'s provider, where it is known."""
+    """Return the name of the model's provider, or None where it is unknown."""
     return model.provider if isinstance(model, HasProvider) else None
 
 
 def get_ignored_fields(model: object, ask: ModelRequest) -> tuple[str, ...]:
-    """What `model` leaves out of `ask`; nothing where it sends everything."""
+    """Return the fields of the request that `model` ignores; empty where it sends them all."""
     return model.ignored(ask) if isinstance(model, ReportsIgnoredFields) else ()
 
 
 REACHABLE_TIMEOUT_S = 10.0
-"""Seconds that a server has to show that it is there."""
+"""Seconds within which a server must answer the reachability check."""
 
 FORBIDDEN_STATUS = 403
-"""The status for a key that is right and may not do this."""
+"""The status for a valid key without the permission."""
 
 
 @runtime_checkable
 class ModelLister(Protocol):
-    """A server that can be asked which models it has."""
+    """A server that lists its models."""
 
     async def models(self) -> Sequence[str]:
-        """Their names as it takes them, without the provider. raises: EndpointFault"""
+        """Return the model names as the server accepts them, without the provider prefix. Raises EndpointFault."""
         ...
 
     async def warm(self, model: str) -> None:
-        """Do what needs no answer."""
+        """Do the preparation that needs no request."""
         ...
 
     async def aclose(self) -> None: ...
 
 
 async def fetch_model_names(server: ModelLister, who: str, *, within_s: float) -> Sequence[str]:
-    """The names that `server` gives, which is closed behind it.
+    """Return the model names that `server` lists, and close it.
 
-    who:       what it is called in errors
-    within_s:  seconds for the answer; loading what it takes to ask does not count
-    raises:    EndpointFault
+    provider:   the server's name in errors
+    timeout_s:  seconds for the response; imports and other preparation are not counted
+
+    Raises EndpointFault.
     """
     try:
         await server.warm("")
@@ -170,11 +172,12 @@ async def fetch_model_names(server: ModelLister, who: str, *, within_s: float) -
 
 
 async def check_provider_reachable(server: ModelLister, who: str, *, within_s: float = REACHABLE_TIMEOUT_S) -> None:
-    """Find out whether a server answers and takes the key, by its list of models, which costs nothing.
+    """Check that a server responds and accepts the key. The list of models is requested, which costs nothing.
 
-    Another refusal says nothing about answers: some servers have no list, and some keys may not read it.
+    Other errors are ignored: some servers have no such list, and some keys may not read it. For the same reason a 403
+    and a missing scope are no errors here.
 
-    raises:  Unreachable, KeyRefused
+    Raises Unreachable or KeyRefused.
     """
     try:
         await server.warm("")
@@ -192,9 +195,9 @@ async def check_provider_reachable(server: ModelLister, who: str, *, within_s: f
 
 
 def parse_model_names(listed: Json, who: str) -> Sequence[str]:
-    """The names in what a server answered: a list, or an object that holds one; null where there are none.
+    """Parse a server's list of models: a list, or an object with a list in `data`, where null is an empty list.
 
-    raises:  StreamBroken  it is neither
+    Raises StreamBroken for anything else.
     """
     found = listed.get("data") or [] if isinstance(listed, Mapping) and "data" in listed else listed
     if isinstance(found, list):
@@ -205,14 +208,14 @@ def parse_model_names(listed: Json, who: str) -> Sequence[str]:
 
 
 RoleGroup: TypeAlias = tuple[bool, tuple[Item, ...]]
-"""Whether it is the assistant's, and what was said in it."""
+"""Whether the items are the assistant's, and the items."""
 
 
 def group_by_role(items: Iterable[Item]) -> list[RoleGroup]:
-    """`items` as runs of the assistant's and of everybody else's, each with whether it is the assistant's.
+    """Group `items` into alternating groups of the assistant's items and of all others.
 
-    What answers a run's calls opens the run behind it, in the order of the calls. An output without
-    its call stays where it stood.
+    The outputs of a group's calls come first in the next group, in the order of the calls. An output without a call
+    stays in its position.
     """
     said = tuple(items)
     calls = {get_call_id(item) for item in said if is_client_call(item)}
@@ -234,7 +237,7 @@ def _outputs_of_calls(run: Sequence[Item], answers: dict[str | None, Item]) -> t
 
 
 def _append_group(runs: list[RoleGroup], run: RoleGroup) -> list[RoleGroup]:
-    """`runs` with `run` behind them, in one with the last where both are the same side's."""
+    """Append a group; merge it with the last one if both have the same role."""
     if not run[1]:
         return runs
     if runs and runs[-1][0] == run[0]:
@@ -247,17 +250,17 @@ ENCRYPTED_CONTENT = "encrypted_content"
 
 
 class IssuerTag(str):
-    """The tag in front of a maker's seals; `opaque` is the form that names no model."""
+    """The tag of the issuer of encrypted content; `opaque` is the form that names no model."""
 
     __slots__ = ("opaque",)
     opaque: str
 
 
 def make_issuer_tag(provider: str, model: str, *account: str | None) -> IssuerTag:
-    """The maker of the seals of a model.
+    """Build the tag of a model.
 
-    model:    as it is asked for
-    account:  what else must be the same for a seal to be opened: base URL, organisation, project
+    model:        the name in the request
+    scope_parts:  the other values that decide whether the content can be decrypted: base URL, organisation, project
     """
     where = sha256("\n".join(part or "" for part in account).encode()).hexdigest()[:12]
     tag = IssuerTag(f"{ISSUER_TAG_PREFIX}{quote(f'{provider}/{model}')}:{where}:")
@@ -270,11 +273,11 @@ def _opaque_tag(tag: str) -> str:
 
 
 NO_ISSUER = make_issuer_tag("", "")
-"""Made no seal."""
+"""The tag of no issuer: no encrypted content has it."""
 
 
 def tag_encrypted_content(item: Item, by: str) -> Item:
-    """`item` as it is handed on: `by` made the seal in it, if there is one."""
+    """Prefix the item's encrypted content, if any, with the tag of its issuer."""
     return (
         {**item, ENCRYPTED_CONTENT: by + item[ENCRYPTED_CONTENT]}
         if isinstance(item.get(ENCRYPTED_CONTENT), str)
@@ -283,7 +286,7 @@ def tag_encrypted_content(item: Item, by: str) -> Item:
 
 
 def hide_issuer_model(item: Item) -> Item:
-    """`item` with its tag in the opaque form."""
+    """Replace the item's tag by its opaque form."""
     seal = item.get(ENCRYPTED_CONTENT)
     if not isinstance(seal, str) or not seal.startswith(ISSUER_TAG_PREFIX):
         return item
@@ -292,11 +295,12 @@ def hide_issuer_model(item: Item) -> Item:
 
 
 def untag_item(item: Item, by: IssuerTag, who: str, *, foreign: bool = False) -> Item | None:
-    """`item` as `by` can open it; None for reasoning of another maker.
+    """Remove the tag of this issuer from `item`. Returns None for reasoning of another issuer.
 
-    foreign: whether reasoning without a tag is left to the server: a client may have it from there
-    who:     the model, for the error's sentence
-    raises:  Unsupported  a compacted history of another maker
+    keep_untagged:  send reasoning without a tag to the server, which may have issued it to the client directly
+    model_label:    the model's name in errors
+
+    Raises Unsupported for a compaction item of another issuer.
     """
     seal = item.get(ENCRYPTED_CONTENT)
     if not isinstance(seal, str):
@@ -314,42 +318,42 @@ def untag_item(item: Item, by: IssuerTag, who: str, *, foreign: bool = False) ->
 
 
 def has_issuer_tag(item: Item) -> bool:
-    """Whether a seal says who made it."""
+    """Whether the item's encrypted content has a tag."""
     seal = item.get(ENCRYPTED_CONTENT)
     return isinstance(seal, str) and seal.startswith((ISSUER_TAG_PREFIX, OPAQUE_TAG_PREFIX))
 
 
 def is_issued_by(item: Item, by: IssuerTag) -> bool:
-    """Whether `by` sealed `item`."""
+    """Whether the item's encrypted content has the tag of `issuer`."""
     seal = item.get(ENCRYPTED_CONTENT)
     return isinstance(seal, str) and seal.startswith((by, by.opaque))
 
 
 def untag_items(items: Iterable[Item], by: IssuerTag, who: str, *, foreign: bool = False) -> tuple[Item, ...]:
-    """What `untag_item` leaves of `items`. raises: Unsupported"""
+    """Apply `untag_item` to all items and drop those that return None. Raises Unsupported."""
     found = (untag_item(item, by, who, foreign=foreign) if ENCRYPTED_CONTENT in item else item for item in items)
     return tuple(kept for kept in found if kept is not None)
 
 
 def untag_tagged_items(items: Iterable[Item], by: IssuerTag, who: str) -> list[Item]:
-    """As `untag_items`, for a server that hands its seals out itself: a seal without a tag is its own.
+    """Like `untag_items`, for a server that issues encrypted content itself: untagged content is its own.
 
-    raises:  Unsupported
+    Raises Unsupported.
     """
     found = (untag_item(item, by, who) if has_issuer_tag(item) else item for item in items)
     return [kept for kept in found if kept is not None]
 
 
 OPENAI_CHAT_EXTRA_FIELDS = frozenset(PROVIDER_EXTRA_FIELDS) - {"top_k", "chat_template_kwargs"}
-"""Those that chat completions of OpenAI and Azure know."""
+"""The extra fields that chat completions of OpenAI and Azure accept."""
 
 OPENAI_RESPONSES_EXTRA_FIELDS = OPENAI_CHAT_EXTRA_FIELDS - {"seed", "stop"}
-"""Those that every server of the Responses API knows."""
+"""The extra fields that every server of the Responses API accepts."""
 
 _ITEM_FIELDS = frozenset(
     {"type", "id", "status", "role", "content", "call_id", "name", "arguments", "output", "created_by", "object"}
 )
-"""Fields of messages, function calls and their outputs that a translation carries, or that only servers set."""
+"""Fields of messages, function calls and outputs that a translation keeps, or that only servers set."""
 
 _PART_FIELDS = frozenset(
     {"type", "text", "refusal", "image_url", "detail", "filename", "file_data", "input_audio", "logprobs"}
@@ -361,10 +365,10 @@ _TOOL_FIELDS = frozenset({"type", "name", "description", "parameters", "strict"}
 def list_ignored_parameters(
     parameters: Mapping[str, Json], *, known: Collection[str], reasoning: Collection[str]
 ) -> Iterator[str]:
-    """The hints among `parameters` that a translation leaves out.
+    """List the optional parameters that a translation drops.
 
     known:      the extra fields that are sent or translated
-    reasoning:  the fields of `reasoning` that are
+    reasoning:  the subfields of `reasoning` that are sent or translated
     """
     for name, value in parameters.items():
         if value is None:
@@ -379,7 +383,7 @@ def list_ignored_parameters(
 
 
 def list_ignored_item_fields(items: Iterable[Item]) -> Iterator[str]:
-    """The fields of items that a translation has no place for."""
+    """List the fields of items that a translation drops."""
     for item in items:
         if item_type(item) == "reasoning":
             continue
@@ -391,5 +395,5 @@ def list_ignored_item_fields(items: Iterable[Item]) -> Iterator[str]:
 
 
 def _unknown_fields(value: Mapping[str, Json], known: Collection[str]) -> Iterator[str]:
-    """The fields of `value` that say something and are not `known`."""
+    """List the fields of `value` that are not empty and not `known`."""
     return (name for name, inner in value.items() if name not in known and inner not in (None, [], {}))

@@ -1,8 +1,7 @@
 """Adapter for chat completions: DeepSeek, Ollama, vLLM, the local engine.
 
-Parameters are translated, rejected with `Unsupported`, or reported as ignored; none is dropped
-silently. Chunks are read as plain JSON, since the typed objects of the openai package drop unknown
-fields.
+Parameters are translated, rejected with `Unsupported`, or reported as ignored; none is dropped silently. Chunks are
+parsed as plain JSON, since the typed objects of the openai package drop unknown fields.
 """
 
 import asyncio
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class ChatModel:
-    """One server. `defaults` are fields of the body that hold unless the ask says otherwise."""
+    """The models of one server. `defaults` are fields of the body that apply unless the request sets them."""
 
     def __init__(
         self,
@@ -79,11 +78,11 @@ class ChatModel:
         await check_provider_reachable(self, self._provider)
 
     async def count(self, ask: ModelRequest) -> int | None:
-        """Chat completions has no way to ask for it."""
+        """Return None: chat completions cannot count tokens."""
         return None
 
     async def compact(self, ask: ModelRequest) -> Sequence[Item] | None:
-        """Nor for this."""
+        """Return None: chat completions has no compaction."""
         return None
 
     async def models(self) -> Sequence[str]:
@@ -96,7 +95,7 @@ class ChatModel:
             await self._http.aclose()
 
     def body(self, ask: ModelRequest) -> dict[str, Json]:
-        """What `ask` is sent as, apart from the fields about streaming."""
+        """Build the body of a request, without the fields for streaming."""
         asked = build_chat_body(ask, f"{self._provider}/{ask.model}", self._dialect, self._maker(ask))
         return {**self._defaults, **asked}
 
@@ -104,7 +103,7 @@ class ChatModel:
         return list_ignored_chat_fields(ask, self._dialect, self._maker(ask))
 
     async def fetch(self, path: str, body: Mapping[str, Json] | None = None) -> Json:
-        """What else the server tells beside its answers: one object; posts where there is a body."""
+        """Request one JSON object outside of a response: a POST if there is a body, else a GET."""
         with map_provider_errors(self._asked(body or {})):
             if body is None:
                 return await self._connected().client.get(path, cast_to=object)
@@ -141,19 +140,19 @@ _INCOMPLETE_REASONS = {
     "model_length": "max_output_tokens",
     "content_filter": "content_filter",
 }
-"""Finish reasons, and the Responses API's word for an answer that stops early."""
+"""Finish reasons that make a response incomplete, and the Responses API's names for them."""
 
 _BASE_URL_HINT = "see what the provider's base_url answers; it often ends in /v1"
 
 _REASONING_FIELDS = ("reasoning_content", "reasoning")
-"""Where servers put a model's thoughts; some fill both with the same."""
+"""The fields with a model's reasoning; some servers send the same text in both."""
 
 
 class ChatChunkTranslator:
-    """One answer while its chunks come in."""
+    """Translates the chunks of one response to events of the Responses API."""
 
     def __init__(self, answer: ResponseEventWriter, new_id: NewId, by: str | None = None) -> None:
-        """`by` is whose thoughts these are, where the server wants them back; see `convo.models.base`."""
+        """`issuer` tags the reasoning where the server needs it back (see `convo.models.base`)."""
         self._answer, self._new_id, self._by = answer, new_id, by
         self._call: tuple[int, str] | None = None
         self._came = False
@@ -164,10 +163,7 @@ class ChatChunkTranslator:
         self._used: Json = None
 
     def read(self, chunk: Json) -> Iterator[StreamEvent]:
-        """The events that `chunk` brings.
-
-        raises:  StreamBroken  it is not of a form that chat completions has
-        """
+        """Yield the events of one chunk. Raises StreamBroken for anything that is no chunk of chat completions."""
         chunk = _as_object(chunk)
         self._came = True
         self._answer.model = _as_str(chunk.get("model")) or self._answer.model
@@ -180,10 +176,7 @@ class ChatChunkTranslator:
             self._finish = _as_str(choice.get("finish_reason")) or self._finish
 
     def end(self) -> Iterator[StreamEvent]:
-        """The terminal event.
-
-        raises:  StreamBroken  no finish reason came
-        """
+        """Yield the terminal event. Raises StreamBroken without a finish reason."""
         if not self._came:
             raise StreamBroken("the server answered without a single event of chat completions", hint=_BASE_URL_HINT)
         if self._finish is None:
@@ -221,13 +214,13 @@ class ChatChunkTranslator:
             yield from self._tool_call(piece)
 
     def _decided(self) -> Iterator[StreamEvent]:
-        """What was thought ends here, and is sealed where it is wanted back."""
+        """End the reasoning; store its text as encrypted content where the server needs it back."""
         thought, self._thought = "".join(self._thought), []
         if thought and self._by is not None:
             yield from self._answer.seal(self._by + encode_reasoning_text(thought))
 
     def _tool_call(self, piece: Mapping[str, Json]) -> Iterator[StreamEvent]:
-        """A piece of a call. A new index begins the next call, and so does a new id: some servers count none."""
+        """Translate a part of a call. A new index or a new id starts the next call: some servers send no index."""
         function = _as_object(piece.get("function"))
         index, call_id = _as_int(piece.get("index")), _as_str(piece.get("id"))
         if self._call is None or self._call[0] != index or call_id not in ("", self._call[1]):
@@ -242,14 +235,13 @@ class ChatChunkTranslator:
         yield from self._answer.arguments(arguments)
 
     def _whole_call(self) -> Iterator[StreamEvent]:
-        """The arguments of a call that has none: some servers write nothing at all."""
+        """Write empty arguments for a call without any: some servers send none."""
         if not self._written:
             self._written = True
             yield from self._answer.arguments("{}")
 
 
 def _translate_logprob(value: Json) -> Json:
-    """The log probability of a token, as the Responses API writes it."""
     found = _as_object(value)
     one: dict[str, Json] = {"token": _as_str(found.get("token")), "bytes": _as_list(found.get("bytes"))}
     one["logprob"] = _check_type((int, float), found.get("logprob"), 0.0)
@@ -259,9 +251,9 @@ def _translate_logprob(value: Json) -> Json:
 
 
 def usage_from_chat(raw: Mapping[str, Json]) -> Json:
-    """A usage object from chat completions' figures; DeepSeek counts its cache in a field of its own.
+    """Convert the token counts of chat completions to usage; DeepSeek counts cached tokens in a field of its own.
 
-    raises:  StreamBroken  a figure is none
+    Raises StreamBroken if a count is not a number.
     """
     read, written = _as_object(raw.get("prompt_tokens_details")), _as_object(raw.get("completion_tokens_details"))
     return make_usage(
@@ -273,7 +265,7 @@ def usage_from_chat(raw: Mapping[str, Json]) -> Json:
     )
 
 
-# -- what a server may leave out, and what it may not put in its place ----------------------------
+# -- types: null stands for the default, another type breaks the stream ---------------------------
 
 
 def _check_type(form: type[_T] | tuple[type[_T], ...], value: Json, empty: _T) -> _T:
@@ -304,16 +296,16 @@ _UNCHANGED_PARAMETERS = ("temperature", "top_p", "presence_penalty", "frequency_
 
 _OMITTED_PARAMETERS = frozenset(
     {
-        # the response's own, kept and answered by whoever owns it
+        # belong to the response resource, which the owner of the state keeps
         "store", "stream", "stream_options", "background", "metadata",
         "previous_response_id", "conversation", "context_management",
-        # a bound on tools that are refused anyway, and reported by `ignored`
+        # limits hosted tools, which are rejected; reported as ignored
         "max_tool_calls",
     }
 )  # fmt: skip
 
 _NO_OP_VALUES: Mapping[str, Json] = {"truncation": "disabled"}
-"""Values that ask for what happens anyway."""
+"""Values that request the default behaviour."""
 
 _OPENAI_HOSTS = ("api.openai.com", ".openai.azure.com", ".services.ai.azure.com")
 
@@ -323,12 +315,12 @@ _INCLUDE_ENCRYPTED_REASONING = "reasoning.encrypted_content"
 
 @dataclass(frozen=True, slots=True)
 class ChatDialect:
-    """What one server says otherwise than all others.
+    """The differences of one server's API.
 
-    limit:       the field that bounds the answer
-    thinks:      it takes `thinking`, and wants its thoughts back in a turn with calls
-    reasons:     it may send reasoning, which becomes the summary where one is asked for
-    extra:       the extra fields that it is sent, see `convo.models.base`
+    max_tokens_field:  the field that limits the output
+    has_thinking:      the server accepts `thinking` and needs its reasoning back in a turn with calls
+    has_reasoning:     the server may send reasoning; it becomes the summary if one is requested
+    extra_fields:      the extra fields that are sent (see `convo.models.base`)
     """
 
     limit: str = "max_tokens"
@@ -338,10 +330,9 @@ class ChatDialect:
 
 
 def detect_chat_dialect(provider: str, base_url: str, extra_fields: Collection[str] = ()) -> ChatDialect:
-    """The dialect of a server, by its name and address.
+    """Detect the dialect of a server by its provider name and base URL.
 
-    OpenAI's reasoning models refuse `max_tokens`; the other servers all know it and some know
-    nothing else.
+    OpenAI's reasoning models reject `max_tokens`; all other servers accept it and some accept nothing else.
     """
     host = urlsplit(base_url).hostname or ""
     return ChatDialect(
@@ -359,7 +350,7 @@ def is_openai_server(base_url: str) -> bool:
 def list_ignored_chat_fields(
     ask: ModelRequest, spoken: ChatDialect = ChatDialect(), by: IssuerTag = NO_ISSUER
 ) -> tuple[str, ...]:
-    """What `build_chat_body` leaves out of `ask`, by the names of `convo.models.base`."""
+    """List the fields that `build_chat_body` ignores, named as in `convo.models.base`."""
     honoured = ("effort", "summary", "generate_summary") if spoken.reasons else ("effort",)
     names = [*list_ignored_parameters(ask.parameters, known=spoken.extra, reasoning=honoured)]
     if not spoken.thinks and _INCLUDE_ENCRYPTED_REASONING in (ask.parameters.get("include") or ()):
@@ -373,11 +364,12 @@ def list_ignored_chat_fields(
 def build_chat_body(
     ask: ModelRequest, who: str, spoken: ChatDialect = ChatDialect(), by: IssuerTag = NO_ISSUER
 ) -> dict[str, Json]:
-    """The body that asks for `ask`, without `stream`.
+    """Build the body of a request, without `stream`.
 
-    who:     the model, for the error's sentence
-    by:      whose thoughts these are, see `convo.models.base`
-    raises:  Unsupported  an item or parameter that this server could not honour
+    model_label:  the model's name in errors
+    issuer:       the issuer of the reasoning that is sent (see `convo.models.base`)
+
+    Raises Unsupported for an item or parameter that this server cannot honour.
     """
     said = build_chat_messages(ask.input, who, ask.instructions, wants_thoughts_of=by if spoken.thinks else None)
     body: dict[str, Json] = {"model": ask.model, "messages": said}
@@ -413,7 +405,7 @@ def _translate_tool(tool: Json) -> Json:
 
 
 def _allowed_tool_names(choice: Json) -> set[str] | None:
-    """The names that an `allowed_tools` choice leaves: the others are simply not offered."""
+    """Return the names in an `allowed_tools` choice: the other tools are not sent."""
     if not isinstance(choice, Mapping) or choice.get("type") != "allowed_tools":
         return None
     return {str(tool.get("name")) for tool in choice.get("tools", ())}
@@ -461,7 +453,7 @@ def _translate_reasoning(reasoning: Json, spoken: ChatDialect) -> dict[str, Json
 
 
 def _translate_include(include: Json, asked: Mapping[str, Json], who: str) -> dict[str, Json]:
-    """Thoughts come as they are, and what hosted tools would add is refused with them."""
+    """Translate log probabilities only: reasoning needs no parameter, and hosted tools are rejected elsewhere."""
     return {"logprobs": True} if _INCLUDE_LOGPROBS in include else {}
 
 
@@ -477,4 +469,7 @@ _PARAMETER_TRANSLATORS: dict[str, Callable[[Json, Mapping[str, Json], str], dict
     "include": _translate_include,
     "top_logprobs": _translate_top_logprobs,
 }
-"""What has another shape in chat completions; each gets its value, all that was asked, and the model's name."""
+"""Translations of the parameters that chat completions names otherwise.
+
+Each gets the value, all parameters and the model's label.
+"""

@@ -34,12 +34,13 @@ _ROLES = {"user": "user", "system": "system", "developer": "system"}
 def build_chat_messages(
     items: Iterable[Item], who: str, instructions: str | None = None, *, wants_thoughts_of: IssuerTag | None = None
 ) -> list[ChatMessage]:
-    """Translate a history.
+    """Translate a history to messages.
 
-    who:                the model, for the error's sentence
-    wants_thoughts_of:  the maker whose thoughts the server wants back, see `convo.models.base`
-    raises:             Unsupported  an item, role or part that chat completions cannot carry
-                        InputFault   an item or part without what its kind must have
+    model_label:       the model's name in errors
+    reasoning_issuer:  the issuer whose reasoning the server needs back (see `convo.models.base`)
+
+    Raises Unsupported for an item, role or part that chat completions cannot represent, InputFault for an item or part
+    that lacks a required field.
     """
     told = [{"role": "system", "content": instructions}] if instructions else []
     history = [item for item in items if wants_thoughts_of or item_type(item) != "reasoning"]
@@ -52,7 +53,7 @@ def build_chat_messages(
 
 
 def _split_at_user_messages(runs: Iterable[RoleGroup]) -> Iterator[list[RoleGroup]]:
-    """Turns from one thing that the user said up to the next one."""
+    """Yield the groups of each turn; a turn begins with a user message."""
     exchange: list[RoleGroup] = []
     for ours, run in runs:
         if not ours and any(map(is_user_message, run)):
@@ -65,11 +66,11 @@ def _split_at_user_messages(runs: Iterable[RoleGroup]) -> Iterator[list[RoleGrou
 
 
 def encode_reasoning_text(said: str) -> str:
-    """What a server thought, as it is sealed in a reasoning item."""
+    """Encode a server's reasoning as the encrypted content of a reasoning item."""
     return b64encode(said.encode("utf-8", "surrogatepass")).decode()
 
 
-# -- the assistant's ------------------------------------------------------------------------------
+# -- assistant messages ---------------------------------------------------------------------------
 
 
 def _assistant_messages(items: Sequence[Item], who: str, by: IssuerTag | None) -> list[ChatMessage]:
@@ -92,7 +93,7 @@ def _join_reasoning_text(items: Sequence[Item], by: IssuerTag, who: str) -> str:
 
 
 def _decode_reasoning_text(seal: str) -> str:
-    """What `encode_reasoning_text` sealed; nothing where somebody changed it."""
+    """Decode the text of `encode_reasoning_text`; "" if it was modified."""
     try:
         return b64decode(seal, validate=True).decode("utf-8", "surrogatepass")
     except ValueError:
@@ -106,11 +107,11 @@ def _tool_call(item: Item, who: str) -> Json:
     return {"id": _required_str(item, "call_id"), "type": "function", "function": function}
 
 
-# -- everybody else's -----------------------------------------------------------------------------
+# -- tool, user and system messages ---------------------------------------------------------------
 
 
 def _tool_and_user_messages(items: Sequence[Item], who: str) -> list[ChatMessage]:
-    """The tools' messages, what they showed beside words, and everything else that was said."""
+    """Build the tool messages, then one user message with their media, then the other messages."""
     outputs = [item for item in items if is_client_output(item)]
     told = [_tool_message(item, who) for item in outputs]
     shown = [part for item in outputs for part in _tool_output_media(item, who)]
@@ -140,7 +141,7 @@ def _tool_message(item: Item, who: str) -> ChatMessage:
 
 
 def _tool_output_media(item: Item, who: str) -> list[Json]:
-    """What is more than words in an output, under the name of its call: a tool's message holds words alone."""
+    """Return the parts of an output that are not text, with a caption: a tool message holds text only."""
     said = _translate_content(item.get("output"), who)
     other = [] if isinstance(said, str) else [part for part in said if part["type"] != "text"]
     return [{"type": "text", "text": f"{_MEDIA_CAPTION} {item.get('call_id')}:"}, *other] if other else []
@@ -151,7 +152,7 @@ _MEDIA_CAPTION = "Shown by the tool call"
 
 
 def _required_str(item: Item, field: str) -> str:
-    """A string that an item of this kind cannot be without."""
+    """Return a required field of an item. Raises InputFault."""
     value = item.get(field)
     if not isinstance(value, str):
         raise InputFault(f"an item of the kind {item_type(item)} has no {field!r}")
@@ -173,7 +174,7 @@ def _translate_content(content: Json, who: str) -> Json:
 
 
 def _translate_text_content(content: Json, who: str, where: str) -> str:
-    """The text of a message that may hold nothing else."""
+    """Translate the content of a message that allows text only."""
     said = _translate_content(content, who)
     if isinstance(said, str):
         return said
@@ -196,14 +197,14 @@ def _text_part(part: Json) -> Json:
 
 
 def _image_part(part: Json) -> Json:
-    """None for an image that lies at a server under its id."""
+    """Translate an image; None for one that is stored on a server and known by id only."""
     url = part.get("image_url")
     detail = {"detail": part["detail"]} if part.get("detail") else {}
     return {"type": "image_url", "image_url": {"url": url, **detail}} if url else None
 
 
 def _file_part(part: Json) -> Json:
-    """None for a file that is not in the request itself."""
+    """Translate a file; None if its data is not in the request."""
     held = {name: part[name] for name in ("filename", "file_data") if part.get(name)}
     return {"type": "file", "file": held} if "file_data" in held else None
 
@@ -221,11 +222,11 @@ _PART_TRANSLATORS: dict[str, Callable[[Json], Json]] = {
     "input_file": _file_part,
     "input_audio": _audio_part,
 }
-"""How each kind of part is said; a refusal is what the assistant said, so it goes back as words."""
+"""Translations by type of part; a refusal is text that the assistant wrote, so it is sent as text."""
 
 
 def list_media_types(items: Iterable[Item]) -> Iterator[str]:
-    """The kinds of parts in `items` that are not text, for models that read nothing else."""
+    """Yield the types of the parts that are not text, for models that accept text only."""
     for item in items:
         for field in ("content", "output"):
             parts = item.get(field)

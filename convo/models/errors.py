@@ -37,30 +37,30 @@ if TYPE_CHECKING:
 
 
 _MAX_MESSAGE_CHARS = 600
-"""Characters of a server's own words that are passed on."""
+"""Characters of a server's message that are passed on."""
 
 _MAX_SCANNED_CHARS = 2_000
-"""Characters of a server's words that patterns are searched in: over a long text they take long."""
+"""Characters of a server's message that patterns are searched in: the search of a long text takes long."""
 
 _MAX_ERROR_DEPTH = 10
-"""Objects inside one another in which an error object is looked for."""
+"""Nested objects in which an error object is searched."""
 
 _MAX_RETRY_AFTER_S = 24 * 3600.0
-"""A server that asks for more patience than this has said nothing that anybody can use."""
+"""Seconds; a longer Retry-After is ignored."""
 
 _KEY_LIKE = re.compile(r"\b(?:sk|pk|gsk|xai|key)-[\w*.-]{6,}|\bBearer\s+\S+|(?<!\S)\S*\*{3,}\S*")
 _NAME_FIELDS = ("code", "type", "param")
-"""Fields of an error object that are no sentence, and go where it goes."""
+"""Fields of an error object that hold names, not sentences. Keys are removed from them too."""
 
 _NO_SUCH_MODEL = re.compile(
     r"\bmodel\b.*\b(not exist|not found|no such|unknown|not available)", re.IGNORECASE | re.DOTALL
 )
 
 _FRAMEWORK_MESSAGES = ("not found", "method not allowed")
-"""What a web framework says of an address that nobody serves there: no sentence of the provider's."""
+"""Messages of web frameworks for an unknown path; they are not from the provider."""
 
 _PACKAGE_BASE_ERRORS = {"openai": "OpenAIError", "anthropic": "AnthropicError"}
-"""What a package calls everything that it raises itself."""
+"""The base class of all errors of each package."""
 
 _WINDOW_EXCEEDED_CODE = WindowExceeded.code
 _WINDOW_EXCEEDED_MESSAGE = re.compile(
@@ -82,17 +82,17 @@ _STATUS_BY_ERROR_TYPE = {
     "timeout_error": 504,
     "overloaded_error": 529,
 }
-"""The status that an error event would have had as an answer."""
+"""The HTTP status that corresponds to the type of an error event."""
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorContext:
-    """Who was asked for what: the words that a sentence about it needs.
+    """The data of a request that its error messages need.
 
     url:      the base URL
-    model:    the model's name when the request named one
-    key:      what no message may hold
-    package:  whose errors are read: "openai" or "anthropic", which name theirs alike
+    model:    the model's name if the request names one
+    key:      a secret that no message may contain
+    package:  the package whose errors are mapped: "openai" or "anthropic", which use the same class names
     """
 
     provider: str
@@ -103,27 +103,27 @@ class ErrorContext:
 
     @property
     def place(self) -> str:
-        """The address to show: no user, no password, no query."""
+        """The URL to display, without user, password and query."""
         parts = urlsplit(self.url)
         return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
     def clean(self, words: str) -> str:
-        """`words` on one line, without anything that looks like a key and without a final stop."""
+        """Return the message on one line, with keys masked and without a final full stop."""
         if self.key is not None:
             words = words.replace(self.key.reveal(), "***")
         words = words[:_MAX_SCANNED_CHARS]
         return " ".join(_KEY_LIKE.sub("***", words).split())[:_MAX_MESSAGE_CHARS].rstrip(". ")
 
     def names_in(self, error: Mapping[str, Json]) -> dict[str, Any]:
-        """`error` with nothing that looks like a key where names should stand."""
+        """Return the error object with keys masked in its name fields."""
         named = {name: self.clean(said) for name in _NAME_FIELDS if isinstance(said := error.get(name), str)}
         return {**error, **named}
 
 
-class map_provider_errors:  # noqa: N801 - read as a word: `with edge(asked):`
-    """Inside it foreign errors become ours.
+class map_provider_errors:  # noqa: N801 - used like a function: `with map_provider_errors(context):`
+    """Map provider errors that are raised in the block to convo's errors.
 
-    answering:  the server has begun to answer, so what breaks now is an answer
+    is_streaming:  the response has begun, so a connection error breaks a response
     """
 
     def __init__(self, asked: ErrorContext, *, answering: bool = False) -> None:
@@ -143,7 +143,7 @@ class map_provider_errors:  # noqa: N801 - read as a word: `with edge(asked):`
 
 
 def to_endpoint_fault(wrong: BaseException, asked: ErrorContext, *, answering: bool = False) -> EndpointFault | None:
-    """`wrong` as one of ours; None when it is not the package's, its transport's or a decoder's."""
+    """Map `error` to an EndpointFault; None if neither the package, its transport nor a decoder raised it."""
     import httpx2
 
     package = import_module(asked.package)
@@ -164,7 +164,7 @@ def to_endpoint_fault(wrong: BaseException, asked: ErrorContext, *, answering: b
             return RequestRefused(
                 f"{asked.provider} cannot be sent text with half a character in it", code="invalid_input"
             )
-    if "ClientError" in _class_names(wrong):  # aiohttp's own, which its transport lets through
+    if "ClientError" in _class_names(wrong):  # an error of aiohttp that its transport does not translate
         return _connection_fault(wrong, asked, answering=answering)
     if isinstance(wrong, getattr(package, _PACKAGE_BASE_ERRORS[asked.package]) | ValueError | RecursionError):
         return StreamBroken(f"{asked.provider} answered with something that is not a stream of events")
@@ -174,9 +174,9 @@ def to_endpoint_fault(wrong: BaseException, asked: ErrorContext, *, answering: b
 def fault_from_status(
     status: int, body: Json, asked: ErrorContext, *, retry_after_s: float | None = None, again: bool | None = None
 ) -> EndpointFault:
-    """The error that a server answered with `status` and `body`, an error object if it is a good one.
+    """Build the error for a response with an error status; `body` is an error object or anything else.
 
-    again:  what the server itself says of asking once more; None: nothing
+    again:  the server's own statement whether a retry makes sense; None if it makes none
     """
     error = asked.names_in(_error_object(body))
     words = asked.clean(error["message"])
@@ -208,7 +208,7 @@ def fault_from_status(
 
 
 def fault_from_response(answer: "Response", asked: ErrorContext) -> EndpointFault:
-    """The error that `answer` is, which has been read and is none of success."""
+    """Build the error for a response that has been read and has an error status."""
     try:
         body = answer.json()
     except (ValueError, RecursionError):
@@ -217,7 +217,7 @@ def fault_from_response(answer: "Response", asked: ErrorContext) -> EndpointFaul
 
 
 def fault_from_stream_error(body: Json, asked: ErrorContext, *, answering: bool) -> EndpointFault:
-    """The error event `body` of a stream, read as an answer's status when nothing else came before."""
+    """Build the error for an error event; before any other event, its type decides as an HTTP status would."""
     error = asked.names_in(_error_object(body))
     status = _error_status(error)
     if status is not None and not answering:
@@ -227,7 +227,7 @@ def fault_from_stream_error(body: Json, asked: ErrorContext, *, answering: bool)
 
 
 def fault_from_event(event: StreamEvent, asked: ErrorContext, *, answering: bool) -> EndpointFault | None:
-    """The error that an event is, nested as the specification has it or flat as the package reads it."""
+    """Build the error for an event: nested as in the specification, or flat as the package reads it; else None."""
     if event["type"] != "error":
         return None
     nested = event.get("error")
@@ -237,7 +237,7 @@ def fault_from_event(event: StreamEvent, asked: ErrorContext, *, answering: bool
 
 
 def validate_event(event: Json, asked: ErrorContext) -> StreamEvent:
-    """raises: StreamBroken  it is not an event at all"""
+    """Return the value as an event; one without a type gets "error" or "". Raises StreamBroken for any non-object."""
     if not isinstance(event, dict):
         raise StreamBroken(f"{asked.provider} answered with something that is not a stream of events")
     if not isinstance(event.get("type"), str):
@@ -246,7 +246,7 @@ def validate_event(event: Json, asked: ErrorContext) -> StreamEvent:
 
 
 def _error_object(body: Json) -> dict[str, Json]:
-    """The error object in `body`, always with a message: some servers nest it, some send only words."""
+    """Find the error object in `body`; it always has a message. Some servers nest it, some send only text."""
     for _ in range(_MAX_ERROR_DEPTH):
         inner = body.get("error", body.get("detail")) if isinstance(body, Mapping) else None
         if inner is None:
@@ -260,7 +260,7 @@ def _error_object(body: Json) -> dict[str, Json]:
 
 
 def _stringify_message(message: Json) -> str:
-    """A message that is not text, as some servers list several."""
+    """Convert a message that is not text: some servers send a list."""
     try:
         return str(message or "")
     except RecursionError:
@@ -268,12 +268,12 @@ def _stringify_message(message: Json) -> str:
 
 
 def _to_error_status(status: int) -> int:
-    """`status`, or 502 where it is none of an error: a redirection, or a number that HTTP does not have."""
+    """Return `status`, or 502 where it is not an error status: a redirect, or a number outside of HTTP."""
     return status if 400 <= status <= 599 else 502
 
 
 def _error_code(error: Mapping[str, Json]) -> str | None:
-    """The error's own name; a code that only repeats the status is none."""
+    """Return the error's code or type; a code that only repeats the HTTP status is skipped."""
     named = (error.get("code"), error.get("type"))
     return next((name for name in named if isinstance(name, str) and name and not name.isdigit()), None)
 
@@ -313,7 +313,7 @@ def _connection_fault(wrong: BaseException, asked: ErrorContext, *, answering: b
 
     if answering:
         return StreamBroken(f"the connection to {asked.provider} broke before the answer ended")
-    below = _class_names(wrong.__cause__)  # aiohttp's transport takes all for timeouts
+    below = _class_names(wrong.__cause__)  # the aiohttp transport reports all errors as timeouts
     if isinstance(wrong, httpx2.TimeoutException) and ("TimeoutError" in below or "ClientError" not in below):
         return Unreachable(f"{asked.provider} did not answer in time at {asked.place}")
     if isinstance(wrong, httpx2.UnsupportedProtocol | httpx2.InvalidURL):
@@ -331,20 +331,20 @@ def _class_names(wrong: BaseException | None) -> set[str]:
 
 
 def _retry_options(headers: Mapping[str, str]) -> dict[str, Any]:
-    """What a server says of asking again: whether, and when."""
+    """Read from the headers whether and when to retry."""
     said = headers.get("x-should-retry")
     again = None if said not in ("true", "false") else said == "true"
     return {"retry_after_s": _retry_after_s(headers), "again": again}
 
 
 def _retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """Seconds from Retry-After in any of its forms; None where it asks for no wait that can be had."""
+    """Return the seconds of any form of Retry-After; None without one, or if the wait is too long."""
     wait_s = _parse_retry_after_s(headers)
     return max(0.0, wait_s) if wait_s is not None and wait_s <= _MAX_RETRY_AFTER_S else None
 
 
 def _parse_retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """What Retry-After says, whatever it is; a date counts from the server's own Date."""
+    """Parse Retry-After without limits; a date is relative to the server's own Date."""
     for name, per_second in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         try:
             return float(headers[name]) / per_second

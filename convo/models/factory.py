@@ -30,15 +30,15 @@ def open_model(
     token: Secret | None = None,
     limits: ResponseLimits = DEFAULT_RESPONSE_LIMITS,
 ) -> Model:
-    """The models of `provider`, each as if its server kept nothing; nothing is connected or started yet.
+    """Open a provider's models as stateless models; no connection is made and no process is started.
 
-    key:     what `key_env` holds, or None
-    token:   what `token_env` holds, or None
-    models:  the folder of weights that convo fetched
-    limits:  of what a server answers
-    raises:  KeyRefused    the provider takes a key and there is none, or it cannot be one
-             InvalidSettings   it has no address
-             ModelMissing  what it is asked through is not installed
+    key:             the value of `key_env`, or None
+    token:           the value of `token_env`, or None
+    weights_folder:  the folder of the downloaded weights
+    limits:          limits on the server's responses
+
+    Raises KeyRefused for a missing or impossible key, InvalidSettings without a base URL, ModelMissing if the package
+    is not installed.
     """
     extra = provider.extra_fields
     match provider.api:
@@ -73,10 +73,9 @@ def open_model(
 def make_openai_options(
     provider: Provider, *, key: Secret | None, token: Secret | None = None
 ) -> "OpenAIClientOptions":
-    """What a server that speaks Responses is asked with.
+    """Build the client options of a server that speaks the Responses API.
 
-    raises:  KeyRefused   it has neither a key nor a token
-             InvalidSettings  it has no address
+    Raises KeyRefused without a key and a token, InvalidSettings without a base URL.
     """
     from convo.models.http import OpenAIClientOptions
 
@@ -101,52 +100,49 @@ def make_openai_options(
 
 
 def require_base_url(provider: Provider) -> str:
-    """raises: InvalidSettings  nobody said where it is"""
+    """Return the provider's base URL. Raises InvalidSettings if it is not set."""
     if provider.base_url is None:
         raise InvalidSettings(f"the provider {provider.name!r} has no base URL")
     return provider.base_url
 
 
 def open_local_model(models: Path, new_id: NewId, limits: ResponseLimits = DEFAULT_RESPONSE_LIMITS) -> "LocalModel":
-    """The models of this machine, to be warmed while the person types."""
+    """Open the local models; the CLI warms them while the user types."""
     from convo.models.local import LocalModel
 
     return LocalModel(models, new_id, limits=limits)
 
 
 def get_built_in_weights() -> "Weights":
-    """The weights of the built-in model, wherever they are."""
+    """Return the description of the built-in model's weights."""
     from convo.models.weights import BUILT_IN_WEIGHTS
 
     return BUILT_IN_WEIGHTS
 
 
 def find_built_in_weights(models: Path) -> Path:
-    """Where they are. raises: ModelMissing"""
+    """Return the path of the built-in weights. Raises ModelMissing."""
     from convo.models import weights
 
     return weights.locate_built_in_weights(models)
 
 
 def find_weights(model: str, models: Path) -> Path:
-    """The file behind `local/` and `model`. raises: ModelMissing, Unreadable"""
+    """Return the weights file of `local/` plus `model`. Raises ModelMissing or Unreadable."""
     from convo.models import weights
 
     return weights.locate_weights(model, models)[1]
 
 
 def pull_built_in_weights(models: Path, told: "PullProgress") -> Path:
-    """Have them here. raises: ModelMissing, StoreFault"""
+    """Download the built-in weights unless they are present. Raises ModelMissing or StoreFault."""
     from convo.models import weights
 
     return weights.pull_weights(models, told=told)
 
 
 def check_provider_key(provider: Provider, key: Secret | None) -> Secret | None:
-    """`key` if the provider can be asked with it.
-
-    raises:  KeyRefused
-    """
+    """Return `key` if it can be sent to the provider. Raises KeyRefused."""
     if provider.key_env is None:
         return key
     if key is None:

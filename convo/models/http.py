@@ -1,9 +1,9 @@
 """HTTP to providers: clients, server-sent events, and limits on response bodies.
 
-The openai and anthropic packages supply headers and URLs; requests go through their transport and the
-events are parsed here, because their decoders are slow and join an event's lines in quadratic time.
-`limit_response_bodies` bounds every body before anything reads it, decompressed size included. Retries
-of the packages are off: ours know who owns the state.
+The openai and anthropic packages supply headers and URLs. Requests use their transports, but the events are parsed
+here: the decoders of the packages are slow and join an event's lines in quadratic time. `limit_response_bodies` limits
+every body before it is read, decompressed size included. The packages' retries are disabled, because convo retries with
+knowledge of the state's owner.
 """
 
 import asyncio
@@ -38,22 +38,22 @@ DONE_MARKER = "[DONE]"
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 _DRAIN_TIMEOUT_S = 0.25
-"""Seconds that the end of an answer may be behind the end of its events."""
+"""Seconds to wait for the end of the body after the last event."""
 
 TIME_SLICE_S = 0.002
-"""Seconds after which a stream that never waits lets the rest of the process run."""
+"""Seconds that a stream may run without waiting before other tasks run."""
 
 LARGE_EVENT_BYTES = 256 * 1024
-"""Bytes of an event above which it is parsed in steps, with others in between."""
+"""Bytes; a larger event is parsed in steps, so that other tasks run in between."""
 
 JSON_VALUE_OVERHEAD_BYTES = 64
-"""Bytes that a JSON value takes besides its text, counted for the limits."""
+"""Bytes that a JSON value takes in memory besides its text, counted for the limits."""
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":"))
 
 
 class ProviderClient(Protocol):
-    """What is needed of a package's client: `AsyncOpenAI` or `AsyncAnthropic`."""
+    """The attributes that are used of a package's client: `AsyncOpenAI` or `AsyncAnthropic`."""
 
     timeout: Any
 
@@ -68,7 +68,7 @@ class ProviderClient(Protocol):
 
 
 class SSEClient:
-    """The way to one server: the package's client for it, and the transport below that."""
+    """Streams server-sent events from one server: a package's client and the transport below it."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class SSEClient:
         limits: ResponseLimits = DEFAULT_RESPONSE_LIMITS,
         headers: Mapping[str, str] = _NO_HEADERS,
     ) -> None:
-        """`headers` are sent beside those of `client`."""
+        """Use `headers` in addition to those of `client`."""
         from httpx2 import Headers, Timeout
 
         named: ProviderClient = client
@@ -97,10 +97,11 @@ class SSEClient:
         *,
         exact: bool = False,
     ) -> AsyncGenerator[Json, None]:
-        """The JSON values that the server streams in answer to `body`, or to a GET without one.
+        """Yield the JSON values of the server's stream. Sends a POST with `body`, a GET if it is None.
 
-        exact:   refuse NaN, and numbers beyond a double: the values are kept as items, which have an exact form
-        raises:  EndpointFault
+        strict:  reject NaN and numbers beyond a double: the values are stored as items, which have a canonical form
+
+        Raises EndpointFault.
         """
         with map_provider_errors(asked):
             answer = await self._http.send(self._request(path, body, query), stream=True)
@@ -134,17 +135,17 @@ class SSEClient:
 
 
 class SSEDecoder:
-    """The data of server-sent events, out of pieces that end anywhere. Nothing else of them is looked at."""
+    """Extracts the data of server-sent events from chunks of any size. All other fields are ignored."""
 
     def __init__(self, most: int = DEFAULT_RESPONSE_LIMITS.event_bytes) -> None:
-        """`most` bytes of one event are waited for."""
+        """Buffer at most `max_bytes` bytes of one event."""
         self._most = most
         self._open, self._data = BytesIO(), BytesIO()
         self._returned, self._first = False, True
 
     def read(self, piece: bytes) -> list[str]:
-        """The data of each event that is whole with `piece`. raises: UnicodeDecodeError, LimitReached"""
-        if self._returned and piece.startswith(b"\n"):  # the other half of one line's end
+        """Return the data of each event that the chunk completes. Raises UnicodeDecodeError or LimitReached."""
+        if self._returned and piece.startswith(b"\n"):  # the second half of a CRLF that was split
             piece = piece[1:]
         self._returned = piece.endswith(b"\r")
         found = [data.decode() for line in piece.splitlines(keepends=True) if (data := self._line(line)) is not None]
@@ -153,7 +154,7 @@ class SSEDecoder:
         return found
 
     def _line(self, line: bytes) -> bytes | None:
-        """The data of the event that this line ends."""
+        """Return the data of the event that this line completes, if any."""
         if not line.endswith((b"\n", b"\r")):
             self._open.write(line)
             return None
@@ -180,7 +181,7 @@ def _take_buffer(held: BytesIO) -> bytes:
 async def _iter_json_values(
     answer: "Response", asked: ErrorContext, limits: ResponseLimits, decoder: json.JSONDecoder
 ) -> AsyncGenerator[Json, None]:
-    """The JSON values of `answer`, to its end. raises: EndpointFault"""
+    """Yield the JSON values of a stream. Raises EndpointFault."""
     sent, begun, events = SSEDecoder(limits.event_bytes), False, 0
     pace = TimeSlice()
     async with aclosing(answer.aiter_bytes()) as pieces:
@@ -210,7 +211,7 @@ async def _iter_json_values(
 
 
 READ_CHUNK_BYTES = 8 * 1024
-"""Bytes of a stream that are looked at before others may run."""
+"""Bytes of a stream that are parsed before other tasks may run."""
 
 
 def _split_chunk(piece: bytes | None) -> list[bytes]:
@@ -224,7 +225,7 @@ def _split_chunk(piece: bytes | None) -> list[bytes]:
 
 
 async def _drain_response(pieces: AsyncIterator[bytes], asked: ErrorContext) -> None:
-    """Read what is behind the end, so that the connection can be used again."""
+    """Read the rest of the body, so that the connection can be reused."""
     with suppress(TimeoutError, EndpointFault):
         async with asyncio.timeout(_DRAIN_TIMEOUT_S):
             with map_provider_errors(asked, answering=True):
@@ -232,14 +233,13 @@ async def _drain_response(pieces: AsyncIterator[bytes], asked: ErrorContext) -> 
                     pass
 
 
-# -- taking turns ---------------------------------------------------------------------------------
+# -- time slices ----------------------------------------------------------------------------------
 
 
 class TimeSlice:
-    """Lets the rest of the process run when a stream has kept it busy for a while.
+    """Yields to the event loop when a stream has run for a time slice.
 
-    Of all streams that are busy one runs in each pass of the event loop: ten of them take no more from
-    others than one does.
+    Only one busy stream runs in each pass of the event loop: ten streams delay other tasks no more than one.
     """
 
     def __init__(self) -> None:
@@ -247,14 +247,14 @@ class TimeSlice:
         self._since = self._clock()
 
     async def step(self) -> None:
-        """Wait for a turn, if this stream has run for long. Waiting for the network counts too, and costs a pass."""
+        """Wait for a turn if the time slice is used up. Waiting for the network counts too and costs a pass."""
         if self._clock() - self._since > TIME_SLICE_S:
             await _ROUND_ROBINS.setdefault(asyncio.get_running_loop(), RoundRobin()).wait()
             self._since = self._clock()
 
 
 class RoundRobin:
-    """The busy streams of one event loop in the order in which they run, one in each pass."""
+    """The queue of the busy streams of one event loop; one runs in each pass."""
 
     def __init__(self) -> None:
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -306,10 +306,9 @@ _CLOSING_BRACKETS = {"[": "]", "{": "}"}
 
 
 async def parse_large_json(text: str, most: int, decoder: json.JSONDecoder = _DECODER) -> Json:
-    """The JSON value of `text`, parsed in steps: `json.loads` of some megabytes stops everything else meanwhile.
+    """Parse JSON in steps: `json.loads` of some megabytes blocks the event loop.
 
-    raises:  ValueError    it is no JSON
-             LimitReached  its values take more than `most` bytes
+    Raises ValueError for invalid JSON, LimitReached if the values take more than `max_bytes` bytes.
     """
     reading, pace = _parse_in_steps(text, most, decoder), TimeSlice()
     while True:
@@ -321,7 +320,7 @@ async def parse_large_json(text: str, most: int, decoder: json.JSONDecoder = _DE
 
 
 def _parse_in_steps(text: str, most: int, decoder: json.JSONDecoder) -> Generator[None, None, Json]:
-    """Parse `text`, pausing behind every few values. Strings and numbers are left to the library."""
+    """Parse `text` and yield after every 256 values. Strings and numbers are parsed by the json module."""
     left, at, name = (most - len(text)) // JSON_VALUE_OVERHEAD_BYTES, 0, ""
     holders: list[Any] = []
     root: Json = None
@@ -373,7 +372,7 @@ def _skip_whitespace(text: str, at: int) -> int:
 
 
 def _parse_member_name(text: str, at: int) -> tuple[str, int]:
-    """The name of a member and where its value begins. raises: ValueError"""
+    """Return the name of an object's member and the position of its value. Raises ValueError."""
     if text[at : at + 1] != '"':
         raise ValueError("a name is missing")
     name, at = _DECODER.raw_decode(text, at)
@@ -386,20 +385,20 @@ def _parse_member_name(text: str, at: int) -> tuple[str, int]:
 OPENAI_URL = "https://api.openai.com/v1"
 
 PLACEHOLDER_KEY = Secret("none")
-"""What is sent where no key is needed: the package insists on one."""
+"""The key for servers that need none: the openai package requires one."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenAIClientOptions:
-    """One server and what is shown to it.
+    """A server and the credentials for it.
 
-    provider:     its name, for sentences
-    base_url:     with its version; Azure: the resource's endpoint
-    key, token:   Azure takes either; a token goes before
-    ambient:      what the environment says for OpenAI's own account counts: OPENAI_CUSTOM_HEADERS
-    azure:        speak to it as to an Azure resource, with `api_version` where it is an older one
-    deployment:   Azure: what is sent as the model's name, whatever model was asked for
-    keyless:      the server takes no key
+    provider:         the name in error messages
+    base_url:         with the version; for Azure the endpoint of the resource
+    key, token:       Azure accepts either; the token takes precedence
+    use_env_headers:  send the headers of OPENAI_CUSTOM_HEADERS, which are meant for OpenAI's own account
+    is_azure:         use the Azure API, with `api_version` for an older one
+    deployment:       Azure: the model name to send, independent of the requested model
+    is_keyless:       the server needs no key
     """
 
     provider: str = "openai"
@@ -419,25 +418,26 @@ class OpenAIClientOptions:
         return Scope(self.base_url.rstrip("/"), self.organisation, self.project)
 
     def asked(self, body: Mapping[str, Json]) -> ErrorContext:
-        """The words that a sentence about `body`, sent there, needs."""
+        """Return the context for errors of a request with `body`."""
         return ErrorContext(self.provider, self.base_url, model=body.get("model"), key=self.token or self.key)
 
 
 def make_openai_client(
     account: OpenAIClientOptions, http: "AsyncClient | None" = None, limits: ResponseLimits = DEFAULT_RESPONSE_LIMITS
 ) -> "AsyncOpenAI":
-    """The package's client for `account`; nothing is sent yet.
+    """Create the openai package's client; no request is sent.
 
-    http:    a transport to use instead of the package's own
-    limits:  of what the server answers
-    raises:  KeyRefused  there is no key
+    http_client:  a transport to use instead of the package's own
+    limits:       limits on the server's responses
+
+    Raises KeyRefused without a key.
     """
     from openai import AsyncAzureOpenAI, AsyncOpenAI, DefaultAsyncHttpxClient
 
     secret = account.token or account.key or (PLACEHOLDER_KEY if account.keyless else None)
     if secret is None:
         raise KeyRefused(f"{account.provider} needs a key")
-    http = http or DefaultAsyncHttpxClient(follow_redirects=False)  # a conversation goes where it was sent
+    http = http or DefaultAsyncHttpxClient(follow_redirects=False)  # never send it to another server
     http = limit_response_bodies(http, limits)
     client: AsyncOpenAI
     if account.azure and account.api_version:
@@ -462,7 +462,7 @@ def make_openai_client(
 
 
 def build_url_and_headers(account: OpenAIClientOptions, path: str) -> tuple[str, Mapping[str, str]]:
-    """Where `path` of `account` is, and the headers that a request there needs; `{key}` stands for the key."""
+    """Return the URL of `path` and the headers of a request; `{key}` is a placeholder for the key."""
     old_azure = account.azure and account.api_version
     version = f"?api-version={account.api_version}" if old_azure else ""
     under = "/openai" if old_azure else "/openai/v1" if account.azure else ""
@@ -474,22 +474,22 @@ def build_url_and_headers(account: OpenAIClientOptions, path: str) -> tuple[str,
 
 
 def make_http_client() -> "AsyncClient":
-    """The fastest transport that is installed: through aiohttp, where it is, half as much again as without.
+    """Create the fastest installed transport: throughput with aiohttp is 1.5 times that of httpx.
 
-    It goes where it was sent and follows nobody elsewhere.
+    Redirects are not followed.
     """
     from openai import DefaultAioHttpClient, DefaultAsyncHttpxClient
 
     try:
         return DefaultAioHttpClient(follow_redirects=False)
-    except RuntimeError:  # the package's own word for a missing aiohttp
+    except RuntimeError:  # raised by the package if aiohttp is missing
         return DefaultAsyncHttpxClient(follow_redirects=False)
 
 
 def make_sse_client(
     account: OpenAIClientOptions, client: "AsyncOpenAI", http: "AsyncClient", limits: ResponseLimits
 ) -> SSEClient:
-    """The way of streams to `account`: an older Azure takes its key in a header that the package adds by itself."""
+    """Create the SSE client, with the key header of an older Azure, which the package adds to its own requests only."""
     secret = account.token or account.key
     _, shown = build_url_and_headers(account, "")
     key = secret.reveal() if secret else ""
@@ -500,7 +500,7 @@ def make_sse_client(
 
 
 def _default_headers(account: OpenAIClientOptions, secret: Secret) -> Mapping[str, Any]:
-    """Headers of every request, without those that the environment adds for another account."""
+    """Return the headers of every request; those that the environment sets for another account are omitted."""
     from openai import Omit
 
     if account.ambient:
@@ -511,20 +511,20 @@ def _default_headers(account: OpenAIClientOptions, secret: Secret) -> Mapping[st
 
 MAX_ERROR_BYTES = 64 * 1024
 ERROR_TIMEOUT_S = 10.0
-"""Seconds for the body of an error after its headers; what has arrived by then is used."""
+"""Seconds to read the body of an error; a partial body is used."""
 
 DECOMPRESS_CHUNK_BYTES = 64 * 1024
-"""Bytes that are decompressed at a time."""
+"""Bytes to decompress at a time."""
 
 STREAM_EXTENSION = "convo.streamed"
-"""The request extension that marks an answer as a stream of events."""
+"""The request extension that marks a response as a stream of events."""
 
 MIN_BYTES_PER_JSON_VALUE = 32
-"""A body of N bytes may hold N/32 JSON values at its limit: a value takes up to 30 times its text in memory."""
+"""A body limit of N bytes allows N/32 JSON values: a value takes up to 30 times its text in memory."""
 
 
 def limit_response_bodies(http: "AsyncClient", limits: ResponseLimits) -> "AsyncClient":
-    """`http`, whose responses obey `limits` from now on. It asks for no compression."""
+    """Limit all responses of `http_client`, which is modified, and request no compression."""
 
     async def hook(response: "Response") -> None:
         response.stream = _limit_stream(response, limits)
@@ -564,7 +564,7 @@ def _limit_stream(response: "Response", limits: ResponseLimits) -> "AsyncByteStr
 
 
 async def _truncate_error_body(pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-    """The first bytes of an error's body. A body that breaks off or is late ends early: its status is enough."""
+    """Yield the first bytes of an error's body. A broken or late body ends early: the status is enough."""
     from httpx2 import HTTPError
 
     left, until = MAX_ERROR_BYTES, asyncio.get_running_loop().time() + ERROR_TIMEOUT_S
@@ -581,7 +581,7 @@ async def _truncate_error_body(pieces: AsyncGenerator[bytes, None]) -> AsyncGene
 
 
 async def _limit_bytes(pieces: AsyncIterator[bytes], most: int, limit: str) -> AsyncGenerator[bytes, None]:
-    """raises: LimitReached  there is more than `most` bytes"""
+    """Yield the chunks. Raises LimitReached above `max_bytes` bytes."""
     read = 0
     async for piece in pieces:
         read += len(piece)
@@ -591,7 +591,7 @@ async def _limit_bytes(pieces: AsyncIterator[bytes], most: int, limit: str) -> A
 
 
 async def _limit_json_values(pieces: AsyncIterator[bytes], limits: ResponseLimits) -> AsyncGenerator[bytes, None]:
-    """raises: LimitReached  the body holds so many JSON values that reading it would take too much memory"""
+    """Yield the chunks. Raises LimitReached for more JSON values than fit into memory."""
     values = 0
     async for piece in pieces:
         values += piece.count(b",") + piece.count(b"[") + piece.count(b"{")
@@ -601,7 +601,7 @@ async def _limit_json_values(pieces: AsyncIterator[bytes], limits: ResponseLimit
 
 
 async def _limit_duration(pieces: AsyncGenerator[bytes, None], limits: ResponseLimits) -> AsyncGenerator[bytes, None]:
-    """raises: LimitReached  the body takes too long"""
+    """Yield the chunks. Raises LimitReached if the body takes too long."""
     until = asyncio.get_running_loop().time() + limits.idle_s
     while True:
         try:
@@ -615,10 +615,11 @@ async def _limit_duration(pieces: AsyncGenerator[bytes, None], limits: ResponseL
 
 
 async def _decompress(source: AsyncIterable[bytes], coding: str, *, skip: bool = False) -> AsyncGenerator[bytes, None]:
-    """The pieces of `source` without compression.
+    """Decompress the chunks of `source`.
 
-    skip:    a body of an unknown coding is empty
-    raises:  StreamBroken  the coding is unknown, or the data is not of that coding
+    skip:  treat a body with an unknown coding as empty
+
+    Raises StreamBroken if the coding is unknown or the data invalid.
     """
     if coding in ("identity", ""):
         async for piece in source:
@@ -639,20 +640,20 @@ async def _decompress(source: AsyncIterable[bytes], coding: str, *, skip: bool =
 
 
 def _zlib_window_bits(head: bytes) -> int:
-    """zlib's parameter for data that begins with `head`: gzip and zlib say what they are, bare deflate does not."""
+    """Return zlib's parameter for data that begins with `head`: gzip and zlib have a header, raw deflate has none."""
     named = head[:2] == b"\x1f\x8b" or (head[0] & 15 == 8 and int.from_bytes(head[:2]) % 31 == 0)
     return zlib.MAX_WBITS | 32 if named else -zlib.MAX_WBITS
 
 
 class Decompressor:
-    """Decompresses gzip, zlib or bare deflate, at most `DECOMPRESS_CHUNK_BYTES` bytes at a time."""
+    """Decompresses gzip, zlib or raw deflate, at most `DECOMPRESS_CHUNK_BYTES` bytes at a time."""
 
     def __init__(self) -> None:
         self._zlib: Any = None
         self._head = b""
 
     def read(self, piece: bytes) -> Iterator[bytes]:
-        """raises: zlib.error"""
+        """Yield the decompressed chunks. Raises zlib.error."""
         if self._zlib is None:
             self._head += piece
             if len(self._head) < 2:

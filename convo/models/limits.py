@@ -21,14 +21,14 @@ _ITEM_EVENTS = frozenset({"response.output_item.added", "response.output_item.do
 
 
 class LimitedModel:
-    """A model whose answers are kept within `limits`."""
+    """A model whose responses are limited."""
 
     def __init__(self, model: Model, limits: ResponseLimits) -> None:
         self._model, self._limits = model, limits
         self._warm = False
 
     async def respond(self, ask: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-        if not self._warm:  # a package is imported in a thread: here it would block the loop for a second
+        if not self._warm:  # the package is imported in a thread: an import in the event loop blocks it for a second
             await self._model.warm(ask.model)
             self._warm = True
         async with aclosing(limit_response_events(self._model.respond(ask), self._limits)) as events:
@@ -55,7 +55,7 @@ class LimitedModel:
 
 
 async def apply_idle_limit(answer: Awaitable[_T], limits: ResponseLimits) -> _T:
-    """An answer that is not streamed. raises: LimitReached  it takes longer than a stream may be silent"""
+    """Await a response that is not streamed. Raises LimitReached after the idle limit of a stream."""
     waiting = asyncio.timeout(limits.idle_s)
     try:
         async with waiting:
@@ -69,9 +69,9 @@ async def apply_idle_limit(answer: Awaitable[_T], limits: ResponseLimits) -> _T:
 async def limit_response_events(
     events: AsyncGenerator[StreamEvent, None], limits: ResponseLimits
 ) -> AsyncGenerator[StreamEvent, None]:
-    """`events` of one answer, as long as they stay within `limits`; they are closed at the end.
+    """Yield the events of one response as long as they stay within `limits`; close them at the end.
 
-    raises:  LimitReached
+    Raises LimitReached.
     """
     clock, size, count = asyncio.get_running_loop().time, OutputSize(), 0
     end = clock() + limits.answer_s
@@ -101,7 +101,7 @@ async def limit_response_events(
 
 
 class OutputSize:
-    """How many bytes the items of an answer take: a character counts as one, a value as some more."""
+    """Measures the size of a response's items: one byte a character, plus an overhead for each value."""
 
     def __init__(self) -> None:
         self.bytes = 0
@@ -128,7 +128,7 @@ class OutputSize:
 
 
 async def measure_json_bytes(value: Json) -> int:
-    """The bytes that `value` takes, counted in steps."""
+    """Measure the size of `value` in bytes. The loop yields to other tasks."""
     whole, pace = 0, TimeSlice()
     for number, size in enumerate(_value_sizes(value)):
         whole += size

@@ -42,31 +42,31 @@ if TYPE_CHECKING:
 
 _PROCESS_SCRIPT = Path(__file__).with_name("local_process.py")
 _MAX_FOLDER_BYTES = 80
-"""Bytes of a folder's path that leave room for a socket's name: a socket's whole path may have about 100."""
+"""Bytes of a folder's path that leave room for the socket's name: the path of a socket is limited to about 100."""
 
 _STOP_TIMEOUT_S = 2.0
-"""How long a child that was told to leave may take."""
+"""Seconds that a process may take to stop before it is killed."""
 
 _EXIT_GRACE_S = 0.5
-"""How long the end of a child may come after its connections broke."""
+"""Seconds that a process may take to exit after its connections broke."""
 
 _LOAD_ERROR = re.compile(r"error loading model: (.+)")
 _ENGINE_ERROR = re.compile(r"^[\d.]+ E \S+\s+(.+)", re.MULTILINE)
 
 
 def count_engine_threads() -> int:
-    """How many threads compute: one core stays free, since with all of them taken it is 20 times slower."""
+    """Return the number of compute threads. One core stays free: with all cores in use it is 20 times slower."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(4, allowed - 1))
 
 
 class EngineProcess:
-    """One process, from its start to its end."""
+    """One process that runs weights."""
 
     def __init__(self, name: str, weights: Path, *, loopback: bool = False) -> None:
         self._weights, self._reading = weights, threading.Lock()
         self.folder = None if loopback else _make_socket_folder()
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process runs
         wanted = {"name": name, "weights": str(weights), "threads": count_engine_threads(), "folder": self.folder}
         self.process = subprocess.Popen(  # noqa: S603
             [sys.executable, "-P", str(_PROCESS_SCRIPT), json.dumps(wanted)],
@@ -77,10 +77,9 @@ class EngineProcess:
         )
 
     def address(self) -> dict[str, str]:
-        """Wait until it listens; `socket`, or `url` and `key`. Blocks.
+        """Wait until the process listens; returns `socket`, or `url` and `key`. Blocks.
 
-        raises:  Unreadable  the weights cannot be loaded
-                 ModelFault  it did not come up for another reason
+        Raises Unreadable if the weights cannot be loaded, ModelFault if the process does not start for another reason.
         """
         assert self.process.stdout is not None
         with self._reading:
@@ -93,7 +92,7 @@ class EngineProcess:
         return address
 
     def ended(self, within_s: float = 0.0) -> str | None:
-        """How it ended, in words, or None when it still runs. Blocks for `within_s` seconds at most."""
+        """Return the exit code or signal as text, None while the process runs. Blocks `timeout_s` seconds at most."""
         try:
             code = self.process.wait(within_s)
         except subprocess.TimeoutExpired:
@@ -101,7 +100,7 @@ class EngineProcess:
         return f"exit code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"
 
     def stop(self, *, at_once: bool = False) -> None:
-        """End it, wait for it and take its folder away. Blocks. May be called twice."""
+        """Stop the process, wait for it and delete its folder. Blocks. May be called twice."""
         if at_once:
             self.process.kill()
         assert self.process.stdin is not None
@@ -131,7 +130,7 @@ class EngineProcess:
 
 
 class LocalEngine:
-    """The connection to one child, made when it is first needed and again after the child died."""
+    """The process for one set of weights: started on first use, restarted after a crash."""
 
     def __init__(
         self,
@@ -147,14 +146,14 @@ class LocalEngine:
         self._limits = limits
         self._loopback = not hasattr(socket, "AF_UNIX") if loopback is None else loopback
         self.child: EngineProcess | None = None
-        """The process, from the moment it is started."""
+        """The process, set as soon as it is started."""
         self._chat: ChatModel | None = None
         self._starting: asyncio.Task[ChatModel] | None = None
         self.window = 0
-        """Tokens of input and output together, known once it is up."""
+        """Context window in tokens, input and output together; 0 until the engine is connected."""
 
     async def up(self) -> ChatModel:
-        """The connection, when the child listens. Whoever is cancelled here leaves the child to the others."""
+        """Start the process if necessary and return the connection. Cancelling the caller does not stop the process."""
         if self._starting is not None and self._starting.done() and self._must_start_again(self._starting):
             await self.down()
         if self._starting is None:
@@ -166,7 +165,7 @@ class LocalEngine:
         return await asyncio.shield(self._starting)
 
     async def down(self) -> None:
-        """Close the connection and end the child."""
+        """Close the connection and stop the process."""
         starting, chat, child = self._starting, self._chat, self.child
         self._starting = self._chat = self.child = None
         if chat is not None:
@@ -177,7 +176,7 @@ class LocalEngine:
             await asyncio.wait([starting])
 
     async def how_it_ended(self) -> str | None:
-        """How the child ended, in words; None while it runs. Waits a moment for an end that is under way."""
+        """Return the exit code or signal as text, None while the process runs. Waits briefly for a pending exit."""
         return await asyncio.to_thread(self.child.ended, _EXIT_GRACE_S) if self.child else None
 
     def _must_start_again(self, started: "asyncio.Task[ChatModel]") -> bool:
@@ -203,9 +202,9 @@ class LocalEngine:
 
 
 def _make_http_client(address: dict[str, str]) -> "AsyncClient":
-    """A client that waits without limit: reading a long input takes long, and a dead child closes its end.
+    """Create a client without timeouts: reading a long input takes long, and a crash closes the connection.
 
-    Every request has a connection of its own, for the server drops a kept one without a warning.
+    Each request uses a new connection, because the server closes an idle one without notice.
     """
     import httpx2
 
@@ -221,35 +220,32 @@ def _make_socket_folder() -> str:
     if len(os.fsencode(folder)) <= _MAX_FOLDER_BYTES:
         return folder
     os.rmdir(folder)
-    return make_temporary_folder("convo-local-", "/tmp")  # noqa: S108  private, and the only short one
+    return make_temporary_folder("convo-local-", "/tmp")  # noqa: S108  a private folder with a short path
 
 
 def _retrieve_exception(task: "asyncio.Task[ChatModel]") -> None:
-    """A start that fails while nobody waits says so at the next ask, not in the event loop's log."""
+    """Mark the exception of a failed start as retrieved: the next request raises it, the event loop does not log it."""
     if not task.cancelled():
         task.exception()
 
 
 _MIN_OUTPUT_TOKENS = 256
-"""Tokens of the window that an input must leave, or fewer where the ask wants a shorter answer."""
+"""Tokens of the context window reserved for the output, or fewer if the request limits it to less."""
 
 _SAMPLING_DEFAULTS = {"temperature": 0.2, "top_p": 0.9, "repeat_penalty": 1.05}
-"""What models this small read best with."""
+"""Sampling parameters with the best results for models of this size."""
 
 _BUILT_IN_DEFAULTS = {"max_tokens": 1024}
-"""The built-in model sometimes talks in circles; unbounded, it would do so for 40 seconds."""
+"""The built-in model sometimes repeats itself; without the limit it would do so for 40 seconds."""
 
 _ENGINE_EXTRA_FIELDS = frozenset({"top_k", "seed", "stop"})
-"""The extra fields that the engine takes, see `convo.models.base`."""
+"""The extra fields that the engine accepts (see `convo.models.base`)."""
 
 _MEDIA_NAMES = {"input_image": "images", "input_file": "files", "input_audio": "sounds"}
 
 
 def check_local_request(ask: ModelRequest, who: str) -> None:
-    """Refuse what the engine cannot do or would ignore.
-
-    raises:  Unsupported
-    """
+    """Reject a request that the engine cannot honour or would ignore. Raises Unsupported."""
     for form in list_media_types(ask.input):
         raise Unsupported(who, _MEDIA_NAMES.get(form, f"{form} parts"), param="input")
     for item in ask.input:
@@ -268,10 +264,10 @@ def check_local_request(ask: ModelRequest, who: str) -> None:
 
 
 class LocalModel:
-    """Every model of this machine; one child for each set of weights that is asked for.
+    """All local models, with one process for each set of weights in use.
 
-    models:    the folder of weights that convo fetched
-    loopback:  None: only where there are no unix sockets
+    weights_folder:  the folder of the downloaded weights
+    loopback:        use loopback instead of a unix socket; None: only where there are no unix sockets
     """
 
     def __init__(
@@ -287,12 +283,15 @@ class LocalModel:
         self._whole: set[Path] = set()
 
     async def warm(self, model: str) -> None:
-        """Load `model` now. raises: ModelMissing, Unreadable, ModelFault"""
+        """Load the weights of `model`. Raises ModelMissing, Unreadable or ModelFault."""
         await self._verified(model)
         await self.engine(model).up()
 
     async def check_request(self, ask: ModelRequest) -> None:
-        """Look for the weights and at the request; nothing is loaded. raises: Unsupported, ModelMissing, Unreadable"""
+        """Check that the weights exist and the request is supported; nothing is loaded.
+
+        Raises Unsupported, ModelMissing or Unreadable.
+        """
         check_local_request(ask, f"local/{self.engine(ask.model).name}")
 
     async def respond(self, ask: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
@@ -312,7 +311,7 @@ class LocalModel:
             raise StreamBroken(stopped, code="engine_stopped", hint="/retry starts it again") from broken
 
     async def count(self, ask: ModelRequest) -> int:
-        """Exact input tokens, the model's chat template included."""
+        """Return the exact number of input tokens, including the model's chat template."""
         _, chat, ask = await self._ready(ask)
         return await _count_input_tokens(chat, ask)
 
@@ -320,7 +319,7 @@ class LocalModel:
         return list_ignored_chat_fields(ask, ChatDialect(reasons=False, extra=_ENGINE_EXTRA_FIELDS))
 
     async def compact(self, ask: ModelRequest) -> Sequence[Item] | None:
-        """The engine has no compaction of its own."""
+        """Return None: the engine has no compaction."""
         return None
 
     async def aclose(self) -> None:
@@ -329,7 +328,7 @@ class LocalModel:
             await engine.down()
 
     def engine(self, model: str) -> LocalEngine:
-        """The engine that runs `model`, started or not."""
+        """Return the engine of `model`, started or not."""
         name, weights = locate_weights(model, self._models)
         if weights not in self._engines:
             defaults = {**_SAMPLING_DEFAULTS, **(_BUILT_IN_DEFAULTS if name == BUILT_IN_WEIGHTS.name else {})}
@@ -339,14 +338,17 @@ class LocalModel:
         return self._engines[weights]
 
     async def _verified(self, model: str) -> None:
-        """Verify weights before they are loaded, in a thread: they are large. raises: ModelMissing, Unreadable"""
+        """Verify the weights before the first load, in a thread because they are large.
+
+        Raises ModelMissing or Unreadable.
+        """
         _, weights = locate_weights(model, self._models)
         if weights not in self._whole:
             await asyncio.to_thread(verify_weights_once, weights, self._models)
             self._whole.add(weights)
 
     async def _ready(self, ask: ModelRequest) -> tuple[LocalEngine, ChatModel, ModelRequest]:
-        """Whoever answers `ask`, and the ask under the name that the model has without its path."""
+        """Start the engine; return it, its connection, and the request with the model's name instead of its path."""
         await self._verified(ask.model)
         engine = self.engine(ask.model)
         ask = replace(ask, model=engine.name)

@@ -13,35 +13,35 @@ import sys
 from typing import Any
 
 _CONTEXT_TOKENS = 4096
-"""Tokens of input and output together."""
+"""Context window in tokens, input and output together."""
 
 _BATCH_TOKENS = 128
-"""Tokens read in one go: about a second's work, after which a closed request is noticed."""
+"""Tokens per batch: about one second of work, after which a closed request is noticed."""
 
 _CACHE_MIB = 256
-"""For the state of chats that wait their turn; enough to come back to one without reading it again."""
+"""MiB for the states of idle chats, so that their input is not processed again."""
 
 
 def run_engine() -> None:
     wanted = json.loads(sys.argv[1])
     say = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # the engine's own words must not come between ours
+    os.dup2(2, 1)  # the engine's own output must not mix with the address
     try:
         server = start_engine_server(wanted)
         print(json.dumps(server["address"]), file=say, flush=True)
         sys.stdin.buffer.read()
     except BrokenPipeError:
-        pass  # whoever started it ended while it loaded
+        pass  # the parent process ended during the load
     finally:
         if wanted["folder"]:
             shutil.rmtree(wanted["folder"], ignore_errors=True)
-    os._exit(0)  # an answer that nobody waits for any more is not finished first
+    os._exit(0)  # do not finish a response that has no reader
 
 
 def start_engine_server(wanted: dict[str, Any]) -> dict[str, Any]:
-    """Load the weights and listen; the server stops when what is returned is let go.
+    """Load the weights and listen; the server stops when the returned object is deleted.
 
-    wanted:  weights (a path), name, threads, folder (private, for the socket; None: loopback)
+    options:  weights (a path), name, threads, folder (private, for the socket; None: loopback)
     """
     import xllamacpp  # type: ignore[import-untyped]
 
@@ -55,7 +55,7 @@ def start_engine_server(wanted: dict[str, Any]) -> dict[str, Any]:
     )
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = wanted["threads"]
     params.ui = params.endpoint_slots = params.prefill_assistant = False
-    params.verbosity = 1  # errors only: the parent reads them when this process does not come up
+    params.verbosity = 1  # errors only: the parent reads them if the start fails
     if wanted["folder"]:
         path = os.path.join(wanted["folder"], "engine.sock")
         params.hostnames = [path]

@@ -39,14 +39,14 @@ if TYPE_CHECKING:
 
 
 _DRAIN_TIMEOUT_S = 1.0
-"""Seconds that the end of a stream may be behind its last event."""
+"""Seconds to wait for the end of the body after the last event."""
 
 _UNSUPPORTED_STATUSES = (404, 405, 501)
-"""What a server answers that cannot count, or cannot compact."""
+"""The statuses of a server that cannot count tokens or cannot compact."""
 
 
 class ResponsesModel:
-    """The models of one account; `http` is a transport to use instead of the package's own."""
+    """The models of one account; `http_client` is a transport to use instead of the package's own."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class ResponsesModel:
             await self._http.aclose()
 
     async def _post(self, path: str, body: Mapping[str, Json]) -> Json:
-        """One answer; None from a server that has no such address."""
+        """Request one JSON object; None from a server that has no such path."""
         try:
             with map_provider_errors(self._account.asked(body)):
                 return await self._connected().client.post(path, cast_to=object, body=body)
@@ -132,7 +132,7 @@ class ResponsesModel:
             raise
 
     def _deployed(self, body: Mapping[str, Json]) -> dict[str, Json]:
-        """`body` under the name that the model has at this account."""
+        """Set the model name that the account's deployment has."""
         return {**body, "model": self._account.deployment or body["model"]}
 
     def _maker(self, ask: ModelRequest) -> IssuerTag:
@@ -152,7 +152,7 @@ class ResponsesModel:
 
 
 async def _drain_events(arriving: AsyncGenerator[Json, None]) -> None:
-    """Read what is behind the last event, so that the connection can be used again; it is not waited for long."""
+    """Read the rest of the stream for a limited time, so that the connection can be reused."""
     with suppress(TimeoutError, EndpointFault):
         async with asyncio.timeout(_DRAIN_TIMEOUT_S):
             async for _ in arriving:
@@ -168,7 +168,7 @@ _DEFAULT_ERROR = {"code": "server_error", "message": "The provider stopped the a
 
 
 class ResponsesEventTranslator:
-    """One answer while its events come in; `end` is the last one, once it came."""
+    """Translates the events of one response; `terminal_event` is set when it arrives."""
 
     def __init__(self, by: IssuerTag, new_id: NewId, model: str) -> None:
         self.end: StreamEvent | None = None
@@ -177,7 +177,7 @@ class ResponsesEventTranslator:
         self._done: dict[int, Item] = {}
 
     def read(self, event: StreamEvent) -> StreamEvent | None:
-        """What `event` is to whoever asked; None for keep-alives, what is the server's own, and the end."""
+        """Return the event to pass on; None for keep-alives, the server's response events and the terminal event."""
         name = event["type"]
         if name in _TERMINAL_EVENTS:
             self.end = self._end(event)
@@ -196,7 +196,7 @@ class ResponsesEventTranslator:
         return {**_without_dropped_fields(event), "output_index": index, "item": item}
 
     def _within(self, event: StreamEvent) -> StreamEvent:
-        """An event inside an item, which says inside which one."""
+        """Add the item's id to an event that belongs to an item and lacks it."""
         index = event.get("output_index")
         if event.get("item_id") or index not in self._ids:
             return _without_dropped_fields(event)
@@ -221,7 +221,7 @@ class ResponsesEventTranslator:
         return {"type": f"response.{status}", "response": ended}
 
     def _named(self, item: Item, index: int) -> Item:
-        """`item` with an id, the same one each time it comes."""
+        """Return the item with an id, which is the same in each event, and with its encrypted content tagged."""
         if item.get("id"):
             self._ids[index] = item["id"]
         elif index not in self._ids:
@@ -237,7 +237,7 @@ _USAGE_DETAILS = ("input_tokens_details", "output_tokens_details")
 
 
 def _clean_usage(reported: Mapping[str, Json] | None) -> Json:
-    """`reported` without the figures that are no numbers of tokens; fields that the API does not have stay."""
+    """Remove the counts that are no numbers of tokens; fields unknown to the API stay."""
     if not reported:
         return None
     used = {name: value for name, value in reported.items() if name not in _USAGE_COUNTS or is_token_count(value)}
@@ -249,7 +249,7 @@ def _clean_usage(reported: Mapping[str, Json] | None) -> Json:
 
 
 def _str_field(fields: Mapping[str, Json], name: str) -> str | None:
-    """A field that is text; None for anything else."""
+    """Return a field that is a string; None for any other value."""
     found = fields.get(name)
     return found if isinstance(found, str) else None
 
@@ -262,7 +262,7 @@ _INCLUDE_ENCRYPTED_REASONING = "reasoning.encrypted_content"
 
 _OMITTED_PARAMETERS = frozenset(
     {
-        # the response's own, kept and answered by whoever owns it
+        # belong to the response resource, which the owner of the state keeps
         "store", "stream", "stream_options", "background", "metadata",
         "previous_response_id", "conversation", "context_management",
     }
@@ -272,19 +272,20 @@ _UNSUPPORTED_EXTRA_FIELDS = frozenset(PROVIDER_EXTRA_FIELDS) - OPENAI_RESPONSES_
 """Extra fields that the Responses API does not have."""
 
 _COUNT_PARAMETERS = frozenset({"tools", "tool_choice", "text", "reasoning", "parallel_tool_calls", "truncation"})
-"""The parameters on which the number of input tokens depends."""
+"""The parameters that the number of input tokens depends on."""
 
 _COMPACT_PARAMETERS = frozenset({"prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "service_tier"})
-"""The parameters that a request to compact takes."""
+"""The parameters that a compaction request accepts."""
 
 
 def build_responses_body(ask: ModelRequest, by: IssuerTag, who: str, extra: Collection[str] = ()) -> dict[str, Json]:
-    """The body that asks for `ask`, without `stream`.
+    """Build the body of a request, without `stream`.
 
-    extra:   the extra fields that are sent, see `convo.models.base`
-    by:      whose seals can be opened, see `convo.models.base`
-    who:     the model, for the error's sentence
-    raises:  Unsupported  a sealed history of somebody else
+    extra_fields:  the extra fields that are sent (see `convo.models.base`)
+    issuer:        the issuer whose encrypted content is sent back (see `convo.models.base`)
+    model_label:   the model's name in errors
+
+    Raises Unsupported for a compaction item of another issuer.
     """
     unknown = _UNSUPPORTED_EXTRA_FIELDS - frozenset(extra)
     asked = {
@@ -297,7 +298,7 @@ def build_responses_body(ask: ModelRequest, by: IssuerTag, who: str, extra: Coll
 
 
 def list_ignored_responses_fields(ask: ModelRequest, by: IssuerTag, extra: Collection[str] = ()) -> tuple[str, ...]:
-    """What `build_responses_body` leaves out of `ask`, by the names of `convo.models.base`."""
+    """List the fields that `build_responses_body` ignores, named as in `convo.models.base`."""
     names = [
         name
         for name in ask.parameters
@@ -309,18 +310,18 @@ def list_ignored_responses_fields(ask: ModelRequest, by: IssuerTag, extra: Colle
 
 
 def _is_reasoning_sent(item: Item, by: IssuerTag) -> bool:
-    """Whether a reasoning item is sent: it is sealed, and not by another maker that convo knows."""
+    """Whether a reasoning item is sent: it is encrypted, and not tagged with another issuer."""
     seal = item.get("encrypted_content")
     return bool(seal) and (is_issued_by(item, by) or not has_issuer_tag(item))
 
 
 def build_count_body(ask: ModelRequest, by: IssuerTag, who: str) -> dict[str, Json]:
-    """The body that asks for the input tokens of `ask`. raises: Unsupported"""
+    """Build the body of a request that counts input tokens. Raises Unsupported."""
     return {**_common_fields(ask, by, who), **_pick_parameters(_COUNT_PARAMETERS, ask.parameters)}
 
 
 def build_compact_body(ask: ModelRequest, by: IssuerTag, who: str) -> dict[str, Json]:
-    """The body that asks for a smaller window. raises: Unsupported"""
+    """Build the body of a compaction request. Raises Unsupported."""
     return {**_common_fields(ask, by, who), **_pick_parameters(_COMPACT_PARAMETERS, ask.parameters)}
 
 

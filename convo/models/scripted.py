@@ -40,7 +40,7 @@ _USAGE_FIELDS = ("cached", "written", "reasoning")
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """`chunk` in characters a delta, `delay_s` between deltas in seconds."""
+    """Replies; `chunk_chars` is the length of a delta in characters, `delay_s` the seconds between deltas."""
 
     replies: Sequence[Mapping[str, Json]]
     chunk: int = DEFAULT_CHUNK_CHARS
@@ -48,10 +48,7 @@ class Script:
 
 
 def read_script(path: Path) -> Script:
-    """The script in `path`.
-
-    raises:  Unreadable  it cannot be read, is not JSON, or is not a script
-    """
+    """Load a script file. Raises Unreadable for a file that cannot be read, is not JSON, or is not a script."""
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
     except OSError as wrong:
@@ -65,7 +62,7 @@ def read_script(path: Path) -> Script:
 
 
 def _find_script_problem(raw: Json) -> str | None:
-    """What is wrong with a script, in words."""
+    """Return the first error of a script as text, or None."""
     if not isinstance(raw, dict) or not isinstance(raw.get("replies"), list) or not raw["replies"]:
         return "it has no list of replies"
     if not isinstance(raw.get("chunk", DEFAULT_CHUNK_CHARS), int) or raw.get("chunk", DEFAULT_CHUNK_CHARS) < 1:
@@ -95,7 +92,7 @@ def _find_reply_problem(reply: Json, number: int) -> str | None:
 
 
 class ScriptedModel:
-    """Reads each script once."""
+    """Replays scripts; each file is read once."""
 
     def __init__(self, clock: Clock, new_id: NewId) -> None:
         self._clock, self._new_id = clock, new_id
@@ -119,18 +116,18 @@ class ScriptedModel:
             yield event
 
     async def warm(self, model: str) -> None:
-        """Nothing has to be ready. raises: Unreadable  there is no such script"""
+        """Load the script. Raises Unreadable."""
         self._script(ModelRequest(model, ()))
 
     async def check_request(self, ask: ModelRequest) -> None:
-        """A script takes everything. raises: Unreadable  there is no such script"""
+        """Load the script, which accepts every request. Raises Unreadable."""
         self._script(ask)
 
     async def count(self, ask: ModelRequest) -> int:
         return _count_words(ask.input, ask.instructions)
 
     async def compact(self, ask: ModelRequest) -> Sequence[Item] | None:
-        """A script has no compaction of its own."""
+        """Return None: scripts have no compaction."""
         return None
 
     async def aclose(self) -> None:
@@ -157,13 +154,13 @@ class ScriptedModel:
 
 
 def count_prompts(items: Sequence[Item]) -> int:
-    """How often the model was asked something in `items`, at least once."""
+    """Count the user messages and the batches of tool outputs; at least 1."""
     batches = sum(1 for outputs, _ in groupby(items, key=is_client_output) if outputs)
     return max(1, sum(map(is_user_message, items)) + batches)
 
 
 def _truncate_reply(reply: Mapping[str, Json], ask: ModelRequest) -> Mapping[str, Json]:
-    """`reply` with no more words of text than the ask allows; "cut" says that some are missing."""
+    """Limit the reply's text to `max_output_tokens` words; "cut" marks a truncated reply."""
     bound = ask.parameters.get("max_output_tokens")
     said = reply.get("text", "").split(" ")
     if bound is None or len(said) <= bound:

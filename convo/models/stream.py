@@ -1,8 +1,7 @@
 """Write one response as Responses API events, in the API's order.
 
-An adapter reports what arrived (text, reasoning, a function call); `ResponseEventWriter` opens and
-closes items and parts and builds the final output from the same data, so that streamed and final
-output are equal.
+An adapter reports each piece of output (text, reasoning, a function call); `ResponseEventWriter` opens and closes items
+and parts and builds the final output from the same data, so that streamed and final output are equal.
 
     item added -> (part added -> deltas -> text done -> part done)* -> item done -> ... -> terminal
 """
@@ -15,19 +14,19 @@ from convo.history.items import Item, Json, StreamEvent
 from convo.runtime import NewId
 
 _SURROGATE, _HIGH_SURROGATE = re.compile("[\ud800-\udfff]"), re.compile("[\ud800-\udbff]")
-"""Halves of a character as UTF-16 has them; the first one of a pair."""
+"""Patterns of any UTF-16 surrogate and of a high surrogate, the first of a pair."""
 
 MAX_TOKEN_COUNT = 10**15
-"""More than any answer uses: a larger figure is an error of the server."""
+"""No response uses more tokens; a larger count is an error of the server."""
 
 
 def is_token_count(value: Json) -> bool:
-    """Whether a server's figure can be a number of tokens."""
+    """Whether a value in a server's usage is a possible number of tokens."""
     return type(value) is int and 0 <= value <= MAX_TOKEN_COUNT
 
 
 def make_usage(input_tokens: int, output_tokens: int, *, cached: int = 0, written: int = 0, reasoning: int = 0) -> Json:
-    """A usage object with both details, all figures in tokens. A figure that is no number of tokens counts as 0."""
+    """Build a usage object with both details, in tokens. An impossible count becomes 0."""
     input_tokens, output_tokens, cached, written, reasoning = (
         figure if is_token_count(figure) else 0 for figure in (input_tokens, output_tokens, cached, written, reasoning)
     )
@@ -41,13 +40,13 @@ def make_usage(input_tokens: int, output_tokens: int, *, cached: int = 0, writte
 
 
 class ResponseEventWriter:
-    """One answer while it is written; every method yields the events that are due now."""
+    """Writes one response; each method yields the events that its call completes."""
 
     def __init__(self, new_id: NewId, model: str | None = None, *, summarized: bool = False) -> None:
-        """Start an answer without items.
+        """Start a response without items.
 
-        model:       its name in the terminal event; a provider may correct it later
-        summarized:  reasoning is written as a summary, because the request asked for one
+        model:       its name in the terminal event; the adapter may replace it later
+        summarized:  write reasoning as a summary, because the request asked for one
         """
         self.model = model
         self._reasoning_part = "summary_text" if summarized else "reasoning_text"
@@ -60,12 +59,12 @@ class ResponseEventWriter:
 
     @property
     def output(self) -> list[dict[str, Json]]:
-        """The items so far, the open one as it stands."""
+        """The items so far, including the open item."""
         self._settle()
         return self._output
 
     def text(self, delta: str, logprobs: Sequence[Json] = ()) -> Iterator[StreamEvent]:
-        """A piece of the answer, with the log probabilities of its tokens where they were asked for."""
+        """Write output text, with the log probabilities of its tokens if they were requested."""
         found = list(logprobs)
         yield from self._piece("message", "output_text", "response.output_text.delta", delta, logprobs=found)
 
@@ -73,12 +72,12 @@ class ResponseEventWriter:
         yield from self._piece("message", "refusal", "response.refusal.delta", delta)
 
     def thinking(self, delta: str) -> Iterator[StreamEvent]:
-        """A piece of the reasoning that the provider shows."""
+        """Write visible reasoning text."""
         part = self._reasoning_part
         yield from self._piece("reasoning", part, f"response.{_PART_EVENT_NAMES.get(part, part)}.delta", delta)
 
     def seal(self, content: str) -> Iterator[StreamEvent]:
-        """What was thought ends, shown or not; by `content` its maker knows it again."""
+        """End the reasoning item, visible or not, with its encrypted content."""
         if self._open is None or self._open["type"] != "reasoning":
             yield from self._begin(_ITEM_TEMPLATES["reasoning"](self._new_id))
         assert self._open is not None
@@ -86,7 +85,7 @@ class ResponseEventWriter:
         yield from self._finish("completed")
 
     def call(self, call_id: str, name: str) -> Iterator[StreamEvent]:
-        """A function call begins; its arguments follow. An id that another call of the answer has is replaced."""
+        """Start a function call; its arguments follow. A call id that is already used in the response is replaced."""
         if call_id in self._called:
             call_id = self._new_id("call")
         self._called.add(call_id)
@@ -95,7 +94,7 @@ class ResponseEventWriter:
         )
 
     def arguments(self, delta: str) -> Iterator[StreamEvent]:
-        """A piece of the open call's arguments."""
+        """Write a part of the open call's arguments. Raises ValueError without an open call."""
         call = self._open
         if call is None or call["type"] != "function_call":
             raise ValueError("arguments came without a call")
@@ -104,7 +103,7 @@ class ResponseEventWriter:
             yield self._event("response.function_call_arguments.delta", delta=delta)
 
     def whole(self, item: Item) -> Iterator[StreamEvent]:
-        """An item that is already finished and stays exactly as it is, apart from an id it lacks."""
+        """Write a finished item unchanged, except for a missing id."""
         yield from self._finish("completed")
         kept = {**_copy_json(dict(item)), "id": item.get("id") or self._new_id(str(item.get("type", "item")))}
         parts = kept["content"] if isinstance(kept.get("content"), list) else []
@@ -120,13 +119,13 @@ class ResponseEventWriter:
         yield from self._end("completed", used)
 
     def incomplete(self, reason: str, used: Json) -> Iterator[StreamEvent]:
-        """`reason` as the API names it: "max_output_tokens" or "content_filter"."""
+        """End the response early; `reason` is "max_output_tokens" or "content_filter"."""
         yield from self._end("incomplete", used, incomplete_details={"reason": reason})
 
     def failed(self, code: str, message: str, used: Json = None) -> Iterator[StreamEvent]:
         yield from self._end("failed", used, error={"code": code, "message": message})
 
-    # -- the order of things ------------------------------------------------------------------
+    # -- order of events ----------------------------------------------------------------------
 
     def _piece(self, item: str, part: str, event: str, delta: str, **more: Json) -> Iterator[StreamEvent]:
         if not delta:
@@ -173,9 +172,9 @@ class ResponseEventWriter:
         yield from self._finish_part()
 
     def _joined(self, delta: str) -> str:
-        """`delta` behind the half character that ended the piece before it; a half at its own end is held back.
+        """Join surrogate pairs that are split between deltas; a high surrogate at the end is kept for the next delta.
 
-        Servers that count in UTF-16 cut a character in two, and each half comes as an escape of its own.
+        Servers that count in UTF-16 split such a character and escape each half separately.
         """
         if not (self._half or _SURROGATE.search(delta)):
             return delta
@@ -184,7 +183,7 @@ class ResponseEventWriter:
         return whole.removesuffix(self._half) if self._half else whole
 
     def _settle(self) -> None:
-        """Put what was written of the open part or call into it: adding each piece would copy all before it."""
+        """Copy the buffered text into the open part or call: appending each delta to a string copies it each time."""
         written = self._written.getvalue() + self._half
         if written and self._part is not None:
             self._part[_TEXT_FIELDS[self._part["type"]]] = written
@@ -242,7 +241,7 @@ class ResponseEventWriter:
 
     @property
     def _parts(self) -> list[dict[str, Json]]:
-        """The list of the open item that holds the open part."""
+        """The list of the open item that contains the open part."""
         assert self._open is not None
         parts: list[dict[str, Json]] = self._open["summary" if self._in_summary else "content"]
         return parts
@@ -267,11 +266,11 @@ _PART_TEMPLATES: dict[str, dict[str, Json]] = {
 _TEXT_FIELDS = {"output_text": "text", "refusal": "refusal", "reasoning_text": "text", "summary_text": "text"}
 
 _PART_EVENT_NAMES = {"summary_text": "reasoning_summary_text"}
-"""Parts whose events have another name than the part."""
+"""Part types whose events are named differently."""
 
 
 def _copy_json(value: Json) -> Json:
-    """A snapshot of JSON that is still being written."""
+    """Return a deep copy of JSON that is still being written."""
     if isinstance(value, dict):
         return {key: _copy_json(inner) for key, inner in value.items()}
     if isinstance(value, list):

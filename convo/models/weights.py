@@ -27,21 +27,21 @@ _GGUF_MAGIC = b"GGUF"
 PULL_COMMAND = "convo models pull"
 
 _PULL_FOLDER_PREFIX = ".pull-"
-"""How the folder of a pull begins; the process that pulls stands behind it."""
+"""Prefix of a download folder's name; the identity of the downloading process follows it."""
 
 _NETWORK_ERRORS = ("connection broken", "error sending request")
-"""What pip and uv say when nobody answered them."""
+"""Messages of pip and uv if no package index answers."""
 
 _MAX_PULL_S = 86_400
-"""No pull takes longer; an older folder was left by a process that cannot be looked up from here."""
+"""Seconds. No download takes longer; an older folder is from a process that cannot be looked up from here."""
 
 PullProgress = Callable[[int], None]
-"""Is told while a pull lasts, about once a second, how many bytes are on the disk."""
+"""Called about once a second during a download with the bytes on disk."""
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """A file of weights inside a package: `size` in bytes, `requirement` as pip takes it."""
+    """A weights file inside a package: `size_bytes`, and `requirement` as pip takes it."""
 
     name: str
     requirement: str
@@ -62,11 +62,12 @@ BUILT_IN_WEIGHTS = Weights(
 
 
 def locate_weights(model: str, models: Path) -> tuple[str, Path]:
-    """The name and the file that `model` means, the part behind `local/`.
+    """Return the name and the file of a local model, given without `local/`.
 
-    models:  the folder of weights that convo fetched
-    raises:  ModelMissing  the built-in weights are not here, or there is no model of that name
-             Unreadable    a file that is not there, not allowed or not a GGUF
+    weights_folder:  the folder of the downloaded weights
+
+    Raises ModelMissing if the built-in weights are not present or the name is unknown, Unreadable for a file that is
+    missing, not readable or not GGUF.
     """
     if model.casefold() == BUILT_IN_WEIGHTS.name:
         return BUILT_IN_WEIGHTS.name, locate_built_in_weights(models)
@@ -78,10 +79,7 @@ def locate_weights(model: str, models: Path) -> tuple[str, Path]:
 
 
 def locate_built_in_weights(models: Path, wanted: Weights = BUILT_IN_WEIGHTS) -> Path:
-    """The file of the built-in weights.
-
-    raises:  ModelMissing
-    """
+    """Return the path of the built-in weights. Raises ModelMissing."""
     spec = find_spec(wanted.package)
     for place in (models, *(spec.submodule_search_locations or () if spec else ())):
         path = Path(place) / wanted.file
@@ -91,15 +89,15 @@ def locate_built_in_weights(models: Path, wanted: Weights = BUILT_IN_WEIGHTS) ->
 
 
 VERIFIED_FILE = ".verified.json"
-"""The file in the folder of models that remembers which weights were found to be whole."""
+"""The file in the weights folder with the result of the last verification."""
 
 
 def verify_weights_once(path: Path, models: Path, wanted: Weights = BUILT_IN_WEIGHTS) -> None:
-    """Make sure that the built-in weights are the known ones, once for each size and time of change of their file.
+    """Verify the checksum of the built-in weights, once for each size and modification time of the file.
 
-    Other weights have no known checksum, and pass. Takes some tenths of a second the first time.
+    Other weights have no known checksum and are not verified. The first call takes some tenths of a second.
 
-    raises:  ModelMissing  they were changed or damaged
+    Raises ModelMissing for modified or damaged weights.
     """
     if path.name != wanted.file:
         return
@@ -114,7 +112,7 @@ def verify_weights_once(path: Path, models: Path, wanted: Weights = BUILT_IN_WEI
         raise ModelMissing(
             f"{path} was changed or damaged: its SHA-256 is not the known one", hint=f"{PULL_COMMAND} fetches it again"
         )
-    with suppress(StoreFault, OSError):  # where nothing can be written it is verified each time
+    with suppress(StoreFault, OSError):  # without write access the weights are verified each time
         make_private_folder(models)
         beside = notes.with_name(f"{VERIFIED_FILE}-{os.getpid()}")
         beside.write_text(json.dumps(mark), encoding="utf-8")
@@ -123,10 +121,7 @@ def verify_weights_once(path: Path, models: Path, wanted: Weights = BUILT_IN_WEI
 
 
 def check_gguf(path: Path) -> None:
-    """Make sure that `path` begins as a GGUF file does.
-
-    raises:  Unreadable
-    """
+    """Check that the file begins like a GGUF file. Raises Unreadable."""
     try:
         with path.open("rb") as file:
             begins = file.read(len(_GGUF_MAGIC))
@@ -137,11 +132,14 @@ def check_gguf(path: Path) -> None:
 
 
 def pull_weights(models: Path, wanted: Weights = BUILT_IN_WEIGHTS, told: PullProgress | None = None) -> Path:
-    """The file of the weights, fetched into `models` unless whole ones are here. Takes as long as the network does.
+    """Return the weights file; download it into `weights_folder` unless a verified one is present.
 
-    told:    called with 0 when it turns out that they must be fetched, then as it says
-    raises:  ModelMissing  they could not be fetched, or are not what they should be
-             StoreFault    `models` cannot be made or written
+    Takes as long as the download.
+
+    on_progress:  called with 0 when the download begins, then with the bytes on disk
+
+    Raises ModelMissing if the download fails or the file is not the expected one, StoreFault if the folder cannot be
+    written.
     """
     here = _find_verified_weights(models, wanted)
     if here:
@@ -165,7 +163,7 @@ def _find_verified_weights(models: Path, wanted: Weights) -> Path | None:
 
 @contextmanager
 def _pull_folder(models: Path) -> Iterator[Path]:
-    """A folder in `models` for the pull of this process; what dead ones left there goes. raises: StoreFault"""
+    """Create the download folder of this process and delete those of ended processes. Raises StoreFault."""
     mine = models / f"{_PULL_FOLDER_PREFIX}{process_identity()}"
     for left in models.glob(f"{_PULL_FOLDER_PREFIX}*"):
         if left == mine or _is_abandoned(left):
@@ -186,7 +184,7 @@ def _is_abandoned(folder: Path) -> bool:
 
 
 def _install_package(requirement: str, beside: Path, told: PullProgress) -> None:
-    """Let the installer put its package into `beside`, with all that it lays down on the way."""
+    """Run the installer into `beside`, which also holds its temporary files."""
     command = [*_installer_command(), "--quiet", "--no-deps", "--target", str(beside), requirement]
     environ = {**os.environ, "TMPDIR": str(make_private_folder(beside / "tmp")), "PIP_REQUIRE_VIRTUALENV": "0"}
     told(0)
@@ -200,7 +198,7 @@ def _install_package(requirement: str, beside: Path, told: PullProgress) -> None
 
 @contextmanager
 def _managed_process(command: Sequence[str], environ: Mapping[str, str]) -> Iterator["subprocess.Popen[str]"]:
-    """A process that does not outlive the block: Ctrl-C waits until it is known who has to be ended."""
+    """Run a process that ends with the block: SIGINT is blocked until the process can be killed."""
     held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         with subprocess.Popen(  # noqa: S603
@@ -222,7 +220,7 @@ def _managed_process(command: Sequence[str], environ: Mapping[str, str]) -> Iter
 
 
 def _read_stderr(running: "subprocess.Popen[str]", passing: Callable[[], None]) -> str:
-    """What a process says on stderr until it ends."""
+    """Return the process's stderr after its end; call `passing` about once a second."""
     while True:
         try:
             return running.communicate(timeout=1)[1]
@@ -240,7 +238,7 @@ def _folder_size_bytes(folder: Path) -> int:
 
 
 def summarize_installer_error(said: str) -> str:
-    """The one line of an installer's many that tells what went wrong."""
+    """Return the one line of an installer's output that names the error."""
     lines = [line.strip().rstrip(".") for line in said.splitlines() if line.strip()]
     if any(words in line for line in lines for words in _NETWORK_ERRORS):
         return "no package index can be reached"
@@ -251,7 +249,7 @@ def summarize_installer_error(said: str) -> str:
 
 
 def _installer_command() -> Sequence[str]:
-    """pip of this Python, or uv where an environment has no pip; what would not go with a target is put aside."""
+    """Return the command of pip, or of uv without pip; it overrides user settings that conflict with --target."""
     if find_spec("pip"):
         options = ["--disable-pip-version-check", "--no-input", "--no-user"]
         return [sys.executable, "-P", "-m", "pip", "install", *options]

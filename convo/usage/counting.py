@@ -24,14 +24,14 @@ TOKENIZER_ENCODING = "o200k_base"
 IMAGE_PART_TYPES = ("input_image", "computer_screenshot")
 IMAGE_TOKENS, LOW_DETAIL_IMAGE_TOKENS = 765, 85
 BASE64_CHARS_PER_BYTE = 4 / 3
-"""Base64 takes so many characters a byte."""
+"""Base64 characters per byte."""
 
 MAX_BYTES_PER_CHAR = 4
-"""In UTF-8; and no token is less than a byte."""
+"""The maximum in UTF-8; a token is at least one byte."""
 
 
 class TokenCount(NamedTuple):
-    """So many tokens; `estimated` when a part of them, or all, was not counted with a vocabulary."""
+    """A number of tokens; `is_estimate` if any part of it was counted without a tokenizer."""
 
     tokens: int
     estimated: bool
@@ -41,13 +41,13 @@ class TokenCount(NamedTuple):
 
 
 class Tokenizer(Protocol):
-    """As much of the package as is used here."""
+    """The part of the toktok package that is used."""
 
     def batch_count(self, texts: Sequence[str], encoding: str, threads: int) -> list[int]: ...
 
 
 def count_tokens(items: Sequence[Item], instructions: str | None = None, tools: Json = None) -> TokenCount:
-    """Tokens of everything that a model is shown, without its chat template's own."""
+    """Count the tokens of a request's input, without the tokens that the model's chat template adds for itself."""
     texts = [*map(searchable_text, items), *_overhead_texts(instructions, tools)]
     beside = sum(map(_non_text_tokens, items))
     counted = _count_texts(texts)
@@ -58,7 +58,7 @@ def count_tokens(items: Sequence[Item], instructions: str | None = None, tools: 
 
 
 def count_item_tokens(items: Sequence[Item]) -> tuple[int, ...]:
-    """Tokens of each of `items`; together what `count` finds in all of them."""
+    """Count the tokens of each item; the sum equals `count_tokens` of all items."""
     words, _ = _tokens_of_each_text([*map(searchable_text, items)])
     return tuple(
         found + _non_text_tokens(item) + ITEM_OVERHEAD_TOKENS for found, item in zip(words, items, strict=True)
@@ -66,12 +66,12 @@ def count_item_tokens(items: Sequence[Item]) -> tuple[int, ...]:
 
 
 def count_text_tokens(words: str) -> TokenCount:
-    """Tokens of `words` alone. Half a surrogate pair counts as the sign that stands for a broken one."""
+    """Count the tokens of a text. A lone surrogate counts as "?"."""
     return _count_texts([words])
 
 
 def max_token_count(items: Iterable[Item], instructions: str | None = None, tools: Json = None) -> int:
-    """As many tokens as `count` finds or more, without counting: no token is less than a byte."""
+    """Return an upper bound of `count_tokens` without counting: a token is at least one byte."""
     return sum(ITEM_OVERHEAD_TOKENS + _max_tokens(item) for item in items) + sum(
         map(_max_utf8_bytes, _overhead_texts(instructions, tools))
     )
@@ -90,7 +90,7 @@ def _count_texts(texts: Sequence[str]) -> TokenCount:
 
 
 def _tokens_of_each_text(texts: Sequence[str]) -> tuple[Sequence[int], bool]:
-    """Tokens of each text, and whether they are estimated."""
+    """Count the tokens of each text; the second value is whether they are estimated."""
     words = load_tokenizer()
     if words is None:
         return [-(-len(text.encode("utf-8", "replace")) // BYTES_PER_TOKEN) for text in texts], True
@@ -98,12 +98,12 @@ def _tokens_of_each_text(texts: Sequence[str]) -> tuple[Sequence[int], bool]:
 
 
 def _replace_surrogates(text: str) -> str:
-    """`text` with no half of a surrogate pair in it: no vocabulary takes one."""
+    """Replace lone surrogates by "?": the tokenizer rejects them."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def _max_tokens(value: Json) -> int:
-    """The bytes of all text in `value`, whether or not it counts as such, and what its images may take."""
+    """Return the bytes of all text in `value`, counted or not, plus the tokens of its images."""
     if isinstance(value, str):
         return _max_utf8_bytes(value)
     if isinstance(value, Mapping):
@@ -120,13 +120,13 @@ def _max_utf8_bytes(text: str) -> int:
 
 
 def _non_text_tokens(item: Item) -> int:
-    """About how many tokens stand in `item` beside its words."""
+    """Estimate the tokens of the images, files, audio and encrypted text in `item`."""
     parts = (part for field in ("content", "output") for part in _content_parts(item.get(field)))
     return _base64_tokens(item.get("encrypted_content")) + sum(map(_part_tokens, parts))
 
 
 def _content_parts(value: Json) -> Iterator[Mapping[str, Json]]:
-    """The parts of a message or an output; what a screen shows is an output of one part."""
+    """Yield the parts of a message or an output; a screenshot is an output of one part."""
     listed = value if isinstance(value, list) else [value]
     return (part for part in listed if isinstance(part, dict))
 
@@ -148,7 +148,7 @@ def _base64_tokens(encoded: Json) -> int:
 
 @cache
 def load_tokenizer() -> Tokenizer | None:
-    """The package that counts, when it is installed; it reads nothing from the network."""
+    """Import the tokenizer; None if it is not installed. It uses no network."""
     try:
         import toktok
     except ImportError:
@@ -158,18 +158,21 @@ def load_tokenizer() -> Tokenizer | None:
 
 BYTES_PER_TOKEN = 4
 ITEM_OVERHEAD_TOKENS = 4
-"""Tokens that a chat template spends on a message's role and its bounds."""
+"""Tokens that a chat template adds for a message's role and boundaries."""
 
 
 def estimate_tokens(item: Item) -> int:
-    """Tokens of `item`, within a third for English prose; images and sealed reasoning count as nothing."""
+    """Estimate the tokens of an item, within a third for English prose; images and encrypted reasoning count as 0."""
     size = len(searchable_text(item).encode("utf-8", "replace"))
     return ITEM_OVERHEAD_TOKENS + -(-size // BYTES_PER_TOKEN)
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Figures of one call, in tokens; `cached` and `written` are parts of `input`, `reasoning` is part of `output`."""
+    """Token counts of one call.
+
+    `cached_tokens` and `cache_write_tokens` are parts of `input_tokens`, `reasoning_tokens` of `output_tokens`.
+    """
 
     input: int = 0
     cached: int = 0
@@ -179,7 +182,7 @@ class Usage:
 
     @classmethod
     def read(cls, usage: Mapping[str, Json] | None) -> "Usage | None":
-        """The figures of a usage object; None when nothing was reported. What is no number of tokens counts as 0."""
+        """Parse a usage object; None if there is none. A count that is not a positive whole number becomes 0."""
         if not usage:
             return None
         into, out = usage.get("input_tokens_details"), usage.get("output_tokens_details")
@@ -192,7 +195,7 @@ class Usage:
         )
 
     def cost_usd(self, price: Price | None) -> float | None:
-        """What the call cost in USD; None where no price is known, rather than a guess."""
+        """Return the cost of the call in USD; None if a price is unknown."""
         if price is None:
             return None
         return price.cost_usd(
@@ -203,7 +206,6 @@ class Usage:
         )
 
     def __add__(self, other: "Usage") -> "Usage":
-        """Both together."""
         return Usage(
             input=self.input + other.input,
             cached=self.cached + other.cached,
@@ -214,6 +216,6 @@ class Usage:
 
 
 def _read_token_count(figures: Json, name: str) -> int:
-    """One figure, whatever somebody's server made of it."""
+    """Return a count, or 0 for any invalid value of a server."""
     found = figures.get(name) if isinstance(figures, Mapping) else None
     return found if type(found) is int and found > 0 else 0

@@ -1,8 +1,8 @@
 """Model data: prices, context windows, and abilities known by name.
 
-Figures come from `models.toml`, dated and with sources; settings override them. An unknown price or window is None,
-never a guess. Encrypted reasoning is requested only from models that are known to return it; models that are known to
-accept only text are sent no images.
+The data is in `models.toml`, with its date and sources; settings override it. An unknown price or window is None, never
+a guess. Encrypted reasoning is requested only from models that are known to return it; models that are known to accept
+only text are sent no images.
 """
 
 import re
@@ -19,7 +19,7 @@ NON_REASONING_MODELS = ("gpt-5-chat",)
 
 
 def has_encrypted_reasoning(model: str) -> bool:
-    """Whether this OpenAI model can hand its reasoning out encrypted; `model` without its provider."""
+    """Whether this OpenAI model can return encrypted reasoning; `model` is without the provider."""
     return model.startswith(REASONING_MODELS) and not model.startswith(NON_REASONING_MODELS)
 
 
@@ -27,14 +27,15 @@ TEXT_ONLY_MODELS = ("local/", "deepseek/", "openai/o1-mini", "openai/o3-mini", "
 
 
 def is_text_only_model(model: str) -> bool:
-    """Whether this model, named with its provider, is known to take neither images nor files."""
+    """Whether this model, given with its provider, is known to accept neither images nor files."""
     return model.startswith(TEXT_ONLY_MODELS)
 
 
 def find_price(model: str, own: Mapping[str, Price]) -> Price | None:
-    """The price of a model by its full name, provider/model.
+    """Return the price of a model, or None. All names are provider/model.
 
-    own:  what a person said, by full name
+    `price_settings` take precedence over models.toml; a dated name without a price has that of the name without its
+    date.
     """
     known = load_prices()
     plain = MODEL_DATE_SUFFIX.sub("", model)
@@ -43,7 +44,7 @@ def find_price(model: str, own: Mapping[str, Price]) -> Price | None:
 
 @cache
 def load_prices() -> Mapping[str, Price]:
-    """Every price that is known, by full name."""
+    """Load the known prices by provider/model."""
     rows = load_model_data()["prices"].items()
     return {name: Price(**({**row, "above": tuple(row["above"])} if "above" in row else row)) for name, row in rows}
 
@@ -51,22 +52,22 @@ def load_prices() -> Mapping[str, Price]:
 MODEL_DATA_FILE = Path(__file__).with_name("models.toml")
 
 MODEL_DATE_SUFFIX = re.compile(r"-(\d{8}|\d{4}-\d{2}-\d{2})$")
-"""How a name ends that means one day's edition of a model."""
+"""The date at the end of a model's name."""
 
 
 SETTINGS_SOURCE = "your settings"
-"""The source of what a person said."""
+"""The `source` of a window from the settings."""
 
 NO_WINDOW_SETTINGS: Mapping[str, ContextLimits] = MappingProxyType({})
 
 
 class ModelWindow(NamedTuple):
-    """What a model has room for, in tokens.
+    """The context window of a model, in tokens.
 
     context:  input and output together
-    output:   the longest answer; None where nobody said
-    counted:  the vocabulary that counts its text exactly; None where a count is an estimate
-    source:   where the figures were read
+    output:   the maximum output; None if unknown
+    counted:  the encoding of the model's tokenizer; None if counts are estimates
+    source:   the URL of the data
     """
 
     context: int
@@ -76,9 +77,9 @@ class ModelWindow(NamedTuple):
 
 
 def find_model_window(model: str, own: Mapping[str, ContextLimits] = NO_WINDOW_SETTINGS) -> ModelWindow | None:
-    """The window of a model by its provider's own name, with a vendor in front ("openai/gpt-5") or without.
+    """Return the window of a model, with or without a vendor in front ("openai/gpt-5"), or None.
 
-    own:  what a person said, by full name, which goes before what is written down
+    window_settings:  windows from the settings by provider/model, which take precedence
     """
     name = model.rpartition("/")[2]
     known = load_model_windows().get(name) or load_model_windows().get(MODEL_DATE_SUFFIX.sub("", name))
@@ -90,13 +91,13 @@ def find_model_window(model: str, own: Mapping[str, ContextLimits] = NO_WINDOW_S
 
 @cache
 def load_model_windows() -> Mapping[str, ModelWindow]:
-    """Every window that is known, by name."""
+    """Load the known windows by model name."""
     return {name: ModelWindow(**row) for name, row in load_model_data()["windows"].items()}
 
 
 @cache
 def load_model_data() -> Mapping[str, Any]:
-    """All that is written down of models: when it was read, and its tables."""
-    import tomllib  # few commands ask
+    """Load models.toml: the date of the data, and its tables."""
+    import tomllib  # only needed by a few commands
 
     return tomllib.loads(MODEL_DATA_FILE.read_text("utf-8"))
