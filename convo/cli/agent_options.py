@@ -47,11 +47,11 @@ from convo.tools.tool import NO_VALUES, Hosted, Tool
 
 @dataclass(frozen=True, slots=True)
 class AgentSetup:
-    """The agents of a run, and how it behaves.
+    """The agents of a run and the run's configuration.
 
-    model:  the first agent's own
-    words:  what was typed to name them
-    alike:  whether agents with a model of their own are asked by another one
+    model:                 the model of the first agent
+    agents_reference:      the value of --agent
+    ignores_agent_models:  whether the models that agents name are replaced by the chat's
     """
 
     graph: Graph
@@ -61,38 +61,41 @@ class AgentSetup:
     alike: bool = False
 
     def routed(self, route: Callable[[str], ModelRoute]) -> "AgentSetup":
-        """The same, where agents with a model of their own are asked by `route`."""
+        """Return a copy in which `route` resolves the models that agents name."""
         return replace(self, conduct=replace(self.conduct, route=route))
 
     def with_values(self, values: Mapping[str, Json]) -> "AgentSetup":
-        """The same with the application's own values."""
+        """Return a copy with the application's own values."""
         return replace(self, conduct=replace(self.conduct, values=values))
 
     def asked_alike(self) -> "AgentSetup":
-        """The same, where every agent is asked as the chat is: somebody said which model answers."""
+        """Return a copy in which every agent uses the chat's model, because the user named one."""
         return replace(self, graph=_without_agent_models(self.graph), model=None, alike=_has_agent_models(self.graph))
 
     def of_session(self, session: str, model: str | None, folder: Path) -> "AgentSetup":
-        """The same for the runs of one session, which remember the agents and -m; `folder`: convo's own data."""
+        """Return a copy for the runs of one session, with a record of the agents and -m.
+
+        folder:  convo's data folder, which has the key for the record
+        """
         return replace(
             self, conduct=replace(self.conduct, origin=make_agents_record(self.words, model, session, folder))
         )
 
     def flags(self, model: str) -> str:
-        """What names them on a command line that goes on with them as they are; `model` is who answers now."""
+        """Return the options that name these agents; `model` is included if it replaces the agents' models."""
         said = f" -m {quote(model)}" if self.alike else ""
         return f"--agent {quote(self.words)}{said}"
 
 
 def _has_agent_models(graph: Graph) -> bool:
-    """Whether one of the agents, or of those behind their tools, has a model of its own."""
+    """Return whether an agent, or an agent behind a tool of one, has a model of its own."""
     agents = graph.agents.values()
     inside = (tool.inside for agent in agents for tool in agent.tools if isinstance(tool, AgentTool))
     return any(agent.model for agent in agents) or any(map(_has_agent_models, inside))
 
 
 def _without_agent_models(graph: Graph) -> Graph:
-    """The same agents, and those behind their tools, without models of their own."""
+    """Return the graph without the models of its agents and of the agents behind their tools."""
     return replace(
         graph,
         agents={
@@ -107,10 +110,11 @@ def _without_nested_agent_models(tool: Tool | Hosted) -> Tool | Hosted:
 
 
 def load_agent_setup(flags: RunFlags, held: Json = None) -> AgentSetup:
-    """Load what the flags name.
+    """Load the agents and the run configuration that the flags name.
 
-    held:    the application's own context as a state describes it, whatever it was there
-    raises:  InvalidUsage, Unreadable, NotFound, InputFault, InvalidSettings, Unsupported
+    described_context:  the application's context as a RunState describes it; may be any JSON value
+
+    Raises InvalidUsage, Unreadable, NotFound, InputFault, InvalidSettings or Unsupported.
     """
     assert flags.agent
     graph = load_agent_graph(flags.agent)
@@ -125,6 +129,7 @@ def load_agent_setup(flags: RunFlags, held: Json = None) -> AgentSetup:
 
 
 def load_run_config(flags: RunFlags, held: Json = None) -> RunConfig:
+    """Build the run configuration from the flags. Raises InvalidUsage, Unreadable, NotFound or InputFault."""
     limits = RunLimits() if flags.max_turns is None else RunLimits(max_turns=flags.max_turns)
     asked = flags.input_filter
     return RunConfig(
@@ -148,7 +153,7 @@ def _load_history_mapper(said: str | None) -> HistoryMapper | None:
 
 
 def _load_handoff_defaults(flags: RunFlags) -> HandoffDefaults:
-    """A mapper and markers say how a history is nested; whether it is, --nest-history and the handoffs say."""
+    """A mapper and markers set the form of nesting; --nest-history and the handoffs set whether it is done."""
     mapper = _load_history_mapper(flags.history_mapper)
     return HandoffDefaults(
         nest=bool(flags.nest_history), mapper=mapper, markers=_parse_history_markers(flags.history_markers)
@@ -156,7 +161,7 @@ def _load_handoff_defaults(flags: RunFlags) -> HandoffDefaults:
 
 
 def _note_unused_history_flags(flags: RunFlags, graph: Graph) -> None:
-    """Say that a mapper or markers have no effect, where no handoff makes a summary of the history."""
+    """Print a notice if a mapper or markers have no effect, because no handoff nests its history."""
     named = "--history-mapper" if flags.history_mapper else "--history-markers" if flags.history_markers else None
     nests = flags.nest_history or any(way.nest for agent in graph.agents.values() for way in agent.ways)
     if named and not nests:
@@ -174,7 +179,7 @@ def _parse_history_markers(said: tuple[str, str] | None) -> HistoryMarkers:
 
 
 def _load_context_values(said: str, held: Json) -> Mapping[str, Json]:
-    """The values in a file, or those that FILE.py:NAME makes of what a state holds."""
+    """Load the values from a JSON file, or by calling FILE.py:NAME with the described context."""
     if is_python_reference(said):
         made = call_named_function(said, "--context", held)
         if not isinstance(made, dict):
@@ -194,38 +199,38 @@ EXAMPLE_REFERENCE = "support.py:triage"
 FIX_FILE_HINT = "mend the file; CONVO_DEBUG=1 shows the traceback"
 
 AGENT_ATTRIBUTES = ("name", "instructions", "tools", "handoffs")
-"""What an agent of any package has, for a hint that names those in a file."""
+"""Attributes that an agent of every package has; a hint names such an object of the file."""
 
 
 class FileReference(NamedTuple):
-    """A file, and a name in it; "" where none is said."""
+    """A file and a name in it; "" for no name."""
 
     file: Path
     name: str
 
 
 class ReferenceSource(NamedTuple):
-    """Where a reference stands: behind an option, or in a file.
+    """The source of a reference: an option or a file.
 
-    beside:  the folder of that file; None for an option
+    folder:  the folder of that file; None for an option
     """
 
     name: str
     beside: Path | None = None
 
     def naming(self, words: str) -> str:
-        """How it is said that a reference stands there."""
+        """Format the reference and its source for an error message."""
         return f"{self.name} {words!r}" if self.beside is None else f"{self.name}: {words!r}"
 
     def to_write(self, words: str, anything: str = "FILE.py:NAME") -> str:
-        """What to write instead: an example for an option, what a file says in general."""
+        """Format a hint: the example for an option, `placeholder` for a file."""
         return f"{self.name} {words}" if self.beside is None else f"write {anything} in {self.name}"
 
 
 def load_agent_graph(words: str) -> Graph:
-    """The agents that `--agent` names: FILE.py:NAME, or FILE.toml with a NAME to begin with.
+    """Load the agents that --agent names: FILE.py:NAME, or FILE.toml[:NAME] where NAME is the first agent.
 
-    raises:  InvalidUsage, Unreadable, NotFound, InputFault, InvalidSettings, Unsupported
+    Raises InvalidUsage, Unreadable, NotFound, InputFault, InvalidSettings or Unsupported.
     """
     found = parse_file_reference(words, "--agent")
     if found.file.suffix == ".toml":
@@ -234,16 +239,19 @@ def load_agent_graph(words: str) -> Graph:
 
 
 def load_sdk_agents(words: str) -> Mapping[str, object]:
-    """The SDK's own agents that `--agent` names, by identity; none where it names others.
+    """Return the Agents SDK's own agents that --agent names, by identity; empty for other agents.
 
-    raises:  as `load_agent_graph`
+    Raises the errors of `load_agent_graph`.
     """
     found = parse_file_reference(words, "--agent")
     return {} if found.file.suffix == ".toml" else foreign_agents(_load_object(found, ReferenceSource("--agent")))
 
 
 def load_function(words: str, option: str) -> Callable[..., object]:
-    """The function that an option names as FILE.py:NAME. raises: as `load_named_object`; InputFault  it is none"""
+    """Return the function that an option names as FILE.py:NAME.
+
+    Raises the errors of `load_named_object`, and InputFault for an object that is not callable.
+    """
     found = load_named_object(words, option)
     if not callable(found):
         raise InputFault(f"{option} {words} is no function", hint=f"{option} FILE.py:NAME, of something to call")
@@ -251,24 +259,30 @@ def load_function(words: str, option: str) -> Callable[..., object]:
 
 
 def call_named_function(words: str, option: str, *given: object) -> object:
-    """What the function that an option names as FILE.py:NAME returns. raises: as `load_function`; InputFault"""
+    """Call the function that an option names as FILE.py:NAME.
+
+    Raises the errors of `load_function`, and InputFault for an exception of the function.
+    """
     function = load_function(words, option)
     with translate_user_code_errors(parse_file_reference(words, option).file):
         return function(*given)
 
 
 def load_named_object(words: str, option: str) -> object:
-    """What FILE.py:NAME names. raises: InvalidUsage, Unreadable, NotFound, InputFault"""
+    """Return the object that FILE.py:NAME names.
+
+    Raises InvalidUsage, Unreadable, NotFound or InputFault.
+    """
     return _load_object(parse_file_reference(words, option), ReferenceSource(option))
 
 
 def is_python_reference(words: str) -> bool:
-    """Whether an option that takes a file names something in a Python file instead."""
+    """Return whether the value of an option that takes a file names an object of a Python file instead."""
     return words.endswith(".py") or words.rpartition(":")[0].endswith(".py")
 
 
 def parse_file_reference(words: str, option: str) -> FileReference:
-    """The two parts of FILE:NAME. raises: InvalidUsage  it is no Python and no TOML"""
+    """Split FILE:NAME. Raises InvalidUsage for a file that is neither Python nor TOML."""
     return _parse_reference(words, ReferenceSource(option))
 
 
@@ -302,14 +316,14 @@ def _load_object(found: FileReference, asker: ReferenceSource) -> object:
 
 
 def _suggest_reference(found: FileReference, module: ModuleType, asker: ReferenceSource) -> str:
-    """A reference into this file that could have been meant; a file refers to more than agents."""
+    """Format a hint: for an option an agent of this file, for a file the nearest name of any kind."""
     near = get_close_matches(found.name, [name for name in vars(module) if not name.startswith("_")], n=1)
     place = found.file.name if asker.beside is None else os.path.relpath(found.file, asker.beside)
     return asker.to_write(_suggest_agent(found, module), f"{place}:{near[0] if near else 'NAME'}")
 
 
 def _suggest_agent(found: FileReference, module: ModuleType) -> str:
-    """A reference to an agent in this file."""
+    """Return a reference to an agent in this file."""
     agents = [name for name, value in vars(module).items() if all(hasattr(value, field) for field in AGENT_ATTRIBUTES)]
     named = [name for name in agents if not isinstance(getattr(module, name), type)]
     return quote(f"{_format_path(found.file)}:{named[-1] if named else 'NAME'}")
@@ -317,10 +331,9 @@ def _suggest_agent(found: FileReference, module: ModuleType) -> str:
 
 @cache
 def load_python_file(file: Path) -> ModuleType:
-    """The module that a file is; it is run the first time.
+    """Import an existing file as a module, once a process.
 
-    file:    one that is there
-    raises:  InputFault  it cannot be run; the sentence names the line
+    Raises InputFault for a file that fails to run; the message names the line.
     """
     name = f"convo_file_{file.stem}_{len(sys.modules)}"
     spec = spec_from_file_location(name, file)
@@ -341,7 +354,10 @@ def load_python_file(file: Path) -> ModuleType:
 
 @contextmanager
 def translate_user_code_errors(file: Path) -> Iterator[None]:
-    """Run what is somebody's own and may raise anything. raises: InputFault  it did; the sentence names the line"""
+    """Run user code, which may raise any exception.
+
+    Raises InputFault for every exception except KeyboardInterrupt; the message names the line.
+    """
     try:
         with user_code_scope():
             yield
@@ -353,7 +369,7 @@ def translate_user_code_errors(file: Path) -> Iterator[None]:
 
 
 def _format_user_error(wrong: BaseException, file: Path) -> str:
-    """Where it went wrong, and what: "support.py:12: NameError: name 'desk' is not defined"."""
+    """Format an error with its file and line, as in "support.py:12: NameError: name 'desk' is not defined"."""
     at, line = _locate_error(wrong, file)
     if isinstance(wrong, ConvoError):
         said = wrong.message
@@ -363,7 +379,7 @@ def _format_user_error(wrong: BaseException, file: Path) -> str:
 
 
 def _locate_error(wrong: BaseException, file: Path) -> tuple[Path, int]:
-    """The last line beside the file that the error passed through."""
+    """Return the file and line of the last traceback frame below the folder of `file`."""
     if isinstance(wrong, SyntaxError) and wrong.filename and wrong.lineno:
         return Path(wrong.filename), wrong.lineno
     frames = [(Path(frame.filename), frame.lineno or 0) for frame in _list_user_frames(wrong.__traceback__)]
@@ -381,7 +397,7 @@ def _format_path(file: Path) -> str:
 
 
 def _load_toml_graph(found: FileReference) -> Graph:
-    """The graph of a TOML file; what it refers to lies beside it."""
+    """Load the graph of a TOML file; its references are relative to its folder."""
     tables = _read_toml(found.file)
     if found.name:
         tables = {**tables, "start": found.name}
@@ -402,7 +418,7 @@ def _read_toml(file: Path) -> dict[str, object]:
 
 
 class StdoutRouter:
-    """Stands for stdout: it is stderr for a person's own code."""
+    """A stdout that writes to stderr while user code runs."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
@@ -412,7 +428,7 @@ class StdoutRouter:
 
 
 def route_user_output_to_stderr() -> None:
-    """From now on divide what this process prints."""
+    """Write the output of user code to stderr from now on."""
     if not isinstance(sys.stdout, StdoutRouter):
         sys.stdout = cast(TextIO, StdoutRouter(sys.stdout))
 
@@ -422,16 +438,20 @@ NAME_AGENTS_OR_NONE_HINT = f"{NAME_AGENTS_HINT}; or continue without agents: --a
 
 
 class RememberedAgents(NamedTuple):
-    """`file` is FILE.py:NAME or FILE.toml[:NAME] with an absolute path, `model` what -m said."""
+    """The agents of an earlier run.
+
+    reference:  FILE.py:NAME or FILE.toml[:NAME] with an absolute path
+    model:      the value of -m
+    """
 
     file: str
     model: str | None
 
 
 def make_agents_record(agent: str, model: str | None, session: str, folder: Path) -> Mapping[str, Json] | None:
-    """What is kept of `--agent` and -m beside a run of a session; None where no key can be kept.
+    """Build the record of --agent and -m for a stored run; None if no key can be stored.
 
-    folder:  convo's own data folder, which holds the key
+    folder:  convo's data folder, which has the key
     """
     found = parse_file_reference(agent, "--agent")
     file = f"{found.file}:{found.name}" if found.name else str(found.file)
@@ -442,17 +462,19 @@ def make_agents_record(agent: str, model: str | None, session: str, folder: Path
 
 
 async def load_session_agents(store: Store, session: str, folder: Path) -> RememberedAgents | None:
-    """The agents of a session's newest run; None where it has no run, or the run remembers none.
+    """Return the agents of a session's newest run; None without a run or without a record of its agents.
 
-    raises:  InvalidUsage       they were named by another user or on another machine
-             Unreadable  their file is not there any more
+    Raises InvalidUsage for a record by another user or from another machine, Unreadable for a missing file.
     """
     rows = await store.agent_runs(session=session, limit=1)
     return load_run_agents(rows[0], folder, NAME_AGENTS_OR_NONE_HINT) if rows else None
 
 
 def load_run_agents(row: AgentRun, folder: Path, hint: str = NAME_AGENTS_HINT) -> RememberedAgents | None:
-    """The agents of one run; None where it remembers none. raises: as `load_session_agents`, with `hint`"""
+    """Return the agents of one run; None without a record of them.
+
+    Raises the errors of `load_session_agents`, with `hint`.
+    """
     said = row.document.get(AGENTS_SOURCE_KEY)
     if not isinstance(said, dict) or not isinstance(said.get("agent"), str):
         return None
@@ -478,7 +500,7 @@ def _compute_proof(key: bytes, session: str, file: str, model: Json) -> str:
 
 
 def _load_user_key(folder: Path, *, make: bool = False) -> bytes | None:
-    """The key of this user; None where there is none, or it can be neither read nor made."""
+    """Return the key of this user; None if it does not exist, or can be neither read nor created."""
     place = folder / "agents.key"
     try:
         if make and not place.exists():
@@ -486,7 +508,7 @@ def _load_user_key(folder: Path, *, make: bool = False) -> bytes | None:
             with open(handle, "wb") as file:
                 file.write(random_id("key").encode())
             try:
-                os.link(temporary, place)  # of two processes that make it at once, the first one's stays
+                os.link(temporary, place)  # if two processes create it at once, the first key stays
             except FileExistsError:
                 pass
             finally:

@@ -51,10 +51,11 @@ from convo.tools.tool import NO_VALUES
 
 
 def load_base_state(row: AgentRun, folder: Path) -> RunState | None:
-    """The state that a run went on from; None where it began here.
+    """Load the imported state that a run continued from; None for a run that started here.
 
-    folder:  where such states lie
-    raises:  StateFault  it is not here any more
+    folder:  the folder of the state files
+
+    Raises StateFault for a missing state.
     """
     place = base_state_file_path(folder, row.id)
     if row.state is None:
@@ -68,10 +69,11 @@ def load_base_state(row: AgentRun, folder: Path) -> RunState | None:
 
 
 def load_saved_context_values(row: AgentRun, folder: Path, state: RunState | None = None) -> Mapping[str, Json]:
-    """The application's own values of a run, which lie in its state alone and not in the store.
+    """Return the application's own values of a run, which are in its state file and not in the store.
 
-    state:   the one that is gone on with, where it is a file; else the one in `folder`, if there is one
-    raises:  InputFault  they were something else than a mapping
+    state:  the state to continue from, if it is a file; else the one in `folder` is used, if it exists
+
+    Raises InputFault for values that are not a mapping.
     """
     there = state_file_path(folder, row.id)
     state = state or (load_state_file(str(there)) if there.exists() else None)
@@ -79,7 +81,7 @@ def load_saved_context_values(row: AgentRun, folder: Path, state: RunState | Non
 
 
 class PausedStateWriter:
-    """Writes the state of one chat's runs, and takes it away again."""
+    """Writes and deletes the state files of one chat's runs."""
 
     def __init__(
         self,
@@ -90,23 +92,23 @@ class PausedStateWriter:
         *,
         resumed: bool = False,
     ) -> None:
-        """Write into `place`, or where none was named into `folder`, one file a run.
+        """Write to `named_file`; if it is None, to one file for each run in `folder`.
 
-        resumed:  the run was paused before, so `place` is written however it ends
+        is_resumed:  the run was paused before, so `named_file` is written however the run ends
         """
         self._folder, self._place, self._values, self._note = folder, place, values, note
         self._resumed, self._written = resumed, set[str]()
 
     def base(self, run: str, state: RunState) -> None:
-        """Remember the state that a run goes on from: what convo does not model is in it alone."""
+        """Save the state that a run continues from: only this file has the members that convo does not model."""
         save_state_file(state, str(base_state_file_path(make_private_folder(self._folder), run)))
 
     async def keep(self, chat: Chat, running: AgentRunner) -> str | None:
-        """Write the run's state if it is paused, or if a file of it is older than it; where the file lies now.
+        """Write the state of a paused run or of a run whose file is outdated; return the path of the file.
 
-        A run that has ended has no file in convo's own folder any more.
+        The files of an ended run are deleted from convo's own folder.
 
-        raises:  StoreFault, Unreadable  it could not be written; the run waits all the same
+        Raises StoreFault or Unreadable for a file that cannot be written; the run remains stored.
         """
         row = running.kept
         if row is None:
@@ -127,11 +129,13 @@ class PausedStateWriter:
         return written
 
     def _is_there(self, run: str) -> bool:
-        """Whether convo's own folder has a state of a run."""
         return state_file_path(self._folder, run).exists()
 
     async def _state(self, chat: Chat, running: AgentRunner, row: AgentRun, *, named: bool) -> str | None:
-        """Write the state of the run as it stands; `named`: the person named the file, which may be older."""
+        """Write the current state of the run; None if no state can be built.
+
+        is_file_named:  the user named the file, and it may contain an older state
+        """
         try:
             run = await running.at_rest()
             state = await build_run_state(
@@ -176,7 +180,7 @@ class PausedStateWriter:
 
 
 def _list_shared_agent_names(run: Run) -> tuple[str, ...]:
-    """Names that several agents of a run share, or of one that waits inside it."""
+    """Return the names that several agents share, in a run or in a run inside its calls."""
     inner = (name for call in run.batch if call.inner for name in _list_shared_agent_names(call.inner.run))
     return tuple(dict.fromkeys((*run.graph.duplicates, *inner)))
 
@@ -185,11 +189,11 @@ PAUSED_EXIT_CODE = 3
 
 
 class RunPresenter:
-    """Shows the runs of one chat to a person or a program, and counts what they used.
+    """Shows the runs of one chat to a user or a program, and collects their model calls.
 
-    links:       the model calls that were shown last, oldest first
-    asked:       all that were shown
-    state_file:  where the paused run lies
+    last_links:  the model calls of the events shown last, oldest first
+    all_links:   all model calls that were shown
+    state_file:  the path of the paused run's state
     """
 
     def __init__(
@@ -214,7 +218,10 @@ class RunPresenter:
     async def open(
         cls, chat: Chat, cast: AgentSetup, desk: ChatContext, out: ChatOutput, place: str | None
     ) -> "RunPresenter":
-        """The runs of a chat, with the open one taken up; nothing is asked. raises: as `AgentRunner.open`"""
+        """Open the presenter with the chat's open run, if there is one, without calling the model.
+
+        Raises the errors of `AgentRunner.open`.
+        """
         cast = desk.remembering(chat, cast)
         limits = None if cast.conduct.limits == RunLimits() else cast.conduct.limits
         running = await AgentRunner.open(chat, cast.graph, cast.conduct, limits=limits)
@@ -222,14 +229,17 @@ class RunPresenter:
         return cls(chat, running, cast, pauses, desk, out)
 
     async def opened(self, chat: Chat) -> None:
-        """See to it that runs are of `chat`, which another conversation may have taken the place of."""
+        """Open the runs of `chat` if it replaced the current conversation."""
         if chat is not self.chat:
             self._cast = self._desk.remembering(chat, self._cast)
             self.running = await AgentRunner.open(chat, self._cast.graph, self._cast.conduct)
             self.chat = chat
 
     async def all_of(self, events: AsyncGenerator[StreamEvent, None]) -> None:
-        """Show a run until it ends or pauses. raises: as the run does; Interrupted"""
+        """Show the events of a run until it ends or pauses.
+
+        Raises the errors of the run, and Interrupted.
+        """
         self.links = []
         try:
             async with aclosing(self._counted(events)) as shown:
@@ -261,7 +271,7 @@ class RunPresenter:
             self._teller.take(event)
 
     async def left(self) -> int:
-        """The exit code of a run that is left as it stands; a paused one says how it goes on."""
+        """Return the exit code for the run's current status; for a paused run print how to resume it."""
         if self._kept != self.running.kept:
             await self._keep()
         if not self.running.pending:
@@ -273,7 +283,7 @@ class RunPresenter:
 
     @property
     def way_on(self) -> str:
-        """The command that goes on with the run; what was started and left no result it leaves to the person."""
+        """The command that resumes the run. The user chooses the decision on a call with an unknown outcome."""
         session = quote(self.chat.session.name or self.chat.session.id)
         return f"{get_command_prefix()} resume {session} {self._cast.flags(self.chat.asking.model)}{self._verdict()}"
 
@@ -289,12 +299,12 @@ class RunPresenter:
         sys.stdout.write(json.dumps(self.outcome(before)) + "\n")
 
     def receipt(self) -> str:
-        """The line for everything that was asked since the last message."""
+        """Format the receipt of all model calls since the last message."""
         calls = f"{format_count(len(self.links), 'call')} · " if len(self.links) > 1 else ""
         return calls + self._desk.receipt_of(self.chat, combine_links(self.links), self.links)
 
     def outcome(self, before: int) -> dict[str, Json]:
-        """The object of `--json`; `before` is how many items there were. source: DESIGN.md, "Settings and shapes"."""
+        """Return the object of `--json`; `start_count` is the number of items before the run."""
         session, link = self.chat.session, combine_links(self.asked) if self.asked else None
         output = list(self.chat.held.path.items[before:])
         return {
@@ -316,7 +326,7 @@ class RunPresenter:
 
     @property
     def status(self) -> str:
-        """`completed`, `paused`, `failed` or `in_progress`, in the words of a response where it has them."""
+        """`completed`, `in_progress`, `cancelled`, `failed` or `paused`: a response's status where it has one."""
         row = self.running.kept
         words = {"done": "completed", "running": "in_progress", "stopped": "cancelled"}
         return words.get(row.status, row.status) if row else "in_progress"
@@ -329,7 +339,7 @@ class RunPresenter:
 
 
 def pending_calls_to_json(running: AgentRunner) -> list[dict[str, Json]]:
-    """The calls that wait, in the words of `convo inspect STATE --json`."""
+    """Return the pending calls, with the keys of `convo inspect STATE --json`."""
     from convo.runs.approvals import pending_approval_from_call
 
     waits = [pending_approval_from_call(call, agent) for agent, call in running.run.waiting] if running.pending else []
@@ -346,19 +356,25 @@ def pending_calls_to_json(running: AgentRunner) -> list[dict[str, Json]]:
 
 
 async def run_single_message(show: RunPresenter, said: Item, out: ChatOutput) -> int:
-    """One message in a one-shot chat; returns the exit code. raises: as the run does"""
+    """Send one message in a one-shot chat and return the exit code.
+
+    Raises the errors of the run.
+    """
     running, chat = show.running, show.chat
     if running.unfinished and running.run.batch:
         raise make_open_run_error(show)
     before = len(chat.held.path) + 1
-    await chat.edges.endpoint.warm(chat.asking.wire_model)  # no such model: nothing is stored
+    await chat.edges.endpoint.warm(chat.asking.wire_model)  # a missing model fails before anything is stored
     return await present_run(show, out, before, lambda: running.say([said]))
 
 
 async def present_run(
     show: RunPresenter, out: ChatOutput, before: int, begin: Callable[[], AsyncGenerator[StreamEvent, None]]
 ) -> int:
-    """Show what `begin` sets going and say how it ended; returns the exit code. raises: as the run does"""
+    """Show the run that `open_events` starts, print how it ended and return the exit code.
+
+    Raises the errors of the run.
+    """
     try:
         await show.all_of(begin())
     except Interrupted:
@@ -375,7 +391,7 @@ async def present_run(
 
 
 def make_open_run_error(show: RunPresenter) -> StateFault:
-    """Why nothing can be said: a run waits for somebody, or was cut off among its calls."""
+    """Build the error for a new message while a run is paused, or was interrupted during its calls."""
     waits = ", ".join(call.id for call in show.running.pending)
     stands = f"is paused, and waits for {waits}" if waits else "was cut off, and its calls have no output yet"
     return StateFault(f"the run of {show.chat.session.name!r} {stands}", hint=show.way_on)

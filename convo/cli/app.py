@@ -33,7 +33,7 @@ from convo.runtime import redirect_notices
 
 
 class CommandEntry(NamedTuple):
-    """Where a command stands: `module` has an `App` named `app`; `summary` is its first line."""
+    """A row of the command table: `module` has an `App` named `app`, `summary` is the command's line in the help."""
 
     module: str
     summary: str
@@ -80,37 +80,37 @@ COMMANDS: CommandTable = MappingProxyType(
 
 
 HelpRecord = tuple[str, str]
-"""An option and what it does."""
+"""An option and its help."""
 
 NARROW_HELP_COLUMNS = 52
-"""Columns below which an option and what it does stand one below the other."""
+"""Columns below which the help of an option is printed below the option."""
 
 EXAMPLE_INDENT = " " * 6
-"""What stands before the words about an example in a narrow terminal."""
+"""Indentation of an example's description in a narrow terminal."""
 
 EXAMPLE_LINE = re.compile(r"( {1,6}\S.*?)? {2,}(\S.*)")
-"""A command and what is said about it, or only the latter in a line of its own."""
+"""A command and its description, or a description on a line of its own."""
 
 
 class RootOptions(NamedTuple):
-    """What was said before the command's name: `config` is a settings file of the user's own."""
+    """Options before the command's name; `config` is a settings file of the user."""
 
     config: Path | None = None
 
 
 def get_root_options(ctx: typer.Context) -> RootOptions:
-    """What was said before the name of the command that `ctx` belongs to."""
+    """Return the options before the name of the command that `ctx` belongs to."""
     return ctx.find_object(RootOptions) or RootOptions()
 
 
 class PlainHelpCommand(TyperCommand):
-    """One command with plain help.
+    """A command with plain-text help.
 
     Typer has no public names for the contexts and formatters of its hooks: they are `Any` here.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments. An error always carries the context, so that its hint names this command."""
+        """Parse the arguments. Every error gets the context, so that its hint names this command."""
         try:
             return super().parse_args(ctx, args)
         except typer.TyperException as wrong:
@@ -129,7 +129,7 @@ class PlainHelpCommand(TyperCommand):
 
 
 class PlainHelpGroup(TyperGroup):
-    """Several commands under one name, in our shape."""
+    """A group of commands with plain-text help."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         self.format_commands(ctx, formatter)
@@ -140,7 +140,7 @@ class PlainHelpGroup(TyperGroup):
 
 
 class App(typer.Typer):
-    """What a command's module puts its functions on; see the package's story."""
+    """The Typer application of a command module: plain-text help, and commands with option groups."""
 
     def __init__(self, *, cls: type[TyperGroup] = PlainHelpGroup, **settings: Any) -> None:
         super().__init__(
@@ -160,12 +160,12 @@ class App(typer.Typer):
 
 
 def strip_braces(piece: str) -> str:
-    """`HANDLE` where Typer writes `{HANDLE}` for an argument that must be there."""
+    """Return `HANDLE` for `{HANDLE}`, Typer's form of a required argument."""
     return piece[1:-1] if piece.startswith("{") and piece.endswith("}") else piece
 
 
 def collect_help_sections(ctx: Any, params: Iterable[Any]) -> dict[str, list[HelpRecord]]:
-    """The lines of the help by heading: arguments, then the named groups, then the other options."""
+    """Return the help by heading: arguments, then the named groups, then the other options."""
     found: dict[str, list[HelpRecord]] = {"Arguments": []}
     plain: list[HelpRecord] = []
     for param in params:
@@ -183,12 +183,13 @@ def collect_help_sections(ctx: Any, params: Iterable[Any]) -> dict[str, list[Hel
 
 
 def get_narrow_help_width() -> int | None:
-    """The width of the help in a narrow terminal; None where Typer's own choice fits."""
+    """Return the width of the help in a narrow terminal; None where Typer's own choice fits."""
     columns = shutil.get_terminal_size().columns
     return columns - 1 if 0 < columns < NARROW_HELP_COLUMNS else None
 
 
 def write_help_sections(formatter: Any, found: dict[str, list[HelpRecord]]) -> None:
+    """Write each section that is not empty below its heading."""
     for heading, records in found.items():
         if records:
             with formatter.section(heading):
@@ -196,7 +197,7 @@ def write_help_sections(formatter: Any, found: dict[str, list[HelpRecord]]) -> N
 
 
 def write_help_examples(formatter: Any, text: str | None) -> None:
-    """Examples are not wrapped: they are there to be copied. In a narrow terminal what is said about them is."""
+    """Write the examples unwrapped, to be copied; a narrow terminal wraps only their descriptions."""
     if not text:
         return
     formatter.write_paragraph()
@@ -207,7 +208,7 @@ def write_help_examples(formatter: Any, text: str | None) -> None:
 
 
 def wrap_example_line(line: str, columns: int) -> Iterator[str]:
-    """A line of examples in a narrow terminal: a command as it is, and below it what is said about it."""
+    """Split a line of examples for a narrow terminal: the command unchanged, its description wrapped below it."""
     from convo.terminal.terminal import wrap_line
 
     example = EXAMPLE_LINE.fullmatch(line)
@@ -234,7 +235,7 @@ CONVO_HOME moves everything that convo keeps under one folder.
 
 
 class RootGroup(PlainHelpGroup):
-    """The group behind `convo`; its commands are rows of `table` until one is called."""
+    """The group of `convo`; a command's module is imported when the command is requested."""
 
     table: CommandTable = COMMANDS
 
@@ -256,14 +257,14 @@ class RootGroup(PlainHelpGroup):
 
 
 MIN_MESSAGE_WORDS = 3
-"""Words from which a command line without a command reads like a message."""
+"""Words from which a command line without a command is probably a message."""
 
 MAX_HINT_CHARS = 200
-"""Characters of a command line that a hint repeats."""
+"""Characters of a command line that a hint repeats at most."""
 
 
 def suggest_command(args: Sequence[str], table: CommandTable) -> str:
-    """The command that `args` could mean: one of a similar name, `inspect` of a handle or file, or `chat`."""
+    """Suggest a command for unknown arguments: one of a similar name, `inspect` for a handle or file, or `chat`."""
     name, rest = args[0], args[1:]
     plain = [word for word in args if not word.startswith("-")]
     near = (
@@ -285,7 +286,7 @@ def suggest_command(args: Sequence[str], table: CommandTable) -> str:
 
 
 def quote_readably(words: str) -> str:
-    """`words` quoted for a shell, with double quotes where nothing in them has a meaning inside those."""
+    """Quote `text` for a shell, with double quotes if it has no character that is special inside them."""
     return quote(words) if set(words) & set('"\\$`!') else f'"{words}"'
 
 
@@ -333,13 +334,13 @@ def handle_root_options(
 
 
 def _print_notice(line: str) -> None:
-    from convo.cli.output import print_notice  # few runs have a notice
+    from convo.cli.output import print_notice  # few runs print a notice
 
     print_notice(line)
 
 
 def make_root_group(table: CommandTable = COMMANDS) -> RootGroup:
-    """The command line over `table`, ready to be run or asked for completions."""
+    """Build the group of `convo`, ready to run or to complete a command line."""
     app = App(cls=RootGroup)
     app.callback(invoke_without_command=True, epilog=ROOT_EXAMPLES)(handle_root_options)
     group = cast(RootGroup, get_command(app))
@@ -348,19 +349,19 @@ def make_root_group(table: CommandTable = COMMANDS) -> RootGroup:
 
 
 def run_command_line(argv: Sequence[str], table: CommandTable = COMMANDS) -> int:
-    """Run one command line to its end; never raises, returns the exit code."""
+    """Run one command line and return its exit code; never raises."""
     open_closed_streams()
     escape_unencodable_output()
     try:
         code = invoke_command_line(argv, table)
         sys.stdout.flush()
-    except (KeyboardInterrupt, Exception) as error:  # noqa: BLE001  the edge of the process: nothing above would catch it
+    except (KeyboardInterrupt, Exception) as error:  # noqa: BLE001  nothing above would catch it
         return report_failure(error, as_json=is_json_requested(argv))
     return code
 
 
 def invoke_command_line(argv: Sequence[str], table: CommandTable) -> int:
-    """Run one command line; whatever goes wrong is raised."""
+    """Run one command line and return its exit code. Raises every error of the command."""
     group = make_root_group(table)
     try:
         with group.make_context("convo", list(argv), terminal_width=get_narrow_help_width()) as ctx:
@@ -371,7 +372,7 @@ def invoke_command_line(argv: Sequence[str], table: CommandTable) -> int:
 
 
 def report_failure(error: BaseException, *, as_json: bool) -> int:
-    """Tell what went wrong, where somebody still listens; returns the exit code."""
+    """Print the error, on stderr if stdout is lost, and return the exit code."""
     print_debug_traceback(error)
     failure = to_failure(error)
     if failure.code in OUTPUT_LOST_CODES:
@@ -380,27 +381,27 @@ def report_failure(error: BaseException, *, as_json: bool) -> int:
 
 
 def is_json_requested(argv: Sequence[str]) -> bool:
-    """Whether errors are read by a program: `--json` or `--jsonl` stands before any `--`."""
+    """Return whether a program reads the errors: `--json` or `--jsonl` comes before any `--`."""
     options = argv[: argv.index("--")] if "--" in argv else argv
     return "--json" in options or "--jsonl" in options
 
 
 def open_closed_streams() -> None:
-    """Put nothing where a stream should be: else a file of ours gets its number, and what was meant for it."""
+    """Open the null device for each closed standard stream: else a file of ours gets its descriptor and its data."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  as long as the process
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  open until the process ends
 
 
 def escape_unencodable_output() -> None:
-    r"""Let a terminal that has no such character show `\u2713` instead of ending the command."""
+    r"""Print a character that the terminal cannot encode as `\u2713`, instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
 
 def discard_output() -> None:
-    """Point stdout at nothing, so that the interpreter's last flush does not fail once more."""
+    """Redirect stdout to the null device, so that the interpreter's last flush does not fail again."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -409,10 +410,10 @@ OptionalText: TypeAlias = str | None
 OptionalTexts: TypeAlias = list[str] | None
 
 OPTION_METADATA_KEY = "option"
-"""Where a field of a group keeps its names on the command line, and what else Typer is told of it."""
+"""Key of a group's field metadata: the option's names and its arguments for `typer.Option`."""
 
 STDOUT_ARGUMENT = "-"
-"""What is written where a file could be named, and means stdout."""
+"""The value of an output file's option that means stdout."""
 
 LOOKUP_PANEL = "Where it is looked for"
 
@@ -439,9 +440,9 @@ JsonObjectOption = Annotated[bool, typer.Option("--json", help="Print one JSON o
 
 
 def flag_option(names: str, help: str, *, default: bool | None = False) -> Any:  # noqa: A002  Typer's own word
-    """A field of a group: an option that takes no value.
+    """Define a field of a group: an option without a value.
 
-    names:  "-c --continue"; "--nest/--no-nest" where one switches it on and the other off
+    names:  "-c --continue"; "--nest/--no-nest" for a pair that switches it on and off
     """
     return field(default=default, metadata={OPTION_METADATA_KEY: (names.split(), {"help": help})})
 
@@ -454,18 +455,18 @@ def value_option(
     default: str | None = None,
     min: int | None = None,  # noqa: A002  Typer's own word
 ) -> Any:
-    """A field of a group: an option that takes a value. `names` are written as for `flag_option`."""
+    """Define a field of a group: an option with a value. `names` has the form that `flag_option` takes."""
     said = {"metavar": metavar, "help": help, "min": min}
     return field(default=default, metadata={OPTION_METADATA_KEY: (names.split(), said)})
 
 
 def parse_output_path(said: OptionalText) -> Path | None:
-    """The file that an option names to write into; None for stdout, which - names too. `./-` is a file."""
+    """Return the output file that an option names; None for stdout, which - names too. `./-` is a file."""
     return None if said in (None, STDOUT_ARGUMENT) else Path(said)
 
 
 def expand_option_groups(command: Callable[..., Any]) -> Callable[..., Any]:
-    """`command` as Typer can read it: in place of each group the options of that group."""
+    """Return `command` with a signature for Typer: the options of each group in place of the group."""
     given = inspect.signature(command)
     groups = {name: get_args(one.annotation) for name, one in given.parameters.items() if _is_option_group(one)}
     if not groups:
@@ -489,7 +490,7 @@ def _is_option_group(parameter: inspect.Parameter) -> bool:
 
 
 def _build_option_group(kind: Any, said: dict[str, Any]) -> Any:
-    """The group, with its options taken out of `said`."""
+    """Build the group, and remove its options from `values`."""
     return kind(**{one.name: said.pop(one.name) for one in fields(kind)})
 
 

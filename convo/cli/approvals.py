@@ -31,11 +31,11 @@ from convo.terminal.terminal import detect_display, escape_control_chars, format
 ConfigPath: TypeAlias = Path | None
 
 MAX_PAUSED_RUNS = 10_000
-"""Runs that are looked at."""
+"""Paused runs that are loaded at most."""
 
 
 class InboxDecision(NamedTuple):
-    """What is decided; `edits` lets a person change the arguments first."""
+    """A decision on calls; `edit_arguments` lets the user change the arguments first."""
 
     approve: bool
     always: bool = False
@@ -43,7 +43,7 @@ class InboxDecision(NamedTuple):
 
 
 class SelectedCall(NamedTuple):
-    """A call that a word names, in its run."""
+    """A selected call and its run; `reason` is that of a rejection."""
 
     run: AgentRun
     call: PendingApproval
@@ -51,7 +51,10 @@ class SelectedCall(NamedTuple):
 
 
 def print_pending_calls(config: ConfigPath, *, as_json: bool) -> None:
-    """Print what waits, changed last first, and which runs somebody has to go on with before it is known."""
+    """Print the pending calls, last changed first, and the interrupted runs.
+
+    An interrupted run must be resumed before its pending calls are known for certain.
+    """
 
     async def read(store: Store) -> tuple[list[tuple[AgentRun, PausedRun]], list[OrphanedRun]]:
         return await _load_paused_runs(store, None), await list_orphaned_runs(store)
@@ -69,7 +72,7 @@ def print_pending_calls(config: ConfigPath, *, as_json: bool) -> None:
 
 
 def print_call_details(config: ConfigPath, words: Sequence[str], of: str | None, *, as_json: bool) -> None:
-    """Print calls in full. raises: NotFound, AmbiguousHandle"""
+    """Print calls in full. Raises NotFound or AmbiguousHandle."""
     found = read_from_store(load_settings(config), lambda store: _load_paused_runs(store, of))
     chosen = _select_calls(words, found, approve=True)
     paused = {run.id: one for run, one in found}
@@ -87,11 +90,12 @@ def print_call_details(config: ConfigPath, words: Sequence[str], of: str | None,
 async def decide_calls(
     config: ConfigPath, words: Sequence[str], of: str | None, verdict: InboxDecision, *, as_json: bool
 ) -> None:
-    """Keep one verdict on calls, all or none of each run.
+    """Store one decision for several calls: in each run for all of them or for none.
 
-    words:   as they were typed: CALL, or CALL=WHY with a rejection
-    raises:  NotFound, AmbiguousHandle
-             Busy  a run's session is open in another process, which may decide itself
+    words:  CALL, or CALL=REASON for a rejection
+
+    Raises NotFound or AmbiguousHandle, and Busy for a session that is open in another process, where the decision can
+    be made instead.
     """
     async with open_configured_store(load_settings(config)) as store:
         found = await _load_paused_runs(store, of, decided_too=True)
@@ -133,7 +137,7 @@ def _iter_unchanged_decision_notes(
     chosen: Sequence[SelectedCall],
     verdict: InboxDecision,
 ) -> Iterator[str]:
-    """Notes on the decisions that differ from what a name or `all` asks, and that stay as they are."""
+    """Yield notes on earlier decisions that differ from a name or `all`, and stay unchanged."""
     names = {word if verdict.approve else word.partition("=")[0] for word in words}
     meant = {id(one.call) for one in chosen}
     for _, paused in found:
@@ -150,20 +154,21 @@ async def _build_decision(one: SelectedCall, verdict: InboxDecision) -> Approval
 
         arguments = await asyncio.to_thread(
             edit_arguments_in_editor, one.call.arguments
-        )  # the lease is renewed meanwhile
+        )  # in a thread, so that the lease is renewed meanwhile
     return ApprovalDecided(one.call.call_id, verdict.approve, one.why, verdict.always, arguments)
 
 
-# -- which calls ------------------------------------------------------------------------------------
+# -- selection ------------------------------------------------------------------------------------
 
 
 async def _load_paused_runs(
     store: Store, of: str | None, *, decided_too: bool = False
 ) -> list[tuple[AgentRun, PausedRun]]:
-    """The paused runs, or the one that `of` names: a run's id, or its session's name or id.
+    """Return the paused runs, or the one that `run_filter` names: by run id, session name or session id.
 
-    decided_too:  with the calls that are decided and not performed yet
-    raises:       NotFound
+    include_decided:  include the calls that are decided and not performed yet
+
+    Raises NotFound.
     """
     calls = list_decidable_approvals if decided_too else list_pending_approvals
     found = []
@@ -178,23 +183,26 @@ async def _load_paused_runs(
 
 
 def _waiting_time_s(run: AgentRun) -> float:
-    """Seconds since it was changed."""
+    """Return the seconds since the run was changed."""
     return max(0.0, SystemClock().now() - run.changed_at)
 
 
 def _select_calls(
     words: Sequence[str], found: Sequence[tuple[AgentRun, PausedRun]], *, approve: bool
 ) -> list[SelectedCall]:
-    """The calls that the words name, each once. raises: NotFound, AmbiguousHandle"""
+    """Return the calls that the words name, each once. Raises NotFound or AmbiguousHandle."""
     chosen: dict[int, SelectedCall] = {}
     for word in words:
         for one in _match_calls(word, found, approve=approve):
-            chosen.setdefault(id(one.call), one)  # calls of two runs inside one may have the same id
+            chosen.setdefault(id(one.call), one)  # calls of two nested runs may have the same id
     return list(chosen.values())
 
 
 def _match_calls(word: str, found: Sequence[tuple[AgentRun, PausedRun]], *, approve: bool) -> list[SelectedCall]:
-    """An id wins over a tool's name, and a name means undecided calls; one id in two runs could mean either."""
+    """Match an id before a tool's name; a tool's name matches undecided calls only.
+
+    Raises AmbiguousHandle for an id that two runs have, NotFound for a word that matches no call.
+    """
     there = [(run, call) for run, paused in found for call in paused.calls]
     open_ = [pair for pair in there if pair[1].verdict is None]
     name, _, why = (word, "", "") if approve or any(word == call.call_id for _, call in there) else word.partition("=")
@@ -208,7 +216,7 @@ def _match_calls(word: str, found: Sequence[tuple[AgentRun, PausedRun]], *, appr
     return [SelectedCall(run, call, why or None) for run, call in fits]
 
 
-# -- what comes out ---------------------------------------------------------------------------------
+# -- output ---------------------------------------------------------------------------------
 
 
 def _pending_calls_to_json(run: AgentRun, paused: PausedRun) -> list[dict[str, Json]]:
@@ -216,13 +224,13 @@ def _pending_calls_to_json(run: AgentRun, paused: PausedRun) -> list[dict[str, J
 
 
 def _orphaned_calls_to_json(left: OrphanedRun) -> list[dict[str, Json]]:
-    """The calls of a run that nobody performs any more, as they will wait once it is gone on with."""
+    """Return the calls of an interrupted run, as they will be pending once it is resumed."""
     paused = PausedRun(left.run.id, left.session.name, _waiting_time_s(left.run), left.calls)
     return [{**record, "left": True} for record in _pending_calls_to_json(left.run, paused)]
 
 
 def _pending_call_to_json(run: AgentRun, paused: PausedRun, call: PendingApproval) -> dict[str, Json]:
-    """One waiting call for a program; `waits_s` are seconds."""
+    """Return one pending call; `waits_s` is in seconds."""
     return {
         "run": run.id,
         "session": paused.session,
@@ -254,7 +262,7 @@ def _report_decisions(
 
 
 def _format_orphaned_runs(left: Sequence[OrphanedRun]) -> str:
-    """Which runs were left in the middle, and what goes on with the first of them."""
+    """Format the interrupted runs, with the command that resumes the first of them."""
     names = [one.session.name or one.run.id for one in left]
     runs = f"{format_count(len(left), 'run')} {'was' if len(left) == 1 else 'were'} left in the middle"
     these = f" ({', '.join(names)})" if len(names) > 1 else ""

@@ -17,12 +17,12 @@ COMPACTION_STOPPED = "not compacted: you stopped it"
 
 
 def make_auto_compaction(at: CompactionThreshold, own: Mapping[str, ContextLimits]) -> AutoCompaction:
-    """What sees to one chat, by the setting `compact_at`; `own` are the windows that a person gave."""
+    """Build the automatic compaction of one chat; `window_settings` are the user's own context windows."""
     return AutoCompaction(at, own)
 
 
 async def compact_if_due(chat: Chat, seeing: AutoCompaction, note: Callable[[str], None]) -> None:
-    """Let the history be short enough for another message; `note` is told first that it is compacted."""
+    """Compact the history if it is too long for another message; `note` is called before the compaction."""
     reached = seeing.due(chat)
     if reached is None:
         return
@@ -36,9 +36,9 @@ async def compact_if_due(chat: Chat, seeing: AutoCompaction, note: Callable[[str
 
 
 async def compact_open_chat(chat: Chat, words: str) -> str:
-    """Compact as the words after /compact wish; what became of it.
+    """Run /compact with its arguments and return the report.
 
-    raises:  as `prepare_compaction` and `apply_compaction`
+    Raises the errors of `prepare_compaction` and `apply_compaction`.
     """
     wish, yes = parse_compact_arguments(words)
     try:

@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
 
 EXIT_CODE_BY_STATUS = {"completed": 0, "cancelled": 130}
-"""Exit codes by how the turn ended; every other end is a failure."""
+"""Exit codes by the status of the turn; every other status is a failure."""
 
 SLASH_COMMAND_PATTERN = re.compile(r"(?<!\S)/(next|retry|status|undo)\b")
-"""Commands that are typed at the prompt of a chat, where a hint names one."""
+"""Slash commands in a hint, which can only be typed at the prompt of a chat."""
 
 
 async def run_chat(asked: ChatOptions, out: ChatOutput) -> int:
-    """Carry out one `convo chat`; returns the exit code. raises: as its parts do"""
+    """Run one `convo chat` and return the exit code."""
     along = [load_attachment(place) for place in asked.attach]
     said = build_first_message(asked.prompt, along)
     if said is None and (out.as_json or out.as_jsonl):
@@ -69,7 +69,7 @@ async def run_chat(asked: ChatOptions, out: ChatOutput) -> int:
 
 
 def _read_chat_settings(asked: ChatOptions, model: str | None, out: ChatOutput) -> SettingsInputs:
-    """The settings' sources, with a store in memory where a replayed conversation could have no other."""
+    """Read the inputs of the settings, with a store in memory if a replay chat cannot write the configured one."""
     from convo.stores.factory import is_store_writable
 
     sources = read_settings_inputs(asked.config, SettingFlags(model=model))
@@ -84,7 +84,7 @@ def _read_chat_settings(asked: ChatOptions, model: str | None, out: ChatOutput) 
 
 
 def _load_agents(asked: ChatOptions) -> "AgentSetup | None":
-    """The agents that --agent names; None without agents. raises: as `cast_of`"""
+    """Load the agents that --agent names; None without agents. Raises the errors of `load_agent_setup`."""
     if not asked.agents:
         return None
     from convo.chat.state_file import check_state_path
@@ -96,7 +96,10 @@ def _load_agents(asked: ChatOptions) -> "AgentSetup | None":
 
 
 async def _with_previous_agents(desk: ChatContext, asked: ChatOptions, out: ChatOutput) -> ChatOptions:
-    """`asked` with the agents, and -m, that the session had before. raises: InvalidUsage  flags that do not fit them"""
+    """Return `options` with the previous agents, and -m, of the session.
+
+    Raises InvalidUsage for flags that do not fit them.
+    """
     found = await desk.agents_before()
     if found is not None:
         out.note(f"agents as before: {found.file}")
@@ -109,7 +112,7 @@ async def _with_previous_agents(desk: ChatContext, asked: ChatOptions, out: Chat
 async def open_run_presenter(
     chat: Chat, cast: "AgentSetup", desk: ChatContext, out: ChatOutput, asked: ChatOptions
 ) -> "RunPresenter":
-    """The runs of the agents that were named. raises: as `Running.open`"""
+    """Open the presenter for runs of the agents. Raises the errors of `AgentRunner.open`."""
     from convo.cli.agent_run import RunPresenter
 
     cast = cast.asked_alike() if asked.model else cast.routed(desk.route)
@@ -117,10 +120,11 @@ async def open_run_presenter(
 
 
 def build_first_message(prompt: str | None, along: Sequence[Json]) -> Item | None:
-    """The message of a one-shot chat; None when a person is to be asked.
+    """Build the message of a one-shot chat; None for an interactive chat.
 
-    along:   content parts that go with it
-    raises:  InvalidUsage  there is nothing to send
+    attachment_parts:  content parts to add to the message
+
+    Raises InvalidUsage for an empty message.
     """
     if prompt is None:
         return None
@@ -136,7 +140,7 @@ async def run_interactive_chat(
     out: ChatOutput,
     show: "RunPresenter | None" = None,
 ) -> int:
-    """Hand the terminal to the loop, and say at the end how to come back."""
+    """Run the prompt, and print at the end how to continue the conversation."""
     from convo.terminal.prompt import PromptOptions, make_prompt_reader
     from convo.terminal.repl import Repl
     from convo.terminal.status_line import StatusLine
@@ -171,12 +175,12 @@ async def run_interactive_chat(
 
 
 async def run_single_turn(chat: Chat, said: Item, desk: ChatContext, out: ChatOutput) -> int:
-    """One turn; returns the exit code that its end stands for. raises: as the turn does"""
+    """Run one turn and return the exit code for its status. Raises the errors of the turn."""
     printer = AnswerPrinter(sys.stdout, sys.stderr, live=out.live, sheet=desk.sheet(), folded=desk.folded())
     chat.noted = out.note
     take = print_event_line if out.as_jsonl else ignore_event if out.as_json else printer.take
     try:
-        await chat.edges.endpoint.warm(chat.asking.wire_model)  # no such model: nothing is stored
+        await chat.edges.endpoint.warm(chat.asking.wire_model)  # a missing model fails before anything is stored
         await desk.prepare(chat)
         await consume_interruptibly(chat.say([said], keep=False), take)
     except Interrupted as stopped:
@@ -199,7 +203,7 @@ async def run_single_turn(chat: Chat, said: Item, desk: ChatContext, out: ChatOu
 
 
 def format_prompt_hint(hint: str, way_back: str) -> str:
-    """A hint that names a slash command, for somebody who has no prompt to type it at."""
+    """Format a hint that names a slash command, for a user who has no prompt for it."""
     return f"{way_back}, and there: {hint}" if way_back else "repeat the command"
 
 
@@ -209,11 +213,11 @@ def print_event_line(event: StreamEvent) -> None:
 
 
 def ignore_event(event: StreamEvent) -> None:
-    """Nothing is printed before the end."""
+    """Print nothing before the end."""
 
 
 def chat_outcome_to_json(chat: Chat, link: Link) -> dict[str, Json]:
-    """The object of `convo chat --json`. source: DESIGN.md, "Settings and shapes"."""
+    """Return the object of `convo chat --json`."""
     session, output = chat.session, get_answer_items(chat, link)
     return {
         "response_id": None if link.id.startswith("try_") else link.id,
@@ -231,7 +235,7 @@ def chat_outcome_to_json(chat: Chat, link: Link) -> dict[str, Json]:
 
 
 def get_answer_items(chat: Chat, link: Link) -> list[Item]:
-    """The items of the answer: the owner's, or what came before it was stopped."""
+    """Return the items of the answer: those of the response, or those received before it was stopped."""
     response = chat.turn.response if chat.turn else None
     if response:
         return list(response.get("output") or ())

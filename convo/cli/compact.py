@@ -1,6 +1,6 @@
 """`convo compact`: replace a history with a shorter one.
 
-The write lease is taken only to apply the result. A chat may go on meanwhile; its new items are kept
+The write lease is taken only to apply the result. The conversation may continue meanwhile; its new items are kept
 after the compacted ones.
 """
 
@@ -32,7 +32,7 @@ from convo.terminal.terminal import DisplayOptions, detect_display
 from convo.transfer.compact import CompactionResult, PreparedCompaction, apply_compaction, prepare_compaction
 
 LEASE_TIMEOUT_S, LEASE_RETRY_S = 30.0, 0.25
-"""How long a finished window waits for whoever writes the conversation just now, and how often it asks."""
+"""Seconds that a finished compaction waits for another writer, and seconds between two attempts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class CompactCommandOptions:
 
 
 async def run_compact(asked: CompactCommandOptions) -> None:
-    """Carry out one compaction and print it. raises: as its parts do; then the history is as it was"""
+    """Run one compaction and print it. After an error the history is unchanged."""
     sources = read_settings_inputs(asked.config, SettingFlags(model=asked.model))
     async with (
         open_configured_store(resolve_settings(sources)) as store,
@@ -57,7 +57,7 @@ async def run_compact(asked: CompactCommandOptions) -> None:
     ):
         if not asked.preview:
             async with _write_lease(chat, patience_s=0.0):
-                pass  # a chat that is open in a terminal would not let go of it later either
+                pass  # a chat that is open in a terminal would not release it later either
         one = await prepare_compaction(chat, asked.wish, confirmed=asked.yes, preview=asked.preview)
         for words in one.notes:
             print_notice(words)
@@ -81,7 +81,7 @@ async def run_compact(asked: CompactCommandOptions) -> None:
 async def _open_chat_by_handle(
     asked: CompactCommandOptions, sources: SettingsInputs, store: Store
 ) -> AsyncIterator[Chat]:
-    """The conversation that the handle names, open for reading."""
+    """Open the conversation that the handle names, for reading."""
     want = select_owner([], asked.handle)
     session = await find_selected_session(store, want)
     if want.strategy is Strategy.REPLAY and not session:
@@ -94,7 +94,7 @@ async def _open_chat_by_handle(
 
 @asynccontextmanager
 async def _write_lease(chat: Chat, *, patience_s: float) -> AsyncIterator[None]:
-    """The right to write, waited for while others write. raises: Busy"""
+    """Hold the write lease during the block; wait at most `timeout_s` for another writer. Raises Busy."""
     hold = await _acquire_lease_with_retry(chat, patience_s)
     try:
         yield
@@ -119,7 +119,7 @@ def _preview_to_json(chat: Chat, one: PreparedCompaction) -> dict[str, Json]:
 
 
 def compact_result_to_json(chat: Chat, done: CompactionResult) -> dict[str, Json]:
-    """The object of `convo compact --json`; tokens by the endpoint's count, or ours where `estimated`."""
+    """Return the object of `convo compact --json`; tokens are the endpoint's count, or ours if `estimated`."""
     session = chat.session
     return {
         "session": session.name,
@@ -146,7 +146,7 @@ def _compaction_stats_to_json(one: PreparedCompaction) -> dict[str, Json]:
 
 
 def _check_file_exists(file: str) -> None:
-    """raises: NotFound"""
+    """Raise NotFound for a missing file."""
     if not os.path.lexists(to_absolute_path(file)):
         raise NotFound("file", file, hint="convo sessions")
 

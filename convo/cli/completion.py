@@ -105,7 +105,7 @@ COMPLETION_FILE_NAMES = MappingProxyType(
 
 
 def get_completion_script(name: str) -> str:
-    """The script for one shell, by the shell's name."""
+    """Return the script of the shell with this name. Raises InvalidUsage for an unknown shell."""
     try:
         return COMPLETION_SCRIPTS[name]
     except KeyError:
@@ -113,14 +113,14 @@ def get_completion_script(name: str) -> str:
 
 
 def write_completion_scripts(folder: Path) -> None:
-    """Write the scripts of all shells into `folder`, under the names that the shells look for."""
+    """Write the scripts of all shells into `folder`, with the file names that the shells look for."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in COMPLETION_SCRIPTS.items():
         (folder / COMPLETION_FILE_NAMES[name]).write_text(text, encoding="utf-8", newline="\n")
 
 
 def list_completions(words: Sequence[str], incomplete: str, table: CommandTable = COMMANDS) -> list[tuple[str, str]]:
-    """What could stand for `incomplete` after `words`, each with its help; file names are the shell's."""
+    """Return candidates for `incomplete` after `words`, each with its help; the shell completes file names."""
     ctx = _parse_words(make_root_group(table), words)
     parameter, incomplete = _find_parameter(ctx, words, incomplete)
     command = ctx.command
@@ -145,7 +145,7 @@ def _parse_words(root: RootGroup, words: Sequence[str]) -> Any:
 
 
 def _find_parameter(ctx: Any, words: Sequence[str], incomplete: str) -> tuple[Any, str]:
-    """The option or argument whose value is incomplete, and that value; None where a command or an option's name is.
+    """Return the option or argument whose value is incomplete, and that value; None for a name that is incomplete.
 
     Some shells pass `--option=value` as one word, others its `=` as a word of its own.
     """
@@ -172,15 +172,15 @@ def _find_parameter(ctx: Any, words: Sequence[str], incomplete: str) -> tuple[An
 
 
 def list_local_completions(parameter: Any, ctx: Any, incomplete: str) -> list[tuple[str, str]]:
-    """What this machine knows of: handles, models, providers, profiles. Of files the shell knows more."""
+    """Return local handles, models, providers and profiles; files are left to the shell, which knows them better."""
     offer = COMPLETER_BY_PARAMETER.get(parameter.name or "")
     return offer(ctx, incomplete) if offer and parameter.metavar != "FILE" else []
 
 
 def print_completions(words: Sequence[str], table: CommandTable = COMMANDS) -> int:
-    """Print the candidates for the last of `words`, which has a `=` in front; returns the exit code.
+    """Print the candidates for the last of `words`, which begins with `=`, and return the exit code.
 
-    A shell shows nothing of an error here, so a line that cannot be read has no candidates.
+    An invalid command line has no candidates, because a shell shows no error here.
     """
     *before, last = words or ("=",)
     try:
@@ -199,11 +199,11 @@ MAX_OFFERED_SESSIONS = 200
 """Sessions that are offered, last used first."""
 
 Completions = list[tuple[str, str]]
-"""Each with a few words about it."""
+"""Candidates, each with a short description."""
 
 
 def complete_handle(ctx: Context, incomplete: str) -> Completions:
-    """Sessions by name, `@last`, and ids and handles at an endpoint once one is begun."""
+    """Return session names and `@last`; after the prefix of an id also ids and remote handles."""
     there = _load_recent_sessions(ctx)
     known = [(one.name, f"{one.strategy}, {one.model}") for one in there if one.name]
     begun = incomplete.startswith(("resp_", "conv_", "ses_"))
@@ -213,7 +213,7 @@ def complete_handle(ctx: Context, incomplete: str) -> Completions:
 
 
 def complete_model(ctx: Context, incomplete: str) -> Completions:
-    """Aliases, models that sessions were asked with, and once something is typed those that are written down."""
+    """Return aliases and the models of sessions; after the first character also the models with a price."""
     settings = _load_settings_if_valid(ctx)
     if settings is None:
         return []
@@ -224,6 +224,7 @@ def complete_model(ctx: Context, incomplete: str) -> Completions:
 
 
 def complete_profile(ctx: Context, incomplete: str) -> Completions:
+    """Return the profiles of the settings files."""
     found: dict[str, str] = {}
     with suppress(ConvoError):
         for file in read_settings_inputs(_get_config_path(ctx)).files:
@@ -233,6 +234,7 @@ def complete_profile(ctx: Context, incomplete: str) -> Completions:
 
 
 def complete_provider(ctx: Context, incomplete: str) -> Completions:
+    """Return the configured providers, each with its API."""
     settings = _load_settings_if_valid(ctx)
     return _filter_by_prefix(
         [(one.name, one.api) for one in settings.providers.values()] if settings else (), incomplete
@@ -247,11 +249,11 @@ COMPLETER_BY_PARAMETER: Mapping[str, Callable[[Context, str], Completions]] = Ma
         "provider": complete_provider,
     }
 )
-"""What is offered for a parameter, by its name in the command's function."""
+"""Completion of a parameter, by its name in the command's function."""
 
 
 def complete_setting_key(incomplete: str) -> list[str]:
-    """The names of settings, down to what a person has to name."""
+    """Return the names of settings, down to the tables whose keys the user names."""
     from convo.config.schema import SETTINGS_SCHEMA, AtomicTable, KeyedTable
 
     found = []
@@ -263,7 +265,6 @@ def complete_setting_key(incomplete: str) -> list[str]:
 
 
 def _list_priced_models(settings: Settings) -> dict[str, str]:
-    """Models of which a price is known."""
     from convo.terminal.settings_views import list_known_models
 
     return {name: "its price is known" for name in list_known_models(settings) if "/" in name}
@@ -274,7 +275,7 @@ def _filter_by_prefix(found: Iterable[tuple[str, str]], incomplete: str) -> Comp
 
 
 def _load_recent_sessions(ctx: Context) -> Sequence[Session]:
-    """Those in the store, last used first."""
+    """Return the sessions of a SQLite store, last used first; a server is not contacted."""
     from convo.cli.deps import read_from_store
 
     settings = _load_settings_if_valid(ctx)
@@ -293,6 +294,6 @@ def _load_settings_if_valid(ctx: Context) -> Settings | None:
 
 
 def _get_config_path(ctx: Context) -> Path | None:
-    """What `--config` names; its function does not run while a line is completed."""
+    """Return the value of `--config`, whose function does not run during completion."""
     named = ctx.find_root().params.get("config")
     return Path(named) if named else None

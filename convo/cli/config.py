@@ -63,7 +63,7 @@ from convo.terminal.terminal import detect_display
 
 
 class SettingsTarget(NamedTuple):
-    """The file that is changed: the project's, or the user's own, which is `config` where one was named."""
+    """The file to change: the project's, or the user's own, which is `config_path` if one was named."""
 
     config: Path | None
     project: bool = False
@@ -78,7 +78,10 @@ class SettingsTarget(NamedTuple):
 
 
 def print_settings(config: Path | None, part: str | None, *, as_json: bool) -> None:
-    """Print the values, or those at and below a key. raises: NotFound  nothing is set there; Usage"""
+    """Print the values, or those at and below a key.
+
+    Raises NotFound for a key without a value, InvalidUsage for an invalid key.
+    """
     key = parse_setting_key(part) if part else ()
     settings = load_settings(config)
     there = [one for one in settings.listed if one.key[: len(key)] == key]
@@ -92,7 +95,7 @@ def print_settings(config: Path | None, part: str | None, *, as_json: bool) -> N
 
 
 def write_setting(target: SettingsTarget, name: str, written: str) -> None:
-    """Write one value. raises: InvalidUsage, InvalidSettings, StoreFault  the file is as it was"""
+    """Write one value. Raises InvalidUsage, InvalidSettings or StoreFault; then the file is unchanged."""
     key = _qualify_with_profile(parse_setting_key(name))
     value = parse_setting_value(written, key, "config set")
     obeyed = edit_settings_file(target, lambda text: set_toml_value(text, key, value, str(target.place)))
@@ -104,7 +107,10 @@ def write_setting(target: SettingsTarget, name: str, written: str) -> None:
 
 
 def remove_setting(target: SettingsTarget, name: str) -> None:
-    """Take one value out. raises: NotFound  it is not there; InvalidUsage, InvalidSettings, StoreFault"""
+    """Remove one value.
+
+    Raises NotFound for a value that is not in the file; InvalidUsage, InvalidSettings or StoreFault.
+    """
     key, place = _qualify_with_profile(parse_setting_key(name)), target.place
 
     def taken(text: str) -> str:
@@ -122,12 +128,12 @@ def remove_setting(target: SettingsTarget, name: str) -> None:
 
 
 def edit_settings_file(target: SettingsTarget, edit: Callable[[str], str]) -> bool:
-    """Replace the file with what `edit` makes of it, and return whether all of it is obeyed.
+    """Replace the file's text with the result of `edit`, and return whether all of its settings apply.
 
     A project's file that is new or was trusted is trusted afterwards. One with other content that
     the user never trusted stays untrusted: its author is not known.
 
-    raises: InvalidSettings, Unreadable, StoreFault
+    Raises InvalidSettings, Unreadable or StoreFault.
     """
     place = target.place
     if not target.project:
@@ -154,7 +160,7 @@ def _note_still_untrusted(target: SettingsTarget) -> None:
 
 @contextmanager
 def _folder_lock(folder: Path) -> Iterator[None]:
-    """Wait until no other process changes settings in `folder`, so that none writes over what another wrote."""
+    """Wait until no other process changes settings in `folder`, so that no change overwrites another."""
     try:
         held = os.open(folder, os.O_RDONLY)
     except OSError as wrong:
@@ -168,7 +174,7 @@ def _folder_lock(folder: Path) -> Iterator[None]:
 
 
 def _read_text(place: Path) -> str:
-    """What is in the file; nothing where there is none. raises: Unreadable"""
+    """Return the text of the file, empty for a missing file. Raises Unreadable."""
     try:
         return place.read_text("utf-8-sig")
     except FileNotFoundError:
@@ -178,7 +184,7 @@ def _read_text(place: Path) -> str:
 
 
 def _read_valid_inputs(target: SettingsTarget) -> SettingsInputs | None:
-    """What the settings are made of before the change; None where they cannot be used."""
+    """Return the inputs of the settings before the change; None if they are invalid."""
     try:
         sources = read_settings_inputs(target.config)
         resolve_settings(sources)
@@ -190,7 +196,7 @@ def _read_valid_inputs(target: SettingsTarget) -> SettingsInputs | None:
 def _check_settings_stay_valid(
     target: SettingsTarget, after: str, sources: SettingsInputs | None, *, obeyed: bool
 ) -> None:
-    """raises: InvalidSettings  it would make usable settings unusable"""
+    """Raise InvalidSettings for a change that makes valid settings invalid."""
     place = target.place
     origin = SettingSource(target.layer, place.name, place.parent)
     document = parse_settings_toml(after.encode("utf-8", "surrogateescape"), str(place))
@@ -205,10 +211,10 @@ def _check_settings_stay_valid(
 
 
 def trust_project_file(config: Path | None, path: Path | None) -> None:
-    """Trust a project's file as it is now, and print the settings that it makes.
+    """Trust a project's file with its current content, and print its settings.
 
-    raises:  NotFound     there is no such file
-             InvalidSettings  another user could have written it, or it is no usable settings file
+    Raises NotFound for a missing file, and InvalidSettings for a file that another user could have written or that is
+    not a valid settings file.
     """
     place = _find_project_file(path)
     found = _load_project_file(place, config)
@@ -232,7 +238,10 @@ def trust_project_file(config: Path | None, path: Path | None) -> None:
 
 
 def untrust_project_file(config: Path | None, path: Path | None) -> None:
-    """Forget the trust in a project's file, there or not. raises: NotFound  it was not trusted; StoreFault"""
+    """Remove the trust in a project's file, whether the file exists or not.
+
+    Raises NotFound for a file that was not trusted, InvalidSettings for one that a setting still trusts, StoreFault.
+    """
     place = _find_project_file(path)
     trusted_below = is_in_folders(place, load_trusted_folders(config))
     try:
@@ -270,7 +279,10 @@ def print_trusted_files() -> None:
 
 
 def _find_project_file(path: Path | None) -> Path:
-    """The project file that `path` names: itself, the one in this folder, or the nearest. raises: NotFound, Usage"""
+    """Return the project file that `path` names, as a file or by its folder; for None the nearest one.
+
+    Raises NotFound or InvalidUsage.
+    """
     if path is None:
         found = find_settings_file(project=True)
         if not os.path.lexists(found):
@@ -287,9 +299,9 @@ def _find_project_file(path: Path | None) -> Path:
 
 
 def _load_project_file(place: Path, config: Path | None) -> ProjectFile | None:
-    """The project file at `place`, or None where there is none.
+    """Read the project file; None for a missing file.
 
-    raises:  InvalidSettings  it must not or cannot be read
+    Raises InvalidSettings for a file that must not or cannot be read.
     """
     found = read_project_file(place, _get_app_paths(), load_trusted_folders(config))
     if isinstance(found, ProjectNotice):
@@ -298,7 +310,7 @@ def _load_project_file(place: Path, config: Path | None) -> ProjectFile | None:
 
 
 def _record_trust(place: Path, content: bytes) -> None:
-    """Record that this content at `place` is trusted. raises: StoreFault"""
+    """Record that the file is trusted with this content. Raises StoreFault."""
     path = Path(os.path.realpath(place.parent), place.name)
     record = get_trust_record_path(path, _get_app_paths())
     make_private_folder(record.parent)
@@ -310,7 +322,7 @@ def _get_app_paths() -> AppPaths:
 
 
 def _get_remote_server(one: Setting) -> str | None:
-    """The server on another machine that a setting names, without a password."""
+    """Return the server on another machine that a setting names, without its password."""
     if isinstance(one.value, StorageOption):
         connection = one.value.connection.reveal() if one.value.type == "postgres" and one.value.connection else ""
         return str(one.value) if connection and is_remote_url(connection) else None
@@ -319,13 +331,13 @@ def _get_remote_server(one: Setting) -> str | None:
 
 
 def _qualify_with_profile(key: SettingKey) -> SettingKey:
-    """The same key in the profile that `--profile` named, where one was."""
+    """Return the key inside the profile that `--profile` named, if one was named."""
     name = ACTIVE_PROFILE.get()
     return ("profiles", name, *key) if name and key[0] not in ("profile", "profiles") else key
 
 
 def _note_stronger_source(target: SettingsTarget, key: SettingKey) -> None:
-    """Say who goes before the new value, where somebody does."""
+    """Print a notice if another source overrides the new value."""
     try:
         settings: Settings = load_settings(target.config)
     except InvalidSettings:
@@ -337,11 +349,14 @@ def _note_stronger_source(target: SettingsTarget, key: SettingKey) -> None:
 
 
 KEY_FOLDER_NAME = "provider-keys"
-"""The folder beside the settings in which keys lie that were put into files."""
+"""The folder of key files, beside the settings."""
 
 
 def save_provider_key(config: Path | None, name: str, *, file: bool) -> None:
-    """Ask for a key and put it away. raises: NotFound, InvalidUsage, InvalidSettings, StoreFault"""
+    """Ask for a provider's key and store it.
+
+    Raises NotFound, InvalidUsage, InvalidSettings or StoreFault.
+    """
     settings = load_settings(config)
     provider = _find_provider(settings, name)
     key = _read_key(name)
@@ -358,7 +373,10 @@ def save_provider_key(config: Path | None, name: str, *, file: bool) -> None:
 
 
 def delete_provider_key(config: Path | None, name: str) -> None:
-    """Take a key back from wherever it was put. raises: NotFound  none was; InvalidSettings, StoreFault"""
+    """Delete a provider's stored key, from the keyring and from convo's own key file.
+
+    Raises NotFound if no key is stored, InvalidSettings or StoreFault.
+    """
     settings = load_settings(config)
     provider = _find_provider(settings, name)
     if not has_stored_key(provider):
@@ -375,7 +393,7 @@ def delete_provider_key(config: Path | None, name: str) -> None:
 
 
 def _find_provider(settings: Settings, name: str) -> Provider:
-    """raises: NotFound"""
+    """Return the provider. Raises NotFound."""
     if name in settings.providers:
         return settings.providers[name]
     near = find_closest_word(name, settings.providers)
@@ -395,7 +413,7 @@ def _save_to_keyring(provider: Provider, key: Secret) -> None:
 
 
 def _read_key(name: str) -> Secret:
-    """The key that somebody types or pipes in. raises: InvalidUsage  it is none"""
+    """Read a key from the terminal or from the pipe. Raises InvalidUsage for text that cannot be a key."""
     text = (_prompt_for_key(name) if sys.stdin.isatty() else sys.stdin.readline()).strip()
     if not text:
         raise InvalidUsage("there is no key to put away", hint=f"convo config key set {name} asks for it")
@@ -405,7 +423,7 @@ def _read_key(name: str) -> Secret:
 
 
 def _prompt_for_key(name: str) -> str:
-    """raises: InvalidUsage  this terminal would show what is typed"""
+    """Ask for the key. Raises InvalidUsage in a terminal that would show it."""
     from getpass import GetPassWarning, getpass
 
     with warnings.catch_warnings():

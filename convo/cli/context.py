@@ -1,7 +1,7 @@
-"""What a chat needs: store, endpoint, model, write lease.
+"""The context of a chat: store, endpoint, model, write lease.
 
-The session record is found before the model is chosen, because it says at which endpoint a handle
-lives. Nothing is sent or stored before this process holds the write lease.
+The session record is found before the model is chosen, because it names the endpoint of a handle.
+Nothing is sent or stored before this process holds the write lease.
 """
 
 import os
@@ -65,18 +65,17 @@ if TYPE_CHECKING:
 
 
 class ForkSource(NamedTuple):
-    """Where a fork begins: at a session's record, or behind a response that is gone on from."""
+    """The start of a fork: a session's record, or the handle of a response to continue from."""
 
     session: Session | None = None
     handle: str | None = None
 
 
 async def resolve_fork_source(store: Store, named: str) -> ForkSource:
-    """What `named` is forked from; nothing is stored.
+    """Return the source of the fork that `turn_handle` names; nothing is stored.
 
-    raises:  NotFound    there is no such thing, or no such turn of it
-             WrongOwner  a conversation has one head, at its endpoint
-             InvalidUsage       no response of a chain ends there
+    Raises NotFound for an unknown handle or turn, WrongOwner for a conversation, because it has one head, at its
+    endpoint, and InvalidUsage for a turn of a chain that no response ends at.
     """
     handle, number = await split_turn_suffix(store, named)
     kind = owner_of_handle(handle)
@@ -102,7 +101,7 @@ async def _resolve_response(store: Store, handle: str, number: int | None) -> Fo
 
 
 async def _find_response_at_turn(store: Store, link: Link, number: int) -> Link:
-    """The response with which a turn of a chain ended."""
+    """Return the response that ended a turn of a chain."""
     path = await store.path(link.head)
     cut = path.first(find_turn_end(path.items, number))
     _, before = await find_adjacent_links(cut, link, store)
@@ -119,12 +118,12 @@ async def _find_replay_session(store: Store, place: str) -> Session:
 
 
 EPHEMERAL_STORE_TYPES = ("none", "memory")
-"""Kinds of stores that hold nothing once the command has ended."""
+"""Types of stores that are empty once the command has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChatOptions:
-    """The flags of one `convo chat`; `prompt` is None when a person is to be asked."""
+    """The options of one `convo chat`; `prompt` is None for an interactive chat."""
 
     strategies: tuple[Strategy, ...] = ()
     handle: str | None = None
@@ -154,7 +153,7 @@ class ChatOptions:
 
 @dataclass(frozen=True, slots=True)
 class ChatOutput:
-    """What comes out, and in which form."""
+    """The output options of one `convo chat`."""
 
     quiet: bool = False
     as_json: bool = False
@@ -163,18 +162,18 @@ class ChatOutput:
     plain: bool = False
 
     def note(self, words: str) -> None:
-        """Tell the person something that is not the answer."""
+        """Print a message that is not the answer to stderr."""
         if not self.quiet:
             print_notice(words)
             sys.stderr.flush()
 
     def tell(self, words: str) -> None:
-        """The same in lines that fit the terminal: for what nobody copies as a whole."""
+        """Print the message in lines that fit the terminal, for text that is not copied as a whole."""
         self.note(wrap_text(escape_control_chars(words), detect_display_without_color(sys.stderr).width))
 
 
 class ChatContext:
-    """Opens the chat that the flags ask for, and says what became of it."""
+    """Opens the chat that the options select, and formats its receipts and its continue command."""
 
     def __init__(
         self, sources: SettingsInputs, store: Store, open_things: AsyncExitStack, asked: ChatOptions, out: ChatOutput
@@ -188,7 +187,10 @@ class ChatContext:
         self._holds: dict[str, LeaseGuard] = {}
 
     async def open(self) -> Chat:
-        """The conversation that the flags ask for, for writing. raises: as its parts do; Busy"""
+        """Open the conversation that the options select, for writing.
+
+        Raises Busy for a session that another process writes, and the errors of the lookup and of the endpoint.
+        """
         asked = self._asked
         begun = await resolve_fork_source(self._store, asked.fork) if asked.fork else ForkSource()
         want, source = self._wanted(begun), begun.session
@@ -216,20 +218,20 @@ class ChatContext:
         return chat
 
     def sheet(self) -> AnswerRenderer | None:
-        """What answers are laid out on; None where their words are printed as they are."""
+        """Return the renderer of answers; None for answers printed as plain text."""
         assert self._settings
         plain = self._out.plain or ANSWERS_PLAIN in (self._settings.answers, self._settings.editing)
         return None if plain else make_answer_renderer(sys.stdout, os.environ)
 
     def folded(self) -> FormatReasoning | None:
-        """How reasoning is announced to a person; None where there is nobody to read it."""
+        """Return the formatter of the line about reasoning; None if --quiet is set or stderr is not a terminal."""
         if self._out.quiet or not sys.stderr.isatty():
             return None
         medium = detect_display(sys.stderr, os.environ)
         return lambda item: format_reasoning_line(reasoning_text(item), medium)
 
     async def prepare(self, chat: Chat) -> None:
-        """Let the history be short enough for another message; that it is compacted is told first."""
+        """Compact the history if it is too long for another message; a notice is printed first."""
         from convo.cli.auto_compaction import compact_if_due, make_auto_compaction
 
         assert self._settings
@@ -237,18 +239,18 @@ class ChatContext:
         await compact_if_due(chat, self._shortening, self._out.note)
 
     def receipt(self, chat: Chat) -> str:
-        """The line for the last turn, which has ended."""
+        """Format the receipt of the last turn, which has ended."""
         link = get_turn_link(chat)
         assert link
         return self.receipt_of(chat, link)
 
     def receipt_of(self, chat: Chat, link: Link, parts: Sequence[Link] = ()) -> str:
-        """The line for `link`, which may be the total of several calls."""
+        """Format the receipt of `link`, which may be the total of several calls."""
         assert self._settings
         return format_receipt(link, chat.session, find_price(chat.asking.model, self._settings.prices), parts)
 
     async def way_back(self, chat: Chat) -> str:
-        """The command that goes on with this chat later; "" when nothing is left of it."""
+        """Return the command that continues this chat later, or "" for a chat that cannot be continued."""
         session, config = chat.session, self._asked.config
         assert self._settings
         kept = self._settings.storage.type not in EPHEMERAL_STORE_TYPES and await self._store.session(session.id)
@@ -264,20 +266,20 @@ class ChatContext:
 
     @property
     def prompts(self) -> Path:
-        """The file that remembers what was typed."""
+        """The file of the prompt's history."""
         return self._sources.places.prompts
 
     def remembering(self, chat: Chat, cast: "AgentSetup") -> "AgentSetup":
-        """`cast` for the runs of `chat`, which remember the agents as long as the store does."""
+        """Return `setup` for the runs of `chat`, with a record of the agents unless the store is ephemeral."""
         assert self._settings
         if self._settings.storage.type in EPHEMERAL_STORE_TYPES:
             return cast
         return cast.of_session(chat.session.id, self._asked.model, self._sources.places.data)
 
     async def agents_before(self) -> "RememberedAgents | None":
-        """The agents that the session to be continued, or forked, had before.
+        """Return the previous agents of the session that is continued or forked.
 
-        raises:  as `open`; InvalidUsage, Unreadable
+        Raises the errors of `open`, and InvalidUsage or Unreadable.
         """
         asked = self._asked
         begun = await resolve_fork_source(self._store, asked.fork) if asked.fork else ForkSource()
@@ -286,7 +288,7 @@ class ChatContext:
         )
         if session is None or not await self._store.agent_runs(session=session.id, limit=1):
             return None
-        from convo.cli.agent_options import load_session_agents  # a chat without agents imports nothing of them
+        from convo.cli.agent_options import load_session_agents  # a chat without agents does not need the import
 
         found = await load_session_agents(self._store, session.id, self._sources.places.data)
         if found is None:
@@ -295,7 +297,7 @@ class ChatContext:
             )
         return found
 
-    # -- which conversation -----------------------------------------------------------------------
+    # -- conversation -----------------------------------------------------------------------
 
     def _wanted(self, begun: ForkSource) -> OwnerSelection:
         asked = self._asked
@@ -304,10 +306,9 @@ class ChatContext:
         return select_owner(asked.strategies, begun.handle or asked.handle, last=asked.last)
 
     async def _name(self, session: Session | None) -> str:
-        """The name for a new session, "" for one of its own making; `session` is gone on with.
+        """Return the name for a new session, "" for a generated one; `session` is the one that is continued.
 
-        raises:  InvalidUsage     it has a name, or this cannot be one
-                 Conflict  another session has it
+        Raises InvalidUsage for a continued session or an invalid name, Conflict for the name of another session.
         """
         wish = self._asked.name
         if wish is None:
@@ -322,7 +323,7 @@ class ChatContext:
         return wish
 
     async def _note_skipped_session(self, session: Session) -> None:
-        """Note that -c continues `session` although another one was used later."""
+        """Print a notice that -c continues `session` although another one was used later."""
         newest = await load_last_used_session(self._store)
         if newest.id != session.id:
             self._out.note(f"{newest.name!r} has no answer yet, so this continues {session.name!r}")
@@ -332,7 +333,7 @@ class ChatContext:
             near = os.path.relpath(session.handle)
             self._out.note(f"the conversation goes to {session.handle if near.startswith('..') else near}")
 
-    # -- who answers ------------------------------------------------------------------------------
+    # -- endpoint and model ------------------------------------------------------------------------------
 
     async def _reach(self, session: Session | None, *, model: str | None = None) -> tuple[ChatDeps, RequestOptions]:
         self._settings, choice = choose_session_model(self._sources, session, model=model)
@@ -343,7 +344,10 @@ class ChatContext:
         return ChatDeps(self._store, endpoint, SystemClock(), random_id), self._asking(choice, session)
 
     def route(self, model: str) -> "ModelRoute":
-        """Who answers for an agent's own model; asked again, the same. raises: InvalidSettings, Usage"""
+        """Return the route of an agent's own model; each provider's endpoint is opened once.
+
+        Raises InvalidSettings or InvalidUsage.
+        """
         from convo.agent_runner.config import ModelRoute
 
         assert self._settings
@@ -376,7 +380,7 @@ class ChatContext:
 
 
 async def confirm_fork_of_busy_session(busy: Busy, session: Session) -> bool:
-    """Whether the person at the terminal takes a fork of a session that somebody else holds."""
+    """Return whether the user at the terminal wants a fork of a session that another process has open."""
     if session.strategy is Strategy.CONVERSATION or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
     from convo.terminal.prompt import read_plain_line
@@ -390,18 +394,18 @@ async def confirm_fork_of_busy_session(busy: Busy, session: Session) -> bool:
 
 
 def check_replay_file_exists(file: str) -> None:
-    """Make sure of a file that only its name says is one. raises: NotFound"""
+    """Raise NotFound for a missing file. Only the form of the handle says that it is a file."""
     if not os.path.lexists(to_absolute_path(file)):
         raise NotFound("file", file, hint=f"convo chat --replay --from {quote(file)}, to begin one there")
 
 
 def get_command_prefix() -> str:
-    """How this command was called, so that what is said of coming back can be pasted."""
+    """Return the start of this process's command line, so that printed commands can be pasted."""
     command = "uv run convo" if "UV_RUN_RECURSION_DEPTH" in os.environ else "convo"
     profile = ACTIVE_PROFILE.get()
     return f"{command} --profile {quote(profile)}" if profile else command
 
 
 def get_turn_link(chat: Chat) -> Link | None:
-    """How the last turn ended; None when nothing was asked."""
+    """Return the link of the last turn; None before the first request."""
     return chat.turn.link if chat.turn else None

@@ -63,7 +63,7 @@ class ConvertOptions:
 
 
 async def run_convert(asked: ConvertOptions) -> None:
-    """Carry out one conversion and print it. raises: as its parts do; then nothing was made"""
+    """Run one conversion and print it. After an error nothing was created."""
     sources = read_settings_inputs(asked.config, SettingFlags(model=asked.model))
     settings = resolve_settings(sources)
     async with open_configured_store(settings) as store:
@@ -89,14 +89,14 @@ async def run_convert(asked: ConvertOptions) -> None:
 
 
 async def load_source_from_owner(known: ConversationView, settings: Settings, store: Store) -> ConversationSource:
-    """What `known` holds; its owner is asked where it remembers and a record says how to reach it."""
+    """Load the source; from its owner if the owner stores it and a record names the endpoint."""
     async with owner_endpoint(known, settings, store) as endpoint:
         return await load_source(known, store, endpoint)
 
 
 @asynccontextmanager
 async def owner_endpoint(known: ConversationView, settings: Settings, store: Store) -> AsyncIterator[Endpoint | None]:
-    """The endpoint that holds what a record mirrors; None where the record, or what was read, is all there is."""
+    """Open the endpoint that stores the original of a mirror; None if the view itself is the only copy."""
     if known.session is None or not STRATEGY_INFO[known.strategy].remembers or not known.session.handle:
         yield None
         return
@@ -107,7 +107,7 @@ async def owner_endpoint(known: ConversationView, settings: Settings, store: Sto
 
 
 def choose_target_model(sources: SettingsInputs, source: ConversationSource, model: str | None) -> ModelChoice:
-    """Who answers at the new owner: who was named, else who answered until now, where it was."""
+    """Choose the model of the target: the one named, else the source's model at its own endpoint."""
     named = source.model and "/" in source.model
     if model is not None or not named:
         return choose_model(resolve_settings(sources))
@@ -122,7 +122,7 @@ def choose_target_model(sources: SettingsInputs, source: ConversationSource, mod
 
 
 def get_endpoint_scope(choice: ModelChoice) -> Scope:
-    """Where the handles of this model's endpoint mean something."""
+    """Return the scope in which the handles of this model's endpoint are valid."""
     where = locate_endpoint(choice.provider)
     return (
         EMBEDDED_SCOPE
@@ -132,7 +132,10 @@ def get_endpoint_scope(choice: ModelChoice) -> Scope:
 
 
 async def resolve_destination(name: str | None, to: Strategy, store: Store) -> ConvertDestination:
-    """What `--as` names. raises: InvalidUsage  it is no name;  Conflict  another session has it"""
+    """Return the destination that `--as` names.
+
+    Raises InvalidUsage for an invalid name, Conflict for the name of another session.
+    """
     if name is None:
         return ConvertDestination()
     if to is Strategy.REPLAY and owner_of_handle(name) is Strategy.REPLAY:
@@ -161,7 +164,7 @@ async def _make_session(
 def conversion_to_json(
     source: ConversationSource, carried: TransferPlan, target: TransferTarget, made: Session | None
 ) -> dict[str, Json]:
-    """The object of `convo convert --json`; `session` is null where nothing was made."""
+    """Return the object of `convo convert --json`; `session` is null if nothing was created."""
     return {
         "source": {"handle": source.handle, "strategy": str(source.strategy), "items": len(source.said)},
         "strategy": str(target.strategy),
@@ -180,7 +183,7 @@ def conversion_to_json(
 
 
 def render_owner_change(chat: Chat, carried: TransferPlan) -> str:
-    """What became of a conversation that is open, on a screen."""
+    """Render the result of converting an open conversation."""
     medium, session, held = detect_display_without_color(sys.stderr), chat.session, chat.held
     rows = new_session_rows(session.name, session.strategy, session.handle, len(held.path), len(held.unacknowledged))
     return f"{render_losses(carried.losses, (), medium)}\n{render_conversion(rows, medium)}"

@@ -20,12 +20,15 @@ ALL_CALLS_WORD = "all"
 
 
 def rank_match(word: str, call_id: str) -> int:
-    """How exactly a word that fits names a call."""
+    """Return how exactly a matching word names a call: 2 for its id, 1 for its tool, 0 for `all`."""
     return 2 if word == call_id else 0 if word == ALL_CALLS_WORD else 1
 
 
 def select_best_matches(said: Iterable[tuple[str, int, ChoiceT]]) -> dict[str, ChoiceT]:
-    """What is wanted of each call, from (its id, the rank, what is wanted). raises: Usage"""
+    """Return the decision on each call, from tuples of call id, rank and decision.
+
+    Raises InvalidUsage for two different decisions of the same rank.
+    """
     found: dict[str, tuple[int, ChoiceT]] = {}
     for call_id, exactly, wish in said:
         other = found.get(call_id)
@@ -39,7 +42,7 @@ def select_best_matches(said: Iterable[tuple[str, int, ChoiceT]]) -> dict[str, C
 def format_decision(
     tool: str, call_id: str, *, approve: bool, was: bool | None, edited: bool = False, always: bool = False
 ) -> str:
-    """Say what a decision on one call does; `was` is the earlier decision on it, None if there was none."""
+    """Format the effect of a decision on one call; `previous` is the earlier decision, None if there was none."""
     word = format_verdict(approve)
     changed = f", was {format_verdict(was)}" if was is not None and was != approve else ""
     edits = ", with other arguments" if edited else ""
@@ -48,21 +51,21 @@ def format_decision(
 
 
 def format_unchanged_decision(tool: str, call_id: str, was: bool) -> str:
-    """Say that a name or `all` left an earlier decision on one call as it was."""
+    """Format a note that a name or `all` left an earlier decision on one call unchanged."""
     flag = "--reject" if was else "--approve"
     return f"{tool} ({call_id}) stays {format_verdict(was)}; {flag} {call_id} changes that"
 
 
 def format_verdict(approve: bool) -> str:
-    """The word for a decision."""
+    """Return the word for a decision."""
     return "approved" if approve else "rejected"
 
 
 @dataclass(frozen=True, slots=True)
 class RequestedDecisions:
-    """The flags as they were typed; each word is a call's id, a tool's name or `all`.
+    """The values of the decision flags: each names a call's id, a tool or `all`.
 
-    rerun, output:  about calls whose outcome is unknown; output is CALL=TEXT
+    rerun, output:  for calls whose outcome is unknown; output is CALL=TEXT
     abort:          end the run
     """
 
@@ -76,7 +79,7 @@ class RequestedDecisions:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """What was typed behind the flags that speak of calls."""
+        """The values of all flags that name calls."""
         return (*self.approve, *self.reject, *self.edit, *self.rerun, *self.output)
 
     @property
@@ -85,7 +88,7 @@ class RequestedDecisions:
 
 
 class CallDecision(NamedTuple):
-    """What one flag says of one call."""
+    """The decision of one flag on one call."""
 
     what: str
     words: str | None = None
@@ -94,20 +97,20 @@ class CallDecision(NamedTuple):
 def build_decision_events(
     said: RequestedDecisions, waiting: Sequence[PendingApproval]
 ) -> list[ApprovalDecided | ToolOutputSupplied]:
-    """The decisions, in the order of the calls; an editor is opened for each that is to be edited.
+    """Build the decisions, in the order of the calls; an editor opens for each call to edit.
 
-    raises:  NotFound, InvalidUsage
+    Raises NotFound or InvalidUsage.
     """
     return list(_iter_events(said, choose_decisions(said, waiting), waiting))
 
 
 def choose_decisions(said: RequestedDecisions, waiting: Sequence[PendingApproval]) -> dict[str, CallDecision]:
-    """What is chosen, by call. raises: NotFound, Usage"""
+    """Return the decision on each call, by call id. Raises NotFound or InvalidUsage."""
     return select_best_matches(one for word, what in _iter_flags(said) for one in _match_calls(word, what, waiting))
 
 
 def iter_unchanged_decision_notes(said: RequestedDecisions, waiting: Sequence[PendingApproval]) -> Iterator[str]:
-    """Notes on the decisions that differ from what a name or `all` asks, and that stay as they are."""
+    """Yield notes on earlier decisions that differ from a name or `all`, and stay unchanged."""
     choices = choose_decisions(said, waiting)
     for call in waiting:
         if call.verdict is None or call.call_id in choices:
@@ -148,7 +151,7 @@ def _match_calls(word: str, what: str, waiting: Sequence[PendingApproval]) -> It
 
 
 def _split_flag_value(word: str, what: str, waiting: Sequence[PendingApproval]) -> tuple[str, str | None]:
-    """`CALL=WORDS` in its two parts; a call whose id has a sign of equality is still itself."""
+    """Split `CALL=TEXT`; a call id that contains an equals sign is not split."""
     ids = [call.call_id for call in waiting]
     if what not in ("reject", "output") or (what == "reject" and word in ids):
         return word, None
@@ -159,7 +162,7 @@ def _split_flag_value(word: str, what: str, waiting: Sequence[PendingApproval]) 
 
 
 def _check_applicable(call: PendingApproval, what: str) -> None:
-    """raises: InvalidUsage  an answer to another question"""
+    """Raise InvalidUsage for a flag that does not apply to the state of the call."""
     if call.unknown and what in ("approve", "edit"):
         raise InvalidUsage(
             f"{call.call_id} was started and its outcome is unknown",
@@ -174,7 +177,6 @@ def _check_applicable(call: PendingApproval, what: str) -> None:
 def _iter_events(
     said: RequestedDecisions, choices: dict[str, CallDecision], waiting: Sequence[PendingApproval]
 ) -> Iterator[ApprovalDecided | ToolOutputSupplied]:
-    """One event a call."""
     for call in waiting:
         choice = choices.get(call.call_id)
         if choice is None:

@@ -25,7 +25,7 @@ Result = TypeVar("Result")
 
 @asynccontextmanager
 async def open_configured_store(settings: Settings, *, inline: bool = False) -> AsyncIterator[Store]:
-    """The store that the settings name, open as long as the block runs; reading makes no database."""
+    """Open the configured store for the block; reading does not create a database."""
     from convo.stores.factory import open_store
 
     store = open_store(get_store_url(settings.storage), tenant=settings.tenant, inline=inline)
@@ -36,14 +36,14 @@ async def open_configured_store(settings: Settings, *, inline: bool = False) -> 
 
 
 def get_store_url(storage: Storage) -> str:
-    """What `open_store` takes; a chat without a store keeps its state as long as it runs."""
+    """Return the argument for `open_store`; a chat without a store uses one in memory."""
     return storage.url.reveal() if storage.url else "memory" if storage.type == "none" else str(storage)
 
 
 def read_from_store(settings: Settings, read: Callable[[Store], Awaitable[Result]]) -> Result:
-    """What `read` finds in the store, for a command that has nothing else to do.
+    """Return the result of `read` on the store, for a command that does nothing else.
 
-    Stores in this process are read without an event loop: it would take longer than the reading.
+    Stores in this process are read without an event loop: starting one takes longer than reading.
     """
     inline = settings.storage.type != "postgres"
 
@@ -59,7 +59,10 @@ def read_from_store(settings: Settings, read: Callable[[Store], Awaitable[Result
 
 
 def run_sync(work: Coroutine[object, None, Result]) -> Result:
-    """Carry out what never waits. raises: what `work` raises; RuntimeError  it had to wait"""
+    """Run a coroutine that never waits.
+
+    Raises the errors of `coroutine`, and RuntimeError if it has to wait.
+    """
     try:
         work.send(None)
     except StopIteration as done:
@@ -71,7 +74,7 @@ def run_sync(work: Coroutine[object, None, Result]) -> Result:
 
 @asynccontextmanager
 async def endpoint_session(choice: ModelChoice, settings: Settings, store: Store) -> AsyncIterator["Endpoint"]:
-    """The endpoint that the chosen model has, open as long as the block runs."""
+    """Open the endpoint of the chosen model for the block."""
     endpoint = open_chosen_endpoint(choice, settings, store)
     try:
         yield endpoint
@@ -80,7 +83,7 @@ async def endpoint_session(choice: ModelChoice, settings: Settings, store: Store
 
 
 def open_chosen_endpoint(choice: ModelChoice, settings: Settings, store: Store) -> "Endpoint":
-    """The endpoint that the chosen model has; whoever asked closes it."""
+    """Open the endpoint of the chosen model; the caller closes it."""
     from convo.chat.endpoint_factory import open_endpoint
     from convo.runtime import SystemClock, random_id
 
@@ -90,11 +93,11 @@ def open_chosen_endpoint(choice: ModelChoice, settings: Settings, store: Store) 
 def choose_session_model(
     sources: SettingsInputs, session: Session | None, *, model: str | None = None
 ) -> tuple[Settings, ModelChoice]:
-    """The settings with the session's own record among them, and the model that they come to.
+    """Resolve the settings together with the session's record, and choose the model.
 
-    model:   said in the chat, and stronger than any flag
-    raises:  WrongOwner  it would leave the endpoint that holds the session
-             InvalidSettings
+    model:  named in the chat, and stronger than any flag
+
+    Raises WrongOwner for a model at another endpoint than the session's, and InvalidSettings.
     """
     record = make_recorded_endpoint(session) if session else None
     settings = resolve_settings(sources, record)
@@ -105,7 +108,7 @@ def choose_session_model(
 
 
 def make_recorded_endpoint(session: Session) -> RecordedEndpoint:
-    """What the settings need to know of a session."""
+    """Return the part of a session's record that the settings need."""
     scope = session.scope
     return RecordedEndpoint(session.name, session.model, scope.url, scope.organisation, scope.project)
 
@@ -113,7 +116,7 @@ def make_recorded_endpoint(session: Session) -> RecordedEndpoint:
 def make_request_options(
     choice: ModelChoice, *, instructions: str | None, parameters: Mapping[str, Json], store: bool = False
 ) -> "RequestOptions":
-    """How the chosen model is asked; `store` and `parameters` as `RequestOptions` has them."""
+    """Build the request options for the chosen model; `store` and `parameters` as in `RequestOptions`."""
     from convo.chat.turn import RequestOptions
     from convo.usage.models import has_encrypted_reasoning
 
@@ -129,5 +132,5 @@ def make_request_options(
 
 
 def can_count_locally(choice: ModelChoice) -> bool:
-    """Whether the chosen model's endpoint can count without leaving this machine."""
+    """Return whether the chosen model's endpoint can count tokens on this machine."""
     return choice.provider.api in APIS_WITHOUT_URL

@@ -31,7 +31,7 @@ from convo.terminal.terminal import detect_display
 
 @dataclass(frozen=True, slots=True)
 class DiffOptions:
-    """The arguments of one `convo diff`; `b` is None where the owner is the other side."""
+    """The arguments of one `convo diff`; `b` is None if the owner is the other side."""
 
     a: str
     b: str | None
@@ -42,9 +42,9 @@ class DiffOptions:
 
 
 async def run_diff(sides: DiffOptions, *, as_json: bool) -> bool:
-    """Print how the two differ; returns whether they do.
+    """Print the differences and return whether there are any.
 
-    raises:  NotFound, AmbiguousHandle, Unreadable, ItemDeleted, and what an endpoint that is asked answers
+    Raises NotFound, AmbiguousHandle, Unreadable or ItemDeleted, and the errors of an endpoint that is called.
     """
     settings = load_settings(sides.config)
     async with open_configured_store(settings) as store:
@@ -63,7 +63,7 @@ async def run_diff(sides: DiffOptions, *, as_json: bool) -> bool:
 
 
 class CachingHandleResolver:
-    """Looks for handles as `HandleResolver` does, and for each once: both sides are often the same conversation."""
+    """A `HandleResolver` that resolves each handle once: both sides are often the same conversation."""
 
     def __init__(self, search: HandleResolver) -> None:
         self._search = search
@@ -79,7 +79,7 @@ class CachingHandleResolver:
 
 
 async def load_diff_side(handle: str, search: CachingHandleResolver, store: Store) -> DiffSide:
-    """What a handle names, up to the turn that it names."""
+    """Load the history of a handle, up to the turn that it names. Raises ItemDeleted for a lost item."""
     known, number = await resolve_handle_with_turn(handle, search, store)
     if known.lost:
         raise ItemDeleted(known.lost)
@@ -89,13 +89,16 @@ async def load_diff_side(handle: str, search: CachingHandleResolver, store: Stor
 async def resolve_handle_with_turn(
     handle: str, search: CachingHandleResolver, store: Store
 ) -> tuple[ConversationView, int | None]:
-    """What a handle names, and the number behind it. A name or a file that ends so wins."""
+    """Resolve a handle and its turn number. The name of a session or file that ends like one has precedence."""
     whole, number = await split_turn_suffix(store, handle)
     return await search.one(whole), number
 
 
 async def load_mirror_and_owner(handle: str, search: CachingHandleResolver, store: Store) -> tuple[DiffSide, DiffSide]:
-    """What is kept here of what an owner holds, and what it has. raises: InvalidUsage  nobody else holds it"""
+    """Load the confirmed part of the local mirror, and the owner's history.
+
+    Raises InvalidUsage for a handle with a turn number, or without a remote owner.
+    """
     mirror, number = await resolve_handle_with_turn(handle, search, store)
     if number is not None:
         raise InvalidUsage(
@@ -115,13 +118,13 @@ async def load_mirror_and_owner(handle: str, search: CachingHandleResolver, stor
 
 
 async def _load_embedded_owner_view(mirror: ConversationView, store: Store) -> ConversationView:
-    """What our own endpoint has: its rows lie in this store. raises: NotFound  it has nothing any more"""
+    """Load the history at our own endpoint, which is in this store. Raises NotFound for a deleted one."""
     handle = mirror.session.handle if mirror.session else mirror.handle
     return await load_handle_view(store, handle or get_owner_handle(mirror))
 
 
 async def load_sent_request(handle: str, search: CachingHandleResolver, store: Store) -> SentRequest:
-    """The request that a handle names, or one that lies in a file as it travelled."""
+    """Load the request that a handle names, or a request body from a file."""
     found = None if not is_path_like(handle) and await store.session(handle) else read_request_file(handle)
     if found is not None:
         return SentRequest(handle, str(found.get("model") or ""), found)
@@ -129,7 +132,7 @@ async def load_sent_request(handle: str, search: CachingHandleResolver, store: S
 
 
 def read_request_file(place: str) -> dict[str, Json] | None:
-    """The request in a file; None for a file of something else, and where there is none. raises: Unreadable"""
+    """Read the request in a file; None for a file of another kind or a missing file. Raises Unreadable."""
     path = os.path.expanduser(place)
     if not os.path.isfile(path):
         return None

@@ -71,18 +71,18 @@ PACKAGES_BY_EXTRA: Mapping[str, tuple[str, ...]] = {
     "serve": ("aiohttp", "cryptography", "httptools", "prometheus_client", "starlette", "uvicorn", "websockets"),
     "tokens": ("toktok",),
 }
-"""What pyproject.toml has as an extra, by what it brings."""
+"""The packages of each extra of pyproject.toml."""
 
 SUPABASE_POOLER_PORT = 6543
-"""Supabase's port for it."""
+"""The port of Supabase's transaction pooler."""
 
 
 class DoctorContext(NamedTuple):
-    """What the checks begin with.
+    """The input of the checks.
 
-    found:    the settings; without their store where that alone cannot be used, None where nothing can
-    wrong:    why
-    environ:  the variables of this process
+    usable_settings:  without their store if only that is invalid, None if nothing is valid
+    error:            the reason
+    environ:          the environment variables of this process
     """
 
     found: Settings | None
@@ -91,21 +91,21 @@ class DoctorContext(NamedTuple):
 
     @property
     def settings(self) -> Settings:
-        """raises: InvalidSettings  they cannot be used"""
+        """The settings, possibly without their store. Raises InvalidSettings for invalid settings."""
         if self.found is None:
             raise InvalidSettings("not looked at: the settings cannot be used", hint="convo doctor settings")
         return self.found
 
     @property
     def whole(self) -> Settings:
-        """The settings with their store. raises: InvalidSettings  they cannot be used"""
+        """The settings with their store. Raises InvalidSettings for invalid settings."""
         if self.wrong and self.found:
             raise self.wrong
         return self.settings
 
 
 def load_doctor_context(config: Path | None, flags: SettingFlags) -> DoctorContext:
-    """The settings as far as they can be used. raises nothing of them"""
+    """Load the settings as far as they are valid; does not raise InvalidSettings."""
     environ = dict(os.environ)
     try:
         return DoctorContext(load_settings(config, flags), environ)
@@ -128,7 +128,7 @@ def probe_versions(case: DoctorContext) -> VersionFacts:
 
 
 def probe_settings(case: DoctorContext) -> SettingsFacts:
-    """The places that set something, the strongest first. raises: BadSettings"""
+    """Return the sources of the settings, the strongest first. Raises InvalidSettings."""
     if case.wrong:
         raise case.wrong
     said = {one.origin for one in case.settings.listed if one.origin.layer is not Layer.DEFAULT}
@@ -141,7 +141,7 @@ def _format_source(origin: SettingSource) -> str:
 
 
 def probe_folders(case: DoctorContext) -> FolderFacts:
-    """raises: StoreFault  one of them cannot be written; InvalidSettings  there is no home folder"""
+    """Check the folders. Raises StoreFault for one that cannot be written, InvalidSettings without a home folder."""
     paths = list(dict.fromkeys(AppPaths.of(case.environ)))
     for path in paths:
         check_folder_writable(path)
@@ -165,7 +165,7 @@ def probe_extras(case: DoctorContext) -> ExtrasFacts:
 
 
 def probe_store_facts(case: DoctorContext) -> StoreFacts:
-    """raises: StoreFault, InvalidSettings, Usage"""
+    """Examine the store. Raises StoreFault, InvalidSettings or InvalidUsage."""
     from convo.stores.factory import probe_store
 
     kept, origin = case.whole.storage, case.whole.origin("state_storage")
@@ -174,7 +174,7 @@ def probe_store_facts(case: DoctorContext) -> StoreFacts:
 
 
 def run_with_timeout(work: Coroutine[Any, Any, Result], place: str) -> Result:
-    """What `work` comes to. raises: StoreUnavailable  not in time"""
+    """Return the result of `coroutine`. Raises StoreUnavailable after `CHECK_TIMEOUT_S`."""
 
     async def limited() -> Result:
         async with asyncio.timeout(CHECK_TIMEOUT_S):
@@ -190,7 +190,7 @@ def run_with_timeout(work: Coroutine[Any, Any, Result], place: str) -> Result:
 
 
 def describe_supabase_pooler(url: str) -> str:
-    """Supabase's pooler in words, where `url` goes through it."""
+    """Return words for a connection to Supabase, through its pooler or direct; empty for other servers."""
     parts = urlsplit(url)
     if not (parts.hostname or "").endswith((".pooler.supabase.com", ".supabase.co")):
         return ""
@@ -201,7 +201,7 @@ def describe_supabase_pooler(url: str) -> str:
 
 
 def probe_serve(case: DoctorContext) -> ServeFacts:
-    """raises: InvalidSettings  the keys file cannot be read, or a line of it"""
+    """Examine the settings of `convo serve`. Raises InvalidSettings for an unreadable keys file or line of it."""
     wanted = case.settings.serve
     lacking = [name for name in PACKAGES_BY_EXTRA["serve"] if find_spec(name) is None]
     keys = None if wanted.keys_file is None else _count_api_keys(wanted.keys_file)
@@ -229,7 +229,7 @@ LOCAL_ENGINE_PACKAGE = "xllamacpp"
 ALIAS_SOURCE = "an alias"
 
 SERVER_TIMEOUT_S = 5.0
-"""Seconds that a server of models has to answer."""
+"""Seconds that a model server has to answer."""
 
 
 def probe_keys(case: DoctorContext) -> list[ProviderKeyFacts]:
@@ -262,14 +262,14 @@ def _describe_unusable_key(provider: Provider, found: FoundKey | None) -> str:
 
 
 def _is_key_file_exposed(provider: Provider, found: FoundKey | None) -> bool:
-    """Whether somebody else on this machine may read the file of the key that is used."""
+    """Return whether other users of this machine may read the file of the key in use."""
     path = provider.key_file
     in_use = found is not None and path is not None and found.place == str(path)
     return bool(in_use and path and os.name == "posix" and path.stat().st_mode & 0o077)
 
 
 def probe_model(case: DoctorContext) -> ModelChoice:
-    """The model that answers. raises: ConvoError  why it cannot be used"""
+    """Return the default model. Raises ConvoError for a model that cannot be used."""
     from convo.models.factory import find_weights, make_openai_options, open_model
     from convo.runtime import SystemClock, random_id
 
@@ -291,7 +291,7 @@ def probe_model(case: DoctorContext) -> ModelChoice:
 
 
 def probe_local_model(case: DoctorContext) -> LocalModelFacts:
-    """raises: InvalidSettings  there is no home folder"""
+    """Look for the built-in model. Raises InvalidSettings without a home folder."""
     from convo.models.factory import find_built_in_weights
 
     try:
@@ -302,7 +302,7 @@ def probe_local_model(case: DoctorContext) -> LocalModelFacts:
 
 
 def probe_ollama(case: DoctorContext) -> OllamaFacts | None:
-    """What Ollama says, where a model of it is in use."""
+    """Ask Ollama for its models; None if no model of it is in use."""
     from convo.chat.endpoint_factory import open_catalogue
     from convo.models.base import fetch_model_names
 
@@ -322,7 +322,7 @@ def probe_ollama(case: DoctorContext) -> OllamaFacts | None:
 
 
 def _iter_models_in_use(settings: Settings) -> Iterator[ModelChoice]:
-    """The default model and what the aliases stand for, as far as they can be read."""
+    """Yield the default model and those of the aliases, except the ones that cannot be resolved."""
     for name in (None, *settings.aliases):
         try:
             yield choose_model(settings, name, where=ALIAS_SOURCE)
@@ -331,7 +331,7 @@ def _iter_models_in_use(settings: Settings) -> Iterator[ModelChoice]:
 
 
 def probe_network(case: DoctorContext) -> list[ServerFacts]:
-    """Each server of models that could be asked, all at once."""
+    """Call each model server that is in use or has a key, all at once."""
     settings = case.settings
     used = {choice.provider.name for choice in _iter_models_in_use(settings)}
     wanted = [
@@ -352,7 +352,7 @@ async def _probe_servers(wanted: list[Provider]) -> list[ServerFacts]:
 
 
 async def _probe_server(provider: Provider) -> ServerFacts:
-    """Whether anything answers at the base URL; whatever it answers is an answer."""
+    """Check whether the base URL answers; a response of any status is an answer."""
     import httpx2
 
     from convo.models.errors import ErrorContext, map_provider_errors
@@ -370,11 +370,11 @@ async def _probe_server(provider: Provider) -> ServerFacts:
 Facts = TypeVar("Facts")
 
 TIMEOUT_MARGIN_S = 1.0
-"""What a look that watches its own time gets beyond it, to say so."""
+"""Additional seconds for a probe with its own timeout, so that its own error is reported."""
 
 
 class DoctorCheck(NamedTuple):
-    """One check: what it looks at, in a few words, and what it comes to."""
+    """One check: a short description of its subject, and the function that runs it."""
 
     about: str
     run: Callable[[DoctorContext], CheckResult]
@@ -383,6 +383,7 @@ class DoctorCheck(NamedTuple):
 def make_doctor_check(
     about: str, look: Callable[[DoctorContext], Facts], judge: Callable[[Facts], CheckResult]
 ) -> DoctorCheck:
+    """Combine a probe and its diagnosis in one check."""
     return DoctorCheck(about, lambda case: judge(look(case)))
 
 
@@ -409,11 +410,14 @@ DOCTOR_CHECKS = {
 }
 
 OPT_IN_CHECKS = ("network",)
-"""Checks that ask servers elsewhere."""
+"""Checks that call servers on other machines."""
 
 
 def run_doctor(config: Path | None, flags: SettingFlags, names: Sequence[str], *, network: bool, as_json: bool) -> bool:
-    """Run the checks and print what they came to; whether nothing is a fault. raises: InvalidUsage  an unknown name"""
+    """Run the checks and print their results; return whether none of them is a fault.
+
+    Raises InvalidUsage for an unknown name.
+    """
     reports = run_doctor_checks(select_doctor_checks(names, network=network), load_doctor_context(config, flags))
     well = all(report.finding.level is not CheckLevel.FAULT for report in reports)
     if as_json:
@@ -426,7 +430,7 @@ def run_doctor(config: Path | None, flags: SettingFlags, names: Sequence[str], *
 
 
 def select_doctor_checks(names: Sequence[str], *, network: bool) -> list[str]:
-    """The checks to run, in their order. raises: InvalidUsage  an unknown name"""
+    """Return the checks to run, in their order. Raises InvalidUsage for an unknown name."""
     for name in names:
         if name not in DOCTOR_CHECKS:
             near = get_close_matches(name, DOCTOR_CHECKS, n=1)
@@ -438,7 +442,7 @@ def select_doctor_checks(names: Sequence[str], *, network: bool) -> list[str]:
 
 
 def run_doctor_checks(names: Sequence[str], case: DoctorContext) -> list[CheckReport]:
-    """What each check came to, all of them at once; none is waited for longer than its time limit."""
+    """Return the results of all checks, which run at once; none is waited for longer than its time limit."""
     pool = ThreadPoolExecutor(max_workers=len(names))
     until = monotonic() + CHECK_TIMEOUT_S + TIMEOUT_MARGIN_S
     begun = [(name, pool.submit(DOCTOR_CHECKS[name].run, case)) for name in names]

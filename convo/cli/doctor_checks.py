@@ -23,6 +23,8 @@ from convo.terminal.terminal import DisplayOptions
 
 
 class VersionFacts(NamedTuple):
+    """The versions of convo and Python, and the operating system."""
+
     convo: str
     python: str
     system: str
@@ -33,7 +35,11 @@ def diagnose_versions(seen: VersionFacts) -> CheckResult:
 
 
 class SettingsFacts(NamedTuple):
-    """places: the files, variables and flags that set something; notice: what is ignored of a project's file"""
+    """The sources of the settings.
+
+    sources:         the files, variables and flags that set a value
+    project_notice:  the ignored part of a project's file
+    """
 
     places: Sequence[str]
     notice: ProjectNotice | None = None
@@ -47,7 +53,10 @@ def diagnose_settings(seen: SettingsFacts) -> CheckResult:
 
 
 class FolderFacts(NamedTuple):
-    """`open_to_others`: those that somebody else on this machine may look into."""
+    """The folders that convo writes.
+
+    open_to_others:  those that other users of this machine can access
+    """
 
     paths: Sequence[Path]
     open_to_others: Sequence[Path] = ()
@@ -61,7 +70,12 @@ def diagnose_folders(seen: FolderFacts) -> CheckResult:
 
 
 class TerminalFacts(NamedTuple):
-    """`out`: what stdout can show; `named`: what TERM says; `encoding`: of stdout."""
+    """The terminal.
+
+    medium:         the capabilities of stdout
+    term_variable:  the value of TERM
+    encoding:       the encoding of stdout
+    """
 
     out: DisplayOptions
     named: str
@@ -69,7 +83,7 @@ class TerminalFacts(NamedTuple):
 
 
 MIN_TERMINAL_COLUMNS = 40
-"""Columns below which screens are cut."""
+"""Columns below which tables are cut."""
 
 
 def diagnose_terminal(seen: TerminalFacts) -> CheckResult:
@@ -89,7 +103,11 @@ def diagnose_terminal(seen: TerminalFacts) -> CheckResult:
 
 
 class ExtrasFacts(NamedTuple):
-    """lacking: by extra the packages that are not here; wanted: extras for which somebody set a key"""
+    """The optional packages.
+
+    missing_by_extra:  the packages of each extra that are not installed
+    extras_with_key:   the extras of which a key is set
+    """
 
     lacking: Mapping[str, Sequence[str]]
     wanted: frozenset[str] = frozenset()
@@ -114,9 +132,11 @@ def _format_install_command(wanted: Sequence[str]) -> str:
 
 
 class ProviderKeyFacts(NamedTuple):
-    """place: the variable, the file or the keyring that has it, else the variable that would
+    """The key of a provider, without its value.
 
-    unusable: why a key that is set cannot be one, in words; exposed: other users may read its file
+    place:       the variable, file or keyring that has the key, else the variable that it is read from
+    problem:     the reason why a key that is set cannot be used, in words
+    is_exposed:  whether other users may read its file
     """
 
     provider: str
@@ -145,13 +165,17 @@ def _format_set_key_hint(key: ProviderKeyFacts) -> str:
 
 
 def diagnose_model(choice: ModelChoice) -> CheckResult:
-    """`choice`: one that can be used as far as that is known without asking anybody."""
+    """Report the model, which is usable as far as that is known without a request."""
     owner = "its provider" if choice.provider.endpoint == "remote" else "convo"
     return make_ok_result(f"{choice.name} ({choice.origin}); {owner} keeps the state of chains and conversations")
 
 
 class LocalModelFacts(NamedTuple):
-    """The built-in model: whether its engine is here, and the file of its weights."""
+    """The built-in model.
+
+    has_engine:    whether its engine is installed
+    weights_file:  the file of its weights; None if they are missing
+    """
 
     engine: bool
     weights: Path | None
@@ -166,7 +190,12 @@ def diagnose_local_model(seen: LocalModelFacts) -> CheckResult:
 
 
 class OllamaFacts(NamedTuple):
-    """wanted: its models that are in use; failed: why it gave no list; chosen: the default model is one of them"""
+    """The models of Ollama.
+
+    models_in_use:  those that the settings name
+    error:          the reason why it returned no list
+    is_default:     whether the default model is one of them
+    """
 
     url: str
     wanted: Sequence[str]
@@ -188,7 +217,7 @@ def diagnose_ollama(seen: OllamaFacts | None) -> CheckResult:
 
 
 class ServerFacts(NamedTuple):
-    """A provider's server; failed: why it could not be reached, in words"""
+    """A provider's server; `error` is the reason why it cannot be reached, in words."""
 
     provider: str
     failed: str = ""
@@ -207,7 +236,12 @@ def diagnose_network(seen: Sequence[ServerFacts]) -> CheckResult:
 
 
 class ServeFacts(NamedTuple):
-    """lacking: packages that it needs; exposed: other machines reach its address; keys: how many its file has"""
+    """The settings of `convo serve`.
+
+    is_exposed:        whether other machines can reach its address
+    missing_packages:  packages that it needs
+    key_count:         the number of keys in its file
+    """
 
     serve: ServeSettings
     exposed: bool
@@ -233,7 +267,12 @@ def diagnose_serve(seen: ServeFacts) -> CheckResult:
 
 
 class EncryptionKeyFacts(NamedTuple):
-    """variable: the one whose value would seal; is_set: whether it does; kind: of the store"""
+    """The key for compacted windows.
+
+    variable:    the variable of the key
+    is_set:      whether the variable has a value
+    store_type:  the type of the store
+    """
 
     variable: str
     is_set: bool
@@ -254,9 +293,11 @@ def diagnose_encryption_key(seen: EncryptionKeyFacts) -> CheckResult:
 
 
 class StoreFacts(NamedTuple):
-    """Where conversations are kept, who said so, and what it is like there; None for what is kept nowhere.
+    """The configured store.
 
-    via:  the pooler in between, in words
+    source:  the source of the setting
+    health:  None for a store that keeps nothing after the process
+    pooler:  the pooler of the connection, in words
     """
 
     storage: Storage
@@ -269,7 +310,7 @@ LOW_DISK_SPACE_BYTES = 100_000_000
 NETWORK_FILESYSTEMS = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "glusterfs", "fuse.glusterfs", "fuse.sshfs", "lustre"}
 )
-"""File systems on which SQLite's log, which lives in shared memory, cannot be trusted."""
+"""File systems on which SQLite's WAL, whose index is in shared memory, is not reliable."""
 
 MIN_SERVER_VERSION = 120_000
 
@@ -350,7 +391,7 @@ def _format_server_version(server: ServerHealth) -> str:
 
 
 def _format_grants(server: ServerHealth) -> str:
-    """The statements that give what is lacking, for whoever owns the tables."""
+    """Format the statements that grant the missing rights, for the owner of the tables."""
     role = '"' + server.role.replace('"', '""') + '"'
     rights = [right for right in server.lacking if right != "USAGE"]
     if server.schema is None and "SELECT" not in rights:
@@ -369,10 +410,10 @@ def _format_migrate_command(kept: StoreFacts, *, above: int = 0, may_create: boo
 
 
 def _format_store_option(kept: StoreFacts) -> str:
-    """The store as the command line has to name it again."""
+    """Format the option that names the store again on a command line."""
     return f" --store {quote(str(kept.storage))}" if kept.origin.layer is Layer.FLAG else ""
 
 
 def _format_ttl(storage: Storage) -> str:
-    """What goes by itself: somebody may miss it."""
+    """Format a note that unused data is removed automatically, in case the user misses it."""
     return "; what is not used goes after a time (ttl)" if storage.ttl or storage.ttls else ""

@@ -40,7 +40,7 @@ RUNSTATE_FORMAT = "runstate"
 
 @dataclass(frozen=True, slots=True)
 class ExportOptions:
-    """The arguments of one `convo export`; `form` is None where the file's suffix says it."""
+    """The arguments of one `convo export`; `export_format` is None if the file's suffix decides."""
 
     handle: str
     form: str | None = None
@@ -59,7 +59,7 @@ class ExportOptions:
 
 
 async def run_export(asked: ExportOptions) -> None:
-    """Write one conversation. raises: as its parts do; then nothing was written"""
+    """Write one conversation. After an error nothing was written."""
     form, settings = resolve_export_format(asked), load_settings(asked.config)
     check_overwrite(asked)
     if form == RUNSTATE_FORMAT:
@@ -82,14 +82,17 @@ async def run_export(asked: ExportOptions) -> None:
 
 
 def check_overwrite(asked: ExportOptions) -> None:
-    """Raises Usage when the file exists and --force was not given. A pipe or a device is written into."""
+    """Raise InvalidUsage for an existing file without --force. A pipe or a device is written to."""
     file = Path(to_absolute_path(str(asked.file))) if asked.file else None
     if file and not asked.force and os.path.lexists(file) and (file.is_file() or not file.exists()):
         raise InvalidUsage(f"{asked.file} exists", hint="--force overwrites it; or name another file with -o")
 
 
 def resolve_export_format(asked: ExportOptions) -> str:
-    """The form to write in. raises: InvalidUsage  an option belongs to another one, or the suffix names no form"""
+    """Return the format to write.
+
+    Raises InvalidUsage for an option of another format, or a suffix without a format.
+    """
     ending = asked.file.suffix.lower() if asked.file else ""
     suffix = FORMAT_BY_SUFFIX.get(ending)
     if ending and suffix is None and asked.form is None:
@@ -114,7 +117,7 @@ def resolve_export_format(asked: ExportOptions) -> str:
 
 
 def check_run_export_options(asked: ExportOptions) -> None:
-    """raises: InvalidUsage  the flags do not fit a run"""
+    """Raise InvalidUsage for options that do not apply to a run."""
     if asked.agent is None:
         raise InvalidUsage("a run is written with its agents, and none are named", hint="--agent FILE.py:NAME")
     if asked.redact or asked.patterns:
@@ -135,7 +138,7 @@ async def _export_run(asked: ExportOptions, settings: Settings) -> None:
 
 
 def write_export(text: str, file: Path | None) -> None:
-    """Put `text` into a private file, or on stdout. raises: StoreReadOnly, StoreFull, StoreFault"""
+    """Write `text` to a private file, or to stdout. Raises StoreReadOnly, StoreFull or StoreFault."""
     if file:
         write_atomic(resolve_links(Path(to_absolute_path(str(file)))), text)
     else:
@@ -143,14 +146,14 @@ def write_export(text: str, file: Path | None) -> None:
 
 
 def select_exported_parts(document: ConversationDocument, form: str, asked: ExportOptions) -> ConversationDocument:
-    """What of a document is written in this form; what is not written does not have to be gone over."""
+    """Return the part of a document that this format writes; the rest need not be searched for secrets."""
     if form == "replay" or (form == "jsonl" and not asked.links):
         return ConversationDocument(document.items, document.acknowledged)
     return document if asked.data else replace(document, links=())
 
 
 async def load_source_from_mirror(known: ConversationView, settings: Settings, store: Store) -> ConversationSource:
-    """What `known` holds; only our own endpoint is looked at, which is this store."""
+    """Load the source without a request; only our own endpoint is read, which is this store."""
     if known.scope != EMBEDDED_SCOPE:
         return await load_source(known, store)
     async with owner_endpoint(known, settings, store) as endpoint:
@@ -158,7 +161,7 @@ async def load_source_from_mirror(known: ConversationView, settings: Settings, s
 
 
 def check_not_source_file(file: Path, source: ConversationSource) -> None:
-    """raises: InvalidUsage  the file is the conversation's own"""
+    """Raise InvalidUsage for the file of the conversation itself."""
     for own in (source.held.handle, source.handle):
         if own and os.path.exists(own) and os.path.exists(file) and os.path.samefile(own, file):
             raise InvalidUsage(f"{file} is the conversation's own file", hint="name another one with -o")
@@ -183,7 +186,7 @@ EXPORT_RENDERERS: Mapping[str, Callable[[ConversationDocument, ExportOptions], s
 def report_export(
     asked: ExportOptions, form: str, document: ConversationDocument, hidden: RedactionResult | None
 ) -> None:
-    """Say what was written."""
+    """Print the file and the number of its items."""
     if asked.as_json:
         told: dict[str, Json] = {"file": str(asked.file), "format": form, "items": len(document.items)}
         told |= redactions_to_json(hidden)

@@ -44,7 +44,7 @@ class ImportOptions:
 
 
 async def run_import(asked: ImportOptions) -> None:
-    """Store what is in the file, and say what became of it. raises: as its parts do"""
+    """Store the conversations of a file, and print the session of each."""
     documents = select_documents(read_documents(asked.file), asked)
     settings = load_settings(asked.config)
     if asked.dry_run:
@@ -60,7 +60,7 @@ async def run_import(asked: ImportOptions) -> None:
                 made = before or await import_document(
                     document, choose_import_defaults(document, settings), beside, name
                 )
-            except Conflict:  # the name is taken, or another process imports the same at this moment
+            except Conflict:  # the name is taken, or another process imports the same file now
                 (before,) = await find_imported_sessions([document], store, name)
                 if before is None:
                     raise
@@ -71,7 +71,10 @@ async def run_import(asked: ImportOptions) -> None:
 
 
 def select_documents(documents: Sequence[ConversationDocument], asked: ImportOptions) -> Sequence[ConversationDocument]:
-    """Those that were asked for. raises: NotFound  none is called so;  InvalidUsage  one name for several"""
+    """Return the selected conversations.
+
+    Raises NotFound for an unknown name, InvalidUsage for one new name for several conversations.
+    """
     if asked.only is not None:
         documents = [one for one in documents if asked.only in (one.name, imported_session_name(one))]
         if not documents:
@@ -84,7 +87,7 @@ def select_documents(documents: Sequence[ConversationDocument], asked: ImportOpt
 
 
 def choose_import_defaults(document: ConversationDocument, settings: Settings) -> ImportDefaults:
-    """Who answers in it from now on; a model that nobody here knows gives way to the settings' own."""
+    """Choose the model and endpoint of the session; an unknown model is replaced by the settings' own."""
     try:
         choice = choose_model(settings, document.model, where="the file")
     except InvalidSettings:
@@ -93,7 +96,7 @@ def choose_import_defaults(document: ConversationDocument, settings: Settings) -
 
 
 def report_import(document: ConversationDocument, made: Session | None, *, as_json: bool, before: bool = False) -> None:
-    """Say of one conversation what it is, and which session it became; `before`: in an earlier import."""
+    """Print one conversation and its session; `was_imported_before`: by an earlier import."""
     name = made.name if made else imported_session_name(document)
     if as_json:
         told: dict[str, Json] = {

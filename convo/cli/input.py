@@ -2,7 +2,7 @@
 
 A pipe or a regular file follows the words of the prompt after an empty line; "-" puts it elsewhere.
 A terminal or a device such as /dev/null is never read. A socket is read only when data is ready or its
-other end is closed, because programs pass one down without meaning it.
+other end is closed, because a program may pass one to its child unintentionally.
 """
 
 import fcntl
@@ -22,7 +22,7 @@ PIPE_ARGUMENT = "-"
 """The argument that means piped input."""
 
 MAX_PIPED_BYTES = 10 * 1024 * 1024
-"""Bytes; the API takes no longer string."""
+"""The API accepts no longer string."""
 
 SILENCE_NOTICE_S = 2.0
 
@@ -33,19 +33,20 @@ PIPE_CHUNK_BYTES = 64 * 1024
 
 NOT_TEXT_HINT = "convert it, with iconv for instance, or attach it as a file"
 STDIN_PATHS = ("/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
-"""Paths of stdin: an option that reads one of them takes the input."""
+"""Paths of stdin: an option that reads one of them uses the piped input."""
 
 
 def read_message(
     words: Sequence[str], files: Sequence[str | None] = (), *, example: str, required: bool = False
 ) -> str | None:
-    """The words of a prompt with the piped input, None when there is neither.
+    """Return the words of the prompt with the piped input, None without both.
 
-    files:     read by other options; one of them may be stdin
+    files:     the files that other options read; one of them may be stdin
     example:   a command for the hint
-    required:  without words, stdin is the message whatever it is, a terminal excepted
-    raises:    InvalidUsage       `-` at a terminal, or beside an option that reads stdin
-               Unreadable  a word or the piped input is not text, or the input is too large
+    required:  without words, any stdin except a terminal is the message
+
+    Raises InvalidUsage for `-` at a terminal or beside an option that reads stdin, and Unreadable for a word or piped
+    input that is not text, or for input that is too large.
     """
     check_message_words(words, files, example=example)
     at_terminal, taken = sys.stdin.isatty(), any(file in STDIN_PATHS for file in files)
@@ -59,7 +60,7 @@ def read_message(
 
 
 def check_message_words(words: Sequence[str], files: Sequence[str | None] = (), *, example: str) -> None:
-    """Raises Usage for a `-` without piped input, and Unreadable for words that are not text."""
+    """Raise InvalidUsage for a `-` without piped input, and Unreadable for words that are not text."""
     if PIPE_ARGUMENT in words and sys.stdin.isatty():
         raise InvalidUsage("- means piped input, but stdin is a terminal", hint=example)
     if PIPE_ARGUMENT in words and (taken := next((file for file in files if file in STDIN_PATHS), None)):
@@ -69,17 +70,17 @@ def check_message_words(words: Sequence[str], files: Sequence[str | None] = (), 
 
 
 def join_message_texts(spoken: str, piped: str) -> str:
-    """Both texts with an empty line between them; one that is blank is left out."""
+    """Join both texts with an empty line; a blank one is omitted."""
     return "\n\n".join(part for part in (spoken, piped) if part.strip()) or spoken or piped
 
 
 def has_piped_input(files: Sequence[str | None] = ()) -> bool:
-    """Whether stdin is meant as input: a pipe, a regular file, or a socket that can be read at once."""
+    """Return whether stdin is input: a pipe, a regular file, or a socket that can be read at once."""
     if any(file in STDIN_PATHS for file in files):
         return False
     try:
         number = sys.stdin.fileno()
-    except (OSError, ValueError):  # a stream without a descriptor was put there to be read
+    except (OSError, ValueError):  # a stream without a descriptor replaced stdin as input
         return not sys.stdin.isatty()
     try:
         mode, access = os.fstat(number).st_mode, fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE
@@ -93,7 +94,7 @@ def has_piped_input(files: Sequence[str | None] = ()) -> bool:
 
 
 def read_piped_input() -> str:
-    """All of stdin as text. raises: Unreadable"""
+    """Read all of stdin as text. Raises Unreadable."""
     encoding = sys.stdin.encoding or "utf-8"
     try:
         data = _read_limited(sys.stdin.buffer)
@@ -107,7 +108,7 @@ def read_piped_input() -> str:
 
 
 def _read_limited(stream: BinaryIO) -> bytes:
-    """Everything up to the end, but at most one byte more than `MAX_PIPED_BYTES`. raises: OSError"""
+    """Read to the end, but at most one byte more than `MAX_PIPED_BYTES`. Raises OSError."""
     try:
         number = stream.fileno()
     except OSError:

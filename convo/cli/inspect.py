@@ -45,7 +45,7 @@ from convo.terminal.terminal import DisplayOptions, detect_display, format_count
 def print_views(
     found: Sequence[ConversationView | RunState], handles: Sequence[str], form: str, *, paged: bool = True
 ) -> None:
-    """Print conversations and states in one of `VIEW_RENDERERS`; JSON is never paged and has no empty lines."""
+    """Print conversations and states in a format of `VIEW_RENDERERS`; JSON is never paged and has no empty lines."""
     medium = detect_display(sys.stdout, os.environ)
     between = "" if form in ("--json", "--raw") else "\n"
     texts = (
@@ -66,7 +66,7 @@ def _render_json(known: ConversationView, medium: DisplayOptions) -> str:
 
 
 def _render_items_json(known: ConversationView, medium: DisplayOptions) -> str:
-    """A list with an item a line, as a replay file has it."""
+    """Render a JSON list with one item a line, as in a replay file."""
     stored = [json.dumps(dict(item)) for item in known.path.items]
     return "[\n" + ",\n".join(stored) + "\n]" if stored else "[]"
 
@@ -81,10 +81,10 @@ VIEW_RENDERERS: dict[str, Callable[[ConversationView, DisplayOptions], str]] = {
 
 
 def write_html_page(found: Sequence[ConversationView | RunState], handles: Sequence[str], file: Path | None) -> None:
-    """Write a page about `found` into a private file, or on stdout.
+    """Write a page about `views` to a private file, or to stdout.
 
-    raises:  InvalidUsage  one of them is a paused run, or `file` is a conversation's own
-             StoreReadOnly, StoreFull, StoreFault  it cannot be written
+    Raises InvalidUsage for a paused run or for the file of a conversation itself, and StoreReadOnly, StoreFull or
+    StoreFault for a file that cannot be written.
     """
     known = {handle: one for handle, one in zip(handles, found, strict=True) if isinstance(one, ConversationView)}
     run = next((handle for handle in handles if handle not in known), None)
@@ -104,20 +104,21 @@ def write_html_page(found: Sequence[ConversationView | RunState], handles: Seque
 
 CURSOR_HOME, CLEAR_LINE, CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 NO_WRAP, WRAP = "\x1b[?7l", "\x1b[?7h"
-"""A line that is too long is cut by the terminal: it would push the others down."""
+"""The terminal cuts a line that is too long: wrapped, it would move the other lines down."""
 
 WATCHING_FOOTER = "watching; q or Ctrl-C ends it"
 IDLE_FOOTER = "nothing is under way; q or Ctrl-C ends it"
 
 QUIT_KEYS = b"qQ\x04"
-"""Keys that end it; the last one is Ctrl-D."""
+"""Keys that end watching; the last one is Ctrl-D."""
 
 
 async def watch_handle(handle: str, config: Path | None, *, until_idle: bool) -> None:
-    """Show `handle` for as long as somebody wants to see it.
+    """Show `handle` and every change of it, until the user ends it.
 
-    until_idle:  end as soon as no answer is to come
-    raises:      as `look`
+    until_idle:  end as soon as no response is in progress
+
+    Raises the errors of `watch_conversation`.
     """
     async with open_configured_store(load_settings(config)) as store:
         file = is_path_like(handle) or await _is_unknown_file(store, handle)
@@ -129,7 +130,7 @@ async def watch_handle(handle: str, config: Path | None, *, until_idle: bool) ->
 
 
 async def _show_until_key(states: AsyncGenerator[ConversationView, None], *, until_idle: bool) -> None:
-    """Paint them until a key ends it."""
+    """Show the views until a quit key is pressed."""
     from convo.terminal.raw_terminal import on_key
 
     show, loop = ScreenPainter(), asyncio.get_running_loop()
@@ -164,12 +165,12 @@ async def _is_unknown_file(store: Store, handle: str) -> bool:
 
 
 def _can_repaint() -> bool:
-    """Whether stdout is a screen that can be painted over."""
+    """Return whether stdout is a terminal that can move the cursor."""
     return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 
 class ScreenPainter:
-    """Paints the whole screen over, so that nothing flickers and nothing scrolls."""
+    """Overwrites the whole screen in place, without flicker or scrolling."""
 
     def __init__(self) -> None:
         self._painted = False
@@ -185,14 +186,14 @@ class ScreenPainter:
         self._painted = True
 
     def leave(self) -> None:
-        """Take the last line away: what comes next stands there."""
+        """Clear the last line, where the next output is printed."""
         if self._painted:
             sys.stdout.write(CLEAR_BELOW)
             sys.stdout.flush()
 
 
 def _fit_screen_rows(known: ConversationView, medium: DisplayOptions, room: int) -> list[str]:
-    """The screen in at most `room` lines: without its chart, then without what is oldest in the tree."""
+    """Render at most `max_rows` lines: first without the chart, then without the oldest rows of the tree."""
     for lines in (
         render_conversation(known, medium).split("\n"),
         render_conversation(known, medium, bars=False).split("\n"),
@@ -203,7 +204,7 @@ def _fit_screen_rows(known: ConversationView, medium: DisplayOptions, room: int)
 
 
 class ResponseLinePrinter:
-    """Prints each response once, when it has ended; the heads of the columns first."""
+    """Prints each response once, when it has ended, below the heads of the columns."""
 
     def __init__(self) -> None:
         self._told: set[str] = set()

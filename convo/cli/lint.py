@@ -20,19 +20,23 @@ from convo.terminal.report_views import render_lint_report
 from convo.terminal.terminal import detect_display, escape_control_chars
 
 FINDINGS_EXIT_CODE = 4
-"""The exit code of a history that has something wrong in it."""
+"""The exit code of a history with errors, or with warnings under --strict."""
 
 RULE_PAGES_PACKAGE = "convo.lint"
 
 
 def run_lint(handles: Sequence[str], where: LookupOptions, form: str, *, strict: bool) -> bool:
-    """Print what is wrong with each; nothing before all of them were read. Returns whether that counts."""
+    """Print the findings of all handles, after all were loaded.
+
+    Returns whether one has an error, or a warning if `strict`.
+    """
     reports = [load_lint_target(handle, where).report() for handle in dict.fromkeys(handles)]
     sys.stdout.write(render_lint_reports(reports, form))
     return any(one.errors or (strict and one.warnings) for one in reports)
 
 
 def render_lint_reports(reports: Sequence[LintReport], form: str) -> str:
+    """Render the reports as "json", "sarif" or text."""
     if form == "json":
         return "".join(json.dumps(one.as_json()) + "\n" for one in reports)
     if form == "sarif":
@@ -48,7 +52,7 @@ def render_lint_reports(reports: Sequence[LintReport], form: str) -> str:
 
 
 def print_rule(code: str) -> None:
-    """Print a rule's page, or a line for each rule. raises: NotFound"""
+    """Print a rule's page, or one line for each rule. Raises NotFound."""
     if code == "all":
         wide = max(map(len, LINT_RULE_BY_CODE))
         sys.stdout.write("".join(f"{rule.code:<{wide}}  {rule.severity:<7}  {rule.summary}\n" for rule in LINT_RULES))
@@ -59,5 +63,5 @@ def print_rule(code: str) -> None:
 
 
 def read_rule_page(code: str) -> str:
-    """A rule's page, in Markdown."""
+    """Return a rule's page, in Markdown."""
     return files(RULE_PAGES_PACKAGE).joinpath("pages", f"{code}.md").read_text(encoding="utf-8")

@@ -37,12 +37,12 @@ PIPED_INPUT_LABEL = "what is piped in"
 
 @dataclass(frozen=True)
 class LintTarget:
-    """One history that was asked about.
+    """One history to lint.
 
-    known:   what a store or an endpoint knows of it; None for a file
-    file:    what was read, where it is a file of items
-    state:   the paused run, where it is one
-    places:  the JSON path of each item, where it is not the item's number
+    conversation:    the view from a store or an endpoint; None for a file
+    file:            the file, if it is one of items
+    run_state:       the paused run, if it is one
+    explicit_paths:  the JSON path of each item, where it is not the item's number
     """
 
     handle: str
@@ -58,7 +58,7 @@ class LintTarget:
         return self.places or [f"$[{at}]" for at in range(len(self.view.items))]
 
     def report(self) -> LintReport:
-        """What linting says of it."""
+        """Lint the history."""
         found = build_lint_report(self.handle, self.view, places=self.paths)
         if self.known:
             kept = self.handle if self.known.strategy is Strategy.REPLAY and is_path_like(self.handle) else None
@@ -68,15 +68,15 @@ class LintTarget:
 
 
 def _find_item_lines(file: ItemFile) -> Sequence[int]:
-    """The line of each item; lines that also hold links are not counted."""
+    """Return the line of each item; empty for an export, whose lines are items and links."""
     return () if file.exported and not file.member else find_item_lines(file.text, file.member)
 
 
 def load_lint_target(handle: str, where: LookupOptions) -> LintTarget:
-    """What `handle` names.
+    """Load the history that `handle` names.
 
-    raises:  NotFound, AmbiguousHandle, Unreadable, InvalidRunState, and what an endpoint that is asked answers
-             ItemDeleted  the history lost an item, so nothing can be said of it
+    Raises NotFound, AmbiguousHandle, Unreadable or InvalidRunState, the errors of an endpoint that is called, and
+    ItemDeleted for a history that lost an item and cannot be judged.
     """
     if handle == STDIN_HANDLE:
         return _target_from_stdin()
@@ -93,7 +93,7 @@ def load_lint_target(handle: str, where: LookupOptions) -> LintTarget:
 
 
 def _read_pending_call_ids(known: ConversationView, where: LookupOptions) -> frozenset[str]:
-    """The ids of the calls that a run of agents is working on in this session, or that wait for a person there."""
+    """Return the ids of the calls that an open agent run of the session performs, or that are pending in it."""
     session = known.session
     last = known.path.items[-1:]
     if session is None or not last or not (is_client_call(last[0]) or is_client_output(last[0])):
@@ -110,7 +110,7 @@ def _read_pending_call_ids(known: ConversationView, where: LookupOptions) -> fro
 
 
 def _is_unrecorded_file(handle: str, where: LookupOptions) -> bool:
-    """Whether a handle is a file, and none of a record."""
+    """Return whether a handle is a file that no session owns."""
 
     async def read(store: Store) -> bool:
         if not is_path_like(handle):
@@ -132,7 +132,7 @@ def _target_from_file(handle: str, file: ItemFile) -> LintTarget:
 
 
 def _target_from_stdin() -> LintTarget:
-    """What is piped in: a paused run, or items in any of the forms that a file may have."""
+    """Load the piped input: a paused run, or items in a form that a file may have."""
     if sys.stdin.isatty():
         raise InvalidUsage("- stands for items that are piped in", hint="convo lint - < request.json")
     data = sys.stdin.buffer.read()
@@ -145,7 +145,7 @@ def _target_from_stdin() -> LintTarget:
 
 
 def _target_from_state(handle: str, state: RunState) -> LintTarget:
-    """A paused run: what it waits for is no fault of it, and its owner may hold what came before."""
+    """Load a paused run: its pending calls are no error, and its owner may have the earlier items."""
     waiting = frozenset(one.id for one in state.pending)
     owner = {"previous_response_id": state.document.get("previous_response_id")}
     owner["conversation"] = state.document.get("conversation_id")
@@ -156,7 +156,7 @@ def _target_from_state(handle: str, state: RunState) -> LintTarget:
 
 
 def _run_state_item_paths(state: RunState) -> list[str]:
-    """Where each item of a run stands in its document."""
+    """Return the JSON path of each item in the document of a run."""
     asked = state.document["original_input"]
     said = ["$.original_input"] if isinstance(asked, str) else [f"$.original_input[{at}]" for at in range(len(asked))]
     made = enumerate(state.document.get("generated_items") or [])
@@ -164,4 +164,4 @@ def _run_state_item_paths(state: RunState) -> list[str]:
 
 
 _APPROVAL_ITEM_TYPE = "tool_approval_item"
-"""Stands for a call once more, because somebody has to decide on it."""
+"""The type of an item that repeats a call because it needs approval."""

@@ -33,7 +33,7 @@ OTHER_VARIABLES = {
     "NO_COLOR": "no colour, whatever the terminal can show",
     "EDITOR": "what opens where something is to be edited",
 }
-"""Variables that are no settings."""
+"""Variables without a setting."""
 
 FILE_DESCRIPTIONS = {
     "~/.config/convo/config.toml": "the user's settings; convo config path says where it is on this machine",
@@ -44,7 +44,7 @@ FILE_DESCRIPTIONS = {
 
 
 def render_man_page() -> str:
-    """The whole page, as roff."""
+    """Render the whole page, as roff."""
     group = make_root_group()
     ctx = group.make_context("convo", [], resilient_parsing=True)
     return "\n".join(_page_lines(group, ctx)) + "\n"
@@ -68,7 +68,7 @@ def _page_lines(group: TyperGroup, ctx: Any) -> Iterator[str]:
 
 
 def _command_lines(command: Any, ctx: Any) -> Iterator[str]:
-    """A command, and behind it those that stand under its name."""
+    """Yield a command, then its subcommands."""
     usage = " ".join(command.collect_usage_pieces(ctx))
     yield from (
         f".SS {_escape_roff(ctx.command_path)} {_escape_roff(usage)}",
@@ -105,13 +105,13 @@ def _describe_variables() -> dict[str, str]:
 
 
 def _verbatim_lines(text: str) -> Iterator[str]:
-    """Lines that are not filled: they are there to be copied."""
+    """Yield lines that are not filled, because they are copied."""
     if text.strip():
         yield from (".PP", ".nf", *map(_escape_roff, inspect.cleandoc(text).splitlines()), ".fi")
 
 
 def _escape_roff(text: str) -> str:
-    r"""Text as roff takes it for itself: `\` and `-` mean themselves, and no line is a request."""
+    r"""Escape text for roff: `\` and `-` are literal, and no line is a request."""
     escaped = text.replace("\\", r"\e").replace("-", r"\-")
     return rf"\&{escaped}" if escaped.startswith((".", "'")) else escaped
 

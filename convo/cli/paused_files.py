@@ -18,23 +18,23 @@ from convo.runstate.state import RunState
 from convo.stores.base import Store
 
 RUN_MARK_KEY = "convo"
-"""The member of a document that says which kept run it is of; every reader passes over it."""
+"""The member of a document with the id of its stored run; other readers ignore it."""
 
 
 def get_marked_run_id(state: RunState) -> str | None:
-    """The id of the run that a document of convo's own is of, which only the store that has it knows."""
+    """Return the id of the run that a document of convo's own is of; only the store with the run has this id."""
     said = state.document.get(RUN_MARK_KEY)
     run = said.get("run") if isinstance(said, dict) else None
     return run if isinstance(run, str) else None
 
 
 def state_file_path(folder: Path, run: str) -> Path:
-    """Where a paused run lies that nobody named a file for."""
+    """Return the path of a paused run without a named file."""
     return folder / f"{run}.json"
 
 
 def base_state_file_path(folder: Path, run: str) -> Path:
-    """Where the state lies that a run from elsewhere went on from."""
+    """Return the path of the state that an imported run continued from."""
     return folder / f"{run}.base.json"
 
 
@@ -43,13 +43,13 @@ def _named_files_list_path(folder: Path, run: str) -> Path:
 
 
 def delete_state_files(folder: Path, run: str) -> None:
-    """Take the states of a run that has ended; which files were named for it is still known. raises: OSError"""
+    """Delete the states of an ended run, but not the list of its named files. Raises OSError."""
     for place in (state_file_path(folder, run), base_state_file_path(folder, run)):
         place.unlink(missing_ok=True)
 
 
 def record_named_file(folder: Path, run: str, place: str) -> None:
-    """Remember a file that a person named for a run, before it is written. raises: StoreFault"""
+    """Record a file that the user named for a run, before it is written. Raises StoreFault."""
     there = _read_named_files(folder, run)
     if place not in there:
         make_private_folder(folder.with_name("named"))
@@ -57,15 +57,15 @@ def record_named_file(folder: Path, run: str, place: str) -> None:
 
 
 def list_named_files(folder: Path, runs: Iterable[str]) -> list[str]:
-    """The files that a person named for runs, as far as they are there and still of them."""
+    """Return the files that the user named for runs, if they exist and still contain that run."""
     places = {place: None for run in runs for place in _read_named_files(folder, run) if _is_state_of_run(place, run)}
     return list(places)
 
 
 def delete_run_files(folder: Path, runs: Iterable[str]) -> None:
-    """Take all that convo has of runs which the store has no more.
+    """Delete all files of runs that the store no longer has, except those that the user named.
 
-    raises:  StoreFault  a file could not be taken, after all others were
+    Raises StoreFault for a file that could not be deleted, after all others were.
     """
     left: list[StoreFault] = []
     ways = (state_file_path, base_state_file_path, _named_files_list_path)
@@ -80,7 +80,7 @@ def delete_run_files(folder: Path, runs: Iterable[str]) -> None:
 
 
 async def list_runs_with_files(store: Store, folder: Path) -> list[str]:
-    """The runs of a store that have files here."""
+    """Return the runs of a store that have files in `folder`."""
     return [run for run in _list_run_ids(folder) if await store.agent_run(run)]
 
 
@@ -98,7 +98,7 @@ def _read_named_files(folder: Path, run: str) -> Sequence[str]:
 
 
 def _is_state_of_run(place: str, run: str) -> bool:
-    """Whether a file is there and still has that run; one place may have been named for several."""
+    """Return whether a file exists and still contains that run; one path may be named for several."""
     try:
         return os.path.isfile(place) and get_marked_run_id(load_state_file(place)) == run
     except (InputFault, NotFound):

@@ -1,6 +1,6 @@
 """Tab completion at the prompt of a chat: commands, models, handles and files.
 
-Only what is known locally is offered; no server is asked.
+Only local data is offered; no server is called.
 """
 
 from collections.abc import Sequence
@@ -29,13 +29,13 @@ MAX_OFFERED_SESSIONS = 200
 
 
 class ReplCompleter:
-    """Completes for one chat."""
+    """Completion for one chat."""
 
     def __init__(self, store: Store, settings: Settings) -> None:
         self._store, self._settings = store, settings
 
     async def suggest(self, before: str) -> tuple[int, Sequence[Suggestion]]:
-        """See `convo.terminal.prompt.SuggestCompletions`. raises: StoreFault"""
+        """Implement `convo.terminal.prompt.SuggestCompletions`. Raises StoreFault."""
         kind, word = find_completion_target(before, get_argument_kind)
         if kind == FILE_ARGUMENT:
             return len(word), suggest_files(word)

@@ -33,7 +33,7 @@ DEFAULT_TURNS = (
     "Which of them did you name first?",
     "Say both in one short sentence.",
 )
-"""What is said where nobody says what."""
+"""The turns if none are given."""
 
 RACE_EXAMPLE = 'convo race "hello" "and then?"'
 
@@ -53,7 +53,7 @@ class RaceOptions:
 
 
 async def run_and_print_race(asked: RaceOptions, turns: Sequence[str]) -> int:
-    """Carry out one race and print it; 1 when an owner did not come to the end. raises: as its parts do"""
+    """Run one race and print it; return 1 if a strategy failed, else 0."""
     sources = read_settings_inputs(asked.config, SettingFlags(model=asked.model))
     settings, choice = choose_session_model(sources, None)
     with nullcontext(Path.cwd()) if asked.keep else temporary_folder("convo-race-") as folder:
@@ -75,9 +75,9 @@ async def run_and_print_race(asked: RaceOptions, turns: Sequence[str]) -> int:
 
 
 def read_race_turns(asked: RaceOptions) -> tuple[str, ...]:
-    """The turns, with the piped input below the first one or where `-` stands.
+    """Return the turns; piped input follows the first one after an empty line, or replaces `-`.
 
-    raises:  InvalidUsage  words and a file together, or an empty turn;  Unreadable
+    Raises InvalidUsage for words together with a file or for an empty turn, and Unreadable.
     """
     if asked.turns and asked.script:
         raise InvalidUsage("the turns are given twice: as words and in a file", hint="use one of them")
@@ -100,7 +100,7 @@ def read_race_turns(asked: RaceOptions) -> tuple[str, ...]:
 
 
 async def _run_with_progress(course: RacePlan, price: Price | None, *, told: bool) -> list[RaceResult]:
-    """The race, with a bar on a terminal's stderr while it runs; `told`: what each turn took is printed as it ends."""
+    """Run the race with a bar on a terminal's stderr; `as_events`: each turn is printed as it ends."""
     shown = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
     every = len(course.turns) * len(RACE_ORDER)
 
@@ -127,7 +127,7 @@ async def _run_with_progress(course: RacePlan, price: Price | None, *, told: boo
 
 
 def _print_event(kind: str, figures: dict[str, Json]) -> None:
-    """A line for a program that reads along."""
+    """Print a line for a program, without buffering."""
     print_json({"type": kind, **figures})
     sys.stdout.flush()
 
@@ -135,7 +135,7 @@ def _print_event(kind: str, figures: dict[str, Json]) -> None:
 def _race_to_json(
     model: str, turns: Sequence[str], lanes: Sequence[RaceResult], price: Price | None
 ) -> dict[str, Json]:
-    """The object of `convo race --json`: bytes of the bodies, seconds, USD; null for what nobody reported."""
+    """Return the object of `convo race --json`: body bytes, seconds, USD; null for a number that is not reported."""
     return {"model": model, "turns": list(turns), "owners": [_result_to_json(lane, price) for lane in lanes]}
 
 

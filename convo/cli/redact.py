@@ -23,12 +23,13 @@ from convo.inspect.serialize import ConversationDocument
 def redact_if_requested(
     document: ConversationDocument, asked: bool, patterns: Sequence[str], settings: Settings
 ) -> RedactionResult | None:
-    """`document` without secrets; None where nobody asked for that.
+    """Return `document` without secrets; None if that was not requested.
 
-    asked:     `--redact`; a pattern alone asks for it, too
-    patterns:  regular expressions of this command; those of the settings come before them
-    raises:    InvalidUsage  one of them is no regular expression, or takes too long;  InputFault  it cannot be
-             looked through
+    requested:  `--redact`; a pattern alone requests it, too
+    patterns:   regular expressions of this command; those of the settings come before them
+
+    Raises InvalidUsage for an invalid or too slow regular expression, and InputFault for a document that cannot be
+    searched.
     """
     if not (asked or patterns):
         return None
@@ -38,12 +39,12 @@ def redact_if_requested(
 
 
 PATTERN_TIMEOUT_S = 3.0
-"""Seconds that a pattern of a person's own has for one string; a good one needs a second for a hundred megabytes."""
+"""Seconds of a user's pattern for one string; a good one needs a second for a hundred megabytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimeLimitedPattern:
-    """A pattern that is given up where it tries every way to fit a string that almost fits, as `(a+)+$` does."""
+    """A pattern that is stopped if it backtracks too long on a string that almost matches, as `(a+)+$` does."""
 
     pattern: re.Pattern[str]
 
@@ -58,7 +59,7 @@ class TimeLimitedPattern:
 
 @contextmanager
 def _limit_time(pattern: str) -> Iterator[None]:
-    """Let the block run for `PATTERN_TIMEOUT_S`, where a signal can end it. raises: Usage"""
+    """Stop the block after `PATTERN_TIMEOUT_S`, where a signal can do so. Raises InvalidUsage."""
 
     def end(number: int, frame: FrameType | None) -> None:
         raise InvalidUsage(
@@ -93,7 +94,7 @@ def _compile_pattern(pattern: str) -> re.Pattern[str]:
 
 
 def format_redactions(found: RedactionResult) -> Iterator[str]:
-    """What was replaced and where, for people."""
+    """Yield lines with the kind, the number and the places of the replacements."""
     for kind, count in count_replacements(found.replaced).items():
         places = ", ".join(one.where for one in found.replaced if one.kind == kind)
         yield f"redacted {count:,} {kind} ({places})"
@@ -104,7 +105,7 @@ def format_redactions(found: RedactionResult) -> Iterator[str]:
 
 
 def redactions_to_json(found: RedactionResult | None) -> dict[str, Json]:
-    """The same for programs; nothing where nobody asked."""
+    """Return the replacements for a program; empty if they were not requested."""
     if found is None:
         return {}
     counted = [{"kind": one.kind, "where": one.where, "count": one.times} for one in found.replaced]

@@ -30,7 +30,7 @@ from convo.terminal.terminal import detect_display
 
 
 class RepairOptions(NamedTuple):
-    """What was asked for; `name` is a session's or a file's."""
+    """The arguments of one `convo repair`; `name` is that of the new session or file."""
 
     handle: str
     name: str
@@ -38,11 +38,10 @@ class RepairOptions(NamedTuple):
 
 
 def run_repair(asked: RepairOptions, where: LookupOptions, *, as_json: bool) -> None:
-    """Mend what `asked.handle` names, beside it, and print what changed.
+    """Repair the history that `options.handle` names in a copy, and print the changes.
 
-    raises:  as `subject`
-             Unrepairable  a finding has no mend
-             InvalidUsage, Conflict  the new name is taken, or none
+    Raises the errors of `load_lint_target`, Unrepairable for a finding without a fix, and InvalidUsage or Conflict for
+    an invalid or taken name.
     """
     broken = load_lint_target(asked.handle, where)
     if broken.state:
@@ -63,12 +62,11 @@ def run_repair(asked: RepairOptions, where: LookupOptions, *, as_json: bool) -> 
 
 
 def _is_file_name(name: str) -> bool:
-    """Whether a new name is a file's."""
     return owner_of_handle(name) is Strategy.REPLAY or name.endswith(".jsonl")
 
 
 def _print_repair(asked: RepairOptions, broken: LintTarget, mended: RepairResult | None, *, as_json: bool) -> None:
-    """Print what changed; None: nothing had to."""
+    """Print the changes; None as `result`: nothing had to be changed."""
     changes = mended.changes if mended else ()
     places = broken.paths
     if not as_json:
@@ -94,7 +92,7 @@ def _change_to_json(one: RepairChange, broken: LintTarget, path: str) -> dict[st
 async def _save_session(
     asked: RepairOptions, broken: LintTarget, mended: RepairResult, where: LookupOptions
 ) -> Session | None:
-    """The new session; None where nothing is to be made."""
+    """Save the new session; None for a dry run."""
     settings = load_settings(where.config)
     async with open_configured_store(settings) as store:
         await check_session_name_free(store, asked.name)
@@ -108,7 +106,7 @@ async def _save_session(
 
 
 async def _choose_model_and_scope(broken: LintTarget, where: LookupOptions, store: Store) -> tuple[str, Scope]:
-    """The model that goes on with it, and its endpoint: those it had, else what the settings choose."""
+    """Return the model of the copy and its endpoint: those of the source, else those of the settings."""
     model, scope = broken.view.model, broken.view.scope
     if model and scope:
         return model, scope

@@ -1,7 +1,7 @@
-"""The controller of an interactive chat: what its slash commands and its status line need.
+"""The controller of an interactive chat: its slash commands and its status line.
 
 `ReplController` is a chat context that also changes model and strategy, forks, and switches to another
-conversation; the lease of the one that it leaves is released. Links are read once for each head, so an idle
+conversation; the lease of the previous one is released. Links are read once for each head, so an idle
 prompt reads nothing.
 """
 
@@ -41,11 +41,11 @@ if TYPE_CHECKING:
 
 
 MAX_PREPENDED_ITEMS = 5
-"""Items that the owner puts before a request, of which /next shows the last."""
+"""Items that the owner prepends to a request, of which /next shows the last."""
 
 
 class ReplController(ChatContext):
-    """A desk with a person at it; see `convo.terminal.repl.Look`. `show`: of the runs, where agents answer"""
+    """A chat context with a prompt: the `convo.terminal.repl.ReplHost`. `presenter`: of the agents' runs, if any."""
 
     def __init__(self, *opened: Any) -> None:
         super().__init__(*opened)
@@ -53,13 +53,16 @@ class ReplController(ChatContext):
         self.show: RunPresenter | None = None
 
     async def switch(self, chat: Chat, model: str) -> None:
-        """Let another model answer from the next turn on. raises: WrongOwner, BadSettings"""
+        """Use another model from the next turn on. Raises WrongOwner or InvalidSettings."""
         said = chat.asking.instructions
         chat.edges, asking = await self._reach(chat.session, model=model)
         chat.asking = replace(asking, instructions=said)
 
     async def own(self, chat: Chat, owner: str) -> tuple[Chat, str]:
-        """The same conversation held by another owner, and what became of it. raises: Usage; as its parts do"""
+        """Convert the conversation to another strategy; return it and the report.
+
+        Raises InvalidUsage, and the errors of `convert_chat`.
+        """
         from convo.cli.convert import render_owner_change
         from convo.transfer.convert import convert_chat
 
@@ -69,10 +72,13 @@ class ReplController(ChatContext):
         return made, render_owner_change(made, carried)
 
     async def fork(self, chat: Chat, number: int | None) -> Chat:
-        """A second session from here, or from the end of a turn. raises: Usage; as `make_session_at_turn` and `fork`"""
+        """Fork the conversation at its head, or at the end of a turn.
+
+        Raises InvalidUsage, and the errors of `make_session_at_turn` and `fork_session`.
+        """
         if not chat.reread().path:
             raise InvalidUsage("nothing was said yet, so there is nothing to fork", hint="type a message")
-        await chat.adopt()  # a fork in which nothing was said yet is none of the store's
+        await chat.adopt()  # a fork without a message of its own is not stored yet
         source = chat.session if number is None else await make_session_at_turn(self._store, chat.session, number)
         made = await fork_session(source, chat.asking, chat.edges)
         made.noted = chat.noted
@@ -80,7 +86,7 @@ class ReplController(ChatContext):
         return made
 
     async def new(self, chat: Chat, name: str) -> Chat:
-        """Another conversation, which begins under the same owner; `chat` is left. raises: Usage, Conflict"""
+        """Open another conversation with the same strategy, and release `chat`. Raises InvalidUsage or Conflict."""
         from convo.cli.repl_actions import open_new_chat
 
         made = await open_new_chat(chat, name)
@@ -89,7 +95,10 @@ class ReplController(ChatContext):
         return made
 
     async def resume(self, chat: Chat, handle: str) -> Chat:
-        """The conversation of a handle; `chat` is left. raises: NotFound, Busy, Usage; as its parts do"""
+        """Open the conversation of a handle, and release `chat`.
+
+        Raises NotFound, Busy or InvalidUsage, and the errors of the lookup and of the endpoint.
+        """
         want = select_owner((), handle, last=False)
         session = await find_selected_session(self._store, want)
         if session and session.id == chat.session.id:
@@ -143,7 +152,7 @@ class ReplController(ChatContext):
 
     @property
     def editing(self) -> str:
-        """How the prompt is edited."""
+        """The editing mode of the prompt."""
         assert self._settings
         return self._settings.editing
 
@@ -152,7 +161,7 @@ class ReplController(ChatContext):
         check_input_supported(chat.asking.model, parts, self._settings)
 
     async def compact(self, chat: Chat, words: str) -> str:
-        """Compact as `words` wish, and what became of it. raises: as its parts do"""
+        """Run /compact with its arguments and return the report. Raises the errors of `compact_open_chat`."""
         from convo.cli.auto_compaction import compact_open_chat
 
         return await compact_open_chat(chat, words)
@@ -177,7 +186,7 @@ class ReplController(ChatContext):
         return render_next_request(found, detect_display_without_color(sys.stderr), most=MAX_PREPENDED_ITEMS)
 
     async def context(self, chat: Chat) -> str:
-        """What fills the model's window now, by part; at a pause without what the agents would say."""
+        """Render the context window by part; during a pause without the parts that the agents add."""
         from convo.chat.preview import measure_context_window
         from convo.terminal.usage_views import context_meter_lines
 
@@ -193,7 +202,10 @@ class ReplController(ChatContext):
     async def _request(
         self, chat: Chat, said: Sequence[Item]
     ) -> tuple[RequestOptions, "Endpoint", "RequestInput | None"]:
-        """How and where the next request is made; what travels, where agents decide on it. raises: as `foreseen`"""
+        """Return the options and the endpoint of the next request, and its input if agents decide on it.
+
+        Raises the errors of `AgentRunner.preview_request`.
+        """
         if self.show is None:
             return chat.asking, chat.edges.endpoint, None
         await self.show.opened(chat)
@@ -210,7 +222,7 @@ class ReplController(ChatContext):
         )
 
     async def _move(self, chat: Chat, made: Chat) -> None:
-        """Let `made` be written by this process, and leave `chat` to others. raises: Busy"""
+        """Take the lease of `target` and release that of `chat`. Raises Busy."""
         made.noted = chat.noted
         await self._hold(made)
         left = self._holds.pop(chat.session.id, None)
@@ -219,7 +231,7 @@ class ReplController(ChatContext):
 
 
 def parse_strategy(word: str) -> Strategy:
-    """raises: Usage  there is no such owner"""
+    """Parse the name of a strategy. Raises InvalidUsage for an unknown one."""
     if word not in list(Strategy):
         raise InvalidUsage(f"no owner {word!r}", hint=f"one of {', '.join(Strategy)}")
     return Strategy(word)
@@ -233,13 +245,13 @@ MEDIA_NAMES: Mapping[str, str] = {"input_image": "images", "input_file": "files"
 
 @dataclass
 class SessionLinkCache:
-    """What a chat has used, as far as its store knows."""
+    """The links of a session as its store has them, read once for each head."""
 
     _at: tuple[str, Key] | None = None
     _links: Sequence[Link] = field(default=())
 
     async def links(self, chat: Chat) -> Sequence[Link]:
-        """The session's links, oldest first. raises: StoreFault"""
+        """Return the session's links, oldest first. Raises StoreFault."""
         at = chat.session.id, chat.held.path.head
         if not chat.record.saved:
             return ()
@@ -248,7 +260,7 @@ class SessionLinkCache:
         return self._links
 
     async def standing(self, chat: Chat, settings: Settings) -> StatusLineState:
-        """What the bar says. raises: StoreFault"""
+        """Return the values of the status line. Raises StoreFault."""
         last = chat.record.last
         used = Usage.read(last.usage) if last and chat.held.path else None
         window = find_model_window(chat.asking.model, settings.windows) if used else None
@@ -264,17 +276,17 @@ class SessionLinkCache:
 def _sum_cost_usd(links: Sequence[Link], prices: Mapping[str, Price]) -> float | None:
     if not links:
         return None
-    from convo.inspect.view import sum_link_usage  # for a new conversation, nothing has been asked
+    from convo.inspect.view import sum_link_usage  # a new conversation does not need the import
 
     spent = sum_link_usage(links, prices)
     return spent.cost_usd if spent else None
 
 
 def check_input_supported(model: str, parts: Sequence[Json], settings: Settings) -> None:
-    """Refuse what this model would, before anything is stored.
+    """Reject input that the model would reject, before anything is stored.
 
-    raises:  Unsupported     it takes words alone
-             WindowExceeded  the parts alone are longer than its window
+    Raises Unsupported for a model that takes text only, and WindowExceeded for parts that are larger than its context
+    window without the history.
     """
     media = [MEDIA_NAMES[part["type"]] for part in parts if part.get("type") in MEDIA_NAMES]
     if media and is_text_only_model(model):
@@ -286,7 +298,7 @@ def check_input_supported(model: str, parts: Sequence[Json], settings: Settings)
 
 
 async def render_recent_sessions(store: Store) -> str:
-    """The sessions used last, as a list."""
+    """Render the list of the sessions used last."""
     from convo.chat.lookup import load_session_summary
     from convo.terminal.list_views import render_session_list
     from convo.terminal.terminal import detect_display

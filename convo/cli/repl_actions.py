@@ -24,18 +24,24 @@ if TYPE_CHECKING:
 
 
 DEFAULT_EXPORT_SUFFIX = ".md"
-"""What a conversation is written as where no file is named."""
+"""Suffix of the export if no file is named."""
 
 
 async def open_new_chat(chat: Chat, name: str) -> Chat:
-    """A new conversation under the same owner and model; nothing is stored. raises: InvalidUsage, Conflict  its name"""
+    """Open a new conversation with the same strategy and model; nothing is stored.
+
+    Raises InvalidUsage or Conflict for its name.
+    """
     if name:
         await _check_name_free(chat.edges.store, name)
     return await open_chat(OwnerSelection(chat.session.strategy), None, chat.asking, chat.edges, name=name)
 
 
 async def rename_open_session(chat: Chat, name: str) -> None:
-    """Give the open session another name. raises: InvalidUsage  it cannot be one;  Conflict  another session has it"""
+    """Rename the open session.
+
+    Raises InvalidUsage for an invalid name, Conflict for the name of another session.
+    """
     await _check_name_free(chat.edges.store, name)
     session = replace(chat.session, name=name)
     if chat.record.saved:
@@ -50,7 +56,7 @@ async def _check_name_free(store: Store, name: str) -> None:
 
 
 def _check_new_file(name: str, chat: Chat) -> Path:
-    """The file of a name. raises: InvalidUsage  it is there already"""
+    """Return the path of the file. Raises InvalidUsage for an existing one."""
     file = Path(os.path.expanduser(name))
     if os.path.lexists(file):
         over = f"convo export {quote(chat.session.name)} -o {quote(str(file))} --force"
@@ -59,9 +65,9 @@ def _check_new_file(name: str, chat: Chat) -> Path:
 
 
 async def export_open_chat(chat: Chat, words: str, settings: Settings, where: "LookupOptions") -> str:
-    """Write the conversation into a file that is not there yet; what became of it.
+    """Write the conversation to a new file and return the report.
 
-    raises:  InvalidUsage; as its parts do
+    Raises InvalidUsage, and the errors of the lookup and of writing.
     """
     from convo.cli.export import (
         EXPORT_RENDERERS,
@@ -86,7 +92,7 @@ async def export_open_chat(chat: Chat, words: str, settings: Settings, where: "L
 
 
 async def check_no_open_run(store: Store, session: Session) -> None:
-    """raises: StateFault  a run of agents is open, whose calls have no output yet"""
+    """Raise StateFault for an open agent run, whose calls have no output yet."""
     if await load_open_run(store, session):
         raise StateFault(
             f"a run of agents is open in {session.name!r}, and its calls have no output yet",

@@ -1,6 +1,6 @@
 """Resolve handles to conversations: from the store, a file or a remote endpoint.
 
-What the store has, mirrors of remote conversations included, is shown without a request. The endpoint is asked
+Stored conversations, mirrors of remote ones included, are shown without a request. The endpoint is asked
 for a handle that the store does not have, or with --remote; if it cannot be reached then, the mirror is
 shown with a notice.
 """
@@ -27,7 +27,7 @@ from convo.terminal.inspect_view import render_conversation
 from convo.terminal.terminal import detect_display_without_color, escape_control_chars
 
 REMOTE_ID_PREFIXES = ("resp_", "conv_")
-"""How the handles begin that an endpoint may know."""
+"""Prefixes of the handles that an endpoint may have."""
 
 KIND_BY_PREFIX = {"resp_": "response", "conv_": "conversation", "ses_": "session"}
 MAX_NEWEST_HANDLES = 20
@@ -38,11 +38,11 @@ NOT_FOUND_HINT = "--provider NAME asks the endpoint that made it; CONVO_STORE na
 
 @dataclass(frozen=True, slots=True)
 class LookupOptions:
-    """Where to look.
+    """The options of a lookup.
 
-    config:    a settings file of the user's own
-    provider:  the name of the provider whose endpoint is asked
-    remote:    ask it even when the store knows the handle
+    config:    a settings file of the user
+    provider:  the provider whose endpoint is called
+    remote:    call it even if the store has the handle
     """
 
     config: Path | None = None
@@ -51,9 +51,9 @@ class LookupOptions:
 
 
 async def resolve_handles(handles: Sequence[str], where: LookupOptions) -> list[ConversationView]:
-    """What is known of each handle; nothing is printed before all of them are.
+    """Resolve every handle before returning, so that nothing is printed if one fails.
 
-    raises:  NotFound, AmbiguousHandle, Unreadable, and what an endpoint that is asked answers
+    Raises NotFound, AmbiguousHandle or Unreadable, and the errors of an endpoint that is called.
     """
     settings = load_settings(where.config)
     async with open_configured_store(settings) as store:
@@ -62,7 +62,10 @@ async def resolve_handles(handles: Sequence[str], where: LookupOptions) -> list[
 
 
 def print_newest_handles(prefix: str, config: Path | None) -> None:
-    """Print the ids that begin with a bare prefix, newest first, with their first words. raises: NotFound"""
+    """Print the ids that begin with a bare prefix, newest first, with their first words.
+
+    Raises NotFound.
+    """
     found = read_from_store(load_settings(config), lambda store: store.find(prefix, limit=MAX_NEWEST_HANDLES))
     ids = [one for one in found if one.id.startswith(prefix)]
     if not ids:
@@ -74,19 +77,22 @@ def print_newest_handles(prefix: str, config: Path | None) -> None:
 
 
 async def render_handle(store: Store, handle: str) -> str:
-    """The screen of what this store knows, for somebody who is chatting. raises: as `load_handle_view`"""
+    """Render a conversation of this store or a file, for an open chat.
+
+    Raises the errors of `load_handle_view`.
+    """
     known = await (load_file_view if is_path_like(handle) else load_handle_view)(store, handle)
     return render_conversation(known, detect_display_without_color(sys.stderr))
 
 
 class HandleResolver:
-    """Looks for handles in one store, and beyond it where that was asked for."""
+    """Resolves handles in one store, and at an endpoint if that was requested."""
 
     def __init__(self, settings: Settings, store: Store, where: LookupOptions) -> None:
         self._settings, self._store, self._where = settings, store, where
 
     async def one(self, handle: str) -> ConversationView:
-        """What `handle` names, as far as it is known here or at its endpoint, with the person's own prices."""
+        """Return the view of `handle`, from here or from its endpoint, with the user's own prices."""
         return replace(await self._one(handle), prices=self._settings.prices)
 
     async def _one(self, handle: str) -> ConversationView:
@@ -99,7 +105,10 @@ class HandleResolver:
         return await self._from_owner(known) if self._where.remote else known
 
     async def _elsewhere(self, handle: str, unknown: NotFound) -> ConversationView:
-        """What the store has never heard of. raises: NotFound  nobody has; what the endpoint answers"""
+        """Resolve a handle that the store does not have.
+
+        Raises NotFound for a handle that is unknown everywhere, and the errors of the endpoint.
+        """
         if path_exists(handle):
             return await load_file_view(self._store, handle)
         if not handle.startswith(REMOTE_ID_PREFIXES):
@@ -110,7 +119,7 @@ class HandleResolver:
         return await self._ask(choice, handle)
 
     async def _from_owner(self, mirror: ConversationView) -> ConversationView:
-        """What the remote owner says of what the store mirrors; the mirror where it cannot be reached."""
+        """Return the remote owner's view of a mirror; the mirror if the owner cannot be reached."""
         try:
             asked = await self.owners(mirror)
         except Unreachable as failure:
@@ -120,9 +129,9 @@ class HandleResolver:
         return replace(asked, notes=(*asked.notes, differs or "the local mirror says the same"))
 
     async def owners(self, mirror: ConversationView) -> ConversationView:
-        """What the remote owner says of what the store mirrors.
+        """Return the remote owner's view of a mirror.
 
-        raises:  InvalidUsage  it has no remote owner;  WrongOwner;  what the endpoint answers
+        Raises InvalidUsage without a remote owner, WrongOwner, and the errors of the endpoint.
         """
         handle = get_owner_handle(mirror)
         return await self._ask(self._choice_for(mirror), handle, mirror.scope)
@@ -139,14 +148,14 @@ class HandleResolver:
             )
 
     def _choice(self) -> ModelChoice | None:
-        """The remote endpoint to ask: the one named, else the configured model's; None when it is not remote."""
+        """Choose the remote endpoint: the one named, else the configured model's; None if that is not remote."""
         if self._where.provider:
             return _choose_remote_provider(self._settings, self._where.provider)
         choice = choose_model(self._settings)
         return choice if choice.provider.endpoint == "remote" else None
 
     def _choice_for(self, mirror: ConversationView) -> ModelChoice:
-        """The endpoint that the record names, unless another one was named."""
+        """Choose the endpoint of the record, unless another one was named."""
         if self._where.provider:
             return _choose_remote_provider(self._settings, self._where.provider)
         record = make_recorded_endpoint(mirror.session) if mirror.session else None
@@ -154,7 +163,7 @@ class HandleResolver:
 
 
 def is_path_like(handle: str) -> bool:
-    """Whether a handle can only be a file's path: no name and no id has a slash."""
+    """Return whether a handle can only be a file's path: no name and no id has a slash."""
     return "/" in handle or os.sep in handle
 
 
@@ -163,7 +172,7 @@ def path_exists(place: str) -> bool:
 
 
 def get_owner_handle(known: ConversationView) -> str:
-    """What its remote owner knows it by. raises: InvalidUsage  it has no remote owner"""
+    """Return the remote owner's handle. Raises InvalidUsage without a remote owner."""
     strategy, session = known.strategy, known.session
     handle = (session.handle if session else known.handle) if strategy not in LOCAL_STRATEGIES else None
     if not handle or not known.scope or known.scope.url == "embedded":
@@ -175,10 +184,9 @@ LOCAL_STRATEGIES = (Strategy.SESSION, Strategy.REPLAY)
 
 
 def _choose_remote_provider(settings: Settings, provider: str) -> ModelChoice:
-    """The endpoint of a provider, whichever model.
+    """Return the endpoint of a provider, for any model.
 
-    raises:  InvalidUsage        there is no such provider, or its state is kept by convo itself
-             InvalidSettings  it has no base URL
+    Raises InvalidUsage for an unknown provider or one whose state convo stores, InvalidSettings without a base URL.
     """
     found = settings.providers.get(provider)
     if found is None:

@@ -42,7 +42,7 @@ PAUSED_EXIT_CODE = 3
 
 
 class StateDecisions(NamedTuple):
-    """What the flags say of calls; each word is a call's id, a tool's name or "all"."""
+    """The values of the decision flags: each names a call's id, a tool or "all"."""
 
     approve: tuple[str, ...]
     reject: tuple[str, ...]
@@ -51,7 +51,7 @@ class StateDecisions(NamedTuple):
 
 
 class DecidedStateOutput(NamedTuple):
-    """What is to be written, where to, and what is to be proved."""
+    """The file, label and signature of the decided state."""
 
     out: str
     schema: str | None
@@ -62,27 +62,27 @@ class DecidedStateOutput(NamedTuple):
 
 
 class StateCallDecision(NamedTuple):
-    """What one flag says of the calls that it names."""
+    """The decision of one flag on the calls that it names."""
 
     verdict: ApprovalVerdict
     edits: bool = False
 
 
 class SigningOptions(NamedTuple):
-    """Where the key is, and whether a state without a signature is refused."""
+    """The name of the key, and whether a state without a signature is rejected."""
 
     key_env: str
     verify: bool
 
 
 def load_verified_state(place: str, config: Path | None, signing: SigningOptions) -> RunState | None:
-    """The state that is to be gone on with; None when `place` names a run in the store.
+    """Load the state to resume; None if `handle` names a run in the store.
 
-    raises:  NotSigned, InvalidRunState, Unreadable, InvalidUsage
+    Raises NotSigned, InvalidRunState, Unreadable or InvalidUsage.
     """
     state = find_run_state(place, config)
     if state is None and ("/" in place or place.endswith(".json")):
-        state = load_state_file(place)  # says that there is no such file, or that it is no state
+        state = load_state_file(place)  # raises the error for a missing file or another format
     if state is None:
         return None
     if signing.verify:
@@ -91,9 +91,9 @@ def load_verified_state(place: str, config: Path | None, signing: SigningOptions
 
 
 def write_decided_state(place: str, asked: StateDecisions, written: DecidedStateOutput) -> int:
-    """Decide on the state at `place` and write it; returns the exit code.
+    """Decide on the calls of a state, write it and return the exit code.
 
-    raises:  InvalidUsage, NotFound, InvalidRunState, NotSigned, StoreFault  nothing was written
+    Raises InvalidUsage, NotFound, InvalidRunState, NotSigned or StoreFault; then nothing was written.
     """
     key = load_signing_key(written.key_env) if written.sign or written.verify else b""
     state = read_piped_state() if place == STDIN_HANDLE else load_state_file(place)
@@ -108,10 +108,10 @@ def write_decided_state(place: str, asked: StateDecisions, written: DecidedState
 
 
 class DecidedState(NamedTuple):
-    """What is written, and what is told of it.
+    """The state to write, and its report.
 
-    notes:   what was decided, in words
-    sticky:  whether a decision on a function holds for later calls as well
+    notes:      the decisions in words
+    is_sticky:  whether a decision on a function also applies to later calls
     """
 
     state: RunState
@@ -121,7 +121,10 @@ class DecidedState(NamedTuple):
 
 
 def _decide_and_relabel(state: RunState, asked: StateDecisions, label: str | None) -> DecidedState:
-    """The decided state under the label asked for; decided on under the newer of the two, which has words for more."""
+    """Return the decided state under the requested label.
+
+    The decisions are applied under the newer of the two labels, which can express more of them.
+    """
     if label is None:
         return _apply_flags(state, asked)
     if label in LABELS[LABELS.index(state.label) :]:
@@ -154,7 +157,7 @@ def _apply_flags(state: RunState, asked: StateDecisions) -> DecidedState:
 def _iter_unchanged_notes(
     state: RunState, asked: StateDecisions, choices: Mapping[str, StateCallDecision]
 ) -> Iterator[str]:
-    """Notes on the decisions that differ from what a name or `all` asks, and that stay as they are."""
+    """Yield notes on earlier decisions that differ from a name or `all`, and stay unchanged."""
     flags = [(words, True) for words in (*asked.approve, *asked.edit)]
     flags += [(words.partition("=")[0], False) for words in asked.reject]
     for one in state.pending:
@@ -165,7 +168,7 @@ def _iter_unchanged_notes(
 
 
 def _format_not_sticky(label: str) -> str:
-    """Say that newer releases ignore the sticky decisions on functions in a state of this label."""
+    """Format a note that newer releases ignore the sticky decisions on functions in a state of this label."""
     return (
         f"openai-agents {AGENT_STICKY_VERSION.release} and later ignore --always in a state of label {label} and ask"
         f" again, for these calls too; --schema {AGENT_STICKY_VERSION.label} writes a label that keeps it"
@@ -173,7 +176,7 @@ def _format_not_sticky(label: str) -> str:
 
 
 def _choose_by_call(state: RunState, asked: StateDecisions) -> dict[str, StateCallDecision]:
-    """What is asked for each call. raises: InvalidUsage  two flags want different things of one; NotFound"""
+    """Return the decision on each call. Raises InvalidUsage for two flags that differ on one, and NotFound."""
     said = [
         *((words, ApprovalVerdict(True, None, asked.always), False) for words in asked.approve),
         *((words, ApprovalVerdict(True, None, asked.always), True) for words in asked.edit),
@@ -187,7 +190,7 @@ def _choose_by_call(state: RunState, asked: StateDecisions) -> dict[str, StateCa
 
 
 def _parse_rejection(state: RunState, words: str, asked: StateDecisions) -> tuple[str, ApprovalVerdict]:
-    """`CALL=WHY` in its two parts; a call whose id has a sign of equality is still itself."""
+    """Split `CALL=REASON`; a call id that contains an equals sign is not split."""
     if any(words == one.id for one in state.pending):
         return words, ApprovalVerdict(False, None, asked.always)
     call, _, why = words.partition("=")
@@ -227,10 +230,9 @@ def _loss_to_json(one: RelabelLoss) -> dict[str, str]:
 
 
 def load_signing_key(name: str) -> bytes:
-    """The key that is called `name`.
+    """Load the key called `name`.
 
-    raises:  InvalidUsage        neither a variable nor a keyring has it
-             InvalidSettings  the keyring does not give it out
+    Raises InvalidUsage if neither a variable nor a keyring has it, InvalidSettings for an unreadable keyring.
     """
     key = os.environ.get(name) or _read_keyring_key(name)
     if not key:

@@ -1,8 +1,8 @@
 """Resume a paused run, from a RunState document or from the store.
 
 A document is resumed once: one process of a store holds its lease, and a document whose run the store
-already has, by hash or by run id, resumes that run, or fails if the run has ended. The agents must be those of
-before; decisions in the document are merged with those in the store.
+already has, by hash or by run id, resumes that run, or fails if the run has ended. The agents must be the
+same as before; decisions in the document are merged with those in the store.
 """
 
 import sys
@@ -53,7 +53,7 @@ ENDED_STATUSES = ("done", "failed", "stopped")
 
 @dataclass(frozen=True, slots=True)
 class ResumeRequest:
-    """What is gone on with and how.
+    """The run to resume, and its options.
 
     state:   the document; None: `handle` names a run in the store
     handle:  as it was typed
@@ -68,7 +68,7 @@ class ResumeRequest:
 
 
 async def resume_paused_run(asked: ResumeRequest, out: ChatOutput) -> int:
-    """Go on until the run ends or waits for somebody; returns the exit code. raises: as its parts do"""
+    """Resume a run until it ends or pauses, and return the exit code."""
     if asked.run.agent is None:
         asked = await _with_previous_agents(asked, out)
     cast = load_agent_setup(asked.run, held=read_context_description(asked.state.document) if asked.state else None)
@@ -80,11 +80,10 @@ async def resume_paused_run(asked: ResumeRequest, out: ChatOutput) -> int:
 
 
 async def _with_previous_agents(asked: ResumeRequest, out: ChatOutput) -> ResumeRequest:
-    """`asked` with the agents, and -m, that the run had in this store.
+    """Return `request` with the agents, and -m, that the run had in this store.
 
-    raises:  NotFound, AmbiguousHandle  there is no such run
-             InvalidUsage                      its agents are not remembered, or were named elsewhere
-             Unreadable                 their file is not there any more
+    Raises NotFound or AmbiguousHandle for an unknown run, InvalidUsage for agents that were not recorded or were
+    recorded elsewhere, and Unreadable for a missing file.
     """
     sources = read_settings_inputs(asked.config, SettingFlags())
     async with open_configured_store(resolve_settings(sources)) as store:
@@ -102,7 +101,7 @@ async def _with_previous_agents(asked: ResumeRequest, out: ChatOutput) -> Resume
 
 
 class ResumedRunOpener:
-    """Opens the run that is gone on with."""
+    """Opens the run to resume."""
 
     def __init__(
         self, asked: ResumeRequest, sources: SettingsInputs, store: Store, open_things: AsyncExitStack, out: ChatOutput
@@ -111,7 +110,10 @@ class ResumedRunOpener:
         self._open_things, self._out = open_things, out
 
     async def show(self, cast: AgentSetup) -> RunPresenter:
-        """The run, with nothing performed. raises: NotFound, InvalidRunState, Busy, StateFault, ..."""
+        """Open the run without performing anything.
+
+        Raises NotFound, InvalidRunState, Busy or StateFault, and the errors of `AgentRunner.open`.
+        """
         state = self._asked.state
         if state is None:
             return await self._kept(await load_run_row(self._store, self._asked.handle), cast)
@@ -146,7 +148,7 @@ class ResumedRunOpener:
         return RunPresenter(chat, running, cast, self._pauses(desk, cast), desk, self._out)
 
     async def _adopted(self, state: RunState, cast: AgentSetup) -> RunPresenter:
-        """A run from elsewhere, kept here from now on; what the flags say of it is looked at first."""
+        """Import a state as a run of this store, after its decision flags were checked."""
         values = dict(cast.conduct.values) if self._asked.run.context else None
         found = import_run_state(state, cast.graph, values)
         if found.run.phase in TERMINAL_PHASES:
@@ -196,7 +198,7 @@ def _get_owner(found: ImportedRun) -> tuple[Strategy, str | None]:
 
 
 async def _find_stored_run(store: Store, state: RunState) -> AgentRun | None:
-    """The run that a document is of, where this store has it."""
+    """Return the run that a document is of; None if this store does not have it."""
     own = get_marked_run_id(state)
     row = await store.agent_run(own) if own else None
     if row:
@@ -206,7 +208,7 @@ async def _find_stored_run(store: Store, state: RunState) -> AgentRun | None:
 
 
 def _check_state_current(row: AgentRun, state: RunState, agents: str) -> None:
-    """raises: StateFault  a document of convo's own is older than the run that it is of"""
+    """Raise StateFault for a document of convo's own that is older than its run."""
     if row.status in ENDED_STATUSES or get_marked_run_id(state) != row.id:
         return
     now = dict(_iter_stored_runs(row.document))
@@ -249,7 +251,7 @@ def _iter_nested_states(document: Mapping[str, Any], way: CallPath = ()) -> Iter
 
 
 def _collect_pending_call_ids(document: Mapping[str, Any]) -> set[str]:
-    """The ids of the calls that a state waits for."""
+    """Return the ids of the calls in a state's interruptions."""
     return {
         name
         for place in iter_interruptions(document)
@@ -258,9 +260,9 @@ def _collect_pending_call_ids(document: Mapping[str, Any]) -> set[str]:
 
 
 def _merge_decisions(run: Run, state: RunState, asked: ResumeRequest) -> tuple[Run, list[ApprovalDecided]]:
-    """The run with the decisions of a document of convo's own on what still waits, and those decisions.
+    """Apply the decisions of a document of convo's own to undecided calls; return the run and these decisions.
 
-    raises:  StateFault  the document and the store decided differently on a call, and no flag names that call
+    Raises StateFault for a call on which document and store differ and that no flag names.
     """
     events = list[ApprovalDecided]()
     if get_marked_run_id(state) is None:
@@ -271,7 +273,7 @@ def _merge_decisions(run: Run, state: RunState, asked: ResumeRequest) -> tuple[R
     sticky = {one.call_id for one in state.decisions if one.always}
     for call_id_, approve in state.verdicts.items():
         call = calls.get(call_id_)
-        if call is None or call.stage is Stage.UNKNOWN:  # a call that started since is another question
+        if call is None or call.stage is Stage.UNKNOWN:  # a call that started since needs another decision
             continue
         if call.verdict is not None:
             if call.verdict != approve and not _is_named_by_flag(call_id_, asked.said):
@@ -290,15 +292,15 @@ def _merge_decisions(run: Run, state: RunState, asked: ResumeRequest) -> tuple[R
 
 
 def _is_named_by_flag(call: str, said: RequestedDecisions) -> bool:
-    """Whether a flag names a call by its id."""
+    """Return whether a flag names a call by its id."""
     return call in (*said.approve, *said.edit, *said.reject) or any(one.startswith(f"{call}=") for one in said.reject)
 
 
-# -- going on ---------------------------------------------------------------------------------------
+# -- resuming ---------------------------------------------------------------------------------------
 
 
 async def _decide_and_resume(show: RunPresenter, asked: ResumeRequest, out: ChatOutput) -> int:
-    """Decide, go on, and let the person decide where there is one, as often as the run pauses."""
+    """Apply the decisions and resume; at a terminal, ask for decisions whenever the run pauses."""
     running, before = show.running, len(show.chat.held.path)
     if asked.said.abort:
         return await _abort_run(show, out, before)
@@ -318,12 +320,12 @@ async def _decide_and_resume(show: RunPresenter, asked: ResumeRequest, out: Chat
 
 
 async def _will_pause(running: AgentRunner, said: RequestedDecisions, out: ChatOutput) -> bool:
-    """Whether a run that was left in the middle waits for somebody once it is taken up, without asking the model.
+    """Return whether an interrupted run pauses once it is resumed, without calling the model.
 
-    Where that is not known yet, nothing that was said counts. Where it does not, what was said of its calls
-    was done before: a command may be given again after a kill.
+    If that is not known yet, no decision flag applies. If it does not pause, its calls were decided before: a command
+    may be repeated after a kill.
 
-    raises:  NotFound, InvalidUsage  what was said names no call that waits then, and none that has its output
+    Raises NotFound or InvalidUsage for a flag that names neither a pending call nor one that has its output.
     """
     run = await running.taken_up()
     if run.at(Stage.JUDGING):
@@ -341,7 +343,7 @@ async def _will_pause(running: AgentRunner, said: RequestedDecisions, out: ChatO
 
 
 def _iter_answered_call_words(items: Sequence[Item]) -> Iterator[str]:
-    """The ids of the calls that have their output, and the names of their tools."""
+    """Yield the ids of the calls that have their output, and the names of their tools."""
     done = {get_call_id(item) for item in items if is_client_output(item)}
     for item in items:
         if item_type(item) == "function_call" and get_call_id(item) in done:
@@ -396,5 +398,5 @@ def _list_pending_calls(run: Run) -> list[approvals.PendingApproval]:
 
 
 def _list_decidable_calls(run: Run) -> list[approvals.PendingApproval]:
-    """The calls that wait, and those that are decided and not performed yet."""
+    """Return the pending calls, and those that are decided and not performed yet."""
     return [approvals.pending_approval_from_call(call, agent) for agent, call in run.decidable]

@@ -1,6 +1,6 @@
 """Options of agent runs, shared by `convo chat`, `convo resume` and `convo next`.
 
-Apart from `agent_options`, which loads what they name: a chat without agents imports nothing of that.
+Separate from `agent_options`, which loads the agents: a chat without agents does not import it.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from convo.cli.app import OPTION_METADATA_KEY, STDOUT_ARGUMENT, OptionalText, fl
 from convo.errors import InvalidUsage
 
 NO_AGENTS = "none"
-"""What --agent says to leave out the agents that a session had before."""
+"""The value of --agent that omits the agents that a session had before."""
 
 CONTEXT_OPTION = "--context", "FILE", "Values for its tools: a JSON object, or FILE.py:NAME."
 SESSION_LIMIT_OPTION = "--session-limit", "N", "Send the newest N kept items alone."
@@ -27,9 +27,9 @@ HISTORY_MARKERS_OPTION = "--history-markers", "START END", "Stand around it."
 
 @dataclass(frozen=True, slots=True)
 class RunFlags:
-    """The flags that are about runs of agents; None where one was not given.
+    """The options of agent runs; None for one that was not given.
 
-    context:  a file with the application's own values, one JSON object, or FILE.py:NAME of what makes them
+    context:  a file with the application's own values as one JSON object, or FILE.py:NAME of a function that returns it
     state:    the file that a paused run is written to
     """
 
@@ -47,16 +47,17 @@ class RunFlags:
 
     @property
     def beside(self) -> Sequence[str]:
-        """The flags that say something and need --agent."""
+        """The given options that need --agent."""
         said = {_format_option(one): getattr(self, one.name) for one in fields(self)}
         return [name for name, value in said.items() if name != "--agent" and value is not None]
 
     def check(self, *, system: str | None = None, schema: str | None = None, continues: bool = False) -> None:
-        """Make sure that the flags fit together.
+        """Check that the options fit together.
 
-        system, schema:  what an agent says itself
-        continues:       agents may be those that the session had before, which is known later
-        raises:          InvalidUsage
+        instructions, schema_file:  an agent has its own
+        is_continued:               the session's previous agents may be used, which are known later
+
+        Raises InvalidUsage.
         """
         agents = None if self.agent == NO_AGENTS else self.agent
         if agents is None and self.beside and not (continues and self.agent is None):
@@ -74,6 +75,6 @@ class RunFlags:
 
 
 def _format_option(field: "Field[Any]") -> str:
-    """The option of a field as it is written: "--max-turns"; of a pair the one that switches it on."""
+    """Return the option of a field, as in "--max-turns"; for a pair the one that switches it on."""
     names: list[str] = field.metadata[OPTION_METADATA_KEY][0]
     return names[0].partition("/")[0]

@@ -27,11 +27,12 @@ from convo.terminal.terminal import escape_control_chars
 async def render_session_run_state(
     handle: str, flags: RunFlags, label: str | None, settings: Settings, folder: Path
 ) -> str:
-    """The newest run of a session, or the run with this id, as a RunState; what it loses goes to stderr.
+    """Render a session's newest run, or the run with this id, as a RunState; its losses go to stderr.
 
-    label:   of the release that is to read it; None for the newest
-    folder:  where the states lie that runs went on from
-    raises:  NotFound, InvalidUsage, StateFault, InputFault, InvalidRunState
+    label:   that of the release that reads the state; None for the newest
+    folder:  the folder of the states that runs continued from
+
+    Raises NotFound, InvalidUsage, StateFault, InputFault or InvalidRunState.
     """
     state, losses = relabel_state(
         await _build_session_run_state(handle, flags, settings, folder), label or NEWEST_VERSION.label

@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 
 SIGNAL_EXIT_OFFSET = 128
-"""What shells add to a signal's number for the exit code of whoever it ended."""
+"""The number that shells add to a signal's number for the exit code of a process that it ended."""
 
 REQUIRED_MODULES = ("starlette", "uvicorn", "httptools", "prometheus_client", "websockets")
 
 
 def print_new_key(config: Path | None, flags: SettingFlags, name: str) -> None:
-    """Print a fresh key once, on stdout. raises: InvalidSettings, StoreFault"""
+    """Print a new key once, on stdout, and store its hash. Raises InvalidSettings or StoreFault."""
     from convo.server.auth import create_api_key, read_key_entries
 
     settings = load_settings(config, flags)
@@ -49,7 +49,10 @@ def print_new_key(config: Path | None, flags: SettingFlags, name: str) -> None:
 
 
 def run_server(config: Path | None, flags: SettingFlags, *, verbose: bool, strict: bool = False) -> None:
-    """Serve until a signal ends it. raises: InvalidUsage  the extra is not installed; InvalidSettings, StoreFault"""
+    """Serve until a signal ends the server.
+
+    Raises InvalidUsage if the extra is not installed, InvalidSettings or StoreFault.
+    """
     lacking = [name for name in REQUIRED_MODULES if find_spec(name) is None]
     if lacking:
         raise InvalidUsage(f"convo serve needs {', '.join(lacking)}", hint="pip install 'convo-state[serve]'")
@@ -70,7 +73,7 @@ async def _serve_until_stopped(settings: Settings, verbose: bool, strict: bool) 
     try:
         with server.open_listening_socket(wanted.host, wanted.port) as listening, stop_event_on_signals() as ending:
             service = open_service(settings, store=store, clock=clock, new_id=random_id, strict=strict)
-            await service.check()  # from now on it also looks after what other replicas left
+            await service.check()  # also starts the recovery of work that other replicas left
             log = print_access_line if verbose else None
             gateway = Gateway(
                 service, wanted, InspectorDeps(store, settings.prices),
@@ -91,7 +94,7 @@ async def _serve_until_stopped(settings: Settings, verbose: bool, strict: bool) 
 
 
 async def _open_migrated_store(settings: Settings) -> "Store":
-    """The store that the settings name, at this convo's schema. raises: StoreFault"""
+    """Open the configured store with this convo's schema. Raises StoreFault."""
     kept = settings.storage
     url = kept.url.reveal() if kept.url else "memory" if kept.type == "none" else str(kept)
     store = open_store(url)
@@ -100,7 +103,7 @@ async def _open_migrated_store(settings: Settings) -> "Store":
 
 
 def print_access_line(exchange: "HttpExchange") -> None:
-    """One line about a request that has been answered: no words, no keys."""
+    """Print one line about a finished request, without message text and keys."""
     scope = exchange.scope
     path = scope["raw_path"].decode("ascii", "replace")
     differs = STREAMED_TEXT_DIFFERS if exchange.differs else ""
@@ -110,7 +113,7 @@ def print_access_line(exchange: "HttpExchange") -> None:
 
 
 class StoreFaultPrinter:
-    """Says on stderr why the store cannot be used, once as long as it is the same."""
+    """Prints the fault of the store on stderr, again only after it changed."""
 
     def __init__(self) -> None:
         self._said = ""
@@ -122,19 +125,19 @@ class StoreFaultPrinter:
 
 
 def print_internal_error(error: BaseException) -> None:
-    """Say that something went wrong that nobody foresaw, by its kind and place."""
+    """Print an unexpected error by its type and place."""
     print_debug_traceback(error)
     print_notice(f"convo serve: {to_failure(error).message}")
 
 
 def print_shutdown_delay(grace_s: float) -> None:
-    """Say why the end takes a while."""
+    """Print the reason for a slow shutdown."""
     sys.stderr.write(f"answers still run and have {grace_s:g} s to end; Ctrl-C again does not wait for them\n")
 
 
 @contextmanager
 def stop_event_on_signals() -> Iterator[asyncio.Event]:
-    """An event that SIGTERM, SIGINT and SIGHUP set; the second of them ends the process at once."""
+    """Set an event on SIGTERM, SIGINT or SIGHUP; a second signal ends the process at once."""
     loop, ending = asyncio.get_running_loop(), asyncio.Event()
     heard = [number for number in _list_stop_signals() if signal.getsignal(number) is not signal.SIG_IGN]
 
@@ -142,7 +145,7 @@ def stop_event_on_signals() -> Iterator[asyncio.Event]:
 
     def end(number: int, frame: object) -> None:
         told.append(number)
-        if len(told) > 1:  # both came before this was called once
+        if len(told) > 1:  # both signals came before the first call of this handler
             os._exit(SIGNAL_EXIT_OFFSET + number)
         for each in heard:
             signal.signal(each, signal.SIG_DFL)

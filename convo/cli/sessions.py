@@ -1,6 +1,6 @@
 """`convo sessions`: list, show, search, rename and remove stored conversations.
 
-The list is the command that people wait for most often: what it does not need is imported inside the functions.
+The list is the command that users wait for most often: imports that it does not need are inside the functions.
 """
 
 import os
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
 
 ConfigPath: TypeAlias = Path | None
-"""A settings file of the user's own."""
+"""A settings file of the user."""
 
 NO_LIMIT = 1_000_000
 
 
 def print_sessions(config: ConfigPath, limit: int, *, as_json: bool) -> None:
-    """Print the sessions, last used first; `limit` is how many at most, 0 for all."""
+    """Print at most `limit` sessions, last used first; 0 for all."""
 
     async def newest(store: Store) -> tuple[list[SessionSummary], bool, str]:
         found = await store.sessions(limit=limit + 1 if limit else None)
@@ -59,7 +59,7 @@ def print_sessions(config: ConfigPath, limit: int, *, as_json: bool) -> None:
 
 
 def print_session(config: ConfigPath, handle: str, *, as_json: bool) -> None:
-    """Print what one record says. raises: NotFound, AmbiguousHandle"""
+    """Print the record of one session. Raises NotFound or AmbiguousHandle."""
     from convo.chat.lookup import load_session
     from convo.chat.view_loader import load_open_run
 
@@ -79,7 +79,7 @@ def print_session(config: ConfigPath, handle: str, *, as_json: bool) -> None:
 
 
 def print_search_hits(config: ConfigPath, words: str, limit: int, *, as_json: bool) -> None:
-    """Print where all of `words` were said."""
+    """Print the places of the items that contain all words of `query`."""
 
     async def places(store: Store) -> list[tuple[SearchHit, list_views.SearchResult]]:
         hits = await store.search(words, limit=limit or NO_LIMIT)
@@ -97,7 +97,7 @@ def print_search_hits(config: ConfigPath, words: str, limit: int, *, as_json: bo
 
 
 async def rename_session(config: ConfigPath, handle: str, name: str) -> None:
-    """Give a session another name. raises: NotFound, AmbiguousHandle; as `keeping.rename`"""
+    """Rename a session. Raises NotFound or AmbiguousHandle, and the errors of `set_session_name`."""
     from convo.chat import session_admin
     from convo.chat.lookup import load_session
 
@@ -108,11 +108,12 @@ async def rename_session(config: ConfigPath, handle: str, name: str) -> None:
 
 
 async def remove_sessions(config: ConfigPath, handles: Sequence[str], *, yes: bool) -> None:
-    """Remove sessions; all are looked for before the first is removed.
+    """Remove sessions; all are looked up before the first is removed.
 
-    yes:     do not ask
-    raises:  NotFound, AmbiguousHandle, Busy;  Exit  the person does not want it
-             StoreFault  they are removed, and a file of theirs is not
+    yes:  do not ask
+
+    Raises NotFound, AmbiguousHandle or Busy, Exit if the user declines, and StoreFault for a file that remains after
+    its session was removed.
     """
     from convo.chat import session_admin
     from convo.chat.lookup import load_session
@@ -133,7 +134,7 @@ async def remove_sessions(config: ConfigPath, handles: Sequence[str], *, yes: bo
 
 
 def _confirm_removal(sessions: Sequence[Session]) -> bool:
-    """Whether the person at the terminal wants them gone. raises: InvalidUsage  there is nobody to ask"""
+    """Ask the user at the terminal. Raises InvalidUsage without a terminal."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise InvalidUsage("rm asks before it removes, and there is nobody to ask", hint="--yes removes without asking")
     names = ", ".join(session.name for session in sessions)
@@ -143,7 +144,7 @@ def _confirm_removal(sessions: Sequence[Session]) -> bool:
 
 
 def _format_removal(gone: "RemovedSession", files: Sequence[str]) -> str:
-    """What went, and what stays elsewhere, in a sentence; `files`: of states, where they were named."""
+    """Format what was removed and what remains; `kept_files`: state files that the user named."""
     from convo.terminal.terminal import format_count
 
     went = f"{format_count(gone.links, 'response')} and {format_count(gone.items)}"
@@ -152,7 +153,7 @@ def _format_removal(gone: "RemovedSession", files: Sequence[str]) -> str:
 
 
 async def _locate_hit(store: Store, hit: SearchHit, words: str) -> list_views.SearchResult:
-    """Where on its session's path a search found something."""
+    """Return the place of a search hit on its session's path."""
     from convo.history.items import item_type, searchable_text
     from convo.inspect.view import search_snippet
 
@@ -168,7 +169,7 @@ async def _locate_hit(store: Store, hit: SearchHit, words: str) -> list_views.Se
 
 
 def _search_hit_to_json(hit: SearchHit, place: list_views.SearchResult) -> dict[str, Json]:
-    """A place that a search found for a program; `of` is null on a branch that was left."""
+    """Return a search hit for a program; `of` is null for an item that is not on the session's path."""
     return {
         "session": hit.session.name,
         "session_id": hit.session.id,

@@ -23,9 +23,9 @@ STDIN_HANDLE = "-"
 
 
 def find_run_state(handle: str, config: Path | None) -> RunState | None:
-    """The state that a handle of `convo inspect` names; None when it names something else.
+    """Return the state that a handle of `convo inspect` names; None for another handle.
 
-    raises:  InvalidRunState, Unreadable  it names a state that cannot be read
+    Raises InvalidRunState or Unreadable for a state that cannot be read.
     """
     if handle == STDIN_HANDLE:
         return read_piped_state()
@@ -39,7 +39,7 @@ def find_run_state(handle: str, config: Path | None) -> RunState | None:
 def print_run_states(
     handles: Sequence[str], states: Mapping[str, RunState | None], form: str, *, paged: bool = True
 ) -> None:
-    """Print states alone, in one of the forms of `convo inspect`."""
+    """Print states alone, in one of the formats of `convo inspect`."""
     medium = detect_display(sys.stdout, os.environ)
     between = "" if form in ("--json", "--raw") else "\n"
     texts = (render_run_state_in_format(state, handle, form, medium) for handle in handles if (state := states[handle]))
@@ -51,7 +51,7 @@ def print_run_states(
 
 
 def render_run_state_in_format(state: RunState, handle: str, form: str, medium: DisplayOptions) -> str:
-    """One state in a form: its screen, what was said, the document, or what a program reads of it."""
+    """Render one state: its screen, its items, the document, or a summary for a program."""
     match form:
         case "--json":
             return json.dumps(run_state_summary_to_json(state))
@@ -67,7 +67,7 @@ def render_run_state_in_format(state: RunState, handle: str, form: str, medium: 
 
 
 def read_piped_state() -> RunState:
-    """The state that is piped in. raises: InvalidUsage  nothing is; InvalidRunState, Unreadable"""
+    """Read the piped state. Raises InvalidUsage without one, and InvalidRunState or Unreadable."""
     if sys.stdin.isatty():
         raise InvalidUsage("- stands for a state that is piped in", hint="cat STATE.json | convo inspect -")
     try:
@@ -77,7 +77,7 @@ def read_piped_state() -> RunState:
 
 
 def _is_unknown_handle(handle: str, config: Path | None) -> bool:
-    """Whether no conversation in the store is called that."""
+    """Return whether no conversation in the store has this handle."""
     from convo.chat.lookup import resolve_handle
     from convo.cli.deps import read_from_store
     from convo.config.loader import load_settings

@@ -34,15 +34,15 @@ from convo.terminal import list_views
 from convo.terminal.terminal import detect_display, escape_control_chars
 
 ConfigPath: TypeAlias = Path | None
-"""A settings file of the user's own."""
+"""A settings file of the user."""
 
 
 class PruneOptions(NamedTuple):
-    """What was asked for.
+    """The arguments of one `convo store prune`.
 
-    older_than:  a duration as somebody wrote it
-    tenant:      whose; None: everybody's
-    yes:         remove it, and do not only count
+    older_than:    a duration as it was typed
+    tenant:        None for all tenants
+    is_confirmed:  remove the data, instead of only counting it
     """
 
     older_than: str
@@ -51,14 +51,14 @@ class PruneOptions(NamedTuple):
 
 
 class SchemaSqlOptions(NamedTuple):
-    """Which statements of a schema are printed: spread over `partitions`, those behind migration `above`."""
+    """The statements to print: with `partitions` partitions, of the migrations after `after_migration`."""
 
     partitions: int
     above: int
 
 
 def print_schema_sql(config: ConfigPath, flags: SettingFlags, parts: SchemaSqlOptions, *, as_json: bool) -> None:
-    """Print the statements that make the store's tables. raises: InvalidUsage, BadSettings"""
+    """Print the statements that create the store's tables. Raises InvalidUsage or InvalidSettings."""
     from convo.stores.factory import store_schema_sql
 
     statements = store_schema_sql(get_store_url(_load_durable_settings(config, flags).storage), **parts._asdict())
@@ -66,7 +66,10 @@ def print_schema_sql(config: ConfigPath, flags: SettingFlags, parts: SchemaSqlOp
 
 
 def run_migrations(config: ConfigPath, flags: SettingFlags, *, as_json: bool) -> None:
-    """Run the migrations that the store lacks, and say which. raises: StoreFault, InvalidUsage, BadSettings"""
+    """Run the migrations that the store lacks, and print them.
+
+    Raises StoreFault, InvalidUsage or InvalidSettings.
+    """
     settings = _load_durable_settings(config, flags)
 
     async def missing(store: Store) -> Sequence[int]:
@@ -81,7 +84,7 @@ def run_migrations(config: ConfigPath, flags: SettingFlags, *, as_json: bool) ->
 
 
 def print_tenant_stats(config: ConfigPath, flags: SettingFlags, *, as_json: bool) -> None:
-    """Print what each tenant keeps. raises: StoreFault, InvalidUsage, BadSettings"""
+    """Print the stored data of each tenant. Raises StoreFault, InvalidUsage or InvalidSettings."""
 
     async def everybody(store: Store) -> Sequence[TenantStats]:
         return await store.upkeep.holdings()
@@ -100,7 +103,10 @@ def print_tenant_stats(config: ConfigPath, flags: SettingFlags, *, as_json: bool
 
 
 def print_store_check(config: ConfigPath, flags: SettingFlags, *, as_json: bool) -> bool:
-    """Print what a check of every row found; whether nothing is wrong. raises: NotFound, StoreFault, Usage"""
+    """Check every row and print the problems; return whether there are none.
+
+    Raises NotFound, StoreFault, InvalidUsage or InvalidSettings.
+    """
     from convo.stores.factory import check_store
 
     settings = _load_durable_settings(config, flags)
@@ -185,9 +191,9 @@ def progress_line(doing: str) -> Iterator[ReportProgress]:
 
 
 def copy_to_backup(config: ConfigPath, flags: SettingFlags, file: Path, *, as_json: bool) -> None:
-    """Copy the database into `file`; of a server print the command that does.
+    """Copy the database into `file`; for a server print the command that does so.
 
-    raises:  StoreFault, InvalidUsage, NotFound
+    Raises StoreFault, InvalidUsage or NotFound.
     """
     from convo.config.storage import strip_postgres_passwords
     from convo.stores import factory
@@ -213,7 +219,10 @@ def copy_to_backup(config: ConfigPath, flags: SettingFlags, file: Path, *, as_js
 
 
 def copy_readable_rows(config: ConfigPath, flags: SettingFlags, file: Path, *, as_json: bool) -> bool:
-    """Copy what can be read of the database into `file`; whether every session is whole. raises: StoreFault, Usage"""
+    """Copy the readable rows of the database into `file`; return whether every session is complete.
+
+    Raises StoreFault, InvalidUsage or InvalidSettings.
+    """
     from convo.stores import factory
 
     settings = _load_durable_settings(config, flags)
@@ -251,7 +260,10 @@ def copy_readable_rows(config: ConfigPath, flags: SettingFlags, file: Path, *, a
 
 
 def prune_tenants(config: ConfigPath, flags: SettingFlags, asked: PruneOptions, *, as_json: bool) -> None:
-    """Count what nobody used for so long, or remove it. raises: NotFound, StoreFault, InvalidUsage, BadSettings"""
+    """Count the data that was unused for the given time, or remove it.
+
+    Raises NotFound, StoreFault, InvalidUsage or InvalidSettings.
+    """
     from convo.cli.paused_files import delete_run_files, list_named_files, list_runs_with_files
 
     before = SystemClock().now() - _parse_older_than(asked.older_than)
@@ -287,7 +299,10 @@ def _format_prune_result(asked: PruneOptions, *, anything: bool) -> str:
 
 
 def _load_durable_settings(config: ConfigPath, flags: SettingFlags) -> Settings:
-    """The settings, of a store that outlives its process. raises: InvalidUsage, BadSettings"""
+    """Load the settings of a store that keeps data after the process.
+
+    Raises InvalidUsage for another store, and InvalidSettings.
+    """
     settings = load_settings(config, flags)
     if settings.storage.type in ("none", "memory"):
         raise InvalidUsage(
@@ -305,7 +320,7 @@ def _parse_older_than(written: str) -> float:
 
 
 def _tenant_stats_to_json(one: TenantStats) -> dict[str, Json]:
-    """What a tenant keeps, for a program; times are seconds since 1970."""
+    """Return the stored data of a tenant for a program; times are seconds since 1970."""
     return {
         "tenant": one.tenant,
         "rows": dict(one.rows),
