@@ -49,11 +49,11 @@ from collections.abc import Sequence
 from typing import Self
 
 MAX_SHOWN_HANDLE_CHARS = 300
-"""Characters of a handle that a message repeats whole."""
+"""Characters of a handle that a message repeats in full."""
 
 
 class ConvoError(Exception):
-    """Anything that convo can explain. The message is one sentence without a final stop."""
+    """An error that convo can explain. The message is one sentence without a final full stop."""
 
     code: str = "failed"
     exit: int = 1
@@ -74,19 +74,22 @@ class ConvoError(Exception):
 
 
 class InvalidUsage(ConvoError):
-    """The words of a command, or the fields of a request, do not fit together."""
+    """The arguments of a command, or the fields of a request, do not go together."""
 
     code, exit, status, hint = "usage", 2, 400, "convo --help"
 
 
 class WrongOwner(InvalidUsage):
-    """A handle, flag or record belongs to another owner than the one named."""
+    """A handle, flag or record belongs to another owner than the selected one."""
 
     code, hint = "wrong_owner", "convo inspect HANDLE says who owns it"
 
 
 class AmbiguousHandle(InvalidUsage):
-    """A prefix names several things; `candidates` are (handle, first words)."""
+    """A prefix matches several handles.
+
+    `candidates` are (handle, first words).
+    """
 
     code = "ambiguous_handle"
     hint = "add more characters"
@@ -98,19 +101,22 @@ class AmbiguousHandle(InvalidUsage):
 
 
 class InvalidSettings(InvalidUsage):
-    """A settings file, or a variable of the environment, cannot be used as it is."""
+    """A settings file or an environment variable is invalid."""
 
     code, hint = "bad_settings", "correct the value where it is set"
 
 
 class UnknownModel(InvalidSettings):
-    """No provider is known to have the model of this name."""
+    """No known provider has a model of this name."""
 
     code, hint = "model_not_found", "write provider/model; convo models --ask lists what there is"
 
 
 class NotFound(ConvoError):
-    """Nobody knows this handle: `kind` is its kind in words, `handle` what was asked for."""
+    """The handle is unknown.
+
+    `kind` is the kind of the object as text, `handle` the unknown handle.
+    """
 
     code, exit, status, hint = "not_found", 5, 404, "convo sessions"
 
@@ -121,13 +127,13 @@ class NotFound(ConvoError):
 
 
 class InputFault(ConvoError):
-    """Something that was handed in cannot be read as what it should be."""
+    """A file or an item cannot be parsed."""
 
     code, exit, status, hint = "invalid_input", 2, 400, "look at the file, or name another one"
 
 
 class Unreadable(InputFault):
-    """A file is missing, a folder, not allowed, half written or of another kind."""
+    """A file is missing, a folder, not permitted, incomplete or of another type."""
 
     code = "unreadable"
 
@@ -139,7 +145,10 @@ class NotCanonical(InputFault):
 
 
 class InvalidRunState(InputFault):
-    """A RunState cannot be read, or claims what it may not; `path` is the JSON path of the place."""
+    """A RunState cannot be read, or makes a forbidden claim.
+
+    `path` is the JSON path of the error.
+    """
 
     code, hint = "bad_state", "take the file as its release wrote it; it was changed, or cut, since"
 
@@ -148,13 +157,16 @@ class InvalidRunState(InputFault):
         super().__init__(f"{path} {wrong}", hint=hint)
 
     def in_file(self, name: str) -> Self:
-        """The same, with the name of the file in front."""
+        """Return the same error with the file name in front."""
         self.args = (f"{name}: {self.message}",)
         return self
 
 
 class UnknownSchema(InvalidRunState):
-    """A RunState carries a label that no release ever wrote; `known` are those that were."""
+    """A RunState has a schema version that no release wrote.
+
+    `known_labels` are the versions that releases wrote.
+    """
 
     code = "unknown_schema"
 
@@ -170,7 +182,7 @@ class UnknownSchema(InvalidRunState):
 
 
 class JavaScriptRunState(InvalidRunState):
-    """A RunState is one of the JavaScript SDK: its labels look like Python's and mean something else."""
+    """A RunState is one of the JavaScript SDK: its schema versions look like Python's but have another meaning."""
 
     code, hint = "javascript_state", "resume it with @openai/agents, which wrote it"
 
@@ -180,7 +192,7 @@ def _is_newer_label(label: str, known: Sequence[str]) -> bool:
 
 
 def _parse_label(label: str) -> list[int]:
-    """1.20 as [1, 20]; empty where it is no such number."""
+    """Parse "1.20" as [1, 20]; empty for any other text."""
     parts = label.strip("'").split(".")
     return [int(part) for part in parts] if all(part.isdecimal() and len(part) < 6 for part in parts) else []
 
@@ -189,19 +201,22 @@ def _parse_label(label: str) -> list[int]:
 
 
 class StateFault(ConvoError):
-    """The conversation is not where the caller thinks it is."""
+    """The conversation is not in the expected state."""
 
     code, exit, status, hint = "state_fault", 1, 400, "convo inspect HANDLE says where it stands"
 
 
 class Conflict(StateFault):
-    """The head moved since it was read: somebody else wrote. Nothing was changed."""
+    """The head moved since it was read, by another writer; nothing was changed."""
 
     code, hint = "conflict", "read the conversation again, then repeat"
 
 
 class Busy(StateFault):
-    """Another process holds this conversation; `holder` says which, in words."""
+    """Another process has this conversation open.
+
+    `process` describes it as text.
+    """
 
     code, hint = "busy", "it goes on there; leave it there, or wait until it has ended"
 
@@ -211,7 +226,10 @@ class Busy(StateFault):
 
 
 class ItemDeleted(StateFault):
-    """A history passes through an item whose body was deleted; `key` is its place."""
+    """A history needs an item whose body was deleted.
+
+    `key` is the key of its node.
+    """
 
     code, hint = "item_deleted", "go on from a response before it, or from a conversation without it"
 
@@ -221,7 +239,10 @@ class ItemDeleted(StateFault):
 
 
 class IllegalTransition(StateFault):
-    """A run was told of something that cannot happen where it stands; `phase` and `event` are its words."""
+    """An event cannot happen in this phase of a run.
+
+    `phase` and `event` are their names.
+    """
 
     code, hint = "illegal_move", "read the run again: it went on, or it ended"
 
@@ -231,7 +252,10 @@ class IllegalTransition(StateFault):
 
 
 class Unrepairable(StateFault):
-    """Something is wrong with a history that no repair puts right; `findings` are (code, message)."""
+    """A history is invalid, and no fix applies.
+
+    `findings` are (code, message).
+    """
 
     code, hint = "unmendable", "convo lint --explain and the code of what was found"
 
@@ -242,37 +266,40 @@ class Unrepairable(StateFault):
 
 
 class NotSigned(StateFault):
-    """A RunState's signature is missing, or was made over something else or with another key."""
+    """A RunState has no signature, or one of another content or key."""
 
     code, hint = "not_signed", "ask whoever sent it for the file as it was signed"
 
 
 class StoreFault(ConvoError):
-    """The store cannot do what was asked now; nothing was changed."""
+    """The store fails for now; nothing was changed."""
 
     code, exit, status, hint = "store_fault", 1, 503, "convo --help names CONVO_HOME, where the store is"
 
 
 class StoreUnavailable(StoreFault):
-    """The store cannot be opened, or is not a store of ours."""
+    """The store cannot be opened, or is not a store of convo."""
 
     code = "store_unavailable"
 
 
 class StoreReadOnly(StoreFault):
-    """The store may be read and not written."""
+    """The store can be read but not written."""
 
     code, hint = "store_read_only", "make its folder writable, or set CONVO_HOME to one that is"
 
 
 class StoreFull(StoreFault):
-    """The disk, or a limit set on it, has no room left."""
+    """The disk, or a quota on it, is full."""
 
     code, hint = "store_full", "free some space, then repeat; what was confirmed before is kept"
 
 
 class StoreTooNew(StoreFault):
-    """The database was made by a newer convo: `found` and `known` are schema numbers."""
+    """The store was made by a newer convo.
+
+    `found_schema` and `known_schema` are schema numbers.
+    """
 
     code, hint = "store_too_new", "upgrade convo-state, or set CONVO_HOME to another folder"
 
@@ -285,9 +312,9 @@ class StoreTooNew(StoreFault):
 
 
 class EndpointFault(ConvoError):
-    """An endpoint answered with an error object, or not at all.
+    """An endpoint returned an error object, or no response.
 
-    `code`, `param` and `status` are the endpoint's own where it gave them; `retry_after_s` is
+    `code`, `param` and `status` are the endpoint's own where it sent them; `retry_after_s` is
     its Retry-After in seconds.
     """
 
@@ -312,43 +339,43 @@ class EndpointFault(ConvoError):
 
 
 class RequestRefused(EndpointFault):
-    """A final refusal: the same request would be refused again."""
+    """A final refusal: the endpoint would refuse the same request again."""
 
     code, status, hint = "invalid_request_error", 400, "/next shows what would be sent"
 
 
 class KeyRefused(EndpointFault):
-    """No key, a wrong key, or a key that may not do this."""
+    """No key, a wrong key, or a key without the permission."""
 
     code, status, hint = "invalid_api_key", 401, "convo models names each key's variable; or choose a model with -m"
 
 
 class TryLater(EndpointFault):
-    """The endpoint could not now: 408, 409, 429, 5xx or conversation_locked."""
+    """The endpoint cannot respond now: 408, 409, 429, 5xx or conversation_locked."""
 
     code, status, hint = "try_later", 503, "wait a moment, then /retry"
 
 
 NO_CONNECTION = "no_connection"
-"""The code of an `Unreachable` that never got as far as sending anything."""
+"""The code of an `Unreachable` before anything was sent."""
 
 
 class Unreachable(EndpointFault):
-    """No connection, or it broke before the endpoint answered."""
+    """No connection, or it broke before the response started."""
 
     code, status, hint = "unreachable", 502, "check the network and the base URL; -m local needs neither"
 
 
 class StreamBroken(EndpointFault):
-    """The answer began and did not end."""
+    """The response started and did not end."""
 
     code, status, hint = "stream_broken", 502, "/retry asks again"
 
 
 class LimitReached(EndpointFault):
-    """A server's answer reached a limit of the settings and was not read further.
+    """The response of a server reached a limit of the settings and was not read further.
 
-    `limit` is the setting's name below `limits`, `most` its value: bytes, events or seconds.
+    `limit` is the setting's name below `limits`, `maximum` its value: bytes, events or seconds.
     """
 
     code, status = "limit_reached", 502
@@ -365,19 +392,19 @@ class LimitReached(EndpointFault):
 
     @property
     def timed(self) -> bool:
-        """Whether the limit is one of time."""
+        """Whether it is a limit of time."""
         return self.limit.endswith("_s")
 
 
 class StateIgnored(EndpointFault):
-    """The endpoint answered without the history it was told to continue from."""
+    """The endpoint responded without the history that the request continues."""
 
     code, status = "state_ignored", 502
     hint = "this endpoint keeps no state: use --session or --replay with it"
 
 
 class ModelFault(ConvoError):
-    """A model cannot do what was asked; nothing was sent."""
+    """A model does not support the request; nothing was sent."""
 
     code, exit, status, hint = "model_fault", 1, 400, "choose another model with -m"
 
@@ -389,7 +416,10 @@ class ModelMissing(ModelFault):
 
 
 class Unsupported(ModelFault):
-    """This model does not take images, tools or whatever `param` names."""
+    """The model does not accept images, tools or another feature of the request.
+
+    `feature` names it as text; `param` is the field of the request, if any.
+    """
 
     code = "unsupported"
 
@@ -399,7 +429,10 @@ class Unsupported(ModelFault):
 
 
 class WindowExceeded(ModelFault):
-    """The input does not fit the model's window: `need` and `room` are tokens."""
+    """The input does not fit the model's context window.
+
+    `needed_tokens` and `limit_tokens` are the size of the input and the limit.
+    """
 
     code, param = "context_length_exceeded", "input"
     hint = "convo compact the conversation, say it shorter, or choose a model with a larger window"
@@ -410,7 +443,7 @@ class WindowExceeded(ModelFault):
 
 
 class RunFailed(ConvoError):
-    """A run of agents ended without an answer: a guardrail, too many turns, or code of its agents that raised."""
+    """An agent run ended without a final output: a guardrail, too many turns, or user code that raised."""
 
     hint = "what was said is kept; say something else, or change the agents"
 
@@ -420,6 +453,6 @@ class RunFailed(ConvoError):
 
 
 class Interrupted(ConvoError):
-    """The person at the keyboard stopped it; what came so far is kept."""
+    """The user stopped the command; the partial output is kept."""
 
     code, exit, status, hint = "interrupted", 130, 499, ""

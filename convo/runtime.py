@@ -1,8 +1,8 @@
 """Clock, ids, process liveness, notices and temporary files: effects that can be injected.
 
 Decisions take time and ids as arguments; only edges read them. Tests use `FixedClock` and `counting_ids`. A killed
-process cannot release what it held: `is_process_dead` recognizes it on the same machine. Temporary files carry the tag
-of their process, and the next process removes those of dead ones (other machines: after a day):
+process cannot release its leases: `is_process_dead` recognizes it on the same machine. Temporary files have the tag
+of their process, and the next process removes those of ended processes (of other machines: after a day):
 
     .convo-1f0c9a7e-4711-882193-k3vd0q1z      prefix, process tag, random part
 """
@@ -23,26 +23,28 @@ from typing import Protocol, TypeAlias
 
 
 class Clock(Protocol):
-    """Tells the time and waits."""
+    """A source of the time."""
 
     def now(self) -> float:
-        """Seconds since 1970, UTC."""
+        """Return seconds since 1970, UTC."""
         ...
 
     def ticks(self) -> float:
-        """Seconds on a clock that never goes back; only differences mean anything."""
+        """Return seconds of a clock that never goes back; only differences have a meaning."""
         ...
 
     async def sleep(self, seconds: float) -> None: ...
 
 
 class SystemClock:
-    """The machine's own time."""
+    """The time of the operating system."""
 
     def now(self) -> float:
+        """Return seconds since 1970, UTC."""
         return time.time()
 
     def ticks(self) -> float:
+        """Return seconds of a clock that never goes back."""
         return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
@@ -52,7 +54,7 @@ class SystemClock:
 
 
 class FixedClock:
-    """Time that stands still until it is moved; a sleep moves it and returns at once."""
+    """A clock for tests that changes only by `advance`; `sleep` advances it and returns at once."""
 
     def __init__(self, now: float = 1_700_000_000.0) -> None:
         self._now = now
@@ -72,20 +74,21 @@ class FixedClock:
         await asyncio.sleep(0)
 
     def move(self, seconds: float) -> None:
+        """Add `seconds` to the time."""
         self._now += seconds
 
 
 NewId: TypeAlias = Callable[[str], str]
-"""Makes an id from its prefix: "msg" gives "msg_..."."""
+"""Makes an id with a prefix: "msg" gives "msg_..."."""
 
 
 def random_id(prefix: str) -> str:
-    """`prefix`, "_" and 32 hex digits from the operating system's own source."""
+    """Return `prefix`, "_" and 32 hex digits from the random source of the operating system."""
     return f"{prefix}_{secrets.token_hex(16)}"
 
 
 def counting_ids() -> NewId:
-    """Ids that count for each prefix: "msg_1", "msg_2", "resp_1"."""
+    """Return a function for ids that count for each prefix: "msg_1", "msg_2", "resp_1"."""
     counts: Counter[str] = Counter()
 
     def new_id(prefix: str) -> str:
@@ -96,14 +99,14 @@ def counting_ids() -> NewId:
 
 
 def process_identity() -> str:
-    """This process for others to look up: machine, pid and when it began, with colons between."""
+    """Identify this process for other processes: machine, pid and start time, separated by colons."""
     return f"{_machine_id()}:{os.getpid()}:{_start_time_ticks(os.getpid())}"
 
 
 def is_process_dead(holder: str) -> bool:
-    """Whether `holder` ran on this machine and is gone; False when that cannot be known.
+    """Return whether the process ran on this machine and has ended; False when that is unknown.
 
-    holder:  as `process_identity` names one, with or without more behind it
+    identity:  of `process_identity`, possibly with more fields after it
     """
     machine, pid, began = _parse_identity(holder)
     if machine not in (_machine_id(), socket.gethostname()) or not pid.isdigit():
@@ -118,23 +121,23 @@ def is_process_dead(holder: str) -> bool:
 
 
 def describe_process(holder: str) -> str:
-    """`holder` in words."""
+    """Return `identity` as text for messages."""
     machine, pid, _ = _parse_identity(holder)
     return f"process {pid} on {machine.partition('@')[0]}" if pid else holder
 
 
 def process_tag() -> str:
-    """This process in letters that a file's name may have: a hash of the machine, the pid and its start."""
+    """Identify this process in the characters of a file name: a hash of the machine, the pid and the start time."""
     return f"{_machine_hash()}-{os.getpid()}-{_start_time_ticks(os.getpid())}"
 
 
 def is_local_tag(tag: str) -> bool:
-    """Whether a process of this machine made `tag`."""
+    """Return whether a process of this machine made `tag`."""
     return tag.partition("-")[0] == _machine_hash()
 
 
 def is_dead_process_tag(tag: str) -> bool:
-    """Whether the process of this machine that made `tag` has ended."""
+    """Return whether the process of this machine that made `tag` has ended."""
     _, pid, began = tag.split("-")
     return is_process_dead(f"{_machine_id()}:{pid}:{began}")
 
@@ -144,7 +147,7 @@ def _machine_hash() -> str:
 
 
 def _machine_id() -> str:
-    """The host and its table of processes: a container may share the name, and counts from 1."""
+    """Return the host name and the pid namespace: a container may have the same host name, and its pids start at 1."""
     try:
         table = os.readlink("/proc/self/ns/pid")
     except OSError:
@@ -158,9 +161,9 @@ def _parse_identity(holder: str) -> tuple[str, str, str]:
 
 
 def _start_time_ticks(pid: int) -> str:
-    """When a process began, in the kernel's ticks; "" where that cannot be read, and once it has ended.
+    """Return the start time of a process in the kernel's ticks; "" when unreadable, and for an ended process.
 
-    One that has ended stays in the table until its parent asks how.
+    An ended process stays in the process table until its parent waits for it.
     """
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
@@ -176,7 +179,7 @@ _NOTICE_SINK: ContextVar[NoticeSink | None] = ContextVar("notices", default=None
 
 
 def send_notice(line: str) -> None:
-    """Hand one line, without its line break, to the sink."""
+    """Pass one line, without its line break, to the sink."""
     sink = _NOTICE_SINK.get()
     if sink is not None:
         sink(line)
@@ -201,23 +204,23 @@ def redirect_notices(sink: NoticeSink) -> Iterator[None]:
 
 TEMPORARY_FILE_PREFIX = ".convo-"
 FOREIGN_LEFTOVER_AGE_S = 86_400.0
-"""Age after which the leftovers of another machine, in a folder that both see, are removed."""
+"""Age in seconds after which the leftovers of another machine in a shared folder are removed."""
 
 PRIVATE_FILE_MODE, PRIVATE_FOLDER_MODE = 0o600, 0o700
 TEMPORARY_NAME = re.compile(r"(?P<tag>[0-9a-f]{8}-\d+-\d*)-[0-9a-f]{8}")
 
 
 def open_temporary_file(folder: Path) -> tuple[int, Path]:
-    """Make a private file in `folder`; returns its descriptor, open for writing, and its path. raises: OSError"""
+    """Make a private file in `folder`; return its descriptor, open for writing, and its path. Raises OSError."""
     _remove_leftovers(folder, TEMPORARY_FILE_PREFIX)
     place = folder / _new_temporary_name(TEMPORARY_FILE_PREFIX)
     return os.open(place, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), PRIVATE_FILE_MODE), place
 
 
 def make_temporary_folder(prefix: str, parent: str | None = None) -> str:
-    """Make a private folder in `parent`, by default where temporary files belong. raises: OSError"""
+    """Make a private folder in `parent`, by default in the system's folder for temporary files. Raises OSError."""
     if parent is None:
-        import tempfile  # for the few who need its search
+        import tempfile  # imported only where the system's folder is needed
 
         parent = tempfile.gettempdir()
     _remove_leftovers(Path(parent), prefix)
@@ -228,7 +231,7 @@ def make_temporary_folder(prefix: str, parent: str | None = None) -> str:
 
 @contextmanager
 def temporary_folder(prefix: str) -> Iterator[Path]:
-    """A private folder that is removed when the block ends. raises: OSError"""
+    """Make a private folder that is removed when the block ends. Raises OSError."""
     place = make_temporary_folder(prefix)
     try:
         yield Path(place)
@@ -241,7 +244,7 @@ def _new_temporary_name(prefix: str) -> str:
 
 
 def _remove_leftovers(folder: Path, prefix: str) -> None:
-    """Remove what dead processes left under `prefix`; what cannot be removed stays."""
+    """Remove files of ended processes with `prefix`; errors are ignored."""
     with suppress(OSError), os.scandir(folder) as entries:
         left = [entry for entry in entries if entry.name.startswith(prefix) and _is_leftover(entry, prefix)]
         for entry in left:

@@ -1,5 +1,5 @@
-"""Runs agents over one conversation.
+"""Runs of agents over one conversation.
 
-Read `runner` for what can be done with a run, `loop` for how its effects are performed and
-`persistence` for what each step makes durable. The state machine itself is `convo.runs`.
+Read `runner` for the public API of a run, `loop` for the effects and `persistence` for the commit
+of each step. The state machine itself is `convo.runs`.
 """

@@ -1,8 +1,8 @@
-"""Run configuration, and what the owner of the state does not allow.
+"""Run configuration, and its validation against the owner of the state.
 
-Everything that can be known before a run starts is rejected before it starts: an owner that
-stores the history accepts no rewritten history, so no handoff filter, no session limit and no
-output guardrail; and no agent may leave the endpoint that has the history.
+All that can be checked before a run is rejected before it starts: an owner that stores the
+history accepts no rewritten history, so no handoff filter, no session limit and no output
+guardrail; and no agent may leave the endpoint that has the history.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,18 +26,18 @@ from convo.tools.tool import NO_VALUES, Hosted, Tool, definitions, toolbox
 RESERVED_SETTINGS = frozenset(
     {"input", "model", "instructions", "tools", "previous_response_id", "conversation", "stream"}
 )
-"""Fields of a request that an agent's settings may not say: the owner and the run do."""
+"""Fields of a request that the owner and the run set; an agent's settings may not contain them."""
 
 CLIENT_TOOL_TYPES = frozenset({"function", "local_shell", "apply_patch", "computer", "computer_use_preview", "custom"})
-"""Types of hosted tools whose calls the client has to perform, which a run does for functions of its own alone."""
+"""Types of hosted tools whose calls the client must run; a run calls only its own functions."""
 
 OWN_HISTORY_HINT = "take it out, or own the history with --session or --replay"
-"""The next step where nothing has been said yet; afterwards it is a command that hands the history over."""
+"""The hint before the first message; afterwards the hint is a command that converts the conversation."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelRoute:
-    """Who answers for a model: how it is asked, and its endpoint."""
+    """The request options and the endpoint of a model."""
 
     asking: RequestOptions
     endpoint: Endpoint
@@ -45,32 +45,32 @@ class ModelRoute:
 
 @dataclass(frozen=True, slots=True)
 class ModelInput:
-    """What an input filter gets, and has to return: exactly what its model call sends."""
+    """The argument and the return value of an input filter: exactly the input of one model call."""
 
     items: list[Item]
     instructions: str | None = None
 
 
 def noop_test_hook(place: str) -> None:
-    """No test ends the process."""
+    """Do nothing; a test ends the process here."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunConfig:
-    """How a run behaves, where its agents do not say.
+    """The configuration of a run, for all that its agents do not set.
 
-    limits:         model calls a run, calls at once
-    habits:         how it hands over: nesting, mapper, markers, filter
-    input_filter:   ModelInput -> ModelInput, sync or async, before every model call; or a `call_model_input_filter`
-                    of the Agents SDK as a `ForeignInputFilter`;
-                    under an owner that remembers it sees, and may change, only what the owner lacks
-    session_limit:  how many of the newest kept items precede new input; session and replay only
-    session_input:  (kept items, new items) -> the model's input, sync or async; session and replay only
-    values:         the application's own, for tools, guardrails and instructions
-    route:          who answers for an agent's own model; None: every agent is asked as the chat is
-    scratch:        an empty store that keeps nothing beyond this process, for runs inside a call
-    origin:         how the application got the agents: kept beside the run, and read by the application alone
-    at:             called with a name between every two effects: where a test ends the process
+    limits:                  model calls of a run, and calls that run concurrently
+    handoff_defaults:        nesting, mapper, markers and filter of handoffs
+    input_filter:            ModelInput -> ModelInput, sync or async, before every model call; or a
+                             `call_model_input_filter` of the Agents SDK as a `ForeignInputFilter`;
+                             with a server-side history it receives, and may change, only the items that the owner lacks
+    session_limit:           how many of the newest stored items precede new input; session and replay only
+    session_input_callback:  (stored items, new items) -> the model's input, sync or async; session and replay only
+    values:                  context values of the application, for tools, guardrails and instructions
+    resolve_model:           returns the route of an agent's own model; None: every agent uses the chat's route
+    open_scratch_store:      returns an empty store that ends with the process, for nested runs
+    agents_source:           where the application loaded the agents from; stored with the run for the application alone
+    test_hook:               called with a name between any two effects; a test ends the process there
     """
 
     limits: RunLimits = field(default_factory=RunLimits)
@@ -93,12 +93,11 @@ def validate_run_config(
     endpoint: Endpoint,
     own_it: str = OWN_HISTORY_HINT,
 ) -> None:
-    """Refuse what this owner does not allow.
+    """Reject a configuration that the owner of the state does not allow.
 
-    own_it:  how the person comes to own the history
-    raises:  WrongOwner  named above;  InvalidUsage  an agent's model that nobody here answers for
-             InputFault  tools that a call could not tell apart
-             Unsupported  a hosted tool whose calls a run does not perform
+    own_history_hint:  how to make the client own the history
+    Raises WrongOwner for the cases in the module docstring, InvalidUsage for an agent's model without a route,
+    InputFault for tools with one name, and Unsupported for a hosted tool that the client must run.
     """
     remembers = STRATEGY_INFO[strategy].remembers
     _validate_limits(conduct)
@@ -121,14 +120,14 @@ def validate_run_config(
 
 
 def _validate_nested_run(tool: AgentTool, conduct: RunConfig, asking: RequestOptions, endpoint: Endpoint) -> None:
-    """The agents behind a tool work on a history that the run itself owns."""
+    """Validate the agents behind a tool: they work on a history that the run itself owns."""
     if conduct.scratch is None:
         raise InvalidUsage(f"nothing here holds the run inside of tool {tool.title!r}", hint="hand in a store for it")
     validate_run_config(tool.inside, make_nested_config(tool, conduct), Strategy.SESSION, asking, endpoint)
 
 
 def make_nested_config(tool: AgentTool, conduct: RunConfig) -> RunConfig:
-    """How the run inside a call of `tool` behaves."""
+    """Return the configuration of the nested run of a call of `tool`."""
     limits = replace(conduct.limits, max_turns=tool.max_turns)
     return replace(conduct, limits=limits, session_limit=None, session_input=None, origin=None)
 
@@ -144,7 +143,7 @@ def _validate_limits(conduct: RunConfig) -> None:
 
 
 def _validate_hosted_tools(agent: Agent) -> None:
-    """Refuse to offer a tool whose calls would have to be run by the client."""
+    """Reject a hosted tool whose calls the client must run."""
     for tool in agent.tools:
         if not isinstance(tool, Tool) and _is_client_tool(tool):
             kind = tool["type"]

@@ -1,7 +1,7 @@
 """The run loop: performs the effects that the state machine returns, until none is left.
 
 Tools and guardrails run as tasks; the model is called in the loop itself. Each result is an event
-for the state machine, and what it decides is committed before any of it is performed.
+for the state machine, and its effects are committed before any of them is performed.
 
 Events that a run yields between those of the model:
 
@@ -72,10 +72,10 @@ NestedRunner = Callable[[ToolCall, AgentTool], Awaitable[ToolReturned | NestedRu
 
 
 class RunLoop:
-    """Performs one run after the other on one chat.
+    """Performs the runs of one chat, one after the other.
 
-    run:     as it stands
-    usages:  the usage of each model call of the run, those of runs inside its calls among them
+    run:     the current state
+    usages:  the usage of each model call of the run, nested runs included
     """
 
     def __init__(
@@ -88,10 +88,10 @@ class RunLoop:
         inside: NestedRunner,
         usages: list[Mapping[str, Json]] | None = None,
     ) -> None:
-        """Prepare for runs.
+        """Prepare the loop.
 
-        inside:  performs the call of a tool behind which a run of its own stands
-        usages:  that of the run in whose call this one is
+        run_nested:  performs the call of a tool that has a nested run
+        usages:      the list of the outer run, for a nested one
         """
         self.run, self._inside = run, inside
         self._within = usages is not None
@@ -106,25 +106,25 @@ class RunLoop:
         self._cause: ConvoError | None = None
 
     def take(self, run: Run, effects: Sequence[RunEffect] = (), *, doubt: bool = False) -> None:
-        """Begin or go on with `run`; nothing of an earlier one is left to do.
+        """Load `run`, and drop the effects and tasks of an earlier one.
 
-        doubt:  the owner may have taken part of the coming request already
+        check_tail:  the owner may already have a part of the next request
         """
         self.run, self._doubt, self._cause = run, doubt, None
         self._todo, self._events, self._beside = deque(effects), deque(), RunTasks(self._passed)
 
     def begin(self, run: Run, effects: Sequence[RunEffect], *, doubt: bool) -> None:
-        """Begin a new run, of which no model call is counted yet."""
+        """Start a new run, with no usage of earlier model calls."""
         if not self._within:
             self.usages = []
         self.take(run, effects, doubt=doubt)
 
     async def hear(self, event: RunEvent, cause: ConvoError | None = None) -> None:
-        """Let the machine decide over `event`, and make durable what follows. raises: IllegalTransition, StoreFault"""
+        """Pass `event` to the state machine and commit its effects. Raises IllegalTransition, StoreFault."""
         await shielded(self._hear(TaskResult(event, cause)))
 
     async def go_on(self) -> None:
-        """Go on with the run where it stands: at a pause, or where nobody performs anything any more."""
+        """Resume the run: at a pause, or where it was interrupted."""
         ledger = await self._keeper.ledger(self.run)
         self._told = frozenset(ledger)
         held = self._chat.reread()
@@ -142,7 +142,7 @@ class RunLoop:
         self.take(run, effects, doubt=asking)
 
     async def _recount(self) -> None:
-        """Read the usage of the run's earlier model calls, which another process may have made."""
+        """Load the usage of the run's earlier model calls, possibly of another process."""
         if self.usages or not self.run.turn:
             return
         links = await self._chat.edges.store.links(self._chat.session.id)
@@ -151,15 +151,15 @@ class RunLoop:
         self.usages += [usage or {} for usage in done[max(0, len(done) - calls) :]]
 
     async def taken_up(self) -> Run:
-        """How the run stands when nobody performs anything any more; nothing is kept."""
+        """Return the run as `resume` would start it; nothing is stored."""
         return recover_run(self.run, self._known(await self._keeper.ledger(self.run)))[0]
 
     async def at_rest(self) -> Run:
-        """The run in a form that can be stored while no process runs it; nothing is stored."""
+        """Return the run in a form that can be stored while no process runs it; nothing is stored."""
         return pause_interrupted_run(self.run, self._known(await self._keeper.ledger(self.run)))
 
     def _known(self, ledger: Mapping[str, AgentCall]) -> dict[str, Json]:
-        """Results of calls that had started; one that the store could not take is still known here."""
+        """Return the known outputs of started calls, including those that the store could not commit."""
         now = self._keeper.run_id, self.run.turn
         here = {call_id: output for (*when, call_id), output in self._results.items() if tuple(when) == now}
         return {**here, **{call_id: call.output for call_id, call in ledger.items() if call.ended}}
@@ -169,9 +169,9 @@ class RunLoop:
             self._results[self._keeper.run_id, self.run.turn, event.call_id] = event.output
 
     async def perform(self) -> AsyncGenerator[StreamEvent, None]:
-        """Perform effects until nothing is left to do; whatever leaves here early leaves a run that goes on.
+        """Perform effects until none is left; an early exit leaves a run that can be resumed.
 
-        raises:  RunFailed  the run did;  what endpoint and store answered
+        Raises RunFailed when the run failed, and the errors of the endpoint and the store.
         """
         try:
             yield make_run_event("started", run=self._keeper.run_id, agent=self.run.agent)
@@ -201,7 +201,7 @@ class RunLoop:
             await EFFECT_HANDLERS[type(effect)](self, effect)
 
     async def _hear(self, heard: TaskResult) -> None:
-        """Let the machine decide over an event, and make durable what follows before any of it is done."""
+        """Pass an event to the state machine, and commit its effects before any of them is performed."""
         before, event = self.run, heard.event
         self._remember(event)
         run, effects = step_run(before, event)
@@ -218,10 +218,10 @@ class RunLoop:
         if isinstance(event, GuardrailTripped):
             self._events.append(_make_guardrail_event(before, event))
 
-    # -- asking the model ---------------------------------------------------------------------------
+    # -- the model call -----------------------------------------------------------------------------
 
     async def _ask(self, effect: CallModel) -> AsyncGenerator[StreamEvent, None]:
-        """One model call; the guardrails that stand beside it are heard before its answer counts."""
+        """Call the model once; the guardrails that run beside it must pass before its response counts."""
         chat = self._chat
         try:
             base = ModelRoute(chat.asking, chat.edges.endpoint)
@@ -263,7 +263,7 @@ class RunLoop:
             await shielded(self._hear(self._beside.against))
 
     def _passed(self, event: GuardrailPassed) -> None:
-        """A guardrail beside the model let its input pass; nothing follows from that alone."""
+        """Record that a guardrail beside the model passed; this has no effects."""
         self.run, _ = step_run(self.run, event)
 
     # -- one effect each --------------------------------------------------------------------------
@@ -298,7 +298,7 @@ class RunLoop:
     async def _halt(self, effect: CancelTasks) -> None:
         await self._beside.drop()
 
-    # -- what goes on beside the loop -------------------------------------------------------------
+    # -- concurrent tasks -------------------------------------------------------------------------
 
     async def _call(self, call: ToolCall) -> RunEvent:
         self._conduct.at(f"before {call.id}")
@@ -330,7 +330,7 @@ class RunLoop:
         return ApprovalEvaluated(call.id, needed)
 
     async def _hand_over(self, effect: PrepareHandoff) -> None:
-        """Make the next agent's input. A function of the handoff is told once, and not again after a kill."""
+        """Make the next agent's input. The function of a handoff is called once, and not again after a kill."""
         keeper, habits = self._keeper, self._conduct.habits
         held = self._chat.held
         try:
@@ -354,7 +354,7 @@ class RunLoop:
         await self.hear(HandoffCompleted())
 
     def _context(self, agent: str) -> Context:
-        """What functions of `agent` may know of the run."""
+        """Return the context for functions of `agent`."""
         keeper, path = self._keeper, self._chat.held.path
         view, begun = keeper.view, keeper.standing.begun
         if view:
@@ -366,10 +366,10 @@ class RunLoop:
     def _of_call(self, call: ToolCall) -> Context:
         return replace(self._context(self.run.agent), tool=get_call_title(call), call_id=call.id, call=call.item)
 
-    # -- ending ------------------------------------------------------------------------------------
+    # -- shutdown ----------------------------------------------------------------------------------
 
     async def _let_go(self) -> None:
-        """Keep the results that have come and stop the rest; the replay file follows."""
+        """Commit the outputs received, cancel the other tasks, and write the replay file."""
         came = [heard.event for heard in await self._beside.drop()]
         for event in came:
             self._remember(event)
@@ -394,8 +394,8 @@ EFFECT_HANDLERS: Mapping[type, Callable[[RunLoop, Any], Awaitable[None]]] = {
     FailRun: RunLoop._fail,
     CancelTasks: RunLoop._halt,
 }
-"""How an effect is performed; `CallModel` is not here, whose events travel, nor `AppendToHistory`, stored with
-its cause.
+"""The method for each effect, except `CallModel`, which yields events, and `AppendToHistory`, which is committed
+with its cause.
 """
 
 
@@ -412,34 +412,39 @@ def _make_guardrail_event(run: Run, event: GuardrailTripped) -> StreamEvent:
 
 
 def make_run_event(what: str, **fields: Json) -> StreamEvent:
+    """Return an event of a run."""
     return {"type": f"convo.{what}", **fields}
 
 
 def get_call_title(call: ToolCall) -> str:
-    """A call's tool as a person knows it."""
+    """Return the display name of a call's tool."""
     return call.tool.title if call.tool else ".".join(call.lookup[1:])
 
 
 def make_tool_started_event(call: ToolCall, agent: str) -> StreamEvent:
+    """Return the event for the start of a tool."""
     return make_run_event("tool_started", **_make_call_fields(call, agent), arguments=call.arguments)
 
 
 def make_tool_output_event(call: ToolCall, agent: str) -> StreamEvent:
+    """Return the event for the output of a tool."""
     return make_run_event("tool_output", **_make_call_fields(call, agent), output=(call.output or {}).get("output"))
 
 
 def describe_pending_call(call: ToolCall, agent: str) -> dict[str, Json]:
-    """A call that waits for a person. unknown: it had started, and nobody knows what came of it"""
+    """Describe a call that needs a decision; `unknown` means that it had started and its outcome is unknown."""
     return {**_make_call_fields(call, agent), "arguments": call.arguments, "unknown": call.stage is Stage.UNKNOWN}
 
 
 def make_paused_event(run: Run, run_id: str) -> StreamEvent:
+    """Return the event for a pause, with all pending calls."""
     return make_run_event(
         "paused", run=run_id, pending=[describe_pending_call(call, agent) for agent, call in run.waiting]
     )
 
 
 def make_failed_event(failure: RunFailure, run_id: str) -> StreamEvent:
+    """Return the event for a failed run."""
     return make_run_event("failed", run=run_id, code=failure.code, message=failure.message)
 
 

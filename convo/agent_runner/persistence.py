@@ -1,9 +1,9 @@
-"""Persistence of agent runs: what each step commits, together with the conversation.
+"""Persistence of agent runs: the commit of each step, together with the conversation.
 
 The run's row, its tool calls, the new items and the head of the session change in one
 transaction, so a killed process leaves a run that matches its conversation. A tool output alone
 is written as a call entry; the document in the row may be behind, and `load_run` applies the entries.
-A checkpoint says where the run is in the conversation, and what the model sees instead of it.
+A checkpoint has the run's position in the conversation, and the model's input that replaces it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -45,12 +45,12 @@ from convo.strategies.state import ConversationState
 
 @dataclass(frozen=True, slots=True)
 class ModelView:
-    """What the model sees in place of the conversation.
+    """The model's input in place of the conversation.
 
-    path:     its items
-    history:  how many of them were there when it was made
-    upto:     the conversation's node up to which it stands for it
-    anchor:   a place on `path` where a link stands, and the conversation's node that it stands for
+    path:           its items
+    initial_count:  items on it when it was made
+    source_head:    the conversation's node up to which the view replaces it
+    anchor:         a node on `path` that a link refers to, and the conversation's node that it replaces
     """
 
     path: Path
@@ -59,25 +59,25 @@ class ModelView:
     anchor: tuple[Key, Key] | None = None
 
     def behind(self, path: Path) -> "ModelView":
-        """The same, with what the conversation has behind `upto`. raises: Conflict  it does not pass through it"""
+        """Append the items of the conversation `path` after `source_head`. Raises Conflict when that node is gone."""
         more = [node.item for node in path.after(self.upto)]
         return replace(self, path=self.path.grow(more), upto=path.head)
 
 
 def make_model_view(items: Iterable[Item], path: Path) -> ModelView:
-    """`items`, in place of all of `path`."""
+    """Make a view of `items` that replaces all of `path`. Raises NotCanonical for an item without exact JSON form."""
     seen = Path(path.root).grow(items)
     return ModelView(seen, len(seen), path.head)
 
 
 @dataclass(frozen=True, slots=True)
 class RunCheckpoint:
-    """Where a run stands.
+    """The position of a run in its conversation.
 
-    begun:     the last node of its input
-    turn:      the last node before the newest answer, or where it will stand
-    view:      None: the model sees the conversation itself
-    filtered:  the head whose unconfirmed items an input filter has made already, and its instructions
+    input_head:      the last node of its input
+    request_head:    the last node before the newest response, or before the next one
+    view:            None: the model receives the conversation itself
+    filtered_input:  the head whose unconfirmed items are already the output of the input filter, and its instructions
     """
 
     begun: Key
@@ -87,14 +87,14 @@ class RunCheckpoint:
 
 
 def drop_partial_response(held: ConversationState, standing: RunCheckpoint) -> ConversationState:
-    """The conversation without what a stopped answer left of itself."""
+    """Return the conversation without the partial output of an interrupted response."""
     turn = standing.turn
     own = held.path.passes(turn) and held.path.upto(turn).passes(held.mark)
     return replace(held, path=held.path.upto(turn)) if own else held
 
 
 def run_checkpoint_to_json(standing: RunCheckpoint) -> dict[str, Json]:
-    """`standing` as a run's row keeps it."""
+    """Return `checkpoint` in the form of a run's row."""
     view = standing.view
     return {
         "begun": standing.begun,
@@ -111,7 +111,7 @@ def _view_to_json(view: ModelView) -> dict[str, Json]:
 
 
 async def load_run_checkpoint(said: Mapping[str, Any] | None, path: Path, store: Store) -> RunCheckpoint:
-    """What a row keeps, over the conversation at `path`. raises: NotFound, ItemDeleted"""
+    """Load the checkpoint of a row, for the conversation at `path`. Raises NotFound, ItemDeleted."""
     if said is None:
         return RunCheckpoint(path.head, path.head)
     view, filtered = said["view"], said["filtered"]
@@ -121,7 +121,7 @@ async def load_run_checkpoint(said: Mapping[str, Any] | None, path: Path, store:
 
 async def _load_view(said: Mapping[str, Any], path: Path, store: Store) -> ModelView | None:
     upto = said["upto"]
-    if not path.passes(upto):  # a person changed the file that it was made of
+    if not path.passes(upto):  # the replay file was edited since
         return None
     if "items" in said:
         return ModelView(Path(path.root).grow(said["items"]), said["history"], upto)
@@ -136,38 +136,42 @@ STATUS_BY_PHASE: Mapping[Phase, AgentRunStatus] = {
     Phase.FAILED: "failed",
     Phase.STOPPED: "stopped",
 }
-"""How a row calls a phase; every other one is "running"."""
+"""The status of a row for each phase; "running" for all others."""
 
 AGENTS_SOURCE_KEY = "origin"
-"""The member of a row's document that says how the application got its agents; only the application reads it."""
+"""The member of a row's document with the source of the agents; the application alone reads it."""
 
 IDEMPOTENT_EFFECTS = (CheckInputGuardrail, CheckOutputGuardrail, EvaluateApproval)
-"""Effects that do nothing twice, so nothing has to be durable before them."""
+"""Effects that are safe to perform twice, so nothing must be committed before them."""
 
 
 class RunRepository:
     """Stores the runs of one chat, one after the other.
 
-    kept:      the row of the run as it was stored last
-    standing:  where the run stands in the conversation
+    run_row:     the row of the run as last stored
+    checkpoint:  the run's position in the conversation
     """
 
     def __init__(
         self, chat: Chat, kept: AgentRun | None, standing: RunCheckpoint, origin: Mapping[str, Json] | None = None
     ) -> None:
-        """Keep runs of `chat`; `origin` says how the application got its agents, None: as `kept` has it."""
+        """Store runs of `chat`.
+
+        agents_source:  where the application loaded the agents from; None: as in `run_row`
+        """
         self.chat, self.kept, self.standing = chat, kept, standing
         self._origin = kept.document.get(AGENTS_SOURCE_KEY) if kept and origin is None else origin
         self._started: dict[str, float] = {}
 
     @property
     def run_id(self) -> str:
+        """The id of the run's row."""
         assert self.kept
         return self.kept.id
 
     @property
     def view(self) -> ModelView | None:
-        """What the model sees in place of the conversation as it is now."""
+        """The model's input in place of the conversation at its current head."""
         view = self.standing.view
         return view.behind(self.chat.held.path) if view else None
 
@@ -181,10 +185,11 @@ class RunRepository:
         asked: Key | None = None,
         state: str | None = None,
     ) -> None:
-        """Store a new run together with the input that it begins with.
+        """Store a new run together with its input.
 
-        said:   what `held` has just got
-        asked:  where the input ended, when the run had begun elsewhere; None: where `held` does
+        new_items:   the items just appended to `conversation_state`
+        input_head:  the end of the input, when the run began elsewhere; None: the head of `conversation_state`
+        state_hash:  the content hash of the RunState that the run comes from
         """
         self.kept, self._started = None, {}
         head = asked or held.path.head
@@ -194,7 +199,7 @@ class RunRepository:
         self.kept, self.standing = row, standing
 
     async def commit(self, before: Run, run: Run, event: RunEvent, effects: Sequence[RunEffect]) -> None:
-        """Store what follows from `event`: nothing, a result, or the run with what it adds to the conversation."""
+        """Commit the consequences of `event`: nothing, a tool output, or the run with the items that it appends."""
         ended = self._ended(before, event)
         repeated = all(isinstance(effect, IDEMPOTENT_EFFECTS) for effect in effects)
         if repeated and run.phase not in TERMINAL_PHASES and not isinstance(event, NestedRunPaused):
@@ -213,7 +218,7 @@ class RunRepository:
     async def keep(
         self, run: Run, *calls: AgentCall, standing: RunCheckpoint | None = None, held: ConversationState | None = None
     ) -> None:
-        """Store the run as it is, with the ends of calls; with `held` the conversation moves there."""
+        """Commit the run with the ends of calls; with `state` the conversation's head moves in the same transaction."""
         standing = standing or self.standing
         beside = RunUpdate(self._row(run, standing), calls)
         await (self.chat.record.move(held, beside=beside) if held else self.chat.record.note(beside))
@@ -227,10 +232,10 @@ class RunRepository:
         output: tuple[Item, ...],
         seen: Path | None,
     ) -> tuple[RunUpdate, RunCheckpoint]:
-        """What is stored together with an answer, and where the run stands then.
+        """Return the update to commit together with a response, and the checkpoint after it.
 
-        held:  the conversation with the answer
-        seen:  the path that the answer's link stands on, where it is not the conversation's
+        state:      the conversation with the response
+        link_path:  the path of the response's link, when it is not the conversation's
         """
         ended = run.phase in TERMINAL_PHASES
         then = collect_appended_items(effects) + (build_missing_outputs(run, output) if ended else ())
@@ -241,17 +246,17 @@ class RunRepository:
         return RunUpdate(self._row(run, standing), self._starts(run, effects), then), standing
 
     def call(self, run: Run, call_id: str, *, ended: bool = False, output: Json = None) -> AgentCall:
-        """A call's entry in the ledger, from now on."""
+        """Return a call's ledger entry; its start time is set at the first use."""
         at = self._started.setdefault(_make_call_key(run, call_id), self.chat.edges.clock.now())
         return AgentCall(self.run_id, _make_call_key(run, call_id), at, ended, output)
 
     async def ledger(self, run: Run) -> dict[str, AgentCall]:
-        """The calls of the run's last answer that started, in this process or another, by their ids."""
+        """Load the started calls of the run's last response, of any process, by their ids."""
         calls = await self.chat.edges.store.calls(self.run_id)
         self._started = {call.call_id: call.started_at for call in calls}
         return _select_batch_calls(run, calls)
 
-    # -- pieces -----------------------------------------------------------------------------------
+    # -- parts of a commit ------------------------------------------------------------------------
 
     def _row(self, run: Run, standing: RunCheckpoint, state: str | None = None) -> AgentRun:
         edges, before = self.chat.edges, self.kept
@@ -265,13 +270,13 @@ class RunRepository:
         return replace(before, revision=before.revision + 1, status=status, document=document, changed_at=now)
 
     def _moved(self) -> AgentRun:
-        """The row as it is kept, one revision on."""
+        """Return the stored row with the next revision and an unchanged document."""
         assert self.kept
         now = self.chat.edges.clock.now()
         return replace(self.kept, revision=self.kept.revision + 1, document=UNCHANGED_DOCUMENT, changed_at=now)
 
     def _only_starts(self, event: RunEvent, run: Run, effects: Sequence[RunEffect]) -> bool:
-        """Whether the ledger tells all that follows: calls start that never did before."""
+        """Return whether the ledger alone records the step: calls start for the first time."""
         new = (isinstance(one, RunTool) and _make_call_key(run, one.call.id) not in self._started for one in effects)
         return isinstance(event, ToolReturned) and all(new)
 
@@ -284,7 +289,7 @@ class RunRepository:
         )
 
     def _left(self, before: Run, run: Run, event: RunEvent) -> ConversationState:
-        """The conversation without what a guardrail does not let stand."""
+        """Return the conversation without the items that a tripped guardrail rejects."""
         held = self.chat.held
         if not isinstance(event, GuardrailTripped):
             return held
@@ -298,17 +303,16 @@ class RunRepository:
         )
 
     def _since(self, path: Path) -> tuple[Item, ...]:
-        """What was said since the model was last asked."""
         turn = self.standing.turn
         return tuple(node.item for node in path.after(turn)) if path.passes(turn) else ()
 
     def _stands(self, path: Path, effects: Sequence[RunEffect], standing: RunCheckpoint) -> RunCheckpoint:
-        """Where the run stands, once the conversation is at `path`: what is asked now is answered behind it."""
+        """Return the checkpoint with the conversation at `path`; a model call moves its `request_head` there."""
         asks = any(isinstance(effect, CallModel) for effect in effects)
         return replace(standing, turn=path.head, filtered=None) if asks else standing
 
     def _view_after(self, path: Path, output: tuple[Item, ...], seen: Path | None) -> ModelView | None:
-        """The view with an answer behind it; it has an anchor where the answer's link stands on it."""
+        """Return the view with a response appended; it has an anchor when the response's link is on it."""
         view = self.view
         if view is None:
             return None
@@ -322,13 +326,13 @@ def _make_call_key(run: Run, call_id: str) -> str:
 
 
 def _select_batch_calls(run: Run, calls: Sequence[AgentCall]) -> dict[str, AgentCall]:
-    """The entries of the calls of the run's last answer, by their ids."""
+    """Return the entries of the calls of the run's last response, by their ids."""
     entries = {_make_call_key(run, call.id): call.id for call in run.batch}
     return {entries[call.call_id]: call for call in calls if call.call_id in entries}
 
 
 async def load_run(store: Store, row: AgentRun, graph: Graph) -> Run:
-    """The run that a row is of, among the agents of `graph`. raises: as `convo.runs.serialize.run_from_json`"""
+    """Load the run of a row, with the agents of `graph`. Raises the errors of `convo.runs.serialize.run_from_json`."""
     run = run_from_json(row.document, graph)
     if run.phase is not Phase.WORKING:
         return run
@@ -339,11 +343,12 @@ async def load_run(store: Store, row: AgentRun, graph: Graph) -> Run:
 
 
 def collect_appended_items(effects: Sequence[RunEffect]) -> tuple[Item, ...]:
+    """Return the items of all `AppendToHistory` effects."""
     return tuple(item for effect in effects if isinstance(effect, AppendToHistory) for item in effect.items)
 
 
 async def find_open_run_row(chat: Chat) -> AgentRun | None:
-    """The session's newest run, where it has not ended."""
+    """Return the session's newest run if it has not ended."""
     rows = await chat.edges.store.agent_runs(session=chat.session.id, limit=1)
     return rows[0] if rows and rows[0].status in OPEN_RUN_STATUSES else None
 
@@ -351,7 +356,7 @@ async def find_open_run_row(chat: Chat) -> AgentRun | None:
 async def open_run_repository(
     chat: Chat, kept: AgentRun | None, origin: Mapping[str, Json] | None = None
 ) -> RunRepository:
-    """What keeps a chat's runs, from `kept` on. raises: InvalidUsage  that one is another session's"""
+    """Open the repository of a chat's runs at `run_row`. Raises InvalidUsage for a row of another session."""
     if kept and kept.session != chat.session.id:
         raise InvalidUsage(f"{kept.id} belongs to another session", hint="convo approvals")
     said = kept.document.get("standing") if kept else None
@@ -359,9 +364,9 @@ async def open_run_repository(
 
 
 async def load_run_row(store: Store, handle: str) -> AgentRun:
-    """The run that a handle names: its id or the beginning of it, or its session (then its newest).
+    """Load the run that a handle names: a run id, a prefix of one, or a session, for its newest run.
 
-    raises:  NotFound, AmbiguousHandle
+    Raises the errors of `resolve_handle`; NotFound also for a session without runs.
     """
     named = await store.agent_run(handle)
     if named:
@@ -375,13 +380,13 @@ async def load_run_row(store: Store, handle: str) -> AgentRun:
 
 
 MAX_SCANNED_RUNS = 10_000
-"""Runs that are looked at."""
+"""The most runs that a search for orphaned ones reads."""
 
 
 class OrphanedRun(NamedTuple):
-    """A run that nobody performs any more.
+    """A run whose process ended in the middle of its calls.
 
-    calls:  those that had started and left no result
+    calls:  started, without an output
     """
 
     run: AgentRun
@@ -390,7 +395,7 @@ class OrphanedRun(NamedTuple):
 
 
 async def list_orphaned_runs(store: Store) -> list[OrphanedRun]:
-    """The runs that were left in the middle of their calls, changed last first."""
+    """Return the runs whose process ended in the middle of their calls, changed last first."""
     return [
         left
         for row in await store.agent_runs(status="running", limit=MAX_SCANNED_RUNS)
@@ -407,7 +412,7 @@ async def _load_orphaned_run(store: Store, row: AgentRun) -> OrphanedRun | None:
 
 
 def _iter_interrupted_calls(document: Mapping[str, Any], ledger: Sequence[AgentCall]) -> Iterator[PendingApproval]:
-    """The calls that had started and left no result; a ledger may know more than the document."""
+    """Yield the calls that started and have no output; the ledger may be ahead of the document."""
     ended, again = {call.call_id: call.ended for call in ledger}, document.get(RERUN_CALLS_KEY, ())
     for call in document["batch"]:
         name = make_call_key(document["turn"], call["id"])

@@ -34,7 +34,7 @@ from convo.tools.tool import Context, Hosted, Tool, Toolbox, definitions, toolbo
 
 @dataclass(frozen=True, slots=True)
 class AgentRequest:
-    """One model call of a run, and what it offered."""
+    """One model call of a run: the options, the endpoint, and the tools and handoffs that it offers."""
 
     asking: RequestOptions
     endpoint: Endpoint
@@ -42,18 +42,19 @@ class AgentRequest:
     handoffs: Mapping[str, str]
 
     def answered(self, output: tuple[Any, ...]) -> ModelResponded:
+        """Return the event for a response to this request."""
         return ModelResponded(output, self.tools, self.handoffs)
 
 
 async def build_agent_request(
     graph: Graph, ask: CallModel, base: ModelRoute, conduct: RunConfig, context: Context, session: str | None = None
 ) -> AgentRequest:
-    """How `ask` is asked now.
+    """Build the request of the model call `effect`.
 
-    base:     how the chat asks
-    context:  what the agent's functions may know of the run
-    session:  the id of the session that asks; None where nothing is sent
-    raises:   RunFailed  a function of the agent raised;  InputFault  two tools of one name
+    base_route:  the route of the chat
+    context:     for the agent's functions
+    session_id:  None when nothing is sent
+    Raises RunFailed when a function of the agent raised, and InputFault for two tools of one name.
     """
     agent = graph[ask.agent]
     tools = [one for one in agent.tools if await _is_enabled(one, context)]
@@ -74,12 +75,12 @@ async def build_agent_request(
 
 
 def make_session_cache_key(session: str) -> str:
-    """The `prompt_cache_key` that the Agents SDK generates for requests of a session."""
+    """Return the `prompt_cache_key` that the Agents SDK generates for the requests of a session."""
     return f"agents-sdk:session:{sha256(session.encode()).hexdigest()[:32]}"
 
 
 def _is_openai_url(url: str) -> bool:
-    """Whether the Agents SDK takes a base URL for OpenAI's own."""
+    """Return whether the Agents SDK treats a base URL as OpenAI's own."""
     parts = urlsplit(url)
     return parts.scheme == "https" and parts.hostname == "api.openai.com"
 
@@ -91,7 +92,7 @@ def _select_route(agent: Agent, base: ModelRoute, conduct: RunConfig) -> ModelRo
 
 
 async def _is_enabled(one: Any, context: Context) -> bool:
-    """Whether a tool or handoff is offered now; a hosted tool always is."""
+    """Return whether a tool or handoff is offered in this call; a hosted tool always is."""
     enabled = getattr(one, "enabled", True)
     if not callable(enabled):
         return bool(enabled)
@@ -99,7 +100,7 @@ async def _is_enabled(one: Any, context: Context) -> bool:
 
 
 async def _resolve_instructions(agent: Agent, context: Context, asking: RequestOptions) -> str | None:
-    """The agent's own words; without any those of the chat."""
+    """Return the agent's instructions; without any, those of the chat."""
     said = agent.instructions
     if callable(said):
         said = await call_user_code(f"the instructions of agent {agent.name!r}", "instructions", said, context)
@@ -116,7 +117,7 @@ def _build_parameters(
     tools: list[Tool | Hosted],
     ways: list[HandoffTool],
 ) -> dict[str, Json]:
-    """The fields of the request: the chat's, and the agent's over them."""
+    """Return the fields of the request: the chat's, overridden by the agent's."""
     settings = {name: value for name, value in settings.items() if name != "store"}
     if ask.free:
         settings.pop("tool_choice", None)
@@ -136,7 +137,7 @@ INPUT_FILTER_CODE = "input_filter"
 
 @dataclass(frozen=True, slots=True)
 class PreparedRequest:
-    """A request of a run before anybody sends it; `sent`: what travels of the conversation."""
+    """A request of a run before it is sent; `request_input` is the part of the conversation in it."""
 
     asking: RequestOptions
     endpoint: Endpoint
@@ -145,20 +146,20 @@ class PreparedRequest:
 
 @dataclass(frozen=True, slots=True)
 class RunInput:
-    """New input: what the conversation keeps of it, and what the model sees in place of the whole."""
+    """New input: the items to store, and the model's input in place of the whole conversation."""
 
     said: tuple[Item, ...]
     seen: tuple[Item, ...] | None = None
 
     def view(self, path: Path) -> ModelView | None:
-        """raises: as `make_model_view`"""
+        """Return the view of the model's input, if it differs. Raises the errors of `make_model_view`."""
         return None if self.seen is None else make_model_view(self.seen, path)
 
 
 async def build_run_input(held: ConversationState, items: Sequence[Item], conduct: RunConfig) -> RunInput:
-    """What a run begins with, by the session's limit and its input callback.
+    """Build the input of a new run, by the session limit and the input callback.
 
-    raises:  RunFailed, InputFault  the callback raised, or returned something else
+    Raises RunFailed when the callback raised, and InputFault when it did not return a list of items.
     """
     if held.remembers:
         return RunInput(tuple(items))
@@ -177,10 +178,10 @@ async def build_run_input(held: ConversationState, items: Sequence[Item], conduc
 async def prepare_agent_request(
     ask: CallModel, run: Run, keeper: RunRepository, base: ModelRoute, conduct: RunConfig, context: Context
 ) -> tuple[AgentRequest, InputOverride | None]:
-    """How `ask` is asked, and what its model sees in place of the conversation.
+    """Prepare the model call `effect`: its request, and the model's input if it replaces the conversation.
 
-    context:  what the agent's functions may know of the run
-    raises:  RunFailed, InputFault, WrongOwner  what a person wrote raised, or may not be sent
+    context:  for the agent's functions
+    Raises RunFailed, InputFault and WrongOwner when user code raised or its result may not be sent.
     """
     how = await build_agent_request(run.graph, ask, base, conduct, context, keeper.chat.record.session.id)
     held = keeper.chat.held
@@ -214,10 +215,10 @@ async def preview_agent_request(
     conduct: RunConfig,
     session: str,
 ) -> PreparedRequest:
-    """How `ask` would be asked and what would travel; nothing is kept. raises: as `prepare_agent_request`
+    """Return the request of the model call `effect` without storing anything.
 
-    last:     the link that the owner confirmed last
-    session:  its id
+    last_link:  the link that the owner confirmed last
+    Raises the errors of `prepare_agent_request`.
     """
     context = Context(ask.agent, "", "", conduct.values, input=held.path.items)
     how = await build_agent_request(graph, ask, base, conduct, context, session)
@@ -231,7 +232,7 @@ async def preview_agent_request(
 def _drop_foreign_reasoning(
     how: AgentRequest, held: ConversationState, view: ModelView | None, last: Link | None
 ) -> ModelView | None:
-    """The view without what only the model that answered before could open: another one would refuse it."""
+    """Return the view without reasoning items when the model changed: only the model that wrote them accepts them."""
     if held.remembers or last is None or last.model == how.asking.model:
         return view
     items = view.path.items if view else held.path.items
@@ -248,7 +249,7 @@ def _make_input_override(how: AgentRequest, held: ConversationState, view: Model
 async def _apply_input_filter(
     how: AgentRequest, sent: RequestInput, held: ConversationState, function: Any, context: Context
 ) -> tuple[AgentRequest, RequestInput]:
-    """What a filter makes of a request; `sent` itself where it leaves the items as they are."""
+    """Apply the input filter; returns `request_input` itself when the filter leaves the items unchanged."""
     given = ModelInput(copy.deepcopy(list(sent.items)), how.asking.instructions)
     if isinstance(function, ForeignInputFilter):
         parts = given.items, given.instructions, context
@@ -264,7 +265,7 @@ async def _apply_input_filter(
 
 
 def _check_outputs_present(wanted: Sequence[Item], items: Sequence[Item]) -> None:
-    """raises: WrongOwner  an output is gone that the owner waits for"""
+    """Raise WrongOwner when the filter removed a tool output that the owner needs."""
     left = {get_call_id(item) for item in items if is_client_output(item)}
     for item in wanted:
         if is_client_output(item) and get_call_id(item) not in left:
@@ -283,7 +284,7 @@ def _is_item_list(made: object) -> bool:
 
 
 def _select_new_items(made: Sequence[Item], older: Sequence[Item], new: Sequence[Item]) -> list[Item]:
-    """What of a callback's list is not from the history: the new items themselves, and what equals no kept one."""
+    """Return the new items in a callback's result: the input itself, and items that equal no stored one."""
     left, kept = list(older), []
     for item in made:
         if not any(item is one for one in new) and item in left:
@@ -294,7 +295,7 @@ def _select_new_items(made: Sequence[Item], older: Sequence[Item], new: Sequence
 
 
 def resolve_handoff(graph: Graph, effect: PrepareHandoff) -> Handoff:
-    """The handoff that a call takes. raises: NotFound"""
+    """Return the handoff that a call requests. Raises NotFound."""
     name = effect.call.lookup[-1]
     for offer in build_handoff_tools(graph, effect.source):
         if (offer.name, offer.to) == (name, effect.target):
@@ -305,13 +306,13 @@ def resolve_handoff(graph: Graph, effect: PrepareHandoff) -> Handoff:
 def plan_handoff_input(
     graph: Graph, effect: PrepareHandoff, habits: HandoffDefaults, *, remembers: bool
 ) -> HandoffPlan:
-    """What applies. raises: WrongOwner  a filter, under an owner that remembers"""
+    """Return the plan of a handoff. Raises WrongOwner for a filter with a server-side history."""
     names = graph[effect.source].name, graph[effect.target].name
     return plan_handoff(resolve_handoff(graph, effect), habits, remembers=remembers, names=names)
 
 
 async def call_on_handoff(way: Handoff, effect: PrepareHandoff, context: Context) -> None:
-    """Tell the handoff's own function what the model said. raises: RunFailed"""
+    """Call the handoff's own function with the arguments of the call. Raises RunFailed."""
     if way.taken is not None:
         what = f"the handoff to {effect.target!r}"
         await call_user_code(what, "handoff", way.taken, context, effect.call.arguments, thread=True)
@@ -320,9 +321,9 @@ async def call_on_handoff(way: Handoff, effect: PrepareHandoff, context: Context
 async def build_handoff_view(
     todo: HandoffPlan, habits: HandoffDefaults, standing: RunCheckpoint, path: Path
 ) -> ModelView | None:
-    """What the next agent's model sees in place of the conversation at `path`; None: as before.
+    """Return the next agent's input in place of the conversation at `path`; None: the conversation itself.
 
-    raises:  RunFailed, InputFault  a filter or mapper raised, or returned something else
+    Raises RunFailed when a filter or mapper raised, and InputFault for an invalid result.
     """
     if todo.filter is None and not todo.nest:
         return standing.view
@@ -340,7 +341,7 @@ async def build_handoff_view(
 
 
 def _build_transcript(standing: RunCheckpoint, path: Path) -> HandoffTranscript:
-    """The conversation in three parts, copied: what a person wrote may change what it is given."""
+    """Return a copy of the conversation in three parts; a copy, since user code may change its arguments."""
     new = len(path) - path.place(standing.turn)
     seen, begun = path.items, path.place(standing.begun)
     if standing.view:

@@ -1,6 +1,6 @@
 """Export a stored run as a RunState.
 
-The row says where the run is; the conversation has its items, and its links have the response
+The row has the state of the run; the conversation has its items, and its links have the response
 ids and usage. Responses are recognized in the items alone, because after a handoff with a
 summary the links are on another path than the conversation.
 """
@@ -31,14 +31,15 @@ async def build_run_state(
     own: bool = False,
     unknown: bool = False,
 ) -> RunState:
-    """The run as a state of the newest label.
+    """Return the run as a RunState of the newest schema version.
 
-    One that failed is written as one that asks its model next: its calls have their outputs, so no tool runs again.
+    A failed run is exported with a model call as its next step: its calls have their outputs, so no tool runs again.
 
-    base:    the state that it goes on from, where it did not begin here
-    own:     it is for convo alone, so agents may share a name
-    unknown: calls whose outcome is unknown are written as begun
-    raises:  as `convo.runstate.export.export_run_state`; NotFound, ItemDeleted  its history is not whole any more
+    base_state:             the RunState that the run continues, if it began elsewhere
+    allow_duplicate_names:  the state is for convo alone, so agents may share a name
+    unknown_as_started:     export calls with an unknown outcome as started
+    Raises the errors of `convo.runstate.export.export_run_state`, and NotFound and ItemDeleted when items of the
+    history were deleted.
     """
     if run.phase is Phase.FAILED:
         run = replace(run, phase=Phase.ASKING, turn=run.turn + 1, batch=(), answered=False, failure=None)
@@ -64,7 +65,7 @@ async def build_run_state(
 
 
 def _build_turns(graph: Graph, first: str, items: Sequence[Item], links: Sequence[Link]) -> list[ModelCall]:
-    """The model calls that `items` came of, each with its link, counted from the last one."""
+    """Return the model calls that produced `items`, each with its link, matched from the last call backwards."""
     told = split_model_calls(graph, first, items)
     known = [*(None for _ in told), *links][len(links) :]
     return [replace(turn, **_get_response_fields(link)) for turn, link in zip(told, known, strict=True)]

@@ -67,11 +67,11 @@ from convo.strategies.state import OwnerSelection
 from convo.tools.tool import Context, Wrong, output_text, read_arguments
 
 PHASES_WITHOUT_CALLS = (Phase.NEW, Phase.GUARDING, Phase.ASKING)
-"""Where a run stands that has no call without an output: something else may be said instead of going on."""
+"""Phases without calls that need an output: new input may replace the open run."""
 
 
 class AgentRunner:
-    """Runs of agents on one chat, one after the other; the chat is not used otherwise while one is read."""
+    """Runs of agents on one chat, one after the other; do not use the chat otherwise while a run is read."""
 
     def __init__(
         self,
@@ -97,12 +97,12 @@ class AgentRunner:
         limits: RunLimits | None = None,
         usages: list[Mapping[str, Json]] | None = None,
     ) -> "AgentRunner":
-        """Take up `kept`, or the session's own newest run where it has not ended; nothing is performed.
+        """Load `run_row`, or the session's newest run if it has not ended; nothing is performed.
 
-        limits:  in place of those that the run began with
-        usages:  that of the run in whose call this one is; it grows with this one's
-        raises:  WrongOwner, InvalidUsage  an agent, a filter or a limit that the owner does not allow
-                 NotFound, InvalidRunState  the kept run does not fit the graph
+        limits:  replace those that the run began with
+        usages:  the list of the outer run, for a nested one; the usage of this run is appended to it
+        Raises WrongOwner and InvalidUsage for a configuration that the owner does not allow, NotFound and
+        InvalidRunState for a stored run that does not match the graph.
         """
         conduct = conduct or RunConfig()
         validate_run_config(
@@ -124,12 +124,12 @@ class AgentRunner:
         state: str | None = None,
         usages: list[Mapping[str, Json]] | None = None,
     ) -> "AgentRunner":
-        """Take up a run that was written down elsewhere, and keep it.
+        """Import a run from elsewhere, and store it.
 
-        items:   what was said, the last answer included and without outputs of its calls, in place of what
-                 `chat` holds; () where the chat's owner has the history already
-        state:   the content hash of the RunState that it comes from
-        usages:  as in `open`
+        items:       the history up to the last response, without outputs of its calls, in place of the history of
+                     `chat`; () when the chat's owner already has the history
+        state_hash:  the content hash of the RunState that the run comes from
+        usages:      as for `open`
         """
         conduct = conduct or RunConfig()
         validate_run_config(
@@ -146,31 +146,31 @@ class AgentRunner:
 
     @property
     def run(self) -> Run:
-        """The run as it stands; before the first one is begun, one that has not begun."""
+        """The current run; before the first one starts, a run in its initial phase."""
         return self._performing.run
 
     @property
     def kept(self) -> AgentRun | None:
-        """The run's row in the store; None before the first one is begun."""
+        """The run's row in the store; None before the first run starts."""
         return self._keeper.kept
 
     @property
     def pending(self) -> tuple[ToolCall, ...]:
-        """The calls that wait for a person; none while the run is not paused, as after a kill: `go_on` tells then."""
+        """The calls that need a decision; empty unless the run is paused, so also after a kill until `resume`."""
         return self.run.pending if self.run.phase is Phase.PAUSED else ()
 
     @property
     def unfinished(self) -> bool:
-        """Whether `go_on` has something to go on with."""
+        """Whether there is a run for `resume`."""
         return self.kept is not None and self.run.phase not in TERMINAL_PHASES
 
     @property
     def output(self) -> Json:
-        """The final value, once the run is done."""
+        """The final output, once the run is done."""
         return self.run.output
 
     def _check_between(self) -> None:
-        """raises: StateFault  a run is open whose calls have no output yet"""
+        """Raise StateFault when an open run has calls without an output."""
         if self.unfinished and self.run.phase not in PHASES_WITHOUT_CALLS:
             raise StateFault(
                 f"{self._keeper.run_id} is {self.run.phase}, and its calls have no output yet",
@@ -178,13 +178,13 @@ class AgentRunner:
             )
 
     async def foreseen(self, items: Sequence[Item] = ()) -> PreparedRequest:
-        """How the next request would be made, were `items` said now; nothing is kept, and no tool is run.
+        """Return the next request as it would be with `items` as new input; nothing is stored and no tool runs.
 
-        Without `items` it is the one with which an open run goes on. Functions of the agent are asked, as
-        they would be then: for instructions, for what is on, for the input.
+        Without `items` it is the request that resumes an open run. Functions of the agent are called as for a real
+        request: for instructions, for enabled tools, for the input.
 
-        raises:  StateFault  a run is open whose calls have no output yet
-                 RunFailed, InputFault, WrongOwner  what a person wrote raised, or may not be sent
+        Raises StateFault when an open run has calls without an output, and RunFailed, InputFault and WrongOwner
+        when user code raised or its result may not be sent.
         """
         self._check_between()
         held, conduct, last = self.chat.reread(), self._conduct, self.chat.record.last
@@ -205,14 +205,14 @@ class AgentRunner:
             self._graph, CallModel(self._graph.start, 1), grown, new.view(grown.path), last, base, conduct, session
         )
 
-    # -- what a person may do -------------------------------------------------------------------
+    # -- actions of the user --------------------------------------------------------------------
 
     async def say(self, items: Sequence[Item]) -> AsyncGenerator[StreamEvent, None]:
-        """Begin a run with new input.
+        """Start a run with new input.
 
-        raises:  StateFault  a run is open whose calls have no output yet: `step_run` and `go_on`, or `stop`
-                 RunFailed   a guardrail, too many turns, or an agent's own code ended the run
-                 what endpoint and store answered; the run stays open, and `go_on` asks again
+        Raises StateFault when an open run has calls without an output: call `apply_decisions` and `resume`, or `stop`.
+        Raises RunFailed when a guardrail, the limit of turns or user code ended the run.
+        Raises the errors of the endpoint and the store; the run then stays open, and `resume` sends the request again.
         """
         self._check_between()
         if self.unfinished:
@@ -229,9 +229,10 @@ class AgentRunner:
                 yield event
 
     async def decide(self, *events: ApprovalDecided | ToolOutputSupplied | InputAdded) -> None:
-        """Take decisions, outcomes and input at a pause, all or none, and keep them; nothing runs before `go_on`.
+        """Apply decisions, supplied outputs and input to a paused run, all or none, and commit them.
 
-        raises:  IllegalTransition, InputFault  one of them does not fit; nothing was changed
+        Nothing runs before `resume`.
+        Raises IllegalTransition and InputFault for an event that does not fit; nothing is changed then.
         """
         run, own = self.run, {call.id for call in self.run.at(Stage.UNKNOWN)}
         for event in events:
@@ -242,17 +243,20 @@ class AgentRunner:
         self._performing.take(run)
 
     async def taken_up(self) -> Run:
-        """How the open run stands when `go_on` begins; nothing is performed or kept."""
+        """Return the open run as `resume` would start it; nothing is performed or stored."""
         return await self._performing.taken_up()
 
     async def at_rest(self) -> Run:
-        """The run in a form that can be stored while no process runs it; calls without a result are unknown."""
+        """Return the run in a form that can be stored while no process runs it.
+
+        The outcome of calls that started and have no output is unknown in it.
+        """
         return await self._performing.at_rest()
 
     async def check_models(self) -> None:
-        """Find out whether the models that get the outputs of approved tools can be asked; no tool has run yet.
+        """Check that the models that receive the outputs of approved tools are available, before any tool runs.
 
-        raises:  Unreachable, KeyRefused, Unsupported, ...  a model cannot;  RunFailed  an agent's own code raised
+        Raises Unreachable, KeyRefused, Unsupported and others when a model is not, RunFailed when user code raised.
         """
         base = ModelRoute(self.chat.asking, self.chat.edges.endpoint)
         for asking_run, items, conduct in _iter_next_model_calls(self.run, self.chat.held.path.items, self._conduct):
@@ -268,12 +272,12 @@ class AgentRunner:
                 raise
 
     async def go_on(self) -> AsyncGenerator[StreamEvent, None]:
-        """Go on with the open run: after decisions, a failed request, Ctrl-C or in another process.
+        """Resume the open run: after decisions, a failed request, Ctrl-C or in another process.
 
-        Without a decision a paused run pauses again, and nothing is asked. Before an approved tool runs the model
-        is checked that gets its output.
+        Without a decision a paused run pauses again and sends no request. Before an approved tool runs, the model
+        that receives its output is checked.
 
-        raises:  StateFault  no run is open;  as `check_models`;  otherwise as `say`
+        Raises StateFault when no run is open, and the errors of `check_models` and `start`.
         """
         if not self.unfinished:
             raise StateFault("no run is open here", hint="say something to begin one")
@@ -285,7 +289,7 @@ class AgentRunner:
                 yield event
 
     async def stop(self) -> None:
-        """End the open run for good; calls without an output get words for it, so that the conversation goes on."""
+        """Cancel the open run; calls without an output get a substitute, so that the conversation can continue."""
         if self.unfinished:
             self.chat.reread()
             self._performing.take(self.run)
@@ -293,9 +297,9 @@ class AgentRunner:
             await self.chat.write()
 
     async def _inside(self, call: ToolCall, tool: AgentTool) -> ToolReturned | NestedRunPaused:
-        """Perform a call behind which a run of its own stands; what is said in it is kept in the call alone.
+        """Perform a call that has a nested run; the nested conversation is stored in the call alone.
 
-        raises:  RunFailed  that run did, and the tool has no words for it
+        Raises RunFailed when the nested run failed and the tool has no failure message for it.
         """
         conduct, edges, usages = make_nested_config(tool, self._conduct), self.chat.edges, self._performing.usages
         assert conduct.scratch
@@ -323,10 +327,10 @@ class AgentRunner:
 def _iter_next_model_calls(
     run: Run, items: Sequence[Item], conduct: RunConfig
 ) -> Iterator[tuple[Run, list[Item], RunConfig]]:
-    """The runs whose model is asked once approved calls have run, those inside calls first.
+    """Yield the runs whose model is called after the approved calls, nested ones first.
 
-    Each with what its model would see, words in place of the outputs, and its conduct. One that has no model call
-    left, or whose answer is a tool's output, is left out.
+    Each with the model's input, placeholders in place of the outputs, and its configuration. A run without model
+    calls left, or whose final output is a tool's output, is left out.
     """
     for call in run.batch:
         if isinstance(call.tool, AgentTool) and call.inner and call.stage is Stage.INSIDE:
@@ -343,12 +347,12 @@ def _iter_next_model_calls(
 
 
 def _has_ready_calls(run: Run) -> bool:
-    """Whether a call of the run, or of one inside it, runs next."""
+    """Return whether a call of the run, or of a nested run, runs next."""
     return bool(run.at(Stage.READY)) or any(_has_ready_calls(call.inner.run) for call in run.batch if call.inner)
 
 
 def _make_own_history_hint(chat: Chat) -> str:
-    """How a person comes to own the history of `chat`."""
+    """Return how to make the client own the history of `chat`."""
     return (
         f"convo convert {quote(chat.session.name or chat.session.id)} --to session"
         if chat.held.path
@@ -357,14 +361,14 @@ def _make_own_history_hint(chat: Chat) -> str:
 
 
 async def drain_events(events: AsyncGenerator[StreamEvent, None]) -> None:
-    """Read on until nothing more comes."""
+    """Read all events and ignore them."""
     async with aclosing(events):
         async for _ in events:
             pass
 
 
 def parse_nested_input(call: ToolCall, tool: AgentTool) -> str:
-    """What the agent behind a tool is asked. raises: RunFailed  the arguments do not say it"""
+    """Return the input of the agent behind a tool. Raises RunFailed for invalid arguments."""
     arguments = read_arguments(tool, call.arguments)
     if isinstance(arguments, Wrong):
         raise RunFailed(arguments.words, code="model_behavior")

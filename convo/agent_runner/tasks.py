@@ -16,12 +16,12 @@ from convo.history.items import StreamEvent
 from convo.runs.state import EffectFailed, GuardrailPassed, RunEvent
 
 USER_CODE_ERRORS = (RunFailed, InputFault, NotFound, WrongOwner)
-"""What is wrong with the agents, and not with the endpoint or the store: it ends the run."""
+"""Errors of the agents, not of the endpoint or the store: they end the run."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """What the machine is told; `cause` is the error behind it."""
+    """An event for the state machine; `cause` is the error behind it."""
 
     event: RunEvent
     cause: ConvoError | None = None
@@ -30,11 +30,11 @@ class TaskResult:
 class RunTasks:
     """Tasks of one run.
 
-    against:  the first guardrail beside the model that said no, or could not say
+    rejection:  the first guardrail beside the model that tripped or failed
     """
 
     def __init__(self, passed: Callable[[GuardrailPassed], None]) -> None:
-        """Prepare for tasks; `passed` is told of each guardrail beside the model that lets its input pass."""
+        """Prepare the tasks; `on_guardrail_passed` is called for each guardrail beside the model that passes."""
         self.against: TaskResult | None = None
         self._passed, self._ending = passed, False
         self._tasks: set[asyncio.Task[TaskResult]] = set()
@@ -44,7 +44,7 @@ class RunTasks:
         return bool(self._tasks)
 
     def begin(self, work: Coroutine[Any, Any, RunEvent], *, guard: bool = False) -> None:
-        """Perform `work`; `guard`: it stands beside the model's answer, which does not count before it has spoken."""
+        """Start `work` as a task; with `is_guardrail` it runs beside the model, whose response counts only after it."""
 
         async def heard() -> TaskResult:
             try:
@@ -56,12 +56,12 @@ class RunTasks:
         (self._guards if guard else self._tasks).add(task)
 
     async def came(self) -> list[TaskResult]:
-        """What is done, once something is; what ends the run comes last, so that no result is lost for it."""
+        """Wait until a task is done; return the results, those that end the run last, so that no output is lost."""
         done, self._tasks = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
         return sorted((task.result() for task in done), key=lambda heard: isinstance(heard.event, EffectFailed))
 
     async def drop(self) -> list[TaskResult]:
-        """Stop what still runs; returns what had come by then."""
+        """Cancel the running tasks; return the results of those that were done."""
         tasks = self._tasks | self._guards
         self._tasks, self._guards = set(), set()
         for task in tasks:
@@ -73,9 +73,9 @@ class RunTasks:
     # -- guardrails beside the model ------------------------------------------------------------------
 
     async def spoken(self) -> bool:
-        """Whether every guardrail beside the model lets its input pass, once all have spoken or one said no.
+        """Wait until all guardrails beside the model are done or one rejects; return whether all passed.
 
-        Asked when the answer is whole: it is no longer cut off then, whatever they say.
+        Called when the response is complete: from then on it is not cut off, whatever the result is.
         """
         self._ending = True
         while self._guards and self.against is None:
@@ -84,7 +84,7 @@ class RunTasks:
         return self.against is None
 
     async def beside(self, turn: ChatTurn) -> AsyncGenerator[StreamEvent, None]:
-        """The events of a turn, as long as no guardrail beside it says no; then nothing of its answer is kept."""
+        """Yield the events of a turn until a guardrail beside it rejects; then nothing of its response is stored."""
         async with aclosing(turn.events()) as events, aclosing(self._while_guarded(turn, events)) as guarded:
             async for event in guarded:
                 yield event

@@ -1,8 +1,8 @@
 """Call user code: tools, guardrails, instructions, filters.
 
 It may be sync or async and may raise anything, so the outcome is returned as a value and the
-caller decides what it means. Sync code that can take long runs on daemon threads that nothing
-waits for: a tool that never returns keeps its thread, and does not delay the exit of the process.
+caller interprets it. Sync code that can take long runs on daemon threads that nothing waits
+for: a tool that never returns keeps its thread, and does not delay the exit of the process.
 `IN_USER_CODE` is set while it runs.
 """
 
@@ -28,12 +28,12 @@ from convo.runs.state import GuardrailPassed, GuardrailTripped, ToolCall
 from convo.tools.tool import Context, Tool, Wrong, output_text, read_arguments, timed_out
 
 IN_USER_CODE: Final[ContextVar[bool]] = ContextVar("convo_theirs", default=False)
-"""Whether what a person wrote is what runs now."""
+"""True while user code runs."""
 
 
 @contextmanager
 def user_code_scope() -> Iterator[None]:
-    """Whatever runs within is a person's own."""
+    """Mark the code of the block as user code."""
     before = IN_USER_CODE.set(True)
     try:
         yield
@@ -43,18 +43,18 @@ def user_code_scope() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class CallOutcome:
-    """What a function returned, or else what it raised."""
+    """The return value of a function, or the exception that it raised."""
 
     value: Any = None
     raised: BaseException | None = None
 
 
 async def capture_async(function: Callable[..., Any], *args: Any, thread: bool = False) -> CallOutcome:
-    """Call a function and await its result if it is awaitable; cancelling stops the waiting.
+    """Call a function and await its result if it is awaitable; a cancellation ends the wait.
 
     Named arguments come in a `functools.partial`, because any name may be one of the function's.
 
-    thread:  run a plain function on a thread
+    in_thread:  run a plain function on a thread
     """
     if thread and not inspect.iscoroutinefunction(function):
         came = await capture_on_thread(function, *args)
@@ -68,7 +68,7 @@ async def capture_async(function: Callable[..., Any], *args: Any, thread: bool =
 
 
 async def _capture_awaitable(work: Awaitable[Any]) -> CallOutcome:
-    """What came of `work`; cancelled itself is what came of it as well."""
+    """Return the outcome of `work`; a cancellation of `work` itself is an outcome too."""
     task = asyncio.ensure_future(_capture_system_exit(work))
     try:
         await asyncio.wait([task])
@@ -83,7 +83,7 @@ async def _capture_awaitable(work: Awaitable[Any]) -> CallOutcome:
 
 
 async def _capture_system_exit(work: Awaitable[Any]) -> CallOutcome:
-    """`work` to its end; one that leaves the program ends itself only, and not the loop that it is carried out in."""
+    """Await `work`; SystemExit is an outcome, so it does not end the event loop."""
     try:
         with user_code_scope():
             return CallOutcome(await work)
@@ -92,7 +92,7 @@ async def _capture_system_exit(work: Awaitable[Any]) -> CallOutcome:
 
 
 async def call_user_code(what: str, code: str, function: Callable[..., Any], *args: Any, thread: bool = False) -> Any:
-    """What a function returns. raises: RunFailed  it raised;  ConvoError  what it raised, where that is one of ours"""
+    """Return the result of a function. Raises its own ConvoError, and RunFailed for any other exception."""
     came = await capture_async(function, *args, thread=thread)
     if isinstance(came.raised, ConvoError):
         raise came.raised
@@ -102,7 +102,10 @@ async def call_user_code(what: str, code: str, function: Callable[..., Any], *ar
 
 
 async def call_user_predicate(what: str, code: str, function: Callable[..., Any], *args: Any) -> bool:
-    """Whether a function says yes. raises: as `call_user_code`; RunFailed  what it returned is neither yes nor no"""
+    """Return the result of a function as a bool.
+
+    Raises the errors of `call_user_code`, and RunFailed for a result that has no truth value.
+    """
     came = capture(bool, await call_user_code(what, code, function, *args))
     if came.raised is not None:
         raise RunFailed(f"{what} raised {format_exception(came.raised)}", code=code) from came.raised
@@ -110,22 +113,22 @@ async def call_user_predicate(what: str, code: str, function: Callable[..., Any]
 
 
 def format_exception(raised: BaseException) -> str:
-    """An error in words: what kind, and what it says, where it can say it."""
+    """Format an exception with its type, and its message unless formatting that raises."""
     words = capture(str, raised).value
     return f"{type(raised).__name__}: {words}" if words else type(raised).__name__
 
 
 def capture(function: Callable[..., Any], *args: Any) -> CallOutcome:
-    """Call a plain function here and now."""
+    """Call a plain function on this thread."""
     try:
         with user_code_scope():
             return CallOutcome(function(*args))
-    except BaseException as raised:  # noqa: BLE001 - whatever it is, it is what came of the function
+    except BaseException as raised:  # noqa: BLE001 - any exception is an outcome
         return CallOutcome(raised=raised)
 
 
 def capture_on_thread(function: Callable[..., Any], *args: Any) -> Awaitable[CallOutcome]:
-    """Call a plain function on a thread that nobody has to wait for."""
+    """Call a plain function on a daemon thread, which the exit of the process does not wait for."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[CallOutcome] = loop.create_future()
     context = copy_context()
@@ -134,7 +137,7 @@ def capture_on_thread(function: Callable[..., Any], *args: Any) -> Awaitable[Cal
         return context.run(capture, function, *args)
 
     def told(came: CallOutcome) -> None:
-        with suppress(RuntimeError):  # whoever waited has left, and the loop with them
+        with suppress(RuntimeError):  # the event loop has been closed
             loop.call_soon_threadsafe(settle, came)
 
     def settle(came: CallOutcome) -> None:
@@ -146,19 +149,19 @@ def capture_on_thread(function: Callable[..., Any], *args: Any) -> Awaitable[Cal
 
 
 ThreadJob: TypeAlias = tuple[Callable[[], Any], Callable[[Any], None]]
-"""What to do, and who is told what came of it; neither may raise."""
+"""A function to call and a callback for its result; neither may raise."""
 
 MAX_IDLE_THREADS = 8
-"""Threads that stay when nothing is to do."""
+"""Threads that are kept without work."""
 
 _idle_queues: "deque[SimpleQueue[ThreadJob]]" = deque()
-"""Where each idle thread is listening, the one that was idle last at the end."""
+"""The queue of each idle thread, the one that became idle last at the end."""
 
 os.register_at_fork(after_in_child=_idle_queues.clear)
 
 
 def submit_to_thread(work: Callable[[], Any], told: Callable[[Any], None]) -> None:
-    """Do `work` on a thread, and tell `told` on that thread what came of it."""
+    """Run `work` on a thread, and call `on_done` on that thread with its result."""
     try:
         listening = _idle_queues.pop()
     except IndexError:
@@ -168,7 +171,7 @@ def submit_to_thread(work: Callable[[], Any], told: Callable[[Any], None]) -> No
 
 
 def _run_worker(listening: "SimpleQueue[ThreadJob]") -> None:
-    """Do one call after the other. Who is told may have the next one at once, so the thread is idle before."""
+    """Run one job after the other. `on_done` may submit the next job at once, so the thread becomes idle before it."""
     staying = True
     while staying:
         work, told = listening.get()
@@ -185,7 +188,10 @@ TOOL_TIMEOUT_CODE = "tool_timeout"
 
 
 async def run_tool_call(call: ToolCall, context: Context) -> Json:
-    """What the model is told of `call`. raises: RunFailed  the tool has no words for what went wrong"""
+    """Run the tool of `call` and return the output for the model.
+
+    Raises RunFailed for a failure without a message of the tool.
+    """
     tool = call.tool
     assert tool
     arguments = read_arguments(tool, call.arguments)
@@ -202,9 +208,7 @@ async def run_tool_call(call: ToolCall, context: Context) -> Json:
     except TimeoutError:
         return _make_timeout_output(tool)
     if came.raised is None:
-        came = capture(
-            tool.serialize or output_text, came.value
-        )  # an object of theirs may raise when it is put into words
+        came = capture(tool.serialize or output_text, came.value)  # str() of a user's object may raise
     if came.raised is not None:
         return make_failure_output(tool, came.raised)
     return _ensure_json_output(tool, came.value)
@@ -219,7 +223,7 @@ def _make_timeout_output(tool: Tool) -> Json:
 
 
 def make_failure_output(tool: Tool, raised: BaseException) -> Json:
-    """The tool's own words for a failure. raises: RunFailed  it has none, or what makes them raised"""
+    """Return the tool's own message for a failure. Raises RunFailed when it has none or making it raised."""
     failed = f"tool {tool.title!r} raised {format_exception(raised)}"
     words = tool.failure
     if words is None or not isinstance(raised, Exception):
@@ -246,7 +250,7 @@ GUARDRAIL_FAILED_CODE = "guardrail_failed"
 async def run_guardrail(
     guardrail: Guardrail, place: int, context: Context, said: Json
 ) -> GuardrailPassed | GuardrailTripped:
-    """What a guardrail says of `said`. raises: RunFailed  it raised"""
+    """Run a guardrail on `value`. Raises RunFailed when it raised."""
     what = f"guardrail {guardrail.name!r}"
     reason = await call_user_code(
         what, GUARDRAIL_FAILED_CODE, guardrail.check, context, copy.deepcopy(said), thread=True

@@ -37,19 +37,19 @@ if TYPE_CHECKING:
 
 
 NAME_ATTEMPTS = 5
-"""Names that are tried for a new session, each of which another process may take first."""
+"""Names tried for a new session; another process may take each of them first."""
 
 HEAD_ATTEMPTS = 5
-"""How often a history is exchanged for another, each time that another process moves the head first."""
+"""Attempts to replace a history; each fails when another process moves the head first."""
 
 
 class Chat:
     """A session's conversation, opened for writing by one process.
 
-    record:  the session's record, which runs of agents move as well
-    asking:  how the next turn asks; may be exchanged between turns
-    turn:    the last turn, with its link and response
-    noted:   told in words what a person should know while a turn is under way
+    record:   the session's record; agent runs commit through it too
+    options:  the request options of the next turn; may be replaced between turns
+    turn:     the last turn, with its link and response
+    notify:   called with a message for the user while a turn runs
     """
 
     def __init__(self, record: SessionRecord, asking: RequestOptions, edges: ChatDeps) -> None:
@@ -70,16 +70,16 @@ class Chat:
         return self.record.held
 
     async def catch_up(self) -> None:
-        """Read the record again: until this process might write, another one may have gone on with it."""
+        """Load the record again: another process may have changed it before this one got the lease."""
         now = await self.edges.store.session(self.session.id)
         if now and now != self.session:
             self.record = await load_session_record(now, self.edges)
 
     async def say(self, items: Sequence[Item], *, keep: bool = True) -> AsyncGenerator[StreamEvent, None]:
-        """Add `items` to the conversation and ask; yields the events of the answer.
+        """Append `items` to the conversation, send a request and yield the events of the response.
 
-        keep:    keep them also when nobody could be asked; else everything is as before then
-        raises:  what the endpoint or the store answered; the input stays, unacknowledged
+        keep_on_failure:  keep the items when no request could be sent; otherwise the record is restored
+        Raises the errors of the endpoint and the store; the input stays unconfirmed.
         """
         held = self.reread()
         before = None if keep else self.record.before()
@@ -91,14 +91,14 @@ class Chat:
                 yield event
 
     async def keep(self, held: ConversationState, said: Sequence[Item], beside: RunUpdate = NO_UPDATE) -> None:
-        """Store `held`, in which `said` has just been said; a new session gets its name from it."""
+        """Commit `state`, to which `new_items` were just added; a new session is named after the first of them."""
         if self.session.name or not said:
             await self._move(held, beside)
         else:
             await self._begin(held, make_session_name(said[0]), beside)
 
     async def again(self) -> AsyncGenerator[StreamEvent, None]:
-        """Ask the last input alone again, without what came after it. raises: as `say`; Usage"""
+        """Send the last input again, without the output after it. Raises InvalidUsage and the errors of `send`."""
         held = self.reread()
         doubt = bool(held.unacknowledged)
         back, last = undo_last_answer(held, self.record.last), self.record.last
@@ -110,10 +110,11 @@ class Chat:
                 yield event
 
     async def take_back(self, number: int | None = None) -> None:
-        """Go back to the end of a turn, or before the last one.
+        """Go back to the end of a turn, or to before the last one.
 
-        number:  as `find_turn_end` has it
-        raises:  NotFound  there is no such turn;  InvalidUsage, WrongOwner  as `undo_last_turn` and `rewind_to_depth`
+        turn_number:  as for `find_turn_end`
+        Raises NotFound for an unknown turn, and the errors of `undo_last_turn` and `rewind_to_depth`:
+        InvalidUsage and WrongOwner.
         """
         held, last = self.reread(), self.record.last
         at = find_last_turn_start(held, last) if number is None else find_turn_end(held.path.items, number)
@@ -121,27 +122,27 @@ class Chat:
         await self.stand(rewind_to_depth(held, at, began), last if at >= held.path.place(held.mark) else before)
 
     async def stand(self, held: ConversationState, last: Link | None) -> None:
-        """Let the head stand at `held`, whose last confirmed link is `last`."""
+        """Move the head to `state`, whose last confirmed link is `last_link`."""
         await self._go_back(held, last)
         self._read = self.held.path
         await self.write()
 
     async def adopt(self) -> None:
-        """Store the record of a conversation that has none yet, as its owner holds it. raises: StoreFault"""
+        """Store the record of a conversation that has none yet. Raises StoreFault."""
         if not self.record.saved:
             held = self.reread()
             await self.keep(held, held.path.items)
             if self._file and not self._file.exists():
-                await self.write()  # or the next fork would take its place
+                await self.write()  # otherwise the next fork takes this file name
 
     async def exchange(
         self, decide: Callable[[ConversationState], ConversationState], made: Callable[[ConversationState], Link]
     ) -> None:
-        """Let another history stand in place of the one that is held, in one change.
+        """Replace the history by another in one commit.
 
-        decide:  says what stands there instead, told what is held at that moment; it may be asked again
-        made:    the link of the call that it comes from, told what stands there afterwards
-        raises:  Conflict  the head would not hold still;  what `decide` raises;  StoreFault
+        make_state:  returns the new state for the current one; called again after a conflict
+        make_link:   returns, for the new state, the link of the call that produced it
+        Raises Conflict when the head moves at every attempt, StoreFault, and the errors of `make_state`.
         """
         for left in reversed(range(HEAD_ATTEMPTS)):
             await self.catch_up()
@@ -158,7 +159,7 @@ class Chat:
         await self.write()
 
     async def _count_as_written(self) -> None:
-        """Let the record know that the file says what is held: then a kill before it is written again is no edit."""
+        """Record that the file equals the history: a kill before the next write is then no edit of the file."""
         if not self._file or self.session.written == self.held.path.head:
             return
         if Path(self.held.path.root).grow(self._file.said()).head == self.held.path.head:
@@ -166,9 +167,9 @@ class Chat:
             self.record.session = replace(self.session, written=self.held.path.head)
 
     def reread(self) -> ConversationState:
-        """The conversation as it stands, with what people changed in the replay file.
+        """Return the current state, with the edits made to the replay file.
 
-        raises:  Unreadable, StoreReadOnly  the file cannot be read, or could not be written
+        Raises Unreadable when the file cannot be read and StoreReadOnly when it could not be written.
         """
         if self._file:
             self._file.check()
@@ -178,10 +179,10 @@ class Chat:
         return self.record.held
 
     def _take_up(self, file: ReplayFile) -> None:
-        """Go on from what the file says.
+        """Apply the content of the file to the record.
 
-        One that says what is held counts as written, though a kill kept the record from knowing. One
-        that says what was last written is not edited: what was said since stands in the record alone.
+        A file that equals the history counts as written, although a kill may have prevented the record from noting
+        it. A file that equals its last written version is not edited: newer items are in the record alone.
         """
         record = self.record
         try:
@@ -210,7 +211,7 @@ class Chat:
                 await self.write()
 
     async def _withdraw(self, before: RecordSnapshot, attempt: Link | None) -> None:
-        """Let everything be as it was before something was said for which nobody could be asked."""
+        """Restore the record to before an input for which no request could be sent."""
         made = self.held.handle if self.session.strategy is Strategy.CONVERSATION and not before.held.handle else None
         await self.record.withdraw(before, attempt)
         self.turn = None
@@ -219,7 +220,7 @@ class Chat:
                 await self.edges.endpoint.delete_conversation(made)
 
     async def _begin(self, held: ConversationState, wish: str, beside: RunUpdate = NO_UPDATE) -> None:
-        """Store a new session under a free name; another process may take one while it is looked for."""
+        """Store a new session under a free name; another process may take the name in between."""
         for left in reversed(range(NAME_ATTEMPTS)):
             self.record.session = replace(self.session, name=await find_free_session_name(self.edges.store, wish))
             try:
@@ -230,7 +231,7 @@ class Chat:
                     raise
 
     async def _go_back(self, held: ConversationState, last: Link | None) -> None:
-        """Store `held`, from which the next turn goes on; `last` is its last confirmed link."""
+        """Commit `state`, from which the next turn continues; `last_link` is its last confirmed link."""
         before, self.record.last = self.record.last, last
         try:
             await self._move(held)
@@ -248,7 +249,7 @@ class Chat:
         await self.record.move(held, beside=beside)
 
     async def write(self) -> None:
-        """Write the replay file, and remember that it was written."""
+        """Write the replay file, and record the head that was written."""
         if not self._file or self.session.written == self.held.path.head or not await self.record.is_ours():
             return
         if self._file.changed():
@@ -259,11 +260,11 @@ class Chat:
 
 
 def ignore_notice(words: str) -> None:
-    """Nobody asked to be told."""
+    """Ignore a notice."""
 
 
 def merge_file_edits(held: ConversationState, read: Path, items: Sequence[Item]) -> ConversationState:
-    """What is held once `items` stand in the replay file where `read` stood when the turn began."""
+    """Return the state after `items` replaced `path_read` in the replay file during a turn."""
     said = held.path.items[held.path.shared(read) :]
     path = Path(held.path.root).grow(items).grow(said)
     confirmed = len(path) - min(len(held.unacknowledged), len(said))
@@ -271,10 +272,10 @@ def merge_file_edits(held: ConversationState, read: Path, items: Sequence[Item])
 
 
 def find_turn_end(items: Sequence[Item], number: int) -> int:
-    """How many items stand before the end of a turn.
+    """Return the number of items before the end of a turn.
 
-    number:  from 1; 0 is the beginning, -1 the end of the last turn but one
-    raises:  NotFound  there are not so many turns
+    turn_number:  from 1; 0 is the beginning, -1 the end of the last turn but one
+    Raises NotFound when there are fewer turns.
     """
     ends = [*turn_starts(items), len(items)] if items else [0]
     many = len(ends) - 1
@@ -285,7 +286,7 @@ def find_turn_end(items: Sequence[Item], number: int) -> int:
 
 
 async def find_adjacent_links(cut: Path, last: Link | None, store: Store) -> tuple[Link | None, Link | None]:
-    """The link that went on from the end of `cut`, and the one before it, on the line that ends with `last`."""
+    """Return the link after the end of `path` and the one before it, on the branch that ends with `last_link`."""
     keys = {cut.root, *cut.keys}
     began: Link | None = None
     seen: set[str] = set()
@@ -296,12 +297,12 @@ async def find_adjacent_links(cut: Path, last: Link | None, store: Store) -> tup
 
 
 def find_last_turn_start(held: ConversationState, last: Link | None) -> int:
-    """Where the last turn begins: what nobody confirmed goes first, and never half of a turn."""
+    """Return the depth at which the last turn begins; unconfirmed items are undone before it."""
     at = len(undo_last_turn(held, last).path)
     return max((place for place in turn_starts(held.path.items) if place <= at), default=0)
 
 
 def get_items_up_to_turn(known: "ConversationView", number: int | None) -> tuple[Item, ...]:
-    """What was said up to the end of a turn; all of it for None. raises: NotFound"""
+    """Return the items up to the end of a turn; all of them for None. Raises NotFound."""
     items = known.path.items
     return items if number is None else items[: find_turn_end(items, number)]

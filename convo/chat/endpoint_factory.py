@@ -39,10 +39,9 @@ if TYPE_CHECKING:
 
 
 def open_endpoint(provider: Provider, *, settings: Settings, store: Store, clock: Clock, new_id: NewId) -> Endpoint:
-    """The endpoint that the models of `provider` have; nothing is connected yet.
+    """Return the endpoint for the models of `provider`; no connection is made yet.
 
-    raises:  KeyRefused   a server is asked without a key, or with something that cannot be one
-             InvalidSettings  it has no address
+    Raises KeyRefused when the key of a server is missing or unusable, InvalidSettings when the server has no URL.
     """
     return ENDPOINT_FACTORIES[provider.endpoint](provider, settings, store, clock, new_id)
 
@@ -69,11 +68,11 @@ def _make_remote(provider: Provider, settings: Settings, store: Store, clock: Cl
 def open_catalogue(
     provider: Provider, models: Path, limits: ResponseLimits = DEFAULT_RESPONSE_LIMITS
 ) -> ModelLister | None:
-    """The server that can be asked which models `provider` has; nothing is connected yet.
+    """Return the server that lists the models of `provider`; no connection is made yet.
 
-    models:   the folder of weights that convo fetched
-    returns:  None where no server is asked, and for Azure, which lists models where it takes deployments
-    raises:   KeyRefused, InvalidSettings, ModelMissing  none of its models could be used
+    models:  the folder with the weights that convo downloaded
+    Returns None where there is no server to ask, and for Azure: it lists models, but requests name deployments.
+    Raises KeyRefused, InvalidSettings, and ModelMissing when none of its models can be used.
     """
     if provider.api == "azure":
         make_openai_options(
@@ -90,7 +89,7 @@ def open_catalogue(
 
 
 def open_remote(provider: Provider, limits: ResponseLimits = DEFAULT_RESPONSE_LIMITS) -> "RemoteEndpoint":
-    """The account at a server that keeps state. raises: KeyRefused, BadSettings"""
+    """Return the client of a server that stores state. Raises KeyRefused, InvalidSettings."""
     from convo.endpoints.remote import RemoteEndpoint
 
     account = make_openai_options(
@@ -106,17 +105,16 @@ ENDPOINT_FACTORIES: dict[EndpointKind, Callable[[Provider, Settings, Store, Cloc
 
 
 class ModelsByName:
-    """The models of all providers in the settings, each opened when it is first asked for."""
+    """The models of all providers in the settings; each is opened on first use."""
 
     def __init__(self, settings: Settings, clock: Clock, new_id: NewId) -> None:
         self._settings, self._clock, self._new_id = settings, clock, new_id
         self._open: dict[str, Model] = {}
 
     def __call__(self, name: str) -> tuple[Model, str]:
-        """The model for `name`, an alias or "provider/model".
+        """Return the model for `name`, an alias or "provider/model", and the provider's own name for it.
 
-        raises:  RequestRefused     there is no such provider
-                 KeyRefused  as `open_model`; InvalidSettings too
+        Raises RequestRefused for an unknown model, and the KeyRefused and InvalidSettings of `open_model`.
         """
         try:
             choice = self._chosen(name)
@@ -128,7 +126,6 @@ class ModelsByName:
         return self._open[provider.name], choice.name.model
 
     def _opened(self, provider: Provider) -> Model:
-        """raises: KeyRefused, BadSettings"""
         from convo.models.limits import LimitedModel
 
         model = open_model(
@@ -143,11 +140,10 @@ class ModelsByName:
         return LimitedModel(model, self._settings.limits)
 
     def _chosen(self, name: str) -> ModelChoice:
-        """raises: BadSettings"""
         return resolve_model(self._settings, name, "the request")
 
     def learn(self, lists: ModelLists) -> None:
-        """Use these model lists from now on, beside the others that are known."""
+        """Add these model lists to the known ones."""
         self._settings = self._settings._replace(model_lists={**self._settings.model_lists, **lists})
 
     async def aclose(self) -> None:
@@ -161,7 +157,7 @@ ECHO_MODEL = "scripted/echo"
 
 
 class ModelsForClients(ModelsByName):
-    """As `ModelsByName`, for people who hold no provider's key and may not read files here by naming them."""
+    """`ModelsByName` for clients that have no provider key and must not read local files by naming them."""
 
     def __call__(self, name: str) -> tuple[Model, str]:
         model, own = super().__call__(name)
@@ -181,25 +177,25 @@ class ModelsForClients(ModelsByName):
 
 
 def _is_public_model(choice: ModelChoice) -> bool:
-    """Whether a model is there for whoever knows its name: no file is read that only the name points at."""
+    """Return whether any client may use the model by name: the name alone must not make this process read a file."""
     return choice.provider.api in CONFIGURABLE_APIS or str(choice.name) in (BUILT_IN_MODEL, ECHO_MODEL)
 
 
 # -- for a server ---------------------------------------------------------------------------------
 
 MODEL_LIST_TIMEOUT_S = 3.0
-"""Seconds that a server has to say which models it has."""
+"""Seconds that a server has to list its models."""
 
 
 def open_service(
     settings: Settings, *, store: Store, clock: Clock, new_id: NewId, strict: bool = False
 ) -> "EmbeddedService":
-    """The endpoints of all tenants of `store`, in front of every provider's models; nothing is connected yet.
+    """Return the endpoints of all tenants of `store`, over the models of every provider; no connection is made yet.
 
-    Whatever `owner` says, the state is convo's own: a server that keeps state is asked as if it kept none.
+    convo stores the state for every value of `owner`: a server that stores state is used as a stateless one.
 
-    store:   where the settings say "none": one that ends with the process, in which nothing is put
-    strict:  it refuses what the real API refuses
+    store:   with storage type "none", a store that ends with the process and receives nothing
+    strict:  refuse the requests that the real API refuses
     """
     from convo.responses_api.deps import SPECIFICATION_EVENT_NAMES, EndpointOptions
     from convo.responses_api.endpoint import EmbeddedService
@@ -229,20 +225,20 @@ def open_service(
 
 
 FetchedModelLists = Mapping[str, tuple[str | None, Sequence[str]]]
-"""The names that providers gave, each with the base URL that was asked."""
+"""The model names that providers returned, each with the base URL that was asked."""
 
 
 async def fetch_model_lists(settings: Settings) -> FetchedModelLists:
-    """Ask every provider for its models, all at once; one that does not answer is passed over."""
+    """Ask every provider for its models, concurrently; one that does not answer is skipped."""
     asked = [provider for provider in settings.providers.values() if provider.api in CONFIGURABLE_APIS]
     found = await asyncio.gather(*(_fetch_model_names(settings, provider) for provider in asked))
     return {one.name: (one.base_url, names) for one, names in zip(asked, found, strict=True) if names}
 
 
 def build_model_resources(settings: Settings, lists: FetchedModelLists, created: int) -> Sequence[Mapping[str, Json]]:
-    """What a client can ask for by name, as resources of the API.
+    """Return the models that a client can request by name, as resources of the API.
 
-    created:  seconds since 1970; nobody says when a model was made
+    created:  seconds since 1970; the creation time of a model is unknown
     """
     theirs = ((f"{provider}/{name}", provider) for provider, (_, names) in lists.items() for name in names)
     owners = dict([*_iter_configured_models(settings), *theirs])
@@ -250,7 +246,7 @@ def build_model_resources(settings: Settings, lists: FetchedModelLists, created:
 
 
 def _iter_configured_models(settings: Settings) -> Iterable[tuple[str, str]]:
-    """The names that need nobody else, each with its provider."""
+    """Yield the names from the settings and the built-in model, each with its provider; no server is asked."""
     for name in (*settings.aliases, settings.model):
         try:
             yield name, resolve_model(settings, name, "the settings").provider.name
@@ -272,7 +268,7 @@ async def _fetch_model_names(settings: Settings, provider: Provider) -> Sequence
 
 
 class LazyEndpoint:
-    """Stands for an endpoint whose `scope` is known before it is there; everything else makes it."""
+    """An endpoint whose `scope` is known before it is made; access to any other attribute makes it."""
 
     def __init__(self, scope: Scope, make: Callable[[], Endpoint]) -> None:
         self.scope, self._make = scope, make
@@ -283,17 +279,17 @@ class LazyEndpoint:
         return getattr(self._made, name)
 
     async def aclose(self) -> None:
-        """Close it, if anybody asked."""
+        """Close the endpoint, if it was made."""
         if self._made is not None:
             await self._made.aclose()
 
 
 class ServerKeyModel:
-    """`model` as its clients see it.
+    """`model` as the clients of a server see it.
 
-    provider:  its provider, in sentences
-    asked:     the model's name in the request: an alias, a bare name or provider/model
-    own:       the provider's own name for the model
+    provider:        the provider's name for error messages
+    requested_name:  the model's name in the request: an alias, a bare name or provider/model
+    provider_model:  the provider's own name for the model
     """
 
     def __init__(self, model: Model, provider: str, *, asked: str, own: str) -> None:
@@ -342,13 +338,13 @@ class ServerKeyModel:
             raise
 
     def _renamed(self, words: str) -> str:
-        """`words` with the model under the name that the client knows."""
+        """Replace the model's name in `message` by the one that the client used."""
         if self._own in self._asked:
             return words
         return words.replace(f"{self.provider}/{self._own}", self._asked).replace(self._own, self._asked)
 
     def _hiding_the_model(self, event: StreamEvent) -> StreamEvent:
-        """`event` with an error's words and the tags of seals as a client that asked for an alias may see them."""
+        """Hide the model's name in error messages and in the tags of encrypted items when the client used an alias."""
         if "item" in event:
             return {**event, "item": hide_issuer_model(event["item"])}
         response = event.get("response")
@@ -362,14 +358,14 @@ class ServerKeyModel:
 
 
 def model_not_found_error(name: str, why: InvalidSettings | EndpointFault) -> RequestRefused:
-    """What the real API says of a model that is not there; `why` is for the operator of the server."""
+    """Return the error of the real API for an unknown model; `cause` is for the operator of the server."""
     return RequestRefused(
         f"The requested model '{name}' does not exist", code="model_not_found", param="model", hint=why.message
     )
 
 
 def _is_model_missing(fault: EndpointFault) -> bool:
-    """Whether a provider does not have the model: it says so, or answers 404 and says nothing else."""
+    """Return whether a provider lacks the model: it reports that, or returns 404 without a code or parameter."""
     wordless = (
         fault.status == 404
         and isinstance(fault, RequestRefused)
@@ -381,10 +377,9 @@ def _is_model_missing(fault: EndpointFault) -> bool:
 
 @contextmanager
 def translate_server_key_errors(provider: str, *, asked: bool = True) -> Iterator[None]:
-    """Turn a refusal of the server's key into a fault of the server.
+    """Turn a refusal of the server's key into an EndpointFault, an error of the server.
 
-    asked:   whether the provider turned it down; else the server had none to show
-    raises:  EndpointFault
+    key_sent:  whether the provider refused the key; otherwise the server has none
     """
     lacks = f"this server has no usable key for {provider}; GET /v1/models lists what it can ask"
     try:

@@ -24,22 +24,22 @@ REPLAY_FILE_HINT = 'a replay file looks like [{"role": "user", "content": "hi"}]
 
 
 class ReplayFile:
-    """One replay file; a missing one is an empty conversation."""
+    """One replay file; a missing file is an empty conversation."""
 
     def __init__(self, place: str | Path) -> None:
         self.place = Path(os.path.abspath(os.path.expanduser(place)))
         self._seen: tuple[int, int, int] | None = None
 
     def exists(self) -> bool:
-        """Whether anything is at its place, if only a link that leads nowhere."""
+        """Return whether the path exists, a broken link included."""
         return os.path.lexists(self.place)
 
     def changed(self) -> bool:
-        """Whether somebody else wrote the file since it was last read or written here."""
+        """Return whether another program wrote the file since the last read or write here."""
         return self._seen != self._stamp()
 
     def read(self) -> list[Item]:
-        """The items of the file. raises: Unreadable"""
+        """Return the items of the file. Raises Unreadable."""
         self._seen = self._stamp()
         try:
             if not _is_existing_file(self.place):
@@ -50,7 +50,7 @@ class ReplayFile:
         return _parse_items(self.place, text) if text.strip() else []
 
     def said(self) -> list[Item]:
-        """The items of the file, as somebody would go on from them. raises: Unreadable  one is none, or no message"""
+        """Return the items of the file for a request. Raises Unreadable for an invalid item or message."""
         items = self.read()
         for number, item in enumerate(items, 1):
             fault = _find_item_fault(item)
@@ -59,15 +59,15 @@ class ReplayFile:
         return items
 
     def write(self, items: Sequence[Item]) -> None:
-        """Put `items` in the file's place, atomically; a new file is 0600.
+        """Replace the content of the file by `items`, atomically; a new file gets mode 0600.
 
-        raises:  StoreReadOnly, StoreFull, StoreFault  the file is as it was
+        Raises StoreReadOnly, StoreFull, StoreFault; the file is then unchanged.
         """
         write_atomic(resolve_links(self.place), format_replay_file(items))
         self._seen = self._stamp()
 
     def check(self) -> None:
-        """Make sure that the file could be written, before anything is sent. raises: as `write`; Unreadable"""
+        """Check, before anything is sent, that the file can be written. Raises Unreadable and the errors of `write`."""
         target = resolve_links(self.place)
         folder = target.parent
         if not os.path.isdir(folder):
@@ -87,12 +87,12 @@ class ReplayFile:
 
 
 def format_replay_file(items: Sequence[Item]) -> str:
-    """A replay file with these items, one a line."""
+    """Return the text of a replay file with these items, one a line."""
     return "[\n" + ",\n".join(json.dumps(item, ensure_ascii=True) for item in items) + "\n]\n"
 
 
 def _is_existing_file(place: Path) -> bool:
-    """Whether there is a file. raises: OSError; Unreadable  there is something that no list can be kept in"""
+    """Return whether there is a file. Raises OSError, and Unreadable for a folder, a pipe or a device."""
     try:
         mode = place.stat().st_mode
     except FileNotFoundError:
@@ -117,7 +117,7 @@ def _parse_items(place: Path, text: str) -> list[Item]:
 
 
 def _find_item_fault(item: Item) -> str | None:
-    """What keeps an item from being one that a server could take; of other kinds than messages little is known."""
+    """Return why a server would refuse an item; of the types, only messages are checked further."""
     if item_type(item) == "unknown":
         return "has neither a type nor a role"
     if item_type(item) == "message" and not isinstance(item.get("role"), str):
@@ -128,7 +128,7 @@ def _find_item_fault(item: Item) -> str | None:
 
 
 MAX_ATTACHMENT_BYTES = 50 * 1024 * 1024
-"""Bytes of one file; the largest that the API takes."""
+"""Bytes of one file; the limit of the API."""
 
 PDF_TYPE = "application/pdf"
 
@@ -139,11 +139,11 @@ SIGNATURE_TESTS: Mapping[str, Callable[[bytes], bool]] = {
     "image/webp": lambda content: content[:4] == b"RIFF" and content[8:12] == b"WEBP",
     PDF_TYPE: lambda content: content.startswith(b"%PDF-"),
 }
-"""The kinds that the API takes inline, and how to know them."""
+"""The binary types that the API accepts inline, each with a test of the first bytes."""
 
 
 def load_attachment(place: str) -> dict[str, Json]:
-    """One file as a content part. raises: Unreadable"""
+    """Return one file as a content part. Raises Unreadable."""
     path = Path(os.path.expanduser(place))
     content = _read_attachment(path)
     kind = next((kind for kind, begins in SIGNATURE_TESTS.items() if begins(content)), None)
@@ -155,7 +155,7 @@ def load_attachment(place: str) -> dict[str, Json]:
 
 
 def _read_attachment(path: Path) -> bytes:
-    """All of a file, a pipe's too, and never more than fits."""
+    """Read a whole file or pipe, at most one byte more than the limit."""
     if os.path.isdir(path):
         raise Unreadable(f"{path} is a folder", hint="attach a file in it")
     try:
@@ -186,7 +186,7 @@ def _make_unsupported_type_error(path: Path) -> Unreadable:
 
 
 def _format_filename(path: Path) -> str:
-    """Its name, with what is no character spelled out."""
+    """Return the file name with bytes that are not UTF-8 escaped."""
     return path.name.encode("utf-8", "backslashreplace").decode()
 
 
@@ -198,17 +198,17 @@ NON_STRICT_KEYWORDS = frozenset({"allOf", "not", "if", "then", "else", "dependen
 """Keywords that the API refuses in a strict schema."""
 
 SCHEMA_MAP_KEYWORDS = ("properties", "$defs", "definitions")
-"""Keywords whose value holds a schema for each name."""
+"""Keywords whose value maps names to schemas."""
 
 VALUE_KEYWORDS = ("enum", "const", "default", "examples", "required", "type")
-"""Keywords whose value is no schema."""
+"""Keywords whose value is not a schema."""
 
 
 def load_text_format(place: str) -> dict[str, Json]:
-    """The `text` parameter that asks for this JSON schema. raises: Unreadable
+    """Return the `text` parameter for this JSON schema. Raises Unreadable.
 
-    Strict where the schema allows it: the API takes `strict` only of schemas that are an object,
-    close every object and require every property.
+    Strict where the schema allows it: the API accepts `strict` only for a schema that is an object,
+    closes every object and requires every property.
     """
     path = Path(os.path.expanduser(place))
     schema = _read_schema(path)
@@ -224,7 +224,7 @@ def load_text_format(place: str) -> dict[str, Json]:
 
 
 def is_strict_schema(schema: Json) -> bool:
-    """Whether every object in `schema` is closed and requires all it names."""
+    """Return whether every object in `schema` is closed and requires all its properties."""
     if not isinstance(schema, dict):
         return True
     if NON_STRICT_KEYWORDS & schema.keys() or (_is_object_schema(schema) and not _is_closed_object(schema)):
@@ -262,7 +262,6 @@ def _is_closed_object(schema: dict[str, Json]) -> bool:
 
 
 def _iter_subschemas(schema: dict[str, Json]) -> Iterator[Json]:
-    """The schemas inside of one."""
     for keyword, value in schema.items():
         if keyword in SCHEMA_MAP_KEYWORDS and isinstance(value, dict):
             yield from value.values()
@@ -275,14 +274,17 @@ def _to_list(value: Json) -> list[Json]:
 
 
 MAX_TEXT_FILE_BYTES = 16 * 1024 * 1024
-"""The most that a file of values, agents or the like may have."""
+"""Bytes of a text file, such as context values or an agents file."""
 
 MAX_DEVICE_BYTES = 64 * 1024 * 1024
-"""Bytes; a device that has so many has more."""
+"""Bytes read from a device; one that yields so many counts as endless."""
 
 
 def read_text_file(name: str) -> str:
-    """The text in UTF-8 of the file `name`. raises: Unreadable  it is no text, never ends, or has no writer"""
+    """Return the UTF-8 text of the file.
+
+    Raises Unreadable for binary data, a file over the limit and a pipe without a writer.
+    """
     try:
         data = _read_limited(name)
         if data is None:
@@ -295,9 +297,9 @@ def read_text_file(name: str) -> str:
 
 
 def read_whole_stream(opened: BinaryIO) -> bytes:
-    """What is left in a file or a pipe, whatever its length.
+    """Return the rest of a file or a pipe, without a limit of length.
 
-    raises:  OSError;  Unreadable  a device does not come to an end
+    Raises OSError, and Unreadable for a device that does not end.
     """
     if not stat.S_ISCHR(os.fstat(opened.fileno()).st_mode) or opened.isatty():
         return opened.read()
@@ -308,7 +310,7 @@ def read_whole_stream(opened: BinaryIO) -> bytes:
 
 
 def _read_limited(name: str) -> bytes | None:
-    """Up to one byte more than a file may have; None of a pipe that has no writer. raises: OSError"""
+    """Read at most one byte more than a file may have; None for a pipe without a writer. Raises OSError."""
     with open(os.path.expanduser(name), "rb", opener=_open_nonblocking) as file:
         first = file.raw.read(1)
         if first == b"" and stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
@@ -318,20 +320,20 @@ def _read_limited(name: str) -> bytes | None:
 
 
 def _open_nonblocking(place: str, flags: int) -> int:
-    """Open without waiting for whoever has the other end."""
+    """Open a file without waiting for the writer of a pipe."""
     return os.open(place, flags | os.O_NONBLOCK)
 
 
 DISK_FULL_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-"""The error numbers of a full disk, a used up quota, a file size limit."""
+"""The error numbers of a full disk, an exceeded quota and a file size limit."""
 
 PRIVATE_MODE = 0o600
 
 
 def resolve_links(place: Path) -> Path:
-    """Where the file itself lies, past all links. raises: Unreadable  they lead in a circle"""
+    """Return the path of the file itself, with all links resolved. Raises Unreadable for a circular link."""
     if _is_stream(place):
-        return place  # what a pipe of this process is called has no way to it but the link
+        return place  # a pipe of this process (/dev/fd/N) is reachable through the link alone
     target = Path(os.path.realpath(place))
     if os.path.islink(target):
         raise Unreadable(f"{place} is a link that leads in a circle")
@@ -339,10 +341,10 @@ def resolve_links(place: Path) -> Path:
 
 
 def write_atomic(target: Path, text: str, *, mode: int | None = None) -> None:
-    """Put `text` in the place of `target`, atomically.
+    """Replace the content of `target` by `text`, atomically.
 
-    mode:    the rights of the file; without it an old file's are kept and a new one is private
-    raises:  StoreReadOnly, StoreFull, StoreFault  the file is as it was
+    mode:  file mode; by default an existing file keeps its mode and a new one gets 0600
+    Raises StoreReadOnly, StoreFull, StoreFault; the file is then unchanged.
     """
     try:
         if _is_stream(target):
@@ -354,14 +356,14 @@ def write_atomic(target: Path, text: str, *, mode: int | None = None) -> None:
 
 
 def format_os_error(wrong: Exception) -> str:
-    """What the system says of a file that could not be read or written, in words."""
+    """Return the message of the system for a file that could not be read or written."""
     if isinstance(wrong, UnicodeDecodeError):
         return "it is not UTF-8"
     return (getattr(wrong, "strerror", None) or str(wrong)).lower()
 
 
 def _is_stream(place: Path) -> bool:
-    """Whether a pipe, a device or a socket stands there."""
+    """Return whether the path is a pipe, a device or a socket."""
     return os.path.exists(place) and not (os.path.isfile(place) or os.path.isdir(place))
 
 

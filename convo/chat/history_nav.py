@@ -1,6 +1,6 @@
 """Undo and redo in a conversation, and session records at an earlier turn.
 
-Undo moves the head to the end of an earlier turn; links keep what came after it, so redo is
+Undo moves the head to the end of an earlier turn; links keep the later nodes, so redo is
 possible until something else is sent.
 """
 
@@ -19,7 +19,10 @@ from convo.strategies.state import ConversationState
 
 @dataclass(frozen=True, slots=True)
 class UndoEntry:
-    """A place that the head of a session left: what was held there, and where the head went."""
+    """Undo entry: the state of a session before its head moved.
+
+    new_head:  the head after the move
+    """
 
     session: str
     held: ConversationState
@@ -28,16 +31,16 @@ class UndoEntry:
 
 
 class UndoStack:
-    """The places that the heads of the chats at one prompt have left, newest last."""
+    """The undo entries of the chats of one prompt, newest last."""
 
     def __init__(self) -> None:
         self._left: list[UndoEntry] = []
 
     async def back(self, chat: Chat, number: int | None = None) -> Path:
-        """Go back to the end of a turn, or before the last one; returns the path that was left.
+        """Go back to the end of a turn, or to before the last one; return the path before that.
 
-        number:  as `find_turn_end` has it
-        raises:  as `Chat.take_back`
+        turn_number:  as for `find_turn_end`
+        Raises the errors of `Chat.undo`.
         """
         held, last = chat.reread(), chat.record.last
         await chat.take_back(number)
@@ -45,9 +48,9 @@ class UndoStack:
         return held.path
 
     async def forward(self, chat: Chat) -> Path:
-        """Take up again what was left last; returns the path as it was before.
+        """Restore the state of the newest undo entry; return the path before that.
 
-        raises:  InvalidUsage  there is nothing
+        Raises InvalidUsage when there is none.
         """
         held = chat.reread()
         left = self._left[-1] if self._left else None
@@ -60,7 +63,7 @@ class UndoStack:
 
 
 def get_last_user_items(chat: Chat) -> tuple[Item, ...]:
-    """What a person said last, one message or several. raises: InvalidUsage  nothing was"""
+    """Return the last user messages, one or several in a row. Raises InvalidUsage when there is none."""
     items = chat.reread().path.items
     at = next((at for at in range(len(items), 0, -1) if is_user_message(items[at - 1])), 0)
     begins = at
@@ -72,9 +75,9 @@ def get_last_user_items(chat: Chat) -> tuple[Item, ...]:
 
 
 async def make_session_at_turn(store: Store, session: Session, number: int) -> Session:
-    """A session's record as it was at the end of a turn, to be forked there; nothing is stored.
+    """Return a session's record as of the end of a turn, for a fork from there; nothing is stored.
 
-    raises:  NotFound  there is no such turn;  InvalidUsage, WrongOwner  as `rewind_to_depth`; ItemDeleted
+    Raises NotFound for an unknown turn, ItemDeleted, and the InvalidUsage and WrongOwner of `rewind_to_depth`.
     """
     path = await store.path(session.head)
     at = find_turn_end(path.items, number)

@@ -22,20 +22,20 @@ from convo.history.items import Item, Json, item_type
 from convo.inspect.serialize import ConversationDocument, document_from_json, document_from_lines, is_document
 
 UNNAMED_FILE = "it"
-"""The name of a text for a caller that puts the file's name in front itself."""
+"""The file name in errors of a text whose caller puts the name in front itself."""
 
 WRAPPER_FIELDS = ("payload", "response", "message", "item", "event", "data", "record", "part")
-"""Members of the records in other programs' logs; no item of the API has an object there."""
+"""Members of the records in other programs' logs; no item of the API has an object in one of them."""
 
 
 @dataclass(frozen=True)
 class ItemFile:
-    """What was read.
+    """The items of a file, and the form they were stored in.
 
-    text:     the file, as it was read
-    member:   the member of an object that holds the list; "" where the list is all there is
-    request:  the other fields of that object
-    exported: it is a conversation with its links, in which places are counted
+    text:            the content of the file
+    list_field:      the member of an object that has the list; "" when the file is a bare list
+    request_fields:  the other members of that object
+    is_export:       the file is an exported conversation with links, which refer to items by position
     """
 
     items: tuple[Item, ...]
@@ -46,7 +46,7 @@ class ItemFile:
 
 
 def read_item_file(place: str) -> ItemFile:
-    """The items of a file. raises: NotFound, Unreadable"""
+    """Return the items of a file. Raises NotFound, Unreadable."""
     if os.path.isdir(os.path.expanduser(place)):
         raise Unreadable(f"{place} is a folder, not a replay file", hint="name a file in it")
     try:
@@ -60,7 +60,10 @@ def read_item_file(place: str) -> ItemFile:
 
 
 def check_new_item_file(place: str) -> ReplayFile:
-    """A file that can be made at `place`. raises: InvalidUsage  there is one already; as `ReplayFile.check`"""
+    """Return a file that can be created.
+
+    Raises InvalidUsage when the path exists, and the errors of `ReplayFile.check_writable`.
+    """
     file = ReplayFile(place)
     if file.exists():
         raise InvalidUsage(f"{place} is there already", hint="choose another name; nothing is written over")
@@ -69,9 +72,9 @@ def check_new_item_file(place: str) -> ReplayFile:
 
 
 def write_item_file(place: str, items: Sequence[Item], like: ItemFile | None = None) -> None:
-    """Put `items` in a new file, atomically: what they were the member of is put around them again.
+    """Write `items` to a new file, atomically, in the form of `source`: with the fields around its list.
 
-    raises:  as `check_new_item_file`; StoreReadOnly, StoreFull, StoreFault  there is no file
+    Raises the errors of `check_new_item_file`, and StoreReadOnly, StoreFull, StoreFault; then there is no file.
     """
     file = check_new_item_file(place)
     if like and like.member and not like.exported:
@@ -83,7 +86,10 @@ def write_item_file(place: str, items: Sequence[Item], like: ItemFile | None = N
 
 
 def parse_item_file(place: str, text: str) -> ItemFile:
-    """The items that a text stands for; `place` is its name. raises: Unreadable  also of what has other lines"""
+    """Return the items of a text. Raises Unreadable for an empty text, invalid JSON or JSON lines, and invalid items.
+
+    file_name:  for error messages
+    """
     if not text.strip():
         raise Unreadable(f"{place} is empty", hint=REPLAY_FILE_HINT)
     try:
@@ -115,7 +121,7 @@ def _parse_export(place: str, read: Callable[[Json], ConversationDocument], foun
 
 
 def _load_json_lines(place: str, text: str, wrong: Exception) -> list[Json]:
-    """The items of a file that is no JSON as a whole, one a line. raises: Unreadable"""
+    """Parse a text that is not JSON as a whole as JSON lines. Raises Unreadable."""
     rows = [(number, row) for number, row in enumerate(text.split("\n"), 1) if row.strip()]
     found = []
     for number, row in rows:
@@ -148,7 +154,7 @@ def _validate_items(place: str, found: Json) -> tuple[Item, ...]:
 
 
 def _find_wrapper_field(item: Item) -> str | None:
-    """The member that makes `item` a record of another program's log; None for an item, whatever its type.
+    """Return the member that makes `item` a record of another program's log; None for an item of any type.
 
     Items of unknown types are items too. Logs put an object into each line: an event's response, a rollout's
     payload, a transcript's message.

@@ -1,4 +1,4 @@
-"""Resolve handles and list what a store has.
+"""Resolve handles, and list the content of a store.
 
 A handle is a response, a conversation, a session's name or id, an agent run, a unique prefix of one
 of these, or `@last`. A name wins over a prefix; an ambiguous prefix raises AmbiguousHandle.
@@ -23,7 +23,7 @@ HANDLE_KINDS = {Strategy.CHAIN: "response", Strategy.CONVERSATION: "conversation
 
 
 async def resolve_handle(store: Store, handle: str) -> HandleMatch:
-    """The one thing that `handle` names. raises: NotFound, AmbiguousHandle, Usage"""
+    """Return the one object that `handle` names. Raises NotFound, AmbiguousHandle, InvalidUsage."""
     if not handle:
         raise InvalidUsage("an empty handle names nothing", hint="convo sessions")
     if handle == LAST_HANDLE:
@@ -42,7 +42,7 @@ async def resolve_handle(store: Store, handle: str) -> HandleMatch:
 
 
 async def load_last_used_session(store: Store) -> Session:
-    """The session used last; those of a running or killed command do not count. raises: NotFound  there is none yet"""
+    """Return the session used last, except those of a running or killed command. Raises NotFound when there is none."""
     for session in await store.sessions(limit=1):
         if not session.name.startswith(SCRATCH_PREFIX):
             return session
@@ -53,10 +53,10 @@ async def load_last_used_session(store: Store) -> Session:
 
 
 async def load_last_answered_session(store: Store) -> Session:
-    """The session used last among those with an answer or a history; the session used last where none has one.
+    """Return the session used last that has a response or other history; if none has, the session used last.
 
-    A session whose first turn failed holds its unconfirmed input alone.
-    raises:  NotFound  there is no session
+    A session whose first turn failed has its unconfirmed input alone.
+    Raises NotFound when there is no session.
     """
     for session in await store.sessions():
         if session.name.startswith(SCRATCH_PREFIX):
@@ -67,7 +67,7 @@ async def load_last_answered_session(store: Store) -> Session:
 
 
 async def _has_answer(store: Store, session: Session) -> bool:
-    """Whether something besides user input is on the session's path: a partial answer, for instance."""
+    """Return whether the session's path has more than user input: a partial response, for instance."""
     try:
         path = await store.path(session.head)
     except ItemDeleted:
@@ -79,7 +79,7 @@ async def _has_answer(store: Store, session: Session) -> bool:
 
 
 async def load_session(store: Store, handle: str) -> Session:
-    """The session that `handle` names. raises: as `resolve_handle`; NotFound  it names something else"""
+    """Return the session that `handle` names. Raises the errors of `resolve_handle`; NotFound also for another kind."""
     found = await resolve_handle(store, handle)
     session = await store.session(found.id) if found.kind == "session" else None
     if session is None:
@@ -88,7 +88,7 @@ async def load_session(store: Store, handle: str) -> Session:
 
 
 async def load_session_of_run(store: Store, run_id: str) -> Session:
-    """The session whose conversation a run of agents works on. raises: NotFound"""
+    """Return the session of an agent run. Raises NotFound."""
     run = await store.agent_run(run_id)
     session = await store.session(run.session) if run else None
     if session is None:
@@ -97,7 +97,7 @@ async def load_session_of_run(store: Store, run_id: str) -> Session:
 
 
 async def find_session_by_handle(store: Store, strategy: Strategy, handle: str) -> Session | None:
-    """The session used last whose record stands at `handle`: `conv_...`, `resp_...` or an absolute path."""
+    """Return the session used last whose record has `handle`: `conv_...`, `resp_...` or an absolute path."""
     for session in await store.sessions():
         if session.strategy is strategy and session.handle == handle:
             return session
@@ -105,12 +105,12 @@ async def find_session_by_handle(store: Store, strategy: Strategy, handle: str) 
 
 
 def to_absolute_path(place: str) -> str:
-    """The path of a replay file as records keep it."""
+    """Return the path of a replay file as records store it."""
     return os.path.abspath(os.path.expanduser(place))
 
 
 async def split_turn_suffix(store: Store, handle: str) -> tuple[str, int | None]:
-    """A handle, and the number of the turn behind its @. A name or a file that ends so is no turn of another."""
+    """Split a handle from the turn number after its @. A session name or a file that ends so has no turn number."""
     whole, number = parse_turn_handle(handle)
     if number is None or _is_existing_path(handle) or await store.session(handle):
         return handle, None
@@ -122,7 +122,7 @@ def _is_existing_path(place: str) -> bool:
 
 
 async def load_link(store: Store, response_id: str) -> Link:
-    """raises: NotFound"""
+    """Return the link of a response. Raises NotFound."""
     link = await store.link(response_id)
     if link is None:
         raise NotFound("response", response_id)
@@ -130,7 +130,7 @@ async def load_link(store: Store, response_id: str) -> Link:
 
 
 async def load_stored_conversation(store: Store, conversation_id: str) -> Conversation:
-    """raises: NotFound"""
+    """Return a conversation from the store. Raises NotFound."""
     conversation = await store.conversation(conversation_id)
     if conversation is None:
         raise NotFound("conversation", conversation_id)
@@ -145,12 +145,12 @@ OTHER_CLIENTS_HINT = "convo inspect resp_ names the newest responses, which othe
 
 
 class SessionSummary(NamedTuple):
-    """What a list says of a session.
+    """One row of the list of sessions.
 
-    items:    how many lead to its head
-    waiting:  how many of them its owner has not confirmed
-    turns:    how many answers it got
-    words:    the first words that were said in it
+    item_count:         items on the path to the head
+    unconfirmed_count:  items that the owner has not confirmed
+    turn_count:         responses
+    first_words:        the start of the first message
     """
 
     session: Session
@@ -161,7 +161,7 @@ class SessionSummary(NamedTuple):
 
 
 async def load_session_summary(store: Store, session: Session) -> SessionSummary:
-    """What a list says of `session`; its history is not read."""
+    """Return the summary of `session`; its history is not read."""
     seen = await store.outline(session.id)
     return SessionSummary(
         session, seen.items, seen.waiting, seen.turns, "" if seen.first is None else item_preview(seen.first)
@@ -169,12 +169,12 @@ async def load_session_summary(store: Store, session: Session) -> SessionSummary
 
 
 async def get_other_clients_hint(store: Store) -> str:
-    """Where to look in a store without sessions whose endpoint other clients asked; "" where nobody did."""
+    """Return a hint for a store without sessions that has responses of other clients; otherwise ""."""
     return OTHER_CLIENTS_HINT if await store.find("resp_", limit=1) else ""
 
 
 async def load_unconfirmed_items(store: Store, session: Session) -> tuple[Item, ...]:
-    """What was said in `session` and not confirmed; nothing when its history lost an item."""
+    """Return the unconfirmed items of `session`; none when an item of its history was deleted."""
     try:
         path = await store.path(session.head)
     except ItemDeleted:
@@ -183,7 +183,7 @@ async def load_unconfirmed_items(store: Store, session: Session) -> tuple[Item, 
 
 
 def session_summary_to_json(one: SessionSummary) -> dict[str, Json]:
-    """A session's record for a program."""
+    """Return a session's record as JSON."""
     session = one.session
     return {
         "id": session.id,
@@ -206,12 +206,12 @@ def session_summary_to_json(one: SessionSummary) -> dict[str, Json]:
 
 
 class UnrecordedConversation(NamedTuple):
-    """A conversation without a record.
+    """A conversation without a session record.
 
-    handle:   the last response of a chain, or the conversation
-    status:   of its last response; "" where it has none
-    used_at:  seconds since 1970
-    words:    the first words of what is found there
+    handle:       the last response of a chain, or the conversation
+    status:       of its last response; "" when it has none
+    used_at:      seconds since 1970
+    first_words:  the start of its first message
     """
 
     handle: str
@@ -222,7 +222,7 @@ class UnrecordedConversation(NamedTuple):
 
 
 class StoreListing(NamedTuple):
-    """What was found; `more` says that there is more than was asked for."""
+    """The listed sessions and conversations; `has_more` is true when the limit left some out."""
 
     sessions: Sequence[SessionSummary]
     others: Sequence[UnrecordedConversation]
@@ -230,7 +230,7 @@ class StoreListing(NamedTuple):
 
 
 async def list_store(store: Store, limit: int) -> StoreListing:
-    """The newest of what `store` holds: at most `limit` sessions, and what other clients did last."""
+    """List the newest content of `store`: at most `limit` sessions, and the newest responses of other clients."""
     sessions = await store.sessions(limit=limit + 1)
     responses = await _find_kind(store, "response", "resp_", limit)
     conversations = await _find_kind(store, "conversation", "conv_", limit)
@@ -248,13 +248,13 @@ async def _find_kind(store: Store, kind: str, prefix: str, limit: int) -> Sequen
 
 
 async def _load_unrecorded_links(store: Store, responses: Sequence[HandleMatch]) -> Sequence[Link]:
-    """The links among `responses` that no session made, newest first."""
+    """Return the links among `responses` that belong to no session, newest first."""
     links = [await store.link(found.id) for found in responses]
     return [link for link in links if link is not None and link.session is None]
 
 
 def _list_chain_ends(links: Sequence[Link], responses: Sequence[HandleMatch]) -> list[UnrecordedConversation]:
-    """The ends of chains: what nothing went on from."""
+    """Return the ends of chains: responses that no other one continues."""
     words = {found.id: found.words for found in responses}
     gone_on = {link.parent for link in links}
     ends = [link for link in links if link.id not in gone_on and link.conversation_id is None]
@@ -279,7 +279,7 @@ async def _list_conversations(
 
 
 def store_listing_to_json(found: StoreListing) -> dict[str, Json]:
-    """The object that the inspector page gets; sessions as `convo sessions --json` has them."""
+    """Return the object for the inspector page; sessions as in `convo sessions --json`."""
     others = [
         {
             "id": other.handle,

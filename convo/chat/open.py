@@ -1,6 +1,6 @@
 """Open the conversation that the options select, or start one.
 
-Two steps, because the session record says at which endpoint its handle is: `find_selected_session`
+Two steps, because the endpoint of a handle is in the session record: `find_selected_session`
 reads the store, then `open_chat` reads the history with that endpoint. A handle without a
 record is read once from its owner and mirrored. Nothing is committed before something is sent.
 """
@@ -36,14 +36,13 @@ from convo.stores.base import Store
 from convo.strategies.state import ConversationState, OwnerSelection, last_answer_depth, owner_of_handle
 
 DEFAULT_REPLAY_FILE = "conversation.json"
-"""Where a replayed conversation goes when no file is named: the first free name like this one."""
+"""The file of a new replayed conversation without a file name; a number is added until the name is free."""
 
 
 async def find_selected_session(store: Store, wanted: OwnerSelection) -> Session | None:
-    """The session that `wanted` goes on with; None when a new one begins.
+    """Return the session that `selection` continues; None for a new one.
 
-    raises:  NotFound, AmbiguousHandle
-             WrongOwner  the record has another owner than the flag names
+    Raises the errors of `resolve_handle`, and WrongOwner when the record has another strategy than the flag.
     """
     if wanted.last:
         session: Session | None = await load_last_answered_session(store)
@@ -71,12 +70,11 @@ async def find_selected_session(store: Store, wanted: OwnerSelection) -> Session
 async def open_chat(
     wanted: OwnerSelection, session: Session | None, asking: RequestOptions, edges: ChatDeps, *, name: str = ""
 ) -> Chat:
-    """Open the conversation; nothing is stored before something is said.
+    """Open the conversation; nothing is stored before the first message.
 
-    name:    for a new session; "" takes it from the first words said
-    raises:  NotFound    neither the store nor the endpoint knows the handle
-             WrongOwner  the handle belongs to another endpoint
-             what the endpoint answers
+    name:  for a new session; "" makes one from the first message
+    Raises NotFound when neither the store nor the endpoint knows the handle, WrongOwner when it belongs to another
+    endpoint, and the errors of the endpoint.
     """
     if session is None:
         session, path, last = await _make_session(wanted, asking, edges, name)
@@ -85,10 +83,10 @@ async def open_chat(
 
 
 async def fork_session(source: Session, asking: RequestOptions, edges: ChatDeps, *, name: str = "") -> Chat:
-    """A second session that begins where `source` stands; the source is not touched.
+    """Return a second session that begins at the head of `source`; the source does not change.
 
-    name:    "" takes the source's, with a number
-    raises:  WrongOwner  a conversation has one head, at its endpoint
+    name:  "" uses the source's name with a number
+    Raises WrongOwner for a conversation of an endpoint: it has one head.
     """
     if source.strategy is Strategy.CONVERSATION:
         raise make_unforkable_error(source.handle or source.name)
@@ -108,7 +106,7 @@ async def fork_session(source: Session, asking: RequestOptions, edges: ChatDeps,
 
 
 def make_unforkable_error(conversation: str) -> WrongOwner:
-    """Why a conversation is not forked."""
+    """Return the error for a fork of a conversation."""
     return WrongOwner(
         f"{conversation} is one list at its endpoint and cannot have a second head",
         hint=f"convo convert {quote(conversation)} --to session",
@@ -118,7 +116,7 @@ def make_unforkable_error(conversation: str) -> WrongOwner:
 async def _make_session(
     wanted: OwnerSelection, asking: RequestOptions, edges: ChatDeps, name: str
 ) -> tuple[Session, Path, Link | None]:
-    """A record that the store does not have yet, with what its owner has already."""
+    """Make a record that the store does not have yet, with the history that its owner already has."""
     strategy = wanted.strategy or Strategy.SESSION
     handle, path, last = await START_LOADERS[strategy](wanted.handle, edges)
     now = edges.clock.now()
@@ -169,7 +167,7 @@ async def _start_chain(handle: str | None, edges: ChatDeps) -> StartingPoint:
 
 
 async def _make_not_stored_error(link: Link, store: Store) -> WrongOwner:
-    """Why a response of a client's own history is not gone on from, and which session has that history."""
+    """Return the error for continuing a response with store=false; the hint names the session with its history."""
     session = await store.session(link.session) if link.session else None
     return WrongOwner(
         f"{link.id} was sent with store=false, so its endpoint cannot go on from it",
@@ -192,7 +190,7 @@ START_LOADERS: dict[Strategy, Callable[[str | None, ChatDeps], Awaitable[Startin
 
 
 async def fetch_response_history(response_id: str, edges: ChatDeps) -> Path:
-    """What a chain holds up to and including this response, read from its endpoint."""
+    """Fetch the history of a chain, up to and including this response, from its endpoint."""
     response = await edges.endpoint.retrieve(response_id)
     items = await list_all_items(
         lambda after: edges.endpoint.input_items(response_id, after=after, limit=PAGE_ITEMS, order="asc")
@@ -201,7 +199,7 @@ async def fetch_response_history(response_id: str, edges: ChatDeps) -> Path:
 
 
 async def load_conversation_history(conversation_id: str, edges: ChatDeps) -> Path:
-    """What a conversation holds: our own rows where they are the owner's, else read from its endpoint."""
+    """Return the items of a conversation: from the store for the embedded endpoint, otherwise from its server."""
     if edges.endpoint.scope == EMBEDDED_SCOPE:
         return await edges.store.path((await load_stored_conversation(edges.store, conversation_id)).head)
     await edges.endpoint.conversation(conversation_id)
@@ -212,14 +210,14 @@ async def load_conversation_history(conversation_id: str, edges: ChatDeps) -> Pa
 
 
 def find_free_file(place: str | None) -> str:
-    """`place`, or the same with -2, -3, ... before its suffix when there is such a file."""
+    """Return `path`, or the first of `path` with -2, -3, ... before its suffix that does not exist."""
     return next(
         name for name in iter_numbered_paths(place or to_absolute_path(DEFAULT_REPLAY_FILE)) if not os.path.exists(name)
     )
 
 
 def iter_numbered_paths(place: str) -> Iterator[str]:
-    """`place`, and the same with -2, -3, ... before its suffix, without an end."""
+    """Yield `path`, then `path` with -2, -3, ... before its suffix, without an end."""
     stem, suffix = os.path.splitext(place)
     stem = re.sub(r"-\d+$", "", stem)
     return chain([stem + suffix], (f"{stem}-{number}{suffix}" for number in count(2)))

@@ -26,11 +26,11 @@ from convo.usage.counting import Usage
 from convo.usage.models import NO_WINDOW_SETTINGS, find_model_window, has_encrypted_reasoning
 
 NON_REPEATED_FIELDS = INTERNAL_PARAMETERS | {"instructions", "generate", "background"}
-"""Fields of a request that are not simply said again with the next one."""
+"""Fields of a request that the next request does not simply repeat."""
 
 
 def make_continuation_state(known: ConversationView) -> ConversationState:
-    """What is known, as its owner goes on with it. raises: ItemDeleted  a part of it is gone"""
+    """Return the state that the next request continues. Raises ItemDeleted when an item of the history is gone."""
     if known.lost:
         raise ItemDeleted(known.lost)
     session, at = known.session, find_current_link(known)
@@ -49,18 +49,21 @@ def make_continuation_state(known: ConversationView) -> ConversationState:
 
 
 def find_current_link(known: ConversationView) -> Link | None:
-    """The link at which the handle stands."""
+    """Return the link of the response that the handle names."""
     return next((link for link in known.links if link.id == known.at), None)
 
 
 def get_repeated_parameters(known: ConversationView) -> dict[str, Json]:
-    """The fields that whoever asked last would say again: tools, temperature and so on; a session says its own."""
+    """Return the parameters that a client would repeat from the last request: tools, temperature and so on.
+
+    Empty for a session: each of its requests states its parameters.
+    """
     at = None if known.session else find_current_link(known)
     return {name: value for name, value in at.parameters.items() if name not in NON_REPEATED_FIELDS} if at else {}
 
 
 def get_instructions(known: ConversationView) -> str | None:
-    """The instructions that go with every turn of this conversation."""
+    """Return the instructions of every turn of this conversation."""
     if known.session:
         return known.session.instructions
     at = find_current_link(known)
@@ -69,18 +72,18 @@ def get_instructions(known: ConversationView) -> str | None:
 
 
 MAX_COUNTED_ITEMS = 1_000
-"""Items of a request that an endpoint counts while somebody waits."""
+"""The most items of a request that an endpoint is asked to count: the user waits for the count."""
 
 RequestTokenCounter: TypeAlias = Callable[[Mapping[str, Json]], Awaitable[int | None]]
-"""Exact tokens of a request by somebody who can tell; None: it is counted here."""
+"""Returns the exact input tokens of a request; None: the tokens are counted locally."""
 
 
 async def skip_remote_count(body: Mapping[str, Json]) -> None:
-    """Nobody else is asked."""
+    """Return None: no server is asked."""
 
 
 def make_endpoint_counter(endpoint: Endpoint) -> RequestTokenCounter:
-    """The endpoint's own count, where asking for it works and is quick; what keeps it from counting is no error."""
+    """Return a counter that asks the endpoint when that is quick; its errors count as None."""
 
     async def count(body: Mapping[str, Json]) -> int | None:
         if len(body.get("input") or ()) > MAX_COUNTED_ITEMS:
@@ -105,11 +108,11 @@ async def build_next_request(
     own: Mapping[str, ContextLimits] = NO_WINDOW_SETTINGS,
     sent: RequestInput | None = None,
 ) -> NextRequest:
-    """The request that says `items` next.
+    """Build the request that would send `items` next.
 
-    own:     windows that a person gave
-    sent:    what travels, where agents decided on it; None: what the owner lacks
-    raises:  Conflict  the path no longer passes through its mark;  what `count` raises
+    windows:        context windows from the settings
+    request_input:  the input, where the agents decide on it; None: the items that the owner lacks
+    Raises Conflict when the path does not contain the confirmed head, and the errors of `count_tokens`.
     """
     body = asking.body(sent or asking.sent(replace(held, path=held.path.grow(items))))
     wire = endpoint.wire(body) or HttpRequest("", body, {})
@@ -138,9 +141,10 @@ async def measure_context_window(
     *,
     sent: RequestInput | None = None,
 ) -> ContextUsage:
-    """What fills the model's window when the conversation goes on as it stands. raises: what `count` raises
+    """Return the usage of the model's context window if the conversation continues as it is.
 
-    own, sent:  as `build_next_request` has them
+    windows, request_input:  as for `build_next_request`
+    Raises the errors of `count_tokens`.
     """
     body = asking.body(sent or asking.sent(held))
     window = find_model_window(asking.model, own)
@@ -151,15 +155,15 @@ async def measure_context_window(
 
 
 def _select_counted_fields(body: Mapping[str, Json]) -> dict[str, Json]:
-    """As much of a request as its tokens depend on."""
+    """Return the fields of a request that its tokens depend on."""
     return {name: body[name] for name in body if name in INPUT_TOKENS_FIELDS}
 
 
 def rebuild_request(known: ConversationView, number: int | None) -> SentRequest:
-    """A request that was sent, put together again from what is kept of it.
+    """Rebuild a request that was sent from its link.
 
-    number:  from 1, along the line that leads to the handle; the last one for None
-    raises:  NotFound  there are not so many requests, or what it saw is gone
+    request_number:  from 1, along the branch that leads to the handle; None for the last one
+    Raises NotFound when there are fewer requests or an item of the input was deleted.
     """
     on_line = ancestor_ids(known.at, known.links)
     line = [link for link in known.links if link.id in on_line]
@@ -170,7 +174,7 @@ def rebuild_request(known: ConversationView, number: int | None) -> SentRequest:
 
 
 def rebuild_link_request(link: Link, known: ConversationView) -> SentRequest:
-    """The request of `link`. raises: NotFound  what it saw is gone"""
+    """Rebuild the request of `link`. Raises NotFound when an item of its input was deleted."""
     places = known.places
     if link.saw not in places:
         raise NotFound("input of", link.id, hint="an item of it was deleted")
@@ -187,13 +191,13 @@ def rebuild_link_request(link: Link, known: ConversationView) -> SentRequest:
 
 
 def rebuild_request_fields(link: Link) -> dict[str, Json]:
-    """The request of `link` as it travelled, without its items; they need not be known."""
+    """Return the fields of the request of `link` without its items, which need not be stored."""
     nothing = Path(root_key(""))
     return {name: value for name, value in rebuild_request_body(link, nothing, nothing).items() if name != "input"}
 
 
 def rebuild_request_body(link: Link, path: Path, before: Path) -> dict[str, Json]:
-    """The request of `link`, whose model saw `path`; its owner had `before`."""
+    """Rebuild the request of `link`, whose model received `path`; its owner already had `confirmed_path`."""
     strategy, handle = _get_request_owner(link)
     remote, wire_model = link.scope != EMBEDDED_SCOPE, link.model.partition("/")[2]
     sent = build_request_input(
@@ -212,6 +216,6 @@ def rebuild_request_body(link: Link, path: Path, before: Path) -> dict[str, Json
 
 
 def _get_request_owner(link: Link) -> tuple[Strategy, str | None]:
-    """Whose the request went to, and the handle that it named. What named no conversation went on from none."""
+    """Return the strategy of the request and the handle it named; without a conversation id it continued none."""
     handle = link.conversation_id or link.previous_response_id
     return (link.strategy if link.strategy is not Strategy.CONVERSATION or handle else Strategy.CHAIN), handle

@@ -21,11 +21,11 @@ MAX_LISTED_RUNS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class RemovedSession:
-    """What went with one session.
+    """The deleted data of one session.
 
-    links, items:  how many; what other sessions share is not among them
-    runs:          those of agents, by id
-    kept:          what still stands elsewhere, in words: a replay file, a remote endpoint's copy
+    link_count, item_count:  without those that other sessions share
+    run_ids:                 the agent runs
+    remaining_copies:        data that remains elsewhere, as text: a replay file, a remote endpoint's copy
     """
 
     session: Session
@@ -36,11 +36,10 @@ class RemovedSession:
 
 
 async def set_session_name(store: Store, session: Session, name: str) -> Session:
-    """Give a session another name; its place among the last used stays.
+    """Rename a session; its position in the order of use does not change.
 
-    raises:  InvalidUsage     `name` could be taken for another handle
-             Conflict  another session has it
-             Busy      the session is open in another process
+    Raises InvalidUsage when `name` could be taken for another kind of handle, Conflict when another session has it,
+    and Busy when the session is open in another process.
     """
     named = replace(session, name=validate_session_name(name))
     async with _lease_sessions(store, [session]):
@@ -49,11 +48,10 @@ async def set_session_name(store: Store, session: Session, name: str) -> Session
 
 
 async def delete_sessions(store: Store, sessions: Sequence[Session]) -> list[RemovedSession]:
-    """Remove sessions with all that only they held; none of them when one of them is open.
+    """Delete sessions with all data that no other session shares; none of them when one is open.
 
-    A conversation of our own endpoint goes with the last session that stands at it.
-
-    raises:  Busy, NotFound, StoreFault
+    A conversation of the embedded endpoint is deleted with the last session that uses it.
+    Raises Busy, NotFound, StoreFault.
     """
     async with _lease_sessions(store, sessions):
         return [await _remove_session(store, session) for session in sessions]
@@ -66,7 +64,7 @@ async def _remove_session(store: Store, session: Session) -> RemovedSession:
     )
     runs = tuple([run.id for run in await store.agent_runs(session=session.id, limit=MAX_LISTED_RUNS)])
     if session.strategy is Strategy.CONVERSATION and session.scope == EMBEDDED_SCOPE and session.handle:
-        await _remove_conversation(store, session)  # first: after a kill in between the record still names it
+        await _remove_conversation(store, session)  # first, so that after a kill in between the record still names it
     await store.remove_session(session.id)
     gone = [link.id for link in links if await store.link(link.id) is None]
     lost: set[Key] = set()
@@ -76,7 +74,7 @@ async def _remove_session(store: Store, session: Session) -> RemovedSession:
 
 
 async def _load_longest_paths(store: Store, ends: Iterable[Key]) -> list[Sequence[Key]]:
-    """The paths to `ends`, without those that another one leads through."""
+    """Return the paths to `ends`, without those that are a prefix of another one."""
     paths: list[Sequence[Key]] = []
     passed: set[Key] = set()
     for end in ends:
@@ -88,14 +86,14 @@ async def _load_longest_paths(store: Store, ends: Iterable[Key]) -> list[Sequenc
 
 
 async def _remove_conversation(store: Store, session: Session) -> None:
-    """Remove the conversation of a session, unless another session has it too."""
+    """Remove the conversation of a session, unless another session uses it too."""
     others = [one for one in await store.sessions() if one.handle == session.handle and one.id != session.id]
     if not others and session.handle and await store.conversation(session.handle):
         await store.remove_conversation(session.handle)
 
 
 async def _count_remaining(store: Store, keys: Sequence[Key]) -> int:
-    """How many of a path's places are still there. What leads to a place that is there, is there."""
+    """Return how many nodes of a path are still stored, by binary search: the ancestors of a stored node are stored."""
     least, most = 0, len(keys)
     while least < most:
         middle = (least + most + 1) // 2
@@ -117,9 +115,9 @@ async def _is_stored(store: Store, key: Key) -> bool:
 
 
 def describe_remaining_copies(session: Session, links: Sequence[Link]) -> str:
-    """What removing a session leaves elsewhere, in words; "" where it leaves nothing.
+    """Return a description of the data that deleting a session leaves elsewhere; "" when there is none.
 
-    links:  those that it made
+    links:  the links of the session
     """
     left = []
     if session.strategy is Strategy.REPLAY and session.handle:
@@ -135,7 +133,7 @@ def describe_remaining_copies(session: Session, links: Sequence[Link]) -> str:
 
 @asynccontextmanager
 async def _lease_sessions(store: Store, sessions: Sequence[Session]) -> AsyncIterator[None]:
-    """The right to write all of `sessions`. raises: Busy"""
+    """Hold the leases of all `sessions`. Raises Busy."""
     async with AsyncExitStack() as holds:
         for session in sessions:
             try:
@@ -149,11 +147,11 @@ async def _lease_sessions(store: Store, sessions: Sequence[Session]) -> AsyncIte
 async def save_repaired_session(
     store: Store, mended: LintView, name: str, *, model: str, scope: Scope, clock: Clock, new_id: NewId
 ) -> Session:
-    """A new session that holds `mended`.
+    """Store the history `repaired` as a new session.
 
-    model, scope:  where its turns go
-    raises:        InvalidUsage     `name` could be taken for another handle, or an item cannot be kept
-                   Conflict  another session has it
+    model, scope:  of its next turns
+    Raises InvalidUsage when `name` could be taken for another kind of handle or an item cannot be stored,
+    and Conflict when another session has the name.
     """
     path = Path(root_key(store.tenant)).grow(mended.items)
     now = clock.now()
@@ -176,14 +174,14 @@ async def save_repaired_session(
 
 
 async def check_session_name_free(store: Store, name: str) -> None:
-    """Make sure that a session may be called that. raises: Usage"""
+    """Check that a new session may have this name. Raises InvalidUsage."""
     there = await store.session(validate_session_name(name))
     if there:
         raise InvalidUsage(f"there is a session {name!r} already", hint=f"another name: --as {name}-2")
 
 
 async def _find_parent_id(store: Store, mended: LintView) -> str | None:
-    """The last response before the first thing that was mended, if the store has it."""
+    """Return the id of the last response before the first fix, if the store has it."""
     if mended.anchor:
         return mended.anchor.id if await store.link(mended.anchor.id) else None
     path = Path(root_key(store.tenant)).grow(mended.items)

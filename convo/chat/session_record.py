@@ -1,8 +1,8 @@
-"""The record of an open session: the one way in which it is committed, its name and its lease.
+"""The record of an open session: its commits, its name and its lease.
 
 Callers pass the state that the session should have; the appended items and the transaction follow
 from the difference to the state it had. One process writes a session: the lease is renewed while
-the chat is open and expires when that process died.
+the chat is open and expires when that process has ended.
 """
 
 import asyncio
@@ -37,10 +37,10 @@ class ChatDeps:
 
 @dataclass(frozen=True, slots=True)
 class RunUpdate:
-    """What becomes so together with a move of the record, all or nothing.
+    """The part of an agent run that is committed in one transaction with the session record.
 
-    agent_run, calls:  the run of agents that moved it, and its ledger
-    then:              items that stand behind an answer at once: outputs of calls that nothing was run for
+    agent_run, calls:  the run that changes the record, and its ledger of calls
+    appended_items:    appended after a response: the outputs of calls that started no tool
     """
 
     agent_run: AgentRun | None = None
@@ -54,13 +54,13 @@ NO_UPDATE = RunUpdate()
 class SessionRecord:
     """One session's record, opened for writing by one process.
 
-    agent_run:  the run of agents that was stored last through it
+    agent_run:  the agent run that was stored last through this record
     """
 
     def __init__(self, session: Session, path: Path, last: Link | None, edges: ChatDeps, *, saved: bool) -> None:
-        """Open a record; `last` is its last confirmed link.
+        """Open a record; `last_link` is its last confirmed link.
 
-        saved:  whether the store has it; a new one may begin with a history that the store has not
+        is_saved:  whether the store has the record; a new one may begin with a history that the store lacks
         """
         self.session, self.last = session, last
         self.held = ConversationState(session.strategy, path, session.mark, get_endpoint_handle(session))
@@ -77,11 +77,11 @@ class SessionRecord:
         beside: RunUpdate = NO_UPDATE,
         seen: Path | None = None,
     ) -> None:
-        """Store `held` and `links` as what is so from now on, all or nothing.
+        """Commit `state` and `links` in one transaction.
 
-        last:    the link that the owner confirmed with this move
-        seen:    a path of its own on which one of `links` stands: its model saw something else than `held`
-        raises:  Conflict  another process moved the record;  StoreFault
+        last_link:  the link that the owner confirmed with this commit
+        view_path:  a separate path with one of `links`: its model received another input than the history
+        Raises Conflict when another process changed the record, and StoreFault.
         """
         await shielded(self._move(held, links, last, beside, seen))
 
@@ -107,7 +107,7 @@ class SessionRecord:
         self.agent_run = beside.agent_run or self.agent_run
 
     async def note(self, beside: RunUpdate) -> None:
-        """Store what is so of a run of agents; the conversation stays as it is. raises: Conflict, StoreFault"""
+        """Commit an agent run; the conversation does not change. Raises Conflict, StoreFault."""
         await shielded(self._note(beside))
 
     async def _note(self, beside: RunUpdate) -> None:
@@ -116,15 +116,15 @@ class SessionRecord:
 
     @property
     def saved(self) -> bool:
-        """Whether the store has it."""
+        """Whether the store has the record."""
         return self._saved
 
     def before(self) -> "RecordSnapshot":
-        """How it is now, to be handed to `withdraw`."""
+        """Return the current state, for `restore`."""
         return RecordSnapshot(self.session, self.held, self.last, self._saved, self._stored)
 
     async def withdraw(self, before: "RecordSnapshot", attempt: Link | None) -> None:
-        """Put the record back to how it was before `attempt`, which asked nobody; the store forgets it."""
+        """Restore the record to before `attempt`, a request that was not sent; delete that link, or a new session."""
         await shielded(self._withdraw(before, attempt))
 
     async def _withdraw(self, before: "RecordSnapshot", attempt: Link | None) -> None:
@@ -138,12 +138,12 @@ class SessionRecord:
         self._saved, self._stored = before.saved, before.stored
 
     async def is_ours(self) -> bool:
-        """Whether the store has the record as this process left it."""
+        """Return whether the head in the store is the one of this process."""
         now = await self._store.session(self.session.id)
         return now is not None and now.head == self.session.head
 
     async def update(self, session: Session) -> None:
-        """Store other fields of the record; its head stays."""
+        """Commit other fields of the record; its head does not change."""
         await shielded(self._save(replace(session, used_at=self._clock.now(), use=None)))
 
     async def _save(
@@ -162,7 +162,7 @@ class SessionRecord:
 
 @dataclass(frozen=True, slots=True)
 class RecordSnapshot:
-    """A record at one moment; `stored` is what of its path the store had."""
+    """A record at one moment; `stored_path` is the part of its path that the store had."""
 
     session: Session
     held: ConversationState
@@ -172,21 +172,21 @@ class RecordSnapshot:
 
 
 def _make_appends(path: Path, there: Path) -> tuple[AppendItems, ...]:
-    """What of `path` has to be stored, where `there` is."""
+    """Return the items of `path` to store, when `stored_path` is stored."""
     shared = there.shared(path)
     new = tuple(node.item for node in path.nodes[shared:])
     return (AppendItems(path.first(shared).head, new),) if new else ()
 
 
 _SHIELDED_TASKS = WeakSet[asyncio.Task[None]]()
-"""The tasks in which something is carried out to its end."""
+"""The tasks that run a shielded coroutine."""
 
 
 async def shielded(work: Coroutine[Any, Any, None]) -> None:
-    """Carry `work` out to its end, and be cancelled only then.
+    """Shield a coroutine: await it to completion, then raise the cancellation again.
 
-    A store works in a thread that nobody stops: whoever let go of it in the middle would not know
-    what it has stored. What is a part of such work is carried out with it.
+    A store works in a thread that cannot be stopped: after a cancellation in between it would be unknown what was
+    stored. A nested call runs in the same task.
     """
     if asyncio.current_task() in _SHIELDED_TASKS:
         await work
@@ -205,18 +205,18 @@ async def shielded(work: Coroutine[Any, Any, None]) -> None:
 
 
 async def load_session_record(session: Session, edges: ChatDeps) -> SessionRecord:
-    """The record of a session that the store has. raises: NotFound, ItemDeleted"""
+    """Open the record of a session that the store has. Raises NotFound, ItemDeleted."""
     path, last = await edges.store.path(session.head), await load_last_link(edges.store, session)
     return SessionRecord(session, path, last, edges, saved=True)
 
 
 def get_endpoint_handle(session: Session) -> str | None:
-    """The handle at the endpoint; a replay file's path is none."""
+    """Return the handle at the endpoint; None for a replay file, whose handle is a path."""
     return None if session.strategy is Strategy.REPLAY else session.handle
 
 
 async def load_last_link(store: Store, session: Session) -> Link | None:
-    """The session's last confirmed link. raises: NotFound  the record names one that is gone"""
+    """Return the session's last confirmed link. Raises NotFound when the record names a deleted one."""
     if not session.link:
         return None
     link = await store.link(session.link)
@@ -229,19 +229,19 @@ NAME_WORDS = 4
 NAME_MAX_CHARS = 40
 
 RESERVED_PREFIXES = (SCRATCH_PREFIX, "-", "ses_", "try_")
-"""How handles and options begin that are no names; `owner_of_handle` knows those of the endpoints and files."""
+"""Prefixes of handles and options, not allowed in names; `owner_of_handle` knows those of endpoints and files."""
 
 NAME_HINT = "words with dashes: monads-in-haskell"
 
 
 def make_session_name(item: Item) -> str:
-    """A name for people: "what-is-a-monad". No id and no file looks like it, whatever was said."""
+    """Make a name from a message: "what-is-a-monad". It never looks like an id or a file, whatever the message is."""
     words = re.findall(r"[^\W_]+", item_preview(item, 200).lower())
     return "-".join(words[:NAME_WORDS])[:NAME_MAX_CHARS].rstrip("-") or "chat"
 
 
 def validate_session_name(name: str) -> str:
-    """`name`, when no other handle can be meant by it. raises: Usage"""
+    """Return `name` unless it could be another kind of handle. Raises InvalidUsage."""
     if not name.strip():
         raise InvalidUsage("a name has at least one letter", hint=NAME_HINT)
     if name != name.strip() or not name.isprintable():
@@ -252,7 +252,7 @@ def validate_session_name(name: str) -> str:
 
 
 async def find_free_session_name(store: Store, wish: str) -> str:
-    """`wish`, or `wish-2`, `wish-3`, ... when it is taken."""
+    """Return `wanted_name`, or `wanted_name` with -2, -3, ... when it is taken."""
     stem = re.sub(r"-\d+$", "", wish)
     taken = {session.name for session in await store.sessions()}
     numbered = (f"{stem}-{number}" for number in range(2, len(taken) + 3))
@@ -263,7 +263,7 @@ SESSION_LEASE_TTL_S = 30.0
 
 
 async def acquire_session_lease(store: Store, session: Session) -> LeaseGuard:
-    """The right to write this session, and its replay file, to be released. raises: Busy  another process has it"""
+    """Acquire the lease to write this session and its replay file. Raises Busy when another process has it."""
     try:
         return await LeaseGuard.take(store, _get_lease_name(session), process_identity(), SESSION_LEASE_TTL_S)
     except Busy as busy:
@@ -271,15 +271,15 @@ async def acquire_session_lease(store: Store, session: Session) -> LeaseGuard:
 
 
 async def describe_session_writer(store: Store, session: Session) -> str:
-    """Which process has that right, in words; "" where none does that may be alive."""
+    """Describe the process that has that lease; "" when none does or its process has ended."""
     holder = await store.holder(_get_lease_name(session))
     return describe_process(holder) if holder and not is_process_dead(holder) else ""
 
 
 async def acquire_state_lease(store: Store, state: str, name: str) -> LeaseGuard:
-    """The right to go on with a document, by its content hash; to be released. raises: Busy  another process has it
+    """Acquire the lease to resume a document, by its content hash. Raises Busy when another process has it.
 
-    name:  the document's, for the words
+    document_name:  for the error message
     """
     try:
         return await LeaseGuard.take(store, f"state {state}", process_identity(), SESSION_LEASE_TTL_S)
@@ -288,7 +288,7 @@ async def acquire_state_lease(store: Store, state: str, name: str) -> LeaseGuard
 
 
 def _get_lease_name(session: Session) -> str:
-    """Two sessions that know the same file take turns at it, by whichever name they know it."""
+    """Return the name of the lease; all sessions of one file share a lease, under any path to it."""
     if session.strategy is Strategy.REPLAY and session.handle:
         return f"file {os.path.realpath(session.handle)}"
     return f"session {session.id}"
@@ -301,7 +301,7 @@ def _get_session_title(session: Session) -> str:
 
 
 def _make_busy_hint(session: Session) -> str:
-    """A conversation has one head, at its endpoint, and cannot be forked."""
+    """Return the hint for a busy session; a conversation cannot be forked, since it has one head at its endpoint."""
     if session.strategy is Strategy.CONVERSATION:
         return "leave that chat first"
     return f"convo chat --fork {quote(_get_session_title(session))}"

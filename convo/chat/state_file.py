@@ -18,22 +18,25 @@ from convo.runstate.state import RunState
 from convo.runstate.writer import serialize_run_state
 
 STATE_MARKERS = (b"$schemaVersion", b"current_agent", b"current_turn", b'"currentAgent"')
-"""Some of what stands in every state, so that one that lost a member is still known for what it was."""
+"""Parts of every state, by which one that lacks a field is still recognized."""
 
 STATE_FILE_HINT = "a path to what RunState.to_string() gave"
 OTHER_FILE_HINT = "choose another file"
 
 ITEM_LIST_PATTERN = re.compile(rb"\s*\[\s*(?!\{\s*\"\$schemaVersion\")")
-"""How a replay file begins. What is said in it may be about states."""
+"""The beginning of a replay file. Its messages may contain the text of a state."""
 
 
 def load_state_file(place: str) -> RunState:
-    """The state in a file. raises: NotFound, Unreadable; InvalidRunState  with the file's name in front"""
+    """Return the state in a file.
+
+    Raises NotFound, Unreadable, and InvalidRunState with the file name in front.
+    """
     return parse_state_bytes(read_state_bytes(place), place)
 
 
 def parse_state_bytes(data: bytes, name: str) -> RunState:
-    """The state that `data` is. raises: InvalidRunState  with `name` in front"""
+    """Parse a state. Raises InvalidRunState with `name` in front."""
     try:
         return parse_run_state(data)
     except InvalidRunState as wrong:
@@ -41,7 +44,7 @@ def parse_state_bytes(data: bytes, name: str) -> RunState:
 
 
 def read_state_bytes(place: str) -> bytes:
-    """The bytes of a file, no more than a state may have. raises: NotFound, Unreadable"""
+    """Return the bytes of a file, at most one more than a state may have. Raises NotFound, Unreadable."""
     target = Path(os.path.expanduser(place))
     if not place:
         raise NotFound("file", place, hint=STATE_FILE_HINT)
@@ -57,28 +60,28 @@ def read_state_bytes(place: str) -> bytes:
 
 
 def read_state_stream(stream: BinaryIO) -> bytes:
-    """All that comes, up to one byte more than a state may have."""
+    """Read a stream, at most one byte more than a state may have."""
     return stream.read(MAX_STATE_BYTES + 1)
 
 
 def is_state_like(data: bytes) -> bool:
-    """Whether these bytes are meant as a state, in whichever encoding and however broken."""
+    """Return whether these bytes are probably a state, in any encoding and however damaged."""
     plain = data.replace(b"\0", b"")
     return not ITEM_LIST_PATTERN.match(plain) and any(member in plain for member in STATE_MARKERS)
 
 
 def save_state_file(state: RunState, place: str) -> None:
-    """Put `state` in a file's place, atomically, 0600.
+    """Replace the content of a file by `state`, atomically, with mode 0600.
 
-    raises:  InvalidUsage, StoreReadOnly, StoreFull, StoreFault, Unreadable  the file is as it was
+    Raises InvalidUsage, StoreReadOnly, StoreFull, StoreFault, Unreadable; the file is then unchanged.
     """
     write_atomic(check_state_path(place), serialize_run_state(state), mode=PRIVATE_MODE)
 
 
 def check_state_path(place: str) -> Path:
-    """Where the file lies that a state can be kept in, as far as is known before it is written.
+    """Return the path of the file to write a state to, after the checks that are possible before writing.
 
-    raises:  as `save_state_file`
+    Raises the errors of `save_state_file`.
     """
     if not place:
         raise InvalidUsage("a state is kept in a file, and its name is empty", hint=OTHER_FILE_HINT)

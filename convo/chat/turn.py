@@ -57,25 +57,25 @@ if TYPE_CHECKING:
 MAX_TRIES = 4
 
 MAX_PREAMBLE_EVENTS = 1_000
-"""Events before the first piece of an answer; more say nothing that fewer would not."""
+"""Events before the first output event; a stream with more is broken."""
 
 FIRST_WAIT_S, MAX_BACKOFF_S, JITTER_S = 1, 8, 0.25
-"""Seconds before the next try: 1, 2, 4, with a little jitter, unless the endpoint names its own."""
+"""Seconds before the next try: 1, 2, 4, plus up to 0.25 of jitter, unless the endpoint names its own."""
 
 MAX_RETRY_AFTER_S = 60.0
-"""Whoever is told to wait longer is told so, instead of being kept waiting or asking too early."""
+"""Seconds; a longer wait that the endpoint asks for becomes an error instead of a long wait or an early retry."""
 
 
 @dataclass
 class StartedStream:
-    """A call whose answer has begun: the events that came so far, and the stream of the others."""
+    """A response that has started: the events received so far, and the stream of the rest."""
 
     events: list[StreamEvent]
     stream: AsyncGenerator[StreamEvent, None]
 
 
 StreamOpener = Callable[[], Awaitable[AsyncGenerator[StreamEvent, None] | None]]
-"""Builds and sends the request; None when the owner turns out to have answered it already."""
+"""Builds and sends the request; None when the owner turns out to have the response already."""
 
 
 async def open_with_retry(
@@ -86,11 +86,11 @@ async def open_with_retry(
     doubt: Callable[[], None],
     noted: Callable[[str], None],
 ) -> StartedStream | None:
-    """Open a call, again where that is safe.
+    """Open a stream, with retries where they are safe.
 
-    doubt:  told before a resend that must read the owner's tail first
-    noted:  told in words why a request goes out again
-    raises: the last failure, when it may not or did not help to send again
+    check_tail:  called before a retry that must read the owner's tail first
+    notify:      called with the reason of each retry
+    Raises the last error when a retry is not allowed or did not help.
     """
     try:
         return await _start_stream(open_stream)
@@ -116,7 +116,7 @@ async def _retry(
     doubt: Callable[[], None],
     noted: Callable[[str], None],
 ) -> StartedStream | None:
-    """What `call` does once the first try has `failed`. Nearly every first one does not, and waits for no library."""
+    """Retry after `first_failure`. Most requests succeed at once and never import the library."""
     from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
 
     first = [failed]
@@ -171,26 +171,26 @@ def _compute_wait_s(state: "RetryCallState") -> float:
 
 
 def get_retry_after_s(failure: BaseException | None) -> float | None:
-    """How long the endpoint asks to be left alone, where it does."""
+    """Return the wait in seconds that the endpoint asks for, if any."""
     return failure.retry_after_s if isinstance(failure, EndpointFault) else None
 
 
 CONTINUABLE_STATUSES = ("completed", "incomplete")
-"""How a response ended that a chain may go on from."""
+"""Statuses of a response that a chain may continue."""
 
 
 @dataclass(frozen=True, slots=True)
 class OwnerTail:
-    """The owner's items after the mark, oldest first, and the links that made them, where known."""
+    """The owner's items after the confirmed head, oldest first, and their links, where known."""
 
     items: tuple[Item, ...] = ()
     links: tuple[Link, ...] = ()
 
 
 async def load_owner_tail(held: ConversationState, endpoint: Endpoint, store: Store) -> OwnerTail:
-    """What the owner has and nobody heard of.
+    """Load the items that the owner has and this process did not receive.
 
-    raises:  StateFault  the conversation no longer holds what it had confirmed
+    Raises StateFault when the conversation lacks the items that it had confirmed.
     """
     here = endpoint.scope == EMBEDDED_SCOPE
     if held.strategy is Strategy.CHAIN and here:
@@ -201,9 +201,9 @@ async def load_owner_tail(held: ConversationState, endpoint: Endpoint, store: St
 
 
 async def _load_local_chain(held: ConversationState, store: Store) -> OwnerTail:
-    """The answer that our own endpoint gave to exactly what is unacknowledged, or to its beginning.
+    """Load the response that the embedded endpoint gave to exactly the unconfirmed input, or to a prefix of it.
 
-    A new root may begin with a history of answers: whoever answered a part of that was not asked here.
+    A new root may begin with a history of responses: a response to a part of that history does not count.
     """
     confirmed = held.path.upto(held.mark)
     asked = confirmed.grow(build_request_input(held).items)
@@ -262,18 +262,18 @@ UNFINISHED_STATUSES = ("queued", "in_progress")
 """Statuses of a link that the response of the same id replaces."""
 
 NON_PARAMETER_FIELDS = frozenset({"model", "input", "previous_response_id", "conversation", "store", "include"})
-"""Fields of a request that a link keeps in other columns."""
+"""Fields of a request that a link stores in other columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestOptions:
-    """How to ask, apart from what was said.
+    """The options of a request, without its items.
 
-    model:         "provider/model", for the record
-    wire_model:    the name as it travels
-    parameters:    further fields of every request
-    store:         keep a copy at the endpoint although the client owns the history
-    seal:          the model reasons, and can hand its reasoning out encrypted
+    model:              "provider/model", for the record
+    wire_model:         the model name in the request
+    parameters:         further fields of every request
+    store:              keep a copy at the endpoint although the client owns the history
+    encrypt_reasoning:  the model reasons, and can return its reasoning encrypted
     """
 
     model: str
@@ -284,9 +284,11 @@ class RequestOptions:
     seal: bool = False
 
     def sent(self, held: ConversationState) -> RequestInput:
+        """Build the input of the next request for `state`."""
         return build_request_input(held, store=self.store, seal=self.seal)
 
     def body(self, sent: RequestInput) -> dict[str, Json]:
+        """Build the body of a request with this input."""
         return build_request_body(
             sent, model=self.wire_model, instructions=self.instructions, parameters=self.parameters
         )
@@ -294,7 +296,12 @@ class RequestOptions:
 
 @dataclass(slots=True)
 class RequestTiming:
-    """When the request went out, in seconds since 1970 and in ticks, and when its answer's first piece came."""
+    """The times of a request.
+
+    started_at:          seconds since 1970
+    start_ticks:         monotonic seconds
+    first_output_ticks:  monotonic seconds at the first output event
+    """
 
     at: float
     began: float
@@ -303,10 +310,10 @@ class RequestTiming:
 
 @dataclass(frozen=True, slots=True)
 class InputOverride:
-    """What the model sees in place of a history that the client owns; the history itself keeps everything.
+    """The model's input in place of a history that the client owns; the history itself keeps everything.
 
-    path:  on which the turn's link stands
-    sent:  what travels of it
+    path:           of the turn's link
+    request_input:  the part of it that is sent
     """
 
     path: Path
@@ -314,22 +321,24 @@ class InputOverride:
 
 
 ResponseHook = Callable[[ConversationState, tuple[Item, ...]], Awaitable[RunUpdate | None]]
-"""Told of a whole answer and where it leaves the conversation, before that is stored; says what is stored with
-it, or None: the answer is not wanted."""
+"""Called with a complete response and the state after it, before they are stored.
+
+Returns the update that is stored in the same transaction, or None to reject the response.
+"""
 
 
 async def return_no_update(held: ConversationState, output: tuple[Item, ...]) -> RunUpdate:
-    """The answer is all there is."""
+    """Return an empty update: only the response is stored."""
     return NO_UPDATE
 
 
 class ChatTurn:
-    """Asks for one answer to what `record` holds unacknowledged.
+    """One request for the unconfirmed input of `record`, and its response.
 
-    link:      how it ended, once it has
-    response:  the owner's final response, when one came
-    tries:     how many requests went out
-    unwanted:  whatever has come of the answer is not kept, where the owner does not have it
+    link:           the link, once the turn has ended
+    response:       the owner's final response, if any
+    request_count:  requests that were sent
+    is_rejected:    do not store a partial response, unless the owner has it
     """
 
     def __init__(
@@ -345,8 +354,8 @@ class ChatTurn:
     ) -> None:
         """Prepare a turn.
 
-        doubt:  the owner may have taken part of it already
-        noted:  told at once, in words, what a person should know
+        check_tail:  the owner may already have a part of the input
+        notify:      called at once with each message for the user
         """
         self.link: Link | None = None
         self.response: Response | None = None
@@ -362,9 +371,9 @@ class ChatTurn:
         self._times = RequestTiming(edges.clock.now(), edges.clock.ticks())
 
     async def events(self) -> AsyncGenerator[StreamEvent, None]:
-        """The answer's events, the last one when everything is durable.
+        """Yield the events of the response, the last one after the commit.
 
-        raises:  ConvoError  what endpoint and store answered; the input stays, unacknowledged
+        Raises the errors of the endpoint and the store; the input stays unconfirmed.
         """
         try:
             async with aclosing(self._answer()) as answer:
@@ -388,9 +397,9 @@ class ChatTurn:
             raise
 
     def _limited(self, reached: LimitReached) -> StreamEvent | None:
-        """The last event of an answer that reached a limit of size, where the client owns the history.
+        """Make the last event of a response that exceeded a size limit, where the client owns the history.
 
-        None where it failed: a server that owns the history does not have what came of the answer.
+        None where the turn failed: a server that owns the history does not have the partial response.
         """
         if (
             reached.timed
@@ -411,7 +420,7 @@ class ChatTurn:
             LIMIT_FIELD: {"name": reached.limit, "message": reached.message},
         }
 
-    # -- asking -------------------------------------------------------------------------------
+    # -- request ------------------------------------------------------------------------------
 
     async def _answer(self) -> AsyncGenerator[StreamEvent, None]:
         strategy = self._record.held.strategy
@@ -443,7 +452,7 @@ class ChatTurn:
         return self._edges.endpoint.create(self._asking.body(self._sent))
 
     async def _settled(self) -> bool:
-        """Take up what the owner did although nobody told us; whether nothing is left to ask."""
+        """Apply the owner's items that this process missed; return whether nothing is left to request."""
         record = self._record
         tail = await load_owner_tail(record.held, self._edges.endpoint, self._edges.store)
         self._doubt = False
@@ -464,7 +473,7 @@ class ChatTurn:
         return True
 
     def _claimed(self, held: ConversationState, tail: OwnerTail) -> tuple[Link, ...]:
-        """The links of what the owner did, as this session's own."""
+        """Return the links of the owner's items, assigned to this session."""
         session = self._record.session
         if tail.links:
             parents = (session.link, *(link.id for link in tail.links[:-1]))
@@ -484,7 +493,7 @@ class ChatTurn:
     def _doubting(self) -> None:
         self._doubt = True
 
-    # -- ending -------------------------------------------------------------------------------
+    # -- end of the response ------------------------------------------------------------------
 
     async def _take(self, event: StreamEvent) -> None:
         self._partial.take(validate_stream_event(event))
@@ -502,7 +511,7 @@ class ChatTurn:
             await self._end(event["response"], limit)
 
     async def _end(self, response: Response, limit: Mapping[str, Json] | None) -> None:
-        if not response.get("output") and not limit:  # it was told piece by piece, and left out at the end
+        if not response.get("output") and not limit:  # the output was streamed, and is missing in the last event
             response = {**response, "output": self._partial.output}
         self.response = response
         if self._asked is None:
@@ -529,11 +538,11 @@ class ChatTurn:
             await self._record.move(
                 _append_update_items(held, beside), link, last=link, beside=beside or NO_UPDATE, seen=seen
             )
-        finally:  # stored, although Ctrl-C may have come meanwhile
+        finally:  # the commit is done, although Ctrl-C may have interrupted the await
             self.link = link if self._record.last is link else None
 
     async def _cut_off(self, status: LinkStatus, error: Mapping[str, Json]) -> None:
-        """Keep what came, unacknowledged, and a link that says why no more did."""
+        """Store the partial output as unconfirmed items, and a link with the error."""
         if self.link or self._asked is None:
             return
         held = self._asked if self.unwanted else apply_cancellation(self._asked, self._partial.output)
@@ -544,7 +553,7 @@ class ChatTurn:
         await self._record.move(held, self.link, seen=saw.grow(came) if self._seen else None)
 
     async def _link_id(self, response: Response) -> str:
-        """The id of the turn's link: the response's own, unless an earlier response of a session has it."""
+        """Choose the id of the turn's link: the response's own, unless an earlier response of a session has it."""
         given: str | None = response.get("id")
         if not given:
             return self._edges.new_id("try")
@@ -591,18 +600,18 @@ class ChatTurn:
 
 
 def _append_update_items(held: ConversationState, beside: RunUpdate | None) -> ConversationState:
-    """`held` with what stands behind the answer at once."""
+    """Return `state` with the items of `run_update` appended."""
     return replace(held, path=held.path.grow(beside.then)) if beside and beside.then else held
 
 
 def make_incomplete_error(response: Response) -> Mapping[str, Json] | None:
-    """Why an answer is incomplete, as its link keeps it."""
+    """Return the reason of an incomplete response in the form of a link's error."""
     reason = (response.get("incomplete_details") or {}).get("reason")
     return {"code": reason, "message": "the answer was cut short"} if reason else None
 
 
 def make_response_fault(response: Response) -> EndpointFault:
-    """The error of a response that failed."""
+    """Return the error of a failed response."""
     error = response.get("error") or {}
     return EndpointFault(error.get("message") or "the model failed", code=error.get("code"), hint="/retry asks again")
 
@@ -610,10 +619,10 @@ def make_response_fault(response: Response) -> EndpointFault:
 def make_recovered_link(
     path: Path, known: int, session: Session, *, link_id: str, model: str, at: float
 ) -> Link | None:
-    """The link of the answer that `path` ends with; None when it ends with a question.
+    """Make the link of the response that `path` ends with; None when it ends with input.
 
-    known:  how many nodes at the beginning of `path` were confirmed before
-    at:     when it was found, seconds since 1970
+    confirmed_count:  nodes at the start of `path` that were confirmed before
+    found_at:         seconds since 1970
     """
     saw = trim_to_last_input(path)
     if len(saw) == len(path) or len(saw) <= known:
@@ -635,7 +644,7 @@ def make_recovered_link(
 
 
 def make_recovered_events(path: Path, link: Link | None) -> Iterator[StreamEvent]:
-    """The events of the answer that `path` ends with."""
+    """Yield the events of the response that `path` ends with."""
     answer = path.items[len(trim_to_last_input(path)) :]
     for at, item in enumerate(answer):
         yield {"type": "response.output_item.done", "output_index": at, "item": item}
@@ -650,7 +659,7 @@ def make_recovered_events(path: Path, link: Link | None) -> Iterator[StreamEvent
 
 
 def trim_to_last_input(path: Path) -> Path:
-    """`path` up to and including the last thing that the client said: a user's message, an output, a verdict."""
+    """Return `path` up to and including the last input item: a user message, a tool output or an approval response."""
     return path.first(max((at for at, item in enumerate(path.items, 1) if _is_client_input(item)), default=0))
 
 

@@ -36,10 +36,10 @@ ANSWERED_STATUSES = ("completed", "incomplete")
 
 
 async def load_handle_view(store: Store, handle: str, *, files: bool = True) -> ConversationView:
-    """What the store knows of what `handle` names.
+    """Load the view of `handle` from the store.
 
-    files:   also read the file that owns a conversation; without, its record is shown
-    raises:  NotFound, AmbiguousHandle, InvalidUsage  as `resolve_handle`
+    read_files:  also read the file that owns a conversation; otherwise its record is shown
+    Raises the errors of `resolve_handle`: NotFound, AmbiguousHandle, InvalidUsage.
     """
     try:
         found = await resolve_handle(store, handle)
@@ -54,9 +54,9 @@ async def load_handle_view(store: Store, handle: str, *, files: bool = True) -> 
 
 
 async def load_file_view(store: Store, place: str) -> ConversationView:
-    """What is known of the file of items at `place`; its record's links, where it has one.
+    """Load the view of a file of items, with its record's links if it has one.
 
-    raises:  NotFound, Unreadable
+    Raises NotFound, Unreadable.
     """
     file = ReplayFile(place)
     if not file.exists():
@@ -71,9 +71,9 @@ async def load_file_view(store: Store, place: str) -> ConversationView:
 
 
 async def find_mirror_session(store: Store, handle: str) -> Session | None:
-    """The session used last that mirrors the endpoint's handle which begins like this.
+    """Return the session used last that mirrors an endpoint's handle with this prefix.
 
-    raises:  AmbiguousHandle  several handles do
+    Raises AmbiguousHandle when several handles match.
     """
     strategy = owner_of_handle(handle)
     if not STRATEGY_INFO[strategy].remembers:
@@ -88,7 +88,7 @@ async def find_mirror_session(store: Store, handle: str) -> Session | None:
 
 
 async def load_session_view(store: Store, session: Session, *, files: bool = True) -> ConversationView:
-    """A session's record, its links and every fork of them; `files` as for `load_handle_view`."""
+    """Load a session's record, its links and all their forks; `read_files` as for `load_handle_view`."""
     held = await (STATE_LOADERS[session.strategy] if files else STORED_STATE_LOADERS[session.strategy])(store, session)
     made = await store.links(session.id)
     links = await _load_related_links(store, made, [*filter(None, [session.link]), *(link.id for link in made)])
@@ -112,7 +112,7 @@ async def load_session_view(store: Store, session: Session, *, files: bool = Tru
 
 
 async def load_response_view(store: Store, link_id: str) -> ConversationView:
-    """A response, and every response that it is kin to."""
+    """Load a response and all responses related to it."""
     link = await load_link(store, link_id)
     links = await _load_related_links(store, [link], [link_id])
     held = await _load_path_state(store, link.head, link.head)
@@ -134,12 +134,12 @@ async def load_response_view(store: Store, link_id: str) -> ConversationView:
 
 
 async def load_conversation_view(store: Store, conversation_id: str) -> ConversationView:
-    """A conversation of our own endpoint, and the responses that went through it."""
+    """Load a conversation of the embedded endpoint and its responses."""
     conversation = await load_stored_conversation(store, conversation_id)
     path = await store.path(conversation.head)
     through = await _load_conversation_links(store, conversation_id, path)
     session = await find_session_by_handle(store, Strategy.CONVERSATION, conversation_id)
-    if session:  # it also knows the links to what was deleted since
+    if session:  # its record also has the links of items deleted since
         through = _sort_unique([*through, *await store.links(session.id)])
     places = await _build_path_index(store, path, through)
     links = order_by_conversation(through, places)
@@ -160,21 +160,25 @@ SESSION_LOADERS: dict[str, Callable[[Store, str], Awaitable[Session]]] = {
     "session": load_session,
     "run": load_session_of_run,
 }
-"""Which session each kind of thing is that stands for one."""
+"""For each kind of handle that stands for a session: the function that loads the session."""
 
 VIEW_LOADERS: dict[str, Callable[[Store, str], Awaitable[ConversationView]]] = {
     "response": load_response_view,
     "conversation": load_conversation_view,
 }
-"""How to read each other kind of thing that a handle names."""
+"""For each other kind of handle: the function that loads its view."""
 
 
-# -- what a record holds, compared with its owner where that can be done here ----------------------
+# -- the state in a record, compared with its owner where that needs no request --------------------
 
 
 @dataclass(frozen=True)
 class RecordedState:
-    """What a record holds: the path, what of it is confirmed, what a person should know, what cannot be read."""
+    """The state in a session record.
+
+    notes:            differences from the owner, for the user
+    unreadable_head:  the head of a path that lost an item
+    """
 
     path: Path
     mark: Key
@@ -195,7 +199,7 @@ async def _load_session_state(store: Store, session: Session) -> RecordedState:
 
 
 async def _load_replay_state(store: Store, session: Session) -> RecordedState:
-    """The file owns the conversation: when people edited it, what it says is what was said."""
+    """Return the state of a replayed conversation; the file owns it, so edits of the file win over the record."""
     held, file = await _load_session_state(store, session), ReplayFile(session.handle or "")
     if not file.exists():
         return replace(held, notes=(f"{file.place} is not there; this is what the record says was in it",))
@@ -230,14 +234,14 @@ STATE_LOADERS: dict[Strategy, Callable[[Store, Session], Awaitable[RecordedState
 }
 
 STORED_STATE_LOADERS = {**STATE_LOADERS, Strategy.REPLAY: _load_session_state}
-"""The same without a look into files."""
+"""The same without reading files."""
 
 
-# -- links and places ------------------------------------------------------------------------------
+# -- links and paths -------------------------------------------------------------------------------
 
 
 async def _load_related_links(store: Store, links: Iterable[Link], seeds: Iterable[str]) -> tuple[Link, ...]:
-    """`links`, and all that are kin to one of the `seeds`."""
+    """Return `links` and all links of the trees that the `seeds` belong to."""
     found: dict[str, Link] = {}
     for seed in seeds:
         if seed not in found:
@@ -246,7 +250,7 @@ async def _load_related_links(store: Store, links: Iterable[Link], seeds: Iterab
 
 
 async def _load_shared_links(store: Store, session: Session) -> list[Link]:
-    """The links that anybody made through the session's conversation at our own endpoint."""
+    """Return the links of all clients of the session's conversation at the embedded endpoint."""
     if session.strategy is not Strategy.CONVERSATION or session.scope != EMBEDDED_SCOPE or not session.handle:
         return []
     conversation = await store.conversation(session.handle)
@@ -258,18 +262,18 @@ async def _load_shared_links(store: Store, session: Session) -> list[Link]:
 
 
 async def _load_conversation_links(store: Store, conversation_id: str, path: Path) -> list[Link]:
-    """The links that went through a conversation of our own endpoint, as far as its list still leads there."""
+    """Return the links of a conversation of the embedded endpoint whose input is still on its path."""
     there = frozenset(path.keys)
     return [link for link in await store.conversation_links(conversation_id) if link.saw in there]
 
 
 def _sort_unique(links: Iterable[Link]) -> list[Link]:
-    """Every link once, oldest first."""
+    """Return every link once, oldest first."""
     return sorted({link.id: link for link in links}.values(), key=lambda link: link.created_at)
 
 
 async def _build_path_index(store: Store, path: Path, links: Sequence[Link]) -> PathIndex:
-    """Every place that a link stands on; a path that lost an item is left out."""
+    """Index the paths of all links; a path that lost an item is left out."""
     places = PathIndex(path.root)
     places.add(path)
     for link in reversed(links):
@@ -281,25 +285,25 @@ async def _build_path_index(store: Store, path: Path, links: Sequence[Link]) -> 
 
 
 async def _load_session_names(store: Store, links: Sequence[Link]) -> dict[str, str]:
-    """The names of the sessions that made the links, by id."""
+    """Return the names of the sessions of the links, by id."""
     ids = {link.session for link in links if link.session}
     found = [await store.session(one) for one in ids]
     return {session.id: session.name for session in found if session}
 
 
 MAX_CHAIN_RESPONSES = 10_000
-"""Responses of a chain that are read from a server: it may name another one before each, without an end."""
+"""The most responses of a chain that are read from a server: its chain could have no end."""
 
 NOT_FOUND_STATUS = 404
-"""The status of what an endpoint does not know, or no longer."""
+"""The status for an object that an endpoint does not have, or no longer."""
 
 
 async def fetch_remote_view(endpoint: Endpoint, handle: str, *, root: Key, provider: str) -> ConversationView:
-    """What `endpoint` knows of `resp_...` or `conv_...`.
+    """Fetch the view of `resp_...` or `conv_...` from `endpoint`.
 
-    root:      where the keys of what was read begin
-    provider:  the name that stands before its models'
-    raises:    what the endpoint answers, when it does not know the handle or cannot be reached
+    root:      the root of the keys of the items
+    provider:  the prefix of the model names
+    Raises the errors of the endpoint.
     """
     if handle.startswith("conv_"):
         return await _fetch_conversation(endpoint, handle, root)
@@ -341,7 +345,7 @@ async def _fetch_chain(endpoint: Endpoint, handle: str, root: Key, provider: str
 
 
 async def _fetch_response_and_previous(endpoint: Endpoint, handle: str) -> tuple[list[Response], tuple[str, ...]]:
-    """The response and those before it, oldest first, and a note where the walk ended early."""
+    """Fetch the response and those before it, oldest first, and a note if the chain was not read from its start."""
     found = {handle: await endpoint.retrieve(handle)}
     before = found[handle].get("previous_response_id")
     while before and before not in found:
@@ -360,19 +364,19 @@ async def _fetch_response_and_previous(endpoint: Endpoint, handle: str) -> tuple
 
 
 OPEN_RUN_STATUSES = ("running", "paused")
-"""How a run stands that has not ended."""
+"""Statuses of an agent run that has not ended."""
 
 RERUN_CALLS_KEY = "again"
-"""The member of a row's document that names the calls that had started when it was written, and may run again."""
+"""The member of a run's document with the ids of the calls that had started when it was stored and may run again."""
 
 
 def make_call_key(turn: int, call_id: str) -> str:
-    """A call's name in the ledger: a model may use an id again, in another answer of the same run."""
+    """Return the key of a call in the ledger; a model may reuse a call id in another response of the same run."""
     return f"{turn}/{call_id}"
 
 
 async def load_open_run(store: Store, session: Session) -> OpenRun | None:
-    """The run of a session whose calls have no output yet."""
+    """Return the agent run of a session that has calls without output."""
     newest = await store.agent_runs(session=session.id, limit=1)
     return await _to_open_run(store, session, newest[0]) if newest else None
 
@@ -386,8 +390,8 @@ async def _to_open_run(store: Store, session: Session, row: AgentRun) -> OpenRun
 
 
 def _get_pending_ids(document: Mapping[str, Json]) -> tuple[str, ...]:
-    """The ids of the calls that wait; none where another convo kept the run, in a form that is not known here."""
-    from convo.runs.approvals import list_pending_approvals  # where no run is open, nobody waits for that to be loaded
+    """Return the ids of the pending calls; none when another version of convo stored the run in an unknown form."""
+    from convo.runs.approvals import list_pending_approvals  # imported only for an open run: the import takes time
 
     try:
         return tuple(call.call_id for call in list_pending_approvals(document))

@@ -16,19 +16,19 @@ from convo.runtime import Clock
 from convo.stores.base import Store
 
 POLL_INTERVAL_S = 0.5
-"""Seconds between two looks."""
+"""Seconds between two polls."""
 
 ACTIVE_STATUSES = ("queued", "in_progress")
 
 
 class ConversationVersion(NamedTuple):
-    """What differs when anything of a conversation moved.
+    """A value that differs when anything of a conversation changed.
 
-    session:  its record, which moves with every word that is said and every answer
-    head:     of the conversation at our own endpoint, which other clients move too
-    states:   (id, status) of each response that is kin to it
-    run:      (id, revision) of the session's newest run of agents
-    file:     when its replay file was written, and how long it is
+    session:            its record, which every input and every response changes
+    head:               of the conversation at the embedded endpoint, which other clients change too
+    response_statuses:  (id, status) of each related response
+    run_revision:       (id, revision) of the session's newest agent run
+    file_stamp:         modification time and size of its replay file
     """
 
     session: Session | None
@@ -41,16 +41,16 @@ class ConversationVersion(NamedTuple):
 async def watch_conversation(
     store: Store, handle: str, clock: Clock, *, file: bool = False
 ) -> AsyncGenerator[ConversationView, None]:
-    """What is known of `handle` now, and again whenever it moved; never ends by itself.
+    """Yield the view of `handle` now, and again after each change; never ends by itself.
 
-    file:    the handle is the path of a replay file
-    raises:  as `load_handle_view`, the first time; NotFound later when it was removed meanwhile
+    is_replay_file:  the handle is the path of a replay file
+    Raises the errors of `load_handle_view` at first; later NotFound, when the conversation was deleted.
     """
     read = load_file_view if file else load_handle_view
     known = await read(store, handle)
     revision = await store.revision()
     before = await load_conversation_version(store, known)
-    known = await read(store, handle)  # whatever moved while nobody had felt the pulse
+    known = await read(store, handle)  # again: it may have changed before its version was read
     while True:
         yield known
         now = before
@@ -64,7 +64,7 @@ async def watch_conversation(
 
 
 async def load_conversation_version(store: Store, known: ConversationView) -> ConversationVersion:
-    """How it stands with what is known, without reading an item of it."""
+    """Load the version of a conversation without reading its items."""
     session = await store.session(known.session.id) if known.session else None
     owner = session.handle if session else known.handle
     conversation = await store.conversation(owner) if owner and owner.startswith("conv_") else None
@@ -79,7 +79,7 @@ async def load_conversation_version(store: Store, known: ConversationView) -> Co
 
 
 def read_replay_stamp(known: ConversationView) -> tuple[int, int] | None:
-    """When the replay file was written, in nanoseconds, and its length; None where there is none."""
+    """Return the modification time of the replay file in nanoseconds and its size in bytes; None without a file."""
     if known.strategy is not Strategy.REPLAY:
         return None
     place = known.session.handle if known.session and known.session.handle else known.handle
@@ -91,7 +91,7 @@ def read_replay_stamp(known: ConversationView) -> tuple[int, int] | None:
 
 
 def is_in_progress(known: ConversationView) -> bool:
-    """Whether an answer is still to come: a request runs, or something was said that no request has taken up."""
+    """Return whether a response is still to come: a request runs, or no request has sent the newest input."""
     tried = {link.saw for link in known.links}
     waits = bool(known.unacknowledged) and known.head not in tried
     return waits or any(link.status in ACTIVE_STATUSES for link in known.links)

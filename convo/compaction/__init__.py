@@ -1,4 +1,4 @@
-"""Compaction: replace a history by a shorter one without losing what the next turn needs.
+"""Compaction: replace a history by a shorter one that keeps the information for the next turn.
 
-Read `window` first (where a history may be cut, and what the model is shown), then `planning`. No I/O.
+Read `window` first (cut points and the model's input), then `planning`. No I/O.
 """

@@ -1,11 +1,11 @@
-"""Compaction planning: when to compact, by which method, and what stays.
+"""Compaction planning: when to compact, by which method, and which turns to keep.
 
     in place    the endpoint compacts its own conversation; the handle stays
     previous    the endpoint of a chain compacts by response id; no item is sent
     input       an endpoint with a compaction API is sent the items
     summary     any model writes a plain summary, which becomes a message of the history
 
-Instructions are never summarized. Nothing is compacted while a call waits for its output. Pure functions, no I/O.
+Instructions are never summarized. Nothing is compacted while a call has no output. Pure functions, no I/O.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ from convo.usage.counting import Usage
 
 
 class CompactionMode(StrEnum):
-    """What is compacted: as it was asked for."""
+    """The requested input of a compaction."""
 
     AUTO = "auto"
     PREVIOUS = "previous_response_id"
@@ -39,7 +39,7 @@ class CompactionMode(StrEnum):
 
 
 class CompactionMethod(StrEnum):
-    """How it is done."""
+    """The method of a compaction."""
 
     IN_PLACE = "in place"
     PREVIOUS = "previous_response_id"
@@ -49,10 +49,10 @@ class CompactionMethod(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CompactionOptions:
-    """What a person asks for.
+    """The options of a compaction.
 
-    focus:  what a summary looks at most closely
-    keep:   how many of the last turns stay as they were said
+    focus:       the subject that a summary covers in most detail
+    keep_turns:  how many of the last turns stay unchanged
     """
 
     mode: CompactionMode = CompactionMode.AUTO
@@ -62,11 +62,11 @@ class CompactionOptions:
 
 @dataclass(frozen=True, slots=True)
 class HistorySnapshot:
-    """The history as it stands.
+    """The history to compact.
 
-    path:    all that its owner has confirmed
-    here:    its endpoint is convo's own
-    stored:  the responses that an endpoint can look up, by the place at which each of them ended
+    path:              all that its owner has confirmed
+    is_embedded:       its endpoint is convo's own
+    stored_responses:  the responses that the endpoint can look up, by the node at which each of them ended
     """
 
     strategy: Strategy
@@ -77,11 +77,11 @@ class HistorySnapshot:
 
 @dataclass(frozen=True, slots=True)
 class CompactionPlan:
-    """What to do.
+    """The plan of a compaction.
 
-    folded:    what the result takes the place of, oldest first
-    kept:      the turns that stay behind it
-    previous:  the response whose whole context is folded
+    compacted_items:       replaced by the result, oldest first
+    kept_items:            the turns after it that stay
+    previous_response_id:  the response whose whole context is compacted
     """
 
     way: CompactionMethod
@@ -92,10 +92,10 @@ class CompactionPlan:
 
 
 def plan_compaction(standing: HistorySnapshot, wish: CompactionOptions) -> CompactionPlan:
-    """Decide how.
+    """Choose the method, and the items to compact.
 
-    raises:  StateFault  a call waits for its output
-             Usage       there is nothing to fold, or it cannot be done as it was asked for
+    Raises StateFault when a call has no output, and InvalidUsage when there is nothing to compact or the requested
+    mode is not possible.
     """
     items = standing.path.items
     _check_no_pending_calls(items)
@@ -113,15 +113,15 @@ def plan_compaction(standing: HistorySnapshot, wish: CompactionOptions) -> Compa
 
 
 def plan_from_items(made: CompactionPlan, *, here: bool) -> CompactionPlan:
-    """The same by the client's own items, for an endpoint that can no longer look the chain up."""
+    """Return the plan with the client's own items, for an endpoint that no longer has the chain."""
     way = CompactionMethod.SUMMARY if here and not _has_compaction_item(made.folded) else CompactionMethod.INPUT
     return CompactionPlan(way, made.folded, made.kept, None, made.focus)
 
 
 def build_replacements(made: CompactionPlan, sizes: Sequence[int], summary: str) -> tuple[tuple[Item, ...], ...]:
-    """What may stand in place of the history once it is summed up, the fuller one first.
+    """Return the possible replacements of the history with a summary, the longer one first.
 
-    sizes:  tokens of each item that is folded
+    item_tokens:  tokens of each compacted item
     """
     parts = split_for_summary(made.folded, sizes)
     saids = (parts.said, ()) if parts.said else ((),)
@@ -145,7 +145,7 @@ def _check_no_pending_calls(items: Sequence[Item]) -> None:
 
 
 def _compacted_count(items: Sequence[Item], keep: int) -> int:
-    """How many items are folded, so that `keep` whole turns stay."""
+    """Return the number of items to compact, so that `keep` whole turns stay."""
     begun = turn_starts(items)
     if not keep:
         return len(items)
@@ -153,7 +153,7 @@ def _compacted_count(items: Sequence[Item], keep: int) -> int:
 
 
 def _is_compactable(item: Item) -> bool:
-    """Whether a fold of this would say less: an earlier compaction alone is as short as it gets."""
+    """Return whether compacting the item saves space: an earlier compaction alone does not."""
     return (
         item_type(item) != "compaction"
         and not is_user_message(item)
@@ -201,14 +201,14 @@ def _nothing_to_compact_hint(wish: CompactionOptions) -> str:
 
 
 CompactionThreshold: TypeAlias = float | int
-"""A part of the window, up to 1; or more than 1, and tokens; 0: never."""
+"""Up to 1: a fraction of the context window; more than 1: tokens; 0: never."""
 
 
 def tokens_if_over_threshold(at: CompactionThreshold, used: Usage | None, window: int | None) -> int | None:
-    """How many tokens the history takes, where that is as many as `at` allows; None while it may grow.
+    """Return the tokens of the history if they reach the threshold, otherwise None.
 
-    used:    of the last answer
-    window:  tokens of the model's window, where somebody knows
+    usage:   of the last response
+    window:  tokens of the model's context window, if known
     """
     bound = threshold_tokens(at, window)
     if used is None or bound is None:
@@ -217,7 +217,7 @@ def tokens_if_over_threshold(at: CompactionThreshold, used: Usage | None, window
 
 
 def threshold_tokens(at: CompactionThreshold, window: int | None) -> int | None:
-    """The bound in tokens; None where there is none."""
+    """Return the threshold in tokens; None without one."""
     if at <= 0:
         return None
     if at > 1:
@@ -226,11 +226,11 @@ def threshold_tokens(at: CompactionThreshold, window: int | None) -> int | None:
 
 
 def truncate_to_fit(items: Sequence[Item], sizes: Sequence[int], room: int) -> tuple[Item, ...] | None:
-    """As many of the last turns of `items` as fit, behind the instructions of those that do not.
+    """Return as many of the last turns of `items` as fit, after the instructions of the turns that are left out.
 
-    sizes:    tokens of each item
-    room:     tokens of all of them together
-    returns:  None when not even the last turn fits
+    item_tokens:   tokens of each item
+    limit_tokens:  tokens of all of them together
+    Returns None when not even the last turn fits.
     """
     standing = [is_instruction(item) for item in items]
     need = sum(sizes)
@@ -242,18 +242,18 @@ def truncate_to_fit(items: Sequence[Item], sizes: Sequence[int], room: int) -> t
 
 
 def keep_last_turn(items: Sequence[Item]) -> tuple[Item, ...]:
-    """The last turn of `items`, behind the instructions of those before it."""
+    """Return the last turn of `items`, after the instructions of the turns before it."""
     begin = turn_starts(items)[-1] if items else 0
     return tuple(item for at, item in enumerate(items) if at >= begin or is_instruction(item))
 
 
 MAX_USER_MESSAGE_TOKENS = 20_000
-"""Tokens of the user's own words that stay beside a summary."""
+"""Tokens of the user's own messages that stay beside a summary."""
 
 
 @dataclass(frozen=True, slots=True)
 class HistorySplit:
-    """A history in four parts, each oldest first; `said` are among `folded` too."""
+    """A history in four parts, each oldest first; `user_messages` are in `summarized_items` too."""
 
     standing: tuple[Item, ...]
     folded: tuple[Item, ...]
@@ -264,12 +264,12 @@ class HistorySplit:
 def split_for_summary(
     items: Sequence[Item], sizes: Sequence[int], *, keep: int | None = None, said: int = MAX_USER_MESSAGE_TOKENS
 ) -> HistorySplit:
-    """What to do with each of `items`.
+    """Split `items` for a summary.
 
-    sizes:  tokens of each item
-    keep:   None: everything is folded. Else the last turn is kept as it is; where it takes more tokens
-            than these it is cut between its steps, and only as many of the last ones are kept
-    said:   tokens of the user's words that stay beside the summary
+    item_tokens:          tokens of each item
+    keep_tokens:          None: everything is summarized. Otherwise the last turn is kept; if it has more tokens
+                          than this, it is cut between its steps, and only as many of the last steps are kept as fit
+    user_message_tokens:  tokens of the user's messages that stay beside the summary
     """
     end = len(items) if keep is None else _kept_start(items, sizes, keep)
     early = [(item, size) for item, size in zip(items[:end], sizes, strict=False) if not is_instruction(item)]
@@ -284,7 +284,7 @@ def split_for_summary(
 
 
 def _kept_start(items: Sequence[Item], sizes: Sequence[int], keep: int) -> int:
-    """Where the last turn begins, or the earliest of its steps from which on it takes no more than `keep`."""
+    """Return the start of the last turn, or of the earliest of its steps from which on it has at most `keep` tokens."""
     if not items:
         return 0
     begin = turn_starts(items)[-1]
@@ -297,7 +297,6 @@ def _kept_start(items: Sequence[Item], sizes: Sequence[int], keep: int) -> int:
 
 
 def _newest_that_fit(messages: Sequence[tuple[Item, int]], room: int) -> tuple[Item, ...]:
-    """As many of the last messages as fit."""
     chosen: list[Item] = []
     for item, size in reversed(messages):
         room -= size

@@ -1,4 +1,4 @@
-"""Compacted histories: cut points, summaries, compaction items, and what the model is shown.
+"""Compacted histories: cut points, summaries, compaction items, and the model's input.
 
 A history is cut only where no call and output, and no reasoning and its follower, would be separated. Content of a
 compaction item (encrypted by the caller):
@@ -38,13 +38,13 @@ SHORT_DIGEST_DIGITS = 16
 
 @dataclass(frozen=True, slots=True)
 class CompactionContent:
-    """One compaction.
+    """The content of one compaction item.
 
-    tenant:   whose history it was; nobody else's
-    before:   instructions, and words of the user, that stand before the summary
-    summary:  None where nothing had to be summarised
-    after:    the end of the history as it was
-    covers:   the messages that must not be shown beside it, as `short_digest` names them
+    tenant:           the owner of the history; it is valid for no other tenant
+    before:           instructions and user messages before the summary
+    summary:          None when nothing had to be summarized
+    after:            the end of the history, unchanged
+    covered_digests:  the `short_digest` of each message that it replaces
     """
 
     tenant: str
@@ -55,12 +55,12 @@ class CompactionContent:
 
 
 def short_digest(item: Item) -> str:
-    """The first hex digits of what `item` means; enough to tell the messages of one history apart."""
+    """Return the first hex digits of the digest of `item`; enough to distinguish the messages of one history."""
     return digest(item).partition(":")[2][:SHORT_DIGEST_DIGITS]
 
 
 def encode_compaction(sealed: CompactionContent) -> bytes:
-    """`sealed` as it is encrypted."""
+    """Serialize the content of a compaction item, for encryption."""
     form: Mapping[str, Json] = {
         "v": COMPACTION_VERSION,
         "tenant": sealed.tenant,
@@ -73,10 +73,7 @@ def encode_compaction(sealed: CompactionContent) -> bytes:
 
 
 def decode_compaction(raw: bytes) -> CompactionContent:
-    """What `encode_compaction` wrote.
-
-    raises:  InputFault  a newer convo wrote it
-    """
+    """Parse the output of `encode_compaction`. Raises InputFault when a newer convo wrote it."""
     form = json.loads(raw)
     if form["v"] != COMPACTION_VERSION:
         raise InputFault(f"a newer convo sealed this, in form {form['v']}", hint="upgrade convo-state")
@@ -90,16 +87,16 @@ def decode_compaction(raw: bytes) -> CompactionContent:
 
 
 DecryptCompaction: TypeAlias = Callable[[Item], CompactionContent | None]
-"""What is sealed in a compaction item; None in one that somebody else made."""
+"""Returns the content of a compaction item; None for one of a provider."""
 
 
 def last_compaction_index(items: Sequence[Item]) -> int | None:
-    """Where the last compaction item stands."""
+    """Return the index of the last compaction item."""
     return next((at for at in range(len(items) - 1, -1, -1) if items[at].get("type") == "compaction"), None)
 
 
 def items_shown_to_model(items: Sequence[Item], open_: DecryptCompaction) -> tuple[Item, ...]:
-    """What a model is shown of `items`. raises: what `open_` raises"""
+    """Return the model's input for the history `items`. Raises the errors of `decrypt`."""
     at = last_compaction_index(items)
     if at is None:
         return tuple(items)
@@ -111,7 +108,7 @@ def items_shown_to_model(items: Sequence[Item], open_: DecryptCompaction) -> tup
 
 
 def expand_compaction(sealed: CompactionContent) -> tuple[Item, ...]:
-    """The items that stand for one compaction."""
+    """Return the items that represent one compaction."""
     summary = () if sealed.summary is None else (summary_message(sealed.summary),)
     return (*sealed.before, *summary, *sealed.after)
 
@@ -119,9 +116,9 @@ def expand_compaction(sealed: CompactionContent) -> tuple[Item, ...]:
 def covered_message_digests(
     items: Sequence[Item], open_: DecryptCompaction, *, beside: Sequence[Item] = ()
 ) -> frozenset[str]:
-    """The names of the messages that a compaction of all of `items` takes the place of.
+    """Return the short digests of the messages that a compaction of all of `items` replaces.
 
-    beside:  messages that go on standing for themselves
+    kept_messages:  messages that it does not replace
     """
     at = last_compaction_index(items)
     earlier = None if at is None else open_(items[at])
@@ -136,7 +133,7 @@ def _is_user_or_instruction(item: Item) -> bool:
 
 
 SUMMARY_HEADING = "Summary of the conversation up to here, in place of its earlier messages:"
-"""How the message that stands for folded turns begins."""
+"""The first line of the message that replaces summarized turns."""
 
 SUMMARY_INSTRUCTIONS = """\
 You make a long conversation short, so that an assistant who has not seen it can carry on where it stands.
@@ -155,7 +152,7 @@ Write down, under short headings and leaving out those that have nothing:
 Be brief and complete. Write in the language of the conversation. Invent nothing. Write the summary and nothing else."""
 
 MAX_ITEM_CHARS = 40_000
-"""Characters of one item that a transcript shows: its beginning and its end."""
+"""Characters of one item in a transcript: its beginning and its end."""
 
 ROLE_LABELS: Mapping[str, str] = {
     "user": "User",
@@ -172,7 +169,7 @@ PART_PLACEHOLDERS: Mapping[str, str] = {
 
 
 class SummaryRequest(NamedTuple):
-    """What to ask a model: `items` is its whole input."""
+    """A request for a summary: `items` is the model's whole input."""
 
     instructions: str
     items: tuple[Item, ...]
@@ -181,10 +178,10 @@ class SummaryRequest(NamedTuple):
 def build_summary_request(
     folded: Sequence[Item], *, focus: str | None = None, context: str | None = None
 ) -> SummaryRequest:
-    """How to ask for a summary of `folded`.
+    """Build the request for a summary of `items`.
 
-    focus:    what the summary should look at more closely than at the rest
-    context:  the instructions under which the conversation was held
+    focus:    the subject that the summary covers in most detail
+    context:  the instructions of the conversation
     """
     instructions = (
         SUMMARY_INSTRUCTIONS if not focus else f"{SUMMARY_INSTRUCTIONS}\n\nLook most closely at this: {focus}"
@@ -197,16 +194,17 @@ def build_summary_request(
 
 
 def extract_summary(output: Iterable[Item]) -> str:
-    """What a model wrote when it was asked for a summary; a refusal to write one is none."""
+    """Return the summary in a model's output, without refusals."""
     return "\n".join(item_text(_without_refusals(item)) for item in output if is_assistant_message(item)).strip()
 
 
 def summary_message(summary: str) -> Item:
-    """The message that a model reads in place of what was folded."""
+    """Return the message that replaces the summarized items."""
     return user_message(f"{SUMMARY_HEADING}\n\n{summary.strip()}")
 
 
 def is_summary(item: Item) -> bool:
+    """Return whether `item` is a message with a summary."""
     return is_user_message(item) and item_text(item).startswith(SUMMARY_HEADING)
 
 
@@ -233,7 +231,7 @@ def _speaker_label(item: Item) -> str:
 
 
 def _transcript_text(item: Item) -> str:
-    """What was said in `item`, with a word for each part that is not text."""
+    """Return the text of `item`, with a placeholder for each part that is not text."""
     parts = [part for field in ("content", "output") for part in _list_or_empty(item.get(field))]
     unseen = (
         PART_PLACEHOLDERS[part["type"]]
@@ -259,25 +257,25 @@ APPROVAL_RESPONSE_TYPE = "mcp_approval_response"
 
 
 def is_instruction(item: Item) -> bool:
-    """Whether `item` is a system or developer message."""
+    """Return whether `item` is a system or developer message."""
     return item_type(item) == "message" and item.get("role") in ("system", "developer")
 
 
 def cut_points(items: Sequence[Item]) -> tuple[int, ...]:
-    """Every place at which `items` may be cut, as how many stand before it; both ends are among them."""
+    """Return every index at which `items` may be cut; both ends are among them."""
     crossed = _crossing_pair_counts(items)
     return tuple(place for place in range(len(items) + 1) if not crossed[place])
 
 
 def turn_starts(items: Sequence[Item]) -> tuple[int, ...]:
-    """Where each turn begins, oldest first; the first one begins at 0, whoever speaks there."""
+    """Return the index at which each turn begins, oldest first; the first one begins at 0 with any item."""
     crossed = _crossing_pair_counts(items)
     begun = [place for place in range(1, len(items)) if not crossed[place] and _is_turn_start(items, place)]
     return (0, *begun) if items else ()
 
 
 def _is_turn_start(items: Sequence[Item], place: int) -> bool:
-    """Whether a person begins to speak here; several messages in a row are one beginning."""
+    """Return whether a user's message starts a turn here; several messages in a row are one start."""
     if not is_user_message(items[place]) or is_summary(items[place]):
         return False
     before = place - 1
@@ -287,7 +285,7 @@ def _is_turn_start(items: Sequence[Item], place: int) -> bool:
 
 
 def _crossing_pair_counts(items: Sequence[Item]) -> list[int]:
-    """At each place, how many pairs have one half before it and the other behind."""
+    """Return for each index the number of pairs with one half before it and the other after it."""
     steps = [0] * (len(items) + 2)
     asked: dict[str, int] = {}
     for at, item in enumerate(items):
@@ -310,7 +308,7 @@ def _add_span(steps: list[int], first: int, last: int) -> None:
 
 
 def _pair_id(item: Item, what: str) -> str | None:
-    """What ties an item to its other half, if its kind has one; a local shell's output has its call's id as its own."""
+    """Return the id that pairs an item with its other half; a local shell's output has its call's id as its own."""
     if what == APPROVAL_REQUEST_TYPE:
         return _string_or_none(item.get("id"))
     if what == APPROVAL_RESPONSE_TYPE:

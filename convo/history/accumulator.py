@@ -1,6 +1,6 @@
 """Accumulation of a response stream: the output so far, and validation of its events.
 
-The final payload of a stream is what is stored. `ResponseAccumulator` replaces it when the stream was cut off, or when
+The final payload of a stream is stored. `ResponseAccumulator` replaces it when the stream was cut off, or when
 the final payload has no output. `validate_stream_event` comes first: it checks only the fields that are read here, and
 raises StreamBroken. Event types that nothing here reads pass unchecked.
 """
@@ -14,10 +14,10 @@ from convo.errors import StreamBroken
 from convo.history.items import Item, Json, StreamEvent, to_sendable
 
 TERMINAL_EVENTS = frozenset({"response.completed", "response.incomplete", "response.failed"})
-"""The events that end a response and carry it whole."""
+"""The events that end a response and contain the complete response."""
 
 START_EVENTS = frozenset({"response.created", "response.queued", "response.in_progress"})
-"""The events that say nothing of the answer yet."""
+"""The events before the first output event."""
 
 DELTA_TARGETS = {
     "response.output_text.delta": ("content", "output_text", "text"),
@@ -26,29 +26,30 @@ DELTA_TARGETS = {
     "response.reasoning.delta": ("content", "reasoning_text", "text"),
     "response.reasoning_summary_text.delta": ("summary", "summary_text", "text"),
 }
-"""Events that carry a piece of a part: the list that holds the part, its kind, and the field of the piece."""
+"""Delta events: the list that contains the part, the type of the part, and its text field."""
 
 TEXT_DELTAS = frozenset({"response.output_text.delta", "response.refusal.delta"})
-"""Events that carry a piece of a message."""
+"""Delta events of a message."""
 
 PART_ADDED_EVENTS = {"response.content_part.added": "content", "response.reasoning_summary_part.added": "summary"}
-"""Events that begin a part, and the list of the item that it belongs to."""
+"""Events that start a part, and the list of the item that contains it."""
 
 
 STREAMED_TEXT_DIFFERS = "streamed_text_differs"
-"""The field of a last event, and of a link's error, that says that the final text is not the streamed text."""
+"""The field of a terminal event, and of a link's error, for a final text that differs from the streamed text."""
 
 STREAMED_TEXT_DIFFERS_MESSAGE = "the text that was streamed differs from the final text, which was kept"
 
 
 class StreamedTextChecksum:
-    """Compares the text of an answer's deltas with the text of its last event; it keeps checksums only."""
+    """Compares the text of a response's deltas with the text of its terminal event; it stores checksums only."""
 
     def __init__(self) -> None:
         self._streamed: dict[Json, int] = {}
         self._together = 0
 
     def take(self, event: StreamEvent) -> None:
+        """Add the delta of an event, if it is text of a message."""
         delta = event.get("delta")
         if event["type"] in TEXT_DELTAS and isinstance(delta, str):
             at = event.get("output_index")
@@ -56,9 +57,9 @@ class StreamedTextChecksum:
             self._together = _checksum(delta, self._together)
 
     def differs(self, event: StreamEvent) -> bool:
-        """Whether text was streamed, and the last event `event` of an answer that ended well has another one.
+        """Return whether text was streamed and the terminal event of a successful response has another text.
 
-        Some servers number every delta alike, so several messages are compared as one text, too.
+        Some servers give every delta the same index, so several messages are compared as one text too.
         """
         response = event.get("response")
         output = response.get("output") if isinstance(response, Mapping) else None
@@ -74,16 +75,16 @@ def _checksum(words: str, before: int = 0) -> int:
 
 
 def _message_text(item: Json) -> str:
-    """The words of a message: its text and its refusals."""
+    """Return the text of a message, its refusals included."""
     content = item.get("content") if isinstance(item, Mapping) and item.get("type") == "message" else None
     parts = [part for part in content if isinstance(part, Mapping)] if isinstance(content, list) else []
     return "".join(str(part.get("text") or part.get("refusal") or "") for part in parts)
 
 
 class ResponseAccumulator:
-    """Gathers the events of one response; they are well-formed.
+    """Collects the valid events of one response.
 
-    Pieces go into a buffer until the whole text is read: an answer may come in very many, and adding
+    Deltas are written to a buffer until the text is read: a response may have very many, and adding
     to a string copies it each time.
     """
 
@@ -96,14 +97,14 @@ class ResponseAccumulator:
 
     @property
     def output(self) -> list[Item]:
-        """The items so far, in the order of the answer."""
+        """The items so far, in the order of the response."""
         for place in self._pieces:
             self._settle(*place)
         return [self._items[at] for at in sorted(self._items)]
 
     @property
     def kept(self) -> list[Item]:
-        """The items so far of an answer that ends here: whole ones, and begun ones that said something, as incomplete.
+        """The items so far of a response that ends here: complete ones, and partial ones with text, as incomplete.
 
         A partial call is left out: it must not be run.
         """
@@ -118,7 +119,7 @@ class ResponseAccumulator:
         owner[field] = self._pieces[at, parts, field].getvalue()
 
     def take(self, event: StreamEvent) -> None:
-        """Account for one event; kinds that carry no piece of the answer change nothing."""
+        """Add one event; events without output change nothing."""
         kind = event["type"]
         if kind in START_EVENTS:
             self.response_id = event["response"].get("id") or self.response_id
@@ -144,7 +145,7 @@ class ResponseAccumulator:
 
     def _part(self, at: int, part: dict[str, Json], name: str) -> None:
         parts = self._parts(at, name)
-        for field in ("text", "refusal"):  # the part before this one is whole
+        for field in ("text", "refusal"):  # the previous part is complete
             if (at, name, field) in self._pieces:
                 self._settle(at, name, field)
                 del self._pieces[at, name, field]
@@ -163,10 +164,10 @@ class ResponseAccumulator:
         self._pieces[at, name, field].write(piece)
 
     def _parts(self, at: int, name: str) -> list[dict[str, Json]]:
-        """The list `name` of an item: "content" of a message, or "summary" of reasoning."""
+        """Return the list `name` of an item: "content" of a message, or "summary" of reasoning."""
         began = {"type": "reasoning"} if name == "summary" else {"type": "message", "role": "assistant"}
         item = self._items.setdefault(at, began)
-        if not isinstance(item.get(name), list):  # some servers begin a message with null
+        if not isinstance(item.get(name), list):  # some servers start a message with null
             item[name] = []
         parts: list[dict[str, Json]] = item[name]
         return parts
@@ -215,7 +216,7 @@ ITEM_FIELDS: Mapping[str, FieldTypes] = {"type": (str, NONE_TYPE), "id": (str, N
 
 
 def validate_stream_event(event: StreamEvent) -> StreamEvent:
-    """`event`, when what is read of it can be read. raises: StreamBroken"""
+    """Return `event` if the fields that convo reads are valid. Raises StreamBroken."""
     kind = event.get("type")
     if not isinstance(kind, str):
         raise StreamBroken("the endpoint sent an event without a type")

@@ -17,34 +17,32 @@ Hash = NewType("Hash", str)
 Digest = NewType("Digest", str)
 
 SERVER_FIELDS = frozenset({"id", "status", "created_at", "created_by"})
-"""Fields of an item that only a server gives; they say nothing about what was said."""
+"""Fields of an item that only a server sets; they are no part of its meaning."""
 
 CANONICAL_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
-"""Made once: to make it takes as long as to write a short item with it."""
+"""Made once: making an encoder takes as long as encoding a short item."""
 
 SERVER_PART_FIELDS = frozenset({"annotations", "logprobs"})
 
 
 def item_hash(item: Item) -> Hash:
-    """Name the exact form of `item`; the order of its keys does not count.
+    """Hash the exact form of `item`; the order of its keys does not count.
 
-    returns:  "h1:" + 64 hex digits
-    raises:   NotCanonical  a number is NaN or infinite, or a value is not JSON
+    Returns "h1:" + 64 hex digits. Raises NotCanonical when a number is NaN or infinite, or a value is not JSON.
     """
     return Hash("h1:" + sha256(_canonical_bytes(item)).hexdigest())
 
 
 def digest(item: Item) -> Digest:
-    """Name what `item` means, whichever form it came in.
+    """Hash the meaning of `item`, independent of its form.
 
-    returns:  "d1:" + 64 hex digits
-    raises:   NotCanonical  as for `item_hash`
+    Returns "d1:" + 64 hex digits. Raises the errors of `item_hash`.
     """
     return Digest("d1:" + sha256(_canonical_bytes(normalize_item(item))).hexdigest())
 
 
 def normalize_item(item: Item) -> dict[str, Json]:
-    """Spell `item` out: easy messages in parts, server-only and empty fields left out."""
+    """Normalize `item`: easy messages get content parts; server-only and empty fields are left out."""
     said = {key: value for key, value in item.items() if key not in SERVER_FIELDS and value is not None}
     if "role" in said and said.get("type", "message") == "message":
         said["type"] = "message"

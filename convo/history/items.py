@@ -16,7 +16,7 @@ Item: TypeAlias = Mapping[str, Json]
 """One input or output item: `{"type": "message", ...}`; an easy message may have no type."""
 
 Response: TypeAlias = Mapping[str, Json]
-"""A whole response resource: `{"object": "response", "id": ..., "output": [items], ...}`."""
+"""A complete response resource: `{"object": "response", "id": ..., "output": [items], ...}`."""
 
 StreamEvent: TypeAlias = Mapping[str, Json]
 """One event of a response stream: `{"type": "response.output_text.delta", ...}`."""
@@ -30,36 +30,39 @@ OUTPUT_BY_CLIENT_CALL = {
     "shell_call": "shell_call_output",
     "apply_patch_call": "apply_patch_call_output",
 }
-"""Calls that the client answers, and the kind of item that answers each."""
+"""Types of calls that the client runs, each with the type of its output."""
 
 CLIENT_OUTPUT_TYPES = frozenset(OUTPUT_BY_CLIENT_CALL.values())
 
 
 def item_type(item: Item) -> str:
-    """The item's type; a message in the easy form says none and is a message all the same."""
+    """Return the item's type; a message in the easy form has no type field."""
     return str(item.get("type") or ("message" if "role" in item else "unknown"))
 
 
 def is_client_call(item: Item) -> bool:
-    """Whether the client owes this item an output."""
+    """Return whether the client must send an output for this item."""
     return item_type(item) in OUTPUT_BY_CLIENT_CALL
 
 
 def is_client_output(item: Item) -> bool:
+    """Return whether the item is the output of a call that the client ran."""
     return item_type(item) in CLIENT_OUTPUT_TYPES
 
 
 def get_call_id(item: Item) -> str | None:
-    """The provider's string that ties a call to its output, or None for other kinds."""
+    """Return the provider's id that pairs a call with its output; None for other types."""
     found = item.get("call_id")
     return found if isinstance(found, str) else None
 
 
 def is_user_message(item: Item) -> bool:
+    """Return whether the item is a user's message."""
     return item_type(item) == "message" and item.get("role") == "user"
 
 
 def is_assistant_message(item: Item) -> bool:
+    """Return whether the item is an assistant's message."""
     return item_type(item) == "message" and item.get("role") == "assistant"
 
 
@@ -73,33 +76,33 @@ JSON_ESCAPE = re.compile(
 
 
 def item_text(item: Item) -> str:
-    """All the words of a message, a summary or an output, one part a line; "" when it has none."""
+    """Return the text of a message, a summary or an output, one part a line; "" without text."""
     return "\n".join(part for part in _field_texts(item) if part)
 
 
 def searchable_text(item: Item) -> str:
-    """What a search should find `item` by: its words, and the names and arguments of calls."""
+    """Return the text by which a search finds `item`: its text, and the names and arguments of calls."""
     named = (item.get(field) for field in ("name", "arguments", "input"))
     return "\n".join(found for found in (item_text(item), *named) if isinstance(found, str) and found)
 
 
 def decode_json_escapes(text: str) -> str:
-    r"""JSON text with the characters that its escapes name: `Z\u00fcrich` becomes `Zürich`.
+    r"""Replace the escapes in JSON text by their characters: `Z\u00fcrich` becomes `Zürich`.
 
-    Escapes of controls, marks that change the direction of a line, and anything else that does not print stay.
+    Escapes of control characters, of bidirectional marks, and of anything else that is not printable stay.
     """
     return JSON_ESCAPE.sub(_decode_escape, text) if "\\u" in text else text
 
 
 def _decode_escape(found: re.Match[str]) -> str:
     if not found["code"]:
-        return found[0]  # a backslash that is escaped itself
+        return found[0]  # an escaped backslash
     character = bytes.fromhex(found["code"].replace("\\", "").replace("u", "")).decode("utf-16-be", "replace")
     return character if character.isprintable() and character not in '"\\\ufffd' else found[0]
 
 
 def item_preview(item: Item, width: int = 60) -> str:
-    """One line of at most `width` characters that says what `item` is about."""
+    """Return one line of at most `width` characters that describes `item`."""
     words = " ".join(item_text(item).split(maxsplit=width + 1)[: width + 1])  # more words do not fit
     if not words:
         words = f"[{item_type(item)}]" + (f" {item['name']}" if isinstance(item.get("name"), str) else "")
@@ -134,26 +137,25 @@ OPTIONAL_ID_TYPES = frozenset(
         "compaction",
     }
 )
-"""Kinds whose id a client may leave out; every other kind keeps the id it needs."""
+"""Types whose id a client may leave out; every other type keeps its id."""
 
 
 def user_message(words: str, *more: Json) -> dict[str, Json]:
-    """A user's message; `more` are further content parts, images and files for instance."""
+    """Return a user's message; `more` are further content parts, such as images and files."""
     content = [{"type": "input_text", "text": words}, *more] if words or not more else list(more)
     return {"type": "message", "role": "user", "content": content}
 
 
 def assistant_message(words: str) -> dict[str, Json]:
-    """An assistant's message without id or status, as a client may write one itself."""
+    """Return an assistant's message without id or status, as a client may write it."""
     return {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": words}]}
 
 
 def to_sendable(item: Item) -> Item | None:
-    """`item` as it may be sent to a server that never confirmed it; None when nothing is left.
+    """Return `item` in a form for a server that never confirmed it; None when nothing is left.
 
-    A partial answer becomes its words. A partial call or half a thought says nothing that a
-    server would take, and is left out. What a client's tool gave out is whole, even where it
-    says that the tool failed.
+    A partial message becomes its text. A server accepts no partial call and no partial reasoning, so both
+    are left out. A tool output is always complete, also when it reports a failure of the tool.
     """
     if item.get("status") in (None, "completed") or is_client_output(item):
         return item
@@ -163,9 +165,9 @@ def to_sendable(item: Item) -> Item | None:
 
 
 def to_resendable(item: Item) -> Item | None:
-    """`item` as a client that owns the history sends it again; None when it must stay behind.
+    """Return `item` in the form in which the client that owns the history sends it again; None when it is left out.
 
-    Reasoning that is not sealed lives only at the server that made it.
+    Reasoning that is not encrypted exists only at the server that made it.
     """
     named = item_type(item)
     if named == "reasoning" and not item.get("encrypted_content"):
@@ -178,11 +180,11 @@ def to_resendable(item: Item) -> Item | None:
 
 
 MAX_ID_CHARS = 512
-"""Characters; the longest ids that gateways are known to give have about 300."""
+"""Characters; the longest known ids of gateways have about 300."""
 
 ID_PATTERN = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9_.:=+~@$-]{1,512}", re.ASCII)
 
 
 def is_valid_id(value: object) -> bool:
-    """Whether `value` is a well-formed id."""
+    """Return whether `value` is a well-formed id."""
     return isinstance(value, str) and ID_PATTERN.fullmatch(value) is not None

@@ -14,21 +14,21 @@ OUTPUT_BY_HOSTED_CALL: Mapping[str, str] = {
     "program": "program_output",
     "multi_agent_call": "multi_agent_call_output",
 }
-"""Calls that the provider answers with an item of its own, and the kind of that item."""
+"""Types of calls that the provider runs, each with the type of its output."""
 
 RESPONSE_BY_APPROVAL_REQUEST: Mapping[str, str] = {"mcp_approval_request": "mcp_approval_response"}
-"""A request that a person answers; its id is in the response's `approval_request_id`."""
+"""A request for an approval; its id is in the response's `approval_request_id`."""
 
 OUTPUT_BY_CALL: Mapping[str, str] = {**OUTPUT_BY_CLIENT_CALL, **OUTPUT_BY_HOSTED_CALL}
 
 OutputKey = tuple[str, str | None]
-"""The kind of an output, and what ties it to its call."""
+"""The type of an output, and the id that pairs it with its call."""
 
 TOOL_SEARCH_WITHOUT_ID: OutputKey = ("tool_search_output", None)
 
 
 def pair_id(item: Item) -> str | None:
-    """What ties a call and its output; a local shell's output has its call's in `id`."""
+    """Return the id that pairs a call with its output; the output of a local shell has its call's id in `id`."""
     named = get_call_id(item)
     if named is not None:
         return named
@@ -42,9 +42,9 @@ def pair_id(item: Item) -> str | None:
 
 
 def output_index_by_call(items: Sequence[Item], pairs: Mapping[str, str] = OUTPUT_BY_CALL) -> dict[int, int]:
-    """The place of each call's last output by that of the call.
+    """Map the index of each call to the index of its last output.
 
-    An output without a call is found by -1 minus the place of the first such output.
+    An output without a call has the key -1 minus the index of the first such output.
     """
     calls: dict[OutputKey, int] = {}
     searches: list[int] = []
@@ -69,7 +69,7 @@ def output_index_by_call(items: Sequence[Item], pairs: Mapping[str, str] = OUTPU
 
 
 def program_call_id(item: Item) -> str | None:
-    """The call id of the program that made a call, or whose call an output answers."""
+    """Return the call id of the program that made a call, or of the call that an output belongs to."""
     caller = item.get("caller")
     named = caller.get("caller_id") if isinstance(caller, dict) and caller.get("type") == "program" else None
     return named if isinstance(named, str) else None

@@ -1,7 +1,7 @@
 """Stored records: `Session` (a chat), `Link` (one model call), `Strategy` and `Scope`.
 
 A link does not copy its input: `input_head` and `head` name the nodes at which input and output end, and `sent_count`
-says how many of the last input items were in the request. Items after a session's `confirmed_head` are unconfirmed.
+is how many of the last input items were in the request. Items after a session's `confirmed_head` are unconfirmed.
 Secrets of hosted tools (headers, tokens, URLs) are stripped from parameters before anything is stored.
 """
 
@@ -16,7 +16,7 @@ from convo.history.tree import Key
 
 
 class Strategy(StrEnum):
-    """The owner's name on the command line and in every record."""
+    """The name of an owner, on the command line and in every record."""
 
     REPLAY = "replay"
     SESSION = "session"
@@ -25,12 +25,12 @@ class Strategy(StrEnum):
 
 
 class StrategyInfo(NamedTuple):
-    """What one owner is.
+    """The properties of one owner.
 
-    words:    who it is, for people
-    handle:   what names the conversation there
-    prefix:   how a handle of the endpoint begins; "" for owners at the client
-    remembers:  whether the endpoint holds the history, so that a turn sends only what is new
+    description:     for messages
+    handle_format:   of the handles of its conversations
+    handle_prefix:   of the endpoint's handles; "" for owners at the client
+    is_server_side:  whether the endpoint stores the history, so that a turn sends only new items
     """
 
     words: str
@@ -48,11 +48,11 @@ STRATEGY_INFO: dict[Strategy, StrategyInfo] = {
 
 
 EMBEDDED_URL = "embedded"
-"""The URL of the endpoint that lives in this store."""
+"""The URL of the endpoint over this store."""
 
 
 class Scope(NamedTuple):
-    """Where a handle means something: the same id elsewhere is another conversation.
+    """The endpoint and account in which a handle is valid: the same id elsewhere is another conversation.
 
     url:  the base URL, or "embedded" for convo's own endpoint over this store
     """
@@ -71,26 +71,26 @@ EMBEDDED_SCOPE = Scope()
 
 
 SCRATCH_PREFIX = "@"
-"""Start of the names of temporary sessions, which last as long as one command; other names cannot begin so."""
+"""Prefix of the names of temporary sessions, which last as long as one command; not allowed in other names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
     """One chat's record.
 
-    id:            "ses_..." and unique; `name` is unique too and may be changed
-    scope:         the endpoint that its handle belongs to
-    model:         "provider/model" of the last turn
-    head:          the last node of the local path
-    mark:          the last node that the owner confirmed
-    link:          the last confirmed link, the parent of the next
-    handle:        absolute path of the replay file, `conv_...`, or the `resp_...` that a chain
-                   goes on from; None before there is one, and always for a session
-    written:       replay only: the head as it last stood in the file
-    instructions:  what -s said, sent with every turn
+    id:              "ses_..." and unique; `name` is unique too and may be changed
+    scope:           the endpoint that its handle belongs to
+    model:           "provider/model" of the last turn
+    head:            the last node of the local path
+    confirmed_head:  the last node that the owner confirmed
+    link_id:         the last confirmed link, the parent of the next
+    handle:          absolute path of the replay file, `conv_...`, or the `resp_...` that a chain
+                     continues; None before there is one, and always for a session
+    file_head:       replay only: the head when the file was last written
+    instructions:    of the option -s, sent with every turn
     created_at, used_at:  seconds since 1970
-    use:           its place among the last used, as the store counts; None where it is not known. A record that is
-                   stored with another `used_at` and without a place is a use: it goes behind all others
+    use_order:       its position in the order of use, counted by the store; None where unknown. Storing the record
+                     with a new `used_at` and without a position counts as a use: it becomes the last one
     """
 
     id: str
@@ -114,22 +114,22 @@ LinkStatus = Literal["queued", "in_progress", "completed", "incomplete", "failed
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One call of a model.
+    """One model call.
 
-    id:               the endpoint's `resp_...`, or `try_...` for an attempt that never got one
-    parent:           the link that this one goes on from, under every strategy
-    session:          the session that made it; None for calls by other clients of the endpoint
+    id:               the endpoint's `resp_...`, or `try_...` for an attempt without one
+    parent_id:        the link that this one continues, under every strategy
+    session_id:       the session that made it; None for calls by other clients of the endpoint
     model:            "provider/model"
-    saw:              the last node of the model's input
-    sent:             how many items of that input travelled in the request
-    head:             the last node of its output; `saw` when there is none
+    input_head:       the last node of the model's input
+    sent_count:       items of that input that were in the request
+    head:             the last node of its output; `input_head` when there is none
     created_at:       seconds since 1970
-    seconds:          from request to the end of the answer
-    first_token_s:    seconds from the request to the first piece of the answer
+    duration_s:       seconds from the request to the end of the response
+    first_token_s:    seconds from the request to the first output event
     parameters:       the request without model, input and state: instructions, tools, ...
-    usage:            as the endpoint gave it, in tokens
-    error:            {"code", "message"} of a call that did not end well
-    stored:           whether the endpoint keeps the response, so that a chain may go on from it
+    usage:            as the endpoint reported it, in tokens
+    error:            {"code", "message"} of a call that did not succeed
+    is_stored:        whether the endpoint stores the response, so that a chain can continue it
     """
 
     id: str
@@ -154,26 +154,26 @@ class Link:
 
 
 SECRET_TOOL_FIELDS = frozenset({"authorization", "headers", "api_key", "access_token", "password", "domain_secrets"})
-"""Fields of a tool that no store, log or answer may hold."""
+"""Fields of a tool that must not be in a store, a log or a response."""
 
 
 IGNORED_PARAMETER = "ignored"
-"""Where a link's parameters keep the names of the fields that its model was not sent."""
+"""The member of a link's parameters with the names of the fields that were not sent to its model."""
 
 PROVIDER_PARAMETER = "convo.provider"
-"""Where a link's parameters keep the provider of its model, if the model's name does not begin with it."""
+"""The member of a link's parameters with the provider of its model, if the model's name does not begin with it."""
 
 INTERNAL_PARAMETERS = frozenset({IGNORED_PARAMETER, PROVIDER_PARAMETER})
 """Parameters of a link that no client sent."""
 
 
 def client_parameters(parameters: Mapping[str, Json]) -> dict[str, Json]:
-    """A link's parameters as the client sent them."""
+    """Return a link's parameters as the client sent them."""
     return {name: value for name, value in parameters.items() if name not in INTERNAL_PARAMETERS}
 
 
 def effective_parameters(parameters: Mapping[str, Json]) -> dict[str, Json]:
-    """A link's parameters without those that were ignored, as a response shows them."""
+    """Return a link's parameters without the ignored ones, for a response."""
     ignored = parameters.get(IGNORED_PARAMETER, ())
     left = {name: value for name, value in client_parameters(parameters).items() if name not in ignored}
     inner = [name.partition(".")[2] for name in ignored if name.startswith("reasoning.")]
@@ -183,7 +183,7 @@ def effective_parameters(parameters: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def strip_tool_secrets(parameters: Mapping[str, Json]) -> dict[str, Json]:
-    """`parameters` as they may be kept and shown: without what a tool needs to log in somewhere."""
+    """Return `parameters` in a form that may be stored and shown: without the credentials of tools."""
     kept = dict(parameters)
     if isinstance(kept.get("tools"), list):
         kept["tools"] = [_strip_tool(tool) for tool in kept["tools"]]
@@ -193,7 +193,7 @@ def strip_tool_secrets(parameters: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def _strip_tool(tool: Json) -> Json:
-    """A schema may have a property of any name, so what a person wrote as one is left alone."""
+    """Strip the secrets of a hosted tool; a function's schema may have a property of any name, so it stays as it is."""
     own = isinstance(tool, Mapping) and tool.get("type") in ("function", "custom")
     return tool if own else _strip_secret_fields(tool)
 
@@ -209,7 +209,7 @@ def _strip_secret_fields(value: Json) -> Json:
 
 
 def _strip_server_url(url: Json) -> Json:
-    """Where a tool's server is, as the real API shows it: its path or its query may be what lets one in."""
+    """Return the URL of a tool's server as the real API shows it: its path or query may contain a credential."""
     try:
         parts = urlsplit(url if isinstance(url, str) else "")
     except ValueError:

@@ -2,7 +2,7 @@
 
 The key of a node is SHA-256 over the parent's key and the item's hash, so histories with a common prefix share nodes,
 and a fork or an edit only adds nodes. Keys start at the tenant's root: tenants share nothing. `Path` and `Prefix` are
-immutable; appending shares the list and costs only what is added.
+immutable; appending shares the list and costs only the new elements.
 """
 
 from bisect import bisect_left
@@ -20,7 +20,7 @@ Element = TypeVar("Element")
 
 
 class Prefix(Sequence[Element]):
-    """A sequence that never changes; what is cut out of it is a tuple."""
+    """An immutable sequence that shares its list with longer ones; a slice of it is a tuple."""
 
     __slots__ = ("_count", "_shared")
 
@@ -29,11 +29,14 @@ class Prefix(Sequence[Element]):
         self._count = len(self._shared)
 
     def first(self, count: int) -> "Prefix[Element]":
-        """The first `count` elements, or all where there are fewer."""
+        """Return the first `count` elements, or all where there are fewer."""
         return self._of(self._shared, min(count, self._count))
 
     def grow(self, more: Iterable[Element]) -> "Prefix[Element]":
-        """These elements and `more`. Threads may do so at once: who comes late finds another's elements there."""
+        """Return these elements followed by `more`.
+
+        Safe in concurrent threads: the list is copied when another thread has appended other elements to it.
+        """
         new, shared = list(more), self._shared
         end = self._count + len(new)
         if len(shared) == self._count:
@@ -44,7 +47,7 @@ class Prefix(Sequence[Element]):
         return self._of(shared, end)
 
     def behind(self, at: int) -> Element | None:
-        """What a longer one that shares the list has at `at`; None where there is nothing."""
+        """Return the element at `at` of a longer sequence that shares the list; None where there is none."""
         return self._shared[at] if at < len(self._shared) else None
 
     @staticmethod
@@ -81,21 +84,21 @@ class Prefix(Sequence[Element]):
 
 
 Key = NewType("Key", str)
-"""64 hex digits: one place in one tenant's tree."""
+"""64 hex digits: one node in one tenant's tree."""
 
 
 def root_key(tenant: str) -> Key:
-    """The place before the first item of every history of `tenant`."""
+    """Return the key before the first item of every history of `tenant`."""
     return Key(sha256(b"n1\0" + tenant.encode()).hexdigest())
 
 
 def child_key(parent: Key, item: Hash) -> Key:
-    """The place that an item with this hash takes after `parent`."""
+    """Return the key of an item with this hash after `parent`."""
     return Key(sha256(bytes.fromhex(parent) + item.encode()).hexdigest())
 
 
 class Node(NamedTuple):
-    """An item in its place."""
+    """An item and its key."""
 
     key: Key
     item: Item
@@ -103,7 +106,7 @@ class Node(NamedTuple):
 
 @dataclass(frozen=True)
 class Path:
-    """The nodes from a root to a head, oldest first. Growing or cutting makes another path."""
+    """The nodes from a root to a head, oldest first. Appending or cutting makes another path."""
 
     root: Key
     nodes: Prefix[Node] = field(default_factory=Prefix)
@@ -121,7 +124,7 @@ class Path:
         return tuple(node.key for node in self.nodes)
 
     def grow(self, items: Iterable[Item]) -> "Path":
-        """This path with `items` after its head."""
+        """Return this path with `items` after its head."""
         head, new = self.head, list[Node]()
         for at, item in enumerate(items, len(self)):
             head = child_key(head, item_hash(item))
@@ -130,11 +133,11 @@ class Path:
         return Path(self.root, self.nodes.grow(new))
 
     def place(self, key: Key) -> int:
-        """How many nodes lead up to and include `key`; 0 for the root.
+        """Return the number of nodes up to and including `key`; 0 for the root.
 
-        raises:  Conflict  the path does not pass through `key`
+        Raises Conflict when the path does not contain `key`.
         """
-        for place in range(len(self.nodes), 0, -1):  # what is asked for is nearly always near the head
+        for place in range(len(self.nodes), 0, -1):  # nearly all lookups are near the head
             if self.nodes[place - 1].key == key:
                 return place
         if key == self.root:
@@ -142,21 +145,26 @@ class Path:
         raise Conflict(f"this history does not pass through {key[:12]}")
 
     def passes(self, key: Key) -> bool:
+        """Return whether `key` is the root or a node of this path."""
         return key == self.root or any(node.key == key for node in reversed(self.nodes))
 
     def upto(self, key: Key) -> "Path":
-        """The path that ends at `key`. raises: Conflict  as for `place`."""
+        """Return the path that ends at `key`. Raises the Conflict of `depth`."""
         return self.first(self.place(key))
 
     def after(self, key: Key) -> tuple[Node, ...]:
-        """The nodes behind `key`. raises: Conflict  as for `place`."""
+        """Return the nodes after `key`. Raises the Conflict of `depth`."""
         return self.nodes[self.place(key) :]
 
     def first(self, count: int) -> "Path":
+        """Return the path of the first `count` nodes."""
         return Path(self.root, self.nodes.first(count))
 
     def shared(self, other: "Path") -> int:
-        """How many nodes both paths begin with. Keys name whole prefixes, so this is a search."""
+        """Return the number of nodes that both paths begin with.
+
+        Keys identify whole prefixes, so this is a binary search.
+        """
         least = min(len(self), len(other))
         if not least or self.nodes[least - 1].key == other.nodes[least - 1].key:
             return least
@@ -167,9 +175,9 @@ class Path:
 
 
 class Difference(NamedTuple):
-    """The first place at which two histories differ; None where one of them has ended.
+    """The first position at which two histories differ; an item is None where its history has ended.
 
-    at:  how many items they share before it
+    index:  the number of common items before it
     """
 
     at: int
@@ -178,12 +186,12 @@ class Difference(NamedTuple):
 
 
 def is_same_item(one: Item, other: Item) -> bool:
-    """Whether two items mean the same, whichever form they are in."""
+    """Return whether two items have the same meaning, in any form."""
     return one == other or digest(one) == digest(other)
 
 
 def common_prefix_length(ours: Sequence[Item], theirs: Sequence[Item]) -> int:
-    """How many items the two histories share from the start."""
+    """Return the number of items that the two histories share from the start."""
     for at, (one, other) in enumerate(zip(ours, theirs, strict=False)):
         if not is_same_item(one, other):
             return at
@@ -191,7 +199,7 @@ def common_prefix_length(ours: Sequence[Item], theirs: Sequence[Item]) -> int:
 
 
 def first_difference(ours: Sequence[Item], theirs: Sequence[Item]) -> Difference | None:
-    """The first difference, or None when both say the same."""
+    """Return the first difference, or None when both have the same meaning."""
     at = common_prefix_length(ours, theirs)
     if at == len(ours) == len(theirs):
         return None

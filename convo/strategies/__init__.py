@@ -1,4 +1,4 @@
-"""The four state strategies: what a request sends, and what a response changes.
+"""The four state strategies: the input of a request, and the state after a response.
 
 Read `state` first (`ConversationState` and `RequestInput`), then `requests`. Pure functions over frozen values: no I/O.
 """

@@ -1,7 +1,7 @@
 """Undo, rewind and replacement of a history. Heads move, nothing is deleted.
 
 A client-side history is cut locally. A chain continues from an earlier response, and the next turn forks. Confirmed
-items of a conversation cannot be undone here. Nothing goes back before a compaction: that history is another branch.
+items of a conversation cannot be undone here. Undo stops at a compaction: the history before it is another branch.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,10 +15,10 @@ from convo.strategies.state import ConversationState, last_answer_depth
 
 
 def undo_last_answer(held: ConversationState, last: Link | None) -> ConversationState:
-    """`held` as it was when the last input was sent, without what came after it.
+    """Return `state` as of the last input, without the items after it.
 
-    last:    the last confirmed link, where there is one
-    raises:  InvalidUsage  nothing was said;  WrongOwner  a conversation has confirmed it already
+    last:  the last confirmed link, if any
+    Raises InvalidUsage when there is no input, and WrongOwner when a conversation has confirmed the turn.
     """
     if held.unacknowledged:
         kept = held.path.first(_last_user_depth(held.path))
@@ -30,26 +30,22 @@ def undo_last_answer(held: ConversationState, last: Link | None) -> Conversation
 
 
 def undo_last_turn(held: ConversationState, last: Link | None) -> ConversationState:
-    """`held` without the last turn.
-
-    raises:  as for `retry`
-    """
+    """Return `state` without the last turn. Raises the errors of `undo_last_answer`."""
     if held.unacknowledged:
         return replace(held, path=_without_last_input(held))
     return _before_last_confirmed_turn(held, last)
 
 
 def _without_last_input(held: ConversationState) -> Path:
-    """The path without what was said last: a new root may begin with turns that nobody has to answer again.
+    """Return the path without the last input. Complete turns before it stay, also where a new root begins with them.
 
-    raises:  InvalidUsage  nothing stands behind a compaction
+    Raises InvalidUsage when there is no input after the last compaction.
     """
     kept = max(last_answer_depth(held), held.path.place(held.mark), compaction_depth(held.path))
     return _shorten_path(held.path, kept if kept < len(held.path) else _last_turn_start(held.path))
 
 
 def _before_last_confirmed_turn(held: ConversationState, last: Link | None) -> ConversationState:
-    """`held` before its last confirmed turn."""
     if held.strategy is Strategy.CONVERSATION and len(held.path):
         raise WrongOwner(
             "the last turn belongs to the conversation at its endpoint and cannot be taken back here",
@@ -66,12 +62,12 @@ def _before_last_confirmed_turn(held: ConversationState, last: Link | None) -> C
 
 
 def _is_restarted_chain(held: ConversationState) -> bool:
-    """Whether a chain is to be given a history that no response stands for yet."""
+    """Return whether a chain has a history for which there is no response yet."""
     return held.strategy is Strategy.CHAIN and held.mark == held.path.root and bool(len(held.path))
 
 
 def _shorten_path(path: Path, count: int) -> Path:
-    """raises: InvalidUsage  there is nothing to take back"""
+    """Return the first `count` nodes. Raises InvalidUsage when that is the whole path."""
     if count == len(path):
         since = "since it was compacted" if compaction_depth(path) else "yet"
         raise InvalidUsage(f"nothing was said {since}", hint="type a message")
@@ -79,23 +75,23 @@ def _shorten_path(path: Path, count: int) -> Path:
 
 
 def compaction_depth(path: Path) -> int:
-    """How many nodes lead up to and include the last compaction."""
+    """Return the number of nodes up to and including the last compaction."""
     return next((at for at in range(len(path), 0, -1) if _is_compaction(_item_at(path, at))), 0)
 
 
 def _is_compaction(item: Item) -> bool:
-    from convo.compaction.window import is_summary  # for who goes back; a list of sessions does not
+    from convo.compaction.window import is_summary  # imported here, since a list of sessions does not need it
 
     return item_type(item) == "compaction" or is_summary(item)
 
 
 def _last_user_depth(path: Path) -> int:
-    """How many nodes lead up to and include the last user's message; 0 when there is none."""
+    """Return the number of nodes up to and including the last user message; 0 without one."""
     return next((at for at in range(len(path), 0, -1) if is_user_message(_item_at(path, at))), 0)
 
 
 def _last_turn_start(path: Path) -> int:
-    """How many nodes stand before the last run of user's messages, which ends at a compaction."""
+    """Return the number of nodes before the last run of user messages, which ends at a compaction."""
     at, least = _last_user_depth(path), compaction_depth(path)
     if at <= least:
         return len(path)
@@ -109,12 +105,12 @@ def _item_at(path: Path, place: int) -> Item:
 
 
 def rewind_to_depth(held: ConversationState, at: int, began: Link | None) -> ConversationState:
-    """`held` as it stood after its first `at` nodes.
+    """Return `state` as of its first `depth` nodes.
 
-    at:      between two turns
-    began:   the link that went on from there, where there is one
-    raises:  WrongOwner  a conversation has confirmed what stands behind it
-             InvalidUsage       nothing stands behind it, it lies before a compaction, or a chain has no response there
+    depth:      between two turns
+    next_link:  the link that continued from there, if any
+    Raises WrongOwner when a conversation has confirmed the nodes after it, and InvalidUsage when there are none,
+    when `depth` is before a compaction, or when no response of a chain ends there.
     """
     if at == len(held.path):
         raise InvalidUsage("nothing stands behind that turn", hint="/rewind N, with an earlier one")
@@ -134,7 +130,10 @@ def rewind_to_depth(held: ConversationState, at: int, began: Link | None) -> Con
 
 
 def _rewind_chain(held: ConversationState, at: int, began: Link | None) -> ConversationState:
-    """A chain goes on from the response that ended there; one that began behind it begins anew, and says all again."""
+    """Rewind a chain to the response that ended there.
+
+    A chain whose first response is later starts anew, and sends the whole history again.
+    """
     path = held.path.first(at)
     if at == 0 or (began is not None and began.previous_response_id is None):
         return replace(held, path=path, mark=path.root, handle=None)
@@ -144,9 +143,9 @@ def _rewind_chain(held: ConversationState, at: int, began: Link | None) -> Conve
 
 
 def replace_history(held: ConversationState, point: Path, window: Sequence[Item]) -> ConversationState:
-    """`held` with `window` in place of all up to `point`.
+    """Return `state` with `replacement` in place of all items up to `point`.
 
-    raises:  Conflict  what is held no longer begins like `point`: somebody went back, or edited it
+    Raises Conflict when the history no longer begins with `point`: it was rewound or edited.
     """
     later = items_after_point(held.path, point)
     confirmed = max(0, held.path.place(held.mark) - len(point))
@@ -159,9 +158,9 @@ def replace_history(held: ConversationState, point: Path, window: Sequence[Item]
 
 
 def items_after_point(path: Path, point: Path) -> tuple[Item, ...]:
-    """What stands on `path` behind `point`, also where its items came back in another form.
+    """Return the items on `path` after `point`; items before it may have another form.
 
-    raises:  Conflict
+    Raises Conflict when `path` does not begin with `point`.
     """
     shared = path.shared(point)
     if shared < len(point):
@@ -175,7 +174,7 @@ def items_after_point(path: Path, point: Path) -> tuple[Item, ...]:
 
 
 def items_for_owner(items: Iterable[Item], strategy: Strategy) -> tuple[Item, ...]:
-    """`items` as their owner can be given them anew: a server's ids mean nothing outside its own list."""
+    """Return `items` in the form that their owner accepts as new: a server's ids are valid only in its own list."""
     if not STRATEGY_INFO[strategy].remembers:
         return tuple(items)
     formed = (to_resendable(item) for item in items)

@@ -1,4 +1,4 @@
-"""Requests: which items a turn sends, what a response changes, and when to retry.
+"""Requests: the items that a turn sends, the state after a response, and retries.
 
     replay, session     the whole path, store=false
     conversation        the nodes after `confirmed_head`, conversation=conv_...
@@ -31,11 +31,11 @@ from convo.strategies.state import ConversationState, RequestInput
 
 
 def build_request_input(held: ConversationState, *, store: bool = False, seal: bool = False) -> RequestInput:
-    """Decide what the coming turn sends.
+    """Build the input of the next request.
 
-    store:  keep a copy at the endpoint although the client owns the history
-    seal:   the model reasons, and can hand its reasoning out encrypted
-    raises: Conflict  the path no longer passes through the mark
+    store:              keep a copy at the endpoint although the client owns the history
+    encrypt_reasoning:  the model reasons, and can return its reasoning encrypted
+    Raises Conflict when the path does not contain the confirmed head.
     """
     return INPUT_BUILDERS[held.strategy](held, store, seal)
 
@@ -54,10 +54,10 @@ def _delta_input(held: ConversationState, state: Mapping[str, Json]) -> RequestI
 
 
 MAX_LOOKBACK_NODES = 256
-"""How many of the last places are looked at for one whose form is known."""
+"""Nodes at the end of a path that are checked for a cached prefix."""
 
 MAX_CACHED_PATHS = 16
-"""Of how many paths the forms are remembered."""
+"""Paths whose resendable items are cached."""
 
 _RESENDABLE_CACHE: dict[Key, Prefix[Item]] = {}
 
@@ -74,7 +74,7 @@ INPUT_BUILDERS: dict[Strategy, Callable[[ConversationState, bool, bool], Request
 def build_request_body(
     sent: RequestInput, *, model: str, instructions: str | None, parameters: Mapping[str, Json]
 ) -> dict[str, Json]:
-    """The request as it travels. Instructions go with every turn: no owner carries them over."""
+    """Build the request body. Instructions are in every request: no owner keeps them from turn to turn."""
     said = {"instructions": instructions} if instructions else {}
     made = {"model": model, **said, "input": list(sent.items), **sent.state, **parameters}
     both = [*sent.state.get("include", ()), *(parameters.get("include") or ())]
@@ -82,10 +82,10 @@ def build_request_body(
 
 
 def apply_response(held: ConversationState, sent: RequestInput, response: Response) -> ConversationState:
-    """What a response with an id changes: its output stands on the path, and the mark behind it.
+    """Return the state after a response with an id: its output on the path, and the confirmed head after it.
 
-    The owner's copy has the input in the form in which it travelled, and ours follows, so that
-    both are the same nodes. The client's own history keeps every item as it first came.
+    The owner's copy has the input in the form in which it was sent, and so does the path, so that both are the
+    same nodes. A client-side history keeps every item in its first form.
     """
     path = held.path
     if held.remembers:
@@ -98,16 +98,16 @@ def apply_response(held: ConversationState, sent: RequestInput, response: Respon
 
 
 def apply_cancellation(held: ConversationState, output: Sequence[Item]) -> ConversationState:
-    """What a stopped answer changes: what came of it stays, as incomplete; the mark does not move."""
+    """Return the state after a cancelled response: its partial output as incomplete items, the same confirmed head."""
     partial = ({**item, "status": "incomplete"} for item in output if to_sendable({**item, "status": "incomplete"}))
     return replace(held, path=held.path.grow(partial))
 
 
 def _resendable_items(path: Path) -> Prefix[Item]:
-    """The items of a path as a client that owns it sends them.
+    """Return the items of a path in the form in which the client that owns it sends them again.
 
-    A key names all that stands before it, so what a run worked out for its last turn holds for the
-    next one too, and a long history does not cost its length again with every turn.
+    A key identifies a whole prefix, so the cached items of the last turn are extended for the next one, and
+    a long history is not converted again with every turn.
     """
     near = range(len(path), max(0, len(path) - MAX_LOOKBACK_NODES), -1)
     known = next((place for place in near if path.nodes[place - 1].key in _RESENDABLE_CACHE), 0)
@@ -129,17 +129,18 @@ OUTPUT_TYPES = frozenset(OUTPUT_BY_CALL.values())
 
 
 def newest_sendable_items(items: Sequence[Item], limit: int | None) -> list[Item]:
-    """The newest `limit` of `items` that can be sent; None: all that can."""
+    """Return the sendable items among the newest `limit` of `items`; None: among all."""
     kept = items if limit is None else items[max(len(items) - limit, 0) :]
     return drop_unpaired_items(kept, cut=len(kept) < len(items))
 
 
 def drop_unpaired_items(items: Sequence[Item], *, cut: bool) -> list[Item]:
-    """`items` without calls that have no output, and without the reasoning that led to nothing else.
+    """Return `items` without calls that have no output, and without the reasoning directly before those calls.
 
-    A program without its output goes, with all that it called. Of two outputs of one call the later one counts.
+    A program without its output is dropped with all its calls. Of two outputs of one call the later one is kept.
 
-    cut:  older items were left out, so an output may have lost its call; else it is left for the owner to see
+    is_truncated:  older items were left out, so an output without its call is dropped; otherwise it is kept, for the
+                   owner to reject
     """
     found = output_index_by_call(items)
     outputs = set(found.values())
@@ -159,17 +160,19 @@ def drop_unpaired_items(items: Sequence[Item], *, cut: bool) -> list[Item]:
 
 
 def drop_superseded_outputs(items: Sequence[Item]) -> list[Item]:
-    """`items` with one output for each call, the later one."""
+    """Return `items` with one output for each call, the later one."""
     outputs = set(output_index_by_call(items).values())
     return [item for at, item in enumerate(items) if item_type(item) not in OUTPUT_TYPES or at in outputs]
 
 
 def _is_pending_shell_call(item: Item) -> bool:
-    """Whether a call of the provider's shell may still be without an output."""
+    """Return whether a call of the provider's shell may still lack its output."""
     return item_type(item) == "shell_call" and item.get("status") in (None, "in_progress")
 
 
 class RetryAction(Enum):
+    """Whether a failed request may be sent again."""
+
     NO = "no"
     YES = "yes"
     READ_FIRST = "read the owner's tail first"
@@ -177,16 +180,16 @@ class RetryAction(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RetryDecision:
-    """Whether to send again, and the evidence in words."""
+    """Whether to send again, and the reason as text."""
 
     resend: RetryAction
     evidence: str
 
 
 def decide_retry(strategy: Strategy, failure: ConvoError, *, answering: bool) -> RetryDecision:
-    """Decide over one failed attempt.
+    """Decide whether to retry after a failed attempt.
 
-    answering:  a piece of the answer had already come
+    response_started:  an output event had already been received
     """
     if answering:
         return RetryDecision(RetryAction.NO, "the answer had begun")
@@ -205,21 +208,21 @@ RETRY_WHEN_OUTCOME_UNKNOWN = {
     Strategy.CHAIN: RetryDecision(RetryAction.YES, "a second response would only be a fork"),
     Strategy.CONVERSATION: RetryDecision(RetryAction.READ_FIRST, "the endpoint may have taken it"),
 }
-"""By owner: what to do when the request may or may not have been carried out."""
+"""The decision for each owner when the endpoint may or may not have processed the request."""
 
 
 UNSENT_CODES = (NO_CONNECTION, "model_not_found")
 
 
 def is_unsent_request(failure: ConvoError) -> bool:
-    """Whether nobody was asked: there is no connection, no right to ask, no such model, or one that cannot."""
+    """Return whether no model was called: no connection, a refused key, an unknown model or an unsupported request."""
     return failure.code in UNSENT_CODES or isinstance(failure, KeyRefused | ModelFault | Unreadable)
 
 
 def reconcile(held: ConversationState, tail: Sequence[Item]) -> ConversationState:
-    """`held` with the owner's tail on its path, and behind it only what the owner lacks.
+    """Return `state` with the owner's tail on its path, followed by the items that the owner lacks.
 
-    tail:  the owner's items after the mark, oldest first; items of other writers may be among them
+    tail:  the owner's items after the confirmed head, oldest first; items of other clients may be among them
     """
     if not tail:
         return held
@@ -229,7 +232,7 @@ def reconcile(held: ConversationState, tail: Sequence[Item]) -> ConversationStat
 
 
 def items_after_confirmed(held: ConversationState, newest_first: Sequence[Item]) -> list[Item] | None:
-    """The owner's items behind the mark, oldest first; None when they do not reach back to it."""
+    """Return the owner's items after the confirmed head, oldest first; None when they do not reach back to it."""
     if held.mark == held.path.root:
         return list(reversed(newest_first))
     known = held.path.upto(held.mark).nodes[-1].item
@@ -240,7 +243,10 @@ def items_after_confirmed(held: ConversationState, newest_first: Sequence[Item])
 
 
 def _missing_at_owner(said: list[Item], tail: Sequence[Item]) -> list[Item]:
-    """What of `said` the owner does not have. A partial gives way to the whole answer."""
+    """Return the items of `said` that the owner lacks.
+
+    A partial response is dropped where the owner has the complete one.
+    """
     if not said:
         return said
     start = next((at for at, item in enumerate(tail) if is_same_item(item, said[0])), len(tail))
@@ -251,6 +257,6 @@ def _missing_at_owner(said: list[Item], tail: Sequence[Item]) -> list[Item]:
 
 
 def _is_same_answer(item: Item, known: Item) -> bool:
-    """Two answers may say the same; their ids tell them apart where both have one."""
+    """Compare two items by id where both have one, since two responses may have the same text."""
     ids = (item.get("id"), known.get("id"))
     return ids[0] == ids[1] if all(ids) else is_same_item(item, known)

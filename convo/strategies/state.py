@@ -17,11 +17,11 @@ from convo.history.tree import Key, Node, Path
 
 @dataclass(frozen=True)
 class ConversationState:
-    """A conversation as one side of it is known here.
+    """A conversation as the client or the store knows it.
 
-    path:    everything said, the input of the coming turn included
-    mark:    the last node that the owner confirmed; what follows is unacknowledged
-    handle:  the `conv_...` or `resp_...` to go on from; None before there is one
+    path:            all items, the input of the next turn included
+    confirmed_head:  the last node that the owner confirmed; the nodes after it are unconfirmed
+    handle:          the `conv_...` or `resp_...` to continue; None before there is one
     """
 
     strategy: Strategy
@@ -31,20 +31,19 @@ class ConversationState:
 
     @property
     def unacknowledged(self) -> tuple[Node, ...]:
-        """The nodes after the mark. raises: Conflict  the path no longer passes through it"""
+        """The nodes after the confirmed head. Raises Conflict when the path does not contain it."""
         return self.path.after(self.mark)
 
     @property
     def remembers(self) -> bool:
-        """Whether the owner holds the history itself."""
+        """Whether the owner stores the history itself."""
         return STRATEGY_INFO[self.strategy].remembers
 
 
 def last_answer_depth(held: ConversationState) -> int:
-    """How many nodes lead up to the last whole answer behind the mark; 0 where none stands there.
+    """Return the number of nodes up to the last complete response after the confirmed head; 0 without one.
 
-    Behind a mark stands what was said and not confirmed. Only a new root begins with answers, too:
-    a history that another owner had.
+    Only a new root has a response there: it begins with a history of another owner.
     """
     confirmed = held.path.place(held.mark)
     return next(
@@ -53,18 +52,18 @@ def last_answer_depth(held: ConversationState) -> int:
 
 
 def is_complete_answer(item: Item) -> bool:
-    """Whether only a model can have said it, and has said all of it."""
+    """Return whether an item is complete model output."""
     from_client = is_client_output(item) or (item_type(item) == "message" and not is_assistant_message(item))
     return not from_client and item.get("status") in (None, "completed")
 
 
 @dataclass(frozen=True, slots=True)
 class RequestInput:
-    """What one turn sends.
+    """The input of one request.
 
-    items:  the request's input, in the form in which it travels
-    nodes:  how many nodes at the end of the path it stands for
-    state:  the request's fields that name the state: previous_response_id, conversation, store, include
+    items:         in the form in which they are sent
+    node_count:    nodes at the end of the path that they represent
+    state_fields:  the fields of the request for the state: previous_response_id, conversation, store, include
     """
 
     items: Sequence[Item]
@@ -73,16 +72,16 @@ class RequestInput:
 
 
 TURN_HANDLE_PATTERN = re.compile(r"(.+)@(-?\d{1,9})", re.ASCII)
-"""A handle and one of its turns."""
+"""A handle and a turn number."""
 
 
 @dataclass(frozen=True, slots=True)
 class OwnerSelection:
-    """What the flags ask for.
+    """The owner that the flags select.
 
-    strategy:  named, or implied by the handle; None: whatever the session's record says
-    handle:    None for a new conversation
-    last:      go on with the session used last
+    strategy:          named, or implied by the handle; None: that of the session's record
+    handle:            None for a new conversation
+    use_last_session:  continue the session used last
     """
 
     strategy: Strategy | None
@@ -91,10 +90,10 @@ class OwnerSelection:
 
 
 def select_owner(flags: Collection[Strategy], handle: str | None, *, last: bool = False) -> OwnerSelection:
-    """Decide what `--replay --session --conversation --chain --from -c` ask for together.
+    """Decide the owner from the flags `--replay --session --conversation --chain --from -c`.
 
-    raises:  WrongOwner  two owners, or a handle of another owner than the one named
-             InvalidUsage       -c together with --from, or a malformed id
+    Raises WrongOwner for two owners or a handle of another owner than the flag, and InvalidUsage for -c together
+    with --from or a malformed id.
     """
     if handle:
         check_handle(handle)
@@ -115,16 +114,13 @@ def select_owner(flags: Collection[Strategy], handle: str | None, *, last: bool 
 
 
 def parse_turn_handle(handle: str) -> tuple[str, int | None]:
-    """What "HANDLE@N" names, and N; None where no turn is named. Counted from 1; -1 is all but the last turn."""
+    """Split "HANDLE@N" into HANDLE and N; N is None without one. N counts from 1; -1 is all but the last turn."""
     found = TURN_HANDLE_PATTERN.fullmatch(handle)
     return (found[1], int(found[2])) if found else (handle, None)
 
 
 def check_handle(handle: str) -> None:
-    """Refuse a malformed id of a response or a conversation, such as "conv_1/../../admin".
-
-    raises:  InvalidUsage
-    """
+    """Raise InvalidUsage for a malformed id of a response or a conversation, such as "conv_1/../../admin"."""
     if owner_of_handle(handle) in ID_NAMES and not is_valid_id(handle):
         shown = repr(handle[:64])[1:-1] + ("..." if len(handle) > 64 else "")
         raise InvalidUsage(
@@ -134,11 +130,11 @@ def check_handle(handle: str) -> None:
 
 
 ID_NAMES = {Strategy.CHAIN: "response", Strategy.CONVERSATION: "conversation"}
-"""The owners whose handles are ids, and the things that these name."""
+"""For each owner whose handles are ids: the kind of object they identify."""
 
 
 def owner_of_handle(handle: str) -> Strategy:
-    """The owner that a handle of this form belongs to."""
+    """Return the owner of handles of this form."""
     for strategy, owner in STRATEGY_INFO.items():
         if owner.prefix and handle.startswith(owner.prefix):
             return strategy
@@ -148,13 +144,13 @@ def owner_of_handle(handle: str) -> Strategy:
 
 
 def _is_certain_mismatch(strategy: Strategy, belongs: Strategy | None) -> bool:
-    """A file may have any name and a session's name may look like one: only ids are certain."""
+    """Return whether the owners differ for certain: only ids prove an owner, files and sessions may have any name."""
     certain = {Strategy.CONVERSATION, Strategy.CHAIN}
     return belongs in certain or strategy in certain
 
 
 def _implied_strategy(belongs: Strategy | None) -> Strategy | None:
-    """A session's name leaves the owner to its record."""
+    """Return the strategy that a handle implies; a session's name implies none, its record has it."""
     return None if belongs is Strategy.SESSION else belongs
 
 

@@ -29,18 +29,20 @@ from convo.strategies.state import is_complete_answer
 
 SEAL_FIELD = "encrypted_content"
 PROVIDER_SEAL_PREFIX = "convo1:"
-"""How a seal begins that a convo handed on: its maker stands behind it."""
+"""The prefix of encrypted content of a provider that passed through convo; the name of its model follows."""
 
 CONVO_SEAL_PREFIX = "convoseal1:"
-"""How a window begins that a convo sealed itself."""
+"""The prefix of a compaction item that convo itself encrypted."""
 
 ITEM_REFERENCE = "item_reference"
 
 NON_TOOL_TYPES = frozenset({"message", "reasoning", "compaction", ITEM_REFERENCE})
-"""Kinds that are neither calls of the client's tools nor traces of the server's own."""
+"""Item types that are neither calls of client tools nor traces of hosted tools."""
 
 
 class LossEffect(StrEnum):
+    """The effect of a loss, as listed in the module docstring."""
+
     LEFT_OUT = "left out"
     CHANGED = "changed"
     NOT_SENT = "not sent"
@@ -48,21 +50,21 @@ class LossEffect(StrEnum):
 
 
 class ItemOrigin(NamedTuple):
-    """Who made an item; None where nobody knows. `model` is "provider/model"."""
+    """The endpoint and model that made an item; None where unknown. `model` is "provider/model"."""
 
     scope: Scope | None = None
     model: str | None = None
 
 
 UNKNOWN_ORIGIN = ItemOrigin()
-"""Who made what a client said, and what came from nobody knows where."""
+"""The origin of client input, and of items from an unknown source."""
 
 
 @dataclass(frozen=True, slots=True)
 class TransferItem:
-    """One item of the history that is handed over.
+    """One item of the history to transfer.
 
-    confirmed:  its owner has it; else it was said and waits
+    is_confirmed:  the current owner has it
     """
 
     item: Item
@@ -72,7 +74,7 @@ class TransferItem:
 
 @dataclass(frozen=True, slots=True)
 class TransferTarget:
-    """The owner that is to have it, and the model that would answer there."""
+    """The new owner, and the model of its next turn."""
 
     strategy: Strategy
     scope: Scope
@@ -80,11 +82,12 @@ class TransferTarget:
 
     @property
     def remembers(self) -> bool:
+        """Whether the new owner stores the history itself."""
         return STRATEGY_INFO[self.strategy].remembers
 
 
 class TransferLoss(NamedTuple):
-    """One kind of thing that does not go over as it is; `places` count the items from 1."""
+    """One kind of loss; `positions` are those of the items, from 1."""
 
     code: str
     effect: LossEffect
@@ -94,10 +97,10 @@ class TransferLoss(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TransferPlan:
-    """What goes over.
+    """The result of a transfer.
 
-    items:      in the form in which the new owner has them
-    confirmed:  how many of them the old owner had confirmed
+    items:            in the form for the new owner
+    confirmed_count:  how many of them the old owner had confirmed
     """
 
     items: tuple[Item, ...]
@@ -106,7 +109,7 @@ class TransferPlan:
 
 
 def plan_transfer(said: Sequence[TransferItem], target: TransferTarget) -> TransferPlan:
-    """Decide what of `said` goes to `target`."""
+    """Decide which of `items` are transferred to `target`, and in which form."""
     report = LossCollector()
     formed = [_convert_item(one, target, report.at(place)) for place, one in enumerate(said, 1)]
     _drop_traces_without_reasoning(said, formed, report)
@@ -119,23 +122,26 @@ RecordLoss = Callable[..., None]
 
 
 class LossCollector:
-    """Gathers losses by their code, effect and reason, in the order in which they are met."""
+    """Collects losses by code, effect and reason, in the order of their first positions."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, LossEffect, str], list[int]] = {}
 
     def at(self, place: int) -> RecordLoss:
+        """Return a function that records a loss at `place`."""
+
         def tell(code: str, effect: LossEffect, why: str) -> None:
             self._found.setdefault((code, effect, why), []).append(place)
 
         return tell
 
     def losses(self) -> tuple[TransferLoss, ...]:
+        """Return the losses collected so far."""
         return tuple(TransferLoss(*named, tuple(places)) for named, places in self._found.items())
 
 
 def _convert_item(one: TransferItem, target: TransferTarget, tell: RecordLoss) -> Item | None:
-    """One item as `target` gets it; None when it stays behind."""
+    """Return one item in the form for `target`; None when it is left out."""
     for rule in TRANSFER_RULES:
         found = rule(one, target)
         if found is None:
@@ -190,7 +196,7 @@ def _check_hosted_tool_trace(one: TransferItem, target: TransferTarget) -> RuleL
 
 
 def _is_hosted_tool_trace(item: Item) -> bool:
-    """Whether it is what a server's own tool did: a search, an image, code that it ran."""
+    """Return whether an item is the trace of a hosted tool: a search, an image, code that the server ran."""
     return not (item_type(item) in NON_TOOL_TYPES or is_client_call(item) or is_client_output(item))
 
 
@@ -212,7 +218,7 @@ TRANSFER_RULES: tuple[TransferRule, ...] = (
 
 
 def _drop_uploaded_files(one: TransferItem, target: TransferTarget, tell: RecordLoss) -> Item | None:
-    """The item without uploaded files that only its own server has; None when nothing else was in it."""
+    """Return the item without uploaded files that only its own server has; None when it has nothing else."""
     content = one.item.get("content")
     if not isinstance(content, list) or one.maker.scope in (None, target.scope):
         return one.item
@@ -237,7 +243,7 @@ def _drop_id(item: Item, tell: RecordLoss) -> Item:
 
 
 def _convert_incomplete(item: Item, one: TransferItem, tell: RecordLoss) -> Item | None:
-    """What was cut off as a conversation can keep it, once it was confirmed."""
+    """Return a confirmed incomplete item in a form that a conversation accepts."""
     if not one.confirmed or to_sendable(item) is item:
         return item
     words = to_sendable(item)
@@ -249,7 +255,7 @@ def _convert_incomplete(item: Item, one: TransferItem, tell: RecordLoss) -> Item
 def _drop_traces_without_reasoning(
     said: Sequence[TransferItem], formed: list[Item | None], report: LossCollector
 ) -> None:
-    """Leave out what a server's own tools did after a thought that stays behind: it takes both or neither."""
+    """Leave out the traces of hosted tools after reasoning that is left out: a server accepts both or neither."""
     lost = False
     for at, one in enumerate(said):
         if item_type(one.item) == "reasoning":
@@ -263,7 +269,7 @@ def _drop_traces_without_reasoning(
 
 
 def _check_call_pairs(formed: list[Item | None], report: LossCollector) -> None:
-    """Tell calls that wait for an output, and leave out outputs whose call is not there."""
+    """Report calls without an output, and leave out outputs without a call."""
     calls: dict[str, int] = {}
     for place, item in enumerate(formed, 1):
         named = get_call_id(item) if item else None
@@ -284,11 +290,11 @@ def _has_call(before: Iterable[Item | None], named: str) -> bool:
     return any(item is not None and is_client_call(item) and get_call_id(item) == named for item in before)
 
 
-# -- who made it ----------------------------------------------------------------------------------
+# -- origin of encrypted content ------------------------------------------------------------------
 
 
 def _find_sealer(one: TransferItem) -> ItemOrigin:
-    """Who sealed an item: the server that it came from, else what the seal itself says."""
+    """Return the origin of encrypted content: the server it came from, otherwise the one named in the content."""
     seal = one.item[SEAL_FIELD]
     if one.maker.scope not in (None, EMBEDDED_SCOPE):
         return one.maker
