@@ -1,5 +1,5 @@
 """Views of a conversation as values: tree, token use, cost, diff, redaction, JSON.
 
-Read `view` first: `ConversationView` holds all that was read about one handle; every screen and
-JSON is made from it.
+Read `view` first: `ConversationView` holds everything that was read about one handle; every screen and
+JSON document is made from it.
 """

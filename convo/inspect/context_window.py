@@ -16,9 +16,9 @@ from convo.usage.models import ModelWindow
 
 
 class ContextPart(NamedTuple):
-    """One part of a window.
+    """One part of the context.
 
-    items:   how many: items, or tools
+    item_count:  number of items, or of tools
     """
 
     name: str
@@ -27,10 +27,10 @@ class ContextPart(NamedTuple):
 
 
 class ContextUsage(NamedTuple):
-    """All parts of a window together.
+    """All parts of the context, and their total.
 
-    by:      who counted: "the endpoint", the vocabulary's name, or "estimate"
-    window:  of the model; None where nobody wrote it down
+    counted_by:  source of the count: "the endpoint", the name of the tokenizer's encoding, or "estimate"
+    window:      context window of the model; None if unknown
     """
 
     parts: tuple[ContextPart, ...]
@@ -40,7 +40,7 @@ class ContextUsage(NamedTuple):
 
     @property
     def left(self) -> int | None:
-        """Tokens that are free, never less than none; None where the window is not known."""
+        """Free tokens, at least 0; None if the context window is unknown."""
         return None if self.window is None else max(0, self.window.context - self.total.tokens)
 
 
@@ -54,15 +54,15 @@ ITEM_CATEGORIES: Mapping[str, Callable[[Item], bool]] = {
     "system messages": lambda item: item_type(item) == "message",
     "calls and outputs": lambda item: True,
 }
-"""Items by what they are; each belongs to the first that it is."""
+"""Tests by category; an item belongs to the first category whose test it passes."""
 
 
 def request_parts(
     before: Sequence[Item], owner: str, body: Mapping[str, Json], window: ModelWindow | None
 ) -> tuple[ContextPart, ...]:
-    """The parts of a request: what its owner puts before it, and what travels.
+    """Return the parts of a request: the items that its owner prepends, and the items that it sends.
 
-    owner:  what the first part is called
+    owner:  the name of the first part
     """
     kept = [_items_part(owner, before, window)] if before else []
     return (*_tool_and_instruction_parts(body, window), *kept, _items_part("input", body.get("input") or (), window))
@@ -71,9 +71,9 @@ def request_parts(
 def category_parts(
     items: Iterable[Item], body: Mapping[str, Json], window: ModelWindow | None
 ) -> tuple[ContextPart, ...]:
-    """The parts of a window by what they are, whoever puts them there; kinds without items are left out.
+    """Return the parts of the context by category of item, whatever their source; empty categories are left out.
 
-    items:  all that the model is shown
+    items:  all items that the model receives
     body:   the request, for its instructions and tools
     """
     sorted_out: dict[str, list[Item]] = {name: [] for name in ITEM_CATEGORIES}
@@ -88,7 +88,7 @@ def category_parts(
 def sum_context_usage(
     parts: tuple[ContextPart, ...], window: ModelWindow | None, counted: int | None = None
 ) -> ContextUsage:
-    """The parts together. `counted` is the endpoint's own figure, where it gave one."""
+    """Sum the parts. `counted` is the endpoint's own count, if it gave one."""
     if counted is not None:
         return ContextUsage(parts, TokenCount(counted, estimated=False), COUNTED_BY_ENDPOINT, window)
     tokens, estimated = sum(part.tokens.tokens for part in parts), any(part.tokens.estimated for part in parts)
@@ -98,7 +98,7 @@ def sum_context_usage(
 
 
 def context_usage_to_json(filling: ContextUsage) -> dict[str, Json]:
-    """The object that programs get."""
+    """Return the JSON object of the context usage."""
     window = filling.window
     return {
         "parts": [
@@ -114,7 +114,6 @@ def context_usage_to_json(filling: ContextUsage) -> dict[str, Json]:
 
 
 def _tool_and_instruction_parts(body: Mapping[str, Json], window: ModelWindow | None) -> list[ContextPart]:
-    """What stands beside the items, where there is any."""
     tools, instructions = body.get("tools") or (), body.get("instructions")
     named = [ContextPart("tools", len(tools), _flag_estimate(count_tokens((), tools=tools), window))] if tools else []
     said = (
@@ -128,22 +127,22 @@ def _items_part(name: str, items: Sequence[Item], window: ModelWindow | None) ->
 
 
 def _flag_estimate(found: TokenCount, window: ModelWindow | None) -> TokenCount:
-    """`found`, as the estimate that it is where the vocabulary is another one than the model's."""
+    """Mark the count as an estimate if the model's encoding is unknown or not the tokenizer's."""
     return found._replace(estimated=found.estimated or window is None or window.counted != TOKENIZER_ENCODING)
 
 
-@dataclass(frozen=True, repr=False)  # an event loop spells out what it returns, and this is long
+@dataclass(frozen=True, repr=False)  # asyncio's debug output formats results, and this repr would be long
 class NextRequest:
     """The next request.
 
-    handle:    what names the conversation
-    owner:     the handle that the owner goes on from; None where nothing stands before the request
-    before:    what the owner puts before it
-    model:     "provider/model"
-    url:       where it is posted; None where it stays in this process
-    body:      the request as it travels
-    headers:   without secrets; `{key}` stands where the key goes
-    key_env:   the variable that holds the key; None where none is needed
+    handle:           the name of the conversation
+    owner_handle:     the handle that the owner continues from; None if the server prepends nothing
+    prepended_nodes:  the nodes that the owner prepends
+    model:            "provider/model"
+    url:              target of the POST; None if the request stays in this process
+    body:             the request as it is sent
+    headers:          without secrets; `{key}` is written for the key
+    key_env:          the variable that holds the key; None if none is needed
     """
 
     handle: str
@@ -159,7 +158,7 @@ class NextRequest:
 
 
 def next_request_to_json(coming: NextRequest) -> dict[str, Json]:
-    """The object of `convo next --json`."""
+    """Return the object that `convo next --json` prints."""
     return {
         "handle": coming.handle,
         "strategy": str(coming.strategy),

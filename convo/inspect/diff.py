@@ -21,7 +21,7 @@ DiffStatus = Literal["same", "changed", "only a", "only b"]
 
 
 class DiffPair(NamedTuple):
-    """One line: the places of an item in both histories, from 0; None where one has nothing there."""
+    """One row: the indexes of an item in both histories; None if a history has no such item."""
 
     a: int | None
     b: int | None
@@ -29,11 +29,11 @@ class DiffPair(NamedTuple):
 
 
 class HistoryDiff(NamedTuple):
-    """Two histories, compared.
+    """The comparison of two histories.
 
-    same:   how many items they begin with alike
-    path:   where the first two items that differ do so, "content[0].text"; "" where one history has ended
-    rest:   everything behind `same`
+    common_count:  number of equal items at the start
+    path:          JSON path of the first difference within an item: "content[0].text"; "" if one history has ended
+    pairs:         everything after `common_count`
     """
 
     a: Sequence[Item]
@@ -47,7 +47,7 @@ class HistoryDiff(NamedTuple):
         return not self.rest
 
     def many(self, mark: DiffStatus) -> int:
-        """How many lines of `rest` are of one kind."""
+        """Count the pairs with one status."""
         return sum(pair.mark == mark for pair in self.rest)
 
 
@@ -66,7 +66,7 @@ def diff_histories(a: Sequence[Item], b: Sequence[Item]) -> HistoryDiff:
 
 
 def history_diff_to_json(found: HistoryDiff) -> dict[str, Json]:
-    """The object that programs get."""
+    """Return the JSON object of a history diff."""
     at, a, b = found.same, found.a, found.b
     first = {
         "at": at,
@@ -82,7 +82,7 @@ def history_diff_to_json(found: HistoryDiff) -> dict[str, Json]:
 
 
 def _diff_pairs(a: Sequence[Item], b: Sequence[Item], start: int) -> Iterator[DiffPair]:
-    if start in (len(a), len(b)):  # nothing to lay beside each other
+    if start in (len(a), len(b)):  # one history has ended: nothing to align
         yield from (DiffPair(at, None, "only a") for at in range(start, len(a)))
         yield from (DiffPair(None, at, "only b") for at in range(start, len(b)))
         return
@@ -99,21 +99,21 @@ KeyOrder = Callable[[Iterable[str]], Sequence[str]]
 
 
 class Missing:
-    """Stands where one of the values has nothing."""
+    """A placeholder for a value that one side lacks."""
 
 
 MISSING = Missing()
 
 
 def sorted_json_text(value: Json) -> str:
-    """The canonical text of a value: keys sorted, no space, characters as they are."""
+    """Return the canonical text of a value: sorted keys, no spaces, characters unescaped."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def first_difference_path(one: Json, other: Json, order: KeyOrder = sorted) -> tuple[str | int, ...] | None:
-    """The keys and indices that lead to the first difference; None when there is none.
+    """Return the keys and indexes that lead to the first difference; None if there is none.
 
-    order:  in which the keys of the outermost objects stand; deeper ones are sorted
+    order:  sorts the keys of the outermost objects; deeper keys are sorted by name
     """
     if isinstance(one, dict) and isinstance(other, dict):
         return _first_difference_below(order({*one, *other}), one.get, other.get)
@@ -124,7 +124,7 @@ def first_difference_path(one: Json, other: Json, order: KeyOrder = sorted) -> t
 
 
 def common_prefix_size(one: AnyStr, other: AnyStr) -> int:
-    """How many characters, or bytes, two texts begin with alike."""
+    """Return the length of the common prefix, in characters or bytes."""
     least, most = 0, min(len(one), len(other))
     while least < most:
         middle = (least + most + 1) // 2
@@ -136,13 +136,13 @@ def common_prefix_size(one: AnyStr, other: AnyStr) -> int:
 
 
 def format_json_path(path: Iterable[str | int]) -> str:
-    """A path for people and for `jq`: input[3].content[0].text"""
+    """Format a path for people and for `jq`: input[3].content[0].text"""
     said = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
     return said.removeprefix(".")
 
 
 def value_at_path(value: Json, path: Iterable[str | int]) -> Json | Missing:
-    """What stands at the end of `path`; `MISSING` where it leads nowhere."""
+    """Return the value at `path`; `MISSING` if there is none."""
     for step in path:
         try:
             value = value[step]
@@ -174,29 +174,30 @@ def _is_same_scalar(one: Json, other: Json) -> bool:
 
 
 PROMPT_FIELD_ORDER = ("model", "tools", "text", "instructions", "conversation", "previous_response_id", "input")
-"""The fields of a request in the order in which a model is shown them; the others follow by name."""
+"""The fields of a request in the order in which a model receives them; other fields follow by name."""
 
 MIN_CACHED_TOKENS, CACHE_STEP_TOKENS = 1024, 128
-"""OpenAI keeps beginnings of so many tokens or more, in steps of so many, for its models before
-`OTHER_CACHE_RULE_MODELS`.
-source: https://github.com/openai/openai-cookbook, examples/Prompt_Caching_201.ipynb, 1.1"""
+"""Minimum length and step of a prefix that OpenAI caches, in tokens, for models before `OTHER_CACHE_RULE_MODELS`.
+
+Source: https://github.com/openai/openai-cookbook, examples/Prompt_Caching_201.ipynb, 1.1
+"""
 
 OTHER_CACHE_RULE_MODELS = ("openai/gpt-5.6", "openai/gpt-6")
-"""How the names of models begin that keep beginnings in another way."""
+"""Name prefixes of models with another caching rule."""
 
 EXCERPT_CONTEXT_CHARS = 24
-"""Characters shown at each side of a difference."""
+"""Characters shown on each side of a difference."""
 
 
 @dataclass(frozen=True)
 class SentRequest:
     """One request.
 
-    name:    what it is called: `resp_...`, or the file that holds it
-    model:   "provider/model"; the provider is "" where nobody knows it
-    body:    as it travelled
-    before:  the items that its owner put before its input
-    usage:   as the endpoint reported it
+    name:             `resp_...`, or the file that holds it
+    model:            "provider/model"; the provider is "" if unknown
+    body:             the request as it was sent
+    prepended_items:  the items that its owner prepended to its input
+    usage:            as the endpoint reported it
     """
 
     name: str
@@ -207,7 +208,7 @@ class SentRequest:
 
     @property
     def shown(self) -> list[Item]:
-        """Every item that the model was shown; what is no item is none."""
+        """Every item that the model received; entries of `input` that are not objects are left out."""
         said = self.body.get("input")
         if isinstance(said, str):
             return [*self.before, {"role": "user", "content": said}]
@@ -215,15 +216,15 @@ class SentRequest:
 
 
 class RequestDiff(NamedTuple):
-    """Where two requests part.
+    """The first difference of two requests, and its effect on the prompt cache.
 
-    byte:      the first that differs, from 0, in their canonical texts; None when they are the same
-    path:      what it belongs to: "input[3].content[0].text"
-    a, b:      what stands there, a few characters of it
-    sizes:     the bytes of both texts
-    prefix:    tokens that both models were shown alike before the first difference
-    expected:  how many of them the provider may have kept from the first for the second
-    reported:  how many it said it had, of how many input tokens; None where it said nothing
+    byte_offset:             of the first difference in their canonical texts; None if they are equal
+    path:                    JSON path of the difference: "input[3].content[0].text"
+    a, b:                    an excerpt of each side at the difference
+    sizes_bytes:             of both texts
+    common_prefix:           tokens that both models received before the first difference
+    expected_cached_tokens:  tokens of the prefix that the provider may have cached
+    reported_usage:          cached and input tokens as the provider reported them; None if it did not
     """
 
     byte: int | None
@@ -237,19 +238,19 @@ class RequestDiff(NamedTuple):
 
 
 def sort_request_fields(names: Iterable[str]) -> list[str]:
-    """The fields of a request in the order of their canonical text."""
+    """Sort the fields of a request in the order of its canonical text."""
     known = {name: at for at, name in enumerate(PROMPT_FIELD_ORDER)}
     return sorted(names, key=lambda name: (known.get(name, len(known)), name))
 
 
 def canonical_request_bytes(body: Mapping[str, Json]) -> bytes:
-    """The text of a request as it travels: compact UTF-8, and in an order that does not depend on who wrote it."""
+    """Serialize a request canonically: compact UTF-8, with an order of fields that does not depend on its source."""
     fields = (f"{sorted_json_text(name)}:{sorted_json_text(body[name])}" for name in sort_request_fields(body))
     return ("{" + ",".join(fields) + "}").encode("utf-8", "surrogatepass")
 
 
 def diff_requests(first: SentRequest, second: SentRequest) -> RequestDiff:
-    """Compare two requests; `second` is the later one, whose beginning may have been kept."""
+    """Compare two requests. `second` is the later one, whose prefix may have been cached."""
     ours, theirs = canonical_request_bytes(first.body), canonical_request_bytes(second.body)
     path = first_difference_path(dict(first.body), dict(second.body), sort_request_fields)
     prefix = count_common_prefix_tokens(first, second)
@@ -266,7 +267,7 @@ def diff_requests(first: SentRequest, second: SentRequest) -> RequestDiff:
 
 
 def count_common_prefix_tokens(first: SentRequest, second: SentRequest) -> TokenCount:
-    """Tokens at the beginning of what both models were shown that are the same."""
+    """Count the tokens at the start that both models received."""
     if first.model != second.model:
         return TokenCount(0, estimated=False)
     window = find_model_window(second.model)
@@ -283,7 +284,10 @@ def count_common_prefix_tokens(first: SentRequest, second: SentRequest) -> Token
 
 
 def max_cached_tokens(prefix: int, first_model: str, second_model: str) -> int:
-    """How many tokens of a shared beginning a provider may have kept; OpenAI's rule, and others' at most."""
+    """Return the most tokens of a common prefix that a provider may have cached.
+
+    OpenAI's rule for its models; for others, the whole prefix.
+    """
     if first_model != second_model:
         return 0
     if not second_model.startswith("openai/") or second_model.startswith(OTHER_CACHE_RULE_MODELS):
@@ -292,7 +296,7 @@ def max_cached_tokens(prefix: int, first_model: str, second_model: str) -> int:
 
 
 def request_diff_to_json(found: RequestDiff) -> dict[str, Json]:
-    """The object that programs get."""
+    """Return the JSON object of a request diff."""
     reported = found.reported
     return {
         "byte": found.byte,
@@ -322,7 +326,7 @@ def _count_common_items(ours: Sequence[Item], theirs: Sequence[Item]) -> TokenCo
 
 
 def _common_text(ours: Json, theirs: Json) -> str:
-    """What two parts of a prompt begin with alike, as text."""
+    """Return the common prefix of two parts of a prompt, as text."""
     one, other = _text_or_json(ours), _text_or_json(theirs)
     return one[: common_prefix_size(one, other)]
 
@@ -334,7 +338,7 @@ def _text_or_json(value: Json | Missing) -> str:
 
 
 def _excerpt(value: Mapping[str, Json], other: Mapping[str, Json], path: tuple[str | int, ...]) -> str:
-    """A few characters around the place where `value` differs from `other`."""
+    """Return a few characters around the first difference between `value` and `other`."""
     words, beside = _text_or_json(value_at_path(value, path)), _text_or_json(value_at_path(other, path))
     start = common_prefix_size(words, beside)
     low, high = max(0, start - EXCERPT_CONTEXT_CHARS), start + EXCERPT_CONTEXT_CHARS
@@ -342,10 +346,10 @@ def _excerpt(value: Mapping[str, Json], other: Mapping[str, Json], path: tuple[s
 
 
 def describe_drift(ours: Sequence[Item], theirs: Sequence[Item], owner: str) -> str:
-    """What differs between a record of a history and the history itself; "" when nothing does.
+    """Describe the difference between a record of a history and the history itself; "" if there is none.
 
-    ours:    what the record says was confirmed
-    theirs:  what the owner has
+    ours:    the confirmed items of the record
+    theirs:  the items that the owner stores
     owner:   its name in the sentence: "the conversation", "the file"
     """
     found = first_difference(ours, theirs)

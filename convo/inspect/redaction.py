@@ -22,11 +22,11 @@ from convo.history.items import Json
 from convo.inspect.serialize import ConversationDocument, document_from_json, document_to_json
 
 PLACEHOLDER_PREFIX = "[redacted-"
-"""How every placeholder begins; what stands there is not looked for again."""
+"""The prefix of every placeholder; a placeholder is not searched again."""
 
 
 class SecretPattern(Protocol):
-    """As much of a regular expression as is used here."""
+    """The methods of a regular expression that redaction uses."""
 
     @property
     def groupindex(self) -> Mapping[str, int]: ...
@@ -35,14 +35,14 @@ class SecretPattern(Protocol):
 
 
 class SecretRule(NamedTuple):
-    """One row: `fits` says of a match whether it is one."""
+    """One rule: `is_valid` confirms a match of the pattern."""
 
     kind: str
     pattern: SecretPattern
     fits: Callable[[str], bool] = lambda found: True
 
     def is_in(self, text: str) -> bool:
-        """Whether `text` holds a secret of this kind."""
+        """Whether `text` contains a secret of this kind."""
         found: list[str] = []
 
         def note(match: re.Match[str]) -> str:
@@ -54,14 +54,14 @@ class SecretRule(NamedTuple):
 
 
 def is_luhn_valid(found: str) -> bool:
-    """Whether the last of these digits is the check of the others. source: ISO/IEC 7812-1, annex B"""
+    """Whether the last digit is the check digit of the others. Source: ISO/IEC 7812-1, annex B"""
     digits = [int(sign) for sign in found if sign.isdigit()]
     doubled = (sum(divmod(2 * digit, 10)) if at % 2 else digit for at, digit in enumerate(reversed(digits)))
     return len(digits) in (13, 14, 15, 16, 19) and len(set(digits)) > 1 and sum(doubled) % 10 == 0
 
 
 def is_iban_valid(found: str) -> bool:
-    """Whether an IBAN's check digits are right. source: ISO 13616-1"""
+    """Whether an IBAN's check digits are correct. Source: ISO 13616-1"""
     plain = "".join(found.split())
     if not 15 <= len(plain) <= 34:
         return False
@@ -69,11 +69,11 @@ def is_iban_valid(found: str) -> bool:
 
 
 MIN_IPV6_CHARS = 6
-"""Characters; what is shorter, or has no digit, is a name in some program more often than an address."""
+"""Characters; a shorter match, or one without a digit, is more often a name in a program than an address."""
 
 
 def is_machine_address(found: str) -> bool:
-    """Whether it is an address of some machine; every machine calls itself by the others."""
+    """Whether it is the address of one machine; loopback and unspecified addresses are the same on all machines."""
     if ":" in found and not (len(found) >= MIN_IPV6_CHARS and any(sign.isdigit() for sign in found)):
         return False
     try:
@@ -93,7 +93,7 @@ SENSITIVE_NAMES = (
     r"(?:client|app|consumer|webhook|shared)?[_\- ]?secret|passw(?:or)?d|passphrase|pwd|credentials?|"
     r"(?:proxy[_\- ]?)?authorization|x[_\-]api[_\-]key|(?:set[_\-])?cookie|connection[_\- ]?string"
 )
-"""What stands in front of a secret, as a field or in words."""
+"""Names of secrets, as a field name or before a value in a text."""
 
 SECRET_NAME = re.compile(rf"(?i)(?:.*[_\-. ])?(?:{SENSITIVE_NAMES})")
 
@@ -164,16 +164,16 @@ SECRET_RULES: tuple[SecretRule, ...] = (
 
 
 CUSTOM_KIND = "own"
-"""The kind of what a pattern of the user's own found."""
+"""The kind of a secret that a user's own pattern found."""
 
 API_WORD_FIELDS = frozenset({"type", "role", "object", "status", "strategy", "version"})
-"""Fields that hold words of the API; a pattern of the user's own must not take them for something else."""
+"""Fields with values that the API defines; a user's own pattern must not change them."""
 
 API_WORD = re.compile(r"[a-z][a-z0-9_.]{0,39}")
 
 
 class SecretReplacement(NamedTuple):
-    """How often a kind of secret was taken out of one place: "item 3", "name", "link 1"."""
+    """The number of secrets of one kind replaced at one location: "item 3", "name", "link 1"."""
 
     kind: str
     where: str
@@ -182,7 +182,7 @@ class SecretReplacement(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RedactionResult:
-    """A document without its secrets; `unseen` are the places with something that cannot be looked into."""
+    """A document without its secrets; `unchecked_locations` contain data that cannot be searched."""
 
     document: ConversationDocument
     replaced: tuple[SecretReplacement, ...]
@@ -190,9 +190,9 @@ class RedactionResult:
 
 
 def redact_document(document: ConversationDocument, own: Sequence[SecretPattern] = ()) -> RedactionResult:
-    """Take everything out of `document` that `SECRET_RULES`, or patterns of the user's own, call a secret.
+    """Replace every secret in `document` that `SECRET_RULES` or the user's own patterns find.
 
-    raises:  InputFault  something in it is nested too deeply to be looked through
+    Raises InputFault if a value is nested too deeply to be searched.
     """
     try:
         return _redact_document_parts(document, own)
@@ -212,9 +212,9 @@ def _redact_document_parts(document: ConversationDocument, own: Sequence[SecretP
 
 @dataclass
 class Redactor:
-    """Goes over one document and remembers which placeholder stands for what.
+    """Redacts one document and remembers the placeholder of each secret.
 
-    where:   the place that is being gone over
+    location:  the part of the document that is being redacted
     """
 
     rules: tuple[SecretRule, ...]
@@ -229,7 +229,7 @@ class Redactor:
         return self
 
     def value(self, value: Json) -> Any:
-        """`value` without secrets, its fields and their names too."""
+        """Return `value` without secrets, including names and values of its fields."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, list):
@@ -239,7 +239,7 @@ class Redactor:
         return self._placeholder("card", str(int(value))) if _is_card_number(value) else value
 
     def field(self, name: str, value: Json, beside: Mapping[str, Json] | None = None) -> Any:
-        """The value of a field: some names tell what it is."""
+        """Redact the value of a field; some names define how."""
         if SECRET_NAME.fullmatch(name) and "logprob" not in (beside or {}):
             return self._named(value)
         if not isinstance(value, str):
@@ -255,7 +255,7 @@ class Redactor:
         return value
 
     def _named(self, value: Json) -> Any:
-        """What stands in a field that has a secret's name: all of it is one."""
+        """Replace the whole value of a field that has the name of a secret."""
         if isinstance(value, list):
             return [self._named(one) for one in value]
         if isinstance(value, Mapping):
@@ -265,7 +265,7 @@ class Redactor:
         return self._placeholder("password", str(value))
 
     def text(self, text: str) -> str:
-        """A string without secrets: as JSON where it is some, inside the file where it holds one."""
+        """Redact a string: as JSON if it is an object or list, and inside the files that it embeds."""
         found = _parse_json_container(text)
         if found is not None:
             inner = self.value(found)
@@ -290,7 +290,7 @@ class Redactor:
         return whole[:begin] + self._placeholder(rule.kind, match["secret"]) + whole[end:]
 
     def _file(self, match: re.Match[str]) -> str:
-        """A file that stands in the text: gone over where it is text, left where nobody can tell."""
+        """Redact a data URL: its content if that is text; otherwise the location is reported as unchecked."""
         begins, data = match[0][: match.start("data") - match.start()], match["data"]
         words = decode_base64_text(data)
         if words is None:
@@ -309,7 +309,7 @@ class Redactor:
 
 
 def count_replacements(replaced: Iterable[SecretReplacement]) -> dict[str, int]:
-    """How often each kind was taken out."""
+    """Return the number of replacements of each kind."""
     sums: dict[str, int] = {}
     for one in replaced:
         sums[one.kind] = sums.get(one.kind, 0) + one.times
@@ -317,7 +317,6 @@ def count_replacements(replaced: Iterable[SecretReplacement]) -> dict[str, int]:
 
 
 def _is_card_number(value: Json) -> bool:
-    """Whether a number is a card's."""
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value // 1:
         return False
     digits = str(int(value))
@@ -325,7 +324,7 @@ def _is_card_number(value: Json) -> bool:
 
 
 def _parse_json_container(text: str) -> Json:
-    """The object or list that a string is; None for every other string."""
+    """Parse a string that is a JSON object or list; None for every other string."""
     if not text.lstrip().startswith(("{", "[")) or text.startswith(PLACEHOLDER_PREFIX):
         return None
     try:
@@ -336,38 +335,38 @@ def _parse_json_container(text: str) -> Json:
 
 
 RedactText = Callable[[str], str]
-"""Gives back a text without what is to be hidden."""
+"""Returns a text without its secrets."""
 
 DATA_URL = re.compile(
     r"data:(?P<kind>[\w.+/-]*)(?:;[\w.-]+(?:=(?:[\w.-]*|\"[^\"]*\"))?)*;base64,(?P<data>[\w+/=-]*)",
     re.IGNORECASE | re.ASCII,
 )
-"""A file that stands in a text."""
+"""A file embedded in a text."""
 
 BASE64_RUN = re.compile(r"(?<![\w+/=-])[A-Za-z0-9+/_-]{24,}={0,2}(?![\w+/=-])", re.ASCII)
-"""What may be base64 of some words; a secret is not shorter."""
+"""A run that may be base64 of a text; the base64 of a secret is not shorter."""
 
 FILE_FIELDS = frozenset({"file_data", "data", "b64_json", "result"})
-"""Fields that hold a file without saying so in front of it."""
+"""Fields that hold a file in base64 without a `data:` prefix."""
 
 BASE64_TEXT = re.compile(r"[\w+/=\r\n-]+", re.ASCII)
 
 MIN_FILE_CHARS = 64
-"""Characters; what is shorter in such a field is a word."""
+"""Characters; a shorter value of such a field is a word."""
 
 LINE_ENDS = re.compile(r"[\r\n]+")
 URL_SAFE_TO_STANDARD = str.maketrans("-_", "+/")
 
 ASCII_ESCAPE = re.compile(r"\\u00([2-7][0-9a-fA-F])")
 ESCAPED_CHARS = ('"', "\\", "\x7f")
-"""What would mean something else without its escape."""
+"""Characters that would mean something else without their escape."""
 
 NON_SPACE = re.compile(r"\S+")
 PERCENT_ESCAPE = re.compile(r"%[2-7][0-9a-fA-F]")
 
 
 def decode_base64_text(data: str) -> str | None:
-    """The text that base64 stands for, of either alphabet and with or without its end; None for what is no text."""
+    """Decode base64 of either alphabet, with or without padding; None if the result is not text."""
     plain = "".join(data.split()).rstrip("=").translate(URL_SAFE_TO_STANDARD)
     try:
         words = base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True).decode("utf-8")
@@ -386,7 +385,7 @@ def is_base64_file(name: str, value: str) -> bool:
 
 
 def join_base64_lines(name: str, value: str) -> str:
-    """A file's base64 without the ends of its lines; what is no file stays as it is."""
+    """Remove the line breaks from a file's base64; other values are returned unchanged."""
     if "\n" not in value or not (value.startswith("data:") or is_base64_file(name, value)):
         return value
     joined = LINE_ENDS.sub("", value)
@@ -394,7 +393,7 @@ def join_base64_lines(name: str, value: str) -> str:
 
 
 def redact_base64_runs(text: str, tell: RedactText) -> str:
-    """`text`, with what its runs of base64 say told."""
+    """Redact the text that the base64 runs in `text` encode."""
 
     def told(match: re.Match[str]) -> str:
         words = decode_base64_text(match[0])
@@ -407,7 +406,7 @@ def redact_base64_runs(text: str, tell: RedactText) -> str:
 
 
 def redact_escapes(text: str, tell: RedactText) -> str:
-    """`text` told without its escapes, where that hides something."""
+    """Redact `text` with its escapes decoded, if that hides anything."""
     plain = ASCII_ESCAPE.sub(_unescape_char, text)
     if plain != text and (left := tell(plain)) != plain:
         text = left

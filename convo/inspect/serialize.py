@@ -8,8 +8,8 @@ An export document (a JSON object; as JSONL a header line, then one line for eac
      "items": [items as they were sent],
      "links": [{"id": "resp_...", "saw": 3, "head": 4, "sent": 1, ...}]}
 
-`saw` and `head` count items. Links of other branches, and the owner, are not in a document. `inspect --json` writes the
-whole path to a key as {"through": key} when it is long; `parents` then allows to rebuild it.
+`saw` and `head` count items. Links of other branches, and the owner, are not in a document. `inspect --json` writes a
+long path as {"through": key}; `parents` then allows to rebuild it.
 """
 
 import json
@@ -28,11 +28,11 @@ from convo.inspect.tree import children_by_parent
 from convo.inspect.view import ConversationView, PathIndex, link_cost_usd
 
 MAX_INLINE_PATH_KEYS = 100
-"""The longest path from the first item that is spelled out for every link."""
+"""Maximum number of keys of a path from the first item that is written in full for each link."""
 
 
 def conversation_to_json(known: ConversationView) -> dict[str, Json]:
-    """The object of `convo inspect --json`; links oldest first, items as they are stored."""
+    """Return the object that `convo inspect --json` prints; links oldest first, items as they are stored."""
     places, after = known.places, children_by_parent(known.links)
     links = [
         _inspected_link_to_json(link, places, after.get(link.id, []) if known.forks else None, known.prices)
@@ -76,13 +76,13 @@ def _inspected_link_to_json(
 
 
 def link_provider(link: Link) -> str | None:
-    """The provider that was asked, where it is known."""
+    """Return the provider that received the request, if known."""
     named, slash, _ = link.model.partition("/")
     return link.parameters.get(PROVIDER_PARAMETER) or (named if slash else None)
 
 
 def _path_keys(key: Key, count: int | None, places: PathIndex) -> Json:
-    """The last `count` keys of the path to `key`; all of them for None."""
+    """Return the last `count` keys of the path to `key`; all of them for None."""
     if key not in places:
         return {"through": key}
     depth = places.depth(key)
@@ -101,17 +101,17 @@ CONVERSATION_OBJECT, ITEM_OBJECT, LINK_OBJECT = "convo.conversation", "convo.ite
 DOCUMENT_VERSION = 1
 
 COMMENT_BEGIN, COMMENT_END = "<!-- convo.conversation ", " -->"
-"""What stands around a document in Markdown; it is the last line, so no words of a message can be taken for it."""
+"""The delimiters of a document in Markdown, on the last line: no text of a message can be taken for them."""
 
 COMMENT_WITHOUT_DATA = "<!-- convo: without its data -->"
 
 PAGE_BEGIN, PAGE_END = '<script type="application/json" id="convo">', "</script>"
-"""What stands around a document in a page; every word beside it is escaped."""
+"""The delimiters of a document in an HTML page; all other text in the page is escaped."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConversationDocument:
-    """One conversation in a file; see the module. `links` are JSON objects as they stand there."""
+    """One conversation in a file; see the module docstring. `links` are JSON objects as in the file."""
 
     items: tuple[Item, ...]
     acknowledged: int
@@ -123,7 +123,7 @@ class ConversationDocument:
 
 
 def document_header(document: ConversationDocument) -> dict[str, Json]:
-    """Everything but items and links."""
+    """Return all fields except items and links."""
     return {
         "object": CONVERSATION_OBJECT,
         "version": DOCUMENT_VERSION,
@@ -136,7 +136,7 @@ def document_header(document: ConversationDocument) -> dict[str, Json]:
 
 
 def document_to_json(document: ConversationDocument) -> dict[str, Json]:
-    """The one object."""
+    """Return the document as one JSON object."""
     return {
         **document_header(document),
         "items": list(document.items),
@@ -145,7 +145,7 @@ def document_to_json(document: ConversationDocument) -> dict[str, Json]:
 
 
 def document_to_lines(document: ConversationDocument) -> Iterator[dict[str, Json]]:
-    """The objects of its lines."""
+    """Yield the JSON objects of the document's lines."""
     yield document_header(document)
     for at in range(len(document.items) + 1):
         if at:
@@ -154,7 +154,7 @@ def document_to_lines(document: ConversationDocument) -> Iterator[dict[str, Json
 
 
 def document_from_json(found: Json) -> ConversationDocument:
-    """What `document_to_json` gave. raises: InputFault"""
+    """Parse the object of `document_to_json`. Raises InputFault."""
     head = _parse_header(found)
     items, links = found.get("items"), found.get("links", [])
     if not isinstance(items, list) or not isinstance(links, list):
@@ -163,7 +163,7 @@ def document_from_json(found: Json) -> ConversationDocument:
 
 
 def document_from_lines(lines: Sequence[Json]) -> ConversationDocument:
-    """What `document_to_lines` gave. raises: InputFault"""
+    """Parse the objects of `document_to_lines`. Raises InputFault."""
     items, links = [], []
     for at, line in enumerate(lines[1:], 2):
         what = line.get("object") if isinstance(line, dict) else None
@@ -181,7 +181,7 @@ def is_document(found: Json) -> bool:
 
 
 def _parse_header(found: Json) -> Mapping[str, Json]:
-    """raises: InputFault"""
+    """Validate the header fields. Raises InputFault."""
     if not is_document(found):
         raise InputFault("it is no conversation of convo's")
     if found.get("version") != DOCUMENT_VERSION:
@@ -227,7 +227,7 @@ def _build_document(head: Mapping[str, Json], items: Sequence[Json], links: Sequ
 
 
 def links_to_json(links: Iterable[Link], path: Path) -> tuple[Mapping[str, Json], ...]:
-    """The links on `path` as they stand in a file, in the order of their answers."""
+    """Return the links on `path` in the form of a document, in the order of their answers."""
     depth = {key: at for at, key in enumerate(path.keys, 1)} | {path.root: 0}
     here = {link.id: link for link in links if link.saw in depth and link.head in depth}
     ordered = sorted(here.values(), key=lambda link: (depth[link.head], depth[link.saw], link.created_at, link.id))
@@ -258,7 +258,7 @@ def _link_to_json(link: Link, depth: Mapping[Key, int]) -> dict[str, Json]:
 
 
 def link_from_json(found: Mapping[str, Json], path: Path, session: str) -> Link:
-    """The link that stands in a file, on `path`, as if `session` had made it. raises: InputFault"""
+    """Parse a link of a document on `path`, as a link of `session`. Raises InputFault."""
 
     def key(count: int) -> Key:
         return path.nodes[count - 1].key if count else path.root
@@ -304,7 +304,7 @@ LINK_FIELD_TYPES: dict[str, tuple[type, ...]] = {
 
 
 def _is_valid_link(link: Mapping[str, Json], items: int) -> bool:
-    """Whether it has the fields of a link, and stands among `items` items."""
+    """Whether it has the fields of a link and its positions are within `items` items."""
     if not all(isinstance(link.get(name), kinds) for name, kinds in LINK_FIELD_TYPES.items()):
         return False
     scope = link["endpoint"]
@@ -317,14 +317,14 @@ def _is_valid_link(link: Mapping[str, Json], items: int) -> bool:
 
 
 def _is_valid_unicode(words: str) -> bool:
-    """Whether it is whole characters: a database takes no half of one."""
+    """Whether it has no unpaired surrogate, which a database rejects."""
     return words.isascii() or not SURROGATE.search(words)
 
 
 SURROGATE = re.compile("[\ud800-\udfff]")
 
 MAX_TIMESTAMP_S = 253_402_300_800
-"""The first second of the year 10000, since 1970; no calendar goes further."""
+"""Seconds from 1970 to the year 10000; `datetime` supports no later time."""
 
 
 def _is_timestamp(seconds: float) -> bool:
@@ -335,19 +335,19 @@ LINK_STATUSES = ("queued", "in_progress", "completed", "incomplete", "failed", "
 
 
 def format_json_line(found: Json) -> str:
-    """One line of a file."""
+    """Format one JSON line."""
     return json.dumps(found, ensure_ascii=True, separators=(", ", ": "))
 
 
 def document_to_embedded_json(document: ConversationDocument) -> str:
-    """The document as JSON that can stand in a page or a comment."""
+    """Serialize the document so that it can be embedded in a page or a comment."""
     return dump_html_safe_json(document_to_json(document))
 
 
 def dump_html_safe_json(found: Json) -> str:
-    """JSON in which no character means anything to HTML, or ends a comment.
+    """Serialize JSON without a character that has a meaning in HTML or ends a comment.
 
-    Two dashes in a row stand only in strings, and the second is written as its number.
+    Two consecutive dashes occur only in strings; the second is written as an escape.
     """
     text = json.dumps(found, ensure_ascii=True).replace("--", "-\\u002d")
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
@@ -362,7 +362,7 @@ UNPRINTABLE = re.compile(
     "\u00ad\u115f\u1160\u180e\u200b\u2060-\u2064\u206a-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb"
     "\U000e0000-\U000e007f\U000e0100-\U000e01ef]"
 )
-"""What is no text: controls that a terminal obeys, half characters, and what turns a line around."""
+"""Characters that are not text: terminal controls, surrogates, invisible characters, changes of direction."""
 
 
 class Passage(NamedTuple):
@@ -371,7 +371,7 @@ class Passage(NamedTuple):
 
 
 def item_title(item: Item) -> str:
-    """Who says it, or what it is: "user", "call of weather", "output of call_1"."""
+    """Return the role of a message, or the kind of an item: "user", "call of weather", "output of call_1"."""
     if is_client_call(item):
         return replace_unprintable(f"call of {item.get('name') or item_type(item)}")
     if is_client_output(item):
@@ -380,7 +380,7 @@ def item_title(item: Item) -> str:
 
 
 def item_passages(item: Item) -> tuple[Passage, ...]:
-    """The pieces of one item, in order; no words in them can be taken for anything but text."""
+    """Return the passages of one item, in order, with unprintable characters replaced."""
     found = [Passage(form, replace_unprintable(words)) for form, words in _iter_passages(item) if words]
     return tuple(found) or (Passage("aside", "nothing"),)
 

@@ -1,4 +1,4 @@
-"""Link trees: order of rows, and links rebuilt from what an owner reports.
+"""Link trees: order of rows, and links rebuilt from an owner's response resources.
 
 The branch that leads to the head is drawn straight; forks are one step to the right, so depth counts forks and not
 links. Links of a conversation get their parents from the order of its items; a remote chain is rebuilt from its
@@ -18,10 +18,10 @@ from convo.inspect.view import PathIndex
 
 @dataclass(frozen=True, slots=True)
 class LinkRow:
-    """A link and where it is drawn.
+    """A link and its position in the drawing.
 
-    depth:   how many lines run on at its left
-    begins:  whether it leaves the line at its left here
+    depth:          number of branch lines to its left
+    starts_branch:  whether it forks from the line to its left
     """
 
     link: Link
@@ -30,10 +30,10 @@ class LinkRow:
 
 
 def children_by_parent(links: Sequence[Link]) -> dict[str | None, list[Link]]:
-    """The links that go on from each link, in the order given; under None those that go on from none.
+    """Return the children of each link, in the order given; the roots are under None.
 
-    A link whose parent is not among `links` counts as going on from none, and so does the first link of a circle,
-    which a file or an endpoint that reuses ids can make.
+    A link whose parent is not among `links` is a root, and so is the first link of a cycle, which a file or an
+    endpoint that reuses ids can produce.
     """
     parents = _break_cycles({link.id: link.parent for link in links})
     found: dict[str | None, list[Link]] = {}
@@ -43,7 +43,7 @@ def children_by_parent(links: Sequence[Link]) -> dict[str | None, list[Link]]:
 
 
 def _break_cycles(parents: dict[str, str | None]) -> dict[str, str | None]:
-    """The parent of each id among `parents`; None where it is unknown, and once in each circle."""
+    """Return the parent of each id; None if it is not in `parents`, and for the first id of each cycle."""
     order = {name: at for at, name in enumerate(parents)}
     cut = {name: parent if parent in parents else None for name, parent in parents.items()}
     ends: set[str] = set()
@@ -61,7 +61,7 @@ def _break_cycles(parents: dict[str, str | None]) -> dict[str, str | None]:
 
 
 def iter_link_rows(links: Sequence[Link], head: str | None) -> Iterator[LinkRow]:
-    """`links` as they are drawn; `head` is the id of the link whose line stays straight."""
+    """Yield the rows of `links` in drawing order; `head` is the id of the link whose branch is drawn straight."""
     after, straight = children_by_parent(links), ancestor_ids(head, links)
     waiting = _sibling_rows(after.get(None, []), 0, straight)
     while waiting:
@@ -71,7 +71,7 @@ def iter_link_rows(links: Sequence[Link], head: str | None) -> Iterator[LinkRow]
 
 
 def ancestor_ids(head: str | None, links: Sequence[Link]) -> set[str]:
-    """The ids of `head` and of every link before it."""
+    """Return the ids of `head` and of all its ancestors."""
     parents = {link.id: link.parent for link in links}
     found: set[str] = set()
     while head is not None and head in parents and head not in found:
@@ -81,7 +81,7 @@ def ancestor_ids(head: str | None, links: Sequence[Link]) -> set[str]:
 
 
 def _sibling_rows(siblings: Sequence[Link], depth: int, straight: set[str]) -> list[LinkRow]:
-    """The rows of links that go on from the same place, last one first."""
+    """Return the rows of links with the same parent, last one first."""
     if not siblings:
         return []
     answered = [link for link in siblings if link.status == "completed"]
@@ -94,7 +94,7 @@ ANSWERED_STATUSES = ("completed", "incomplete")
 
 
 def order_by_conversation(links: Iterable[Link], places: PathIndex) -> tuple[Link, ...]:
-    """`links` of one conversation, in its order, each with the one before it as parent where it names none."""
+    """Order `links` by their conversation; a link without a parent becomes the child of the answered link before it."""
     found: list[Link] = []
     last: Link | None = None
     for link in sorted(links, key=lambda link: places.depth(link.saw) if link.saw in places else 0):
@@ -106,7 +106,7 @@ def order_by_conversation(links: Iterable[Link], places: PathIndex) -> tuple[Lin
 
 @dataclass(frozen=True)
 class RemoteChain:
-    """A chain that was walked: the path to the end of its last response, links oldest first."""
+    """A remote chain: the path to the end of its last response, and its links, oldest first."""
 
     path: Path
     links: tuple[Link, ...]
@@ -116,11 +116,11 @@ class RemoteChain:
 def build_remote_chain(
     responses: Sequence[Response], context: Sequence[Item], root: Key, scope: Scope, provider: str
 ) -> RemoteChain:
-    """Put links together from what the endpoint tells.
+    """Build links from an endpoint's response resources.
 
-    responses:  a chain's response resources, oldest first
+    responses:  the response resources of a chain, oldest first
     context:    the whole input of the last one, oldest first
-    provider:   the name that stands before the model's
+    provider:   the prefix of the model's name
     """
     path = Path(root).grow([*context, *(responses[-1].get("output") or ())])
     places, links, at = PathIndex(root), list[Link](), 0
@@ -152,9 +152,9 @@ class OutputFinder:
                 self._at.setdefault(name, []).append(at)
 
     def find(self, output: Sequence[Item], start: int) -> tuple[int, int] | None:
-        """Where `output` begins and ends, from `start` on; None when none of it stands there.
+        """Return the start and end index of `output` at or after `start`; None if no item of it is there.
 
-        Some of it may be missing: endpoints do not hand all reasoning on.
+        Some of its items may be missing: endpoints do not pass on all reasoning.
         """
         names = {name for item in output for name in _item_identities(item)}
         first = min((at for name in names if (at := self._next(name, start)) is not None), default=None)
@@ -176,7 +176,7 @@ def _key_at(path: Path, count: int) -> Key:
 
 
 def _item_identities(item: Item) -> tuple[str, ...]:
-    """What an item can be known by: its id, and what it says."""
+    """Return the identities of an item: its id, if any, and its digest."""
     return (*([item["id"]] if isinstance(item.get("id"), str) else []), digest(item))
 
 

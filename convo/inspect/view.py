@@ -1,7 +1,7 @@
 """ConversationView: everything that is known of one handle, and figures about its links.
 
-A store, a replay file and a remote endpoint each fill in one `ConversationView`. `PathIndex` holds every node of its
-paths once and answers depth, estimated tokens and last keys. Unknown figures are None, never 0.
+A store, a replay file and a remote endpoint each build one `ConversationView`. `PathIndex` stores every node of its
+paths once and returns depth, estimated tokens and last keys. Unknown figures are None, never 0.
 """
 
 import unicodedata
@@ -20,10 +20,10 @@ from convo.usage.models import find_price
 
 @dataclass(frozen=True, slots=True)
 class IndexedNode:
-    """One node, with what leads up to it.
+    """One node with its parent and depth.
 
-    before:  the node before; the root before the first
-    depth:   how many items lead up to and include it
+    parent:  the key of the node before it; the root's key for the first
+    depth:   number of items up to and including it
     """
 
     before: Key
@@ -32,7 +32,7 @@ class IndexedNode:
 
 
 class PathIndex:
-    """An index of places by key; grows by whole paths of one tree."""
+    """An index of nodes by key; grows by whole paths of one tree."""
 
     def __init__(self, root: Key) -> None:
         self.root = root
@@ -40,7 +40,7 @@ class PathIndex:
         self._tokens: dict[Key, int] = {root: 0}
 
     def add(self, path: Path) -> None:
-        """Take in `path`; what it shares with those that are here costs nothing."""
+        """Add the nodes of `path`; nodes that are already in the index cost nothing."""
         known = next((at for at in range(len(path), 0, -1) if path.nodes[at - 1].key in self._places), 0)
         before = path.nodes[known - 1].key if known else self.root
         for depth, node in enumerate(path.nodes[known:], known + 1):
@@ -51,22 +51,22 @@ class PathIndex:
         return key == self.root or key in self._places
 
     def __iter__(self) -> Iterator[tuple[Key, IndexedNode]]:
-        """The places, each after the one before it."""
+        """Iterate over the nodes, each after its parent."""
         return iter(self._places.items())
 
     def item(self, key: Key) -> Item | None:
-        """What stands at `key`; None for the root and for what is not known."""
+        """Return the item at `key`; None for the root and for an unknown key."""
         place = self._places.get(key)
         return place.item if place else None
 
     def depth(self, key: Key) -> int:
-        """How many items lead up to and include `key`; 0 for the root. raises: KeyError"""
+        """Return the number of items up to and including `key`; 0 for the root. Raises KeyError."""
         return 0 if key == self.root else self._places[key].depth
 
     def tokens(self, key: Key) -> int:
-        """What the items up to and including `key` take, as an estimate. raises: KeyError
+        """Estimate the tokens of the items up to and including `key`. Raises KeyError.
 
-        Nobody asks this of a history without links, so nothing is estimated before somebody does.
+        Computed on first use: a history without links never needs it.
         """
         if key not in self._tokens:
             for place in islice(self._places, len(self._tokens) - 1, None):
@@ -75,7 +75,7 @@ class PathIndex:
         return self._tokens[key]
 
     def back(self, key: Key, count: int) -> list[Key]:
-        """The last `count` places of the path to `key`, oldest first. raises: KeyError"""
+        """Return the keys of the last `count` nodes of the path to `key`, oldest first. Raises KeyError."""
         found: list[Key] = []
         while len(found) < count and key != self.root:
             found.append(key)
@@ -83,7 +83,7 @@ class PathIndex:
         return found[::-1]
 
     def start(self, key: Key, count: int) -> Key:
-        """The place before the last `count` of the path to `key`. raises: KeyError"""
+        """Return the key before the last `count` nodes of the path to `key`. Raises KeyError."""
         if count >= self.depth(key):
             return self.root
         for _ in range(count):
@@ -95,9 +95,9 @@ class PathIndex:
 class OpenRun:
     """A run whose calls have no output yet.
 
-    waits:   the ids of the calls that a person has to decide on
-    paused:  it stopped for a person; otherwise it was in the middle of its calls
-    by:      the process that performs it, in words; "" where none does any more
+    pending_call_ids:  the ids of the calls that wait for approval
+    is_paused:         it stopped for an approval; otherwise it was executing its calls
+    process:           a description of the process that executes it; "" if there is none
     """
 
     id: str
@@ -107,28 +107,28 @@ class OpenRun:
 
     @property
     def left(self) -> bool:
-        """Whether it was in the middle of its calls when its process went away."""
+        """Whether its process ended while it executed its calls."""
         return not self.paused and not self.by
 
 
-@dataclass(frozen=True, repr=False)  # an event loop spells out what it returns, and this is long
+@dataclass(frozen=True, repr=False)  # asyncio's debug output formats results, and this repr would be long
 class ConversationView:
     """One conversation as far as it is known.
 
-    handle:    what names it: a session's name, `resp_...`, `conv_...`, or a file
-    scope:     the endpoint that its turns go to; None for a file that no record knows
-    path:      what the handle stands for, from the first item to its head; empty when it lost an item
-    mark:      the last node of `path` that the owner confirmed
-    links:     the calls around it, forks included, oldest first
-    places:    every node that those links and `path` pass through
-    at:        the link at which the handle stands; None where there is none
-    session:   the record, when one was named
-    names:     the names of the sessions that made the links, by id
-    forks:     whether every fork is among the links; an endpoint cannot tell its responses' children
-    notes:     what else a person should know, one sentence each
-    prices:    what a person said that models cost, by their full names
-    lost:      the head of a path that cannot be read because an item on it was deleted
-    run:       of agents, which is open in the session: nothing else can be said before it goes on
+    handle:           a session's name, `resp_...`, `conv_...`, or a file
+    scope:            the endpoint of its turns; None for a file without a record
+    path:             from the first item to the head; empty if an item of it was deleted
+    confirmed_head:   the last node of `path` that the owner confirmed
+    links:            its requests, forks included, oldest first
+    path_index:       every node of `path` and of the paths of those links
+    current_link_id:  the link of the handle; None if there is none
+    session:          the record, if the handle is a session's name
+    session_names:    the names of the sessions that made the links, by id
+    has_all_forks:    whether every fork is among the links; an endpoint cannot list the children of its responses
+    notes:            other facts that a person should know, one sentence each
+    prices:           the user's own prices, by full name of the model
+    unreadable_head:  the head of a path that cannot be read because an item of it was deleted
+    open_run:         an agent run that is open in the session: no message can be added before it is resumed
     """
 
     handle: str
@@ -149,17 +149,17 @@ class ConversationView:
 
     @property
     def head(self) -> Key:
-        """The last node of what the handle stands for."""
+        """The last node of the handle's path."""
         return self.lost or self.path.head
 
     @property
     def unacknowledged(self) -> tuple[Node, ...]:
-        """What was said and not confirmed."""
+        """The nodes that the owner has not confirmed."""
         return self.path.after(self.mark)
 
     @property
     def model(self) -> str | None:
-        """The model of the record, or of the link at which the handle stands, with its provider."""
+        """The model of the record, or else of the handle's link, with its provider."""
         if self.session:
             return self.session.model
         return next((link.model for link in reversed(self.links) if self.at in (link.id, None)), None)
@@ -167,14 +167,14 @@ class ConversationView:
 
 @dataclass(frozen=True, slots=True)
 class LinkStats:
-    """One link in figures.
+    """The figures of one link.
 
-    sent:         items that travelled
-    sent_tokens:  what they take, as an estimate; None when they are not known
-    saw:          items that the model saw; None when they are not known
-    used:         as the endpoint reported it; None when it did not
-    said:         the first words of the last item that the model saw
-    answered:     the first words of the answer, or of the error
+    sent_count:      number of items sent
+    sent_tokens:     their tokens, estimated; None if the items are unknown
+    input_count:     number of items that the model received; None if unknown
+    usage:           as the endpoint reported it; None if it did not
+    input_preview:   the first words of the last item that the model received
+    output_preview:  the first words of the answer, or of the error
     """
 
     sent: int
@@ -186,12 +186,12 @@ class LinkStats:
 
     @property
     def full(self) -> bool:
-        """Whether the request held all that the model saw, rather than what its owner lacked."""
+        """Whether the request contained all items that the model received, not only the delta."""
         return self.sent == self.saw
 
 
 def compute_link_stats(link: Link, places: PathIndex) -> LinkStats:
-    """The figures of `link`; what `places` does not hold is left open."""
+    """Compute the figures of `link`; figures that need nodes missing in `places` are None."""
     used = Usage.read(link.usage)
     if link.saw not in places:
         return LinkStats(link.sent, None, None, used, "", _error_message(link))
@@ -206,7 +206,7 @@ def compute_link_stats(link: Link, places: PathIndex) -> LinkStats:
 
 
 def _output_preview(link: Link, places: PathIndex) -> str:
-    """A message says what an answer is about; where there is none, its first item does."""
+    """Preview the first assistant message of the output; without one, its first item."""
     if link.head not in places:
         return ""
     output = [places.item(key) for key in places.back(link.head, places.depth(link.head) - places.depth(link.saw))]
@@ -223,11 +223,11 @@ def _error_message(link: Link) -> str:
 
 
 class UsageTotals(NamedTuple):
-    """The figures of some requests.
+    """The summed figures of several requests.
 
-    requests:  how many reported what they used
-    again:     input tokens that an earlier request on the same line had been billed for
-    cost_usd:  None where the price of one of them is not known
+    request_count:  number of requests with reported usage
+    resent_tokens:  input tokens that an earlier request on the same branch was already billed for
+    cost_usd:       None if the price of one of them is unknown
     """
 
     requests: int
@@ -237,15 +237,15 @@ class UsageTotals(NamedTuple):
 
 
 def link_cost_usd(link: Link, own: Mapping[str, Price]) -> float | None:
-    """What one request cost in USD; None where it did not say what it used, or no price is known."""
+    """Return the cost of one request in USD; None if its usage or price is unknown."""
     used = Usage.read(link.usage)
     return None if used is None else used.cost_usd(find_price(link.model, own))
 
 
 def sum_link_usage(links: Sequence[Link], own: Mapping[str, Price]) -> UsageTotals | None:
-    """What `links` come to; None where none of them said what it used.
+    """Sum the usage of `links`; None if none of them reported its usage.
 
-    own:  prices that a person gave, by full name
+    price_settings:  the user's own prices, by full name of the model
     """
     used = {link.id: found for link in links if (found := Usage.read(link.usage))}
     if not used:
@@ -261,17 +261,17 @@ def sum_link_usage(links: Sequence[Link], own: Mapping[str, Price]) -> UsageTota
 
 
 class ChartCell(NamedTuple):
-    """A piece of a row: whether it travelled, and whether the cache held it."""
+    """One cell of a row: whether its tokens were sent, and whether they were cached."""
 
     sent: bool
     cached: bool
 
 
 class InputTokenShare(NamedTuple):
-    """One request, in tokens; `sent` and `cached` are parts of `seen`.
+    """The input tokens of one request; `sent_tokens` and `cached_tokens` are parts of `input_tokens`.
 
-    seen:  as the endpoint reported it; None where it did not
-    sent:  an estimate, but for a request that held everything; None where its items are not known
+    input_tokens:  as the endpoint reported it; None if it did not
+    sent_tokens:   an estimate, except for a request with the full history; None if its items are unknown
     """
 
     seen: int | None = None
@@ -279,7 +279,7 @@ class InputTokenShare(NamedTuple):
     cached: int = 0
 
     def cells(self, room: int, most: int) -> tuple[ChartCell, ...]:
-        """The row in cells, as many as `room` where `max_input_tokens` tokens were seen; never none for something."""
+        """Return the row's cells: `room` cells for `most` input tokens, at least one for a nonzero figure."""
         if not self.seen:
             return ()
         count = max(1, round(room * self.seen / most))
@@ -289,7 +289,7 @@ class InputTokenShare(NamedTuple):
 
 
 def input_token_share(was: LinkStats) -> InputTokenShare:
-    """Where the tokens of one request came from."""
+    """Return the input tokens of one request by source."""
     if was.used is None:
         return InputTokenShare()
     seen = was.used.input
@@ -298,16 +298,16 @@ def input_token_share(was: LinkStats) -> InputTokenShare:
 
 
 def max_input_tokens(shares: Sequence[InputTokenShare]) -> int:
-    """The tokens of the longest row; 0 where none is known."""
+    """Return the input tokens of the longest row; 0 if none is known."""
     return max((one.seen or 0 for one in shares), default=0)
 
 
 CHARS_BEFORE_MATCH = 20
-"""How many characters stand before the first word that was found."""
+"""Characters shown before the first match."""
 
 
 def search_snippet(text: str, words: str, width: int = 60) -> str:
-    """At most `width` characters of `text` on one line, around the first of `words` that is in it."""
+    """Return at most `width` characters of `text` on one line, around the first of `words` that it contains."""
     line = " ".join(text.split())
     folded = _fold_case(line)
     places = [folded.find(_fold_case(word)) for word in words.split()]
@@ -320,5 +320,5 @@ def search_snippet(text: str, words: str, width: int = 60) -> str:
 
 
 def _fold_case(text: str) -> str:
-    """`text` without case and marks, sign for sign, so that places in it are places in `text`."""
+    """Remove case and diacritics, one character for each, so that indexes stay valid in `text`."""
     return "".join(unicodedata.normalize("NFKD", sign)[0].lower()[:1] or sign for sign in text)

@@ -27,7 +27,7 @@ EXPIRY_NOTICE_S = 3 * DAY_S
 
 
 def check_store_false_in_chain(view: LintView) -> Iterator[LintIssue]:
-    """A response that its endpoint did not keep, where the chain goes on from it."""
+    """Report each unstored response (`store=false`) in a server-side chain."""
     if view.strategy is not Strategy.CHAIN:
         return
     for step in _server_spans(view):
@@ -37,7 +37,7 @@ def check_store_false_in_chain(view: LintView) -> Iterator[LintIssue]:
 
 
 def check_anchor_expired(view: LintView) -> Iterator[LintIssue]:
-    """A chain whose last response may be gone: it is older than thirty days."""
+    """Report an anchor that may have expired: it is older than 30 days."""
     age_s = _age_s(view.anchor, view)
     if age_s is not None and age_s >= RESPONSE_LIFETIME_S and view.anchor:
         message = f"{view.anchor.id} is {age_s / DAY_S:.0f} days old, and its endpoint keeps it for 30 at least"
@@ -45,7 +45,7 @@ def check_anchor_expired(view: LintView) -> Iterator[LintIssue]:
 
 
 def check_anchor_expires_soon(view: LintView) -> Iterator[LintIssue]:
-    """A chain whose last response may be gone within three days."""
+    """Report an anchor that may expire within three days."""
     age_s = _age_s(view.anchor, view)
     if age_s is not None and RESPONSE_LIFETIME_S - EXPIRY_NOTICE_S <= age_s < RESPONSE_LIFETIME_S and view.anchor:
         message = f"{view.anchor.id} may be gone in {(RESPONSE_LIFETIME_S - age_s) / DAY_S:.1f} days"
@@ -53,7 +53,10 @@ def check_anchor_expires_soon(view: LintView) -> Iterator[LintIssue]:
 
 
 def check_instructions_absent(view: LintView) -> Iterator[LintIssue]:
-    """A turn without the instructions that one before it had; a record that sends them has mended that."""
+    """Report each turn that lost the instructions of the turn before it.
+
+    A session record with instructions sends them again, so nothing is reported then.
+    """
     if view.instructions is not None:
         return
     had = ""
@@ -66,20 +69,23 @@ def check_instructions_absent(view: LintView) -> Iterator[LintIssue]:
 
 
 def explain_unknown_age(view: LintView) -> str:
-    """Why the age of an anchor was not judged, as a sentence; "" when it was."""
+    """Return a sentence on why the anchor's age could not be checked; "" if it could."""
     if view.strategy is Strategy.CHAIN and view.anchor is None and (view.owned or view.partial):
         return "the age of what this chain goes on from not judged: nothing here knows when it was made"
     return ""
 
 
 def fix_store_false_in_chain(view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
-    """Back to before the first of these; see `back`."""
+    """Return to the last usable response before the first unstored one; see `continue_before`."""
     at, first = item_issues(faults)[0]
     return continue_before(view, at, "store-false-in-chain", first.message)
 
 
 def continue_before(view: LintView, at: int, code: str, why: str) -> tuple[LintView, list[RepairChange]]:
-    """Go on from the last response before place `at` that can be gone on from; own the history here without one."""
+    """Continue from the last usable response that ends at or before item `at`.
+
+    Without such a response the local store becomes the owner.
+    """
     if view.strategy is Strategy.CHAIN:
         good = [step for step in _server_spans(view) if step.ends <= at and _can_continue(step.link, view)]
         if good:
@@ -88,12 +94,12 @@ def continue_before(view: LintView, at: int, code: str, why: str) -> tuple[LintV
 
 
 def move_to_local_store(code: str, view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
-    """Own the history here, before its owner lets it go."""
+    """Make the local store the owner before the endpoint deletes the response."""
     return _own_locally(view, code, faults[0].message)
 
 
 def fix_instructions_absent(view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
-    """The record sends the last instructions that there were with every turn from now on."""
+    """Set the last known instructions on the session record, which sends them with every later turn."""
     said = [step.link.parameters["instructions"] for step in view.steps if step.link.parameters.get("instructions")]
     change = RepairChange(
         "instructions-absent", "instructions", "the last that there were go with every turn from now on"
@@ -124,7 +130,7 @@ def _own_locally(view: LintView, code: str, why: str) -> tuple[LintView, list[Re
 
 
 def _server_spans(view: LintView) -> list[OutputSpan]:
-    """The responses that the owner holds, oldest first."""
+    """Return the responses that the server owns, oldest first."""
     return [step for step in view.steps if step.ends <= view.owned]
 
 
@@ -135,7 +141,10 @@ def _can_continue(link: Link, view: LintView) -> bool:
 
 
 def _age_s(link: Link | None, view: LintView) -> float | None:
-    """How old a response is that an endpoint may let go; None for what is kept here, or not known."""
+    """Return the age of a response that its endpoint may delete, in seconds.
+
+    None for a response in the local store, or if the age is unknown.
+    """
     if link is None or view.strategy is not Strategy.CHAIN or link.scope == EMBEDDED_SCOPE or view.now is None:
         return None
     return view.now - link.created_at

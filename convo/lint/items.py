@@ -25,11 +25,11 @@ from convo.lint.model import (
 )
 
 FOREIGN_ID_TYPES = frozenset({"item_reference", "local_shell_call_output"})
-"""Kinds whose id is another item's."""
+"""Item types whose `id` names another item."""
 
 
 def check_duplicate_item_id(view: LintView) -> Iterator[LintIssue]:
-    """An item whose id another one before it has."""
+    """Report each item whose id an earlier item has."""
     first: dict[str, int] = {}
     for at, item in enumerate(view.items):
         found = item.get("id")
@@ -41,7 +41,7 @@ def check_duplicate_item_id(view: LintView) -> Iterator[LintIssue]:
 
 
 def fix_duplicate_item_id(view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
-    """A copy goes; what says something else stays, without the id that is not its own."""
+    """Drop each copy, and each other item that requires its id; the rest stay without the `id`."""
     new: dict[int, Item | None] = {}
     changes = []
     for at, fault in item_issues(faults):
@@ -84,11 +84,11 @@ REQUIRED_FIELDS: Mapping[str, Mapping[str, Callable[[Json], bool]]] = {
     "compaction": {"encrypted_content": _is_string},
     "item_reference": {"id": _is_string},
 }
-"""By kind: the fields that must be there, and what they must hold."""
+"""The required fields of each item type, with the test of their value."""
 
 
 def check_malformed_item(view: LintView) -> Iterator[LintIssue]:
-    """An item that lacks its type, or a field that its type needs."""
+    """Report each item that lacks a type or a field that its type requires."""
     for at, item in view.of_kind("unknown"):
         if view.travels[at] and not _is_reference(item):
             yield LintIssue("it has neither a type nor a role", at)
@@ -113,7 +113,7 @@ def _describe_wrong_field(name: str, value: Json) -> str:
 
 
 def _is_reference(item: Item) -> bool:
-    """A reference may leave its type out."""
+    """Whether an item is an item reference, whose `type` is optional."""
     return isinstance(item.get("id"), str) and all(value is None for key, value in item.items() if key != "id")
 
 
@@ -123,7 +123,7 @@ CLOSING_BRACKETS = {"{": "}", "[": "]"}
 
 
 def check_invalid_arguments(view: LintView) -> Iterator[LintIssue]:
-    """A function call whose arguments are not the text of one JSON object."""
+    """Report each function call whose arguments are not one JSON object."""
     for at, item in view.of_kind("function_call"):
         wrong = _describe_invalid_arguments(item.get("arguments")) if view.travels[at] else ""
         if wrong:
@@ -131,7 +131,7 @@ def check_invalid_arguments(view: LintView) -> Iterator[LintIssue]:
 
 
 def fix_invalid_arguments(view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
-    """What was cut off is closed; what no object can be made of becomes an empty one."""
+    """Close truncated arguments; replace arguments that are no object by `{}`."""
     new: dict[int, Item] = {}
     changes = []
     for at, fault in item_issues(faults):
@@ -146,11 +146,11 @@ def fix_invalid_arguments(view: LintView, faults: Sequence[LintIssue]) -> tuple[
 
 
 MAX_SHOWN_CHARS = 60
-"""Characters of mended arguments that the list of changes shows."""
+"""Characters of the repaired arguments in the list of changes."""
 
 
 def repair_arguments(arguments: Json) -> str:
-    """The text of a JSON object that says what `arguments` said, as far as it can be read."""
+    """Return `arguments` as the text of a JSON object, as complete as they can be parsed; else `{}`."""
     if isinstance(arguments, dict):
         return json.dumps(arguments)
     text = _first_json_value(arguments) or close_json_object(arguments) if isinstance(arguments, str) else ""
@@ -158,7 +158,7 @@ def repair_arguments(arguments: Json) -> str:
 
 
 def _first_json_value(text: str) -> str:
-    """The value that `text` begins with, where something stands behind it; "" where it does not end."""
+    """Return the JSON value at the start of `text`; "" if it is incomplete."""
     begun = text.lstrip()
     try:
         return begun[: json.JSONDecoder().raw_decode(begun)[1]]
@@ -167,9 +167,9 @@ def _first_json_value(text: str) -> str:
 
 
 def close_json_object(text: str) -> str:
-    """The beginning of a JSON object, ended where the last whole value in it ends."""
+    """Close a truncated JSON object after the last complete value in it."""
     open_: list[str] = []
-    left = 0  # the longest beginning that can be closed; what is open there is open at the end, too
+    left = 0  # end of the longest prefix that can be closed; its open brackets are still open at the end
     in_string = escaped = False
     for at, sign in enumerate(text):
         if in_string:
@@ -186,14 +186,14 @@ def close_json_object(text: str) -> str:
 
 
 def _close_whole_text(text: str, in_string: bool, escaped: bool, open_: Sequence[str]) -> str:
-    """All of `text` with what is open closed, where it ends in a value."""
+    """Return all of `text` with its open string and brackets closed; "" if that is not valid."""
     ended = (text[:-1] if escaped else text) + '"' if in_string else text
     candidate = ended + "".join(reversed(open_))
     return "" if _describe_invalid_arguments(candidate) else candidate
 
 
 def _describe_invalid_arguments(arguments: Json) -> str:
-    """What is wrong with arguments, as the end of a sentence; "" when nothing is."""
+    """Return the error in `arguments` as the end of a sentence; "" if they are valid."""
     if not isinstance(arguments, str):
         return "are missing" if arguments is None else "are not a string"
     try:
@@ -215,10 +215,12 @@ INTERRUPTED_MESSAGE = "The call was interrupted before it gave an output."
 
 
 def check_call_without_output(view: LintView) -> Iterator[LintIssue]:
-    """A call that nothing behind it answers. What was cut off in mid-answer is not sent as a call.
+    """Report each call without a later output.
 
-    An output answers one call: of several that have its id the last one before it. A request for approval
-    may wait as long as nothing else follows.
+    An incomplete call is reported only if the items are sent verbatim: otherwise it is not sent as a call.
+
+    An output answers one call: of several earlier calls with its id, the last. An approval request may stay
+    pending as long as no item of another type follows.
     """
     last = max(
         (at for at, item in enumerate(view.items) if item_type(item) not in RESPONSE_BY_APPROVAL_REQUEST), default=-1
@@ -240,9 +242,9 @@ def check_call_without_output(view: LintView) -> Iterator[LintIssue]:
 
 
 def check_output_without_call(view: LintView) -> Iterator[LintIssue]:
-    """An output whose call does not stand before it, or has another output behind this one.
+    """Report each output without an earlier call, and each output that a later output of its call replaces.
 
-    If a server holds items that were not read, the call may be among them.
+    If a server owns items that were not read, a missing call is not reported: it may be among them.
     """
     yield from _check_superseded_outputs(view)
     if view.partial:
@@ -266,7 +268,7 @@ def check_output_without_call(view: LintView) -> Iterator[LintIssue]:
 
 
 def _check_superseded_outputs(view: LintView) -> Iterator[LintIssue]:
-    """Outputs of calls that a later output answers, too; a call takes one."""
+    """Report outputs whose call a later output answers as well; a call takes one output."""
     last = {place: at for place, at in view.answers.items() if place >= 0}
     current: dict[tuple[str, str], int] = {}
     for at, item, name in view.halves:
@@ -288,17 +290,17 @@ def _call_noun(item: Item) -> str:
 
 
 def _pair_id_field(item: Item) -> str:
-    """The JSON path of the id that pairs a call with its output."""
+    """Return the JSON path of the id that pairs a call with its output."""
     return {"mcp_approval_request": ".id", "mcp_approval_response": ".approval_request_id"}.get(
         item_type(item), ".call_id"
     )
 
 
 def fix_call_without_output(view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
-    """Put an output that says "interrupted" behind each call, once those that were made with it have ended.
+    """Add an "interrupted" output for each call, after the batch of calls that the call belongs to.
 
-    A call whose id another one behind it has goes: an output could not say which of them it answers. So does
-    what the provider would have to answer, and with a program what it called.
+    A call is dropped if a later call in the batch has its id: an output could not say which of them it answers. A call
+    whose output only the provider can make is dropped as well, and with a program its calls.
     """
     batches = _batch_ends(view)
     place = {at: max(batches[at], view.owned - 1) for at, _ in item_issues(faults)}
@@ -329,7 +331,7 @@ def fix_call_without_output(view: LintView, faults: Sequence[LintIssue]) -> tupl
 
 
 def _can_be_closed(view: LintView, at: int, place: int) -> bool:
-    """Whether an output can be made up that stands behind `place` and answers this call and no other."""
+    """Whether an output can be made up after item `place` that answers this call and no other."""
     call = view.items[at]
     what, name = item_type(call), counterpart_id(call)
     return what in INTERRUPTED_OUTPUTS and not any(
@@ -338,7 +340,7 @@ def _can_be_closed(view: LintView, at: int, place: int) -> bool:
 
 
 def _program_call_indexes(view: LintView, call: Item) -> Iterator[int]:
-    """The places of what a program called, and of the outputs of that."""
+    """Yield the indexes of the calls that a program made, and of their outputs."""
     if item_type(call) == "program":
         yield from (
             at for at, item in enumerate(view.items) if program_call_id(item) == counterpart_id(call) is not None
@@ -346,7 +348,7 @@ def _program_call_indexes(view: LintView, call: Item) -> Iterator[int]:
 
 
 def _batch_ends(view: LintView) -> list[int]:
-    """For each item, where the run of calls and outputs that it begins or goes on with ends."""
+    """Return for each item the index of the last item in its batch of consecutive calls and outputs."""
     ends = list(range(len(view.items)))
     either = {*COUNTERPART_TYPES, *COUNTERPART_TYPES.values()}
     for at in range(len(ends) - 2, -1, -1):
@@ -393,4 +395,4 @@ INTERRUPTED_OUTPUTS: Mapping[str, Callable[[str], dict[str, Json]]] = {
     "apply_patch_call": _patch_output,
     "mcp_approval_request": _approval_response,
 }
-"""By the kind of a call: the output that says that it was interrupted."""
+"""The builder of an "interrupted" output, by type of the call."""

@@ -1,7 +1,7 @@
 """Lint values: the view that rules check, the issues they report, and the changes of a repair.
 
-`LintView` says who owns the items and which of them the next request sends; a rule reports only what and where.
-Severity, code and fix are in the table of rules.
+`LintView` holds the owner of the items, and which of them the next request sends; a rule reports only the problem and
+its location. Severity, code and fix are in the table of rules.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ from convo.inspect.view import ConversationView
 
 
 class Severity(StrEnum):
-    """An error will be refused, or answered with a part of the history missing; a warning may be."""
+    """An error will be rejected, or answered without part of the history; a warning may be."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -25,14 +25,14 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LintIssue:
-    """One thing that is wrong.
+    """One problem that a rule found.
 
-    message:  one sentence without a final stop
-    at:       the item, as how many stand before it; None where it is no item's
-    field:    where in the item, as JSON path: ".arguments"
-    link:     the response that it is about
-    also:     other items that it is about
-    mild:     a warning, although its rule's faults are errors
+    message:          one sentence without a full stop
+    item_index:       index of the item; None if the issue is about no item
+    field:            JSON path within the item: ".arguments"
+    link_id:          the response that it is about
+    related_indexes:  indexes of other items that it is about
+    is_warning:       a warning, although the rule's severity is error
     """
 
     message: str
@@ -44,13 +44,13 @@ class LintIssue:
 
 
 def item_issues(faults: Iterable[LintIssue]) -> list[tuple[int, LintIssue]]:
-    """The faults that items have, with the items' places."""
+    """Return the issues that are about an item, each with the item's index."""
     return [(fault.at, fault) for fault in faults if fault.at is not None]
 
 
 @dataclass(frozen=True, slots=True)
 class LintFinding:
-    """A fault, and the code of the rule that found it."""
+    """An issue with the code of its rule and its severity."""
 
     code: str
     severity: Severity
@@ -59,12 +59,12 @@ class LintFinding:
 
 @dataclass(frozen=True, slots=True)
 class RepairChange:
-    """One thing that a repair did.
+    """One change that a repair made.
 
-    code:  the rule that it satisfies
-    what:  "dropped", "replaced" or "added" for items; "anchor", "owner" or "instructions" for the record
-    at:    the item of the source that it is about, as how many stand before it; None for the record
-    why:   one sentence without a final stop
+    code:          the rule that it satisfies
+    action:        "dropped", "replaced" or "added" for items; "anchor", "owner" or "instructions" for the record
+    source_index:  index of the item in the source; None for the record
+    reason:        one sentence without a full stop
     """
 
     code: str
@@ -77,7 +77,7 @@ ANSWERED_STATUSES = ("completed", "incomplete")
 
 
 class OutputSpan(NamedTuple):
-    """An answered link on the path: its output begins and ends behind so many items."""
+    """The output of an answered link on the path: `items[start:end]`."""
 
     link: Link
     begins: int
@@ -86,21 +86,21 @@ class OutputSpan(NamedTuple):
 
 @dataclass(frozen=True)
 class LintView:
-    """One history, frozen.
+    """One history, read-only.
 
-    items:         the path, oldest first
-    strategy:      who owns it
-    owned:         how many of the first items the endpoint holds itself; 0 for owners at the client
-    partial:       the endpoint holds items before these, which nobody read here
-    scope, model:  where the next turn goes, as far as that is known
-    steps:         the answered links on the path, oldest first
-    handle:        the response that a chain goes on from; None before there is one
-    anchor:        its link, where that is known
-    instructions:  what the record sends with every turn
-    waiting:       the ids of calls on which a person has yet to decide
-    now:           seconds since 1970
-    sources:       for each item, its place in the history that was read; an added one has its call's
-    exposed:       secrets in the RunState that was read: a JSON path and a kind in words each
+    items:             the path, oldest first
+    strategy:          the owner of the state
+    server_count:      number of leading items that the endpoint stores; 0 if the client owns the state
+    has_unread_items:  the endpoint stores earlier items that were not read
+    scope, model:      target of the next turn, as far as known
+    output_spans:      the answered links on the path, oldest first
+    handle:            the response that a chain continues from; None before the first
+    anchor:            the link of `handle`, if known
+    instructions:      the instructions that the record sends with every turn
+    pending_call_ids:  the ids of calls that wait for approval
+    now:               seconds since 1970
+    source_indexes:    each item's index in the history that was read; an added item has its call's
+    exposed_secrets:   secrets in the RunState that was read: JSON path and description of each
     """
 
     items: tuple[Item, ...]
@@ -120,17 +120,17 @@ class LintView:
 
     @property
     def remembers(self) -> bool:
-        """Whether the owner holds the history itself."""
+        """Whether the server stores the history."""
         return STRATEGY_INFO[self.strategy].remembers
 
     @property
     def raw(self) -> bool:
-        """Whether another program may send the items, exactly as they stand."""
+        """Whether another program may send the items exactly as they are."""
         return self.strategy is Strategy.REPLAY or self.partial
 
     @cached_property
     def travels(self) -> tuple[bool, ...]:
-        """For each item, whether the next request carries it."""
+        """Whether the next request sends an item, for each item."""
         if self.raw:
             return (True,) * len(self.items)
         sent = [at >= self.owned and to_sendable(item) is not None for at, item in enumerate(self.items)]
@@ -140,7 +140,7 @@ class LintView:
 
     @cached_property
     def origins(self) -> tuple[Link | None, ...]:
-        """For each item, the link that made it."""
+        """The link that produced each item."""
         found: list[Link | None] = [None] * len(self.items)
         for link, begins, ends in self.steps:
             for at in range(begins, ends):
@@ -149,35 +149,35 @@ class LintView:
 
     @cached_property
     def by_kind(self) -> Mapping[str, Sequence[int]]:
-        """Where the items of each kind stand."""
+        """The indexes of the items of each type."""
         found: dict[str, list[int]] = {}
         for at, item in enumerate(self.items):
             found.setdefault(item_type(item), []).append(at)
         return found
 
     def of_kind(self, *kinds: str) -> list[tuple[int, Item]]:
-        """The items of these kinds, with their places, in order."""
+        """Return the items of these types with their indexes, in order."""
         places = sorted(at for one in kinds for at in self.by_kind.get(one, ()))
         return [(at, self.items[at]) for at in places]
 
     @cached_property
     def halves(self) -> Sequence[tuple[int, Item, str]]:
-        """Calls and outputs that an id ties, with their places and that id."""
+        """Calls and outputs that have a pairing id, each with its index and that id."""
         found = self.of_kind(*COUNTERPART_TYPES, *COUNTERPART_TYPES.values())
         return [(at, item, name) for at, item in found if (name := counterpart_id(item)) is not None]
 
     @cached_property
     def answers(self) -> Mapping[int, int]:
-        """The place of each call's output by that of the call."""
+        """The index of each call's output, by the index of the call."""
         return output_index_by_call(self.items, COUNTERPART_TYPES)
 
 
 COUNTERPART_TYPES: Mapping[str, str] = {**OUTPUT_BY_CALL, **RESPONSE_BY_APPROVAL_REQUEST}
-"""Calls and requests for approval, and the kind of what answers each."""
+"""The output type of each call type, and the response type of each approval request."""
 
 
 def lint_view_of_conversation(known: ConversationView, now: float) -> LintView:
-    """What is known of a conversation, for the rules. `now`: seconds since 1970"""
+    """Build the lint view of a conversation. `now`: seconds since 1970"""
     remembers = STRATEGY_INFO[known.strategy].remembers
     handle, anchor = _find_anchor(known) if known.strategy is Strategy.CHAIN else (None, None)
     return LintView(
@@ -196,9 +196,9 @@ def lint_view_of_conversation(known: ConversationView, now: float) -> LintView:
 
 
 def lint_view_of_file(items: Sequence[Item], request: Mapping[str, Json] | None = None) -> LintView:
-    """A file that no record knows.
+    """Build the lint view of a file, which has no record.
 
-    request:  the other fields of a request that the items are the input of
+    request:  the other fields of the request, if the items are its input
     """
     told = request or {}
     chained = told.get("previous_response_id") is not None
@@ -209,22 +209,22 @@ def lint_view_of_file(items: Sequence[Item], request: Mapping[str, Json] | None 
 
 
 def with_client_owner(view: LintView, strategy: Strategy = Strategy.SESSION) -> LintView:
-    """The same items with the client as their owner, so that all of them travel."""
+    """Return the view with the client as owner of the state, so that the next request sends all items."""
     return replace(view, strategy=strategy, owned=0, partial=False, handle=None, anchor=None)
 
 
 def is_incomplete_item(item: Item) -> bool:
-    """Whether an answer ended in the middle of it."""
+    """Whether the response ended before the item was complete."""
     return item.get("status") not in (None, "completed")
 
 
 def counterpart_id(item: Item) -> str | None:
-    """What ties a call and its output."""
+    """Return the id that pairs a call with its output."""
     return pair_id(item)
 
 
 def is_model_item(item: Item) -> bool:
-    """Whether a model says such an item."""
+    """Whether a model produces items of this type."""
     if item_type(item) == "message":
         return item.get("role") == "assistant"
     return item_type(item) not in NON_MODEL_TYPES and not item_type(item).endswith("_output")
@@ -234,7 +234,7 @@ NON_MODEL_TYPES = frozenset({"compaction", "compaction_trigger", "mcp_approval_r
 
 
 def _find_anchor(known: ConversationView) -> tuple[str | None, Link | None]:
-    """What a chain goes on from: from a response without an answer, that is the one before it."""
+    """Return the response that a chain continues from; a response without an answer yields its previous one."""
     links = {link.id: link for link in known.links}
     handle = known.session.handle if known.session else known.handle
     link = links.get(handle or "")
@@ -256,23 +256,23 @@ def _find_output_spans(known: ConversationView) -> tuple[OutputSpan, ...]:
 
 @dataclass(frozen=True)
 class ItemEdits:
-    """What changes in the items of a view, by place: None drops one, `behind` puts others after one."""
+    """Edits of a view's items, by index: a replacement (None drops the item), and items to insert after it."""
 
     replaced: Mapping[int, Item | None] = field(default_factory=dict)
     behind: Mapping[int, Sequence[Item]] = field(default_factory=dict)
 
 
 def drop_items(code: str, view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
-    """Leave out the items that have these faults."""
+    """Drop the items that have these issues."""
     changes = [RepairChange(code, "dropped", fault.message, view.sources[at]) for at, fault in item_issues(faults)]
     return apply_edits(view, ItemEdits(dict.fromkeys(at for at, _ in item_issues(faults)))), changes
 
 
 def apply_edits(view: LintView, edits: ItemEdits) -> LintView:
-    """`view` with `edits` made; what stands behind the last owned item is not the owner's."""
+    """Apply `edits` to the view. Items inserted after the last server-owned item are not the server's."""
     items: list[Item] = []
     sources: list[int] = []
-    stands, ends = [0], [0]  # for each place of the view, where it is now: behind what was added there, and before it
+    stands, ends = [0], [0]  # new position of each old one: after the items inserted there, and before them
     for at, item in enumerate(view.items):
         whole = edits.replaced.get(at, item)
         kept = [] if whole is None else [whole]

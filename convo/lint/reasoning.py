@@ -27,7 +27,7 @@ from convo.lint.model import (
 
 
 def check_reasoning_without_follower(view: LintView) -> Iterator[LintIssue]:
-    """A thought with nothing of the model's behind it. Several in a row have one follower."""
+    """Report each reasoning item that no item of the model follows. Consecutive ones share one follower."""
     last, followed = len(view.items), False
     faults = []
     for at, item in reversed(view.of_kind("reasoning")):
@@ -40,7 +40,10 @@ def check_reasoning_without_follower(view: LintView) -> Iterator[LintIssue]:
 
 
 def check_reasoning_id_replayed(view: LintView) -> Iterator[LintIssue]:
-    """A thought that is only an id, sent where nobody kept it. An id with its sealed content may travel anywhere."""
+    """Report each reasoning item that is only an id, sent to a server that did not store it.
+
+    An id with encrypted content is valid anywhere.
+    """
     for at, item in view.of_kind("reasoning", "item_reference"):
         if not view.travels[at] or not str(item.get("id")).startswith("rs_") or _has_content(item):
             continue
@@ -61,14 +64,14 @@ def check_reasoning_id_replayed(view: LintView) -> Iterator[LintIssue]:
 
 
 def check_missing_summary(view: LintView) -> Iterator[LintIssue]:
-    """A thought without the list that every request must carry with it."""
+    """Report each reasoning item without the required `summary` list."""
     for at, item in view.of_kind("reasoning"):
         if view.travels[at] and not isinstance(item.get("summary"), list):
             yield LintIssue(f"{_reasoning_label(item)} has no summary, not even an empty one", at, ".summary")
 
 
 def check_missing_phase(view: LintView) -> Iterator[LintIssue]:
-    """An answer without a phase, where other answers of the same model have one."""
+    """Report each assistant message without a phase, if others of the same model have one."""
     said = [(at, item) for at, item in view.of_kind("message") if item.get("role") == "assistant"]
     marked = {_origin_model(view, at) for at, item in said if item.get("phase") is not None}
     for at, item in said:
@@ -83,7 +86,7 @@ def check_missing_phase(view: LintView) -> Iterator[LintIssue]:
 
 
 def drop_reasoning(code: str, view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
-    """Leave out these thoughts, and keep what they led to."""
+    """Drop these reasoning items and keep the items that follow them."""
     changes = [RepairChange(code, "dropped", fault.message, view.sources[at]) for at, fault in item_issues(faults)]
     return without_reasoning(view, [at for at, _ in item_issues(faults)]), changes
 
@@ -97,7 +100,7 @@ def fix_missing_summary(view: LintView, faults: Sequence[LintIssue]) -> tuple[Li
 
 
 def fix_missing_phase(view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
-    """What the model went on from was commentary; what it ended with was its answer."""
+    """Set phase "commentary" if an item of the model follows the message, else "final_answer"."""
     new: dict[int, Item] = {}
     changes = []
     for at, _ in item_issues(faults):
@@ -109,7 +112,7 @@ def fix_missing_phase(view: LintView, faults: Sequence[LintIssue]) -> tuple[Lint
 
 
 def without_reasoning(view: LintView, places: Sequence[int]) -> LintView:
-    """`view` without these items. What they led to loses the ids that its server would want them for."""
+    """Drop these items, and drop the ids of the items after them: with its id an item requires its reasoning."""
     new: dict[int, Item | None] = dict.fromkeys(places)
     for at in places:
         behind = at + 1
@@ -129,7 +132,7 @@ def _without_optional_id(item: Item) -> Item:
 
 
 def _has_content(item: Item) -> bool:
-    """Whether a thought carries what it was, sealed or in words."""
+    """Whether a reasoning item has encrypted content or text."""
     return bool(item.get("encrypted_content") or item.get("content"))
 
 
@@ -150,11 +153,11 @@ ENCRYPTED_FIELD = "encrypted_content"
 PROVIDER_SEAL, GATEWAY_SEAL = "convo1:", "convoseal1:"
 
 SNAPSHOT_DATE = re.compile(r"-\d{4}-\d{2}-\d{2}$")
-"""The end of a snapshot's name: the same model."""
+"""The date suffix of a snapshot's name, which names the same model."""
 
 
 def check_sealed_elsewhere(view: LintView) -> Iterator[LintIssue]:
-    """A seal that the next turn's model, organisation or base URL did not make, as far as its maker is known."""
+    """Report encrypted content that another model, organisation or base URL made than the next turn's, if known."""
     for at, item in _sealed_items(view):
         why = _describe_foreign_sealer(str(item[ENCRYPTED_FIELD]), view.origins[at], view)
         if why:
@@ -162,7 +165,7 @@ def check_sealed_elsewhere(view: LintView) -> Iterator[LintIssue]:
 
 
 def explain_unknown_sealers(view: LintView) -> str:
-    """Why some seals were not judged, as a sentence; "" when all were."""
+    """Return a sentence on why some encrypted items could not be checked; "" if all could."""
     unknown = sum(
         not _is_sealer_known(str(item[ENCRYPTED_FIELD]), view.origins[at], view) for at, item in _sealed_items(view)
     )
@@ -173,28 +176,31 @@ def explain_unknown_sealers(view: LintView) -> str:
 
 
 def fix_sealed_elsewhere(view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
-    """Reasoning goes; what it led to was said beside it. A sealed history stands for what is nowhere else."""
+    """Drop the reasoning items; the messages they led to stay.
+
+    A compaction item stays: its history exists nowhere else.
+    """
     return drop_reasoning(
         SEALED_ELSEWHERE, view, [one for at, one in item_issues(faults) if item_type(view.items[at]) == "reasoning"]
     )
 
 
 def _sealed_items(view: LintView) -> Iterator[tuple[int, Item]]:
-    """The items that travel sealed."""
+    """Yield the encrypted items that the next request sends."""
     for at, item in enumerate(view.items):
         if isinstance(item.get(ENCRYPTED_FIELD), str) and item[ENCRYPTED_FIELD] and view.travels[at]:
             yield at, item
 
 
 def _is_sealer_known(seal: str, origin: Link | None, view: LintView) -> bool:
-    """Whether both the maker of a seal and whoever will be asked are known."""
+    """Whether both the issuer of encrypted content and the target of the next turn are known."""
     if view.model is None or view.scope is None:
         return False
     return origin is not None or seal.startswith((PROVIDER_SEAL, GATEWAY_SEAL))
 
 
 def _describe_foreign_sealer(seal: str, origin: Link | None, view: LintView) -> str:
-    """Who made a seal, if that is not who will be asked; "" where it is, or where nobody knows."""
+    """Name the issuer of encrypted content if it is not the target of the next turn; "" if it is, or is unknown."""
     if view.model is None or view.scope is None:
         return ""
     if seal.startswith(GATEWAY_SEAL):
@@ -218,7 +224,7 @@ COMPACTION_TRIGGER = "compaction_trigger"
 
 
 def check_misplaced_compaction(view: LintView) -> Iterator[LintIssue]:
-    """A compaction between two halves of a pair, one on top of an owner's own history, or a request for one."""
+    """Report a compaction item inside a pair or on top of a server's history, and a trigger that is not last."""
     for at, _ in view.of_kind(COMPACTION_TRIGGER):
         if at + 1 < len(view.items):
             yield LintIssue("only the last item of a request may ask for a compaction", at)
@@ -229,7 +235,7 @@ def check_misplaced_compaction(view: LintView) -> Iterator[LintIssue]:
 
 
 def _check_compaction_in_pair(view: LintView, places: Sequence[int]) -> Iterator[LintIssue]:
-    """The last compaction before an output, where the output's call stands before that."""
+    """Report the last compaction item between a call and its output."""
     asked: dict[str, int] = {}
     for at, item, name in view.halves if places else ():
         if item_type(item) in COUNTERPART_TYPES:
@@ -240,7 +246,7 @@ def _check_compaction_in_pair(view: LintView, places: Sequence[int]) -> Iterator
 
 
 def fix_misplaced_compaction(view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
-    """The pair that it cuts goes, both halves together; else the compaction itself."""
+    """Drop both halves of a pair around a compaction item; for other issues, drop the item itself."""
     dropped: dict[int, None] = {}
     changes = []
     for itself, fault in item_issues(faults):

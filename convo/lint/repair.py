@@ -1,7 +1,7 @@
 """Repair: apply fixes, one rule at a time, until no rule reports anything.
 
 Each round applies the fix of the first rule in table order that found something. Items that an endpoint owns cannot be
-edited: there the history goes back to before the first bad item, or the local store becomes the owner.
+edited: there the history returns to a response before the first bad item, or the local store becomes the owner.
 """
 
 from collections.abc import Sequence
@@ -24,29 +24,33 @@ from convo.lint.rules import LINT_RULES, LintRule, lint_history
 
 @dataclass(frozen=True)
 class RepairResult:
-    """A history that no rule has anything against, and what was done for it, in order."""
+    """A history without issues, and the changes made to it, in order."""
 
     view: LintView
     changes: tuple[RepairChange, ...] = ()
 
 
 def repair_view(view: LintView) -> RepairResult:
-    """`view` without what `lint_history` has against it.
+    """Fix every finding of `lint_history`.
 
-    raises:  Unrepairable  something is wrong that cannot be put right by leaving out or completing
+    Raises Unrepairable if dropping and completing items does not fix all of them.
     """
     changes: list[RepairChange] = []
     while found := lint_history(view):
         new, made = _repair_round(view, found)
-        if not made or new == view:  # a mend that changes nothing would be made for ever
+        if not made or new == view:  # a fix that changes nothing would repeat forever
             raise Unrepairable([(one.code, one.fault.message) for one in found])
         view, changes = new, changes + made
     return RepairResult(view, tuple(changes))
 
 
 def repair_for_session(view: LintView) -> RepairResult:
-    """`view` mended for a record of its own. A chain stays one, as far as it is good; no other owner has two heads."""
-    view = replace(view, waiting=frozenset())  # whoever waits for these goes on where the history was read
+    """Repair the view for a new session record.
+
+    A chain stays a chain as far as it is valid. A file or a conversation cannot have a second head, so the local store
+    becomes the owner.
+    """
+    view = replace(view, waiting=frozenset())  # pending calls are resumed in the source, not in the copy
     if view.strategy in (Strategy.CHAIN, Strategy.SESSION):
         return repair_view(view)
     why = f"{UNCHANGED_SOURCES[view.strategy]} stays as it is: the local store holds the mended history"
@@ -58,7 +62,7 @@ UNCHANGED_SOURCES = {Strategy.REPLAY: "the file", Strategy.CONVERSATION: "the co
 
 
 def repair_for_file(view: LintView) -> RepairResult:
-    """`view` mended as a list that any program may send: whatever is known of its makers is lost there."""
+    """Repair the view as a list that any program may send: a file does not record which model made its items."""
     view = replace(view, waiting=frozenset())
     if view.partial:
         return repair_view(view)
@@ -68,7 +72,7 @@ def repair_for_file(view: LintView) -> RepairResult:
 
 
 def _repair_round(view: LintView, found: Sequence[LintFinding]) -> tuple[LintView, list[RepairChange]]:
-    """The mend of the first rule that can make one; no changes: none can."""
+    """Apply the fix of the first rule that can make one; no changes if none can."""
     for rule in LINT_RULES:
         faults = [one.fault for one in found if one.code == rule.code]
         new, made = _apply_fix(rule, view, faults) if faults else (view, [])
@@ -78,7 +82,7 @@ def _repair_round(view: LintView, found: Sequence[LintFinding]) -> tuple[LintVie
 
 
 def _apply_fix(rule: LintRule, view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
-    """What `rule` mends; what an endpoint owns is stepped back from."""
+    """Apply the fix of `rule`; for items that an endpoint owns, return to a response before them."""
     owned = [(at, fault) for at, fault in item_issues(faults) if at < view.owned]
     if not owned or rule.beyond:
         return rule.mend(view, faults)

@@ -17,12 +17,12 @@ from convo.lint.rules import LINT_RULES, lint_history, list_unchecked_rules
 class LintReport:
     """The findings of one history.
 
-    handle:  what was asked about
-    file:    its path, where it is one
-    places:  the JSON path of each item
-    keys:    the key of each item's place in the tree; none for a file
-    lines:   the line in which each item of a file begins, as far as known
-    open:    rules that could not judge everything, by code, and why
+    handle:           the handle or path that the user gave
+    file:             the path, if it is a file
+    item_paths:       the JSON path of each item
+    node_keys:        the key of each item's node in the tree; empty for a file
+    item_lines:       the first line of each item in a file, as far as known
+    unchecked_rules:  code of each rule that could not check everything, and why
     """
 
     handle: str
@@ -43,7 +43,7 @@ class LintReport:
         return len(self.findings) - self.errors
 
     def path(self, finding: LintFinding) -> str:
-        """Where a finding is, as JSON path; "$" for the whole conversation."""
+        """Return the JSON path of a finding; "$" for the whole conversation."""
         place = "$" if finding.fault.at is None else self.places[finding.fault.at]
         return f"{place}{finding.fault.field}"
 
@@ -52,7 +52,7 @@ class LintReport:
         return self.lines[at] if at is not None and at < len(self.lines) else None
 
     def as_json(self) -> dict[str, Json]:
-        """The object of `convo lint --json`."""
+        """Return the object that `convo lint --json` prints."""
         return {
             "handle": self.handle,
             "strategy": str(self.view.strategy),
@@ -91,7 +91,7 @@ def build_lint_report(
     keys: Sequence[str] = (),
     lines: Sequence[int] = (),
 ) -> LintReport:
-    """Ask every rule about `view`; see `LintReport` for the rest."""
+    """Run every rule on `view`; see `LintReport` for the other parameters."""
     placed = [f"$[{at}]" for at in range(len(view.items))] if places is None else places
     return LintReport(handle, view, lint_history(view), list_unchecked_rules(view), file, placed, keys, lines)
 
@@ -102,7 +102,7 @@ SARIF_RULE_INDEX = {rule.code: at for at, rule in enumerate(LINT_RULES)}
 
 
 def build_sarif(reports: Sequence[LintReport], pages: Mapping[str, str], version: str) -> dict[str, Json]:
-    """One run over all `reports`. `pages`: each rule's page, in Markdown, by code"""
+    """Build one SARIF run over all `reports`. `pages`: each rule's page in Markdown, by code"""
     driver = {"name": "convo", "version": version, "rules": _sarif_rules(pages)}
     run = {
         "tool": {"driver": driver},
@@ -126,7 +126,6 @@ def _sarif_rules(pages: Mapping[str, str]) -> list[dict[str, Json]]:
 
 
 def _sarif_notifications(reports: Sequence[LintReport]) -> list[dict[str, Json]]:
-    """What could not be judged."""
     return [
         {"level": "note", "message": {"text": f"{report.handle}: {why}"}, "associatedRule": _rule_reference(code)}
         for report in reports
@@ -146,7 +145,7 @@ def _sarif_result(one: LintFinding, report: LintReport) -> dict[str, Json]:
 
 
 def _physical_location(one: LintFinding, report: LintReport) -> dict[str, Json]:
-    """The line of a file; a history in a store has none."""
+    """Return the line in a file; {} for a history in a store."""
     if report.file is None:
         return {}
     line = report.line(one)
@@ -164,10 +163,10 @@ JSON_DECODER = json.JSONDecoder()
 
 
 def find_item_lines(text: str, field: str = "") -> tuple[int, ...]:
-    """The line of each item of a list, the first is 1; of no more items than can be told apart.
+    """Return the line of each item of a list, counted from 1; only items that can be located.
 
-    text:   JSON that was read before, or a JSON object a line
-    field:  the member that holds the list, where `text` is one object
+    text:   JSON that was parsed before, or JSON Lines
+    field:  the member that holds the list, if `text` is one object
     """
     begun, at, counted = [], 0, 1
     for start in _item_starts(text, field):
@@ -191,7 +190,7 @@ def _item_starts(text: str, field: str) -> Iterator[int]:
 
 
 def _member_start(text: str, at: int, field: str) -> int:
-    """Where the value of an object's member begins."""
+    """Return the index where the value of an object's member begins."""
     at = _skip_whitespace(text, at + 1)
     while at < len(text) and text[at] == '"':
         name, at = _decode_value(text, at)

@@ -14,15 +14,15 @@ from convo.lint.model import LintFinding, LintIssue, LintView, RepairChange, Sev
 RuleCheck: TypeAlias = Callable[[LintView], Iterator[LintIssue]]
 
 RuleFix: TypeAlias = Callable[[LintView, Sequence[LintIssue]], tuple[LintView, list[RepairChange]]]
-"""Makes a view without these faults, as far as it can, and says what it did; no changes: it cannot."""
+"""Fixes the issues as far as possible and returns the changes; without changes it could not fix any."""
 
 
 class LintRule(NamedTuple):
-    """One thing that can be wrong.
+    """One rule with its check and its fix.
 
-    code:     stable; its page for `--explain` is `pages/CODE.md`
-    summary:  what it finds, in a few words
-    beyond:   the mend does not touch the items that an endpoint owns, so it needs no step back from them
+    code:                stable; its page for `--explain` is `pages/CODE.md`
+    summary:             its finding, in a few words
+    keeps_server_items:  the fix does not edit items that an endpoint owns, so it needs no return to an earlier response
     """
 
     code: str
@@ -162,11 +162,11 @@ UNCHECKED_REASONS: tuple[tuple[str, Callable[[LintView], str]], ...] = (
     ("sealed-elsewhere", reasoning.explain_unknown_sealers),
     ("anchor-expired", chain.explain_unknown_age),
 )
-"""What a rule cannot judge where too little is known, in words; "" where it can."""
+"""By rule: the function that explains what could not be checked; it returns "" if everything could."""
 
 
 def lint_history(view: LintView) -> tuple[LintFinding, ...]:
-    """Everything that is wrong, in the order of the items; what is about no item comes last."""
+    """Return all findings in the order of the items; those about no item come last."""
     found = [
         LintFinding(rule.code, Severity.WARNING if fault.mild else rule.severity, fault)
         for rule in LINT_RULES
@@ -176,5 +176,5 @@ def lint_history(view: LintView) -> tuple[LintFinding, ...]:
 
 
 def list_unchecked_rules(view: LintView) -> tuple[tuple[str, str], ...]:
-    """The rules that could not judge everything, by code, and why."""
+    """Return the code of each rule that could not check everything, and why."""
     return tuple((code, why) for code, open_ in UNCHECKED_REASONS if (why := open_(view)))

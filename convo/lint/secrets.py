@@ -1,4 +1,4 @@
-"""Lint rule for secrets in a RunState: findings name the place and the kind, never the value.
+"""Lint rule for secrets in a RunState: findings name the location and the kind, never the value.
 
 The Agents SDK writes the run's context into a state and, with `include_tracing_api_key`, the key for traces.
 """
@@ -21,26 +21,26 @@ SECRET_KIND_NAMES = {
     "token": "a token",
     "password": "a password",
 }
-"""The kinds of secrets that give access; addresses and cards are not searched for here."""
+"""The kinds of secrets that give access; addresses and card numbers are not searched for here."""
 
 OPAQUE_FIELDS = frozenset({"encrypted_content"})
-"""Fields whose value only its maker can read."""
+"""Fields whose value only its issuer can read."""
 
 MIN_SECRET_CHARS, MAX_CACHED_CHARS = 8, 100
-"""Characters: no rule takes less for a secret; names and words up to 100 come again and again."""
+"""Characters: no rule matches a shorter secret; texts up to 100 repeat often, so their kind is cached."""
 
 IDENTIFIER = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
 
 
 class ExposedSecret(NamedTuple):
-    """A secret: its JSON path below the document, and its kind in words."""
+    """The JSON path of a secret within the document, and its description."""
 
     path: str
     words: str
 
 
 def find_exposed_secrets(document: Mapping[str, Json]) -> tuple[ExposedSecret, ...]:
-    """The secrets in a document, in its order. A name that is itself a secret is written as `*`."""
+    """Return the secrets in a document, in its order. A field name that is itself a secret is written as `*`."""
     return tuple(_iter_secrets(document))
 
 
@@ -73,7 +73,7 @@ def _path_step(field: str) -> str:
 
 
 def _kind_by_field_name(name: str, value: str) -> str:
-    """The kind of a value whose field is named like a secret."""
+    """Return the description of a value whose field has the name of a secret; "" for none."""
     said = value.strip()
     is_one = (
         SECRET_NAME.fullmatch(name)
@@ -85,7 +85,7 @@ def _kind_by_field_name(name: str, value: str) -> str:
 
 
 def _kind_of_text(value: str) -> str:
-    """The kind of the first secret in a text; "" for none."""
+    """Return the kind of the first secret in a text; "" for none."""
     if len(value) < MIN_SECRET_CHARS:
         return ""
     return _match_secret_kind_cached(value) if len(value) <= MAX_CACHED_CHARS else _match_secret_kind(value)
@@ -102,13 +102,13 @@ _match_secret_kind_cached = lru_cache(maxsize=4096)(_match_secret_kind)
 
 
 def check_secret_in_state(view: LintView) -> Iterator[LintIssue]:
-    """A value that looks like a secret, in the state that the items were read from."""
+    """Report each value in the source RunState that looks like a secret."""
     for path, words in view.exposed:
         yield LintIssue(f"the file seems to contain {words}", field=path)
 
 
 def fix_secret_in_state(view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
-    """A history that is made of the items does not have the state around them; the file stays as it is."""
+    """Drop the findings: a history built from the items has no RunState around it, and the file does not change."""
     why = "the repaired history has no context; texts of messages are not changed"
     return replace(view, exposed=()), [
         RepairChange(SECRET_IN_STATE, "dropped", f"{fault.message}: {why}") for fault in faults

@@ -1,8 +1,8 @@
-"""Background responses: run without a reader, follow, cancel.
+"""Background responses: start, follow, cancel.
 
 A run starts with a queued link and a lease, and appends its events to a log in the store.
-Followers on any replica read that log. One transaction closes the run; it fails when somebody
-else closed it first, so a run ends exactly once. The terminal event is built from the link.
+Followers on any replica read that log. One transaction closes the run; it fails if another
+process closed it first, so a run ends exactly once. The terminal event is built from the link.
 """
 
 import asyncio
@@ -37,16 +37,16 @@ from convo.stores.base import AppendItems, Store, Transaction, run_lease_name
 from convo.stores.lease import LeaseGuard
 
 RUN_LEASE_TTL_S = 10.0
-"""Seconds after which a run whose process died is known to be abandoned."""
+"""Seconds after which a run whose process died counts as abandoned."""
 
 CLOSE_ATTEMPTS, CLOSE_RETRY_S = 20, 1.0
-"""How often, and how many seconds apart, the end of a run is brought to a store that fails."""
+"""Attempts to commit the end of a run to a store that fails, and the seconds between them."""
 
 UNFINISHED_RESULT = TurnResult("in_progress")
 
 
 class BackgroundRun:
-    """One background response in the process that carries it out; see `runs.Running`."""
+    """One background response in the process that runs it; see `ActiveBackgroundRun`."""
 
     def __init__(self, turn: PreparedTurn, link: Link, edges: EndpointDeps, held: AsyncExitStack) -> None:
         self.link = link
@@ -66,7 +66,7 @@ class BackgroundRun:
         return self._ledger.next_news()
 
     async def stop(self) -> None:
-        assert self._task is not None  # nobody knows it before it was started
+        assert self._task is not None  # it is registered only by `start`
         self._why = response.cancelled_result
         self._stopping.set()
         await asyncio.wait({self._task})
@@ -82,7 +82,7 @@ class BackgroundRun:
         self._ledger.ring()
 
     async def _ended(self) -> TurnResult | None:
-        """How the answer ended; None when somebody else ended the run."""
+        """Return the result of the answer; None if another process ended the run."""
         answering = asyncio.create_task(self._answer())
         keeping = asyncio.create_task(self._ledger.keep())
         stopping = asyncio.create_task(self._stopping.wait())
@@ -99,7 +99,7 @@ class BackgroundRun:
         return keeping.result()
 
     async def _answer(self) -> TurnResult:
-        """Put what the model says into the ledger."""
+        """Append the model's events to the event log."""
         await self._in_progress()
         try:
             async with aclosing(stream_model_events(self._turn, self._edges)) as asked:
@@ -115,7 +115,7 @@ class BackgroundRun:
             return response.result_from_event(response.build_failed_event(fault, ()))
 
     async def _in_progress(self) -> None:
-        """Say that it was taken, and that it goes on. A store that fails just now hears of it later."""
+        """Append the first events and commit the status. If the store fails now, they are written later."""
         self._ledger.add(build_created_event(self.link))
         self._ledger.add({"type": "response.queued", "response": build_response(self.link, ())})
         self.link = replace(self.link, status="in_progress")
@@ -133,11 +133,11 @@ class BackgroundRun:
         return None
 
     async def _close(self, end: TurnResult) -> None:
-        """Make the end durable, unless somebody else ended the run. raises: StoreFault"""
+        """Commit the end of the run, unless another process ended it. Raises StoreFault."""
         seconds = self._edges.clock.ticks() - self._began
         link = replace(response.finish_turn_link(self.link, self._turn.saw, end, seconds), first_token_s=self._first_s)
         change = response.build_turn_transaction(self._turn.before, self._turn.saw, end, link, self._edges.new_id)
-        with suppress(Conflict, NotFound):  # if the run is over, the change is told so as well
+        with suppress(Conflict, NotFound):  # if the run is over, the commit below fails as well
             await self._ledger.flush()
         try:
             await self._edges.store.commit(replace(change, ends=link.id))
@@ -148,9 +148,9 @@ class BackgroundRun:
 
 
 async def start_background_run(request: ResponseRequest, edges: EndpointDeps) -> BackgroundRun:
-    """Take `request` on: when this returns it is durable, and carried out.
+    """Commit the queued run and start it.
 
-    raises:  as `Endpoint.create`, before its first event
+    Raises the errors that `Endpoint.create` raises before its first event.
     """
     async with AsyncExitStack() as held:
         turn = await prepare_turn(request, edges, held)
@@ -170,9 +170,9 @@ async def start_background_run(request: ResponseRequest, edges: EndpointDeps) ->
 async def close_detached_run(
     response_id: str, how: Callable[[Sequence[Item]], TurnResult], edges: EndpointDeps
 ) -> None:
-    """End a run that another process carries out, or nobody: what had come of it is kept, as far as it was told.
+    """End a run of another process, or of none, with the output that its stored events contain.
 
-    Nothing happens when it ended meanwhile.
+    Does nothing if the run has ended in the meantime.
     """
     link = await edges.store.link(response_id)
     if link is None or link.status not in OPEN_STATUSES:
@@ -200,7 +200,7 @@ def _build_queued_link(turn: PreparedTurn, response_id: str, edges: EndpointDeps
 
 
 def _items_from_events(events: Sequence[StreamEvent]) -> list[Item]:
-    """What these events say of an answer that did not end."""
+    """Return the items of an unfinished answer, from its events."""
     partial = ResponseAccumulator()
     for event in events:
         accumulate_event(partial, event)
@@ -208,16 +208,16 @@ def _items_from_events(events: Sequence[StreamEvent]) -> list[Item]:
 
 
 FLUSH_INTERVAL_S = 0.1
-"""Seconds between two writings."""
+"""Seconds between two writes."""
 
 STATUS_CHECK_INTERVALS = 20
-"""Beats without an event after which the store is asked whether the run is still open."""
+"""Intervals without an event after which the store is asked whether the run is still open."""
 
 OPEN_STATUSES = ("queued", "in_progress")
 
 
 class EventLog:
-    """What is told of one response, in order."""
+    """The event log of one response, in order."""
 
     def __init__(self, store: Store, clock: Clock, response_id: str, told: EventSequencer) -> None:
         self._store, self._clock, self._id, self._told = store, clock, response_id, told
@@ -230,7 +230,7 @@ class EventLog:
         return self._news
 
     def ring(self) -> None:
-        """Wake everybody who waits for news."""
+        """Notify followers."""
         self._news.set()
         self._news = asyncio.Event()
 
@@ -238,7 +238,10 @@ class EventLog:
         self._waiting.append(self._told(event))
 
     async def flush(self) -> None:
-        """Keep what waits. raises: Conflict  the run is over;  StoreFault  it waits on"""
+        """Append the buffered events to the store.
+
+        Raises Conflict if the run is over, and StoreFault, after which the events stay in the buffer.
+        """
         async with self._writing:
             if self._doubtful:
                 await self._leave_out_what_is_kept()
@@ -252,15 +255,15 @@ class EventLog:
         self.ring()
 
     async def keep(self) -> None:
-        """Keep what comes; returns when somebody else ended the run."""
+        """Flush the buffer periodically; return when another process ended the run."""
         for beat in count(1):
             await self._clock.sleep(FLUSH_INTERVAL_S)
-            with suppress(StoreFault):  # what waits is kept when the store is back
+            with suppress(StoreFault):  # the buffer is written when the store works again
                 if not await self._kept(look=beat % STATUS_CHECK_INTERVALS == 0):
                     return
 
     async def _kept(self, *, look: bool) -> bool:
-        """Whether the run goes on. raises: StoreFault"""
+        """Flush if there are events; return whether the run is open. Raises StoreFault."""
         try:
             if self._waiting:
                 await self.flush()
@@ -275,7 +278,7 @@ class EventLog:
         return link is not None and link.status in OPEN_STATUSES
 
     async def _leave_out_what_is_kept(self) -> None:
-        """A store that failed may have taken the last batch all the same."""
+        """Drop the stored events from the buffer: a store that failed may still have written the last batch."""
         last = self._waiting[0]["sequence_number"] - 1 if self._waiting else -1
         kept = await self._store.events(self._id, after=last)
         del self._waiting[: len(kept)]
@@ -288,7 +291,7 @@ EVENT_POLL_S = 0.25
 async def follow_response(
     response_id: str, edges: EndpointDeps, *, after: int | None = None
 ) -> AsyncGenerator[StreamEvent, None]:
-    """As `Endpoint.follow`."""
+    """Implement `Endpoint.follow`."""
     last = -1 if after is None else after
     if after is not None:
         integer_validator(0)("starting_after", after)
@@ -310,7 +313,7 @@ async def follow_response(
 
 
 async def load_output(link: Link, edges: EndpointDeps) -> Sequence[Item]:
-    """What a response added to its history, whatever was deleted before it. raises: ItemDeleted"""
+    """Return the output of a response, even if an earlier item was deleted. Raises ItemDeleted."""
     return await edges.store.tail(link.head, link.saw)
 
 
@@ -322,7 +325,10 @@ async def _wait_for_update(news: asyncio.Event | None, edges: EndpointDeps) -> N
 
 
 async def _terminal_sequence_number(response_id: str, edges: EndpointDeps, last: int) -> int:
-    """The number behind the last kept event; `last` was told. raises: RequestRefused  they are no longer kept"""
+    """Return the number after the last stored event; `last` is the number of the last event sent.
+
+    Raises RequestRefused if the events have expired.
+    """
     near = await edges.store.events(response_id, after=last - 1) or await edges.store.events(response_id)
     if not near:
         raise errors.events_expired_error(response_id)

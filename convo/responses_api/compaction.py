@@ -1,8 +1,8 @@
 """Compact a history into one compaction item.
 
-A provider with its own compaction is asked for it; every other model writes a summary. A
+The provider's own compaction is used if it has one; otherwise the model writes a summary. A
 history too long for one summary is split. A compaction never makes the input larger, and the
-item is encrypted for its tenant. `respond_with_compaction` compacts before a response where
+item is encrypted for its tenant. `respond_with_compaction` compacts before a response if
 the request asks for it.
 """
 
@@ -36,21 +36,22 @@ from convo.responses_api.validation import ResponseRequest
 from convo.usage.counting import count_item_tokens, count_tokens, max_token_count
 
 KEPT_DIVISOR, USER_TEXT_DIVISOR = 2, 4
-"""One part in so many of a threshold stays: of the turn to be answered, and of what the user said before."""
+"""Divisors of the threshold for the tokens that stay: of the current turn, and of earlier user messages."""
 
 MAX_SPLITS = 6
-"""How often a history that is too long for one summary is made into two."""
+"""How often a history that is too long for one summary is split in two."""
 
 SUMMARY_PARAMETERS = ("prompt_cache_key", "prompt_cache_retention", "safety_identifier", "service_tier", "user")
-"""What holds for whoever pays, and so for a summary as well."""
+"""Request parameters that concern billing and identity, so they apply to the summary's request as well."""
 
 
 @dataclass(frozen=True)
 class CompactionInput:
-    """One ask on its way to a model.
+    """A model request whose input may be compacted.
 
-    history:  all there is, as it is stored; what of it is shown is `ask.input`
-    who:      the model as it was asked for
+    request:     the model request; its `input` is the visible part of `history`
+    history:     the whole history as it is stored
+    model_name:  the model's name in the client's request
     """
 
     model: Model
@@ -62,12 +63,12 @@ class CompactionInput:
 
 @dataclass(frozen=True)
 class CompactedInput:
-    """What a compaction came to.
+    """The result of a compaction.
 
-    item:    stands for what was folded
-    shown:   what a model sees in place of all of it
-    beside:  words of the user that stand outside the item
-    usage:   of making it; None where nobody said
+    item:           the compaction item
+    visible_items:  the model's input in place of the compacted items
+    user_items:     user messages that stay outside the item
+    usage:          of the compaction; None if the provider did not report it
     """
 
     item: Item
@@ -77,9 +78,9 @@ class CompactedInput:
 
 
 async def compact_to_window(asking: CompactionInput) -> tuple[Sequence[Item], Mapping[str, Json] | None]:
-    """The next input in place of all that is asked, and the usage of making it.
+    """Return the input that replaces the whole request's input, and the usage of the compaction.
 
-    It is the provider's own, or the user's words and one compaction item.
+    It is the provider's own compacted input, or the user messages and one compaction item.
     """
     theirs = await _compact_by_provider(asking, asking.ask.input)
     if theirs is None:
@@ -93,10 +94,11 @@ async def compact_to_window(asking: CompactionInput) -> tuple[Sequence[Item], Ma
 
 
 async def compact_to_item(asking: CompactionInput, threshold: int | None = None) -> CompactedInput | None:
-    """One compaction item for what is asked.
+    """Compact the request's input into one compaction item.
 
-    threshold:  in tokens, to get below, with the turn that is to be answered left as it is; None: all of it
-    returns:    None where there is nothing that was not folded before
+    threshold_tokens:  the target size in tokens; the current turn then stays as it is. None compacts everything.
+
+    Returns None if everything was compacted before.
     """
     sizes = count_item_tokens(asking.ask.input)
     if threshold is None:
@@ -106,7 +108,7 @@ async def compact_to_item(asking: CompactionInput, threshold: int | None = None)
             asking.ask.input, sizes, keep=threshold // KEPT_DIVISOR, said=threshold // USER_TEXT_DIVISOR
         )
         if all(is_user_message(item) or item_type(item) == "compaction" for item in parts.folded):
-            return None  # what stayed of an earlier fold: nobody answered since
+            return None  # the remainder of an earlier compaction, without an answer since
     theirs = await _compact_by_provider(asking, parts.folded)
     if theirs is None:
         return await _compact_by_summary(asking, parts, outside=False)
@@ -114,7 +116,7 @@ async def compact_to_item(asking: CompactionInput, threshold: int | None = None)
 
 
 async def _compact_by_provider(asking: CompactionInput, items: Sequence[Item]) -> Sequence[Item] | None:
-    """The provider's own window for `items`; None where it has none, or has none for this model."""
+    """Return the provider's own compacted input; None if it does not support compaction for this model."""
     try:
         return await asking.model.compact(replace(asking.ask, input=items)) if items else None
     except RequestRefused:
@@ -122,7 +124,7 @@ async def _compact_by_provider(asking: CompactionInput, items: Sequence[Item]) -
 
 
 async def _compact_by_summary(asking: CompactionInput, parts: HistorySplit, *, outside: bool) -> CompactedInput:
-    """A compaction by summary; `outside` leaves the words of the user beside the item."""
+    """Compact by summary; `keep_user_items` leaves the user messages outside the item."""
     if not parts.folded:
         return await _build_result(asking, after=asking.ask.input)
     summary, usage = await _summarize(asking, parts.folded, MAX_SPLITS)
@@ -149,7 +151,7 @@ async def _build_result(
     beside: tuple[Item, ...] = (),
     usage: Mapping[str, Json] | None = None,
 ) -> CompactedInput:
-    """The item that holds all this sealed; `beside` is not in it and stays visible."""
+    """Build the encrypted item of all this; `user_items` are not in it and stay visible."""
     edges, open_ = asking.edges, await load_item_decryptor(asking.history, asking.edges)
     covers = covered_message_digests(asking.history, open_, beside=beside)
     sealed = CompactionContent(edges.store.tenant, before, summary, tuple(after), covers)
@@ -162,19 +164,19 @@ async def _build_result(
 
 
 async def load_item_decryptor(history: Sequence[Item], edges: EndpointDeps) -> DecryptCompaction:
-    """Opens what is sealed in `history`; no key is fetched where nothing is."""
+    """Return the decryptor for `history`; without a compaction item no key is loaded."""
     if last_compaction_index(history) is None:
         return lambda item: None
     return await edges.sealing.opener()
 
 
-# -- asking for a summary -------------------------------------------------------------------------
+# -- summary --------------------------------------------------------------------------------------
 
 
 async def _summarize(
     asking: CompactionInput, folded: Sequence[Item], splits: int
 ) -> tuple[str, Mapping[str, Json] | None]:
-    """The model's summary of `compact_to_item`, and its usage."""
+    """Return the model's summary of `items`, and its usage; split the items if they do not fit."""
     foreign = next((item for item in folded if item_type(item) == "compaction"), None)
     if foreign is not None:
         raise errors.invalid_encrypted_content_error(foreign)
@@ -208,19 +210,19 @@ async def _request_summary(asking: CompactionInput, folded: Sequence[Item]) -> t
 
 
 def _middle_cut(items: Sequence[Item]) -> int | None:
-    """The middle one of the places where `items` can be cut."""
+    """Return the middle one of the indexes where `items` can be cut."""
     places = [place for place in cut_points(items) if 0 < place < len(items)]
     return places[len(places) // 2] if places else None
 
 
 ZERO_USAGE = {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
-"""The usage of a compaction that nobody had to be asked for, or whose maker does not say."""
+"""The usage of a compaction without a model request, or whose provider does not report it."""
 
 
 def respond_with_compaction(
     request: ResponseRequest, history: Sequence[Item], edges: EndpointDeps
 ) -> AsyncGenerator[StreamEvent, None]:
-    """The events of the model that `request` names. raises: as `ModelOpener`, WindowExceeded"""
+    """Stream the events of the model that `request` names. Raises WindowExceeded and the errors of `ModelOpener`."""
     model, name = edges.models(request.model)
     asking = CompactionInput(
         model,
@@ -234,22 +236,28 @@ def respond_with_compaction(
 
 
 def build_response_model_request(request: ResponseRequest, items: tuple[Item, ...], name: str) -> ModelRequest:
-    """What the model is asked; `name` is its provider's own name for it. What does not fit is seen to here."""
+    """Build the model request; `name` is the provider's own name for the model.
+
+    `truncation` is left out: the endpoint truncates the input itself.
+    """
     parameters = {key: value for key, value in request.for_the_model.items() if key != "truncation"}
     return ModelRequest(name, items, request.instructions, parameters)
 
 
 async def build_model_input(history: Sequence[Item], edges: EndpointDeps) -> tuple[Item, ...]:
-    """What a model sees of `history`. raises: RequestRefused  what was sealed in it does not open here"""
+    """Return the items of `history` that the model receives.
+
+    Raises RequestRefused if encrypted content cannot be decrypted here.
+    """
     return remove_incomplete_items(items_shown_to_model(history, await load_item_decryptor(history, edges)))
 
 
 async def compact_history(
     request: ResponseRequest, history: Sequence[Item], edges: EndpointDeps
 ) -> tuple[Sequence[Item], Mapping[str, Json] | None]:
-    """The input that takes the place of `history`, with ids, and what making it used.
+    """Return the input that replaces `history`, with ids, and the usage of the compaction.
 
-    raises:  as `ModelOpener`, Refused
+    Raises RequestRefused and the errors of `ModelOpener`.
     """
     model, name = edges.models(request.model)
     ask = build_response_model_request(request, await build_model_input(history, edges), name)
@@ -278,7 +286,10 @@ async def _respond_compacting(asking: CompactionInput, request: ResponseRequest)
 async def _prepend_compaction(
     made: CompactedInput | None, answer: AsyncGenerator[StreamEvent, None]
 ) -> AsyncGenerator[StreamEvent, None]:
-    """The events of `answer`, those of the compaction in front: once it has begun, so that it can still be refused."""
+    """Yield the compaction's events, then those of `answer`.
+
+    Nothing is yielded before the first event of `answer`: until then the request can still be refused.
+    """
     first = await anext(answer, None)
     for event in _compaction_events(made, asked_for=False) if made else ():
         yield event
@@ -290,7 +301,7 @@ async def _prepend_compaction(
 
 @contextmanager
 def _report_undecryptable_item(ask: ModelRequest) -> Iterator[None]:
-    """Names what nobody sealed here, where its model says that it cannot open it either."""
+    """Name the compaction item in the error if convo did not encrypt it and the model cannot decrypt it either."""
     try:
         yield
     except Unsupported as wrong:
@@ -301,7 +312,7 @@ def _report_undecryptable_item(ask: ModelRequest) -> Iterator[None]:
 
 
 async def _compact_if_requested(asking: CompactionInput, request: ResponseRequest) -> CompactedInput | None:
-    """A compaction, where `request` wants one now and there is something to fold."""
+    """Compact if `request` asks for it now; None if not, or if there is nothing to compact."""
     if request.compact_now:
         return await compact_to_item(asking)
     if request.compact_at is not None and await asyncio.to_thread(_exceeds_threshold, asking.ask, request.compact_at):
@@ -321,7 +332,7 @@ def _respond_fitted(asking: CompactionInput, request: ResponseRequest) -> AsyncG
 
 
 def _compaction_events(made: CompactedInput, *, asked_for: bool) -> Iterator[StreamEvent]:
-    """The events of the item; `asked_for`: by a trigger, and not by a threshold."""
+    """Yield the events of the item; `by_trigger`: requested by a trigger item, not by a threshold."""
     yield {"type": "response.output_item.added", "output_index": 0, "item": made.item}
     if asked_for:
         yield {"type": "response.compaction.compacting", "output_index": 0, "item_id": made.item["id"]}
@@ -333,7 +344,7 @@ def _compaction_only_event(made: CompactedInput) -> StreamEvent:
 
 
 def _shift_after_compaction(event: StreamEvent, made: CompactedInput | None) -> StreamEvent:
-    """An event of an answer whose first item is the compaction, if there was one."""
+    """Shift an event of the answer by one output item, the compaction, if there is one."""
     if made is None:
         return event
     if "output_index" in event:

@@ -2,7 +2,7 @@
 
 A conversation is a path in the item tree with an id for each item. Reads take no lock; every
 change holds the write lease of the conversation, else it fails with `conversation_locked`.
-A deleted item takes its body with it: later items are appended again under the same ids.
+Deleting an item deletes its body: later items are appended again under the same ids.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -22,7 +22,7 @@ from convo.stores.base import AppendItems, Conversation, Transaction
 
 
 class Conversations:
-    """The Conversations half of the endpoint; the contract says what each method promises."""
+    """The Conversations API of the endpoint; its methods implement the contract in `convo.endpoints.base`."""
 
     def __init__(self, edges: EndpointDeps) -> None:
         self._edges, self._store = edges, edges.store
@@ -89,7 +89,7 @@ class Conversations:
         return build_conversation_resource(there)
 
     async def _whole(self, items: Sequence[Item]) -> tuple[Item, ...]:
-        """`items` with what they refer to in its place. raises: Refused"""
+        """Validate `items` and replace item references by the items they name. Raises RequestRefused."""
         given = parse_conversation_items(list(items))
         found = await resolve_references(given, (), self._store)
         return tuple(found.get(referenced_id(item) or "", item) for item in given)
@@ -99,7 +99,7 @@ class Conversations:
 
     @asynccontextmanager
     async def _writing(self, conversation_id: str) -> AsyncIterator[None]:
-        """raises: NotFound, TryLater"""
+        """Hold the write lock of the conversation. Raises NotFound and TryLater."""
         await load_conversation(self._store, conversation_id)
         await self._edges.runs.wait_until_ended(self._store.tenant, conversation=conversation_id)
         async with conversation_write_lock(self._store, conversation_id, self._edges.new_id("hold")):
@@ -107,14 +107,14 @@ class Conversations:
 
 
 def _parse_metadata(metadata: Mapping[str, str] | None) -> dict[str, str]:
-    """raises: Refused"""
+    """Validate the metadata. Raises RequestRefused."""
     given = dict(metadata or {})
     validation.validate_metadata("metadata", given)
     return given
 
 
 def _item_index(conversation: Conversation, item_id: str) -> int:
-    """Where this item stands, counted from 0. raises: NotFound"""
+    """Return the index of this item. Raises NotFound."""
     if item_id not in conversation.ids:
         raise NotFound("item", item_id)
     return conversation.ids.index(item_id)
@@ -123,7 +123,7 @@ def _item_index(conversation: Conversation, item_id: str) -> int:
 def build_append_transaction(
     conversation: Conversation, path: Path, items: Sequence[Item], new_id: NewId
 ) -> Transaction:
-    """The change after which `items` stand at the end of the conversation, whose items are `path`."""
+    """Build the transaction that appends `items` to the conversation, whose items are `path`."""
     return Transaction(
         grow=(AppendItems(path.head, tuple(items)),) if items else (),
         conversation=replace(
@@ -136,10 +136,10 @@ def build_append_transaction(
 
 
 def build_removal_transaction(conversation: Conversation, path: Path, at: int) -> Transaction:
-    """The change after which the item at `at`, counted from 0, is gone from the conversation and from the store.
+    """Build the transaction that deletes the item at `index` from the conversation and from the store.
 
-    Where the item before it says exactly the same, its place is the conversation's still, and only
-    the last of the two places goes.
+    If the item before it is equal, both share one path: the conversation keeps the first of the two nodes, and only the
+    last is erased.
     """
     before, rest = path.first(at), path.items[at + 1 :]
     grown = before.grow(rest)
@@ -154,7 +154,7 @@ def build_removal_transaction(conversation: Conversation, path: Path, at: int) -
 
 
 def assign_item_ids(items: Sequence[Item], taken: Sequence[str], new_id: NewId) -> tuple[str, ...]:
-    """The ids that `items` have in a conversation: their own where they have one that is free."""
+    """Return the ids of `items` in a conversation: their own if they have one that is not used yet."""
     used, names = set(taken), []
     for item in items:
         own = own_id(item)
@@ -165,7 +165,7 @@ def assign_item_ids(items: Sequence[Item], taken: Sequence[str], new_id: NewId) 
 
 
 def build_conversation_resource(conversation: Conversation) -> dict[str, Json]:
-    """The conversation as the API shows it."""
+    """Build the API's conversation object."""
     return {
         "id": conversation.id,
         "object": "conversation",

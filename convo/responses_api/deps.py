@@ -25,31 +25,31 @@ T = TypeVar("T")
 
 
 class ActiveBackgroundRun(Protocol):
-    """A background response that this process carries out."""
+    """A background response that this process runs."""
 
     def next_news(self) -> asyncio.Event:
-        """Is set when something of it was kept after this call, and at its end."""
+        """Return an event that is set when something is stored after this call, and at the end of the run."""
         ...
 
     async def stop(self) -> None:
-        """End it as cancelled, unless it ends by itself just now; returns when that is durable."""
+        """Cancel the run unless it ends by itself now; return when its end is stored."""
         ...
 
 
 SETTLE_TIMEOUT_S = 0.05
-"""How long a request waits for the answer before it, whose client may have left a moment ago."""
+"""Seconds that a request waits for the response before it, whose client may just have disconnected."""
 
 STORE_TIMEOUT_S = 10.0
-"""How long it waits for one that is being stored."""
+"""Seconds that it waits for a response that is being stored."""
 
 
 class ForegroundRun:
-    """One answer with a reader.
+    """One foreground response: its caller waits for the events.
 
-    response_id, conversation: None until they are known
-    stopped:    the process ends, and the time for it is over
-    closing:    the answer has ended or was cancelled, and is being stored
-    suspended:  it waits for its reader, and cannot end by itself
+    response_id, conversation_id: None until known
+    is_stopped:    the process is shutting down, and the grace period is over
+    is_closing:    the response has ended or was cancelled, and is being stored
+    is_suspended:  it waits for its caller, and cannot end by itself
     """
 
     def __init__(self, tenant: str) -> None:
@@ -61,7 +61,7 @@ class ForegroundRun:
         self._task: asyncio.Task[object] | None = None
 
     async def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """Await `work` of the model, until `stop`. raises: TryLater  it was stopped"""
+        """Await `work` of the model until `stop`. Raises TryLater if it was stopped."""
         if self.stopped:
             work.close()
             raise _shutting_down_error()
@@ -76,7 +76,7 @@ class ForegroundRun:
             self._task, self.suspended = None, True
 
     def close(self) -> None:
-        """The model is not waited for any more; the answer is being stored."""
+        """Mark the response as being stored: the model is no longer awaited."""
         self.closing, self.suspended = True, False
 
     def stop(self) -> None:
@@ -86,7 +86,7 @@ class ForegroundRun:
 
 
 class ActiveRuns:
-    """The tasks of one process, for all its tenants."""
+    """The active runs and tasks of one process, for all tenants."""
 
     def __init__(self) -> None:
         self._foreground: set[ForegroundRun] = set()
@@ -96,12 +96,12 @@ class ActiveRuns:
         self._closing = False
 
     def check_open(self) -> None:
-        """raises: TryLater  nothing is begun any more"""
+        """Raise TryLater if the process is shutting down."""
         if self._closing:
             raise _shutting_down_error()
 
     def start(self, work: Coroutine[Any, Any, None], *, stop: Callable[[], object] | None = None) -> asyncio.Task[None]:
-        """Carry `work` out; `stop` tells it to come to an end, where it is not to be cancelled."""
+        """Start a task for `work`; at shutdown `stop` is called instead of cancelling it."""
         task = asyncio.create_task(work)
         self._tasks[task] = stop or task.cancel
         task.add_done_callback(self._tasks.pop)
@@ -114,12 +114,12 @@ class ActiveRuns:
         self._responses.pop(response_id, None)
 
     def here(self, response_id: str) -> ActiveBackgroundRun | None:
-        """The background response of this id, if this process carries it out."""
+        """Return the background response with this id if this process runs it."""
         return self._responses.get(response_id)
 
     @contextmanager
     def foreground(self, tenant: str) -> Iterator[ForegroundRun]:
-        """Register an answer with a reader while the block runs."""
+        """Register a foreground response while the block runs."""
         answer = ForegroundRun(tenant)
         answer.stopped = self._over
         self._foreground.add(answer)
@@ -132,9 +132,9 @@ class ActiveRuns:
     async def wait_until_ended(
         self, tenant: str, *, conversation: str | None = None, response_id: str | None = None
     ) -> bool:
-        """Wait for an answer of this process that is about to end, as its client may have left.
+        """Wait for a response of this process that is about to end, as its client may have disconnected.
 
-        It is known by its conversation or by its own id. Returns whether such an answer ended.
+        The response is found by its conversation's id or its own. Returns whether it ended.
         """
         named = conversation or response_id
         of_tenant = (one for one in self._foreground if one.tenant == tenant)
@@ -149,13 +149,13 @@ class ActiveRuns:
         return found.ended.is_set()
 
     def close(self) -> None:
-        """Begin nothing more."""
+        """Start nothing more."""
         self._closing = True
 
     async def aclose(self, grace_s: float) -> None:
-        """Begin nothing more, and wait until everything that goes on has finished, or marked that it did not.
+        """Start nothing more, and wait until every run has finished or has stored that it did not.
 
-        grace_s:  seconds after which it is told to stop
+        grace_s:  seconds after which the runs are stopped
         """
         self.close()
         if self._tasks or self._foreground:
@@ -176,7 +176,7 @@ class ActiveRuns:
             await asyncio.gather(*left, *kept, return_exceptions=True)
 
     def _unfinished(self) -> dict[asyncio.Task[None], Callable[[], object]]:
-        """Tasks that still run. One that is done stays in `_tasks` until the event loop calls its callback."""
+        """Return the running tasks. A done task stays in `_tasks` until the event loop calls its callback."""
         return {task: stop for task, stop in self._tasks.items() if not task.done()}
 
 
@@ -185,9 +185,9 @@ def _shutting_down_error() -> TryLater:
 
 
 async def await_to_completion(work: Coroutine[Any, Any, T]) -> T:
-    """Carry `work` to its end, however often whoever waits for it is cancelled meanwhile.
+    """Await `work` to completion, then re-raise a cancellation that arrived in the meantime.
 
-    raises:  what `work` raises; else CancelledError, afterwards, if somebody was cancelled
+    Raises the errors of `work`, which take precedence over the CancelledError.
     """
     task, cancelled = asyncio.create_task(work), None
     while not task.done():
@@ -202,12 +202,12 @@ async def await_to_completion(work: Coroutine[Any, Any, T]) -> T:
 
 
 class ModelOpener(Protocol):
-    """Opens models by name. Whoever made it closes what it opened with `aclose`."""
+    """Opens models by name. Its creator closes the opened models with `aclose`."""
 
     def __call__(self, name: str) -> tuple[Model, str]:
-        """The model for "provider/model", and the provider's own name for it.
+        """Return the model for "provider/model", and the provider's own name for it.
 
-        raises:  ConvoError  there is no such provider or model, or its key is missing
+        Raises ConvoError if there is no such provider or model, or if its key is missing.
         """
         ...
 
@@ -218,20 +218,20 @@ SPECIFICATION_EVENT_NAMES: Final[Mapping[str, str]] = {
     "response.reasoning_text.delta": "response.reasoning.delta",
     "response.reasoning_text.done": "response.reasoning.done",
 }
-"""Events that the openai package and the specification call differently, by the package's names."""
+"""The specification's names of events for which the openai package uses other names, by the package's name."""
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointOptions:
-    """How the endpoint behaves.
+    """Options of the endpoint.
 
-    for_clients: the reader is a client behind a connection. An event counts as sent once the next one is asked for.
-                A client that disconnects leaves its input and the partial answer in its conversation. A store that
-                fails at the end is reported as `response.failed`, not raised
-    stateless:  it keeps nothing, and what would need state is refused by its name
-    renamed:    what events are called instead of their usual names
-    strict:     it refuses what the real API refuses, also where its models would take it
-    estimates:  a request for input tokens is answered by the offline tokenizer where the model has no counter
+    is_server:        the reader is a network client. An event counts as sent when the next one is requested. If a
+                      client disconnects, its input and the partial answer stay in its conversation. If the store fails
+                      at the end, `response.failed` reports it and no error is raised
+    stateless:        nothing is stored, and a field that needs state is refused by its name
+    event_names:      other names of events, by their usual name
+    strict:           requests that the real API refuses are refused, even if the model would accept them
+    estimate_tokens:  input tokens are counted by the offline tokenizer if the model has no counter
     """
 
     for_clients: bool = False
@@ -243,11 +243,11 @@ class EndpointOptions:
 
 @dataclass(frozen=True, slots=True)
 class EndpointDeps:
-    """Everything outside that a turn touches.
+    """The dependencies of a turn.
 
-    sealing:  opens and seals compaction items for the store's tenant
-    runs:     what goes on here without a reader
-    windows:  how much each model has room for
+    cipher:       encrypts and decrypts compaction items for the store's tenant
+    runs:         the active runs of this process
+    find_window:  returns the context window of a model
     """
 
     store: Store
@@ -265,10 +265,11 @@ WRITE_LEASE_TTL_S = 6.0
 
 @asynccontextmanager
 async def conversation_write_lock(store: Store, conversation_id: str, holder: str) -> AsyncIterator[None]:
-    """Hold the right to write this conversation while the block runs.
+    """Hold the write lease of this conversation while the block runs.
 
-    holder:  a name that nobody else in this process has
-    raises:  TryLater  `conversation_locked`: somebody else holds it
+    holder:  a name that is unique in this process
+
+    Raises TryLater (`conversation_locked`) if another holder has the lease.
     """
     try:
         hold = await _acquire_lease(store, f"writing {conversation_id}", f"{process_identity()}:{holder}")
@@ -281,7 +282,7 @@ async def conversation_write_lock(store: Store, conversation_id: str, holder: st
 
 
 async def _acquire_lease(store: Store, name: str, holder: str) -> LeaseGuard:
-    """Acquire the lease; a cancellation meanwhile releases it. raises: Busy"""
+    """Acquire the lease; release it again if cancelled in the meantime. Raises Busy."""
     taking = asyncio.create_task(LeaseGuard.take(store, name, holder, WRITE_LEASE_TTL_S))
     try:
         return await asyncio.shield(taking)

@@ -2,7 +2,7 @@
 
     convoseal1:gAAAAABnPz...    Fernet over the encoded compaction content
 
-Keys: the setting's passphrase (shared by replicas, encrypts when set), and a key made once in
+Keys: the setting's passphrase (shared by replicas, encrypts if set), and a key generated once in
 the database. Both decrypt. The tenant is part of the content; an item of another tenant is
 refused exactly as a damaged one.
 """
@@ -28,36 +28,34 @@ if TYPE_CHECKING:
 
 ENCRYPTED_PREFIX = "convoseal1:"
 DATABASE_KEY_NAME, KEY_SIZE_BYTES = "seal", 32
-"""The database's own key: what it is called there, and its length."""
+"""The database's own key: its name there, and its size."""
 
 SCRYPT_SALT = b"convo compaction items, form 1"
 SCRYPT_COST, SCRYPT_BLOCK_SIZE, SCRYPT_PARALLELISM = 2**14, 8, 1
-"""Of scrypt: 16 MB and about 50 milliseconds, once for each key."""
+"""Parameters of scrypt: 16 MB and about 50 milliseconds, once for each key."""
 
 
 def is_encrypted_by_convo(item: Item) -> bool:
-    """Whether a compaction item was sealed by a gateway of this kind, be it another one."""
+    """Whether this or another convo gateway encrypted the compaction item."""
     return str(item.get("encrypted_content")).startswith(ENCRYPTED_PREFIX)
 
 
 class CompactionCipher:
-    """Seals and opens for one tenant; `passphrase` is the setting's, where there is one."""
+    """Encrypts and decrypts compaction items of one tenant; `passphrase` comes from the setting, if set."""
 
     def __init__(self, store: Store, passphrase: Secret | None = None) -> None:
         self._store, self._passphrase = store, passphrase
         self._keys: MultiFernet | None = None
 
     async def seal(self, sealed: CompactionContent) -> str:
-        """The `encrypted_content` that holds `sealed`.
-
-        raises:  RequestRefused, StoreFault  there is nothing to seal with
-        """
+        """Return `sealed` as `encrypted_content`. Raises RequestRefused and StoreFault if there is no key."""
         return ENCRYPTED_PREFIX + (await self._opened()).encrypt(encode_compaction(sealed)).decode("ascii")
 
     async def opener(self) -> Callable[[Item], CompactionContent | None]:
-        """Opens compaction items; what somebody else sealed is None, and what does not open is Refused.
+        """Return a decryptor of compaction items. Raises RequestRefused and StoreFault if there is no key.
 
-        raises:  RequestRefused, StoreFault  there is nothing to open with
+        The decryptor returns None for an item that convo did not encrypt, and raises RequestRefused for one that it
+        cannot decrypt.
         """
         keys = await self._opened()
         return lambda item: _decrypt_item(item, keys, self._store.tenant) if is_encrypted_by_convo(item) else None
@@ -85,7 +83,7 @@ def _decrypt_item(item: Item, keys: "MultiFernet", tenant: str) -> CompactionCon
 
 
 def _build_fernet(phrases: Sequence[bytes]) -> "MultiFernet":
-    """The first seals; all of them open."""
+    """Build the cipher: the first key encrypts, all of them decrypt."""
     try:
         from cryptography.fernet import Fernet, MultiFernet
     except ImportError as missing:

@@ -2,7 +2,7 @@
 
 `EmbeddedEndpoint` implements the contract, `EmbeddedService` holds one endpoint per tenant and
 runs the sweep: it fails abandoned runs, deletes old events and prunes by TTL.
-`EmbeddedConnection` keeps the last response of a `store=false` chain. A stateless server
+`EmbeddedConnection` stores the last response of a `store=false` chain. A stateless server
 refuses every field that needs state.
 """
 
@@ -45,7 +45,7 @@ STATE_FIELDS = ("previous_response_id", "conversation", "background", "store")
 
 
 def to_stateless_body(body: Mapping[str, Json]) -> dict[str, Json]:
-    """`body` as it is asked where nothing is stored. raises: Refused"""
+    """Return `body` with `store` set to false. Raises RequestRefused if it has a field that needs state."""
     for name in STATE_FIELDS:
         if body.get(name):
             raise errors.stateless_server_error(name)
@@ -53,14 +53,14 @@ def to_stateless_body(body: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def check_no_references(request: ResponseRequest) -> None:
-    """raises: RequestRefused  an item is only referred to"""
+    """Raise RequestRefused if an item is only a reference."""
     for at, item in enumerate(request.items):
         if referenced_id(item) is not None:
             raise errors.stateless_server_error(f"input[{at}]")
 
 
 class EmbeddedConnection:
-    """See `convo.endpoints.base.ResponsesConnection`."""
+    """Implements `convo.endpoints.base.ResponsesConnection`."""
 
     def __init__(self, edges: EndpointDeps) -> None:
         self._edges = edges
@@ -82,12 +82,12 @@ class EmbeddedConnection:
             raise
 
     def _goes_on(self, body: Mapping[str, Json]) -> bool:
-        """Whether `body` names the response that this connection holds."""
+        """Whether `body` continues the last response of this connection."""
         last = self._last.previous if self._last else None
         return last is not None and body.get("previous_response_id") == last.id
 
     def _allowed(self, body: Mapping[str, Json], last: LoadedHistory | None) -> Mapping[str, Json]:
-        """`body` as it may be asked here. raises: Refused"""
+        """Return `body` as it is allowed on this connection. Raises RequestRefused."""
         if not self._edges.manner.stateless:
             return body
         if last is None:
@@ -96,7 +96,7 @@ class EmbeddedConnection:
         return {**to_stateless_body(rest), "previous_response_id": body["previous_response_id"]}
 
     def _note(self, event: StreamEvent, turn: ResponseTurn, last: LoadedHistory | None) -> None:
-        """Hold what ended well, and let go of what was gone on from in vain."""
+        """Remember the history of a successful response; forget one whose continuation failed."""
         if event["type"] == "response.failed":
             self._let_go(last)
         elif event["type"] in ("response.completed", "response.incomplete"):
@@ -108,17 +108,17 @@ class EmbeddedConnection:
 
 
 def _if_unstored(last: LoadedHistory | None) -> LoadedHistory | None:
-    """`last` where only the connection knows it; what the store has may have been deleted since."""
+    """Return `last_history` if its response is not in the store; a stored one may have been deleted since."""
     return last if last is not None and last.previous is not None and not last.previous.stored else None
 
 
 class EmbeddedEndpoint:
     """The endpoint over one tenant's store. Closing it closes the models, not the store.
 
-    runs:      what goes on without a reader, where other endpoints of the process share it
-    manner:    how it behaves; as the chat's own endpoint unless something else is said
-    seal_key:  seals compaction items; the database's own key does where there is none
-    windows:   how much each model has room for
+    runs:         the active runs, if other endpoints of the process share them
+    options:      by default those of the chat's own endpoint
+    seal_key:     encrypts compaction items; without one the database's own key does
+    find_window:  returns the context window of a model
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class EmbeddedEndpoint:
                 yield event
 
     def wire(self, body: Mapping[str, Json]) -> None:
-        """Nothing leaves this process."""
+        """Return None: no HTTP request is sent."""
 
     def connect(self) -> EmbeddedConnection:
         return EmbeddedConnection(self._edges)
@@ -220,7 +220,10 @@ class EmbeddedEndpoint:
         return tokens
 
     async def _history(self, request: ResponseRequest) -> Sequence[Item]:
-        """All that `request` is about; nothing of it is kept. raises: as `before` and `select_new_items`"""
+        """Return the whole history of `request`, without storing it.
+
+        Raises the errors of `load_request_history` and `select_new_items`.
+        """
         history = await load_request_history(request, self._edges.store)
         found = await resolve_references(request.items, history.ids, self._edges.store)
         return history.path.grow(select_new_items(request.items, history.ids, found)).items
@@ -270,7 +273,7 @@ class EmbeddedEndpoint:
         await opened.warm(name)
 
     async def mark_abandoned(self, response_id: str) -> None:
-        """End an open run that nobody carries out any more, as failed."""
+        """End an open run without a process as failed."""
         await background.close_detached_run(response_id, abandoned_result, self._edges)
 
     async def aclose(self) -> None:
@@ -278,7 +281,7 @@ class EmbeddedEndpoint:
         await self._edges.models.aclose()
 
     def _read(self, body: Mapping[str, Json]) -> ResponseRequest:
-        """raises: Refused"""
+        """Parse and validate a request. Raises RequestRefused."""
         if not self._edges.manner.stateless:
             return validation.parse_response_request(body)
         request = validation.parse_response_request(to_stateless_body(body))
@@ -286,7 +289,7 @@ class EmbeddedEndpoint:
         return request
 
     def _counted(self, body: Mapping[str, Json]) -> ResponseRequest:
-        """raises: Refused"""
+        """Parse and validate a request to count tokens. Raises RequestRefused."""
         request = validation.parse_count_request(body)
         if self._edges.manner.stateless:
             to_stateless_body(body)
@@ -294,12 +297,12 @@ class EmbeddedEndpoint:
         return request
 
     async def _response(self, response_id: str) -> Link:
-        """The link of a response, also of one whose client disconnected a moment ago. raises: NotFound"""
+        """Load the link of a response, even if its client has just disconnected. Raises NotFound."""
         await self._edges.runs.wait_until_ended(self._edges.store.tenant, response_id=response_id)
         return await load_response_link(self._edges.store, response_id)
 
     async def _stop(self, response_id: str) -> None:
-        """End an open run as cancelled, here or wherever it is carried out."""
+        """Cancel an open run, in this process or another."""
         here = self._edges.runs.here(response_id)
         if here is not None:
             await here.stop()
@@ -312,26 +315,26 @@ EVENT_RETENTION_S = 3600.0
 """Seconds for which the events of a response can still be followed after its end."""
 
 SWEEPS_PER_EVENT_EXPIRY = 15
-"""Events are forgotten in every 15th round."""
+"""Old events are deleted in every 15th sweep."""
 
 PRUNES_PER_TTL, MAX_PRUNE_INTERVAL_S = 10, 3600.0
-"""What a tenant keeps for a time is looked through ten times in that time, and at least once an hour."""
+"""A tenant's state with a TTL is pruned ten times in that time, and at least once an hour."""
 
 MODEL_LIST_MAX_AGE_S = 60.0
 
 FetchModelResources = Callable[[], Awaitable[Sequence[Mapping[str, Json]]]]
-"""Asks who is there for their models; slow."""
+"""Fetches the model lists of all providers; slow."""
 
 TimeToLive = Callable[[str], float | None]
-"""For how many seconds a tenant's state is kept; None for ever."""
+"""Returns the seconds for which a tenant's state is kept; None keeps it forever."""
 
 
 class EmbeddedService:
-    """See `convo.endpoints.base.EndpointService`. Closing it closes the models, not the store.
+    """Implements `convo.endpoints.base.EndpointService`. Closing it closes the models, not the store.
 
-    listed:  what can be asked for by name; asked again when a minute has passed
-    ttl_s:   where something is to be kept for a time only
-    seal_key:  seals compaction items; the database's own key does where there is none
+    fetch_models:  fetches the models that can be requested by name; the list is cached for a minute
+    ttl_s:         retention of each tenant's state, if it is limited
+    seal_key:      encrypts compaction items; without one the database's own key does
     """
 
     def __init__(
@@ -390,7 +393,7 @@ class EmbeddedService:
         await self._models.aclose()
 
     async def sweep(self, number: int = 0) -> None:
-        """One round, the `number`th. raises: StoreFault"""
+        """Run one sweep; `number` counts them from 0. Raises StoreFault."""
         for tenant, response_id in await self._store.upkeep.abandoned():
             if self._runs.here(response_id) is None:
                 await self.of(tenant).mark_abandoned(response_id)
@@ -400,7 +403,7 @@ class EmbeddedService:
             await self._prune(self._ttl_s)
 
     async def _prune(self, ttl: TimeToLive) -> None:
-        """Remove what is older than its tenant's `ttl`, of each tenant whose last round is long enough ago."""
+        """Delete state older than its tenant's TTL, for each tenant that is due."""
         now = self._clock.ticks()
         for tenant in await self._store.upkeep.tenants():
             ttl_s = ttl(tenant)
@@ -417,5 +420,5 @@ class EmbeddedService:
 
 
 def prune_interval_s(ttl_s: float) -> float:
-    """Seconds between two removals of data older than `ttl_s`; a round may come `SWEEP_INTERVAL_S` later."""
+    """Return the seconds between two prunes of data older than `ttl_s`; a sweep may come `SWEEP_INTERVAL_S` later."""
     return min(max(ttl_s / PRUNES_PER_TTL - SWEEP_INTERVAL_S, 0.0), MAX_PRUNE_INTERVAL_S)

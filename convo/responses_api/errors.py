@@ -10,7 +10,7 @@ from convo.errors import RequestRefused, TryLater
 from convo.history.items import MAX_ID_CHARS, Item
 
 LOCKED_RETRY_S = 2.0
-"""Seconds after which a client may ask again for a conversation that is being written."""
+"""Seconds after which a client may retry with a locked conversation."""
 
 
 def unknown_parameter_error(name: str) -> RequestRefused:
@@ -22,7 +22,7 @@ def missing_parameter_error(name: str) -> RequestRefused:
 
 
 def invalid_type_error(name: str, wanted: str, got: str) -> RequestRefused:
-    """`wanted` and `got` with their articles: "an integer", "a string"."""
+    """Build the error; `expected` and `got` have their articles: "an integer", "a string"."""
     return RequestRefused(
         f"Invalid type for '{name}': expected {wanted}, but got {got} instead", code="invalid_type", param=name
     )
@@ -36,7 +36,7 @@ def invalid_value_error(name: str, got: object, known: Iterable[str]) -> Request
 
 
 def invalid_id_error(name: str, got: str) -> RequestRefused:
-    """`got` may be anything, so only its beginning is shown, with what is not printable escaped."""
+    """Build the error; `got` may be any text, so it is cut, and unprintable characters are escaped."""
     shown = repr(got[:64])[1:-1] + ("..." if len(got) > 64 else "")
     return RequestRefused(
         f"Invalid '{name}': '{shown}'. "
@@ -47,7 +47,7 @@ def invalid_id_error(name: str, got: str) -> RequestRefused:
 
 
 def below_minimum_error(name: str, kind: str, least: float, got: float) -> RequestRefused:
-    """`kind` is "integer" or "decimal"."""
+    """Build the error; `kind` is "integer" or "decimal"."""
     return RequestRefused(
         f"Invalid '{name}': {kind} below minimum value. Expected a value >= {least:g}, but got {got:g} instead",
         code=f"{kind}_below_min_value",
@@ -56,7 +56,7 @@ def below_minimum_error(name: str, kind: str, least: float, got: float) -> Reque
 
 
 def above_maximum_error(name: str, kind: str, most: float, got: float) -> RequestRefused:
-    """`kind` is "integer" or "decimal"."""
+    """Build the error; `kind` is "integer" or "decimal"."""
     return RequestRefused(
         f"Invalid '{name}': {kind} above maximum value. Expected a value <= {most:g}, but got {got:g} instead",
         code=f"{kind}_above_max_value",
@@ -65,7 +65,7 @@ def above_maximum_error(name: str, kind: str, most: float, got: float) -> Reques
 
 
 def too_long_error(name: str, kind: str, most: int, got: int) -> RequestRefused:
-    """`kind` is "array" or "string"."""
+    """Build the error; `kind` is "array" or "string"."""
     return RequestRefused(
         f"Invalid '{name}': {kind} too long. Expected {_with_article(kind)} with maximum length {most}, "
         f"but got {_with_article(kind)} with length {got} instead",
@@ -84,7 +84,7 @@ def too_many_properties_error(name: str, most: int, got: int) -> RequestRefused:
 
 
 def unsupported_parameter_error(name: str, what: str) -> RequestRefused:
-    """Something that the API knows and this endpoint does not do."""
+    """Build the error for a parameter of the API that this endpoint does not support."""
     return RequestRefused(f"Unsupported parameter: '{name}': {what}", code="unsupported_parameter", param=name)
 
 
@@ -107,7 +107,7 @@ def missing_input_error() -> RequestRefused:
 
 
 def previous_response_not_found_error(response_id: str) -> RequestRefused:
-    """Unknown, deleted, another tenant's and store=false are all the same."""
+    """Build the error; it is the same for unknown, deleted and unstored responses, and for another tenant's."""
     return RequestRefused(
         f"Previous response with id '{response_id}' not found",
         code="previous_response_not_found",
@@ -125,14 +125,14 @@ def previous_response_not_continuable_error(response_id: str, status: str) -> Re
 
 
 def stateless_server_error(name: str) -> RequestRefused:
-    """A field that needs a store, asked of an endpoint that has none."""
+    """Build the error for a field that needs a store, on an endpoint without one."""
     return unsupported_parameter_error(
         name, "this server keeps no state between requests; send the whole history as `input`"
     )
 
 
 def not_cancellable_error() -> RequestRefused:
-    """Only what nobody waits for can be stopped by somebody else."""
+    """Build the error for a response that was not created with `background=true`."""
     return RequestRefused("Cannot cancel a synchronous response")
 
 
@@ -160,21 +160,21 @@ def conversation_locked_error() -> TryLater:
 
 
 def missing_tool_output_error(call: str, call_id: str) -> RequestRefused:
-    """`call` in words: "function call"."""
+    """Build the error; `call` is in words: "function call"."""
     return RequestRefused(
         f"No tool output found for {call} {call_id}", param="input", hint="send its output, or go on before it"
     )
 
 
 def missing_tool_call_error(output: str, call_id: str) -> RequestRefused:
-    """`output` in words: "function call output"."""
+    """Build the error; `output` is in words: "function call output"."""
     return RequestRefused(
         f"No tool call found for {output} with call_id {call_id}", param="input", hint="leave the output out"
     )
 
 
 def duplicate_tool_output_error(output: str, call_id: str) -> RequestRefused:
-    """`output` in words: "function call output"."""
+    """Build the error; `output` is in words: "function call output"."""
     return RequestRefused(
         f"Duplicate {output} for call_id {call_id}. Each call must have exactly one output",
         param="input",
@@ -198,7 +198,7 @@ def item_not_found_error(item_id: str) -> RequestRefused:
 
 
 def unknown_cursor_error(name: str, item_id: str) -> RequestRefused:
-    """`after` names nothing in the list."""
+    """Build the error for a cursor that names no item of the list."""
     return RequestRefused(
         f"Invalid '{name}': no item with id '{item_id}' in this list", code="invalid_value", param=name
     )
@@ -208,7 +208,7 @@ def unknown_cursor_error(name: str, item_id: str) -> RequestRefused:
 
 
 def invalid_encrypted_content_error(item: Item, *, hint: str | None = None) -> RequestRefused:
-    """A compaction item that was damaged, or that another gateway or tenant sealed; the answer does not tell which."""
+    """Build the error; it does not reveal whether the item was damaged or is another gateway's or tenant's."""
     return RequestRefused(
         f"The encrypted content for item {item.get('id') or 'without an id'} could not be verified. "
         "Reason: Encrypted content could not be decrypted or parsed",

@@ -2,7 +2,7 @@
 
 An unknown, deleted, foreign or `store=false` response is "not found", indistinguishably. Calls
 and outputs must be paired before a model is called; incomplete items stay stored and are not
-sent to the model. Items without an id are listed under one made from their tree node.
+sent to the model. An item without an id is listed under an id built from its tree node.
 """
 
 import json
@@ -30,14 +30,14 @@ from convo.responses_api.validation import ResponseRequest, enum_validator, inte
 from convo.stores.base import Conversation, Store
 
 CONTINUABLE_STATUSES = ("completed", "incomplete", "cancelled")
-"""How a response ended that another one may go on from."""
+"""Statuses of a response that another one may continue."""
 
 
 @dataclass(frozen=True)
 class LoadedHistory:
-    """The history that the endpoint puts before a request.
+    """The history that the endpoint prepends to a request.
 
-    ids:  of each item on `path`; none where the request names no item
+    item_ids:  of each item on `path`; empty if the request names no item
     """
 
     path: Path
@@ -47,11 +47,10 @@ class LoadedHistory:
 
 
 async def load_request_history(request: ResponseRequest, store: Store) -> LoadedHistory:
-    """What the endpoint holds for `request`.
+    """Load the history that `request` continues.
 
-    raises:  RequestRefused      there is no such previous response
-             NotFound     there is no such conversation
-             ItemDeleted  an item of that history was deleted
+    Raises RequestRefused if there is no such previous response, NotFound if there is no such conversation, and
+    ItemDeleted if an item of that history was deleted.
     """
     if request.conversation:
         conversation = await load_conversation(store, request.conversation)
@@ -69,9 +68,9 @@ async def load_request_history(request: ResponseRequest, store: Store) -> Loaded
 
 
 async def resolve_references(items: Sequence[Item], known: Sequence[str], store: Store) -> Mapping[str, Item]:
-    """What the references among `items` stand for, by id; without those to items that are `known` already.
+    """Return the items that the references in `items` name, by id, except those that are `known` already.
 
-    raises:  RequestRefused  a reference to nothing
+    Raises RequestRefused for a reference to no item.
     """
     found: dict[str, Item] = {}
     for wanted in (named for named in map(referenced_id, items) if named is not None):
@@ -84,12 +83,13 @@ async def resolve_references(items: Sequence[Item], known: Sequence[str], store:
 
 
 def select_new_items(items: Sequence[Item], known: Sequence[str], found: Mapping[str, Item]) -> tuple[Item, ...]:
-    """What `items` add to a history whose items have the ids in `known`.
+    """Return the items that `items` add to a history whose items have the ids in `known`.
 
-    A reference to an item that the history holds already adds nothing: it stands there.
+    A reference to an item of the history adds nothing.
 
-    found:   what the other references stand for
-    raises:  RequestRefused  an item that is there already
+    referenced:  the items that the other references name, by id
+
+    Raises RequestRefused for an item that the history already has.
     """
     there, joining = set(known), []
     for item in items:
@@ -103,9 +103,9 @@ def select_new_items(items: Sequence[Item], known: Sequence[str], found: Mapping
 
 
 async def find_response_link(store: Store, response_id: str) -> Link | None:
-    """The link of a response that this endpoint keeps.
+    """Return the link of a stored response of this endpoint.
 
-    The store has links of other endpoints and of attempts without a response too.
+    The store also has links of other endpoints, and of attempts without a response.
     """
     link = await store.link(response_id)
     ours = link and link.stored and link.scope == EMBEDDED_SCOPE and link.id.startswith("resp_")
@@ -113,7 +113,7 @@ async def find_response_link(store: Store, response_id: str) -> Link | None:
 
 
 async def load_response_link(store: Store, response_id: str) -> Link:
-    """raises: NotFound"""
+    """Load the link of a response. Raises NotFound."""
     link = await find_response_link(store, response_id)
     if link is None:
         raise NotFound("response", response_id)
@@ -121,7 +121,7 @@ async def load_response_link(store: Store, response_id: str) -> Link:
 
 
 async def load_conversation(store: Store, conversation_id: str) -> Conversation:
-    """raises: NotFound"""
+    """Load a conversation. Raises NotFound."""
     conversation = await store.conversation(conversation_id)
     if conversation is None:
         raise NotFound("conversation", conversation_id)
@@ -129,7 +129,7 @@ async def load_conversation(store: Store, conversation_id: str) -> Conversation:
 
 
 async def load_item_ids(store: Store, link: Link, path: Path) -> tuple[str, ...]:
-    """The ids of the items on a response's path; those of its conversation as they are called there."""
+    """Return the ids of the items on a response's path; an item of its conversation has its id there."""
     given: dict[Key, str] = {}
     conversation = await store.conversation(link.conversation_id) if link.conversation_id else None
     if conversation:
@@ -150,10 +150,9 @@ PAIRED_TYPES = frozenset({*OUTPUT_BY_CLIENT_CALL, *OUTPUT_BY_CLIENT_CALL.values(
 
 
 def check_call_pairs(items: Sequence[Item]) -> None:
-    """Make sure that each call has one output. An id may be used again once its call has an output.
+    """Check that each call has one output. A `call_id` may be used again once its call has an output.
 
-    raises:  RequestRefused  an output whose call does not stand before it, a second output of one call, or a call
-                             without one
+    Raises RequestRefused for an output without an earlier call, a second output of one call, or a call without one.
     """
     calls: dict[str, Item] = {}
     answered: set[str] = set()
@@ -179,7 +178,7 @@ def check_call_pairs(items: Sequence[Item]) -> None:
 
 
 def remove_incomplete_items(items: Sequence[Item]) -> tuple[Item, ...]:
-    """`items` without what was cut off: a partial answer becomes its words, half a call is left out."""
+    """Return `items` without incomplete parts: of a partial answer its text stays, a partial call is left out."""
     if not any(map(_is_incomplete, items)):
         return tuple(items)
     answered = {_pair_id(item) for item in items if item.get("type") in PAIRED_TYPES and is_client_output(item)}
@@ -188,7 +187,7 @@ def remove_incomplete_items(items: Sequence[Item]) -> tuple[Item, ...]:
 
 
 def _complete_part(item: Item, answered: Collection[str | None]) -> Item | None:
-    """What is left of an item that was cut off; what was answered is whole all the same."""
+    """Return the part of an incomplete item that can be sent; a call with an output is sent unchanged."""
     if is_client_call(item):
         return item if _pair_id(item) in answered else None
     return to_sendable(item) if is_assistant_message(item) or item_type(item) == "reasoning" else item
@@ -199,7 +198,7 @@ def _is_incomplete(item: Item) -> bool:
 
 
 def _pair_id(item: Item) -> str | None:
-    """What ties a call and its output; a local shell's output has its call's in `id`."""
+    """Return the id that pairs a call with its output; a local shell's output has its call's id in `id`."""
     named = get_call_id(item)
     if named is None and item_type(item) == "local_shell_call_output" and isinstance(item.get("id"), str):
         return str(item["id"])
@@ -227,12 +226,12 @@ NODE_KEY_DIGITS = 48
 
 
 def id_prefix(item: Item) -> str:
-    """How the ids of items of this kind begin, without the underscore."""
+    """Return the prefix of ids of this item type, without the underscore."""
     return ID_PREFIXES.get(item_type(item), "item")
 
 
 def resolve_item_ids(path: Path, given: Mapping[Key, str] | None = None) -> tuple[str, ...]:
-    """The id of each item on `path`: its own, the one `given` to its place, or one made of its place."""
+    """Return the id of each item on `path`: its own, else the one `given` for its node, else one built from the key."""
     known = given or {}
     return tuple(
         own_id(node.item) or known.get(node.key) or f"{id_prefix(node.item)}_{node.key[:NODE_KEY_DIGITS]}"
@@ -246,7 +245,7 @@ def own_id(item: Item) -> str | None:
 
 
 def to_api_item(item: Item, item_id: str) -> dict[str, Json]:
-    """`item` as the API shows it: content as a list of parts, with an id and a status."""
+    """Return `item` in the form of the API: content as a list of parts, with an id and a status."""
     spelled: dict[str, Json] = {**item, "type": item_type(item), "id": item_id}
     if item_type(item) == "message" and not isinstance(item.get("content"), list):
         spelled["content"] = normalize_item(item)["content"]
@@ -264,12 +263,13 @@ def paginate_items(
     limit: int,
     order: SortOrder,
 ) -> ItemPage:
-    """One page of `items`, which stand oldest first.
+    """Return one page of `items`, which are ordered oldest first.
 
-    after, before:  the ids between which the page lies, in the order asked for. With `before` alone it
-                    ends there, so that somebody can page backwards
+    after, before:  ids that delimit the page, in the requested order. With `before` alone the page ends there, so
+                    that clients can page backwards
     limit:          1 to 100
-    raises:         RequestRefused
+
+    Raises RequestRefused.
     """
     integer_validator(1, MAX_PAGE_ITEMS)("limit", limit)
     enum_validator("asc", "desc")("order", order)
@@ -296,10 +296,11 @@ NOT_MODEL_OUTPUT_TYPES = frozenset({"compaction", "compaction_trigger", "mcp_app
 
 
 def check_strict_input(given: Sequence[Item], known: Collection[str], saw: Sequence[Item]) -> None:
-    """What a request gives, against a history whose items have the ids in `known`.
+    """Check the given items as the real API does; `known` are the ids of the items before them.
 
-    saw:     that history with what is given behind it
-    raises:  RequestRefused  in the real API's words
+    history:  the items before them, followed by the given ones
+
+    Raises RequestRefused with the real API's messages.
     """
     for at, item in enumerate(given):
         if item_type(item) == "reasoning":

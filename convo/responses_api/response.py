@@ -1,8 +1,8 @@
 """Build the response resource, its events, and the link that is stored.
 
 The resource is built from the link and the output alone, so the last streamed event, the stored
-response and a later retrieve cannot differ. `TurnResult` says how a response ended; one
-transaction makes it durable.
+response and a later retrieve cannot differ. `TurnResult` is the end of a response; one
+transaction stores it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -44,7 +44,7 @@ DEFAULT_FIELD_VALUES: Mapping[str, Json] = {
     "truncation": "disabled",
     "metadata": {},
 }
-"""Fields that show what was asked, and what they show when nothing was."""
+"""Fields that repeat the request's values, with the values shown if it has none."""
 
 OPTIONAL_FIELDS = (
     "access_programs",
@@ -55,7 +55,7 @@ OPTIONAL_FIELDS = (
     "prompt_cache_retention",
     "user",
 )
-"""Fields that are not there when nobody asked for them."""
+"""Fields that are absent if the request does not have them."""
 
 JSON_SCHEMA_FORMAT_DEFAULTS: Mapping[str, Json] = {"name": None, "description": None, "schema": None, "strict": False}
 FUNCTION_TOOL_DEFAULTS: Mapping[str, Json] = {"description": None, "parameters": None, "strict": None}
@@ -69,11 +69,11 @@ RESPONSE_ERROR_CODES = frozenset(
         *("unsupported_image_media_type", "failed_to_download_image", "image_file_not_found"),
     }
 )
-"""The codes with which a response may fail: typed clients take no others."""
+"""The codes of a failed response; typed clients accept no others."""
 
 
 def build_response(link: Link, output: Sequence[Item]) -> Response:
-    """The response that `link` stands for.
+    """Build the response resource of `link`.
 
     output:  its items, as they were streamed
     """
@@ -104,9 +104,9 @@ def build_response(link: Link, output: Sequence[Item]) -> Response:
 
 
 def build_created_event(link: Link) -> StreamEvent:
-    """The event that begins a response, without its number.
+    """Build the first event of a response, without its number.
 
-    Where fields of the request were ignored, `ignored` beside the response names them.
+    If fields of the request were ignored, `ignored` beside the response lists them.
     """
     ignored = link.parameters.get(IGNORED_PARAMETER)
     return {
@@ -117,10 +117,10 @@ def build_created_event(link: Link) -> StreamEvent:
 
 
 def build_terminal_event(link: Link, output: Sequence[Item]) -> StreamEvent:
-    """The event that ends the stream of a response, without its number.
+    """Build the event that ends the stream of a response, without its number.
 
-    The API has no event of its own for one that was cancelled: its `status` says so. Nor has it a field for
-    the limit that ended an answer: it stands beside the response, and is sent as a header or a comment.
+    The API has no event for a cancelled response: its `status` shows it. Nor has it a field for the limit that
+    ended an answer: it is placed beside the response, and is sent as a header or a comment.
     """
     kind = "incomplete" if link.status == "cancelled" else link.status
     event: StreamEvent = {"type": f"response.{kind}", "response": build_response(link, output)}
@@ -134,9 +134,9 @@ def build_terminal_event(link: Link, output: Sequence[Item]) -> StreamEvent:
 def build_compaction_resource(
     response_id: str, made_at: float, window: Sequence[Item], used: Mapping[str, Json] | None
 ) -> Response:
-    """A compacted window as the API shows it.
+    """Build the API's resource of a compaction.
 
-    used:  None where nobody said; the API has no word for that, so it shows nothing used
+    used:  None if the provider did not report it; the API has no value for that, so zero is shown
     """
     return {
         "id": response_id,
@@ -148,7 +148,7 @@ def build_compaction_resource(
 
 
 def add_usage(one: Mapping[str, Json] | None, other: Mapping[str, Json] | None) -> Mapping[str, Json] | None:
-    """The usage of two answers as that of one; None where it is known of neither."""
+    """Add the usage of two requests; None if neither is known."""
     if not one or not other:
         return one or other or None
     return {name: _add_values(one.get(name), other.get(name)) for name in {**one, **other}}
@@ -167,7 +167,7 @@ def _is_number(value: Json) -> bool:
 
 
 def _error_field(link: Link) -> Json:
-    """Why it failed, under a code that clients know; the link keeps the code that it really was."""
+    """Return the error under a code that clients know; the link keeps the original code."""
     if not link.error or link.status != "failed":
         return None
     shown = {name: value for name, value in link.error.items() if name != "limit"}
@@ -175,7 +175,7 @@ def _error_field(link: Link) -> Json:
 
 
 def _incomplete_details_field(link: Link) -> Json:
-    """A link keeps why its answer is incomplete where it keeps its errors."""
+    """Return the reason for an incomplete answer, which the link stores as its error code."""
     return {"reason": link.error["code"]} if link.error and link.status == "incomplete" else None
 
 
@@ -195,7 +195,7 @@ def _tool_field(tool: Mapping[str, Json]) -> Json:
 
 
 def _usage_field(usage: Mapping[str, Json] | None) -> Json:
-    """`usage` with both details; servers and older clients leave some figures out."""
+    """Return `usage` with both details; servers and older clients leave some figures out."""
     if not usage:
         return None
     into, out = usage.get("input_tokens", 0), usage.get("output_tokens", 0)
@@ -232,10 +232,10 @@ INCOMPLETE_MESSAGES: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class TurnResult:
-    """How a model's answer ended.
+    """The end of a model's answer.
 
-    error:  {"code", "message"}; of an incomplete answer the reason and its words; "limit" where one ended it
-    sent:   the output of a cancelled answer is what its client had been sent, and joins the conversation
+    error:    {"code", "message"}; for an incomplete answer its reason and a message; "limit" if a limit ended it
+    is_sent:  the output of a cancelled answer is the part sent to its client, and is appended to the conversation
     """
 
     status: LinkStatus
@@ -246,7 +246,7 @@ class TurnResult:
 
     @property
     def acknowledged(self) -> bool:
-        """Whether the answer ended by itself, and not by a fault."""
+        """Whether the answer ended by itself, without an error."""
         return self.status in ("completed", "incomplete")
 
     @property
@@ -256,7 +256,7 @@ class TurnResult:
 
 
 def result_from_event(event: StreamEvent) -> TurnResult:
-    """How a terminal event ends an answer."""
+    """Return the result that a terminal event carries."""
     response: Response = event["response"]
     output, used = tuple(response.get("output") or ()), response.get("usage")
     if event["type"] == "response.completed":
@@ -271,39 +271,39 @@ def result_from_event(event: StreamEvent) -> TurnResult:
 
 
 def cancelled_result(output: Sequence[Item]) -> TurnResult:
-    """An answer that its reader stopped; `output` is what had come of it."""
+    """Build the result of a cancelled answer; `output` is its partial output."""
     return TurnResult("cancelled", tuple(output), error=CANCELLED_ERROR)
 
 
 def disconnected_result(output: Sequence[Item]) -> TurnResult:
-    """An answer whose client disconnected; `output` is what it had been sent.
+    """Build the result of an answer whose client disconnected; `output` is the part sent to it.
 
-    A whole call is marked incomplete: the client may still answer it, and a next turn without its output is accepted.
+    A complete call is marked incomplete: the client may still send its output, and a next turn without one is accepted.
     """
     kept = tuple({**item, "status": "incomplete"} if is_client_call(item) else item for item in output)
     return TurnResult("cancelled", kept, error=CANCELLED_ERROR, sent=True)
 
 
 def not_stored_result(output: Sequence[Item]) -> TurnResult:
-    """An answer that no store took."""
+    """Build the result of an answer that the store failed to commit."""
     return TurnResult("failed", tuple(output), error=NOT_STORED_ERROR)
 
 
 def abandoned_result(output: Sequence[Item]) -> TurnResult:
-    """An answer that nobody carries out any more; `output` is what had come of it."""
+    """Build the result of an answer whose process died; `output` is its partial output."""
     return TurnResult("failed", tuple(output), error=ABANDONED_ERROR)
 
 
 def build_failed_event(fault: ConvoError, output: Sequence[Item]) -> StreamEvent:
-    """The terminal event of an answer that `fault` ended; `output` is what had been finished of it."""
+    """Build the terminal event of an answer that `fault` ended; `output` is its finished items."""
     error = {"code": fault.code, "message": fault.message}
     return {"type": "response.failed", "response": {"output": list(output), "error": error}}
 
 
 def build_limit_event(reached: LimitReached, output: Sequence[Item]) -> StreamEvent:
-    """The terminal event of an answer that reached a limit: of time it failed, of size it is incomplete.
+    """Build the terminal event of an answer that reached a limit: failed for a time limit, else incomplete.
 
-    output:  as much as there is of it; the link keeps the limit's name beside its error
+    output:  the partial output; the link stores the limit's name beside its error
     """
     status, code = ("failed", "server_error") if reached.timed else ("incomplete", "max_output_tokens")
     error = {"code": code, "message": reached.message, "limit": reached.limit}
@@ -314,7 +314,7 @@ TEXT_DIFFERS_ERROR: Mapping[str, Json] = {"code": "text_differs", "message": STR
 
 
 def with_text_differs_error(end: TurnResult) -> TurnResult:
-    """`end` of an answer whose final text is not the text that was streamed: the link says so in its error."""
+    """Mark the result in its error if the final text is not the streamed text."""
     return (
         replace(end, error={**TEXT_DIFFERS_ERROR, **(end.error or {}), STREAMED_TEXT_DIFFERS: True})
         if end.acknowledged
@@ -333,11 +333,11 @@ def build_turn_link(
     ignored: Sequence[str] = (),
     provider: str | None = None,
 ) -> Link:
-    """The link of an answer that has begun.
+    """Build the link of an answer that has begun.
 
-    saw:       ends where the model's input ends
-    ignored:   what the model was not sent, see `convo.models.base`
-    provider:  the model's, where the model's name does not begin with it
+    input_path:  ends with the last item of the model's input
+    ignored:     fields that the model was not sent, see `convo.models.base`
+    provider:    the model's provider, if the model's name does not begin with it
     """
     ours: dict[str, Json] = {IGNORED_PARAMETER: list(ignored)} if ignored else {}
     if provider:
@@ -372,7 +372,7 @@ def finish_turn_link(link: Link, saw: Path, end: TurnResult, seconds: float) -> 
 
 
 def build_turn_transaction(before: LoadedHistory, saw: Path, end: TurnResult, link: Link, new_id: NewId) -> Transaction:
-    """The one change after which the answer is durable."""
+    """Build the one transaction that stores the answer."""
     said = (*saw.items[len(before.path) :], *end.output)
     grow = (AppendItems(before.path.head, said),) if said else ()
     if before.conversation is None or not end.joins:
@@ -381,5 +381,5 @@ def build_turn_transaction(before: LoadedHistory, saw: Path, end: TurnResult, li
 
 
 def rebase_turn_transaction(change: Transaction, saw: Path, end: TurnResult) -> Transaction:
-    """`change` without leaning on a place that somebody deleted meanwhile: the whole path grows from the root."""
+    """Rebuild `change` so that it appends the whole path from the root: a node that it builds on was deleted."""
     return replace(change, grow=(AppendItems(saw.root, (*saw.items, *end.output)),))

@@ -1,7 +1,7 @@
 """Fit a model request into the context window.
 
-`truncation=disabled` refuses what does not fit before the model is called; `auto` drops the
-oldest whole turns from the request, never from the history. Where the window is unknown or the
+`truncation=disabled` refuses a request that does not fit before the model is called; `auto` drops the
+oldest whole turns from the request, never from the history. If the window is unknown or the
 count is an estimate, the model's own error decides, and `auto` retries with less. Long inputs
 are counted in a thread (30 to 60 ms per MB).
 """
@@ -20,30 +20,31 @@ from convo.usage.counting import TOKENIZER_ENCODING, TokenCount, count_item_toke
 from convo.usage.models import ModelWindow
 
 WindowLookup: TypeAlias = Callable[[str], ModelWindow | None]
-"""The window of a model by its provider's own name; None where nobody knows it."""
+"""Returns the context window of a model by its provider's own name; None if unknown."""
 
 WINDOW_EXCEEDED_CODE = WindowExceeded.code
 
 OUTPUT_RESERVE_DIVISOR = 4
-"""A part of so many of the window is left to the answer, where the ask does not bound it."""
+"""Divisor of the window for the part reserved for the output, unless the request limits its output."""
 
 ESTIMATE_ERROR_FACTOR = 3 / 2
-"""An estimate may be so many times more than what its model counts."""
+"""An estimate may be up to this many times the model's own count."""
 
 COUNT_IN_THREAD_TOKENS = 64_000
-"""More tokens than this at most, and they are counted in a thread."""
+"""Inputs that may have more tokens than this are counted in a thread."""
 
 RETRY_FRACTION = 3 / 4
-"""The part that is shown again where a model does not say by how much it was too much."""
+"""Fraction of the input for a retry if the model's error does not give the excess."""
 
 
 def respond_within_window(
     model: Model, ask: ModelRequest, who: str, window: ModelWindow | None, *, auto: bool
 ) -> AsyncGenerator[StreamEvent, None]:
-    """The events of `model`, asked for as much of `ask` as it has room for.
+    """Stream the model's events for as much of `ask` as fits into its window.
 
-    who:     the model as it was asked for, for the error's sentence
-    raises:  WindowExceeded, here or with the first event
+    model_name:  the model's name in the client's request, for the error message
+
+    Raises WindowExceeded, here or with the first event.
     """
     most = max_token_count(ask.input, ask.instructions, _request_tools(ask)) if window else 0
     if window is None or most <= (_input_limit_tokens(ask, window) if auto else window.context):
@@ -63,7 +64,7 @@ async def _respond_fitted_in_thread(
 
 
 def _fit_request(ask: ModelRequest, who: str, window: ModelWindow | None, *, auto: bool) -> ModelRequest:
-    """`ask` as the model is shown it. raises: WindowExceeded"""
+    """Return `ask` as it is sent to the model. Raises WindowExceeded."""
     if auto:
         return truncate_model_request(ask, who, window)
     check_fits_window(ask, who, window)
@@ -75,7 +76,7 @@ def _respond(model: Model, ask: ModelRequest, *, auto: bool) -> AsyncGenerator[S
 
 
 def check_fits_window(ask: ModelRequest, who: str, window: ModelWindow | None) -> None:
-    """raises: WindowExceeded  `ask` certainly does not fit"""
+    """Raise WindowExceeded if `ask` certainly does not fit."""
     if window is None or max_token_count(ask.input, ask.instructions, _request_tools(ask)) <= window.context:
         return
     need = _minimum_tokens(count_tokens(ask.input, ask.instructions, _request_tools(ask)), window)
@@ -84,9 +85,9 @@ def check_fits_window(ask: ModelRequest, who: str, window: ModelWindow | None) -
 
 
 def truncate_model_request(ask: ModelRequest, who: str, window: ModelWindow | None) -> ModelRequest:
-    """`ask` without its oldest turns, where all of it would not leave room for an answer.
+    """Drop the oldest turns of `ask` if all of it would not leave room for an output.
 
-    raises:  WindowExceeded  not even its last turn fits
+    Raises WindowExceeded if not even the last turn fits.
     """
     if window is None:
         return ask
@@ -101,24 +102,24 @@ def truncate_model_request(ask: ModelRequest, who: str, window: ModelWindow | No
 
 
 def is_window_exceeded(wrong: ConvoError) -> bool:
-    """Whether a model said that it was shown more than it has room for."""
+    """Whether the model rejected the input as too long for its window."""
     return wrong.code == WINDOW_EXCEEDED_CODE
 
 
 def _minimum_tokens(counted: TokenCount, window: ModelWindow) -> int:
-    """At least how many tokens a model will find where so many were counted."""
+    """Return the smallest count that the model's own tokenizer can give."""
     exact = not counted.estimated and window.counted == TOKENIZER_ENCODING
     return counted.tokens if exact else int(counted.tokens / ESTIMATE_ERROR_FACTOR)
 
 
 def _input_limit_tokens(ask: ModelRequest, window: ModelWindow) -> int:
-    """Tokens of input that leave room for an answer."""
+    """Return the input tokens that leave room for an output."""
     wanted = ask.parameters.get("max_output_tokens") or window.output or window.context
     return window.context - min(int(wanted), window.context // OUTPUT_RESERVE_DIVISOR)
 
 
 async def _respond_truncating(model: Model, ask: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-    """The events of `model`, which is shown less as long as it says that it is too much."""
+    """Stream the model's events; retry with less input as long as the model rejects it as too long."""
     while True:
         async with aclosing(model.respond(ask)) as events:
             try:
@@ -135,7 +136,7 @@ async def _respond_truncating(model: Model, ask: ModelRequest) -> AsyncGenerator
 
 
 def _truncate_further(ask: ModelRequest, wrong: ConvoError) -> ModelRequest:
-    """`ask` with turns left out that a model had no room for. raises: `wrong`  nothing can be, or it is not that"""
+    """Drop more turns of `ask`. Raises `error` if it has another cause, or if no turn is left to drop."""
     if not is_window_exceeded(wrong):
         raise wrong
     sizes = count_item_tokens(ask.input)

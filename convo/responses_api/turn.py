@@ -1,9 +1,9 @@
 """One streamed response: prepare, call the model, stream, commit.
 
-Errors before the first event are raised and leave nothing behind. Later errors end the stream
-with `response.failed`. The result is durable before the last event is sent. A chat that closes
+Errors before the first event are raised and store nothing. Later errors end the stream
+with `response.failed`. The result is stored before the last event is sent. A chat that closes
 the stream cancels the turn; a client of a server that disconnects keeps its input and the part
-that was sent.
+of the answer that was sent.
 """
 
 import asyncio
@@ -40,10 +40,10 @@ PREPARED_USAGE = {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
 
 @dataclass(frozen=True)
 class PreparedTurn:
-    """One request that can be carried out.
+    """A validated request with its history.
 
-    before:  what the endpoint puts before it
-    saw:     the whole history that the model is asked about
+    history:     the history that the endpoint prepends
+    input_path:  the whole history that the model receives
     """
 
     request: ResponseRequest
@@ -54,11 +54,11 @@ class PreparedTurn:
 async def prepare_turn(
     request: ResponseRequest, edges: EndpointDeps, held: AsyncExitStack, last: LoadedHistory | None = None
 ) -> PreparedTurn:
-    """`request` with its history; in a conversation as its only writer, until `held` is left.
+    """Load the history of `request`; in a conversation, hold the write lock until `exit_stack` is closed.
 
-    last:    what `request` goes on from, where the store does not know it
-    raises:  RequestRefused, NotFound, NotCanonical, TryLater  it may not be asked, or not now
-             StoreFault
+    last_history:  the history that `request` continues, if it is not in the store
+
+    Raises RequestRefused, NotFound, NotCanonical, TryLater and StoreFault.
     """
     if request.store or request.conversation:
         await edges.store.upkeep.check_room()
@@ -79,7 +79,10 @@ async def prepare_turn(
 
 
 def stream_model_events(turn: PreparedTurn, edges: EndpointDeps) -> AsyncGenerator[StreamEvent, None]:
-    """The events of the model that is asked. raises: as `ModelOpener`, WindowExceeded; what it iterates as `Model`"""
+    """Stream the model's events.
+
+    Raises WindowExceeded and the errors of `ModelOpener`; iteration raises the errors of `Model.respond`.
+    """
     return (
         compaction.respond_with_compaction(turn.request, turn.saw.items, edges)
         if turn.request.generate
@@ -88,7 +91,7 @@ def stream_model_events(turn: PreparedTurn, edges: EndpointDeps) -> AsyncGenerat
 
 
 def list_unsent_fields(turn: PreparedTurn, edges: EndpointDeps) -> tuple[str, ...]:
-    """What the model is not sent of the request and its history, by the names of `convo.models.base`."""
+    """Return the fields of the request and its history that the model is not sent, named as in `convo.models.base`."""
     if not turn.request.generate:
         return ()
     model, name = edges.models(turn.request.model)
@@ -99,7 +102,7 @@ def list_unsent_fields(turn: PreparedTurn, edges: EndpointDeps) -> tuple[str, ..
 
 
 def find_implicit_provider(turn: PreparedTurn, edges: EndpointDeps) -> str | None:
-    """The provider that is asked, where the model's name does not begin with it."""
+    """Return the provider of the model if the model's name does not begin with it."""
     if not turn.request.generate:
         return None
     named = get_provider_name(edges.models(turn.request.model)[0])
@@ -107,7 +110,7 @@ def find_implicit_provider(turn: PreparedTurn, edges: EndpointDeps) -> str | Non
 
 
 async def _stream_prepared_only() -> AsyncGenerator[StreamEvent, None]:
-    """The answer to a request that only prepares the next one."""
+    """Yield the answer to a request that only prepares the next one."""
     yield {"type": "response.completed", "response": {"output": [], "usage": PREPARED_USAGE}}
 
 
@@ -115,14 +118,14 @@ TERMINAL_EVENTS = frozenset({"response.completed", "response.incomplete", "respo
 
 
 EVENTS_PER_LOOP_PASS = 64
-"""Events after which others get their turn: a model that has its whole answer at hand never waits by itself."""
+"""Events after which the event loop runs other tasks: a model with its whole answer in memory never waits by itself."""
 
 
 class ResponseStream:
-    """The events of one answer; `finished` are the items that were whole so far.
+    """The events of one answer; `finished_items` are the complete items so far.
 
-    receipts:  `so_far` counts only the events that `sent` was called with; else every event that arrived
-    hidden:    the reader gets the last event alone, so `so_far` is empty until then
+    sent_only:  `items_so_far` counts only events passed to `mark_sent`; else every event that arrived
+    hidden:     the reader gets only the last event, so `items_so_far` is empty until then
     """
 
     def __init__(
@@ -134,11 +137,11 @@ class ResponseStream:
         self._heard = 0
 
     def so_far(self) -> list[Item]:
-        """What was finished, and as incomplete what had words when it was cut off."""
+        """Return the finished items, and those with partial text as incomplete."""
         return [] if self._hidden else self.received()
 
     def received(self) -> list[Item]:
-        """The same, whether or not a reader has seen it."""
+        """Return the same items, whether or not the reader has received them."""
         return self._partial.kept
 
     def sent(self, event: StreamEvent) -> None:
@@ -146,14 +149,14 @@ class ResponseStream:
         accumulate_event(self._partial, event)
 
     async def first(self) -> StreamEvent:
-        """raises: StreamBroken  there is none; what the model raises"""
+        """Return the first event. Raises StreamBroken if there is none, and the errors of the model."""
         try:
             return self._taken(await anext(self._answer))
         except StopAsyncIteration:
             raise StreamBroken("the model's answer ended before it began") from None
 
     async def after(self, event: StreamEvent) -> StreamEvent:
-        """The event behind `event`, which is not terminal."""
+        """Return the event after `event`, which is not terminal."""
         if event["type"] == "response.output_item.done":
             self.finished.append(event["item"])
         self._heard += 1
@@ -171,7 +174,7 @@ class ResponseStream:
             return response.build_failed_event(fault, self.finished)
 
     def ended(self, event: StreamEvent) -> response.TurnResult:
-        """How the terminal event `event` ends the answer."""
+        """Return the result of the terminal event `event`."""
         end = response.result_from_event(event)
         whole = "limit" not in (end.error or {})
         return response.with_text_differs_error(end) if whole and self._text.differs(event) else end
@@ -184,13 +187,13 @@ class ResponseStream:
 
 
 def accumulate_event(partial: ResponseAccumulator, event: StreamEvent) -> None:
-    """Let `partial` account for `event`; one that nobody could read is passed on, and adds nothing."""
+    """Add `event` to the accumulator; an invalid event is passed on to the reader and adds nothing."""
     with suppress(StreamBroken):
         partial.take(validate_stream_event(event))
 
 
 class EventSequencer:
-    """Events as they are told: numbered, under the names that are wanted here."""
+    """Numbers events, and renames them as configured."""
 
     def __init__(self, renamed: Mapping[str, str]) -> None:
         self._renamed, self._numbers = renamed, count()
@@ -205,7 +208,7 @@ DRAIN_LOOP_PASSES = 200
 
 
 class ResponseTurn:
-    """One request while it is carried out; `last` is what it goes on from where the store does not know it."""
+    """One request in progress; `last_history` is the history that it continues, if it is not in the store."""
 
     def __init__(self, request: ResponseRequest, edges: EndpointDeps, last: LoadedHistory | None = None) -> None:
         self._request, self._edges, self._last = request, edges, last
@@ -214,7 +217,7 @@ class ResponseTurn:
         self._left: tuple[PreparedTurn, Link, TurnResult] | None = None
 
     async def events(self) -> AsyncGenerator[StreamEvent, None]:
-        """The events of the answer. raises: as `Endpoint.create`"""
+        """Stream the events of the answer. Raises the errors of `Endpoint.create`."""
         for_clients = self._edges.manner.for_clients
         link: Link | None = None
         end: TurnResult | None = None
@@ -257,7 +260,7 @@ class ResponseTurn:
         yield self._told(build_terminal_event(link, end.output))
 
     def left(self) -> LoadedHistory | None:
-        """What a request can go on from now; None while the answer has not ended, or when it ended badly."""
+        """Return the history that a request can continue now; None until the answer has ended, or if it failed."""
         if self._left is None or not self._left[2].acknowledged:
             return None
         turn, link, end = self._left
@@ -287,10 +290,10 @@ class ResponseTurn:
         *,
         disconnected: bool,
     ) -> None:
-        """Cancel the model, and keep what there is of its answer.
+        """Cancel the model and commit the partial answer.
 
-        unsent:        the event that the reader did not take; None when the model was waited for
-        disconnected:  a client of this server left; else its own process stopped the answer
+        unsent:        the event that the reader did not receive; None if the model had not sent one
+        disconnected:  a client of this server disconnected; else its own process stopped the answer
         """
         end: TurnResult | None = None
         try:
@@ -303,7 +306,7 @@ class ResponseTurn:
             await await_to_completion(self._keep(turn, link, end))
 
     async def _keep_at_last(self, turn: PreparedTurn, link: Link, end: TurnResult) -> tuple[Link, TurnResult]:
-        """As `_keep`. A server tells a store that fails now in the stream, where one has begun."""
+        """Commit the result. A server reports a store that fails now in the stream, if the response is streamed."""
         try:
             return await self._keep(turn, link, end)
         except StoreFault:
@@ -312,13 +315,13 @@ class ResponseTurn:
             return self._finished(turn, link, response.not_stored_result(end.output))
 
     async def _keep(self, turn: PreparedTurn, link: Link, end: TurnResult) -> tuple[Link, TurnResult]:
-        """Make the end durable, and say how it ended: badly, if the conversation went on without it."""
+        """Commit the result and return it: failed if another writer changed the conversation in the meantime."""
         link, end = self._finished(turn, link, end)
         change = response.build_turn_transaction(turn.before, turn.saw, end, link, self._edges.new_id)
         if not turn.request.store:
             if turn.before.conversation is None or not end.joins:
                 return link, end
-            change = replace(change, links=())  # the conversation keeps its items; the response is not kept
+            change = replace(change, links=())  # the conversation stores its items; the response is not stored
         try:
             await commit_turn(self._edges.store, change, turn, end)
         except Conflict as lost:
@@ -332,7 +335,7 @@ class ResponseTurn:
 
 
 async def _drain_finished_response(listening: ResponseStream, event: StreamEvent) -> TurnResult | None:
-    """How the model ended its answer, if it has sent all of it already; `event` is the last one that was read."""
+    """Return the model's result if it has already sent all of its answer; `event` is the last one that was read."""
     while event["type"] not in TERMINAL_EVENTS:
         following = asyncio.ensure_future(listening.after(event))
         try:
@@ -341,7 +344,7 @@ async def _drain_finished_response(listening: ResponseStream, event: StreamEvent
                     break
                 await asyncio.sleep(0)
         finally:
-            if not following.done():  # also when this wait is cancelled: nothing may read the answer while it is closed
+            if not following.done():  # also after a cancellation: a running generator cannot be closed
                 following.cancel()
                 await await_to_completion(asyncio.wait([following]))
         if following.cancelled():
@@ -352,7 +355,7 @@ async def _drain_finished_response(listening: ResponseStream, event: StreamEvent
 
 
 async def commit_turn(store: Store, change: Transaction, turn: PreparedTurn, end: TurnResult) -> None:
-    """Make `change` true, also when what it leans on was deleted meanwhile, or never stored."""
+    """Commit `change`, even if a node that it builds on was deleted in the meantime, or never stored."""
     try:
         await store.commit(change)
     except NotFound:

@@ -1,6 +1,6 @@
 """Parse and validate requests, input items and metadata.
 
-Every known field has a validator and a table: used by the endpoint, sent to the model, or only
+Every known field has a validator and belongs to one table: used by the endpoint, sent to the model, or only
 echoed. Unknown fields are refused by name, with the API's message, code and param.
 """
 
@@ -31,7 +31,7 @@ def describe_type(value: Json) -> str:
 
 
 def accept_any(name: str, value: Json) -> None:
-    """Whatever it is, the model reads it."""
+    """Accept any value."""
 
 
 def string_validator(*, longest: int | None = None) -> Validator:
@@ -45,7 +45,7 @@ def string_validator(*, longest: int | None = None) -> Validator:
 
 
 def validate_id(name: str, value: Json) -> None:
-    """The id of something that an endpoint keeps."""
+    """Validate the id of a stored object."""
     string_validator()(name, value)
     if not is_valid_id(value):
         raise errors.invalid_id_error(name, value)
@@ -66,7 +66,7 @@ def integer_validator(least: int, most: int | None = None) -> Validator:
 
 
 def validate_integer(name: str, value: Json) -> None:
-    """An integer of any size."""
+    """Validate an integer of any size."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise errors.invalid_type_error(name, "an integer", describe_type(value))
 
@@ -110,7 +110,7 @@ def validate_object(name: str, value: Json) -> None:
 def object_validator(
     required: Mapping[str, Validator] | None = None, optional: Mapping[str, Validator] | None = None
 ) -> Validator:
-    """An object with certain fields; what else it holds is left as it is."""
+    """Return a validator of objects with these fields; other fields are not checked."""
 
     def check(name: str, value: Json) -> None:
         validate_object(name, value)
@@ -135,7 +135,7 @@ def array_validator(inner: Validator) -> Validator:
 
 
 def validate_metadata(name: str, value: Json) -> None:
-    """At most 16 pairs of strings."""
+    """Validate an object of at most 16 pairs of strings."""
     validate_object(name, value)
     if len(value) > MAX_METADATA_PAIRS:
         raise errors.too_many_properties_error(name, MAX_METADATA_PAIRS, len(value))
@@ -145,7 +145,7 @@ def validate_metadata(name: str, value: Json) -> None:
 
 
 def validate_known_fields(known: Collection[str], given: Collection[str], *, within: str = "") -> None:
-    """raises: RequestRefused  names the first field that nobody knows, `within` in front"""
+    """Raise RequestRefused with the name of the first unknown field, after `prefix`."""
     unknown = sorted(set(given) - set(known))
     if unknown:
         raise errors.unknown_parameter_error(within + unknown[0])
@@ -184,7 +184,7 @@ def _validate_stream_options(name: str, value: Json) -> None:
 
 
 def _validate_background_options(name: str, value: Json) -> None:
-    """What runs in the background begins at once: a later window would be a promise of a lower price."""
+    """Accept only "soonest": a background response starts at once, and a later window would promise a lower price."""
     validate_object(name, value)
     validate_known_fields(("completion_window",), value, within=f"{name}.")
     if "completion_window" in value:
@@ -220,9 +220,9 @@ ENDPOINT_FIELDS: Mapping[str, Validator] = {
     "client_metadata": validate_object,
     "background_options": _validate_background_options,
 }
-"""What the endpoint itself acts on; it always streams. `stream: false` says that nobody is shown the events.
+"""Fields that the endpoint itself uses; it always streams. With `stream: false` the client gets no events.
 
-What a client tells of itself in `client_metadata`, as Codex does, is its own affair: it goes no further.
+`client_metadata`, which Codex sends, is accepted and not passed on.
 """
 
 EXTRA_FIELDS: Mapping[str, Validator] = {
@@ -231,7 +231,7 @@ EXTRA_FIELDS: Mapping[str, Validator] = {
     "stop": _validate_stop,
     "top_k": integer_validator(0),
 }
-"""Not of the API, but of many servers: sent to a provider whose `extra_fields` name them."""
+"""Fields of many servers that are not in the API: sent to a provider whose `extra_fields` name them."""
 
 MODEL_FIELDS: Mapping[str, Validator] = {
     **EXTRA_FIELDS,
@@ -271,7 +271,7 @@ ECHOED_FIELDS: Mapping[str, Validator] = {
     "instructions": string_validator(),
     "metadata": validate_metadata,
 }
-"""What stands in the response and not among the model's parameters; a model gets instructions by themselves."""
+"""Fields of the response that are not model parameters; a model gets instructions separately."""
 
 REQUEST_FIELDS: Mapping[str, Validator] = {
     "model": string_validator(),
@@ -291,18 +291,18 @@ COUNT_FIELDS = frozenset(
 
 @dataclass(frozen=True)
 class ResponseRequest:
-    """One request that can be carried out.
+    """One validated request.
 
-    model:         "provider/model", as it was written; "" only where tokens are counted
-    items:         the input as items, as they travelled
-    previous:      the response to go on from
-    conversation:  the conversation to speak in
-    parameters:    the fields that say how to answer, with instructions and metadata; nulls left out
-    generate:      whether a model is asked; else only what a later request goes on from is prepared
-    compact_at:    the tokens from which on the history is made smaller before it is answered
-    compact_now:   nothing but a smaller history is asked for
-    shown:         whether somebody is shown the events as they come
-    padded:        whether padding of events was asked for; there is none
+    model:                 "provider/model", as the client wrote it; "" only in a request to count tokens
+    items:                 the input as items, in the client's form
+    previous_response_id:  the response to continue
+    conversation_id:       the conversation to continue
+    parameters:            the fields for the model, with instructions and metadata; nulls left out
+    generate:              whether the model is called; else the request only prepares a later one
+    compact_threshold:     tokens from which the history is compacted before the answer
+    is_compaction:         only a compaction is requested
+    stream:                whether the client gets the events as they arrive
+    include_obfuscation:   whether padding of events was requested; it is not supported
     """
 
     model: str
@@ -323,7 +323,7 @@ class ResponseRequest:
 
     @property
     def instructions(self) -> str | None:
-        """For this answer alone: the endpoint does not carry them over."""
+        """The instructions for this answer alone: the endpoint does not apply them to later ones."""
         return self.parameters.get("instructions")
 
     @property
@@ -332,10 +332,7 @@ class ResponseRequest:
 
 
 def parse_response_request(body: Mapping[str, Json]) -> ResponseRequest:
-    """The request in `body`.
-
-    raises:  RequestRefused  names the parameter, in the real API's words
-    """
+    """Parse a request. Raises RequestRefused with the parameter and the real API's message."""
     request = _parse_request(body)
     if not request.model:
         raise errors.missing_parameter_error("model")
@@ -343,7 +340,7 @@ def parse_response_request(body: Mapping[str, Json]) -> ResponseRequest:
 
 
 def _parse_request(body: Mapping[str, Json]) -> ResponseRequest:
-    """As `parse_response_request`, for a request that need not name a model: `model` is then empty."""
+    """Parse a request that may lack a model: `model` is then empty."""
     validate_known_fields(REQUEST_FIELDS, body)
     given = {name: value for name, value in body.items() if value is not None}
     for name, value in given.items():
@@ -373,9 +370,9 @@ def _parse_request(body: Mapping[str, Json]) -> ResponseRequest:
 
 
 def parse_connection_request(body: Mapping[str, Json]) -> ResponseRequest:
-    """The request in `body`, which came over a connection that always streams.
+    """Parse a request over a connection, which always streams.
 
-    raises:  as for `parse_response_request`
+    Raises the errors of `parse_response_request`.
     """
     for name in (name for name in HTTP_ONLY_FIELDS if body.get(name)):
         raise errors.unsupported_parameter_error(
@@ -397,7 +394,7 @@ HTTP_ONLY_FIELDS = ("background", "stream_options")
 
 
 def parse_count_request(body: Mapping[str, Json]) -> ResponseRequest:
-    """The request in `body` whose tokens are to be counted. raises: as for `parse_response_request`"""
+    """Parse a request to count tokens. Raises the errors of `parse_response_request`."""
     if body.get("personality") is not None:
         raise errors.unsupported_parameter_error("personality", "nobody here knows what it would cost")
     validate_known_fields(COUNT_FIELDS, {name: value for name, value in body.items() if name != "personality"})
@@ -405,9 +402,9 @@ def parse_count_request(body: Mapping[str, Json]) -> ResponseRequest:
 
 
 def parse_compact_body(body: Mapping[str, Json]) -> dict[str, Json]:
-    """`body` as the request whose history is to be made smaller.
+    """Return the body of the request whose history is to be compacted.
 
-    raises:  RequestRefused  it has a field of another request
+    Raises RequestRefused if it has a field of another request.
     """
     validate_known_fields(COMPACT_FIELDS, body)
     return {**body, "store": False}
@@ -423,7 +420,7 @@ COMPACT_FIELDS = frozenset(
 
 
 def parse_conversation_items(value: Json) -> tuple[Item, ...]:
-    """The items that a conversation is to get. raises: Refused"""
+    """Parse the items to add to a conversation. Raises RequestRefused."""
     validate_array("items", value)
     if len(value) > MAX_ADDED_ITEMS:
         raise errors.too_long_error("items", "array", MAX_ADDED_ITEMS, len(value))
@@ -436,13 +433,13 @@ def parse_conversation_items(value: Json) -> tuple[Item, ...]:
 
 
 MAX_ADDED_ITEMS = 20
-"""How many items a conversation takes at a time."""
+"""Maximum number of items added to a conversation in one request."""
 
 
 ITEM_REFERENCE = "item_reference"
 
 COMPACTION_TRIGGER = "compaction_trigger"
-"""Asks for a compaction now; it is nothing that was said, so it is never kept."""
+"""Requests a compaction now; it is not part of the history, so it is never stored."""
 
 PART_VALIDATOR = object_validator(required={"type": string_validator()})
 
@@ -489,13 +486,13 @@ CONTENT_FIELDS: Mapping[str, str] = {
     "function_call_output": "output",
     "custom_tool_call_output": "output",
 }
-"""The field of a kind that holds words or a list of parts; it must be there and may be empty."""
+"""The field of an item type that holds text or a list of parts; required, may be empty."""
 
 
 def parse_input_items(name: str, value: Json) -> tuple[Item, ...]:
-    """The items that `value` stands for: words are a user's message.
+    """Parse the input; a string is a user message.
 
-    raises:  RequestRefused  names the first thing that is wrong, as `input[2].content`
+    Raises RequestRefused with the location of the first error, as `input[2].content`.
     """
     if isinstance(value, str):
         return (user_message(value),)
@@ -507,7 +504,7 @@ def parse_input_items(name: str, value: Json) -> tuple[Item, ...]:
 
 
 def referenced_id(item: Item) -> str | None:
-    """The id that an item only refers to."""
+    """Return the id that an item reference names; None for other items."""
     return str(item["id"]) if item.get("type") == ITEM_REFERENCE else None
 
 
@@ -516,7 +513,7 @@ def is_compaction_trigger(item: Item) -> bool:
 
 
 def has_compaction_trigger(items: Sequence[Item]) -> bool:
-    """Whether a compaction is asked for. raises: RequestRefused  something stands behind that"""
+    """Whether a compaction is requested. Raises RequestRefused if an item follows the trigger."""
     if any(map(is_compaction_trigger, items[:-1])):
         raise errors.trigger_not_last_error()
     return bool(items) and is_compaction_trigger(items[-1])
@@ -540,7 +537,7 @@ def _validate_item(name: str, item: Json) -> None:
 
 
 def _with_reference_type(item: dict[str, Json]) -> dict[str, Json]:
-    """A reference may leave its type out; everything else stays as it came."""
+    """Add the type to an item reference without one; other items are returned unchanged."""
     return {**item, "type": ITEM_REFERENCE} if set(item) == {"id"} or _is_untyped_reference(item) else item
 
 

@@ -1,7 +1,7 @@
 """The ASGI application: authenticate, parse, call the endpoint, respond.
 
-It knows the EndpointService contract only. A ConvoError becomes the API's error object under
-its status; any other exception is a bare 500 and reaches the server's log.
+It depends on the EndpointService contract only. A ConvoError becomes the API's error object under
+its status; any other exception becomes a 500 without details, and is logged by the server.
 """
 
 from collections.abc import Callable, Iterator
@@ -50,25 +50,25 @@ INTERNAL_ERROR_BODY: Json = {
 AUTHORIZATION_HEADER = b"authorization"
 
 STORE_SIZE_MAX_AGE_S = 60.0
-"""Seconds for which the size of the store is taken to be the same."""
+"""Seconds for which a measured size of the store is reused."""
 
 CLOSE_CONNECTION_HEADERS = ((b"connection", b"close"),)
-"""uvicorn closes the connection behind an exception, and a client should not use it again."""
+"""uvicorn closes the connection after an exception, so a client should not reuse it."""
 
 LogExchange = Callable[[HttpExchange], None]
-"""Told of every exchange once it has been answered."""
+"""Called with every exchange after its response."""
 
 ReportStoreFault = Callable[[StoreFault], None]
-"""Told why the store did not do something: clients hear only that it did not."""
+"""Called with every error of the store: the client does not get its details."""
 
 
 class Gateway:
     """An ASGI application over a service.
 
-    keys:     None lets this machine ask as the tenant "local"
-    bounds:   of a WebSocket
-    ending:   set by whoever ends the server: from then on nothing new is begun
-    sockets:  the open ones
+    authenticator:     None accepts local callers as the tenant "local"
+    websocket_limits:  limits of each WebSocket
+    is_shutting_down:  set by the server at shutdown: from then on nothing new is started
+    sockets:           the open WebSockets
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class Gateway:
             self._tell(exchange)
 
     def _notice(self, fault: ConvoError, tenant: str) -> None:
-        """Count and report a store that failed, also where the client does not see it."""
+        """Count and report a store error, even if the client does not see it."""
         for one in (fault, fault.__cause__):
             if isinstance(one, StoreFault):
                 self._counting(tenant).store_fault()
@@ -133,7 +133,7 @@ class Gateway:
                     self._trouble(one)
 
     def _counting(self, tenant: str) -> Metrics | CombinedMetrics:
-        """Where the requests of `tenant` are counted; without keys there is one tenant."""
+        """Return the metrics of `tenant`; without keys there is one tenant."""
         if self._guarded or not tenant:
             return self.metrics
         return CombinedMetrics(self.metrics, self._own_metrics(tenant))
@@ -144,14 +144,14 @@ class Gateway:
         return self._metrics_of[tenant]
 
     async def _figures(self, exchange: HttpExchange) -> bytes:
-        """What `exchange` may see of what is counted."""
+        """Render the metrics that the caller may see."""
         if not self._keys.is_admin(read_authorization(exchange)):
             return self._own_metrics(exchange.tenant).text()
         await self._measure_store()
         return self.metrics.text()
 
     async def _measure_store(self) -> None:
-        """Ask for the store's size, at most once a minute; a store that cannot be asked keeps its last one."""
+        """Measure the store's size, at most once a minute; if the store fails, the last size stays."""
         now = self._clock.ticks()
         if self._measured is not None and now - self._measured < STORE_SIZE_MAX_AGE_S:
             return
@@ -162,7 +162,7 @@ class Gateway:
                 self.metrics.store_size(size)
 
     async def carry_out(self, route: ApiRoute, exchange: HttpExchange) -> None:
-        """Answer one request that has found its route. raises: ConvoError, ClientGone"""
+        """Handle one request that matched `route`. Raises ConvoError and ClientDisconnected."""
         if route.open:
             await self._handle(route, exchange)
             return
@@ -171,11 +171,12 @@ class Gateway:
 
     @contextmanager
     def _room(self, exchange: HttpExchange, *, of: str = "", limited: bool = True) -> Iterator[None]:
-        """A place for one thing that `exchange` asks.
+        """Authenticate one request and count it as running.
 
-        of:      whose key it has to be still; any tenant's where it is empty
-        limited: whether it is one of the requests that `[serve.limits]` counts; to open a WebSocket is none
-        raises:  RequestRefused, KeyRefused, TryLater
+        expected_tenant:  the key must belong to this tenant; "" accepts any
+        is_limited:       whether `[serve.limits]` counts the request; the opening of a WebSocket is not counted
+
+        Raises RequestRefused, KeyRefused and TryLater.
         """
         exchange.tenant = self._tenant(exchange)
         if of not in ("", exchange.tenant):
@@ -195,7 +196,7 @@ class Gateway:
                 self._limits.leave(exchange.tenant)
 
     def _tenant(self, exchange: HttpExchange) -> str:
-        """Whose state a request is about. raises: RequestRefused, KeyRefused"""
+        """Return the tenant of a request. Raises RequestRefused and KeyRefused."""
         if self._guarded:
             auth.check_local_caller(exchange.headers)
         if sum(name.lower() == AUTHORIZATION_HEADER for name, _ in exchange.scope["headers"]) > 1:
@@ -203,7 +204,7 @@ class Gateway:
         return self._keys.tenant(read_authorization(exchange))
 
     async def talk(self, exchange: HttpExchange, receive: "Receive", send: "Send") -> None:
-        """Carry out turns over a WebSocket. raises: RequestRefused, KeyRefused, TryLater  it is not opened"""
+        """Serve a WebSocket. Raises RequestRefused, KeyRefused and TryLater before it is accepted."""
         exchange.route = websocket.WEBSOCKET_PATH
         http.parse_query(exchange.scope["query_string"], ())
         with self._room(exchange, limited=False):
@@ -253,13 +254,13 @@ class Gateway:
 
 
 def read_authorization(exchange: HttpExchange) -> str | None:
-    """The Authorization header of a request."""
+    """Return the Authorization header of a request."""
     found = exchange.headers.get(AUTHORIZATION_HEADER)
     return found.decode("latin-1") if found else None
 
 
 class PathHandler:
-    """All the methods of one path."""
+    """Dispatches the methods of one path."""
 
     def __init__(self, gateway: Gateway, path: str, methods: dict[str, ApiRoute]) -> None:
         self._gateway, self._path, self._methods = gateway, path, methods
@@ -277,7 +278,7 @@ class PathHandler:
 
 
 class WebSocketHandler:
-    """The path of WebSocket mode."""
+    """Serves the path of WebSocket mode."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
@@ -287,5 +288,5 @@ class WebSocketHandler:
 
 
 async def reject_unknown_path(scope: "Scope", receive: "Receive", send: "Send") -> None:
-    """raises: RequestRefused  there is no such path"""
+    """Raise RequestRefused: there is no such path."""
     raise errors.unknown_url_error(scope["exchange"].method, scope["path"])

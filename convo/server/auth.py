@@ -29,19 +29,19 @@ BEARER_PREFIX = "bearer "
 
 
 class Authenticator(Protocol):
-    """Knows tenants by their keys."""
+    """Maps API keys to tenants."""
 
     def tenant(self, authorization: str | None) -> str:
-        """Whose key this header carries. raises: KeyRefused"""
+        """Return the tenant of the key in this header. Raises KeyRefused."""
         ...
 
     def is_admin(self, authorization: str | None) -> bool:
-        """Whether this header, which carries a key, may see the figures of the whole server."""
+        """Whether the key in this header may see the metrics of the whole server."""
         ...
 
 
 class SingleTenant:
-    """One tenant, whatever is said."""
+    """One tenant for every caller."""
 
     def tenant(self, authorization: str | None) -> str:
         return LOCAL_TENANT
@@ -51,10 +51,7 @@ class SingleTenant:
 
 
 class KeysFile:
-    """The keys in one file.
-
-    raises:  InvalidSettings  the file cannot be read, or a line of it
-    """
+    """The keys in one file. Raises InvalidSettings if the file or a line of it is invalid."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._seen = path, read_file_stamp(path)
@@ -69,7 +66,7 @@ class KeysFile:
         self._known, self._admins = group_by_hash_prefix(listed), read_admin_hashes(path)
 
     def tenant(self, authorization: str | None) -> str:
-        """Whose key this header carries. raises: KeyRefused"""
+        """Return the tenant of the key in this header. Raises KeyRefused."""
         if not authorization:
             raise errors.missing_api_key_error()
         if not authorization[: len(BEARER_PREFIX)].lower() == BEARER_PREFIX:
@@ -102,7 +99,7 @@ def hash_api_key(key: str) -> str:
 
 
 def read_file_stamp(path: Path) -> tuple[int, int, int] | None:
-    """What changes with the file; None when it is not there."""
+    """Return values that change with the file; None if it does not exist."""
     try:
         found = os.stat(path)
     except OSError:
@@ -111,9 +108,9 @@ def read_file_stamp(path: Path) -> tuple[int, int, int] | None:
 
 
 def read_key_entries(path: Path, *, strict: bool = True) -> Iterator[tuple[str, str]]:
-    """(name, hash) of each line that holds one.
+    """Yield (name, hash) of each line with a key.
 
-    raises:  InvalidSettings  where `strict`: it cannot be read, or another line is neither empty nor a comment
+    Raises InvalidSettings if `strict` and the file is unreadable or a line is neither a key, empty nor a comment.
     """
     try:
         lines = path.read_text("utf-8", errors="replace").splitlines()
@@ -134,7 +131,7 @@ def read_key_entries(path: Path, *, strict: bool = True) -> Iterator[tuple[str, 
 
 
 def read_admin_hashes(path: Path) -> frozenset[str]:
-    """The hashes of the keys in the file that are an admin's; none where it cannot be read."""
+    """Return the hashes of the admin keys in the file; empty if it is unreadable."""
     try:
         lines = path.read_text("utf-8", errors="replace").splitlines()
     except OSError:
@@ -144,16 +141,16 @@ def read_admin_hashes(path: Path) -> frozenset[str]:
 
 
 def find_shared_hashes(listed: Sequence[tuple[str, str]]) -> Set[str]:
-    """The hashes that stand under more than one name."""
+    """Return the hashes that have more than one name."""
     owner: dict[str, str] = {}
     return {digest for name, digest in listed if owner.setdefault(digest, name) != name}
 
 
 def group_by_hash_prefix(listed: Sequence[tuple[str, str]]) -> Mapping[str, Sequence[tuple[str, str]]]:
-    """(hash, name) by the first digits of the hash.
+    """Group (hash, name) by the first digits of the hash.
 
-    What is looked up is the hash of what somebody presented: how long that takes tells nothing
-    about a key that they do not have.
+    The lookup uses the hash of the presented key: its duration reveals nothing about a key that the
+    caller does not have.
     """
     found: dict[str, list[tuple[str, str]]] = {}
     for name, digest in listed:
@@ -162,9 +159,9 @@ def group_by_hash_prefix(listed: Sequence[tuple[str, str]]) -> Mapping[str, Sequ
 
 
 def create_api_key(path: Path, name: str) -> str:
-    """A fresh key for `name`, whose hash now stands in the file; the file is this user's alone.
+    """Create a key for `name` and append its hash to the file; a new file is readable only by this user.
 
-    raises:  InvalidSettings  the name cannot be one;  StoreFault  the file cannot be written
+    Raises InvalidSettings for an invalid name, and StoreFault if the file cannot be written.
     """
     if not TENANT_PATTERN.fullmatch(name):
         raise InvalidSettings(
@@ -184,11 +181,11 @@ def create_api_key(path: Path, name: str) -> str:
 
 
 _is_loopback_cached = lru_cache(maxsize=256)(is_loopback)
-"""Every request asks."""
+"""Cached because every request needs it."""
 
 
 def check_local_caller(headers: Mapping[bytes, bytes]) -> None:
-    """raises: RequestRefused  a web page stands behind the request"""
+    """Raise RequestRefused if Host or Origin is not local: the request may come from a web page."""
     host = headers.get(b"host", b"").decode("latin-1")
     if host and not _is_loopback_cached(strip_port(host)):
         raise errors.host_not_allowed_error(host)

@@ -1,12 +1,12 @@
 """Errors of HTTP itself, raised before an endpoint is called.
 
-Messages, codes and statuses are the real API's where they are known.
+Messages, codes and statuses equal the real API's as far as they are known.
 """
 
 from convo.errors import KeyRefused, RequestRefused, StreamBroken, TryLater
 
 OVERLOADED_RETRY_S = 1.0
-"""Seconds after which a client may ask again when too many requests run."""
+"""Seconds after which a client may retry if too many requests are running."""
 
 
 def unknown_url_error(method: str, path: str) -> RequestRefused:
@@ -99,7 +99,7 @@ def server_shutting_down_error() -> TryLater:
 
 
 def not_ready_error() -> TryLater:
-    """It gives no reason, because callers are not authenticated. The reason is in the server's log."""
+    """Build the error without a reason, because callers are not authenticated. The server's log has the reason."""
     return TryLater(
         "The server is not ready. Please retry in a moment", code="not_ready", retry_after_s=OVERLOADED_RETRY_S
     )
@@ -135,7 +135,7 @@ def missing_http_parameter_error(name: str) -> RequestRefused:
 
 
 def http_parameter_type_error(name: str, wanted: str) -> RequestRefused:
-    """`wanted` with its article: "an integer"."""
+    """Build the error; `expected` has its article: "an integer"."""
     return RequestRefused(f"Invalid type for '{name}': expected {wanted}", code="invalid_type", param=name)
 
 
@@ -154,7 +154,7 @@ def parameter_requires_error(name: str, other: str) -> RequestRefused:
     return RequestRefused(f"The '{name}' parameter is only allowed with '{other}'", code="invalid_value", param=name)
 
 
-# -- what an endpoint cannot say ------------------------------------------------------------------
+# -- models and streams ---------------------------------------------------------------------------
 
 
 def unknown_model_error(model: str) -> RequestRefused:

@@ -27,38 +27,38 @@ if TYPE_CHECKING:
 
 JSON_CONTENT_TYPE = b"application/json"
 CLOSING_STATUSES = frozenset({408, 413, 431})
-"""After these the rest of the request is not worth reading."""
+"""Statuses after which the connection is closed: the rest of the request is not read."""
 
 NO_CONTENT_STATUS = 204
-"""An answer that has no body, and so none of a length."""
+"""A response without a body, and so without a content length."""
 
 CLIENT_CLOSED_STATUS = 499
-"""The status, in logs and figures alone, of a request whose client did not wait for an answer."""
+"""The status, in logs and metrics only, of a request whose client disconnected before the response."""
 
 LIMIT_HEADER = b"x-convo-limit"
 """The setting that ended an answer early; in a stream it is a comment before the last event."""
 
 DECODE_IN_THREAD_BYTES = 256 * 1024
-"""A body of more bytes is read beside the loop, where it takes milliseconds from nobody."""
+"""A larger body is decoded in a thread: it would block the event loop for milliseconds."""
 
 ITEM_LIST_FIELDS = ("input", "items")
-"""Fields of a body that hold items."""
+"""Fields of a body that contain items."""
 
 Header = tuple[bytes, bytes]
 
 
 CONNECTION_EXTENSION = "convo.connection"
-"""The ASGI extension under which a connection says that its client has left."""
+"""The ASGI extension through which a connection reports that its client disconnected."""
 
 
 class ClientDisconnected(Exception):
-    """The client disconnected before it was answered."""
+    """The client disconnected before the response."""
 
 
 class ClientConnection:
     """Whether the client of one request is still connected.
 
-    A client that closes only its sending half counts as gone: HTTP cannot tell the two apart.
+    A client that closes only its sending half counts as disconnected: HTTP cannot distinguish the two.
     """
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class ClientConnection:
         self._on_close: Callable[[], object] | None = None
 
     def on_close(self, call: Callable[[], object] | None) -> None:
-        """Call `call` once, when the client leaves; at once where it has left; None: nothing any more."""
+        """Call `callback` once when the client disconnects, at once if it has already; None removes the callback."""
         self._on_close = call
         if self.closed and call is not None:
             call()
@@ -79,18 +79,18 @@ class ClientConnection:
 
 
 class HttpExchange:
-    """One request on its way.
+    """One HTTP request and its response.
 
-    id:       "req_..." as the client sees it
-    route:    the template of its path, for metrics; "" until one is found
-    tenant:   whose key it carried; "" until that is known
-    status:   of the answer, 0 until it began
-    connection: tells when the client leaves
-    code:     of the error that it was refused with
-    limit:    the setting that ended its answer early
-    differs:  the final text of its answer is not the text that the model streamed
-    ignored:  the fields of the request that the model was not sent, for a header of the answer
-    allow:    the methods of its path, when it came with another one
+    id:               "req_...", sent to the client
+    route:            the template of its path, for metrics; "" until it is matched
+    tenant:           the tenant of its key; "" until authenticated
+    status:           of the response; 0 until it is started
+    connection:       reports when the client disconnects
+    error_code:       of the error response
+    limit_name:       the setting that ended the answer early
+    text_differs:     the final text of the answer is not the text that the model streamed
+    ignored_fields:   fields of the request that the model was not sent, for a response header
+    allowed_methods:  the methods of its path, if it has another one
     """
 
     def __init__(self, scope: "Scope", receive: "Receive", send: "Send", *, request_id: str, clock: Clock) -> None:
@@ -113,12 +113,12 @@ class HttpExchange:
     def took_s(self) -> float:
         return self._clock.ticks() - self._began
 
-    # -- the request ------------------------------------------------------------------------------
+    # -- request ----------------------------------------------------------------------------------
 
     async def document(self, serve: ServeSettings, *, optional: bool) -> dict[str, Json]:
-        """The JSON object in the body; {} for none where it is `optional`.
+        """Read the JSON object in the body; {} for an empty body if `optional`.
 
-        raises:  RequestRefused, ClientDisconnected
+        Raises RequestRefused and ClientDisconnected.
         """
         raw = await self._body(serve)
         if not raw and optional:
@@ -162,7 +162,7 @@ class HttpExchange:
             pieces.append(piece)
         return b"".join(pieces)
 
-    # -- the answer -------------------------------------------------------------------------------
+    # -- response ---------------------------------------------------------------------------------
 
     async def begin(self, status: int, headers: Iterable[Header]) -> None:
         self.status = status
@@ -184,9 +184,9 @@ class HttpExchange:
         await self.piece(body, more=False)
 
     def reached(self, event: StreamEvent) -> list[Header]:
-        """The header that names the limit which ended an answer with `event`; the log names it as well.
+        """Return the header that names the limit which ended the answer with `event`, and record the limit for the log.
 
-        The log also says that the text of the answer is not the text that was streamed.
+        Also records for the log whether the answer's text differs from the streamed text.
         """
         self.differs = self.differs or STREAMED_TEXT_DIFFERS in event
         limit = event.get(LIMIT_FIELD)
@@ -194,7 +194,7 @@ class HttpExchange:
         return [(LIMIT_HEADER, self.limit.encode())] if limit else []
 
     async def refuse(self, fault: ConvoError) -> None:
-        """Answer with the error object of `fault`, under its status."""
+        """Respond with the error object of `fault`, under its status."""
         self.code = fault.code
         self.limit = fault.limit if isinstance(fault, LimitReached) else ""
         allow = ((b"allow", self.allow.encode()),) if self.allow else ()
@@ -202,7 +202,7 @@ class HttpExchange:
 
 
 def parse_json_object(raw: bytes, serve: ServeSettings) -> dict[str, Json]:
-    """The JSON_CONTENT_TYPE object that `raw` holds, within the limits. raises: Refused"""
+    """Parse `raw` as a JSON object within the limits. Raises RequestRefused."""
     if len(raw) > serve.max_body_bytes:
         raise errors.body_too_large_error(serve.max_body_bytes)
     try:
@@ -219,7 +219,7 @@ def parse_json_object(raw: bytes, serve: ServeSettings) -> dict[str, Json]:
 
 
 def build_error_headers(fault: ConvoError) -> list[Header]:
-    """What a refusal says beside its error object."""
+    """Build the headers of an error response."""
     headers: list[Header] = []
     wait_s = getattr(fault, "retry_after_s", None)
     if wait_s is not None:
@@ -234,11 +234,11 @@ def build_error_headers(fault: ConvoError) -> list[Header]:
 
 
 MAX_JSON_VALUES = 500_000
-"""How many values a document may hold, those inside others among them: fifty an item, for as many as are taken."""
+"""Maximum number of values in a document, nested ones included: fifty for each of the maximum number of items."""
 
 
 class InvalidJson(ValueError):
-    """Why these bytes are not a document that can be taken; the message ends a sentence."""
+    """Bytes that are not acceptable JSON; the message ends a sentence."""
 
 
 class JsonTooDeep(InvalidJson):
@@ -246,10 +246,11 @@ class JsonTooDeep(InvalidJson):
 
 
 def parse_strict_json(raw: bytes, *, depth: int) -> Json:
-    """The value that `raw` holds.
+    """Parse the JSON value in `raw`.
 
-    depth:   how many objects and arrays may stand inside one another
-    raises:  InvalidJson, JsonTooDeep
+    depth:  maximum nesting of objects and arrays
+
+    Raises InvalidJson and JsonTooDeep.
     """
     if len(raw) > MAX_JSON_VALUES and _has_too_many_values(raw):
         raise InvalidJson(f"it holds more than {MAX_JSON_VALUES:,} values")
@@ -263,7 +264,7 @@ def parse_strict_json(raw: bytes, *, depth: int) -> Json:
         raise InvalidJson(f"{wrong.msg} at line {wrong.lineno}, column {wrong.colno}") from wrong
     except InvalidJson:
         raise
-    except ValueError as wrong:  # an integer of more digits than Python reads
+    except ValueError as wrong:  # an integer with more digits than Python parses
         raise InvalidJson("a number in it has too many digits") from wrong
     if raw.count(b"[") + raw.count(b"{") > depth and _is_deeper(value, depth):
         raise JsonTooDeep(f"it is nested deeper than {depth} levels")
@@ -271,12 +272,12 @@ def parse_strict_json(raw: bytes, *, depth: int) -> Json:
 
 
 def serialize_strict_json(value: Json) -> bytes:
-    """`value` as JSON in ASCII; whatever `read` took comes out as it was."""
+    """Serialize `value` as ASCII JSON; every value of `parse_strict_json` is unchanged."""
     return JSON_ENCODER.encode(value).encode("ascii")
 
 
 def _has_too_many_values(raw: bytes) -> bool:
-    """Whether there are more than allowed; signs that stand in strings are told apart only in case of need."""
+    """Whether there are too many values; strings are removed only if the faster count is too high."""
     return _count_value_signs(raw) > MAX_JSON_VALUES and _count_value_signs(_remove_strings(raw)) > MAX_JSON_VALUES
 
 
@@ -285,7 +286,7 @@ def _remove_strings(raw: bytes) -> bytes:
 
 
 def _count_value_signs(raw: bytes) -> int:
-    """How many signs stand before a value."""
+    """Count the characters that precede a value."""
     return sum(map(raw.count, (b",", b"[", b"{")))
 
 
@@ -330,11 +331,11 @@ JSON_ENCODER = json.JSONEncoder(ensure_ascii=True, allow_nan=False, check_circul
 
 @dataclass(frozen=True, slots=True)
 class QueryParameter:
-    """One parameter.
+    """One query parameter.
 
-    read:    its value from the words that were given; raises `Refused`
-    schema:  the same as JSON Schema, for the document of this API
-    many:    whether it may be given more than once
+    parse:          converts the given text; raises RequestRefused
+    schema:         the same as JSON Schema, for the OpenAPI document
+    is_repeatable:  whether it may be given more than once
     """
 
     name: str
@@ -406,9 +407,9 @@ OBFUSCATION_PARAMETER = QueryParameter(
 
 
 def parse_query(raw: bytes, known: Sequence[QueryParameter]) -> dict[str, Any]:
-    """The parameters in a query string, by name; lists as lists.
+    """Parse the parameters of a query string, by name; lists as lists.
 
-    raises:  RequestRefused  an unknown one, one that is given twice, or a wrong value
+    Raises RequestRefused for an unknown parameter, a repeated one, or an invalid value.
     """
     if not raw:
         return {}
@@ -429,5 +430,5 @@ def parse_query(raw: bytes, known: Sequence[QueryParameter]) -> dict[str, Any]:
 
 
 def to_page_arguments(query: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters that an endpoint's lists take."""
+    """Return the parameters of an endpoint's list methods."""
     return {name: value for name, value in query.items() if name != "include"}

@@ -21,7 +21,7 @@ SECURITY_HEADERS = (
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
-"""What every answer to a browser carries: it is what it says it is, and for no other site."""
+"""Headers of every response to a browser: no content sniffing, and no use by other sites."""
 
 PAGE_HEADERS = (
     *SECURITY_HEADERS,
@@ -40,7 +40,7 @@ async def serve_page(asked: HandlerContext) -> HandlerResult:
 
 
 async def serve_page_file(asked: HandlerContext) -> HandlerResult:
-    """raises: RequestRefused  the page has no such file"""
+    """Serve a file of the page. Raises RequestRefused if there is no such file."""
     found = pages.load_page_files().get(asked.ids["name"])
     if found is None:
         raise errors.unknown_url_error("GET", pages.INSPECTOR_FILES_PATH + asked.ids["name"])
@@ -48,7 +48,7 @@ async def serve_page_file(asked: HandlerContext) -> HandlerResult:
 
 
 async def serve_favicon(asked: HandlerContext) -> HandlerResult:
-    """There is none, and a browser that asks for one is not told of an error."""
+    """Respond without content, so that the browser shows no error: there is no icon."""
     return RawResponse(b"", b"image/x-icon", SECURITY_HEADERS, NO_CONTENT_STATUS)
 
 
@@ -59,7 +59,7 @@ async def serve_session_list(asked: HandlerContext) -> HandlerResult:
 
 
 async def serve_conversation_view(asked: HandlerContext) -> HandlerResult:
-    """raises: NotFound, AmbiguousHandle"""
+    """Serve the data of one conversation. Raises NotFound and AmbiguousHandle."""
     from convo.server import inspector_data
 
     return make_uncached_response(await inspector_data.encode_conversation_view(asked))

@@ -1,7 +1,7 @@
 """JSON data of the inspector page: sessions, and one conversation.
 
 A superset of `convo inspect --json`: with the order of the tree, figures of each link, and each
-distinct request once. Responses in progress come with their text so far.
+distinct request once. Responses in progress are included with their text so far.
 """
 
 import asyncio
@@ -27,11 +27,11 @@ from convo.stores.base import Store
 
 RUNNING_STATUSES = ("queued", "in_progress")
 DEFAULT_SESSION_LIMIT, MAX_SESSION_LIMIT = 50, 1000
-"""How many sessions are listed."""
+"""Number of sessions listed."""
 
 
 async def encode_session_list(asked: HandlerContext) -> bytes:
-    """What can be opened, as JSON."""
+    """Serialize the list of conversations."""
     limit = max(1, min(asked.query.get("limit", DEFAULT_SESSION_LIMIT), MAX_SESSION_LIMIT))
     found = await list_store(store_for_tenant(asked), limit)
     running = [heard.as_json() for heard in asked.inspected.going.of(asked.tenant)]
@@ -39,9 +39,9 @@ async def encode_session_list(asked: HandlerContext) -> bytes:
 
 
 async def encode_conversation_view(asked: HandlerContext) -> bytes:
-    """One conversation as JSON, or only what runs in it where the page has the rest.
+    """Serialize one conversation, or only its responses in progress if the page has the current version.
 
-    raises:  NotFound, AmbiguousHandle
+    Raises NotFound and AmbiguousHandle.
     """
     store = store_for_tenant(asked)
     known = await load_handle_view(store, asked.ids["handle"], files=asked.tenant == LOCAL_TENANT)
@@ -59,7 +59,7 @@ async def encode_conversation_view(asked: HandlerContext) -> bytes:
 
 
 def iter_live_responses(known: ConversationView, asked: HandlerContext) -> Iterator[Json]:
-    """The answers that this server is giving in a conversation, with their words so far."""
+    """Yield the conversation's responses in progress on this server, with their text so far."""
     ids = frozenset(link.id for link in known.links)
     handle = known.session.handle if known.session else known.handle
     for heard in asked.inspected.going.of(asked.tenant):
@@ -68,7 +68,7 @@ def iter_live_responses(known: ConversationView, asked: HandlerContext) -> Itera
 
 
 async def load_background_response(link: Link, store: Store) -> Json:
-    """An answer in the background, as far as it is kept, wherever it is given."""
+    """Load a background response as far as it is stored, whichever process runs it."""
     partial = ResponseAccumulator()
     for event in await store.events(link.id):
         partial.take(event)
@@ -76,22 +76,22 @@ async def load_background_response(link: Link, store: Store) -> Json:
 
 
 def store_for_tenant(asked: HandlerContext) -> Store:
-    """What of the store belongs to whoever asks."""
+    """Return the caller's part of the store."""
     return asked.inspected.store.of(asked.tenant)
 
 
 STATE_HANDLE_FIELDS = ("previous_response_id", "conversation")
-"""Fields of a request that its link has anyway."""
+"""Fields of a request that its link also has."""
 
 
 def hash_view_version(known: ConversationView) -> str:
-    """Another one whenever something of `known` is."""
+    """Return a hash that changes whenever the view changes."""
     links = [(link.id, link.status, link.saw, link.head, link.session) for link in known.links]
     return sha256(repr((known.handle, known.path.head, known.mark, known.at, known.notes, links)).encode()).hexdigest()
 
 
 def build_conversation_data(known: ConversationView) -> dict[str, Json]:
-    """One conversation for the page; a superset of the object of `convo inspect --json`."""
+    """Build the page's data of one conversation; a superset of the object of `convo inspect --json`."""
     shape, requests = conversation_to_json(known), RequestTable()
     drawn = {row.link.id: (row.depth, row.begins) for row in iter_link_rows(known.links, known.at)}
     told = {link.id: _build_link_data(link, known, requests) for link in known.links}
@@ -118,7 +118,7 @@ def build_conversation_data(known: ConversationView) -> dict[str, Json]:
 
 
 def build_inspector_data(found: Mapping[str, ConversationView]) -> dict[str, Json]:
-    """What a page that is one file shows: conversations by their handles, and the list of them."""
+    """Build the data of a single-file page: conversations by handle, and the list of them."""
     return {
         "list": {
             "sessions": [_build_list_entry(handle, known) for handle, known in found.items()],
@@ -144,7 +144,7 @@ def _build_list_entry(handle: str, known: ConversationView) -> dict[str, Json]:
 
 
 class RequestTable:
-    """Requests without their items, each once, in the order in which they were first seen."""
+    """Distinct requests without their items, in the order of their first use."""
 
     def __init__(self) -> None:
         self._places: dict[str, int] = {}

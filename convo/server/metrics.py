@@ -1,4 +1,4 @@
-"""Prometheus metrics of the server, and of each key's name.
+"""Prometheus metrics of the server, and of each tenant.
 
 Labels are route templates, statuses, models and token types; never a tenant, an id or a path.
 The number of model labels is bounded.
@@ -10,7 +10,7 @@ from prometheus_client.process_collector import ProcessCollector
 from convo.history.items import Json
 
 PROMETHEUS_CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
-disable_created_metrics()  # type: ignore[no-untyped-call]  # when a figure began doubles their number and tells nothing
+disable_created_metrics()  # type: ignore[no-untyped-call]  # creation times would double the number of series
 
 MAX_MODEL_LABELS = 200
 OTHER_MODELS_LABEL = "others"
@@ -18,9 +18,9 @@ LATENCY_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1,
 
 
 class Metrics:
-    """The figures of one gateway, or of one key's name.
+    """The metrics of the server, or of one tenant.
 
-    process:  with those of the process: memory, processor time, open files
+    process:  include metrics of the process: memory, processor time, open files
     """
 
     def __init__(self, *, process: bool = True) -> None:
@@ -93,7 +93,7 @@ class Metrics:
 
 
 class CombinedMetrics:
-    """Counts for the whole gateway and for one key's name."""
+    """Records to the metrics of the server and of one tenant."""
 
     def __init__(self, *metrics: Metrics) -> None:
         self._metrics = metrics
@@ -120,7 +120,7 @@ class CombinedMetrics:
 
 
 def count_tokens_by_kind(usage: Json) -> dict[str, int]:
-    """Tokens by kind; cached ones are among the input, reasoning ones among the output."""
+    """Return the tokens by kind; cached ones are part of the input, reasoning ones of the output."""
     said, thought = usage.get("input_tokens_details") or {}, usage.get("output_tokens_details") or {}
     return {
         "input": usage.get("input_tokens") or 0,

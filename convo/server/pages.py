@@ -1,8 +1,8 @@
 """Static HTML pages: the inspector, and an exported conversation.
 
-Both are single files without a network: text is escaped, and a content security policy forbids
+An exported page is a single file that needs no network: text is escaped, and a content security policy forbids
 everything else. The inspector's scripts and style are in `static`, unbundled. The data of a
-page is embedded as JSON, so `convo import` reads it back.
+page is embedded as JSON, so that `convo import` can read it.
 """
 
 import re
@@ -30,12 +30,12 @@ SCRIPT_FILES = (
     *("make.js", "paged.js", "conversation.js", "items.js", "difference.js", "link.js"),
     *("list.js", "tree.js", "source.js", "inspector.js"),
 )
-"""The page's script, each module behind those that it imports."""
+"""The page's scripts, each module after those that it imports."""
 
 STYLE_FILE, PAGE_FILE = "inspector.css", "index.html"
 
 INSPECTOR_FILES_PATH = "/inspector/"
-"""Where a server has the files of the page."""
+"""The server's path of the page's files."""
 
 CONTENT_TYPES = {"js": b"text/javascript", "css": b"text/css", "html": b"text/html"}
 
@@ -44,11 +44,11 @@ BASE_POLICY = (
     "require-trusted-types-for 'script'; trusted-types 'none'; "
 )
 SERVED_POLICY = f"{BASE_POLICY}script-src 'self'; style-src 'self'; connect-src 'self'; frame-ancestors 'none'"
-"""Images stand in the items themselves. What is not named here is not loaded, run, sent or shown in a frame."""
+"""Images are embedded in the items. Everything not named here is not loaded, run, sent or framed."""
 
 STYLE_LINK = f'<link rel="stylesheet" href="{INSPECTOR_FILES_PATH[1:]}{STYLE_FILE}">'
 SCRIPT_TAG = f'<script type="module" src="{INSPECTOR_FILES_PATH[1:]}inspector.js"></script>'
-"""How the page names its files: beside itself, so that it may stand below another address than /."""
+"""References of the page to its files: relative, so that the page also works below another path than /."""
 
 SCRIPT_IMPORT = re.compile(r"^import .*;\n", re.MULTILINE)
 SCRIPT_EXPORT = re.compile(r"^export ", re.MULTILINE)
@@ -63,7 +63,7 @@ class PageFile(NamedTuple):
 
 @cache
 def load_page_files() -> dict[str, PageFile]:
-    """The files of the page by name; the page itself under ""."""
+    """Load the files of the page by name; the page itself is under ""."""
     named = {"": PAGE_FILE, **{name: name for name in (*SCRIPT_FILES, STYLE_FILE)}}
     return {
         at: PageFile(read_static_text(name).encode(), CONTENT_TYPES[name.rpartition(".")[2]] + b"; charset=utf-8")
@@ -72,7 +72,7 @@ def load_page_files() -> dict[str, PageFile]:
 
 
 def render_inspector_page(data: Json) -> str:
-    """The page as one file that shows `data`: {"list": ..., "conversations": {handle: ...}}."""
+    """Render a single-file page that shows `data`: {"list": ..., "conversations": {handle: ...}}."""
     script, style = bundle_scripts(), read_static_text(STYLE_FILE)
     policy = f"{BASE_POLICY}script-src {format_policy_hash(script)}; style-src {format_policy_hash(style)}"
     head = f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n<style>{style}</style>'
@@ -82,12 +82,12 @@ def render_inspector_page(data: Json) -> str:
 
 
 def bundle_scripts() -> str:
-    """All modules as one: what one exports and another imports is then simply there."""
+    """Join all modules into one script, without imports and exports: they share one scope."""
     return "\n".join(SCRIPT_EXPORT.sub("", SCRIPT_IMPORT.sub("", read_static_text(name))) for name in SCRIPT_FILES)
 
 
 def format_policy_hash(inline: str) -> str:
-    """How a policy names a script or a style that stands in the page."""
+    """Format the policy source of an inline script or style."""
     return f"'sha256-{b64encode(sha256(inline.encode()).digest()).decode()}'"
 
 
@@ -101,7 +101,7 @@ CONVERSATION_PAGE_POLICY = (
 )
 
 INLINE_IMAGE = re.compile(r"data:image/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+")
-"""Images that a browser may be shown; an SVG may hold anything."""
+"""Images that are safe to show; an SVG may contain scripts."""
 
 CONVERSATION_PAGE_STYLE = """
 :root { color-scheme: light dark; --line: #8884; --soft: #8881; --dim: #595959; }
@@ -124,7 +124,7 @@ img { max-width: 100%; height: auto; }
 
 
 def render_conversation_page(document: ConversationDocument, *, data: bool = True) -> str:
-    """The whole file; with `data`, it can be imported again."""
+    """Render the page of a conversation; with `include_data` it can be imported again."""
     name = escape(replace_unprintable(document.name or "A conversation"))
     facts = "".join(
         f"<dt>{label}</dt><dd>{escape(replace_unprintable(words))}</dd>" for label, words in _header_facts(document)

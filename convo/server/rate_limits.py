@@ -13,11 +13,11 @@ from convo.errors import TryLater
 
 MINUTE_S = 60.0
 CONCURRENCY_RETRY_S = 1.0
-"""Retry-After when too many requests run at once: when one of them ends is not known."""
+"""Retry-After, in seconds, if too many requests run at once: the end of a request is unknown."""
 
 
 class RateLimits:
-    """The requests of one process. `ticks` gives seconds that only go forward."""
+    """The rate limits of one process. `ticks` returns monotonic seconds."""
 
     def __init__(self, limits: ServeLimits, ticks: Callable[[], float]) -> None:
         self._limits, self._ticks = limits, ticks
@@ -26,9 +26,9 @@ class RateLimits:
         self._running: dict[str, int] = {}
 
     def enter(self, name: str) -> None:
-        """Begin a request of the key `name`; `leave` ends it.
+        """Start a request of the key `name`; `release` ends it.
 
-        raises:  TryLater  429 with the seconds to wait; then nothing began
+        Raises TryLater (429) with the seconds to wait; the request is then not counted.
         """
         (concurrent, per_minute), now = self._limits.of(name), self._ticks()
         running = self._running.get(name, 0)
@@ -57,7 +57,7 @@ class MinuteWindow:
         self.times: deque[float] = deque()
 
     def check(self, most: int, now: float, what: str) -> None:
-        """raises: TryLater  `most` requests were accepted in the last minute; 0: no limit"""
+        """Raise TryLater if `limit` requests were accepted in the last minute; 0 is no limit."""
         while self.times and self.times[0] <= now - MINUTE_S:
             self.times.popleft()
         if 0 < most <= len(self.times):

@@ -55,11 +55,11 @@ WEBSOCKET_EXTENSION: Mapping[str, Json] = {
 }
 
 PATH_PARAMETER = re.compile(r"{(\w+)(?::\w+)?}")
-"""A variable part of a path, as Starlette writes it: {id} or {model:path}."""
+"""A variable part of a path in Starlette's form: {id} or {model:path}."""
 
 
 def build_openapi_document(routes: Sequence["ApiRoute"]) -> dict[str, Json]:
-    """The whole of it, as OpenAPI 3.1."""
+    """Build the OpenAPI 3.1 document of these routes."""
     paths: dict[str, dict[str, Json]] = {}
     for route in routes:
         paths.setdefault(PATH_PARAMETER.sub(r"{\1}", route.path), {})[route.method.lower()] = _build_operation(route)
@@ -129,11 +129,11 @@ def _json_response_object(words: str, schema: Mapping[str, Json]) -> dict[str, J
 
 @dataclass(frozen=True, slots=True)
 class InspectorDeps:
-    """What the inspector page looks at beside the service.
+    """Dependencies of the inspector page, besides the service.
 
-    store:   the one under the service
-    prices:  what a person said that models cost, by their full names
-    going:   the answers that are being given
+    store:           the service's store
+    prices:          the user's own prices, by full name of the model
+    live_responses:  the responses in progress
     """
 
     store: Store
@@ -143,15 +143,15 @@ class InspectorDeps:
 
 @dataclass(frozen=True, slots=True)
 class HandlerContext:
-    """One request, read.
+    """One parsed request.
 
-    inspected: what the inspector page shows
-    figures:   what is counted, as far as the caller may see it, for Prometheus
-    ending:    whether the server is going down
-    tenant:    whose key came with it
-    ids:       the variable parts of its path, by name
-    query:     the parameters behind the path, by name
-    body:      the JSON object that came with it; {} for none
+    inspector:         dependencies of the inspector page
+    render_metrics:    renders the metrics that the caller may see, for Prometheus
+    is_shutting_down:  whether the server is shutting down
+    tenant:            the tenant of the request's key
+    path_params:       the variable parts of its path, by name
+    query:             the query parameters, by name
+    body:              the JSON object in its body; {} if it has none
     """
 
     service: EndpointService
@@ -165,18 +165,18 @@ class HandlerContext:
 
     @property
     def endpoint(self) -> Endpoint:
-        """The one that holds this tenant's state."""
+        """The endpoint of this tenant."""
         return self.service.of(self.tenant)
 
     def array(self, name: str) -> list[Json]:
-        """The array at `name` in the body; null counts as empty. raises: Refused"""
+        """Return the array at `name` in the body; null counts as empty. Raises RequestRefused."""
         value = self.body.get(name)
         if value is not None and not isinstance(value, list):
             raise errors.http_parameter_type_error(name, "an array")
         return value or []
 
     def strings(self, name: str) -> dict[str, str]:
-        """The object at `name` in the body; null counts as empty. raises: Refused"""
+        """Return the object at `name` in the body; null counts as empty. Raises RequestRefused."""
         value = self.body.get(name)
         if value is not None and not isinstance(value, dict):
             raise errors.http_parameter_type_error(name, "an object")
@@ -189,7 +189,7 @@ class HandlerContext:
         return bool(value)
 
     def only(self, *names: str) -> None:
-        """raises: RequestRefused  the body has another field"""
+        """Raise RequestRefused if the body has another field."""
         for name in self.body:
             if name not in names:
                 raise errors.unknown_http_parameter_error(name)
@@ -197,7 +197,7 @@ class HandlerContext:
 
 @dataclass(frozen=True, slots=True)
 class RawResponse:
-    """An answer whose bytes are made already."""
+    """A response whose body is already serialized."""
 
     body: bytes
     form: bytes
@@ -210,7 +210,7 @@ RouteHandler: TypeAlias = Callable[[HandlerContext], Awaitable[HandlerResult]]
 
 
 def to_list_resource(page: ItemPage) -> dict[str, Json]:
-    """A page as the API lists it."""
+    """Build the API's list resource of a page."""
     ids = [item["id"] for item in page.items]
     return {
         "object": "list",
@@ -321,12 +321,12 @@ async def retrieve_model_resource(asked: HandlerContext) -> HandlerResult:
 
 
 async def report_health(asked: HandlerContext) -> HandlerResult:
-    """It runs; nothing else is asked."""
+    """Report that the process runs; nothing is checked."""
     return {"status": "ok"}
 
 
 async def report_readiness(asked: HandlerContext) -> HandlerResult:
-    """A request would be answered now. raises: TryLater  it would not, whatever the reason"""
+    """Report that the server can handle requests. Raises TryLater if it cannot, for any reason."""
     if asked.ending:
         raise errors.server_shutting_down_error()
     try:
@@ -337,7 +337,7 @@ async def report_readiness(asked: HandlerContext) -> HandlerResult:
 
 
 async def report_metrics(asked: HandlerContext) -> HandlerResult:
-    """The figures of the whole server without keys or with an admin's key, else those of the key's own name."""
+    """Return the server's metrics without keys or for an admin key, else those of the caller's tenant."""
     return RawResponse(await asked.figures(), PROMETHEUS_CONTENT_TYPE)
 
 
@@ -345,14 +345,14 @@ async def report_metrics(asked: HandlerContext) -> HandlerResult:
 class ApiRoute:
     """One method of one path.
 
-    path:       variable parts in braces, as Starlette reads them; `{model:path}` may hold slashes
-    gives:      the schema of its answer
-    takes:      the schema of its body; None: it has none
-    optional:   whether the body may be left out
-    events:     whether the answer may come as server-sent events
-    open:       whether it needs no key and counts for no limit
-    asks:       whether a model is asked before it answers: a client that disconnects cancels that
-    operation:  its operationId; up to the first "_" it is its tag; only the routes of the page have none
+    path:              variable parts in braces, in Starlette's form; `{model:path}` may contain slashes
+    response_schema:   the schema of its response
+    request_schema:    the schema of its body; None if it has none
+    is_body_optional:  whether the body may be left out
+    can_stream:        whether the response may be sent as server-sent events
+    is_public:         whether it needs no key and is not rate-limited
+    calls_model:       whether it calls a model before it responds: a client that disconnects cancels the call
+    operation_id:      its operationId, and up to the first "_" its tag; empty for routes of the inspector page
     """
 
     method: str
@@ -370,7 +370,7 @@ class ApiRoute:
 
 
 async def serve_openapi_document(asked: HandlerContext) -> HandlerResult:
-    """This table, as OpenAPI."""
+    """Serve the OpenAPI document of `API_ROUTES`."""
     return load_openapi_document()
 
 
@@ -471,10 +471,10 @@ API_ROUTES = (
         operation="standing_metrics",
     ),
 )  # fmt: skip
-"""In the order in which paths are tried: fixed parts before variable ones."""
+"""In the order of matching: fixed parts before variable ones."""
 
 
 def group_by_path(routes: Sequence[ApiRoute] = API_ROUTES) -> Iterator[tuple[str, dict[str, ApiRoute]]]:
-    """Each path with its routes by method."""
+    """Yield each path with its routes by method."""
     for path, grouped in groupby(routes, key=attrgetter("path")):
         yield path, {route.method: route for route in grouped}

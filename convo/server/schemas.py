@@ -52,13 +52,13 @@ def const_schema(value: str | bool) -> Schema:
 
 
 def object_schema(required: Mapping[str, Schema], optional: Mapping[str, Schema] | None = None) -> Schema:
-    """An object that has these fields, and may have others."""
+    """Build the schema of an object with these fields, and possibly others."""
     more = {name: nullable_schema(schema) for name, schema in (optional or {}).items()}
     return {"type": "object", "required": list(required), "properties": {**required, **more}}
 
 
 def closed_object_schema(required: Mapping[str, Schema], optional: Mapping[str, Schema]) -> Schema:
-    """An object that has no other fields than these."""
+    """Build the schema of an object without other fields."""
     return {**object_schema(required, optional), "additionalProperties": False}
 
 
@@ -131,7 +131,7 @@ CREATE_PROPERTIES: Mapping[str, Schema] = {
     "truncation": enum_schema("auto", "disabled"),
     "user": STRING_SCHEMA,
 }
-"""The fields of a request beside `model`, which has to be there."""
+"""The fields of a request except `model`, which is required."""
 
 COUNT_PROPERTIES = (
     *("input", "instructions", "previous_response_id", "conversation", "tools", "tool_choice", "text"),
@@ -145,7 +145,7 @@ COMPACT_PROPERTIES = (
 
 
 def request_body_schema(*names: str, model: bool = True) -> Schema:
-    """The body of a request with these fields; `model`: whether it has to name one."""
+    """Build the schema of a request body with these fields; `model`: whether it requires a model."""
     fields = {name: CREATE_PROPERTIES[name] for name in names}
     return (
         closed_object_schema({"model": NAME_SCHEMA}, fields)
@@ -292,4 +292,4 @@ SCHEMAS: Mapping[str, Schema] = {
         {"stream_id": STRING_SCHEMA},
     ),
 }
-"""Every schema that a route names, and what those are made of."""
+"""Every schema that a route names, and the schemas that those use."""

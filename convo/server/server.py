@@ -1,8 +1,8 @@
-"""Run the gateway on a socket with uvicorn: bounds, timeouts, shutdown.
+"""Run the gateway on a socket with uvicorn: limits, timeouts, shutdown.
 
-The HTTP protocol class limits the size and time of request headers and drops clients that do
+The HTTP protocol class limits the size and time of request headers and disconnects clients that do
 not read. At shutdown no new work starts, running responses get the grace time, and the service
-records what did not finish.
+stores the state of unfinished ones.
 """
 
 import asyncio
@@ -30,35 +30,35 @@ from convo.server.http import CONNECTION_EXTENSION, ClientConnection
 
 LISTEN_BACKLOG = 2048
 IDLE_TIMEOUT_S = 75
-"""How long an idle connection stays: longer than clients keep theirs, so that it is they who close."""
+"""Seconds that an idle connection stays open: longer than clients keep theirs, so that the client closes it."""
 
 WEBSOCKET_PING_S = 20.0
-"""How often a WebSocket is asked whether it is still there, and how long it has to say so."""
+"""Interval of WebSocket pings, and timeout of their answer, in seconds."""
 
 THREAD_SWITCH_INTERVAL_S = 0.0005
-"""After so long the interpreter goes from one thread to another that waits.
+"""Seconds after which the interpreter switches to another waiting thread.
 
-A store's thread asks for it again behind each statement. By Python's own 5 ms a busy loop would let one
-statement of some twenty pass in that time, and every answer wait for its commit.
+The store's thread waits for the interpreter after each statement. With Python's default of 5 ms, a busy event loop
+delays each of some twenty statements by that time, and every answer waits for its commit.
 """
 
 SHUTDOWN_MARGIN_S = 1.0
-"""What a server gets beyond the grace time, to write what the service came to."""
+"""Seconds beyond the grace time, in which the service stores its results."""
 
 DATE_REFRESH_S = 1.0
-"""How old the date of an answer may be."""
+"""Maximum age of the Date header, in seconds."""
 
 CLOSE_POLL_S = 0.005
-"""How often an end looks whether the last connection is gone."""
+"""Seconds between two checks at shutdown whether the last connection is closed."""
 
 SHUTDOWN_NOTICE_S = 1.0
-"""How long an end may take before somebody at a terminal wonders."""
+"""Seconds after which a shutdown that still runs is reported at the terminal."""
 
 
 class GatewayServer(uvicorn.Server):
-    """uvicorn's server, which leaves signals to whoever runs it and ends as soon as nothing runs in it.
+    """uvicorn's server, without its signal handlers; it stops as soon as nothing runs.
 
-    uvicorn's own looks ten times a second whether it should end, and pauses before it does.
+    uvicorn's own checks ten times a second whether to stop, and pauses before it does.
     """
 
     def __init__(self, config: uvicorn.Config) -> None:
@@ -66,7 +66,7 @@ class GatewayServer(uvicorn.Server):
         self.told = asyncio.Event()
 
     def end(self) -> None:
-        """Take no more connections, let what runs come to its end, and close."""
+        """Stop accepting connections, let running requests finish, and close."""
         self.should_exit = True
         self.told.set()
 
@@ -75,7 +75,7 @@ class GatewayServer(uvicorn.Server):
         yield
 
     async def main_loop(self) -> None:
-        while not await self.on_tick(0):  # writes the date that every answer has
+        while not await self.on_tick(0):  # updates the Date header of responses
             with suppress(TimeoutError):
                 await asyncio.wait_for(self.told.wait(), DATE_REFRESH_S)
 
@@ -95,18 +95,18 @@ class GatewayServer(uvicorn.Server):
 
 
 def open_listening_socket(host: str, port: int) -> socket.socket:
-    """A socket that takes connections from now on.
+    """Open a socket that accepts connections from now on.
 
-    It names its protocol, because asyncio switches Nagle's algorithm off for such sockets alone: else
-    a body waits 40 ms behind its headers.
+    The socket names its protocol, because asyncio disables Nagle's algorithm only for such sockets: otherwise
+    a body is sent 40 ms after its headers.
 
-    raises:  InvalidSettings
+    Raises InvalidSettings.
     """
     listening = socket.socket(
         socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP
     )
     try:
-        if os.name == "posix":  # elsewhere it would let two servers take one port
+        if os.name == "posix":  # on Windows it would let two servers use one port
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((host.strip("[]"), port))
         listening.listen(LISTEN_BACKLOG)
@@ -120,13 +120,13 @@ def open_listening_socket(host: str, port: int) -> socket.socket:
 
 
 def local_base_url(listening: socket.socket) -> str:
-    """The base URL of a client on this machine."""
+    """Return the base URL for a client on this machine."""
     host, port = listening.getsockname()[:2]
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/v1"
 
 
 def check_keys_required(serve: ServeSettings) -> None:
-    """raises: InvalidSettings  it would take requests from other machines without a key"""
+    """Raise InvalidSettings if other machines could send requests without a key."""
     if serve.keys_file is None and not is_loopback(serve.host):
         raise InvalidSettings(
             f"{serve.host} lets other machines in, and there are no keys",
@@ -138,10 +138,10 @@ async def run_gateway(
     gateway: Gateway, service: EndpointService, serve: ServeSettings, listening: socket.socket, ending: asyncio.Event,
     report: Callable[[BaseException], None], delayed: Callable[[], None] = lambda: None,
 ) -> None:  # fmt: skip
-    """Serve until `ending` is set, and then until the grace time is over. Closes the service.
+    """Serve until `stop_event` is set, and then until the grace time is over. Closes the service.
 
-    report:   told what nobody foresaw
-    delayed:  told that the end takes a while: answers still run
+    report:        called with unexpected exceptions
+    report_delay:  called if the shutdown takes longer, because responses still run
     """
     sys.setswitchinterval(THREAD_SWITCH_INTERVAL_S)
     server = GatewayServer(build_uvicorn_config(gateway, serve))
@@ -164,8 +164,8 @@ def build_uvicorn_config(gateway: Gateway, serve: ServeSettings) -> uvicorn.Conf
     return uvicorn.Config(
         gateway,
         http=make_http_protocol(serve),
-        ws=partial(make_websocket_protocol, serve.write_s),  # type: ignore[arg-type]  # makes a protocol, as a class of one does
-        ws_max_size=2 * serve.max_body_bytes,  # what is not much too large is refused in words
+        ws=partial(make_websocket_protocol, serve.write_s),  # type: ignore[arg-type]  # a factory works like the class
+        ws_max_size=2 * serve.max_body_bytes,  # up to twice the limit, a message gets an error object
         ws_ping_interval=WEBSOCKET_PING_S,
         ws_ping_timeout=WEBSOCKET_PING_S,
         ws_per_message_deflate=False,
@@ -180,7 +180,7 @@ def build_uvicorn_config(gateway: Gateway, serve: ServeSettings) -> uvicorn.Conf
 
 
 def make_websocket_protocol(write_s: float, **named: Any) -> asyncio.Protocol:
-    """A connection's protocol, loaded when somebody opens the first one."""
+    """Create a connection's protocol; its module is imported with the first WebSocket."""
     from convo.server.websocket_protocol import BoundedWebSocketProtocol
 
     return BoundedWebSocketProtocol(write_s, **named)
@@ -188,7 +188,7 @@ def make_websocket_protocol(write_s: float, **named: Any) -> asyncio.Protocol:
 
 @contextmanager
 def report_unexpected_errors(report: Callable[[BaseException], None]) -> Iterator[None]:
-    """uvicorn's own log goes nowhere, but for what nobody foresaw."""
+    """Discard uvicorn's own log, except for unexpected exceptions."""
 
     class Reporting(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
@@ -209,17 +209,17 @@ def report_unexpected_errors(report: Callable[[BaseException], None]) -> Iterato
 
 
 MAX_BUFFERED_BYTES = 64 * 1024
-"""Bytes that wait for others before they are written."""
+"""Bytes after which the buffer is written at once."""
 
 MAX_PIPELINED_REQUESTS = 8
-"""Requests that are read while an answer before them is not complete."""
+"""Requests that are read before the response to an earlier one is complete."""
 
 
 class BufferedTransport:
-    """A transport that writes at once what comes at once: headers with a body, events with one another.
+    """A transport that joins consecutive writes: headers with a body, events with each other.
 
-    To write to a socket costs more than to make an event. What is handed over while the loop is busy is
-    written when it comes round again, or when there is much of it.
+    A write to a socket costs more than the creation of an event. Data is written in the next pass of the event
+    loop, or when the buffer is full.
     """
 
     def __init__(self, transport: Transport, loop: AbstractEventLoop) -> None:
@@ -251,7 +251,7 @@ class BufferedTransport:
 
 
 class BoundedHttpProtocol(HttpToolsProtocol):
-    """One connection. `serve` says how large and how slow a request's head may be, and how slow its reader."""
+    """One connection. `serve` limits the size and time of request headers, and disconnects clients that do not read."""
 
     serve: ClassVar[ServeSettings]
 
@@ -267,11 +267,11 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._unanswered: list[tuple[RequestResponseCycle, ClientConnection]] = []
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
-        super().connection_made(BufferedTransport(transport, self.loop))  # type: ignore[arg-type]  # it is one in all but name
+        super().connection_made(BufferedTransport(transport, self.loop))  # type: ignore[arg-type]  # it implements the interface without the base class
         self._wait_for_a_head()
 
     def eof_received(self) -> None:
-        self.transport.flush()  # type: ignore[attr-defined]  # what was sent so far is still handed over
+        self.transport.flush()  # type: ignore[attr-defined]  # data buffered so far is still sent
         self._left()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -305,7 +305,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._head += len(name) + len(value)
         if self._head > self.serve.max_header_bytes:
             self._fault = errors.headers_too_large_error(self.serve.max_header_bytes)
-            raise ValueError(self._fault.message)  # ends the parsing; `send_400_response` follows
+            raise ValueError(self._fault.message)  # ends the parsing; uvicorn then calls `send_400_response`
 
     def on_headers_complete(self) -> None:
         self._in_head = False
@@ -315,7 +315,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         if self.cycle is before:
             return
         connection = ClientConnection()
-        self.scope["extensions"] = {CONNECTION_EXTENSION: connection}  # type: ignore[dict-item]  # an object of ours
+        self.scope["extensions"] = {CONNECTION_EXTENSION: connection}  # type: ignore[dict-item]  # typed for dicts only
         self._unanswered = [(cycle, one) for cycle, one in self._unanswered if not cycle.response_complete]
         self._unanswered.append((self.cycle, connection))
         self._read_on(0)
@@ -329,9 +329,9 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._read_on(0)
 
     def _read_on(self, size: int) -> None:
-        """Read behind a whole request, within limits: only a connection that is read tells that it was closed.
+        """Continue reading after a whole request, within limits: only a socket that is read reports that it was closed.
 
-        uvicorn stops reading while requests wait for the answers before them, and when a body is large.
+        uvicorn stops reading while requests wait for the responses before them, and if a body is large.
         """
         if self.cycle is None:
             return
@@ -342,7 +342,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             self.flow.resume_reading()
 
     def _left(self) -> None:
-        """Tell every request that has no answer yet that its client has left."""
+        """Notify every request without a response that its client disconnected."""
         for cycle, connection in self._unanswered:
             if not cycle.response_complete:
                 cycle.disconnected = True
@@ -354,7 +354,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._refuse(self._fault or errors.invalid_http_error())
 
     def _grow(self, size: int) -> None:
-        """Count what has come of a header that is not whole yet."""
+        """Count the bytes of incomplete headers."""
         self._head += size
         if self._head > 2 * self.serve.max_header_bytes:
             self._refuse(errors.headers_too_large_error(self.serve.max_header_bytes))
@@ -378,7 +378,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             self._refuse(errors.request_timeout_error(self.serve.read_s))
 
     def _refuse(self, fault: ConvoError) -> None:
-        """Answer without a request, and close."""
+        """Send an error response without a request, and close."""
         body = http.serialize_strict_json({"error": error_object(fault)})
         head = b"content-type: application/json\r\ncontent-length: %d\r\nx-request-id: %b\r\nconnection: close\r\n\r\n"
         self.transport.write(STATUS_LINE[fault.status] + head % (len(body), random_id("req").encode()) + body)
@@ -386,5 +386,5 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
 
 def make_http_protocol(serve: ServeSettings) -> type[BoundedHttpProtocol]:
-    """The protocol with these bounds."""
+    """Return the protocol class with these limits."""
     return type("BoundedHttp", (BoundedHttpProtocol,), {"serve": serve})

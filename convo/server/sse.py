@@ -25,7 +25,7 @@ SSE_HEADERS = (
     (b"cache-control", b"no-cache, no-transform"),
     (b"x-accel-buffering", b"no"),
 )
-"""The last two keep caches and proxies from holding events back."""
+"""The last two stop caches and proxies from buffering events."""
 
 SSE_DONE = b"data: [DONE]\n\n"
 SSE_KEEPALIVE_COMMENT = b": still here\n\n"
@@ -34,11 +34,11 @@ SENT_TERMINAL_EVENTS = frozenset({"response.completed", "response.incomplete", "
 
 @dataclass(frozen=True, slots=True)
 class EventsResult:
-    """An answer that comes as events.
+    """A response that consists of events.
 
-    streamed:  pass each of them on; else the response alone
-    early:     the response of the first event is the answer
-    maybe:     there need not be any event: everything may have been told before
+    stream:                send each event; else only the final response
+    is_first_event_final:  respond with the response of the first event
+    may_be_empty:          there may be no events: all of them may have been sent before
     """
 
     events: AsyncGenerator[StreamEvent, None]
@@ -48,7 +48,7 @@ class EventsResult:
 
 
 class StreamMetrics(Protocol):
-    """Whoever keeps count of what passes."""
+    """Records metrics of streams."""
 
     def first_event(self, route: str, after_s: float) -> None: ...
 
@@ -60,9 +60,9 @@ class StreamMetrics(Protocol):
 async def relay_events(
     exchange: HttpExchange, answering: EventsResult, noticing: StreamMetrics, *, keepalive_s: float
 ) -> None:
-    """Answer with `answering`, as long as the client is there.
+    """Send the events or the response of `result`, until the client disconnects.
 
-    raises:  ConvoError  nothing has been sent yet
+    Raises ConvoError if nothing has been sent yet.
     """
     if not answering.streamed:
         async with CancelOnDisconnect(exchange):
@@ -79,7 +79,7 @@ async def relay_events(
 
 
 async def _collect_response(exchange: HttpExchange, answering: EventsResult, noticing: StreamMetrics) -> StreamEvent:
-    """The event whose response answers. raises: ConvoError"""
+    """Return the event with the final response. Raises ConvoError."""
     last: StreamEvent | None = None
     async with aclosing(answering.events) as events:
         async for event in events:
@@ -109,7 +109,7 @@ async def _write_events(answering: EventsResult, told: "SSEWriter") -> None:
 
 
 class SSEWriter:
-    """A stream of server-sent events, as far as it has been written."""
+    """Writes a stream of server-sent events."""
 
     def __init__(self, exchange: HttpExchange, noticing: StreamMetrics) -> None:
         self._exchange, self._noticing = exchange, noticing
@@ -136,7 +136,7 @@ class SSEWriter:
         await self._exchange.piece(encode_sse_event(error_event(fault, self._next)))
 
     async def quiet(self) -> None:
-        """Say that there is nothing to say, if nothing was said since the last time."""
+        """Send a keepalive comment if nothing was sent since the last call."""
         if self._quiet:
             if not self.begun:
                 await self._begin()
@@ -144,7 +144,7 @@ class SSEWriter:
         self._quiet = True
 
     async def end(self, *, maybe: bool) -> None:
-        """raises: StreamBroken  nothing was told, and something had to be"""
+        """End the stream. Raises StreamBroken if nothing was sent, unless `may_be_empty`."""
         if not (self.begun or maybe):
             raise errors.empty_stream_error()
         if not self.begun:
@@ -157,7 +157,7 @@ class SSEWriter:
 
 
 def to_api_event(event: StreamEvent) -> StreamEvent:
-    """`event` as the API has it: the limit that ended it is no field of it, nor is that its streamed text differs."""
+    """Remove the fields of `event` that are not in the API: the limit that ended it, and that its text differs."""
     ours = LIMIT_FIELD in event or STREAMED_TEXT_DIFFERS in event
     return (
         {name: value for name, value in event.items() if name not in (LIMIT_FIELD, STREAMED_TEXT_DIFFERS)}
@@ -171,7 +171,7 @@ def encode_sse_event(event: StreamEvent) -> bytes:
 
 
 def record_ignored_fields(event: StreamEvent, exchange: HttpExchange) -> StreamEvent:
-    """The first event of an answer; the ignored fields that it names become a header, as far as it has room."""
+    """Move the ignored fields of an answer's first event to a header, as far as they fit."""
     names, size = [], 0
     for name in event.get(IGNORED_PARAMETER) or ():
         shown = "".join(one for one in str(name) if one.isascii() and one.isprintable() and one != ",")
@@ -188,7 +188,7 @@ MAX_IGNORED_HEADER_BYTES = 2048
 class CancelOnDisconnect:
     """Cancels its block when the client disconnects, and suppresses that cancellation.
 
-    quiet:   called every `every_s` seconds while the block runs
+    send_keepalive:  called every `interval_s` seconds while the block runs
     """
 
     def __init__(
@@ -233,7 +233,7 @@ class CancelOnDisconnect:
         assert self._block
         if kind is not asyncio.CancelledError:
             with suppress(asyncio.CancelledError):
-                await asyncio.sleep(0)  # a cancellation that came too late to break the block off
+                await asyncio.sleep(0)  # receive a cancellation that arrived after the end of the block
         if kind in (asyncio.CancelledError, ClientDisconnected):
             self._exchange.status = self._exchange.status or CLIENT_CLOSED_STATUS
         left = self._block.uncancel()
@@ -242,13 +242,13 @@ class CancelOnDisconnect:
 
 @dataclass
 class LiveResponse:
-    """One answer, as far as it was given."""
+    """One response in progress."""
 
     response: Mapping[str, Json]
     partial: ResponseAccumulator = field(default_factory=ResponseAccumulator)
 
     def goes_on_from(self, link_ids: frozenset[str], conversation_id: str | None) -> bool:
-        """Whether it belongs to the chain with these links, or to this conversation."""
+        """Whether it continues one of these links, or this conversation."""
         conversation = (self.response.get("conversation") or {}).get("id")
         if conversation is not None:
             return bool(conversation == conversation_id)
@@ -264,17 +264,17 @@ class LiveResponse:
 
 
 class LiveResponses:
-    """The answers of every tenant."""
+    """The responses in progress of all tenants."""
 
     def __init__(self) -> None:
         self._heard: dict[str, dict[str, LiveResponse]] = {}
 
     def of(self, tenant: str) -> list[LiveResponse]:
-        """The answers that are being given to a tenant's clients, oldest first."""
+        """Return a tenant's responses in progress, oldest first."""
         return list(self._heard.get(tenant, {}).values())
 
     async def told(self, tenant: str, events: AsyncGenerator[StreamEvent, None]) -> AsyncGenerator[StreamEvent, None]:
-        """`events`, noticed as they pass."""
+        """Yield `events` and track their response while it is in progress."""
         heard: LiveResponse | None = None
         try:
             async with aclosing(events):
@@ -297,5 +297,5 @@ class LiveResponses:
 
 
 def join_output_text(partial: ResponseAccumulator) -> str:
-    """All the words of an answer so far."""
+    """Join the text of all output items so far."""
     return "\n".join(filter(None, (item_text(item) for item in partial.output)))

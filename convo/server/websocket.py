@@ -1,7 +1,7 @@
 """The Responses API over a WebSocket: one JSON object a message.
 
 A client sends `response.create` messages; each `stream_id` has its own chain, and turns run one
-at a time. Messages that arrive meanwhile are queued, up to a limit. A connection that is too old,
+at a time. Messages that arrive during a turn are queued, up to a limit. A connection that is too old,
 or whose server stops, closes after the running turn.
 """
 
@@ -32,14 +32,14 @@ STREAM_ID_PATTERN = re.compile(r"[A-Za-z0-9_.-]{1,256}")
 
 @dataclass(frozen=True, slots=True)
 class TurnMessage:
-    """A turn to carry out: `body` as `ResponsesConnection.create` takes it; `lane` None for requests that name none."""
+    """A turn to run: `body` for `ResponsesConnection.create`; `stream_id` is None if the request has none."""
 
     body: Mapping[str, Json]
     lane: str | None
 
 
 def parse_stream_id(message: Mapping[str, Json]) -> str | None:
-    """raises: RequestRefused  `stream_id` is no name of a lane"""
+    """Return the stream id of `message`. Raises RequestRefused if it is invalid."""
     lane = message.get("stream_id")
     if lane is None or (isinstance(lane, str) and STREAM_ID_PATTERN.fullmatch(lane)):
         return lane
@@ -51,10 +51,7 @@ def parse_stream_id(message: Mapping[str, Json]) -> str | None:
 
 
 def parse_turn_message(message: Mapping[str, Json]) -> TurnMessage:
-    """The turn that `message` asks for.
-
-    raises:  RequestRefused  it is of another type
-    """
+    """Parse a turn. Raises RequestRefused for a message of another type."""
     kind = message.get("type")
     if kind is None:
         raise RequestRefused("Missing required parameter: 'type'", code="missing_required_parameter", param="type")
@@ -66,7 +63,7 @@ def parse_turn_message(message: Mapping[str, Json]) -> TurnMessage:
 
 
 def check_text_message(said: str | None) -> bytes:
-    """raises: RequestRefused  it came as bytes"""
+    """Return the text of a message as bytes. Raises RequestRefused for a binary message."""
     if said is None:
         raise RequestRefused("A message over a WebSocket has to be text", code="invalid_json")
     return said.encode()
@@ -98,12 +95,12 @@ def connection_expired_error(limit_s: float) -> RequestRefused:
 
 
 def with_stream_id(event: StreamEvent, lane: str | None) -> StreamEvent:
-    """`event` as the lane's own."""
+    """Return `event` with its stream id."""
     return event if lane is None else {**event, "stream_id": lane}
 
 
 def build_error_message(fault: ConvoError, number: int, lane: str | None) -> StreamEvent:
-    """What tells `fault`: nested as the specification has it, flat as the openai package reads a stream.
+    """Build the error event: nested as in the specification, and flat as the openai package reads it from a stream.
 
     number:  the sequence number that the next event of the stream would have had
     """
@@ -115,7 +112,7 @@ def build_error_message(fault: ConvoError, number: int, lane: str | None) -> Str
 
 
 def build_steer_failed_event(message: Mapping[str, Json]) -> StreamEvent:
-    """The answer to `response.steer`: what was sent comes back, to be sent with the next request."""
+    """Build the answer to `response.steer`: it returns the input, which the client can send with the next request."""
     error = {
         "type": "invalid_request_error",
         "code": "steering_not_supported",
@@ -127,19 +124,19 @@ def build_steer_failed_event(message: Mapping[str, Json]) -> StreamEvent:
 
 WEBSOCKET_PATH = "/v1/responses"
 WEBSOCKET_METHOD = "WEBSOCKET"
-"""What figures and logs call a turn that came this way."""
+"""The method of a WebSocket turn in metrics and logs."""
 
 SWITCHING_PROTOCOLS_STATUS = 101
-"""The status of a connection that was accepted."""
+"""The status of an accepted connection."""
 
 
 @dataclass(frozen=True, slots=True)
 class WebSocketLimits:
-    """How long and how much.
+    """Limits of one connection.
 
-    age_s:    after so many seconds a connection ends
-    waiting:  messages that may wait behind the running turn
-    lanes:    names of lanes on one connection
+    max_age_s:    seconds after which the connection is closed
+    max_queued:   messages that may wait for the running turn
+    max_streams:  distinct stream ids
     """
 
     age_s: float = 60 * 60
@@ -149,7 +146,7 @@ class WebSocketLimits:
 
 @dataclass(frozen=True, slots=True)
 class CloseReason:
-    """Why a connection ends: `code` of the WebSocket protocol, None when the client left."""
+    """The reason to close a connection: `code` of the WebSocket protocol, None if the client disconnected."""
 
     code: int | None
     reason: str = ""
@@ -157,7 +154,7 @@ class CloseReason:
 
 
 FINAL_SEND_TIMEOUT_S = 1.0
-"""How long a client has to take the last words of a turn that was broken off."""
+"""Seconds in which a client can receive the last events of a cancelled turn."""
 
 CLIENT_DISCONNECTED = CloseReason(None)
 SERVER_STOPPING = CloseReason(1012, "the server is stopping")
@@ -165,7 +162,7 @@ SERVER_STOPPING = CloseReason(1012, "the server is stopping")
 
 @dataclass(frozen=True, slots=True)
 class InvalidMessage:
-    """A message that is no turn; it is told when its turn comes, so that answers keep the order of requests."""
+    """A message that is not a turn; its error is sent in the order of the messages."""
 
     fault: ConvoError
     lane: str | None
@@ -173,14 +170,14 @@ class InvalidMessage:
 
 @dataclass(slots=True)
 class TurnProgress:
-    """How far a turn has been told: the next sequence number, and the status that it comes to."""
+    """The progress of a turn: the next sequence number, and the status so far."""
 
     number: int = 0
     status: int = 200
 
 
 class TurnMetrics(StreamMetrics, Protocol):
-    """Whoever keeps count of turns, and of what passes in them."""
+    """Records metrics of turns and their streams."""
 
     def answered(self, method: str, route: str, status: int, took_s: float) -> None: ...
 
@@ -189,11 +186,11 @@ class TurnMetrics(StreamMetrics, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WebSocketDeps:
-    """What the server gives each of its connections.
+    """The dependencies of each connection.
 
-    read:  makes an object of a message within the limits of a body; raises Refused
-    room:  holds a place for one turn; raises KeyRefused or TryLater where there is none
-    told:  passes the events of a turn on, and notices them for whoever looks on
+    parse_message:  parses a message within the limits of a body; raises RequestRefused
+    request_slot:   counts one turn as running; raises KeyRefused or TryLater if that is refused
+    track_events:   yields the events of a turn and tracks them for the inspector
     """
 
     clock: Clock
@@ -205,7 +202,7 @@ class WebSocketDeps:
 
 
 class WebSocketConnection:
-    """One connection that was accepted."""
+    """One accepted connection."""
 
     def __init__(self, receive: "Receive", send: "Send", endpoint: Endpoint, house: WebSocketDeps) -> None:
         self._receive, self._raw_send, self._endpoint, self._house = receive, send, endpoint, house
@@ -215,7 +212,7 @@ class WebSocketConnection:
         self._ending: CloseReason | None = None
 
     async def serve(self) -> None:
-        """Turn after turn, until the connection ends."""
+        """Run turns one at a time until the connection ends."""
         async with asyncio.TaskGroup() as group:
             aging = group.create_task(self._grow_old())
             self._answering = group.create_task(self._answer_all())
@@ -226,16 +223,16 @@ class WebSocketConnection:
         await self._say_goodbye()
 
     def end(self, ending: CloseReason) -> None:
-        """Begin no further turn. The first reason stays, unless the client leaves meanwhile."""
+        """Start no further turn. The first reason stays, unless the client disconnects afterwards."""
         if self._ending is None or ending is CLIENT_DISCONNECTED:
             self._ending = ending
         self._changed.set()
 
     def break_off(self) -> None:
-        """Stop the running turn, too."""
+        """Cancel the running turn."""
         self._answering.cancel()
 
-    # -- the turns --------------------------------------------------------------------------------
+    # -- turns ------------------------------------------------------------------------------------
 
     async def _answer_all(self) -> None:
         while (said := await self._next()) is not None:
@@ -245,7 +242,7 @@ class WebSocketConnection:
                 await self._carry_out(said)
 
     async def _next(self) -> TurnMessage | InvalidMessage | None:
-        """What waited longest; None when the connection ends."""
+        """Return the oldest message in the queue; None when the connection ends."""
         while self._ending is None:
             if self._waiting:
                 return self._waiting.popleft()
@@ -292,7 +289,7 @@ class WebSocketConnection:
             self._chains[lane] = self._endpoint.connect()
         return self._chains[lane]
 
-    # -- beside the turns -------------------------------------------------------------------------
+    # -- messages ---------------------------------------------------------------------------------
 
     async def _listen(self) -> None:
         while (message := await self._receive())["type"] == "websocket.receive":
@@ -305,7 +302,7 @@ class WebSocketConnection:
         self.end(CloseReason(1001, "the connection is too old", connection_expired_error(age_s)))
 
     async def _take(self, text: str | None) -> None:
-        """Let what was said wait for its turn, or answer now what never gets one."""
+        """Queue a message, or respond at once to one that is not queued."""
         lane, most = None, self._house.bounds.waiting
         if len(self._waiting) >= most:
             await self._send(build_error_message(queue_full_error(most), 0, None))
@@ -322,17 +319,17 @@ class WebSocketConnection:
         self._changed.set()
 
     def _turn(self, asked: dict[str, Json]) -> TurnMessage:
-        """raises: RequestRefused  it is none, or names one lane too many"""
+        """Parse a turn. Raises RequestRefused for another message, or for one stream id too many."""
         turn, most = parse_turn_message(asked), self._house.bounds.lanes
         lanes = {*self._chains, *(waiting.lane for waiting in self._waiting), turn.lane} - {None}
         if len(lanes) > most:
             raise too_many_streams_error(most)
         return turn
 
-    # -- to the client ----------------------------------------------------------------------------
+    # -- sending ----------------------------------------------------------------------------------
 
     async def _send(self, event: StreamEvent) -> bool:
-        """Whether the client is still there to take it."""
+        """Send an event; return whether the client is still connected."""
         return await self._tell(
             {"type": "websocket.send", "text": http.serialize_strict_json(to_api_event(event)).decode("ascii")}
         )
@@ -349,13 +346,13 @@ class WebSocketConnection:
             return False
         try:
             await self._raw_send(message)
-        except (OSError, RuntimeError):  # it left, or the protocol has closed it meanwhile
+        except (OSError, RuntimeError):  # the client disconnected, or the protocol closed the connection
             self.end(CLIENT_DISCONNECTED)
         return self._ending is not CLIENT_DISCONNECTED
 
 
 class WebSocketConnections:
-    """All open connections, so that a server that stops can end them."""
+    """All open connections, so that the server can close them at shutdown."""
 
     def __init__(self) -> None:
         self._open: dict[WebSocketConnection, asyncio.Event] = {}
@@ -372,12 +369,12 @@ class WebSocketConnections:
             self._open.pop(socket).set()
 
     async def aclose(self, grace_s: float) -> None:
-        """Every connection ends behind its running turn, or after `grace_s` seconds."""
+        """Close every connection after its running turn, or after `grace_s` seconds."""
         left = [asyncio.create_task(closed.wait()) for closed in self._open.values()]
         for socket in self._open:
             socket.end(SERVER_STOPPING)
         if left:
-            await asyncio.wait(left, timeout=grace_s + FINAL_SEND_TIMEOUT_S)  # the service ends what still runs
+            await asyncio.wait(left, timeout=grace_s + FINAL_SEND_TIMEOUT_S)  # the service ends running turns
         for socket in list(self._open):
             socket.break_off()
         if left:
@@ -387,13 +384,13 @@ class WebSocketConnections:
 
 
 async def accept_websocket(receive: "Receive", send: "Send", request_id: str) -> None:
-    """Say yes to a connection that asks to be opened."""
+    """Accept a connection that is being opened."""
     await receive()
     await send({"type": "websocket.accept", "headers": [(b"x-request-id", request_id.encode())]})
 
 
 def with_http_rejection(send: "Send") -> "Send":
-    """`send`, over which a connection can be refused by an answer of HTTP before it is opened."""
+    """Return `send` for a connection that may be refused with an HTTP response before it is opened."""
 
     async def sent(message: "Message") -> None:
         kind = message["type"]

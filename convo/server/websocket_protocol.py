@@ -1,6 +1,6 @@
 """WebSocket protocol class for uvicorn: API errors, and a write timeout.
 
-A failed handshake gets the API's error object, and a client that does not read is dropped.
+A failed handshake gets the API's error object, and a client that does not read is disconnected.
 Imported with the first WebSocket, because it loads the websockets package.
 """
 
@@ -16,7 +16,7 @@ from convo.server import errors, http
 
 
 class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
-    """One connection; its client has `write_s` seconds to take what does not fit on the way."""
+    """One connection; its client has `write_s` seconds to receive data that the socket's buffer cannot hold."""
 
     def __init__(self, write_s: float, **named: Any) -> None:
         super().__init__(**named)
@@ -24,8 +24,8 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
         self._stalled: TimerHandle | None = None
 
     def eof_received(self) -> None:
-        """What is sent from now on is not sent: the client has closed the connection."""
-        self.transport.flush()  # type: ignore[attr-defined]  # it gathers what is written
+        """Stop sending: the client has closed the connection."""
+        self.transport.flush()  # type: ignore[attr-defined]  # a BufferedTransport
         self.disconnected = True
         self.writable.set()
 
@@ -44,7 +44,7 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         if not (self.handshake_initiated or self.transport.is_closing()):
-            self._refuse()  # the head came whole, and there was no handshake in it
+            self._refuse()  # the headers are complete and are no handshake
 
     def handle_connect(self, event: Request) -> None:
         if is_ascii_handshake(event) and self.conn.accept(event).status_code == 101:
@@ -53,7 +53,7 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
             self._refuse()
 
     def _refuse(self) -> None:
-        """Answer as HTTP does, and close."""
+        """Send an HTTP error response, and close."""
         fault = errors.invalid_handshake_error()
         body = http.serialize_strict_json({"error": error_object(fault)})
         head = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)
@@ -68,7 +68,7 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
 
 
 def is_ascii_handshake(handshake: Request) -> bool:
-    """Whether what the protocol reads is ASCII; it stumbles over anything else."""
+    """Whether the headers that the protocol parses are ASCII; it fails on anything else."""
     read = ("sec-websocket-", "connection", "upgrade", "origin")
     said = [value for name, value in handshake.headers.raw_items() if name.lower().startswith(read)]
     return all(value.isascii() for value in (handshake.path, *said))

@@ -1,7 +1,7 @@
-// One conversation as `convo inspect --json` tells it, and what the page asks of it.
+// One conversation: the object of `convo inspect --json`, with the lookups that the page needs.
 //
-// Items stand once, under the key of their place; a link names the keys. A long list of keys that is
-// the whole path to a place comes as {"through": key}, and `parents` leads from there to the beginning.
+// Each item is stored once, under the key of its node; a link lists keys. A long list of keys that is
+// the whole path to a node is sent as {"through": key}, and `parents` leads from there to the root.
 
 export class Conversation {
   constructor(found) {
@@ -10,12 +10,12 @@ export class Conversation {
     this.names = shortened([...this.links.keys()]);
   }
 
-  /** The links in the order in which a tree is drawn. */
+  /** The links in the order of the drawn tree. */
   get rows() {
     return this.found.rows.map((id) => this.links.get(id));
   }
 
-  /** The keys that a list stands for, oldest first; null when they are not known any more. */
+  /** Return the keys of a list, oldest first; null if they are no longer known. */
   keys(list) {
     if (Array.isArray(list)) return list;
     const found = [];
@@ -30,7 +30,7 @@ export class Conversation {
     return this.found.items[key];
   }
 
-  /** What the model of `link` saw, as entries of a list; those before the last `sent` were put there by its owner. */
+  /** Return the model's input for `link` as list entries; the owner prepended those before the last `sent`. */
   saw(link) {
     const [seen, sent] = [this.keys(link.saw), this.keys(link.sent)];
     if (seen === null) return null;
@@ -44,13 +44,13 @@ export class Conversation {
     return seen.map(entry);
   }
 
-  /** What came of `link`, numbered behind what it saw. */
+  /** Return the output of `link`, numbered after its input. */
   output(link) {
     const seen = this.keys(link.saw) ?? [];
     return link.output.map((key, at) => ({ key, item: this.item(key), at: seen.length + at + 1 }));
   }
 
-  /** Everything that the handle stands for. */
+  /** Return all items of the handle's path. */
   path() {
     const waiting = new Set(this.found.unacknowledged);
     const entry = (key, at) => ({
@@ -62,7 +62,7 @@ export class Conversation {
     return (this.keys(this.found.path) ?? []).map(entry);
   }
 
-  /** The request of `link` as it travelled, without its items. */
+  /** Return the request of `link` as it was sent, without its items. */
   request(link) {
     const handle = { conversation: link.conversation_id, previous_response_id: link.previous_response_id };
     const named = Object.entries(handle).filter(([, value]) => value !== null);
@@ -70,7 +70,7 @@ export class Conversation {
   }
 }
 
-/** Each id cut to the length at which all of them still differ, from eight signs behind its kind on. */
+/** Shorten each id to a length at which all of them still differ, at least eight characters after its prefix. */
 export function shortened(ids) {
   const longest = ids.reduce((most, id) => Math.max(most, id.length), 0);
   for (let size = 8; size < longest; size += 1) {
@@ -80,7 +80,7 @@ export function shortened(ids) {
   return new Map(ids.map((id) => [id, id]));
 }
 
-/** What one call used, in tokens; null where the endpoint did not say. */
+/** Return the usage of one request in tokens; null if the endpoint did not report it. */
 export function used(link) {
   if (!link.usage) return null;
   const details = link.usage.input_tokens_details ?? {};

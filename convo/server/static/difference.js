@@ -1,13 +1,13 @@
-// Where two requests part: in their fields, and in what their models saw.
+// The difference of two requests: in their fields, and in their models' input.
 //
-// Two histories that begin alike share the keys of that part, so the beginning is compared by key;
-// what both end with is compared by what it says. What is left stands side by side.
+// Histories with a common prefix share the keys of that part, so the prefix is compared by key;
+// a common suffix is compared by content. The rest is shown side by side.
 
 import { used } from "./conversation.js";
 import { json, listOf, title, wordsOf } from "./items.js";
 import { counted, element, figure } from "./make.js";
 
-/** What `two` was asked otherwise than `one`. */
+/** Show the differences between the requests `one` and `two`. */
 export function difference(conversation, one, two) {
   const [a, b] = [one, two].map((link) => conversation.saw(link));
   return [
@@ -17,7 +17,7 @@ export function difference(conversation, one, two) {
   ];
 }
 
-/** How many entries two lists begin and end with alike: { before, behind }. */
+/** Count the equal entries at the start and at the end of two lists: { before, behind }. */
 export function shared(a, b) {
   const least = Math.min(a.length, b.length);
   let [before, behind] = [0, 0];
@@ -70,7 +70,7 @@ function histories(a, b, one, two) {
   ];
 }
 
-/** The first words that are not the same, where both have an item of one kind at the place. */
+/** Show the first different text if both have an item of the same type at that position. */
 function changed(left, right) {
   if (!left?.item || !right?.item || title(left.item) !== title(right.item)) return [];
   const [a, b] = [wordsOf(left.item), wordsOf(right.item)];

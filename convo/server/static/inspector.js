@@ -1,8 +1,8 @@
 // The inspector: a list of conversations, and one of them as a tree of requests.
 //
-// What is shown stands in the address: #/HANDLE or #/HANDLE/RESPONSE. The page asks its source for
-// that, draws it, and asks again as long as it is looked at: often while an answer runs, seldom
-// otherwise, and never so often that the asking takes more than a tenth of the time.
+// The address names the conversation: #/HANDLE or #/HANDLE/RESPONSE. The page fetches it from its
+// source, draws it, and polls while the page is visible: often while a response is in progress, seldom
+// otherwise, and never for more than a tenth of the time.
 
 import { Conversation } from "./conversation.js";
 import { listOf } from "./items.js";
@@ -31,11 +31,11 @@ function decoded(words) {
   try {
     return decodeURIComponent(words);
   } catch {
-    return words; // somebody wrote the address
+    return words; // typed by hand, not a valid encoding
   }
 }
 
-/** Go to what the address names, and move the focus there, as a browser does with a page. */
+/** Open the conversation in the address, and move the focus there, as a browser does with a page. */
 async function open() {
   if (location.hash && !location.hash.startsWith("#/")) return;
   const { handle, link } = route();
@@ -49,7 +49,7 @@ async function open() {
   if (moved) (part("link-title") ?? part("conversation-title"))?.focus();
 }
 
-/** Ask for what is shown, draw what is new, and say when to look again. */
+/** Fetch the data of the page, draw changes, and schedule the next poll. */
 async function look() {
   clearTimeout(timer);
   const mine = (turn += 1);
@@ -158,7 +158,7 @@ function compare(other) {
   drawMain();
 }
 
-/** Say what went wrong; what was shown before stays. */
+/** Report an error; a conversation that is already drawn stays. */
 function failed(wrong) {
   if (!shown.conversation) {
     shown.drawn = "";
@@ -167,7 +167,7 @@ function failed(wrong) {
   tell(wrong.message);
 }
 
-/** Answers that are being given just now; their words grow in place. */
+/** Draw the responses in progress; their text grows in place. */
 function drawRunning() {
   const { running, conversation: one } = shown;
   part("running").replaceChildren(...running.map(answering));
@@ -184,12 +184,12 @@ function answering(one) {
   );
 }
 
-/** Say how things stand, if that has changed: a screen reader speaks it. */
+/** Update the status text if it has changed: a screen reader reads every update. */
 function tell(words) {
   if (part("state").textContent !== words) part("state").textContent = words;
 }
 
-/** Draw, and give the focus back to the element that takes the place of the one that had it. */
+/** Draw, and return the focus to the new element with the id of the focused one. */
 function keepingFocus(draw) {
   const { id } = document.activeElement ?? {};
   draw();

@@ -1,8 +1,8 @@
-// What a person reads in an item of a conversation, piece by piece.
+// The readable passages of an item.
 //
-// prose   what somebody said             code    arguments, outputs, and what nobody knows, as it is
-// thought what a model thought           aside   what stands for something that cannot be shown
-// image   shown where the item itself holds it; no address is ever asked for one
+// prose    text of a message              code   arguments, outputs and unknown content, unchanged
+// thought  text of a reasoning item       aside  a note in place of content that cannot be shown
+// image    shown if the item contains its data; no image is ever fetched from an address
 
 import { code, element, legible } from "./make.js";
 import { paged } from "./paged.js";
@@ -14,20 +14,20 @@ const kind = (item) => String(item.type || ("role" in item ? "message" : "unknow
 const isOutput = (item) => kind(item).endsWith("_output");
 const isCall = (item) => kind(item).endsWith("_call");
 
-/** Who says it, or what it is: "user", "call of weather", "output of call_1". */
+/** Return the role of a message, or the kind of an item: "user", "call of weather", "output of call_1". */
 export function title(item) {
   if (isCall(item)) return `call of ${item.name || kind(item)}`;
   if (isOutput(item)) return `output of ${item.call_id || kind(item)}`;
   return String(item.role || kind(item));
 }
 
-/** The pieces of one item as [form, words], in order. */
+/** Return the passages of one item as [form, text], in order. */
 export function passages(item) {
   const found = [...pieces(item)].filter(([, words]) => words !== "");
   return found.length ? found : [["aside", "nothing"]];
 }
 
-/** All that is read in an item, as one text. */
+/** Return all passages of an item as one text. */
 export function wordsOf(item) {
   return passages(item)
     .map(([, words]) => words)
@@ -57,7 +57,7 @@ function said(call) {
 const ESCAPED = /\\(u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|u[\da-fA-F]{4}|[^])/g;
 const PRINTED = /^[\p{L}\p{M}\p{N}\p{P}\p{S} ]$/u;
 
-// JSON text with the characters that its escapes name; those of controls and of quotes stay.
+// Decode the escapes in a JSON text, except those of control characters and quotes.
 function withCharacters(text) {
   return text.replace(ESCAPED, (whole, code) => {
     if (code.length < 5) return whole;
@@ -99,11 +99,11 @@ const FORMS = {
 };
 
 /**
- * One item in full.
+ * Create one item in full.
  *
- * at:      its number in the history, from 1
- * note:    what else there is to say of it
- * level:   of its heading
+ * at:     its number in the history, from 1
+ * note:   added to the heading
+ * level:  of the heading
  */
 export function article(item, { at, note = "", level = "h5" }) {
   const label = `item ${at}`;
@@ -117,7 +117,7 @@ export function article(item, { at, note = "", level = "h5" }) {
   );
 }
 
-/** The item as it travelled; it is written out when somebody opens it. */
+/** Show the item as it was sent; its JSON is created when it is opened. */
 function raw(item, label) {
   const toggle = ({ target }) =>
     target.open && !target.querySelector("pre") && target.append(code(json(item), `JSON of ${label}`));
@@ -129,9 +129,9 @@ function raw(item, label) {
 }
 
 /**
- * A list of items, the newest of them first to be drawn.
+ * Create a list of items, of which the newest are drawn first.
  *
- * entries:  [{ item, at, note }]; an item that was deleted is undefined
+ * entries:  [{ item, at, note }]; a deleted item is undefined
  */
 export function listOf(name, entries, level = "h5") {
   if (!entries.length) return [element("p", { class: "aside" }, "no items")];
@@ -144,7 +144,7 @@ function gone({ at }) {
   return element("p", { class: "aside" }, `${at} · deleted`);
 }
 
-/** The first words of `text` on one line. */
+/** Return the first words of `text` on one line. */
 export function firstWords(text, width = 80) {
   const line = legible(text.slice(0, 4 * width))
     .split(/\s+/)

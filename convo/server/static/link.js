@@ -1,4 +1,4 @@
-// One request in full: what travelled beside what the model saw, what came of it, and another to compare with.
+// One request in full: the sent request next to the model's input, the output, and a comparison with another.
 
 import { difference } from "./difference.js";
 import { used } from "./conversation.js";
@@ -7,7 +7,7 @@ import { code, counted, dollars, element, facts, figure, time } from "./make.js"
 
 const OTHERS = 200;
 
-/** The section about `link`; `other` is the id of the request that it is compared with. */
+/** Create the section of `link`; `other` is the id of the request to compare it with. */
 export function linkSection(conversation, link, { other, compare }) {
   const spent = used(link);
   const at = link.response_id;
@@ -35,7 +35,7 @@ export function linkSection(conversation, link, { other, compare }) {
   );
 }
 
-/** The request as it was sent, beside what the model saw. */
+/** Show the request as it was sent, next to the model's input. */
 function sides(conversation, link) {
   const saw = conversation.saw(link);
   const sent = saw && saw.filter(({ note }) => note === "sent");

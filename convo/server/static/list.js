@@ -1,8 +1,8 @@
-// What can be opened: the sessions of this store, and what other clients asked its endpoint for.
+// The list of conversations: the sessions of this store, and the conversations of other clients of its endpoint.
 
 import { counted, element, figure, time } from "./make.js";
 
-/** The list; `selected` is the handle that is open, `more` is called for a longer one. */
+/** Create the list; `selected` is the open handle, `more` is called to show a longer list. */
 export function conversations(found, { selected, more }) {
   const groups = [
     ["Sessions", found.sessions],
@@ -19,7 +19,7 @@ export function conversations(found, { selected, more }) {
   return found.more ? [...drawn, longer] : drawn;
 }
 
-/** The page's address of a conversation, or of one request in it. */
+/** Return the page's address of a conversation, or of one request in it. */
 export function address(handle, link) {
   return ["#", ...[handle, link].filter(Boolean).map((id) => encodeURIComponent(id.toWellFormed()))].join("/");
 }
@@ -35,7 +35,7 @@ function entry(one, selected) {
   );
 }
 
-/** What there is to know before it is opened; other clients' conversations have a status instead of figures. */
+/** Summarize a conversation; those of other clients have a status instead of figures. */
 function summed({ strategy, items, unacknowledged, status, used_at: used }) {
   const waiting = unacknowledged && `${figure(unacknowledged)} waiting`;
   const unfinished = status !== "completed" && status;

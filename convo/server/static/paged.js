@@ -1,11 +1,11 @@
-// Long lists, of which a part is drawn: a conversation may have ten thousand items, and a browser
-// that lays all of them out stands still. Two buttons bring what stands before and behind the part.
+// Long lists, drawn in part: a conversation may have ten thousand items, and the layout of all of
+// them would block the browser. Two buttons show the entries before and after the part.
 
 import { element, figure } from "./make.js";
 
 const spans = new Map();
 
-/** Draw every list from its newest entries again. */
+/** Reset every list to its newest entries. */
 export function startOver() {
   spans.clear();
 }
@@ -13,11 +13,11 @@ export function startOver() {
 /**
  * Draw the part of a list around one of its entries.
  *
- * name:    what the list is called; its part stays as people left it when it is drawn again
- * list:    the element that holds the entries
- * count:   how many there are
- * draw:    makes the entry with a number, from 0
- * around:  the number of an entry that is drawn in any case; the last one for none
+ * name:    the list's name; when it is drawn again, the same part is shown
+ * list:    the element that contains the entries
+ * count:   number of entries
+ * draw:    creates the entry with an index
+ * around:  index of an entry that is always drawn; by default the last
  * returns: the list between its two buttons
  */
 export function paged({ name, list, count, draw, around = count - 1, page = 100, within = (made) => made }) {
@@ -43,7 +43,7 @@ export function paged({ name, list, count, draw, around = count - 1, page = 100,
   return [earlier, within(list), later];
 }
 
-/** Which part is drawn: what was drawn before and holds the entry, else the page around the entry. */
+/** Return the part to draw: the previous part if it contains the entry, else the page around the entry. */
 function span(before, count, around, page) {
   if (before) {
     const to = before.to === before.count ? count : before.to;

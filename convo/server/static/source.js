@@ -1,11 +1,11 @@
-// Where the page has its data from: the server that shows it, or the file that it is.
+// The source of the page's data: its server, or the file that it is.
 //
-// A server may ask for a key. It is kept until the tab is closed and goes nowhere but into the header
-// of a request to the same server. A file holds everything, and nothing is ever asked for.
+// A server may require a key. It is stored until the tab is closed, and sent only in the header
+// of a request to the same server. A file contains all data, and sends no request.
 
 const KEY = "convo key";
 
-/** Thrown where the server wants another key. */
+/** Thrown if the server requires another key. */
 export class KeyWanted extends Error {}
 
 export function source() {
@@ -20,7 +20,7 @@ class Kept {
     this.found = found;
   }
 
-  /** The handle to begin with, where there is no choice. */
+  /** The handle to open first, if there is only one. */
   get only() {
     const handles = Object.keys(this.found.conversations);
     return handles.length === 1 ? handles[0] : undefined;
@@ -52,12 +52,12 @@ class Server {
     sessionStorage.removeItem(KEY);
   }
 
-  /** Sessions and what else can be opened; `limit` of each at most. */
+  /** Fetch the sessions and other conversations; at most `limit` of each. */
   list(limit) {
     return this.#ask(`inspect/api/list?limit=${limit}`);
   }
 
-  /** One conversation; only { version, running } where its version is `seen`. */
+  /** Fetch one conversation; only { version, running } if its version is `seen`. */
   conversation(handle, seen) {
     const asked = seen ? `?seen=${encodeURIComponent(seen)}` : "";
     return this.#ask(`inspect/api/conversations/${encodeURIComponent(handle)}${asked}`);

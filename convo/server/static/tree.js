@@ -1,7 +1,7 @@
-// The links of a conversation as a tree, one row a link, with what each sent, saw and used.
+// The links of a conversation as a tree, one row a link, with items sent, input items and tokens.
 //
-// A chain goes straight down, a fork steps to the right, as in `convo inspect`. The bars beside the
-// figures have one scale for the whole conversation; who does not see them reads the figures.
+// A chain is drawn straight, a fork one step to the right, as in `convo inspect`. The bars next to the
+// figures have one scale for the whole conversation; a screen reader reads the figures instead.
 
 import { used } from "./conversation.js";
 import { drawing, element, figure } from "./make.js";
@@ -16,10 +16,10 @@ const BARS = [
 const [WIDE, HIGH] = [120, 5];
 
 /**
- * The tree as a table.
+ * Create the tree as a table.
  *
- * selected:  the id of the link that is shown in full; its row is drawn in any case
- * address:   the page's address of a link
+ * selected:  the id of the link that is shown in full; its row is always drawn
+ * address:   returns the page's address of a link
  */
 export function tree(conversation, { selected, address }) {
   const { rows, found } = conversation;
@@ -103,7 +103,7 @@ function legend() {
   return element("ul", { class: "legend", "aria-label": "Tokens of each request" }, ...lines);
 }
 
-/** Up and down go from link to link, Home and End to the first and the last that is drawn. */
+/** Move the focus: up and down by one link, Home and End to the first and the last drawn link. */
 function walk(event) {
   const links = [...event.currentTarget.querySelectorAll("tbody a")];
   const at = links.indexOf(document.activeElement);
