@@ -1,6 +1,7 @@
 """Runs of agents that are stopped or killed: what ran is not run again, and what nobody knows is asked."""
 
 import os
+import re
 import signal
 from pathlib import Path
 from subprocess import Popen
@@ -185,11 +186,12 @@ def test_a_run_that_is_stopped_while_a_tool_runs_leaves_a_file_that_runs_nothing
     process.send_signal(signal.SIGINT)
     said = process.stderr.read()
     process.wait()
-    assert "c2 was started and its outcome is unknown" in said
+    unknown = re.findall(r"(c\d) was started and its outcome is unknown", said)
+    assert "c2" in unknown  # the call beside it has returned, and its output may be stored or not
     for env in ({"CONVO_HOME": "elsewhere"}, {}):
         got = launch(*flags, "--approve", "c2", env=env)
         assert (got.exit, "c2 was started and its outcome is unknown" in got.err) == (2, True), got.err
     assert sorted(ran()) == ["refund A1 100", "refund A2 200"]
-    on = launch(*flags, "--output", "c2=paid", env={"CONVO_HOME": "elsewhere"})
+    on = launch(*flags, *(f"--output={call}=paid" for call in unknown), env={"CONVO_HOME": "elsewhere"})
     assert (on.exit, on.out) == (0, "Paid back.\n"), on.err
     assert sorted(ran()) == ["refund A1 100", "refund A2 200"]
