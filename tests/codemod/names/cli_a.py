@@ -736,7 +736,7 @@ PARAMETERS = {
     },
     "cli.inbox": {
         "show_waiting.of": "run",
-        "decide.of": "run",
+        "decide.of": "run_filter",
         "_inbox.of": "run_filter",
         "_inbox.decided_too": "include_decided",
         "decide.verdict": "decision",

@@ -950,7 +950,7 @@ ATTRIBUTES = {
         "Partial._add": "_append_text",
         "Partial._parts": "_part_list",
     },
-    "history.compare": {"Difference.at": "index"},
+    "history.compare": {"Difference.at": "shared_count"},
     "history.link": {
         "Link.parent": "parent_id",
         "Link.session": "session_id",
@@ -1108,7 +1108,7 @@ ATTRIBUTES = {
     },
     "inspection.redacting": {
         "Replaced.where": "location",
-        "Replaced.times": "count",
+        "Replaced.times": "occurrences",
         "Redacted.replaced": "replacements",
         "Redacted.unseen": "unchecked_locations",
         "Pen.where": "location",
