@@ -612,7 +612,7 @@ PARAMETERS = {
     "cli.resume": {
         "resume.decided": "decisions",
         "resume.going": "run_flags",
-        "resume.written": "output",
+        "resume.written": "state_file",
         "_decide_only.decided": "decisions",
         "_decide_only.agent": "agents",
         "_decide_only.written": "output",

@@ -943,7 +943,6 @@ ATTRIBUTES = {
         "Version.room": "find_slots",
         "Version.own": "iter_own_members",
     },
-    "agents.agent": {"Agent.ways": "expanded_handoffs"},
     "agents.graph": {"Roll.named": "by_name", "Roll._places": "_indexes", "Roll.place": "index_of"},
     "agents.foreign_behind": {"Behind.worded": "reports_failures"},
     "handoffs.offering": {"Offer.way": "handoff", "Offer.to": "target"},
