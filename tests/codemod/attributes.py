@@ -91,6 +91,8 @@ def _factors(row: Mapping[str, Any]) -> tuple[float, ...] | None:
     ("tests/transfer/test_handing.py", "endpoint.conversation(", "endpoint.retrieve_conversation("),
     ("tests/engine/test_looking.py", "endpoint.delete_item(", "endpoint.delete_conversation_item("),
     ("tests/stores/test_side_by_side.py", 'both("append"', 'both("append_events"'),
+    ("tests/stores/test_side_by_side.py", ", dry=ask", ", dry_run=ask"),
+    ("tests/stores/test_side_by_side.py", "in there.ids if", "in there.item_ids if"),
     ("tests/inspection/linting/corpus.py", ", stored=", ", is_stored="),
     ("tests/inspection/linting/test_mending.py", ", stored=", ", is_stored="),
     ("tests/inspection/linting/test_rules.py", ", stored=", ", is_stored="),
