@@ -170,15 +170,15 @@ class UnknownSchema(InvalidRunState):
 
     code = "unknown_schema"
 
-    def __init__(self, path: str, label: str, known: Sequence[str]) -> None:
-        self.label, self.known = label, tuple(known)
+    def __init__(self, path: str, label: str, known_labels: Sequence[str]) -> None:
+        self.label, self.known_labels = label, tuple(known_labels)
         why, hint = "which this convo does not read", None
-        if _is_newer_label(label, self.known):
+        if _is_newer_label(label, self.known_labels):
             hint = "upgrade convo-state, if a newer release wrote it"
         elif _parse_label(label):
             why += ", because no release of openai-agents wrote it"
             hint = "write the state again with a release of openai-agents"
-        super().__init__(path, f"is {label}, {why}; it reads {', '.join(known)}", hint=hint)
+        super().__init__(path, f"is {label}, {why}; it reads {', '.join(known_labels)}", hint=hint)
 
 
 class JavaScriptRunState(InvalidRunState):
@@ -220,9 +220,9 @@ class Busy(StateFault):
 
     code, hint = "busy", "it goes on there; leave it there, or wait until it has ended"
 
-    def __init__(self, name: str, holder: str, *, hint: str | None = None) -> None:
-        self.name, self.holder = name, holder
-        super().__init__(f"{name!r} is open in another process ({holder})", hint=hint)
+    def __init__(self, name: str, process: str, *, hint: str | None = None) -> None:
+        self.name, self.process = name, process
+        super().__init__(f"{name!r} is open in another process ({process})", hint=hint)
 
 
 class ItemDeleted(StateFault):
@@ -303,9 +303,9 @@ class StoreTooNew(StoreFault):
 
     code, hint = "store_too_new", "upgrade convo-state, or set CONVO_HOME to another folder"
 
-    def __init__(self, place: str, found: int, known: int) -> None:
-        self.place, self.found, self.known = place, found, known
-        super().__init__(f"{place} has schema {found}; this convo knows up to {known}")
+    def __init__(self, location: str, found_schema: int, known_schema: int) -> None:
+        self.location, self.found_schema, self.known_schema = location, found_schema, known_schema
+        super().__init__(f"{location} has schema {found_schema}; this convo knows up to {known_schema}")
 
 
 # -- endpoints and models -------------------------------------------------------------------------
@@ -381,17 +381,17 @@ class LimitReached(EndpointFault):
     code, status = "limit_reached", 502
     hint = "convo config set the limit with a larger value"
 
-    def __init__(self, limit: str, most: float) -> None:
-        self.limit, self.most = f"limits.{limit}", most
+    def __init__(self, limit: str, maximum: float) -> None:
+        self.limit, self.maximum = f"limits.{limit}", maximum
         super().__init__(
-            f"the answer was cut at {self.limit} = {most:g}"
+            f"the answer was cut at {self.limit} = {maximum:g}"
             if limit.endswith("_s")
-            else f"the answer was cut at {self.limit} = {most}",
+            else f"the answer was cut at {self.limit} = {maximum}",
             hint=f"convo config set {self.limit} VALUE, with a larger value",
         )
 
     @property
-    def timed(self) -> bool:
+    def is_time_limit(self) -> bool:
         """Whether it is a limit of time."""
         return self.limit.endswith("_s")
 
@@ -423,9 +423,9 @@ class Unsupported(ModelFault):
 
     code = "unsupported"
 
-    def __init__(self, model: str, what: str, *, param: str | None = None, hint: str | None = None) -> None:
-        self.model, self.what, self.param = model, what, param
-        super().__init__(f"{model} does not take {what}", hint=hint)
+    def __init__(self, model: str, feature: str, *, param: str | None = None, hint: str | None = None) -> None:
+        self.model, self.feature, self.param = model, feature, param
+        super().__init__(f"{model} does not take {feature}", hint=hint)
 
 
 class WindowExceeded(ModelFault):
@@ -437,9 +437,9 @@ class WindowExceeded(ModelFault):
     code, param = "context_length_exceeded", "input"
     hint = "convo compact the conversation, say it shorter, or choose a model with a larger window"
 
-    def __init__(self, model: str, need: int, room: int) -> None:
-        self.model, self.need, self.room = model, need, room
-        super().__init__(f"{model} has room for {room:,} tokens of input; this needs {need:,}")
+    def __init__(self, model: str, needed_tokens: int, limit_tokens: int) -> None:
+        self.model, self.needed_tokens, self.limit_tokens = model, needed_tokens, limit_tokens
+        super().__init__(f"{model} has room for {limit_tokens:,} tokens of input; this needs {needed_tokens:,}")
 
 
 class RunFailed(ConvoError):

@@ -29,7 +29,7 @@ class Clock(Protocol):
         """Return seconds since 1970, UTC."""
         ...
 
-    def ticks(self) -> float:
+    def monotonic(self) -> float:
         """Return seconds of a clock that never goes back; only differences have a meaning."""
         ...
 
@@ -43,7 +43,7 @@ class SystemClock:
         """Return seconds since 1970, UTC."""
         return time.time()
 
-    def ticks(self) -> float:
+    def monotonic(self) -> float:
         """Return seconds of a clock that never goes back."""
         return time.monotonic()
 
@@ -58,22 +58,22 @@ class FixedClock:
 
     def __init__(self, now: float = 1_700_000_000.0) -> None:
         self._now = now
-        self.slept: list[float] = []
+        self.sleeps_s: list[float] = []
 
     def now(self) -> float:
         return self._now
 
-    def ticks(self) -> float:
+    def monotonic(self) -> float:
         return self._now
 
     async def sleep(self, seconds: float) -> None:
-        self.slept.append(seconds)
+        self.sleeps_s.append(seconds)
         import asyncio
 
-        self.move(seconds)
+        self.advance(seconds)
         await asyncio.sleep(0)
 
-    def move(self, seconds: float) -> None:
+    def advance(self, seconds: float) -> None:
         """Add `seconds` to the time."""
         self._now += seconds
 
@@ -103,12 +103,12 @@ def process_identity() -> str:
     return f"{_machine_id()}:{os.getpid()}:{_start_time_ticks(os.getpid())}"
 
 
-def is_process_dead(holder: str) -> bool:
+def is_process_dead(identity: str) -> bool:
     """Return whether the process ran on this machine and has ended; False when that is unknown.
 
     identity:  of `process_identity`, possibly with more fields after it
     """
-    machine, pid, began = _parse_identity(holder)
+    machine, pid, began = _parse_identity(identity)
     if machine not in (_machine_id(), socket.gethostname()) or not pid.isdigit():
         return False
     try:
@@ -120,10 +120,10 @@ def is_process_dead(holder: str) -> bool:
     return bool(began) and _start_time_ticks(int(pid)) != began
 
 
-def describe_process(holder: str) -> str:
+def describe_process(identity: str) -> str:
     """Return `identity` as text for messages."""
-    machine, pid, _ = _parse_identity(holder)
-    return f"process {pid} on {machine.partition('@')[0]}" if pid else holder
+    machine, pid, _ = _parse_identity(identity)
+    return f"process {pid} on {machine.partition('@')[0]}" if pid else identity
 
 
 def process_tag() -> str:

@@ -26,4 +26,4 @@ def embedded(
 ) -> EmbeddedEndpoint:
     """An endpoint whose time stands still unless another clock is given."""
     clock = clock or FixedClock()
-    return EmbeddedEndpoint(store, Scripted(clock, new_id), clock, new_id, manner=manner or EndpointOptions())
+    return EmbeddedEndpoint(store, Scripted(clock, new_id), clock, new_id, options=manner or EndpointOptions())

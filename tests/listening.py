@@ -22,7 +22,7 @@ def running(application: Any, place: socket.socket, loop: asyncio.AbstractEventL
     try:
         yield
     finally:
-        loop.call_soon_threadsafe(server.end)
+        loop.call_soon_threadsafe(server.request_end)
         thread.join()
         loop.close()
         place.close()

@@ -62,21 +62,21 @@ class Scripts:
         provider, _, own = name.partition("/")
         return self, own if provider == "scripted" else self._script
 
-    def respond(self, ask: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-        self.asks.append(ask)
-        return self._model.respond(ask)
+    def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        self.asks.append(request)
+        return self._model.respond(request)
 
     async def warm(self, model: str) -> None:
         await self._model.warm(model)
 
-    async def check_request(self, ask: ModelRequest) -> None:
-        await self._model.check_request(ask)
+    async def check_request(self, request: ModelRequest) -> None:
+        await self._model.check_request(request)
 
-    async def count(self, ask: ModelRequest) -> int | None:
-        return await self._model.count(ask)
+    async def count(self, request: ModelRequest) -> int | None:
+        return await self._model.count(request)
 
-    async def compact(self, ask: ModelRequest) -> Sequence[Item] | None:
-        return await self._model.compact(ask)
+    async def compact(self, request: ModelRequest) -> Sequence[Item] | None:
+        return await self._model.compact(request)
 
     async def aclose(self) -> None:
         await self._model.aclose()
@@ -212,7 +212,7 @@ class Loopback:
         if key == WRONG_KEY:
             raise KeyRefused("Incorrect API key provided", code="invalid_api_key")
         if key not in self._endpoints:
-            self._endpoints[key] = EmbeddedEndpoint(self.store.of(key), self.scripts, SystemClock(), random_id)
+            self._endpoints[key] = EmbeddedEndpoint(self.store.for_tenant(key), self.scripts, SystemClock(), random_id)
         return self._endpoints[key]
 
     def run(self, what: Coroutine[Any, Any, T]) -> T:

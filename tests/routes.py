@@ -62,7 +62,7 @@ async def _cancel(endpoint: Endpoint, request: Recorded, ids: tuple[str, ...]) -
 
 
 async def _input_items(endpoint: Endpoint, request: Recorded, ids: tuple[str, ...]) -> Any:
-    return _listed(await endpoint.input_items(*ids, **_paging(request)))
+    return _listed(await endpoint.list_input_items(*ids, **_paging(request)))
 
 
 async def _compact(endpoint: Endpoint, request: Recorded, ids: tuple[str, ...]) -> Any:
@@ -70,7 +70,7 @@ async def _compact(endpoint: Endpoint, request: Recorded, ids: tuple[str, ...]) 
 
 
 async def _count(endpoint: Endpoint, request: Recorded, ids: tuple[str, ...]) -> Any:
-    return {"object": "response.input_tokens", "input_tokens": await endpoint.count(request.json)}
+    return {"object": "response.input_tokens", "input_tokens": await endpoint.count_input_tokens(request.json)}
 
 
 async def _create_conversation(endpoint: Endpoint, request: Recorded, ids: tuple[str, ...]) -> Any:
@@ -79,7 +79,7 @@ async def _create_conversation(endpoint: Endpoint, request: Recorded, ids: tuple
 
 
 async def _conversation(endpoint: Endpoint, request: Recorded, ids: tuple[str, ...]) -> Any:
-    return await endpoint.conversation(*ids)
+    return await endpoint.retrieve_conversation(*ids)
 
 
 async def _update(endpoint: Endpoint, request: Recorded, ids: tuple[str, ...]) -> Any:
@@ -92,19 +92,19 @@ async def _delete_conversation(endpoint: Endpoint, request: Recorded, ids: tuple
 
 
 async def _add(endpoint: Endpoint, request: Recorded, ids: tuple[str, ...]) -> Any:
-    return _listed(await endpoint.add_items(ids[0], request.json["items"]))
+    return _listed(await endpoint.add_conversation_items(ids[0], request.json["items"]))
 
 
 async def _items(endpoint: Endpoint, request: Recorded, ids: tuple[str, ...]) -> Any:
-    return _listed(await endpoint.conversation_items(*ids, **_paging(request)))
+    return _listed(await endpoint.list_conversation_items(*ids, **_paging(request)))
 
 
 async def _item(endpoint: Endpoint, request: Recorded, ids: tuple[str, ...]) -> Any:
-    return await endpoint.conversation_item(*ids)
+    return await endpoint.retrieve_conversation_item(*ids)
 
 
 async def _remove(endpoint: Endpoint, request: Recorded, ids: tuple[str, ...]) -> Any:
-    return await endpoint.delete_item(*ids)
+    return await endpoint.delete_conversation_item(*ids)
 
 
 ID = "([^/]+)"

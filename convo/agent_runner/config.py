@@ -39,7 +39,7 @@ OWN_HISTORY_HINT = "take it out, or own the history with --session or --replay"
 class ModelRoute:
     """The request options and the endpoint of a model."""
 
-    asking: RequestOptions
+    options: RequestOptions
     endpoint: Endpoint
 
 
@@ -51,7 +51,7 @@ class ModelInput:
     instructions: str | None = None
 
 
-def noop_test_hook(place: str) -> None:
+def noop_test_hook(point: str) -> None:
     """Do nothing; a test ends the process here."""
 
 
@@ -74,24 +74,24 @@ class RunConfig:
     """
 
     limits: RunLimits = field(default_factory=RunLimits)
-    habits: HandoffDefaults = field(default_factory=HandoffDefaults)
+    handoff_defaults: HandoffDefaults = field(default_factory=HandoffDefaults)
     input_filter: Callable[[ModelInput], Any] | ForeignInputFilter | None = None
     session_limit: int | None = None
-    session_input: Callable[[list[Item], list[Item]], Any] | None = None
+    session_input_callback: Callable[[list[Item], list[Item]], Any] | None = None
     values: Mapping[str, Json] = field(default_factory=lambda: NO_VALUES)
-    route: Callable[[str], ModelRoute] | None = None
-    scratch: Callable[[], Store] | None = None
-    origin: Mapping[str, Json] | None = None
-    at: Callable[[str], None] = noop_test_hook
+    resolve_model: Callable[[str], ModelRoute] | None = None
+    open_scratch_store: Callable[[], Store] | None = None
+    agents_source: Mapping[str, Json] | None = None
+    test_hook: Callable[[str], None] = noop_test_hook
 
 
 def validate_run_config(
     graph: Graph,
-    conduct: RunConfig,
+    config: RunConfig,
     strategy: Strategy,
-    asking: RequestOptions,
+    options: RequestOptions,
     endpoint: Endpoint,
-    own_it: str = OWN_HISTORY_HINT,
+    own_history_hint: str = OWN_HISTORY_HINT,
 ) -> None:
     """Reject a configuration that the owner of the state does not allow.
 
@@ -99,46 +99,51 @@ def validate_run_config(
     Raises WrongOwner for the cases in the module docstring, InvalidUsage for an agent's model without a route,
     InputFault for tools with one name, and Unsupported for a hosted tool that the client must run.
     """
-    remembers = STRATEGY_INFO[strategy].remembers
-    _validate_limits(conduct)
-    if remembers and (conduct.session_limit is not None or conduct.session_input is not None):
-        raise _make_wrong_owner("a session's limit or input callback", strategy, own_it)
+    remembers = STRATEGY_INFO[strategy].is_server_side
+    _validate_limits(config)
+    if remembers and (config.session_limit is not None or config.session_input_callback is not None):
+        raise _make_wrong_owner("a session's limit or input callback", strategy, own_history_hint)
     for identity, agent in graph.agents.items():
         toolbox(agent.functions)
         definitions(agent.tools)
         build_handoff_tools(graph, identity)
         for way in agent.ways:
-            plan_handoff(way, conduct.habits, remembers=remembers, names=(agent.name, graph[str(way.to)].name))
+            plan_handoff(
+                way,
+                config.handoff_defaults,
+                is_server_history=remembers,
+                agent_names=(agent.name, graph[str(way.to)].name),
+            )
         if remembers and agent.output_guardrails:
-            raise _make_wrong_owner(f"an output guardrail (agent {agent.name!r})", strategy, own_it)
+            raise _make_wrong_owner(f"an output guardrail (agent {agent.name!r})", strategy, own_history_hint)
         _validate_settings(agent)
         _validate_hosted_tools(agent)
-        _validate_model(agent, conduct, remembers, asking, endpoint, own_it)
+        _validate_model(agent, config, remembers, options, endpoint, own_history_hint)
         for tool in agent.functions:
             if isinstance(tool, AgentTool):
-                _validate_nested_run(tool, conduct, asking, endpoint)
+                _validate_nested_run(tool, config, options, endpoint)
 
 
-def _validate_nested_run(tool: AgentTool, conduct: RunConfig, asking: RequestOptions, endpoint: Endpoint) -> None:
+def _validate_nested_run(tool: AgentTool, config: RunConfig, options: RequestOptions, endpoint: Endpoint) -> None:
     """Validate the agents behind a tool: they work on a history that the run itself owns."""
-    if conduct.scratch is None:
+    if config.open_scratch_store is None:
         raise InvalidUsage(f"nothing here holds the run inside of tool {tool.title!r}", hint="hand in a store for it")
-    validate_run_config(tool.inside, make_nested_config(tool, conduct), Strategy.SESSION, asking, endpoint)
+    validate_run_config(tool.inside, make_nested_config(tool, config), Strategy.SESSION, options, endpoint)
 
 
-def make_nested_config(tool: AgentTool, conduct: RunConfig) -> RunConfig:
+def make_nested_config(tool: AgentTool, config: RunConfig) -> RunConfig:
     """Return the configuration of the nested run of a call of `tool`."""
-    limits = replace(conduct.limits, max_turns=tool.max_turns)
-    return replace(conduct, limits=limits, session_limit=None, session_input=None, origin=None)
+    limits = replace(config.limits, max_turns=tool.max_turns)
+    return replace(config, limits=limits, session_limit=None, session_input_callback=None, agents_source=None)
 
 
-def _validate_limits(conduct: RunConfig) -> None:
-    limits = conduct.limits
-    if limits.parallel < 1 or (limits.max_turns is not None and limits.max_turns < 1):
+def _validate_limits(config: RunConfig) -> None:
+    limits = config.limits
+    if limits.max_parallel_calls < 1 or (limits.max_turns is not None and limits.max_turns < 1):
         raise InvalidUsage("a run needs at least one turn, and room for one call", hint="leave the limit out")
-    if conduct.session_limit is not None and conduct.session_limit < 0:
+    if config.session_limit is not None and config.session_limit < 0:
         raise InvalidUsage("a session's limit is a number of items", hint="0 sends none of them")
-    if conduct.session_input is not None and not callable(conduct.session_input):
+    if config.session_input_callback is not None and not callable(config.session_input_callback):
         raise InvalidUsage("a session's input callback is no function", hint="name a function, as file.py:name")
 
 
@@ -176,24 +181,25 @@ def _validate_settings(agent: Agent) -> None:
 
 
 def _validate_model(
-    agent: Agent, conduct: RunConfig, remembers: bool, asking: RequestOptions, endpoint: Endpoint, own_it: str
+    agent: Agent, config: RunConfig, remembers: bool, options: RequestOptions, endpoint: Endpoint, own_history_hint: str
 ) -> None:
-    if agent.model is None or agent.model in (asking.model, asking.wire_model):
+    if agent.model is None or agent.model in (options.model, options.wire_model):
         return
-    if conduct.route is None:
+    if config.resolve_model is None:
         raise InvalidUsage(
-            f"agent {agent.name!r} is asked as {agent.model!r}, and this run asks {asking.model!r} alone",
+            f"agent {agent.name!r} is asked as {agent.model!r}, and this run asks {options.model!r} alone",
             hint="take its model out, or choose it with -m",
         )
-    other = conduct.route(agent.model).endpoint.scope
+    other = config.resolve_model(agent.model).endpoint.scope
     if remembers and other != endpoint.scope:
         raise WrongOwner(
             f"agent {agent.name!r} is asked at {other}, and the history belongs to {endpoint.scope}",
-            hint=own_it,
+            hint=own_history_hint,
         )
 
 
-def _make_wrong_owner(what: str, strategy: Strategy, own_it: str) -> WrongOwner:
+def _make_wrong_owner(subject: str, strategy: Strategy, own_history_hint: str) -> WrongOwner:
     return WrongOwner(
-        f"{what} does not go with --{strategy}: {STRATEGY_INFO[strategy].words} has the history", hint=own_it
+        f"{subject} does not go with --{strategy}: {STRATEGY_INFO[strategy].description} has the history",
+        hint=own_history_hint,
     )

@@ -82,10 +82,10 @@ class RunLoop:
         self,
         chat: Chat,
         graph: Graph,
-        conduct: RunConfig,
-        keeper: RunRepository,
+        config: RunConfig,
+        repository: RunRepository,
         run: Run,
-        inside: NestedRunner,
+        run_nested: NestedRunner,
         usages: list[Mapping[str, Json]] | None = None,
     ) -> None:
         """Prepare the loop.
@@ -93,80 +93,84 @@ class RunLoop:
         run_nested:  performs the call of a tool that has a nested run
         usages:      the list of the outer run, for a nested one
         """
-        self.run, self._inside = run, inside
-        self._within = usages is not None
+        self.run, self._run_nested = run, run_nested
+        self._is_nested = usages is not None
         self.usages = [] if usages is None else usages
-        self._chat, self._graph, self._conduct, self._keeper = chat, graph, conduct, keeper
-        self._todo: deque[RunEffect] = deque()
-        self._events: deque[StreamEvent] = deque()
-        self._beside = RunTasks(self._passed)
-        self._doubt = False
-        self._told: frozenset[str] = frozenset()
-        self._results: dict[tuple[str, int, str], Json] = {}
+        self._chat, self._graph, self._config, self._repository = chat, graph, config, repository
+        self._pending_effects: deque[RunEffect] = deque()
+        self._pending_events: deque[StreamEvent] = deque()
+        self._tasks = RunTasks(self._on_guardrail_passed)
+        self._check_tail = False
+        self._started_call_ids: frozenset[str] = frozenset()
+        self._outputs: dict[tuple[str, int, str], Json] = {}
         self._cause: ConvoError | None = None
 
-    def take(self, run: Run, effects: Sequence[RunEffect] = (), *, doubt: bool = False) -> None:
+    def load(self, run: Run, effects: Sequence[RunEffect] = (), *, check_tail: bool = False) -> None:
         """Load `run`, and drop the effects and tasks of an earlier one.
 
         check_tail:  the owner may already have a part of the next request
         """
-        self.run, self._doubt, self._cause = run, doubt, None
-        self._todo, self._events, self._beside = deque(effects), deque(), RunTasks(self._passed)
+        self.run, self._check_tail, self._cause = run, check_tail, None
+        self._pending_effects, self._pending_events, self._tasks = (
+            deque(effects),
+            deque(),
+            RunTasks(self._on_guardrail_passed),
+        )
 
-    def begin(self, run: Run, effects: Sequence[RunEffect], *, doubt: bool) -> None:
+    def start(self, run: Run, effects: Sequence[RunEffect], *, check_tail: bool) -> None:
         """Start a new run, with no usage of earlier model calls."""
-        if not self._within:
+        if not self._is_nested:
             self.usages = []
-        self.take(run, effects, doubt=doubt)
+        self.load(run, effects, check_tail=check_tail)
 
-    async def hear(self, event: RunEvent, cause: ConvoError | None = None) -> None:
+    async def dispatch(self, event: RunEvent, cause: ConvoError | None = None) -> None:
         """Pass `event` to the state machine and commit its effects. Raises IllegalTransition, StoreFault."""
-        await shielded(self._hear(TaskResult(event, cause)))
+        await shielded(self._dispatch(TaskResult(event, cause)))
 
-    async def go_on(self) -> None:
+    async def resume(self) -> None:
         """Resume the run: at a pause, or where it was interrupted."""
-        ledger = await self._keeper.ledger(self.run)
-        self._told = frozenset(ledger)
-        held = self._chat.reread()
-        await self._recount()
+        ledger = await self._repository.load_calls(self.run)
+        self._started_call_ids = frozenset(ledger)
+        held = self._chat.load_state()
+        await self._load_usages()
         if self.run.phase is Phase.PAUSED:
-            self.take(self.run)
-            await self.hear(RunResumed())
+            self.load(self.run)
+            await self.dispatch(RunResumed())
             return
-        run, effects = recover_run(self.run, self._known(ledger))
-        asking = self.run.phase is run.phase is Phase.ASKING
+        run, effects = recover_run(self.run, self._collect_outputs(ledger))
+        asking = self.run.phase is run.phase is Phase.CALLING_MODEL
         if asking:
-            self._chat.record.held = drop_partial_response(held, self._keeper.standing)
+            self._chat.record.state = drop_partial_response(held, self._repository.checkpoint)
         if run != self.run:
-            await shielded(self._keeper.commit(self.run, run, RunResumed(), effects))
-        self.take(run, effects, doubt=asking)
+            await shielded(self._repository.commit(self.run, run, RunResumed(), effects))
+        self.load(run, effects, check_tail=asking)
 
-    async def _recount(self) -> None:
+    async def _load_usages(self) -> None:
         """Load the usage of the run's earlier model calls, possibly of another process."""
         if self.usages or not self.run.turn:
             return
-        links = await self._chat.edges.store.links(self._chat.session.id)
+        links = await self._chat.deps.store.links(self._chat.session.id)
         done = [link.usage for link in links if link.status == "completed"]
-        calls = self.run.turn - (self.run.phase is Phase.ASKING and not self.run.answered)
+        calls = self.run.turn - (self.run.phase is Phase.CALLING_MODEL and not self.run.has_response)
         self.usages += [usage or {} for usage in done[max(0, len(done) - calls) :]]
 
-    async def taken_up(self) -> Run:
+    async def preview_resume(self) -> Run:
         """Return the run as `resume` would start it; nothing is stored."""
-        return recover_run(self.run, self._known(await self._keeper.ledger(self.run)))[0]
+        return recover_run(self.run, self._collect_outputs(await self._repository.load_calls(self.run)))[0]
 
-    async def at_rest(self) -> Run:
+    async def to_storable_run(self) -> Run:
         """Return the run in a form that can be stored while no process runs it; nothing is stored."""
-        return pause_interrupted_run(self.run, self._known(await self._keeper.ledger(self.run)))
+        return pause_interrupted_run(self.run, self._collect_outputs(await self._repository.load_calls(self.run)))
 
-    def _known(self, ledger: Mapping[str, AgentCall]) -> dict[str, Json]:
+    def _collect_outputs(self, started_calls: Mapping[str, AgentCall]) -> dict[str, Json]:
         """Return the known outputs of started calls, including those that the store could not commit."""
-        now = self._keeper.run_id, self.run.turn
-        here = {call_id: output for (*when, call_id), output in self._results.items() if tuple(when) == now}
-        return {**here, **{call_id: call.output for call_id, call in ledger.items() if call.ended}}
+        now = self._repository.run_id, self.run.turn
+        here = {call_id: output for (*when, call_id), output in self._outputs.items() if tuple(when) == now}
+        return {**here, **{call_id: call.output for call_id, call in started_calls.items() if call.has_ended}}
 
-    def _remember(self, event: RunEvent) -> None:
+    def _remember_output(self, event: RunEvent) -> None:
         if isinstance(event, ToolReturned):
-            self._results[self._keeper.run_id, self.run.turn, event.call_id] = event.output
+            self._outputs[self._repository.run_id, self.run.turn, event.call_id] = event.output
 
     async def perform(self) -> AsyncGenerator[StreamEvent, None]:
         """Perform effects until none is left; an early exit leaves a run that can be resumed.
@@ -174,225 +178,235 @@ class RunLoop:
         Raises RunFailed when the run failed, and the errors of the endpoint and the store.
         """
         try:
-            yield make_run_event("started", run=self._keeper.run_id, agent=self.run.agent)
-            while self._events or self._todo or self._beside:
-                while self._events:
-                    yield self._events.popleft()
-                if self._todo:
-                    async with aclosing(self._next(self._todo.popleft())) as events:
+            yield make_run_event("started", run=self._repository.run_id, agent=self.run.agent)
+            while self._pending_events or self._pending_effects or self._tasks:
+                while self._pending_events:
+                    yield self._pending_events.popleft()
+                if self._pending_effects:
+                    async with aclosing(self._perform_effect(self._pending_effects.popleft())) as events:
                         async for event in events:
                             yield event
-                elif self._beside:
-                    for heard in await self._beside.came():
+                elif self._tasks:
+                    for heard in await self._tasks.wait_any():
                         if self.run.phase not in TERMINAL_PHASES:
-                            await shielded(self._hear(heard))
+                            await shielded(self._dispatch(heard))
         finally:
-            await shielded(self._let_go())
+            await shielded(self._shutdown())
         if self.run.failure:
             raise RunFailed(self.run.failure.message, code=self.run.failure.code) from self._cause
 
-    async def _next(self, effect: RunEffect) -> AsyncGenerator[StreamEvent, None]:
-        self._conduct.at(f"before {type(effect).__name__}")
+    async def _perform_effect(self, effect: RunEffect) -> AsyncGenerator[StreamEvent, None]:
+        self._config.test_hook(f"before {type(effect).__name__}")
         if isinstance(effect, CallModel):
-            async with aclosing(self._ask(effect)) as events:
+            async with aclosing(self._call_model(effect)) as events:
                 async for event in events:
                     yield event
         elif type(effect) in EFFECT_HANDLERS:
             await EFFECT_HANDLERS[type(effect)](self, effect)
 
-    async def _hear(self, heard: TaskResult) -> None:
+    async def _dispatch(self, result: TaskResult) -> None:
         """Pass an event to the state machine, and commit its effects before any of them is performed."""
-        before, event = self.run, heard.event
-        self._remember(event)
+        before, event = self.run, result.event
+        self._remember_output(event)
         run, effects = step_run(before, event)
-        await self._keeper.commit(before, run, event, effects)
-        self._conduct.at(f"after {type(event).__name__}")
+        await self._repository.commit(before, run, event, effects)
+        self._config.test_hook(f"after {type(event).__name__}")
         self.run = run
-        self._cause = heard.cause or self._cause
+        self._cause = result.cause or self._cause
         if any(isinstance(effect, CancelTasks) for effect in effects):
-            self._todo.clear()
-        self._todo += effects
+            self._pending_effects.clear()
+        self._pending_effects += effects
         if isinstance(event, ToolReturned):
             done = replace(_find_call(before, event.call_id), output={"output": event.output})
-            self._events.append(make_tool_output_event(done, before.agent))
+            self._pending_events.append(make_tool_output_event(done, before.agent))
         if isinstance(event, GuardrailTripped):
-            self._events.append(_make_guardrail_event(before, event))
+            self._pending_events.append(_make_guardrail_event(before, event))
 
     # -- the model call -----------------------------------------------------------------------------
 
-    async def _ask(self, effect: CallModel) -> AsyncGenerator[StreamEvent, None]:
+    async def _call_model(self, effect: CallModel) -> AsyncGenerator[StreamEvent, None]:
         """Call the model once; the guardrails that run beside it must pass before its response counts."""
         chat = self._chat
         try:
-            base = ModelRoute(chat.asking, chat.edges.endpoint)
-            context = self._context(effect.agent)
-            how, seen = await prepare_agent_request(effect, self.run, self._keeper, base, self._conduct, context)
+            base = ModelRoute(chat.options, chat.deps.endpoint)
+            context = self._make_context(effect.agent)
+            how, seen = await prepare_agent_request(effect, self.run, self._repository, base, self._config, context)
         except USER_CODE_ERRORS as wrong:
-            await self.hear(EffectFailed(wrong.code, wrong.message), wrong)
+            await self.dispatch(EffectFailed(wrong.code, wrong.message), wrong)
             return
         answer: list[tuple[Run, Sequence[RunEffect], AgentRun, RunCheckpoint]] = []
 
         async def closing(held: ConversationState, output: tuple[Item, ...]) -> Any:
-            if not await self._beside.spoken():
+            if not await self._tasks.guardrails_passed():
                 return None
-            self._conduct.at("before ModelResponded")
-            run, effects = step_run(self.run, how.answered(output))
-            path = seen.path.grow(output) if seen else None
-            beside, standing = self._keeper.closed(run, effects, held, output, path)
+            self._config.test_hook("before ModelResponded")
+            run, effects = step_run(self.run, how.make_response_event(output))
+            path = seen.path.append(output) if seen else None
+            beside, standing = self._repository.build_response_update(run, effects, held, output, path)
             assert beside.agent_run
             answer[:] = [(run, effects, beside.agent_run, standing)]
             return beside
 
-        edges = replace(chat.edges, endpoint=how.endpoint)
+        edges = replace(chat.deps, endpoint=how.endpoint)
         turn = chat.turn = ChatTurn(
-            chat.record, how.asking, edges, doubt=self._doubt, noted=chat.noted, seen=seen, closing=closing
+            chat.record,
+            how.options,
+            edges,
+            check_tail=self._check_tail,
+            notify=chat.notify,
+            input_override=seen,
+            on_response=closing,
         )
         try:
-            async with aclosing(self._beside.beside(turn)) as events:
+            async with aclosing(self._tasks.stream_guarded(turn)) as events:
                 async for event in events:
                     yield event
         finally:
             if turn.link and turn.link.status == "completed":
                 self.usages.append(turn.link.usage or {})
             if answer and chat.record.agent_run is answer[0][2]:
-                self.run, effects, self._keeper.kept, self._keeper.standing = answer[0]
-                self._todo += effects
-                self._doubt = False
-        self._conduct.at("after ModelResponded")
-        if self._beside.against:
-            await shielded(self._hear(self._beside.against))
+                self.run, effects, self._repository.run_row, self._repository.checkpoint = answer[0]
+                self._pending_effects += effects
+                self._check_tail = False
+        self._config.test_hook("after ModelResponded")
+        if self._tasks.rejection:
+            await shielded(self._dispatch(self._tasks.rejection))
 
-    def _passed(self, event: GuardrailPassed) -> None:
+    def _on_guardrail_passed(self, event: GuardrailPassed) -> None:
         """Record that a guardrail beside the model passed; this has no effects."""
         self.run, _ = step_run(self.run, event)
 
     # -- one effect each --------------------------------------------------------------------------
 
-    async def _start(self, effect: RunTool) -> None:
-        self._events.append(make_tool_started_event(effect.call, self.run.agent))
-        self._beside.begin(self._call(effect.call))
+    async def _start_tool(self, effect: RunTool) -> None:
+        self._pending_events.append(make_tool_started_event(effect.call, self.run.agent))
+        self._tasks.start(self._run_tool(effect.call))
 
-    async def _check_input(self, effect: CheckInputGuardrail) -> None:
-        self._beside.begin(self._check(effect), guard=self.run.phase is Phase.ASKING)
+    async def _start_input_guardrail(self, effect: CheckInputGuardrail) -> None:
+        self._tasks.start(self._run_guardrail(effect), is_guardrail=self.run.phase is Phase.CALLING_MODEL)
 
-    async def _check_output(self, effect: CheckOutputGuardrail) -> None:
-        self._beside.begin(self._check(effect))
+    async def _start_output_guardrail(self, effect: CheckOutputGuardrail) -> None:
+        self._tasks.start(self._run_guardrail(effect))
 
-    async def _judge(self, effect: EvaluateApproval) -> None:
-        self._beside.begin(self._judged(effect.call))
+    async def _start_approval_check(self, effect: EvaluateApproval) -> None:
+        self._tasks.start(self._evaluate_approval(effect.call))
 
     async def _pause(self, effect: PauseRun) -> None:
-        await self._chat.write()
-        self._events.append(make_paused_event(self.run, self._keeper.run_id))
+        await self._chat.write_replay_file()
+        self._pending_events.append(make_paused_event(self.run, self._repository.run_id))
 
     async def _finish(self, effect: FinishRun) -> None:
-        await self._chat.write()
-        self._events.append(
-            make_run_event("finished", run=self._keeper.run_id, agent=effect.agent, output=effect.output)
+        await self._chat.write_replay_file()
+        self._pending_events.append(
+            make_run_event("finished", run=self._repository.run_id, agent=effect.agent, output=effect.output)
         )
 
     async def _fail(self, effect: FailRun) -> None:
-        await self._chat.write()
-        self._events.append(make_failed_event(effect.failure, self._keeper.run_id))
+        await self._chat.write_replay_file()
+        self._pending_events.append(make_failed_event(effect.failure, self._repository.run_id))
 
-    async def _halt(self, effect: CancelTasks) -> None:
-        await self._beside.drop()
+    async def _cancel_tasks(self, effect: CancelTasks) -> None:
+        await self._tasks.cancel_all()
 
     # -- concurrent tasks -------------------------------------------------------------------------
 
-    async def _call(self, call: ToolCall) -> RunEvent:
-        self._conduct.at(f"before {call.id}")
+    async def _run_tool(self, call: ToolCall) -> RunEvent:
+        self._config.test_hook(f"before {call.id}")
         if isinstance(call.tool, AgentTool):
-            return await self._inside(call, call.tool)
-        output = await run_tool_call(call, self._of_call(call))
-        self._conduct.at(f"after {call.id}")
+            return await self._run_nested(call, call.tool)
+        output = await run_tool_call(call, self._make_call_context(call))
+        self._config.test_hook(f"after {call.id}")
         return ToolReturned(call.id, output)
 
-    async def _check(self, effect: CheckInputGuardrail | CheckOutputGuardrail) -> RunEvent:
-        agent, context = self._graph[effect.agent], self._context(effect.agent)
+    async def _run_guardrail(self, effect: CheckInputGuardrail | CheckOutputGuardrail) -> RunEvent:
+        agent, context = self._graph[effect.agent], self._make_context(effect.agent)
         if isinstance(effect, CheckOutputGuardrail):
             return await user_code.run_guardrail(
-                agent.output_guardrails[effect.place], effect.place, context, effect.output
+                agent.output_guardrails[effect.guardrail_index], effect.guardrail_index, context, effect.output
             )
-        view, held = self._keeper.view, self._chat.held
+        view, held = self._repository.view, self._chat.state
         if view:
-            held = replace(held, path=view.path, mark=view.path.root)
-        said = list(self._chat.asking.sent(held).items)
-        return await user_code.run_guardrail(agent.input_guardrails[effect.place], effect.place, context, said)
+            held = replace(held, path=view.path, confirmed_head=view.path.root)
+        said = list(self._chat.options.build_input(held).items)
+        return await user_code.run_guardrail(
+            agent.input_guardrails[effect.guardrail_index], effect.guardrail_index, context, said
+        )
 
-    async def _judged(self, call: ToolCall) -> RunEvent:
+    async def _evaluate_approval(self, call: ToolCall) -> RunEvent:
         tool = call.tool
         assert tool
         assert callable(tool.needs_approval)
         arguments = read_arguments(tool, call.arguments)
         what = f"what says whether tool {tool.title!r} needs approval"
-        needed = await call_user_predicate(what, "tool_failed", tool.needs_approval, self._of_call(call), arguments)
+        needed = await call_user_predicate(
+            what, "tool_failed", tool.needs_approval, self._make_call_context(call), arguments
+        )
         return ApprovalEvaluated(call.id, needed)
 
-    async def _hand_over(self, effect: PrepareHandoff) -> None:
+    async def _perform_handoff(self, effect: PrepareHandoff) -> None:
         """Make the next agent's input. The function of a handoff is called once, and not again after a kill."""
-        keeper, habits = self._keeper, self._conduct.habits
-        held = self._chat.held
+        keeper, habits = self._repository, self._config.handoff_defaults
+        held = self._chat.state
         try:
-            todo = prepare.plan_handoff_input(self._graph, effect, habits, remembers=held.remembers)
+            todo = prepare.plan_handoff_input(self._graph, effect, habits, remembers=held.is_server_side)
             way = prepare.resolve_handoff(self._graph, effect)
             if todo.warning:
-                self._events.append(make_run_event("warning", message=todo.warning))
-            if way.taken and effect.call.id in self._told:
+                self._pending_events.append(make_run_event("warning", message=todo.warning))
+            if way.taken and effect.call.id in self._started_call_ids:
                 words = f"the handoff to {effect.target} may or may not have been told of; it is not told again"
-                self._events.append(make_run_event("warning", message=words))
+                self._pending_events.append(make_run_event("warning", message=words))
             elif way.taken:
-                await keeper.keep(self.run, keeper.call(self.run, effect.call.id))
-                await prepare.call_on_handoff(way, effect, self._of_call(effect.call))
-            view = await prepare.build_handoff_view(todo, habits, keeper.standing, held.path)
+                await keeper.save(self.run, keeper.make_call_entry(self.run, effect.call.id))
+                await prepare.call_on_handoff(way, effect, self._make_call_context(effect.call))
+            view = await prepare.build_handoff_view(todo, habits, keeper.checkpoint, held.path)
         except USER_CODE_ERRORS as wrong:
-            await self.hear(EffectFailed(wrong.code, wrong.message), wrong)
+            await self.dispatch(EffectFailed(wrong.code, wrong.message), wrong)
             return
-        keeper.standing = replace(keeper.standing, view=view)
+        keeper.checkpoint = replace(keeper.checkpoint, view=view)
         over = {"call_id": effect.call.id, "source": effect.source, "target": effect.target}
-        self._events.append(make_run_event("handoff", **over))
-        await self.hear(HandoffCompleted())
+        self._pending_events.append(make_run_event("handoff", **over))
+        await self.dispatch(HandoffCompleted())
 
-    def _context(self, agent: str) -> Context:
+    def _make_context(self, agent: str) -> Context:
         """Return the context for functions of `agent`."""
-        keeper, path = self._keeper, self._chat.held.path
-        view, begun = keeper.view, keeper.standing.begun
+        keeper, path = self._repository, self._chat.state.path
+        view, begun = keeper.view, keeper.checkpoint.input_head
         if view:
-            given = view.path.items[: view.history]
+            given = view.path.items[: view.initial_count]
         else:
-            given = path.items[: path.place(begun)] if path.passes(begun) else path.items
-        return Context(agent, "", "", self._conduct.values, tuple(self.usages), tuple(given))
+            given = path.items[: path.depth(begun)] if path.contains(begun) else path.items
+        return Context(agent, "", "", self._config.values, tuple(self.usages), tuple(given))
 
-    def _of_call(self, call: ToolCall) -> Context:
-        return replace(self._context(self.run.agent), tool=get_call_title(call), call_id=call.id, call=call.item)
+    def _make_call_context(self, call: ToolCall) -> Context:
+        return replace(self._make_context(self.run.agent), tool=get_call_title(call), call_id=call.id, call=call.item)
 
     # -- shutdown ----------------------------------------------------------------------------------
 
-    async def _let_go(self) -> None:
+    async def _shutdown(self) -> None:
         """Commit the outputs received, cancel the other tasks, and write the replay file."""
-        came = [heard.event for heard in await self._beside.drop()]
+        came = [heard.event for heard in await self._tasks.cancel_all()]
         for event in came:
-            self._remember(event)
+            self._remember_output(event)
         ends = [
-            self._keeper.call(self.run, one.call_id, ended=True, output=one.output)
+            self._repository.make_call_entry(self.run, one.call_id, ended=True, output=one.output)
             for one in came
             if isinstance(one, ToolReturned)
         ]
-        if ends and self.run.phase is Phase.WORKING:
-            await self._chat.record.note(RunUpdate(calls=tuple(ends)))
-        await self._chat.write()
+        if ends and self.run.phase is Phase.RUNNING_TOOLS:
+            await self._chat.record.commit_run(RunUpdate(calls=tuple(ends)))
+        await self._chat.write_replay_file()
 
 
 EFFECT_HANDLERS: Mapping[type, Callable[[RunLoop, Any], Awaitable[None]]] = {
-    RunTool: RunLoop._start,
-    CheckInputGuardrail: RunLoop._check_input,
-    CheckOutputGuardrail: RunLoop._check_output,
-    EvaluateApproval: RunLoop._judge,
-    PrepareHandoff: RunLoop._hand_over,
+    RunTool: RunLoop._start_tool,
+    CheckInputGuardrail: RunLoop._start_input_guardrail,
+    CheckOutputGuardrail: RunLoop._start_output_guardrail,
+    EvaluateApproval: RunLoop._start_approval_check,
+    PrepareHandoff: RunLoop._perform_handoff,
     PauseRun: RunLoop._pause,
     FinishRun: RunLoop._finish,
     FailRun: RunLoop._fail,
-    CancelTasks: RunLoop._halt,
+    CancelTasks: RunLoop._cancel_tasks,
 }
 """The method for each effect, except `CallModel`, which yields events, and `AppendToHistory`, which is committed
 with its cause.
@@ -400,20 +414,20 @@ with its cause.
 
 
 def _find_call(run: Run, call_id: str) -> ToolCall:
-    call = run.call(call_id)
+    call = run.find_call(call_id)
     assert call
     return call
 
 
 def _make_guardrail_event(run: Run, event: GuardrailTripped) -> StreamEvent:
-    side = "output" if run.phase is Phase.CHECKING else "input"
-    guards = run.current.output_guardrails if side == "output" else run.current.input_guardrails
-    return make_run_event("guardrail", side=side, name=guards[event.place].name, reason=event.reason)
+    side = "output" if run.phase is Phase.CHECKING_OUTPUT else "input"
+    guards = run.current_agent.output_guardrails if side == "output" else run.current_agent.input_guardrails
+    return make_run_event("guardrail", side=side, name=guards[event.guardrail_index].name, reason=event.reason)
 
 
-def make_run_event(what: str, **fields: Json) -> StreamEvent:
+def make_run_event(event_type: str, **fields: Json) -> StreamEvent:
     """Return an event of a run."""
-    return {"type": f"convo.{what}", **fields}
+    return {"type": f"convo.{event_type}", **fields}
 
 
 def get_call_title(call: ToolCall) -> str:
@@ -433,13 +447,17 @@ def make_tool_output_event(call: ToolCall, agent: str) -> StreamEvent:
 
 def describe_pending_call(call: ToolCall, agent: str) -> dict[str, Json]:
     """Describe a call that needs a decision; `unknown` means that it had started and its outcome is unknown."""
-    return {**_make_call_fields(call, agent), "arguments": call.arguments, "unknown": call.stage is Stage.UNKNOWN}
+    return {
+        **_make_call_fields(call, agent),
+        "arguments": call.arguments,
+        "unknown": call.stage is Stage.OUTCOME_UNKNOWN,
+    }
 
 
 def make_paused_event(run: Run, run_id: str) -> StreamEvent:
     """Return the event for a pause, with all pending calls."""
     return make_run_event(
-        "paused", run=run_id, pending=[describe_pending_call(call, agent) for agent, call in run.waiting]
+        "paused", run=run_id, pending=[describe_pending_call(call, agent) for agent, call in run.pending_with_agents]
     )
 
 

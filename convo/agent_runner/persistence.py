@@ -54,19 +54,19 @@ class ModelView:
     """
 
     path: Path
-    history: int
-    upto: Key
+    initial_count: int
+    source_head: Key
     anchor: tuple[Key, Key] | None = None
 
-    def behind(self, path: Path) -> "ModelView":
+    def extend_to(self, path: Path) -> "ModelView":
         """Append the items of the conversation `path` after `source_head`. Raises Conflict when that node is gone."""
-        more = [node.item for node in path.after(self.upto)]
-        return replace(self, path=self.path.grow(more), upto=path.head)
+        more = [node.item for node in path.after(self.source_head)]
+        return replace(self, path=self.path.append(more), source_head=path.head)
 
 
 def make_model_view(items: Iterable[Item], path: Path) -> ModelView:
     """Make a view of `items` that replaces all of `path`. Raises NotCanonical for an item without exact JSON form."""
-    seen = Path(path.root).grow(items)
+    seen = Path(path.root).append(items)
     return ModelView(seen, len(seen), path.head)
 
 
@@ -80,52 +80,52 @@ class RunCheckpoint:
     filtered_input:  the head whose unconfirmed items are already the output of the input filter, and its instructions
     """
 
-    begun: Key
-    turn: Key
+    input_head: Key
+    request_head: Key
     view: ModelView | None = None
-    filtered: tuple[Key, str | None] | None = None
+    filtered_input: tuple[Key, str | None] | None = None
 
 
-def drop_partial_response(held: ConversationState, standing: RunCheckpoint) -> ConversationState:
+def drop_partial_response(state: ConversationState, checkpoint: RunCheckpoint) -> ConversationState:
     """Return the conversation without the partial output of an interrupted response."""
-    turn = standing.turn
-    own = held.path.passes(turn) and held.path.upto(turn).passes(held.mark)
-    return replace(held, path=held.path.upto(turn)) if own else held
+    turn = checkpoint.request_head
+    own = state.path.contains(turn) and state.path.up_to(turn).contains(state.confirmed_head)
+    return replace(state, path=state.path.up_to(turn)) if own else state
 
 
-def run_checkpoint_to_json(standing: RunCheckpoint) -> dict[str, Json]:
+def run_checkpoint_to_json(checkpoint: RunCheckpoint) -> dict[str, Json]:
     """Return `checkpoint` in the form of a run's row."""
-    view = standing.view
+    view = checkpoint.view
     return {
-        "begun": standing.begun,
-        "turn": standing.turn,
-        "filtered": list(standing.filtered) if standing.filtered else None,
+        "begun": checkpoint.input_head,
+        "turn": checkpoint.request_head,
+        "filtered": list(checkpoint.filtered_input) if checkpoint.filtered_input else None,
         "view": _view_to_json(view) if view else None,
     }
 
 
 def _view_to_json(view: ModelView) -> dict[str, Json]:
     if view.anchor:
-        return {"head": view.anchor[0], "upto": view.anchor[1], "history": view.history}
-    return {"items": [dict(item) for item in view.path.items], "upto": view.upto, "history": view.history}
+        return {"head": view.anchor[0], "upto": view.anchor[1], "history": view.initial_count}
+    return {"items": [dict(item) for item in view.path.items], "upto": view.source_head, "history": view.initial_count}
 
 
-async def load_run_checkpoint(said: Mapping[str, Any] | None, path: Path, store: Store) -> RunCheckpoint:
+async def load_run_checkpoint(document: Mapping[str, Any] | None, path: Path, store: Store) -> RunCheckpoint:
     """Load the checkpoint of a row, for the conversation at `path`. Raises NotFound, ItemDeleted."""
-    if said is None:
+    if document is None:
         return RunCheckpoint(path.head, path.head)
-    view, filtered = said["view"], said["filtered"]
+    view, filtered = document["view"], document["filtered"]
     made = await _load_view(view, path, store) if view else None
-    return RunCheckpoint(said["begun"], said["turn"], made, (filtered[0], filtered[1]) if filtered else None)
+    return RunCheckpoint(document["begun"], document["turn"], made, (filtered[0], filtered[1]) if filtered else None)
 
 
-async def _load_view(said: Mapping[str, Any], path: Path, store: Store) -> ModelView | None:
-    upto = said["upto"]
-    if not path.passes(upto):  # the replay file was edited since
+async def _load_view(document: Mapping[str, Any], path: Path, store: Store) -> ModelView | None:
+    upto = document["upto"]
+    if not path.contains(upto):  # the replay file was edited since
         return None
-    if "items" in said:
-        return ModelView(Path(path.root).grow(said["items"]), said["history"], upto)
-    return ModelView(await store.path(said["head"]), said["history"], upto, (said["head"], upto))
+    if "items" in document:
+        return ModelView(Path(path.root).append(document["items"]), document["history"], upto)
+    return ModelView(await store.path(document["head"]), document["history"], upto, (document["head"], upto))
 
 
 AgentRunStatus = Literal["running", "paused", "done", "failed", "stopped"]
@@ -134,7 +134,7 @@ STATUS_BY_PHASE: Mapping[Phase, AgentRunStatus] = {
     Phase.PAUSED: "paused",
     Phase.DONE: "done",
     Phase.FAILED: "failed",
-    Phase.STOPPED: "stopped",
+    Phase.CANCELLED: "stopped",
 }
 """The status of a row for each phase; "running" for all others."""
 
@@ -153,37 +153,43 @@ class RunRepository:
     """
 
     def __init__(
-        self, chat: Chat, kept: AgentRun | None, standing: RunCheckpoint, origin: Mapping[str, Json] | None = None
+        self,
+        chat: Chat,
+        run_row: AgentRun | None,
+        checkpoint: RunCheckpoint,
+        agents_source: Mapping[str, Json] | None = None,
     ) -> None:
         """Store runs of `chat`.
 
         agents_source:  where the application loaded the agents from; None: as in `run_row`
         """
-        self.chat, self.kept, self.standing = chat, kept, standing
-        self._origin = kept.document.get(AGENTS_SOURCE_KEY) if kept and origin is None else origin
-        self._started: dict[str, float] = {}
+        self.chat, self.run_row, self.checkpoint = chat, run_row, checkpoint
+        self._agents_source = (
+            run_row.document.get(AGENTS_SOURCE_KEY) if run_row and agents_source is None else agents_source
+        )
+        self._started_at: dict[str, float] = {}
 
     @property
     def run_id(self) -> str:
         """The id of the run's row."""
-        assert self.kept
-        return self.kept.id
+        assert self.run_row
+        return self.run_row.id
 
     @property
     def view(self) -> ModelView | None:
         """The model's input in place of the conversation at its current head."""
-        view = self.standing.view
-        return view.behind(self.chat.held.path) if view else None
+        view = self.checkpoint.view
+        return view.extend_to(self.chat.state.path) if view else None
 
-    async def begin(
+    async def create(
         self,
         run: Run,
-        held: ConversationState,
-        said: Sequence[Item],
+        conversation_state: ConversationState,
+        new_items: Sequence[Item],
         view: ModelView | None = None,
         *,
-        asked: Key | None = None,
-        state: str | None = None,
+        input_head: Key | None = None,
+        state_hash: str | None = None,
     ) -> None:
         """Store a new run together with its input.
 
@@ -191,46 +197,58 @@ class RunRepository:
         input_head:  the end of the input, when the run began elsewhere; None: the head of `conversation_state`
         state_hash:  the content hash of the RunState that the run comes from
         """
-        self.kept, self._started = None, {}
-        head = asked or held.path.head
+        self.run_row, self._started_at = None, {}
+        head = input_head or conversation_state.path.head
         standing = RunCheckpoint(head, head, view)
-        row = self._row(run, standing, state)
-        await self.chat.keep(held, said, RunUpdate(row))
-        self.kept, self.standing = row, standing
+        row = self._build_row(run, standing, state_hash)
+        await self.chat.save(conversation_state, new_items, RunUpdate(row))
+        self.run_row, self.checkpoint = row, standing
 
     async def commit(self, before: Run, run: Run, event: RunEvent, effects: Sequence[RunEffect]) -> None:
         """Commit the consequences of `event`: nothing, a tool output, or the run with the items that it appends."""
-        ended = self._ended(before, event)
+        ended = self._make_end_entries(before, event)
         repeated = all(isinstance(effect, IDEMPOTENT_EFFECTS) for effect in effects)
         if repeated and run.phase not in TERMINAL_PHASES and not isinstance(event, NestedRunPaused):
             if ended:
-                await self.chat.record.note(RunUpdate(calls=ended))
+                await self.chat.record.commit_run(RunUpdate(calls=ended))
             return
-        held = self._left(before, run, event)
-        held = replace(held, path=held.path.grow(collect_appended_items(effects)))
+        held = self._drop_rejected_items(before, run, event)
+        held = replace(held, path=held.path.append(collect_appended_items(effects)))
         if run.phase in TERMINAL_PHASES:
-            held = replace(held, path=held.path.grow(build_missing_outputs(run, self._since(held.path))))
-        standing = self._stands(held.path, effects, self.standing)
-        row = self._moved() if self._only_starts(event, run, effects) else self._row(run, standing)
-        await self.chat.record.move(held, beside=RunUpdate(row, (*ended, *self._starts(run, effects))))
-        self.kept, self.standing = row, standing
+            held = replace(
+                held, path=held.path.append(build_missing_outputs(run, self._get_items_since_request(held.path)))
+            )
+        standing = self._advance_checkpoint(held.path, effects, self.checkpoint)
+        row = (
+            self._build_next_revision()
+            if self._has_only_new_starts(event, run, effects)
+            else self._build_row(run, standing)
+        )
+        await self.chat.record.commit(
+            held, run_update=RunUpdate(row, (*ended, *self._make_start_entries(run, effects)))
+        )
+        self.run_row, self.checkpoint = row, standing
 
-    async def keep(
-        self, run: Run, *calls: AgentCall, standing: RunCheckpoint | None = None, held: ConversationState | None = None
+    async def save(
+        self,
+        run: Run,
+        *calls: AgentCall,
+        checkpoint: RunCheckpoint | None = None,
+        state: ConversationState | None = None,
     ) -> None:
         """Commit the run with the ends of calls; with `state` the conversation's head moves in the same transaction."""
-        standing = standing or self.standing
-        beside = RunUpdate(self._row(run, standing), calls)
-        await (self.chat.record.move(held, beside=beside) if held else self.chat.record.note(beside))
-        self.kept, self.standing = beside.agent_run, standing
+        checkpoint = checkpoint or self.checkpoint
+        beside = RunUpdate(self._build_row(run, checkpoint), calls)
+        await (self.chat.record.commit(state, run_update=beside) if state else self.chat.record.commit_run(beside))
+        self.run_row, self.checkpoint = beside.agent_run, checkpoint
 
-    def closed(
+    def build_response_update(
         self,
         run: Run,
         effects: Sequence[RunEffect],
-        held: ConversationState,
+        state: ConversationState,
         output: tuple[Item, ...],
-        seen: Path | None,
+        link_path: Path | None,
     ) -> tuple[RunUpdate, RunCheckpoint]:
         """Return the update to commit together with a response, and the checkpoint after it.
 
@@ -239,86 +257,92 @@ class RunRepository:
         """
         ended = run.phase in TERMINAL_PHASES
         then = collect_appended_items(effects) + (build_missing_outputs(run, output) if ended else ())
-        start = held.path.first(len(held.path) - len(output)).head
-        view = self._view_after(held.path, output, seen)
-        standing = RunCheckpoint(self.standing.begun, start, view)
-        standing = self._stands(held.path.grow(then), effects, standing)
-        return RunUpdate(self._row(run, standing), self._starts(run, effects), then), standing
+        start = state.path.first(len(state.path) - len(output)).head
+        view = self._extend_view(state.path, output, link_path)
+        standing = RunCheckpoint(self.checkpoint.input_head, start, view)
+        standing = self._advance_checkpoint(state.path.append(then), effects, standing)
+        return RunUpdate(self._build_row(run, standing), self._make_start_entries(run, effects), then), standing
 
-    def call(self, run: Run, call_id: str, *, ended: bool = False, output: Json = None) -> AgentCall:
+    def make_call_entry(self, run: Run, call_id: str, *, ended: bool = False, output: Json = None) -> AgentCall:
         """Return a call's ledger entry; its start time is set at the first use."""
-        at = self._started.setdefault(_make_call_key(run, call_id), self.chat.edges.clock.now())
+        at = self._started_at.setdefault(_make_call_key(run, call_id), self.chat.deps.clock.now())
         return AgentCall(self.run_id, _make_call_key(run, call_id), at, ended, output)
 
-    async def ledger(self, run: Run) -> dict[str, AgentCall]:
+    async def load_calls(self, run: Run) -> dict[str, AgentCall]:
         """Load the started calls of the run's last response, of any process, by their ids."""
-        calls = await self.chat.edges.store.calls(self.run_id)
-        self._started = {call.call_id: call.started_at for call in calls}
+        calls = await self.chat.deps.store.agent_calls(self.run_id)
+        self._started_at = {call.call_id: call.started_at for call in calls}
         return _select_batch_calls(run, calls)
 
     # -- parts of a commit ------------------------------------------------------------------------
 
-    def _row(self, run: Run, standing: RunCheckpoint, state: str | None = None) -> AgentRun:
-        edges, before = self.chat.edges, self.kept
+    def _build_row(self, run: Run, checkpoint: RunCheckpoint, state_hash: str | None = None) -> AgentRun:
+        edges, before = self.chat.deps, self.run_row
         now, status = edges.clock.now(), STATUS_BY_PHASE.get(run.phase, "running")
-        again = [call.id for call in run.at(Stage.READY) if _make_call_key(run, call.id) in self._started]
-        document = {**run_to_json(run), "standing": run_checkpoint_to_json(standing), RERUN_CALLS_KEY: again}
-        if self._origin is not None:
-            document[AGENTS_SOURCE_KEY] = dict(self._origin)
+        again = [call.id for call in run.calls_at(Stage.READY) if _make_call_key(run, call.id) in self._started_at]
+        document = {**run_to_json(run), "standing": run_checkpoint_to_json(checkpoint), RERUN_CALLS_KEY: again}
+        if self._agents_source is not None:
+            document[AGENTS_SOURCE_KEY] = dict(self._agents_source)
         if before is None:
-            before = AgentRun(edges.new_id("run"), self.chat.session.id, 0, status, document, now, now, state)
+            before = AgentRun(edges.new_id("run"), self.chat.session.id, 0, status, document, now, now, state_hash)
         return replace(before, revision=before.revision + 1, status=status, document=document, changed_at=now)
 
-    def _moved(self) -> AgentRun:
+    def _build_next_revision(self) -> AgentRun:
         """Return the stored row with the next revision and an unchanged document."""
-        assert self.kept
-        now = self.chat.edges.clock.now()
-        return replace(self.kept, revision=self.kept.revision + 1, document=UNCHANGED_DOCUMENT, changed_at=now)
+        assert self.run_row
+        now = self.chat.deps.clock.now()
+        return replace(self.run_row, revision=self.run_row.revision + 1, document=UNCHANGED_DOCUMENT, changed_at=now)
 
-    def _only_starts(self, event: RunEvent, run: Run, effects: Sequence[RunEffect]) -> bool:
+    def _has_only_new_starts(self, event: RunEvent, run: Run, effects: Sequence[RunEffect]) -> bool:
         """Return whether the ledger alone records the step: calls start for the first time."""
-        new = (isinstance(one, RunTool) and _make_call_key(run, one.call.id) not in self._started for one in effects)
+        new = (isinstance(one, RunTool) and _make_call_key(run, one.call.id) not in self._started_at for one in effects)
         return isinstance(event, ToolReturned) and all(new)
 
-    def _starts(self, run: Run, effects: Sequence[RunEffect]) -> tuple[AgentCall, ...]:
-        return tuple(self.call(run, effect.call.id) for effect in effects if isinstance(effect, RunTool))
+    def _make_start_entries(self, run: Run, effects: Sequence[RunEffect]) -> tuple[AgentCall, ...]:
+        return tuple(self.make_call_entry(run, effect.call.id) for effect in effects if isinstance(effect, RunTool))
 
-    def _ended(self, run: Run, event: RunEvent) -> tuple[AgentCall, ...]:
+    def _make_end_entries(self, run: Run, event: RunEvent) -> tuple[AgentCall, ...]:
         return (
-            (self.call(run, event.call_id, ended=True, output=event.output),) if isinstance(event, ToolReturned) else ()
+            (self.make_call_entry(run, event.call_id, ended=True, output=event.output),)
+            if isinstance(event, ToolReturned)
+            else ()
         )
 
-    def _left(self, before: Run, run: Run, event: RunEvent) -> ConversationState:
+    def _drop_rejected_items(self, before: Run, run: Run, event: RunEvent) -> ConversationState:
         """Return the conversation without the items that a tripped guardrail rejects."""
-        held = self.chat.held
+        held = self.chat.state
         if not isinstance(event, GuardrailTripped):
             return held
-        if before.phase is not Phase.CHECKING:
-            return replace(held, path=held.path.upto(held.mark)) if held.remembers else held
-        calls = any(is_client_call(item) for item in self._since(held.path))
+        if before.phase is not Phase.CHECKING_OUTPUT:
+            return replace(held, path=held.path.up_to(held.confirmed_head)) if held.is_server_side else held
+        calls = any(is_client_call(item) for item in self._get_items_since_request(held.path))
         return (
             held
-            if calls or held.remembers
-            else replace(held, path=held.path.upto(self.standing.turn), mark=self.standing.turn)
+            if calls or held.is_server_side
+            else replace(
+                held, path=held.path.up_to(self.checkpoint.request_head), confirmed_head=self.checkpoint.request_head
+            )
         )
 
-    def _since(self, path: Path) -> tuple[Item, ...]:
-        turn = self.standing.turn
-        return tuple(node.item for node in path.after(turn)) if path.passes(turn) else ()
+    def _get_items_since_request(self, path: Path) -> tuple[Item, ...]:
+        turn = self.checkpoint.request_head
+        return tuple(node.item for node in path.after(turn)) if path.contains(turn) else ()
 
-    def _stands(self, path: Path, effects: Sequence[RunEffect], standing: RunCheckpoint) -> RunCheckpoint:
+    def _advance_checkpoint(self, path: Path, effects: Sequence[RunEffect], checkpoint: RunCheckpoint) -> RunCheckpoint:
         """Return the checkpoint with the conversation at `path`; a model call moves its `request_head` there."""
         asks = any(isinstance(effect, CallModel) for effect in effects)
-        return replace(standing, turn=path.head, filtered=None) if asks else standing
+        return replace(checkpoint, request_head=path.head, filtered_input=None) if asks else checkpoint
 
-    def _view_after(self, path: Path, output: tuple[Item, ...], seen: Path | None) -> ModelView | None:
+    def _extend_view(self, path: Path, output: tuple[Item, ...], link_path: Path | None) -> ModelView | None:
         """Return the view with a response appended; it has an anchor when the response's link is on it."""
         view = self.view
         if view is None:
             return None
-        grown = view.path.grow(output)
-        anchored = seen is not None and seen.head == grown.head
-        return replace(view, path=grown, upto=path.head, anchor=(grown.head, path.head) if anchored else view.anchor)
+        grown = view.path.append(output)
+        anchored = link_path is not None and link_path.head == grown.head
+        return replace(
+            view, path=grown, source_head=path.head, anchor=(grown.head, path.head) if anchored else view.anchor
+        )
 
 
 def _make_call_key(run: Run, call_id: str) -> str:
@@ -327,19 +351,19 @@ def _make_call_key(run: Run, call_id: str) -> str:
 
 def _select_batch_calls(run: Run, calls: Sequence[AgentCall]) -> dict[str, AgentCall]:
     """Return the entries of the calls of the run's last response, by their ids."""
-    entries = {_make_call_key(run, call.id): call.id for call in run.batch}
+    entries = {_make_call_key(run, call.id): call.id for call in run.calls}
     return {entries[call.call_id]: call for call in calls if call.call_id in entries}
 
 
 async def load_run(store: Store, row: AgentRun, graph: Graph) -> Run:
     """Load the run of a row, with the agents of `graph`. Raises the errors of `convo.runs.serialize.run_from_json`."""
     run = run_from_json(row.document, graph)
-    if run.phase is not Phase.WORKING:
+    if run.phase is not Phase.RUNNING_TOOLS:
         return run
-    known = _select_batch_calls(run, await store.calls(row.id))
+    known = _select_batch_calls(run, await store.agent_calls(row.id))
     again = row.document.get(RERUN_CALLS_KEY, ())
     started = {call_id for call_id in known if call_id not in again}
-    return apply_call_log(run, started, {call_id: call.output for call_id, call in known.items() if call.ended})
+    return apply_call_log(run, started, {call_id: call.output for call_id, call in known.items() if call.has_ended})
 
 
 def collect_appended_items(effects: Sequence[RunEffect]) -> tuple[Item, ...]:
@@ -349,18 +373,20 @@ def collect_appended_items(effects: Sequence[RunEffect]) -> tuple[Item, ...]:
 
 async def find_open_run_row(chat: Chat) -> AgentRun | None:
     """Return the session's newest run if it has not ended."""
-    rows = await chat.edges.store.agent_runs(session=chat.session.id, limit=1)
+    rows = await chat.deps.store.agent_runs(session_id=chat.session.id, limit=1)
     return rows[0] if rows and rows[0].status in OPEN_RUN_STATUSES else None
 
 
 async def open_run_repository(
-    chat: Chat, kept: AgentRun | None, origin: Mapping[str, Json] | None = None
+    chat: Chat, run_row: AgentRun | None, agents_source: Mapping[str, Json] | None = None
 ) -> RunRepository:
     """Open the repository of a chat's runs at `run_row`. Raises InvalidUsage for a row of another session."""
-    if kept and kept.session != chat.session.id:
-        raise InvalidUsage(f"{kept.id} belongs to another session", hint="convo approvals")
-    said = kept.document.get("standing") if kept else None
-    return RunRepository(chat, kept, await load_run_checkpoint(said, chat.held.path, chat.edges.store), origin)
+    if run_row and run_row.session_id != chat.session.id:
+        raise InvalidUsage(f"{run_row.id} belongs to another session", hint="convo approvals")
+    said = run_row.document.get("standing") if run_row else None
+    return RunRepository(
+        chat, run_row, await load_run_checkpoint(said, chat.state.path, chat.deps.store), agents_source
+    )
 
 
 async def load_run_row(store: Store, handle: str) -> AgentRun:
@@ -373,7 +399,7 @@ async def load_run_row(store: Store, handle: str) -> AgentRun:
         return named
     found = await resolve_handle(store, handle)
     begun = await store.agent_run(found.id) if found.kind == "run" else None
-    rows = [begun] if begun else await store.agent_runs(session=found.id, limit=1)
+    rows = [begun] if begun else await store.agent_runs(session_id=found.id, limit=1)
     if not rows:
         raise NotFound("run", handle, hint="convo approvals")
     return rows[0]
@@ -404,20 +430,20 @@ async def list_orphaned_runs(store: Store) -> list[OrphanedRun]:
 
 
 async def _load_orphaned_run(store: Store, row: AgentRun) -> OrphanedRun | None:
-    session = await store.session(row.session)
+    session = await store.session(row.session_id)
     run = await load_open_run(store, session) if session else None
-    if session is None or run is None or run.id != row.id or not run.left:
+    if session is None or run is None or run.id != row.id or not run.is_orphaned:
         return None
-    return OrphanedRun(row, session, tuple(_iter_interrupted_calls(row.document, await store.calls(row.id))))
+    return OrphanedRun(row, session, tuple(_iter_interrupted_calls(row.document, await store.agent_calls(row.id))))
 
 
-def _iter_interrupted_calls(document: Mapping[str, Any], ledger: Sequence[AgentCall]) -> Iterator[PendingApproval]:
+def _iter_interrupted_calls(document: Mapping[str, Any], calls: Sequence[AgentCall]) -> Iterator[PendingApproval]:
     """Yield the calls that started and have no output; the ledger may be ahead of the document."""
-    ended, again = {call.call_id: call.ended for call in ledger}, document.get(RERUN_CALLS_KEY, ())
+    ended, again = {call.call_id: call.has_ended for call in calls}, document.get(RERUN_CALLS_KEY, ())
     for call in document["batch"]:
         name = make_call_key(document["turn"], call["id"])
         begun = call["stage"] == STAGE_WORDS[Stage.READY] and name in ended and call["id"] not in again
-        if (begun or call["stage"] == STAGE_WORDS[Stage.STARTED]) and not ended.get(name):
+        if (begun or call["stage"] == STAGE_WORDS[Stage.RUNNING]) and not ended.get(name):
             yield PendingApproval(
-                call["id"], format_lookup(call["lookup"]), call["arguments"], document["agent"], unknown=True
+                call["id"], format_lookup(call["lookup"]), call["arguments"], document["agent"], outcome_unknown=True
             )

@@ -36,18 +36,23 @@ from convo.tools.tool import Context, Hosted, Tool, Toolbox, definitions, toolbo
 class AgentRequest:
     """One model call of a run: the options, the endpoint, and the tools and handoffs that it offers."""
 
-    asking: RequestOptions
+    options: RequestOptions
     endpoint: Endpoint
     tools: Toolbox
     handoffs: Mapping[str, str]
 
-    def answered(self, output: tuple[Any, ...]) -> ModelResponded:
+    def make_response_event(self, output: tuple[Any, ...]) -> ModelResponded:
         """Return the event for a response to this request."""
         return ModelResponded(output, self.tools, self.handoffs)
 
 
 async def build_agent_request(
-    graph: Graph, ask: CallModel, base: ModelRoute, conduct: RunConfig, context: Context, session: str | None = None
+    graph: Graph,
+    effect: CallModel,
+    base_route: ModelRoute,
+    config: RunConfig,
+    context: Context,
+    session_id: str | None = None,
 ) -> AgentRequest:
     """Build the request of the model call `effect`.
 
@@ -56,27 +61,27 @@ async def build_agent_request(
     session_id:  None when nothing is sent
     Raises RunFailed when a function of the agent raised, and InputFault for two tools of one name.
     """
-    agent = graph[ask.agent]
+    agent = graph[effect.agent]
     tools = [one for one in agent.tools if await _is_enabled(one, context)]
-    ways = [offer for offer in build_handoff_tools(graph, ask.agent) if await _is_enabled(offer.way, context)]
-    route = _select_route(agent, base, conduct)
-    settings = agent.settings_for(route.asking.wire_model)
-    parameters = _build_parameters(agent, settings, ask, route.asking.parameters, tools, ways)
-    if agent.cache_key and session and _is_openai_url(route.endpoint.scope.url):
-        parameters.setdefault("prompt_cache_key", make_session_cache_key(session))
+    ways = [offer for offer in build_handoff_tools(graph, effect.agent) if await _is_enabled(offer.handoff, context)]
+    route = _select_route(agent, base_route, config)
+    settings = agent.settings_for(route.options.wire_model)
+    parameters = _build_parameters(agent, settings, effect, route.options.parameters, tools, ways)
+    if agent.cache_key and session_id and _is_openai_url(route.endpoint.scope.url):
+        parameters.setdefault("prompt_cache_key", make_session_cache_key(session_id))
     asking = replace(
-        route.asking,
-        instructions=await _resolve_instructions(agent, context, base.asking),
+        route.options,
+        instructions=await _resolve_instructions(agent, context, base_route.options),
         parameters=parameters,
-        store=bool(settings.get("store", route.asking.store)),
+        store=bool(settings.get("store", route.options.store)),
     )
     functions = toolbox(one for one in tools if isinstance(one, Tool))
-    return AgentRequest(asking, route.endpoint, functions, {offer.name: offer.to for offer in ways})
+    return AgentRequest(asking, route.endpoint, functions, {offer.name: offer.target for offer in ways})
 
 
-def make_session_cache_key(session: str) -> str:
+def make_session_cache_key(session_id: str) -> str:
     """Return the `prompt_cache_key` that the Agents SDK generates for the requests of a session."""
-    return f"agents-sdk:session:{sha256(session.encode()).hexdigest()[:32]}"
+    return f"agents-sdk:session:{sha256(session_id.encode()).hexdigest()[:32]}"
 
 
 def _is_openai_url(url: str) -> bool:
@@ -85,44 +90,48 @@ def _is_openai_url(url: str) -> bool:
     return parts.scheme == "https" and parts.hostname == "api.openai.com"
 
 
-def _select_route(agent: Agent, base: ModelRoute, conduct: RunConfig) -> ModelRoute:
-    if agent.model is None or conduct.route is None or agent.model in (base.asking.model, base.asking.wire_model):
-        return base
-    return conduct.route(agent.model)
+def _select_route(agent: Agent, base_route: ModelRoute, config: RunConfig) -> ModelRoute:
+    if (
+        agent.model is None
+        or config.resolve_model is None
+        or agent.model in (base_route.options.model, base_route.options.wire_model)
+    ):
+        return base_route
+    return config.resolve_model(agent.model)
 
 
-async def _is_enabled(one: Any, context: Context) -> bool:
+async def _is_enabled(tool_or_handoff: Any, context: Context) -> bool:
     """Return whether a tool or handoff is offered in this call; a hosted tool always is."""
-    enabled = getattr(one, "enabled", True)
+    enabled = getattr(tool_or_handoff, "enabled", True)
     if not callable(enabled):
         return bool(enabled)
     return await call_user_predicate("what says whether a tool is on", "tool_failed", enabled, context)
 
 
-async def _resolve_instructions(agent: Agent, context: Context, asking: RequestOptions) -> str | None:
+async def _resolve_instructions(agent: Agent, context: Context, options: RequestOptions) -> str | None:
     """Return the agent's instructions; without any, those of the chat."""
     said = agent.instructions
     if callable(said):
         said = await call_user_code(f"the instructions of agent {agent.name!r}", "instructions", said, context)
         if not isinstance(said, str | None):
             raise RunFailed(f"the instructions of agent {agent.name!r} are no text", code="instructions")
-    return said if said is not None else asking.instructions
+    return said if said is not None else options.instructions
 
 
 def _build_parameters(
     agent: Agent,
     settings: Mapping[str, Json],
-    ask: CallModel,
+    effect: CallModel,
     parameters: Mapping[str, Json],
     tools: list[Tool | Hosted],
-    ways: list[HandoffTool],
+    handoff_offers: list[HandoffTool],
 ) -> dict[str, Json]:
     """Return the fields of the request: the chat's, overridden by the agent's."""
     settings = {name: value for name, value in settings.items() if name != "store"}
-    if ask.free:
+    if effect.omit_tool_choice:
         settings.pop("tool_choice", None)
     fields = {**parameters, **settings}
-    offered = [*definitions(tools), *(offer.definition for offer in ways)]
+    offered = [*definitions(tools), *(offer.definition for offer in handoff_offers)]
     if offered:
         fields["tools"] = offered
     else:
@@ -139,118 +148,124 @@ INPUT_FILTER_CODE = "input_filter"
 class PreparedRequest:
     """A request of a run before it is sent; `request_input` is the part of the conversation in it."""
 
-    asking: RequestOptions
+    options: RequestOptions
     endpoint: Endpoint
-    sent: RequestInput
+    request_input: RequestInput
 
 
 @dataclass(frozen=True, slots=True)
 class RunInput:
     """New input: the items to store, and the model's input in place of the whole conversation."""
 
-    said: tuple[Item, ...]
-    seen: tuple[Item, ...] | None = None
+    new_items: tuple[Item, ...]
+    model_items: tuple[Item, ...] | None = None
 
-    def view(self, path: Path) -> ModelView | None:
+    def make_view(self, path: Path) -> ModelView | None:
         """Return the view of the model's input, if it differs. Raises the errors of `make_model_view`."""
-        return None if self.seen is None else make_model_view(self.seen, path)
+        return None if self.model_items is None else make_model_view(self.model_items, path)
 
 
-async def build_run_input(held: ConversationState, items: Sequence[Item], conduct: RunConfig) -> RunInput:
+async def build_run_input(state: ConversationState, items: Sequence[Item], config: RunConfig) -> RunInput:
     """Build the input of a new run, by the session limit and the input callback.
 
     Raises RunFailed when the callback raised, and InputFault when it did not return a list of items.
     """
-    if held.remembers:
+    if state.is_server_side:
         return RunInput(tuple(items))
-    known = held.path.items
-    older = newest_sendable_items(known, conduct.session_limit)
-    if conduct.session_input is None:
+    known = state.path.items
+    older = newest_sendable_items(known, config.session_limit)
+    if config.session_input_callback is None:
         changed = len(older) != len(known)
         return RunInput(tuple(items), (*older, *items) if changed else None)
     given = copy.deepcopy((older, list(items)))
-    made = await call_user_code("the session's input callback", "session_input", conduct.session_input, *given)
+    made = await call_user_code("the session's input callback", "session_input", config.session_input_callback, *given)
     if not _is_item_list(made):
         raise InputFault("a session's input callback did not return a list of items", hint="return a list of items")
     return RunInput(tuple(_select_new_items(made, older, given[1])), tuple(made))
 
 
 async def prepare_agent_request(
-    ask: CallModel, run: Run, keeper: RunRepository, base: ModelRoute, conduct: RunConfig, context: Context
+    effect: CallModel, run: Run, repository: RunRepository, base_route: ModelRoute, config: RunConfig, context: Context
 ) -> tuple[AgentRequest, InputOverride | None]:
     """Prepare the model call `effect`: its request, and the model's input if it replaces the conversation.
 
     context:  for the agent's functions
     Raises RunFailed, InputFault and WrongOwner when user code raised or its result may not be sent.
     """
-    how = await build_agent_request(run.graph, ask, base, conduct, context, keeper.chat.record.session.id)
-    held = keeper.chat.held
-    view = _drop_foreign_reasoning(how, held, keeper.view, keeper.chat.record.last)
-    if view is not keeper.view:
-        keeper.standing = replace(keeper.standing, view=view)
+    how = await build_agent_request(run.graph, effect, base_route, config, context, repository.chat.record.session.id)
+    held = repository.chat.state
+    view = _drop_foreign_reasoning(how, held, repository.view, repository.chat.record.last_link)
+    if view is not repository.view:
+        repository.checkpoint = replace(repository.checkpoint, view=view)
     seen = _make_input_override(how, held, view)
-    if conduct.input_filter is None:
+    if config.input_filter is None:
         return how, seen
-    if keeper.standing.filtered and keeper.standing.filtered[0] == held.path.head:
-        return _set_instructions(how, keeper.standing.filtered[1]), seen
-    sent = seen.sent if seen else how.asking.sent(held)
-    how, made = await _apply_input_filter(how, sent, held, conduct.input_filter, context)
+    if repository.checkpoint.filtered_input and repository.checkpoint.filtered_input[0] == held.path.head:
+        return _set_instructions(how, repository.checkpoint.filtered_input[1]), seen
+    sent = seen.request_input if seen else how.options.build_input(held)
+    how, made = await _apply_input_filter(how, sent, held, config.input_filter, context)
     if made is sent:
         return how, seen
-    if not held.remembers:
-        return how, InputOverride(Path(held.path.root).grow(made.items), made)
-    path = held.path.upto(held.mark).grow(made.items)
-    stands = replace(keeper.standing, turn=path.head, filtered=(path.head, how.asking.instructions))
-    await keeper.keep(run, standing=stands, held=replace(held, path=path))
+    if not held.is_server_side:
+        return how, InputOverride(Path(held.path.root).append(made.items), made)
+    path = held.path.up_to(held.confirmed_head).append(made.items)
+    stands = replace(
+        repository.checkpoint, request_head=path.head, filtered_input=(path.head, how.options.instructions)
+    )
+    await repository.save(run, checkpoint=stands, state=replace(held, path=path))
     return how, seen
 
 
 async def preview_agent_request(
     graph: Graph,
-    ask: CallModel,
-    held: ConversationState,
+    effect: CallModel,
+    state: ConversationState,
     view: ModelView | None,
-    last: Link | None,
-    base: ModelRoute,
-    conduct: RunConfig,
-    session: str,
+    last_link: Link | None,
+    base_route: ModelRoute,
+    config: RunConfig,
+    session_id: str,
 ) -> PreparedRequest:
     """Return the request of the model call `effect` without storing anything.
 
     last_link:  the link that the owner confirmed last
     Raises the errors of `prepare_agent_request`.
     """
-    context = Context(ask.agent, "", "", conduct.values, input=held.path.items)
-    how = await build_agent_request(graph, ask, base, conduct, context, session)
-    seen = _make_input_override(how, held, _drop_foreign_reasoning(how, held, view, last))
-    sent = seen.sent if seen else how.asking.sent(held)
-    if conduct.input_filter is not None:
-        how, sent = await _apply_input_filter(how, sent, held, conduct.input_filter, context)
-    return PreparedRequest(how.asking, how.endpoint, sent)
+    context = Context(effect.agent, "", "", config.values, input=state.path.items)
+    how = await build_agent_request(graph, effect, base_route, config, context, session_id)
+    seen = _make_input_override(how, state, _drop_foreign_reasoning(how, state, view, last_link))
+    sent = seen.request_input if seen else how.options.build_input(state)
+    if config.input_filter is not None:
+        how, sent = await _apply_input_filter(how, sent, state, config.input_filter, context)
+    return PreparedRequest(how.options, how.endpoint, sent)
 
 
 def _drop_foreign_reasoning(
-    how: AgentRequest, held: ConversationState, view: ModelView | None, last: Link | None
+    agent_request: AgentRequest, state: ConversationState, view: ModelView | None, last_link: Link | None
 ) -> ModelView | None:
     """Return the view without reasoning items when the model changed: only the model that wrote them accepts them."""
-    if held.remembers or last is None or last.model == how.asking.model:
+    if state.is_server_side or last_link is None or last_link.model == agent_request.options.model:
         return view
-    items = view.path.items if view else held.path.items
+    items = view.path.items if view else state.path.items
     left = [item for item in items if item_type(item) != "reasoning"]
-    return make_model_view(left, held.path) if len(left) < len(items) else view
+    return make_model_view(left, state.path) if len(left) < len(items) else view
 
 
-def _make_input_override(how: AgentRequest, held: ConversationState, view: ModelView | None) -> InputOverride | None:
+def _make_input_override(
+    agent_request: AgentRequest, state: ConversationState, view: ModelView | None
+) -> InputOverride | None:
     if view is None:
         return None
-    return InputOverride(view.path, how.asking.sent(replace(held, path=view.path, mark=view.path.root)))
+    return InputOverride(
+        view.path, agent_request.options.build_input(replace(state, path=view.path, confirmed_head=view.path.root))
+    )
 
 
 async def _apply_input_filter(
-    how: AgentRequest, sent: RequestInput, held: ConversationState, function: Any, context: Context
+    agent_request: AgentRequest, request_input: RequestInput, state: ConversationState, function: Any, context: Context
 ) -> tuple[AgentRequest, RequestInput]:
     """Apply the input filter; returns `request_input` itself when the filter leaves the items unchanged."""
-    given = ModelInput(copy.deepcopy(list(sent.items)), how.asking.instructions)
+    given = ModelInput(copy.deepcopy(list(request_input.items)), agent_request.options.instructions)
     if isinstance(function, ForeignInputFilter):
         parts = given.items, given.instructions, context
         made = ModelInput(*await call_user_code("the input filter", INPUT_FILTER_CODE, function, *parts))
@@ -258,16 +273,21 @@ async def _apply_input_filter(
         made = await call_user_code("the input filter", INPUT_FILTER_CODE, function, given)
     if not isinstance(made, ModelInput) or not _is_item_list(made.items):
         raise InputFault("the input filter did not return a ModelInput", hint="return ModelInput(items, instructions)")
-    how, items = _set_instructions(how, made.instructions), tuple(drop_superseded_outputs(made.items))
-    if held.remembers:
-        _check_outputs_present(sent.items, items)
-    return how, sent if items == sent.items else RequestInput(items, len(items), sent.state)
+    agent_request, items = (
+        _set_instructions(agent_request, made.instructions),
+        tuple(drop_superseded_outputs(made.items)),
+    )
+    if state.is_server_side:
+        _check_outputs_present(request_input.items, items)
+    return agent_request, request_input if items == request_input.items else RequestInput(
+        items, len(items), request_input.state_fields
+    )
 
 
-def _check_outputs_present(wanted: Sequence[Item], items: Sequence[Item]) -> None:
+def _check_outputs_present(sent_items: Sequence[Item], filtered_items: Sequence[Item]) -> None:
     """Raise WrongOwner when the filter removed a tool output that the owner needs."""
-    left = {get_call_id(item) for item in items if is_client_output(item)}
-    for item in wanted:
+    left = {get_call_id(item) for item in filtered_items if is_client_output(item)}
+    for item in sent_items:
         if is_client_output(item) and get_call_id(item) not in left:
             raise WrongOwner(
                 f"the input filter drops the output of call {get_call_id(item)}, and the endpoint waits for it",
@@ -275,19 +295,19 @@ def _check_outputs_present(wanted: Sequence[Item], items: Sequence[Item]) -> Non
             )
 
 
-def _set_instructions(how: AgentRequest, instructions: str | None) -> AgentRequest:
-    return replace(how, asking=replace(how.asking, instructions=instructions))
+def _set_instructions(agent_request: AgentRequest, instructions: str | None) -> AgentRequest:
+    return replace(agent_request, options=replace(agent_request.options, instructions=instructions))
 
 
-def _is_item_list(made: object) -> bool:
-    return isinstance(made, list) and all(isinstance(item, dict) for item in made)
+def _is_item_list(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(item, dict) for item in value)
 
 
-def _select_new_items(made: Sequence[Item], older: Sequence[Item], new: Sequence[Item]) -> list[Item]:
+def _select_new_items(returned: Sequence[Item], stored_items: Sequence[Item], new_items: Sequence[Item]) -> list[Item]:
     """Return the new items in a callback's result: the input itself, and items that equal no stored one."""
-    left, kept = list(older), []
-    for item in made:
-        if not any(item is one for one in new) and item in left:
+    left, kept = list(stored_items), []
+    for item in returned:
+        if not any(item is one for one in new_items) and item in left:
             left.remove(item)
         else:
             kept.append(item)
@@ -298,54 +318,62 @@ def resolve_handoff(graph: Graph, effect: PrepareHandoff) -> Handoff:
     """Return the handoff that a call requests. Raises NotFound."""
     name = effect.call.lookup[-1]
     for offer in build_handoff_tools(graph, effect.source):
-        if (offer.name, offer.to) == (name, effect.target):
-            return offer.way
+        if (offer.name, offer.target) == (name, effect.target):
+            return offer.handoff
     raise NotFound("handoff", name, hint=f"agent {effect.source!r} had it when the run was kept")
 
 
 def plan_handoff_input(
-    graph: Graph, effect: PrepareHandoff, habits: HandoffDefaults, *, remembers: bool
+    graph: Graph, effect: PrepareHandoff, handoff_defaults: HandoffDefaults, *, remembers: bool
 ) -> HandoffPlan:
     """Return the plan of a handoff. Raises WrongOwner for a filter with a server-side history."""
     names = graph[effect.source].name, graph[effect.target].name
-    return plan_handoff(resolve_handoff(graph, effect), habits, remembers=remembers, names=names)
+    return plan_handoff(
+        resolve_handoff(graph, effect), handoff_defaults, is_server_history=remembers, agent_names=names
+    )
 
 
-async def call_on_handoff(way: Handoff, effect: PrepareHandoff, context: Context) -> None:
+async def call_on_handoff(handoff: Handoff, effect: PrepareHandoff, context: Context) -> None:
     """Call the handoff's own function with the arguments of the call. Raises RunFailed."""
-    if way.taken is not None:
+    if handoff.taken is not None:
         what = f"the handoff to {effect.target!r}"
-        await call_user_code(what, "handoff", way.taken, context, effect.call.arguments, thread=True)
+        await call_user_code(what, "handoff", handoff.taken, context, effect.call.arguments, in_thread=True)
 
 
 async def build_handoff_view(
-    todo: HandoffPlan, habits: HandoffDefaults, standing: RunCheckpoint, path: Path
+    plan: HandoffPlan, handoff_defaults: HandoffDefaults, checkpoint: RunCheckpoint, path: Path
 ) -> ModelView | None:
     """Return the next agent's input in place of the conversation at `path`; None: the conversation itself.
 
     Raises RunFailed when a filter or mapper raised, and InputFault for an invalid result.
     """
-    if todo.filter is None and not todo.nest:
-        return standing.view
-    transcript = _build_transcript(standing, path)
-    if todo.filter is not None:
-        made = await call_user_code("a handoff's input filter", "handoff", todo.filter, transcript, thread=True)
+    if plan.filter is None and not plan.nest:
+        return checkpoint.view
+    transcript = _build_transcript(checkpoint, path)
+    if plan.filter is not None:
+        made = await call_user_code("a handoff's input filter", "handoff", plan.filter, transcript, in_thread=True)
         return make_model_view(build_handoff_input(made), path)
-    mapper = habits.mapper
+    mapper = handoff_defaults.mapper
     if mapper is None:
-        return make_model_view(nest_handoff_history(transcript, markers=habits.markers), path)
+        return make_model_view(nest_handoff_history(transcript, markers=handoff_defaults.markers), path)
     items = await call_user_code(
-        "the history mapper", "handoff", nest_handoff_history, transcript, mapper, habits.markers, thread=True
+        "the history mapper",
+        "handoff",
+        nest_handoff_history,
+        transcript,
+        mapper,
+        handoff_defaults.markers,
+        in_thread=True,
     )
     return make_model_view(items, path)
 
 
-def _build_transcript(standing: RunCheckpoint, path: Path) -> HandoffTranscript:
+def _build_transcript(checkpoint: RunCheckpoint, path: Path) -> HandoffTranscript:
     """Return a copy of the conversation in three parts; a copy, since user code may change its arguments."""
-    new = len(path) - path.place(standing.turn)
-    seen, begun = path.items, path.place(standing.begun)
-    if standing.view:
-        view = standing.view.behind(path)
-        seen, begun = view.path.items, view.history
+    new = len(path) - path.depth(checkpoint.request_head)
+    seen, begun = path.items, path.depth(checkpoint.input_head)
+    if checkpoint.view:
+        view = checkpoint.view.extend_to(path)
+        seen, begun = view.path.items, view.initial_count
     split = max(len(seen) - new, begun)
     return HandoffTranscript(*copy.deepcopy((seen[:begun], seen[begun:split], seen[split:])))

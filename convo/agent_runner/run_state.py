@@ -26,10 +26,10 @@ async def build_run_state(
     row: AgentRun,
     run: Run,
     values: Mapping[str, Json],
-    base: RunState | None = None,
+    base_state: RunState | None = None,
     *,
-    own: bool = False,
-    unknown: bool = False,
+    allow_duplicate_names: bool = False,
+    unknown_as_started: bool = False,
 ) -> RunState:
     """Return the run as a RunState of the newest schema version.
 
@@ -42,11 +42,15 @@ async def build_run_state(
     history were deleted.
     """
     if run.phase is Phase.FAILED:
-        run = replace(run, phase=Phase.ASKING, turn=run.turn + 1, batch=(), answered=False, failure=None)
+        run = replace(run, phase=Phase.CALLING_MODEL, turn=run.turn + 1, calls=(), has_response=False, failure=None)
     path = await store.path(session.head)
     standing = await load_run_checkpoint(row.document.get("standing"), path, store)
-    since = [node.item for node in path.after(standing.begun)] if path.passes(standing.begun) else list(path.items)
-    first = import_run_state(base, run.graph, values).run.agent if base else run.graph.start
+    since = (
+        [node.item for node in path.after(standing.input_head)]
+        if path.contains(standing.input_head)
+        else list(path.items)
+    )
+    first = import_run_state(base_state, run.graph, values).run.agent if base_state else run.graph.start
     links = [link for link in await store.links(session.id) if link.status == "completed"]
     told = _build_turns(run.graph, first, since, links)
     before = path.items[: len(path) - len(since)]
@@ -54,14 +58,19 @@ async def build_run_state(
         before,
         told,
         session.strategy,
-        session.handle if STRATEGY_INFO[session.strategy].remembers else None,
-        values=values,
+        session.handle if STRATEGY_INFO[session.strategy].is_server_side else None,
+        context_values=values,
     )
     if standing.view:
         seen = standing.view.path.items
-        shown = len(list(split_responses(seen[standing.view.history :])))
-        account = replace(account, before=seen[: standing.view.history], summed=max(0, len(told) - shown))
-    return export_run_state(run, replace(account, base=base, own=own, unknown=unknown))
+        shown = len(list(split_responses(seen[standing.view.initial_count :])))
+        account = replace(
+            account, input_items=seen[: standing.view.initial_count], summarized_calls=max(0, len(told) - shown)
+        )
+    return export_run_state(
+        run,
+        replace(account, base=base_state, convo_only=allow_duplicate_names, allow_unknown_outcomes=unknown_as_started),
+    )
 
 
 def _build_turns(graph: Graph, first: str, items: Sequence[Item], links: Sequence[Link]) -> list[ModelCall]:

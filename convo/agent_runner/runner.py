@@ -66,7 +66,7 @@ from convo.stores.base import AgentRun
 from convo.strategies.state import OwnerSelection
 from convo.tools.tool import Context, Wrong, output_text, read_arguments
 
-PHASES_WITHOUT_CALLS = (Phase.NEW, Phase.GUARDING, Phase.ASKING)
+PHASES_WITHOUT_CALLS = (Phase.NEW, Phase.CHECKING_INPUT, Phase.CALLING_MODEL)
 """Phases without calls that need an output: new input may replace the open run."""
 
 
@@ -77,23 +77,23 @@ class AgentRunner:
         self,
         chat: Chat,
         graph: Graph,
-        conduct: RunConfig,
-        keeper: RunRepository,
+        config: RunConfig,
+        repository: RunRepository,
         run: Run,
         usages: list[Mapping[str, Json]] | None = None,
     ) -> None:
         self.chat = chat
-        self._graph, self._conduct, self._keeper = graph, conduct, keeper
-        self._performing = RunLoop(chat, graph, conduct, keeper, run, self._inside, usages)
+        self._graph, self._config, self._repository = graph, config, repository
+        self._loop = RunLoop(chat, graph, config, repository, run, self._run_nested, usages)
 
     @classmethod
     async def open(
         cls,
         chat: Chat,
         graph: Graph,
-        conduct: RunConfig | None = None,
+        config: RunConfig | None = None,
         *,
-        kept: AgentRun | None = None,
+        run_row: AgentRun | None = None,
         limits: RunLimits | None = None,
         usages: list[Mapping[str, Json]] | None = None,
     ) -> "AgentRunner":
@@ -104,24 +104,24 @@ class AgentRunner:
         Raises WrongOwner and InvalidUsage for a configuration that the owner does not allow, NotFound and
         InvalidRunState for a stored run that does not match the graph.
         """
-        conduct = conduct or RunConfig()
+        config = config or RunConfig()
         validate_run_config(
-            graph, conduct, chat.session.strategy, chat.asking, chat.edges.endpoint, _make_own_history_hint(chat)
+            graph, config, chat.session.strategy, chat.options, chat.deps.endpoint, _make_own_history_hint(chat)
         )
-        kept = kept or await find_open_run_row(chat)
-        run = await load_run(chat.edges.store, kept, graph) if kept else create_run(graph, conduct.limits)
+        run_row = run_row or await find_open_run_row(chat)
+        run = await load_run(chat.deps.store, run_row, graph) if run_row else create_run(graph, config.limits)
         run = replace(run, limits=limits) if limits else run
-        return cls(chat, graph, conduct, await open_run_repository(chat, kept, conduct.origin), run, usages)
+        return cls(chat, graph, config, await open_run_repository(chat, run_row, config.agents_source), run, usages)
 
     @classmethod
-    async def adopt(
+    async def import_run(
         cls,
         chat: Chat,
         run: Run,
         items: Sequence[Item],
-        conduct: RunConfig | None = None,
+        config: RunConfig | None = None,
         *,
-        state: str | None = None,
+        state_hash: str | None = None,
         usages: list[Mapping[str, Json]] | None = None,
     ) -> "AgentRunner":
         """Import a run from elsewhere, and store it.
@@ -131,53 +131,53 @@ class AgentRunner:
         state_hash:  the content hash of the RunState that the run comes from
         usages:      as for `open`
         """
-        conduct = conduct or RunConfig()
+        config = config or RunConfig()
         validate_run_config(
-            run.graph, conduct, chat.session.strategy, chat.asking, chat.edges.endpoint, _make_own_history_hint(chat)
+            run.graph, config, chat.session.strategy, chat.options, chat.deps.endpoint, _make_own_history_hint(chat)
         )
-        held = chat.reread()
+        held = chat.load_state()
         if items:
-            path = Path(held.path.root).grow(items)
-            held = replace(held, path=path, mark=path.head)
+            path = Path(held.path.root).append(items)
+            held = replace(held, path=path, confirmed_head=path.head)
         asked = trim_to_last_input(held.path).head
-        keeper = RunRepository(chat, None, RunCheckpoint(asked, asked), conduct.origin)
-        await keeper.begin(run, held, items, asked=asked, state=state)
-        return cls(chat, run.graph, conduct, keeper, run, usages)
+        keeper = RunRepository(chat, None, RunCheckpoint(asked, asked), config.agents_source)
+        await keeper.create(run, held, items, input_head=asked, state_hash=state_hash)
+        return cls(chat, run.graph, config, keeper, run, usages)
 
     @property
     def run(self) -> Run:
         """The current run; before the first one starts, a run in its initial phase."""
-        return self._performing.run
+        return self._loop.run
 
     @property
-    def kept(self) -> AgentRun | None:
+    def run_row(self) -> AgentRun | None:
         """The run's row in the store; None before the first run starts."""
-        return self._keeper.kept
+        return self._repository.run_row
 
     @property
-    def pending(self) -> tuple[ToolCall, ...]:
+    def pending_calls(self) -> tuple[ToolCall, ...]:
         """The calls that need a decision; empty unless the run is paused, so also after a kill until `resume`."""
         return self.run.pending if self.run.phase is Phase.PAUSED else ()
 
     @property
-    def unfinished(self) -> bool:
+    def can_resume(self) -> bool:
         """Whether there is a run for `resume`."""
-        return self.kept is not None and self.run.phase not in TERMINAL_PHASES
+        return self.run_row is not None and self.run.phase not in TERMINAL_PHASES
 
     @property
     def output(self) -> Json:
         """The final output, once the run is done."""
         return self.run.output
 
-    def _check_between(self) -> None:
+    def _check_accepts_input(self) -> None:
         """Raise StateFault when an open run has calls without an output."""
-        if self.unfinished and self.run.phase not in PHASES_WITHOUT_CALLS:
+        if self.can_resume and self.run.phase not in PHASES_WITHOUT_CALLS:
             raise StateFault(
-                f"{self._keeper.run_id} is {self.run.phase}, and its calls have no output yet",
+                f"{self._repository.run_id} is {self.run.phase}, and its calls have no output yet",
                 hint="decide on them and go on (convo approvals), or stop the run",
             )
 
-    async def foreseen(self, items: Sequence[Item] = ()) -> PreparedRequest:
+    async def preview_request(self, items: Sequence[Item] = ()) -> PreparedRequest:
         """Return the next request as it would be with `items` as new input; nothing is stored and no tool runs.
 
         Without `items` it is the request that resumes an open run. Functions of the agent are called as for a real
@@ -186,83 +186,87 @@ class AgentRunner:
         Raises StateFault when an open run has calls without an output, and RunFailed, InputFault and WrongOwner
         when user code raised or its result may not be sent.
         """
-        self._check_between()
-        held, conduct, last = self.chat.reread(), self._conduct, self.chat.record.last
+        self._check_accepts_input()
+        held, conduct, last = self.chat.load_state(), self._config, self.chat.record.last_link
         session = self.chat.record.session.id
-        base = ModelRoute(self.chat.asking, self.chat.edges.endpoint)
-        if self.unfinished and not items:
-            standing = self._keeper.standing
+        base = ModelRoute(self.chat.options, self.chat.deps.endpoint)
+        if self.can_resume and not items:
+            standing = self._repository.checkpoint
             held = drop_partial_response(held, standing)
-            done = standing.filtered if standing.filtered and standing.filtered[0] == held.path.head else None
+            done = (
+                standing.filtered_input
+                if standing.filtered_input and standing.filtered_input[0] == held.path.head
+                else None
+            )
             conduct = replace(conduct, input_filter=None) if done else conduct
             found = await preview_agent_request(
-                self._graph, build_model_call(self.run), held, self._keeper.view, last, base, conduct, session
+                self._graph, build_model_call(self.run), held, self._repository.view, last, base, conduct, session
             )
-            return replace(found, asking=replace(found.asking, instructions=done[1])) if done else found
+            return replace(found, options=replace(found.options, instructions=done[1])) if done else found
         new = await build_run_input(held, items, conduct)
-        grown = replace(held, path=held.path.grow(new.said))
+        grown = replace(held, path=held.path.append(new.new_items))
         return await preview_agent_request(
-            self._graph, CallModel(self._graph.start, 1), grown, new.view(grown.path), last, base, conduct, session
+            self._graph, CallModel(self._graph.start, 1), grown, new.make_view(grown.path), last, base, conduct, session
         )
 
     # -- actions of the user --------------------------------------------------------------------
 
-    async def say(self, items: Sequence[Item]) -> AsyncGenerator[StreamEvent, None]:
+    async def start(self, items: Sequence[Item]) -> AsyncGenerator[StreamEvent, None]:
         """Start a run with new input.
 
         Raises StateFault when an open run has calls without an output: call `apply_decisions` and `resume`, or `stop`.
         Raises RunFailed when a guardrail, the limit of turns or user code ended the run.
         Raises the errors of the endpoint and the store; the run then stays open, and `resume` sends the request again.
         """
-        self._check_between()
-        if self.unfinished:
+        self._check_accepts_input()
+        if self.can_resume:
             await self.stop()
-        held = self.chat.reread()
-        doubt = bool(held.unacknowledged)
-        new = await build_run_input(held, items, self._conduct)
-        grown = replace(held, path=held.path.grow(new.said))
-        run, effects = step_run(create_run(self._graph, self._conduct.limits), RunStarted())
-        await self._keeper.begin(run, grown, new.said, new.view(grown.path))
-        self._performing.begin(run, effects, doubt=doubt)
-        async with aclosing(self._performing.perform()) as events:
+        held = self.chat.load_state()
+        doubt = bool(held.unconfirmed_nodes)
+        new = await build_run_input(held, items, self._config)
+        grown = replace(held, path=held.path.append(new.new_items))
+        run, effects = step_run(create_run(self._graph, self._config.limits), RunStarted())
+        await self._repository.create(run, grown, new.new_items, new.make_view(grown.path))
+        self._loop.start(run, effects, check_tail=doubt)
+        async with aclosing(self._loop.perform()) as events:
             async for event in events:
                 yield event
 
-    async def decide(self, *events: ApprovalDecided | ToolOutputSupplied | InputAdded) -> None:
+    async def apply_decisions(self, *events: ApprovalDecided | ToolOutputSupplied | InputAdded) -> None:
         """Apply decisions, supplied outputs and input to a paused run, all or none, and commit them.
 
         Nothing runs before `resume`.
         Raises IllegalTransition and InputFault for an event that does not fit; nothing is changed then.
         """
-        run, own = self.run, {call.id for call in self.run.at(Stage.UNKNOWN)}
+        run, own = self.run, {call.id for call in self.run.calls_at(Stage.OUTCOME_UNKNOWN)}
         for event in events:
             run, _ = step_run(run, event)
         given = (event for event in events if isinstance(event, ToolOutputSupplied) and event.call_id in own)
-        ends = [self._keeper.call(run, one.call_id, ended=True, output=one.output) for one in given]
-        await shielded(self._keeper.keep(run, *ends))
-        self._performing.take(run)
+        ends = [self._repository.make_call_entry(run, one.call_id, ended=True, output=one.output) for one in given]
+        await shielded(self._repository.save(run, *ends))
+        self._loop.load(run)
 
-    async def taken_up(self) -> Run:
+    async def preview_resume(self) -> Run:
         """Return the open run as `resume` would start it; nothing is performed or stored."""
-        return await self._performing.taken_up()
+        return await self._loop.preview_resume()
 
-    async def at_rest(self) -> Run:
+    async def to_storable_run(self) -> Run:
         """Return the run in a form that can be stored while no process runs it.
 
         The outcome of calls that started and have no output is unknown in it.
         """
-        return await self._performing.at_rest()
+        return await self._loop.to_storable_run()
 
     async def check_models(self) -> None:
         """Check that the models that receive the outputs of approved tools are available, before any tool runs.
 
         Raises Unreachable, KeyRefused, Unsupported and others when a model is not, RunFailed when user code raised.
         """
-        base = ModelRoute(self.chat.asking, self.chat.edges.endpoint)
-        for asking_run, items, conduct in _iter_next_model_calls(self.run, self.chat.held.path.items, self._conduct):
+        base = ModelRoute(self.chat.options, self.chat.deps.endpoint)
+        for asking_run, items, conduct in _iter_next_model_calls(self.run, self.chat.state.path.items, self._config):
             context = Context(asking_run.agent, "", "", conduct.values, input=tuple(items))
             how = await build_agent_request(asking_run.graph, build_model_call(asking_run), base, conduct, context)
-            said = how.asking
+            said = how.options
             words = {"instructions": said.instructions} if said.instructions is not None else {}
             body = {"model": said.wire_model, "input": items, "store": False, **words, **said.parameters}
             try:
@@ -271,7 +275,7 @@ class AgentRunner:
                 wrong.args = (f"{wrong.message}; no tool has run",)
                 raise
 
-    async def go_on(self) -> AsyncGenerator[StreamEvent, None]:
+    async def resume(self) -> AsyncGenerator[StreamEvent, None]:
         """Resume the open run: after decisions, a failed request, Ctrl-C or in another process.
 
         Without a decision a paused run pauses again and sends no request. Before an approved tool runs, the model
@@ -279,83 +283,91 @@ class AgentRunner:
 
         Raises StateFault when no run is open, and the errors of `check_models` and `start`.
         """
-        if not self.unfinished:
+        if not self.can_resume:
             raise StateFault("no run is open here", hint="say something to begin one")
         if self.run.phase is Phase.PAUSED:
             await self.check_models()
-        await self._performing.go_on()
-        async with aclosing(self._performing.perform()) as events:
+        await self._loop.resume()
+        async with aclosing(self._loop.perform()) as events:
             async for event in events:
                 yield event
 
     async def stop(self) -> None:
         """Cancel the open run; calls without an output get a substitute, so that the conversation can continue."""
-        if self.unfinished:
-            self.chat.reread()
-            self._performing.take(self.run)
-            await self._performing.hear(CancelRequested())
-            await self.chat.write()
+        if self.can_resume:
+            self.chat.load_state()
+            self._loop.load(self.run)
+            await self._loop.dispatch(CancelRequested())
+            await self.chat.write_replay_file()
 
-    async def _inside(self, call: ToolCall, tool: AgentTool) -> ToolReturned | NestedRunPaused:
+    async def _run_nested(self, call: ToolCall, tool: AgentTool) -> ToolReturned | NestedRunPaused:
         """Perform a call that has a nested run; the nested conversation is stored in the call alone.
 
         Raises RunFailed when the nested run failed and the tool has no failure message for it.
         """
-        conduct, edges, usages = make_nested_config(tool, self._conduct), self.chat.edges, self._performing.usages
-        assert conduct.scratch
-        store = conduct.scratch()
+        conduct, edges, usages = make_nested_config(tool, self._config), self.chat.deps, self._loop.usages
+        assert conduct.open_scratch_store
+        store = conduct.open_scratch_store()
         try:
             here = ChatDeps(store, edges.endpoint, edges.clock, edges.new_id)
-            chat = await open_chat(OwnerSelection(Strategy.SESSION), None, self.chat.asking, here, name="inside")
-            if call.inner:
-                one = await AgentRunner.adopt(chat, call.inner.run, call.inner.items, conduct, usages=usages)
-                events = one.go_on()
+            chat = await open_chat(OwnerSelection(Strategy.SESSION), None, self.chat.options, here, name="inside")
+            if call.nested_run:
+                one = await AgentRunner.import_run(
+                    chat, call.nested_run.run, call.nested_run.items, conduct, usages=usages
+                )
+                events = one.resume()
             else:
                 one = await AgentRunner.open(chat, tool.inside, conduct, usages=usages)
-                events = one.say([user_message(parse_nested_input(call, tool))])
+                events = one.start([user_message(parse_nested_input(call, tool))])
             came = await capture_async(drain_events, events)
-            if came.raised is not None:
-                return ToolReturned(call.id, make_failure_output(tool, came.raised))
-            if one.unfinished:
-                return NestedRunPaused(call.id, NestedRun(one.run, chat.held.path.items))
+            if came.exception is not None:
+                return ToolReturned(call.id, make_failure_output(tool, came.exception))
+            if one.can_resume:
+                return NestedRunPaused(call.id, NestedRun(one.run, chat.state.path.items))
             said = capture(tool.serialize or output_text, one.output)
-            return ToolReturned(call.id, said.value if said.raised is None else make_failure_output(tool, said.raised))
+            return ToolReturned(
+                call.id, said.value if said.exception is None else make_failure_output(tool, said.exception)
+            )
         finally:
             await store.aclose()
 
 
 def _iter_next_model_calls(
-    run: Run, items: Sequence[Item], conduct: RunConfig
+    run: Run, items: Sequence[Item], config: RunConfig
 ) -> Iterator[tuple[Run, list[Item], RunConfig]]:
     """Yield the runs whose model is called after the approved calls, nested ones first.
 
     Each with the model's input, placeholders in place of the outputs, and its configuration. A run without model
     calls left, or whose final output is a tool's output, is left out.
     """
-    for call in run.batch:
-        if isinstance(call.tool, AgentTool) and call.inner and call.stage is Stage.INSIDE:
-            yield from _iter_next_model_calls(call.inner.run, call.inner.items, make_nested_config(call.tool, conduct))
+    for call in run.calls:
+        if isinstance(call.tool, AgentTool) and call.nested_run and call.stage is Stage.NESTED_RUN_PAUSED:
+            yield from _iter_next_model_calls(
+                call.nested_run.run, call.nested_run.items, make_nested_config(call.tool, config)
+            )
         elif isinstance(call.tool, AgentTool) and call.stage is Stage.READY:
-            yield create_run(call.tool.inside), [user_message("...")], make_nested_config(call.tool, conduct)
+            yield create_run(call.tool.inside), [user_message("...")], make_nested_config(call.tool, config)
     left = run.limits.max_turns is None or run.turn < run.limits.max_turns
-    if _has_ready_calls(run) and left and run.current.after_tools == "ask again":
+    if _has_ready_calls(run) and left and run.current_agent.after_tools == "ask again":
         outputs = [
-            call.output or build_function_call_output(call, "...") for call in run.batch if call.tool or call.output
+            call.output or build_function_call_output(call, "...") for call in run.calls if call.tool or call.output
         ]
-        over = next((call.to for call in run.batch if call.to is not None), None)
-        yield (replace(run, agent=over) if over else run), [*items, *outputs], conduct
+        over = next((call.target for call in run.calls if call.target is not None), None)
+        yield (replace(run, agent=over) if over else run), [*items, *outputs], config
 
 
 def _has_ready_calls(run: Run) -> bool:
     """Return whether a call of the run, or of a nested run, runs next."""
-    return bool(run.at(Stage.READY)) or any(_has_ready_calls(call.inner.run) for call in run.batch if call.inner)
+    return bool(run.calls_at(Stage.READY)) or any(
+        _has_ready_calls(call.nested_run.run) for call in run.calls if call.nested_run
+    )
 
 
 def _make_own_history_hint(chat: Chat) -> str:
     """Return how to make the client own the history of `chat`."""
     return (
         f"convo convert {quote(chat.session.name or chat.session.id)} --to session"
-        if chat.held.path
+        if chat.state.path
         else OWN_HISTORY_HINT
     )
 

@@ -33,17 +33,17 @@ class RunTasks:
     rejection:  the first guardrail beside the model that tripped or failed
     """
 
-    def __init__(self, passed: Callable[[GuardrailPassed], None]) -> None:
+    def __init__(self, on_guardrail_passed: Callable[[GuardrailPassed], None]) -> None:
         """Prepare the tasks; `on_guardrail_passed` is called for each guardrail beside the model that passes."""
-        self.against: TaskResult | None = None
-        self._passed, self._ending = passed, False
+        self.rejection: TaskResult | None = None
+        self._on_guardrail_passed, self._is_response_complete = on_guardrail_passed, False
         self._tasks: set[asyncio.Task[TaskResult]] = set()
-        self._guards: set[asyncio.Task[TaskResult]] = set()
+        self._guardrail_tasks: set[asyncio.Task[TaskResult]] = set()
 
     def __bool__(self) -> bool:
         return bool(self._tasks)
 
-    def begin(self, work: Coroutine[Any, Any, RunEvent], *, guard: bool = False) -> None:
+    def start(self, work: Coroutine[Any, Any, RunEvent], *, is_guardrail: bool = False) -> None:
         """Start `work` as a task; with `is_guardrail` it runs beside the model, whose response counts only after it."""
 
         async def heard() -> TaskResult:
@@ -53,17 +53,17 @@ class RunTasks:
                 return TaskResult(EffectFailed(wrong.code, wrong.message), wrong)
 
         task = asyncio.ensure_future(heard())
-        (self._guards if guard else self._tasks).add(task)
+        (self._guardrail_tasks if is_guardrail else self._tasks).add(task)
 
-    async def came(self) -> list[TaskResult]:
+    async def wait_any(self) -> list[TaskResult]:
         """Wait until a task is done; return the results, those that end the run last, so that no output is lost."""
         done, self._tasks = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
         return sorted((task.result() for task in done), key=lambda heard: isinstance(heard.event, EffectFailed))
 
-    async def drop(self) -> list[TaskResult]:
+    async def cancel_all(self) -> list[TaskResult]:
         """Cancel the running tasks; return the results of those that were done."""
-        tasks = self._tasks | self._guards
-        self._tasks, self._guards = set(), set()
+        tasks = self._tasks | self._guardrail_tasks
+        self._tasks, self._guardrail_tasks = set(), set()
         for task in tasks:
             task.cancel()
         if tasks:
@@ -72,38 +72,38 @@ class RunTasks:
 
     # -- guardrails beside the model ------------------------------------------------------------------
 
-    async def spoken(self) -> bool:
+    async def guardrails_passed(self) -> bool:
         """Wait until all guardrails beside the model are done or one rejects; return whether all passed.
 
         Called when the response is complete: from then on it is not cut off, whatever the result is.
         """
-        self._ending = True
-        while self._guards and self.against is None:
-            await asyncio.wait(self._guards, return_when=asyncio.FIRST_COMPLETED)
-            self._listen()
-        return self.against is None
+        self._is_response_complete = True
+        while self._guardrail_tasks and self.rejection is None:
+            await asyncio.wait(self._guardrail_tasks, return_when=asyncio.FIRST_COMPLETED)
+            self._collect_guardrails()
+        return self.rejection is None
 
-    async def beside(self, turn: ChatTurn) -> AsyncGenerator[StreamEvent, None]:
+    async def stream_guarded(self, turn: ChatTurn) -> AsyncGenerator[StreamEvent, None]:
         """Yield the events of a turn until a guardrail beside it rejects; then nothing of its response is stored."""
-        async with aclosing(turn.events()) as events, aclosing(self._while_guarded(turn, events)) as guarded:
+        async with aclosing(turn.events()) as events, aclosing(self._stream_while_guarded(turn, events)) as guarded:
             async for event in guarded:
                 yield event
-            if not turn.unwanted:
+            if not turn.is_rejected:
                 async for event in events:
                     yield event
 
-    async def _while_guarded(
+    async def _stream_while_guarded(
         self, turn: ChatTurn, events: AsyncGenerator[StreamEvent, None]
     ) -> AsyncGenerator[StreamEvent, None]:
         coming: asyncio.Task[StreamEvent | None] | None = None
         try:
-            while (self._guards or coming) and not turn.unwanted:
+            while (self._guardrail_tasks or coming) and not turn.is_rejected:
                 coming = coming or asyncio.ensure_future(_next_event(events))
-                waiting: set[asyncio.Task[Any]] = {coming, *self._guards}
+                waiting: set[asyncio.Task[Any]] = {coming, *self._guardrail_tasks}
                 await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-                self._listen()
-                turn.unwanted = self.against is not None and not self._ending
-                if coming.done() and not turn.unwanted:
+                self._collect_guardrails()
+                turn.is_rejected = self.rejection is not None and not self._is_response_complete
+                if coming.done() and not turn.is_rejected:
                     event, coming = coming.result(), None
                     if event is None:
                         return
@@ -113,14 +113,14 @@ class RunTasks:
                 coming.cancel()
                 await asyncio.wait([coming])
 
-    def _listen(self) -> None:
-        for task in [task for task in self._guards if task.done()]:
-            self._guards.discard(task)
+    def _collect_guardrails(self) -> None:
+        for task in [task for task in self._guardrail_tasks if task.done()]:
+            self._guardrail_tasks.discard(task)
             heard = task.result()
             if isinstance(heard.event, GuardrailPassed):
-                self._passed(heard.event)
+                self._on_guardrail_passed(heard.event)
             else:
-                self.against = self.against or heard
+                self.rejection = self.rejection or heard
 
 
 async def _next_event(events: AsyncGenerator[StreamEvent, None]) -> StreamEvent | None:

@@ -46,17 +46,17 @@ class CallOutcome:
     """The return value of a function, or the exception that it raised."""
 
     value: Any = None
-    raised: BaseException | None = None
+    exception: BaseException | None = None
 
 
-async def capture_async(function: Callable[..., Any], *args: Any, thread: bool = False) -> CallOutcome:
+async def capture_async(function: Callable[..., Any], *args: Any, in_thread: bool = False) -> CallOutcome:
     """Call a function and await its result if it is awaitable; a cancellation ends the wait.
 
     Named arguments come in a `functools.partial`, because any name may be one of the function's.
 
     in_thread:  run a plain function on a thread
     """
-    if thread and not inspect.iscoroutinefunction(function):
+    if in_thread and not inspect.iscoroutinefunction(function):
         came = await capture_on_thread(function, *args)
         return await _capture_awaitable(came.value) if inspect.isawaitable(came.value) else came
 
@@ -77,9 +77,9 @@ async def _capture_awaitable(work: Awaitable[Any]) -> CallOutcome:
         await asyncio.wait([task])
         raise
     if task.cancelled():
-        return CallOutcome(raised=asyncio.CancelledError())
+        return CallOutcome(exception=asyncio.CancelledError())
     raised = task.exception()
-    return CallOutcome(raised=raised) if raised else task.result()
+    return CallOutcome(exception=raised) if raised else task.result()
 
 
 async def _capture_system_exit(work: Awaitable[Any]) -> CallOutcome:
@@ -88,34 +88,36 @@ async def _capture_system_exit(work: Awaitable[Any]) -> CallOutcome:
         with user_code_scope():
             return CallOutcome(await work)
     except SystemExit as left:
-        return CallOutcome(raised=left)
+        return CallOutcome(exception=left)
 
 
-async def call_user_code(what: str, code: str, function: Callable[..., Any], *args: Any, thread: bool = False) -> Any:
+async def call_user_code(
+    description: str, code: str, function: Callable[..., Any], *args: Any, in_thread: bool = False
+) -> Any:
     """Return the result of a function. Raises its own ConvoError, and RunFailed for any other exception."""
-    came = await capture_async(function, *args, thread=thread)
-    if isinstance(came.raised, ConvoError):
-        raise came.raised
-    if came.raised is not None:
-        raise RunFailed(f"{what} raised {format_exception(came.raised)}", code=code) from came.raised
+    came = await capture_async(function, *args, in_thread=in_thread)
+    if isinstance(came.exception, ConvoError):
+        raise came.exception
+    if came.exception is not None:
+        raise RunFailed(f"{description} raised {format_exception(came.exception)}", code=code) from came.exception
     return came.value
 
 
-async def call_user_predicate(what: str, code: str, function: Callable[..., Any], *args: Any) -> bool:
+async def call_user_predicate(description: str, code: str, function: Callable[..., Any], *args: Any) -> bool:
     """Return the result of a function as a bool.
 
     Raises the errors of `call_user_code`, and RunFailed for a result that has no truth value.
     """
-    came = capture(bool, await call_user_code(what, code, function, *args))
-    if came.raised is not None:
-        raise RunFailed(f"{what} raised {format_exception(came.raised)}", code=code) from came.raised
+    came = capture(bool, await call_user_code(description, code, function, *args))
+    if came.exception is not None:
+        raise RunFailed(f"{description} raised {format_exception(came.exception)}", code=code) from came.exception
     return bool(came.value)
 
 
-def format_exception(raised: BaseException) -> str:
+def format_exception(error: BaseException) -> str:
     """Format an exception with its type, and its message unless formatting that raises."""
-    words = capture(str, raised).value
-    return f"{type(raised).__name__}: {words}" if words else type(raised).__name__
+    words = capture(str, error).value
+    return f"{type(error).__name__}: {words}" if words else type(error).__name__
 
 
 def capture(function: Callable[..., Any], *args: Any) -> CallOutcome:
@@ -124,7 +126,7 @@ def capture(function: Callable[..., Any], *args: Any) -> CallOutcome:
         with user_code_scope():
             return CallOutcome(function(*args))
     except BaseException as raised:  # noqa: BLE001 - any exception is an outcome
-        return CallOutcome(raised=raised)
+        return CallOutcome(exception=raised)
 
 
 def capture_on_thread(function: Callable[..., Any], *args: Any) -> Awaitable[CallOutcome]:
@@ -160,25 +162,25 @@ _idle_queues: "deque[SimpleQueue[ThreadJob]]" = deque()
 os.register_at_fork(after_in_child=_idle_queues.clear)
 
 
-def submit_to_thread(work: Callable[[], Any], told: Callable[[Any], None]) -> None:
+def submit_to_thread(work: Callable[[], Any], on_done: Callable[[Any], None]) -> None:
     """Run `work` on a thread, and call `on_done` on that thread with its result."""
     try:
         listening = _idle_queues.pop()
     except IndexError:
         listening = SimpleQueue()
         Thread(target=_run_worker, args=(listening,), daemon=True, name="convo-hand").start()
-    listening.put((work, told))
+    listening.put((work, on_done))
 
 
-def _run_worker(listening: "SimpleQueue[ThreadJob]") -> None:
+def _run_worker(queue: "SimpleQueue[ThreadJob]") -> None:
     """Run one job after the other. `on_done` may submit the next job at once, so the thread becomes idle before it."""
     staying = True
     while staying:
-        work, told = listening.get()
+        work, told = queue.get()
         came = work()
         staying = len(_idle_queues) < MAX_IDLE_THREADS
         if staying:
-            _idle_queues.append(listening)
+            _idle_queues.append(queue)
         told(came)
         del work, told, came
 
@@ -204,13 +206,13 @@ async def run_tool_call(call: ToolCall, context: Context) -> Json:
         given, first = arguments, (context,) if tool.takes_context else ()
     try:
         async with asyncio.timeout(tool.timeout_s):
-            came = await capture_async(partial(tool.run, *first, **given), thread=True)
+            came = await capture_async(partial(tool.run, *first, **given), in_thread=True)
     except TimeoutError:
         return _make_timeout_output(tool)
-    if came.raised is None:
+    if came.exception is None:
         came = capture(tool.serialize or output_text, came.value)  # str() of a user's object may raise
-    if came.raised is not None:
-        return make_failure_output(tool, came.raised)
+    if came.exception is not None:
+        return make_failure_output(tool, came.exception)
     return _ensure_json_output(tool, came.value)
 
 
@@ -222,17 +224,17 @@ def _make_timeout_output(tool: Tool) -> Json:
     return words
 
 
-def make_failure_output(tool: Tool, raised: BaseException) -> Json:
+def make_failure_output(tool: Tool, error: BaseException) -> Json:
     """Return the tool's own message for a failure. Raises RunFailed when it has none or making it raised."""
-    failed = f"tool {tool.title!r} raised {format_exception(raised)}"
+    failed = f"tool {tool.title!r} raised {format_exception(error)}"
     words = tool.failure
-    if words is None or not isinstance(raised, Exception):
-        raise RunFailed(failed, code=TOOL_FAILED_CODE) from raised
-    came = capture(lambda: output_text(words(raised)))
-    if came.raised is not None:
+    if words is None or not isinstance(error, Exception):
+        raise RunFailed(failed, code=TOOL_FAILED_CODE) from error
+    came = capture(lambda: output_text(words(error)))
+    if came.exception is not None:
         raise RunFailed(
-            f"{failed}, and its words for that {format_exception(came.raised)}", code=TOOL_FAILED_CODE
-        ) from came.raised
+            f"{failed}, and its words for that {format_exception(came.exception)}", code=TOOL_FAILED_CODE
+        ) from came.exception
     return came.value
 
 
@@ -248,11 +250,11 @@ GUARDRAIL_FAILED_CODE = "guardrail_failed"
 
 
 async def run_guardrail(
-    guardrail: Guardrail, place: int, context: Context, said: Json
+    guardrail: Guardrail, index: int, context: Context, value: Json
 ) -> GuardrailPassed | GuardrailTripped:
     """Run a guardrail on `value`. Raises RunFailed when it raised."""
     what = f"guardrail {guardrail.name!r}"
     reason = await call_user_code(
-        what, GUARDRAIL_FAILED_CODE, guardrail.check, context, copy.deepcopy(said), thread=True
+        what, GUARDRAIL_FAILED_CODE, guardrail.check, context, copy.deepcopy(value), in_thread=True
     )
-    return GuardrailPassed(place) if reason is None else GuardrailTripped(place, str(reason))
+    return GuardrailPassed(index) if reason is None else GuardrailTripped(index, str(reason))

@@ -45,7 +45,7 @@ def graph(start: Agent, *others: Agent) -> Graph:
 
     Raises NotFound for a name that no agent has, and InputFault for a name that several agents have.
     """
-    named = _collect_agents([start, *others]).named
+    named = _collect_agents([start, *others]).by_name
     reached = AgentRegistry([start])
     for agent in reached.agents:
         reached.add(_list_handoff_targets(agent, named))
@@ -54,7 +54,7 @@ def graph(start: Agent, *others: Agent) -> Graph:
         identity: replace(
             agent,
             handoffs=tuple(
-                replace(way, to=identities[reached.place(target)])
+                replace(way, to=identities[reached.index_of(target)])
                 for way, target in zip(agent.ways, _list_handoff_targets(agent, named), strict=True)
             ),
         )
@@ -72,22 +72,22 @@ class AgentRegistry:
 
     def __init__(self, agents: Iterable[Agent]) -> None:
         self.agents: list[Agent] = []
-        self.named: dict[str, list[Agent]] = {}
-        self._places: dict[str, list[int]] = {}
+        self.by_name: dict[str, list[Agent]] = {}
+        self._indexes: dict[str, list[int]] = {}
         self.add(agents)
 
     def add(self, agents: Iterable[Agent]) -> None:
         """Append the agents that are not in the registry yet."""
         for agent in agents:
-            alike = self.named.setdefault(agent.name, [])
+            alike = self.by_name.setdefault(agent.name, [])
             if agent not in alike:
-                self._places.setdefault(agent.name, []).append(len(self.agents))
+                self._indexes.setdefault(agent.name, []).append(len(self.agents))
                 self.agents.append(agent)
                 alike.append(agent)
 
-    def place(self, agent: Agent) -> int:
+    def index_of(self, agent: Agent) -> int:
         """Return the index of an agent in the registry."""
-        return self._places[agent.name][self.named[agent.name].index(agent)]
+        return self._indexes[agent.name][self.by_name[agent.name].index(agent)]
 
 
 def _collect_agents(agents: list[Agent]) -> AgentRegistry:

@@ -27,8 +27,8 @@ class HandoffTool:
     target:  the identity of the next agent
     """
 
-    way: Handoff
-    to: str
+    handoff: Handoff
+    target: str
     name: str
     definition: dict[str, Json]
 
@@ -43,7 +43,7 @@ def format_handoff_output(agent: str) -> str:
     return json.dumps({"assistant": agent})
 
 
-def build_handoff_tools(graph: Graph, identity: str, off: Container[str] = ()) -> tuple[HandoffTool, ...]:
+def build_handoff_tools(graph: Graph, identity: str, disabled: Container[str] = ()) -> tuple[HandoffTool, ...]:
     """Build the tools for the handoffs of an agent.
 
     disabled:  identities of agents to which a handoff is not allowed now
@@ -51,7 +51,7 @@ def build_handoff_tools(graph: Graph, identity: str, off: Container[str] = ()) -
     Raises InputFault for two tools of one name.
     """
     agent = graph[identity]
-    made = tuple(_build_handoff_tool(graph, way) for way in agent.ways if way.to not in off)
+    made = tuple(_build_handoff_tool(graph, way) for way in agent.ways if way.to not in disabled)
     taken = {tool.name for tool in agent.functions if tool.namespace is None}
     for offer in made:
         if offer.name in taken:
@@ -105,7 +105,9 @@ class HandoffPlan:
     warning: str | None = None
 
 
-def plan_handoff(way: Handoff, habits: HandoffDefaults, *, remembers: bool, names: tuple[str, str]) -> HandoffPlan:
+def plan_handoff(
+    handoff: Handoff, defaults: HandoffDefaults, *, is_server_history: bool, agent_names: tuple[str, str]
+) -> HandoffPlan:
     """Decide how one handoff is performed.
 
     is_server_history:  the server owns the history
@@ -113,11 +115,11 @@ def plan_handoff(way: Handoff, habits: HandoffDefaults, *, remembers: bool, name
 
     Raises WrongOwner for a filter if the server owns the history.
     """
-    chosen = habits.filter if way.filter is None else way.filter
-    nest = habits.nest if way.nest is None else way.nest
-    if not remembers:
+    chosen = defaults.filter if handoff.filter is None else handoff.filter
+    nest = defaults.nest if handoff.nest is None else handoff.nest
+    if not is_server_history:
         return HandoffPlan(filter=chosen, nest=nest and chosen is None)
-    whom = " -> ".join(names)
+    whom = " -> ".join(agent_names)
     if chosen is not None:
         raise WrongOwner(
             f"the handoff {whom} has an input filter, and the history belongs to the endpoint",

@@ -254,7 +254,7 @@ def _convert_agent_tool(found: Any, agent: Any, around: tuple[Any, ...]) -> Agen
         needs_approval=_convert_approval(found),
         max_turns=there.max_turns,
     )
-    failure = made.failure if there.worded else None
+    failure = made.failure if there.reports_failures else None
     enabled = _convert_enabled(found, agent)
     return replace(
         made, parameters=found.params_json_schema, failure=failure, enabled=enabled, serialize=_serialize_tool_output
@@ -489,7 +489,7 @@ class AgentToolSettings(NamedTuple):
 
     agent: Any
     max_turns: int
-    worded: bool
+    reports_failures: bool
 
 
 def read_agent_tool_settings(found: Any) -> AgentToolSettings:

@@ -52,91 +52,97 @@ class Chat:
     notify:   called with a message for the user while a turn runs
     """
 
-    def __init__(self, record: SessionRecord, asking: RequestOptions, edges: ChatDeps) -> None:
-        self.asking, self.edges = asking, edges
+    def __init__(self, record: SessionRecord, options: RequestOptions, deps: ChatDeps) -> None:
+        self.options, self.deps = options, deps
         self.turn: ChatTurn | None = None
-        self.noted: Callable[[str], None] = ignore_notice
+        self.notify: Callable[[str], None] = ignore_notice
         self.record = record
         replayed = record.session.strategy is Strategy.REPLAY and record.session.handle
-        self._file = ReplayFile(replayed) if replayed else None
-        self._read = record.held.path
+        self._replay_file = ReplayFile(replayed) if replayed else None
+        self._path_read = record.state.path
 
     @property
     def session(self) -> Session:
         return self.record.session
 
     @property
-    def held(self) -> ConversationState:
-        return self.record.held
+    def state(self) -> ConversationState:
+        return self.record.state
 
-    async def catch_up(self) -> None:
+    async def refresh(self) -> None:
         """Load the record again: another process may have changed it before this one got the lease."""
-        now = await self.edges.store.session(self.session.id)
+        now = await self.deps.store.session(self.session.id)
         if now and now != self.session:
-            self.record = await load_session_record(now, self.edges)
+            self.record = await load_session_record(now, self.deps)
 
-    async def say(self, items: Sequence[Item], *, keep: bool = True) -> AsyncGenerator[StreamEvent, None]:
+    async def send(self, items: Sequence[Item], *, keep_on_failure: bool = True) -> AsyncGenerator[StreamEvent, None]:
         """Append `items` to the conversation, send a request and yield the events of the response.
 
         keep_on_failure:  keep the items when no request could be sent; otherwise the record is restored
         Raises the errors of the endpoint and the store; the input stays unconfirmed.
         """
-        held = self.reread()
-        before = None if keep else self.record.before()
-        doubt = bool(held.unacknowledged)
-        grown = replace(held, path=held.path.grow(items))
-        await self.keep(grown, items)
-        async with aclosing(self._ask(doubt, before)) as events:
+        held = self.load_state()
+        before = None if keep_on_failure else self.record.snapshot()
+        doubt = bool(held.unconfirmed_nodes)
+        grown = replace(held, path=held.path.append(items))
+        await self.save(grown, items)
+        async with aclosing(self._run_turn(doubt, before)) as events:
             async for event in events:
                 yield event
 
-    async def keep(self, held: ConversationState, said: Sequence[Item], beside: RunUpdate = NO_UPDATE) -> None:
+    async def save(
+        self, state: ConversationState, new_items: Sequence[Item], run_update: RunUpdate = NO_UPDATE
+    ) -> None:
         """Commit `state`, to which `new_items` were just added; a new session is named after the first of them."""
-        if self.session.name or not said:
-            await self._move(held, beside)
+        if self.session.name or not new_items:
+            await self._save_state(state, run_update)
         else:
-            await self._begin(held, make_session_name(said[0]), beside)
+            await self._save_new_session(state, make_session_name(new_items[0]), run_update)
 
-    async def again(self) -> AsyncGenerator[StreamEvent, None]:
+    async def retry(self) -> AsyncGenerator[StreamEvent, None]:
         """Send the last input again, without the output after it. Raises InvalidUsage and the errors of `send`."""
-        held = self.reread()
-        doubt = bool(held.unacknowledged)
-        back, last = undo_last_answer(held, self.record.last), self.record.last
-        if back.mark != held.mark:
-            _, last = await find_adjacent_links(back.path.upto(back.mark), last, self.edges.store)
-        await self._go_back(back, last)
-        async with aclosing(self._ask(doubt)) as events:
+        held = self.load_state()
+        doubt = bool(held.unconfirmed_nodes)
+        back, last = undo_last_answer(held, self.record.last_link), self.record.last_link
+        if back.confirmed_head != held.confirmed_head:
+            _, last = await find_adjacent_links(back.path.up_to(back.confirmed_head), last, self.deps.store)
+        await self._save_head(back, last)
+        async with aclosing(self._run_turn(doubt)) as events:
             async for event in events:
                 yield event
 
-    async def take_back(self, number: int | None = None) -> None:
+    async def undo(self, turn_number: int | None = None) -> None:
         """Go back to the end of a turn, or to before the last one.
 
         turn_number:  as for `find_turn_end`
         Raises NotFound for an unknown turn, and the errors of `undo_last_turn` and `rewind_to_depth`:
         InvalidUsage and WrongOwner.
         """
-        held, last = self.reread(), self.record.last
-        at = find_last_turn_start(held, last) if number is None else find_turn_end(held.path.items, number)
-        began, before = await find_adjacent_links(held.path.first(at), last, self.edges.store)
-        await self.stand(rewind_to_depth(held, at, began), last if at >= held.path.place(held.mark) else before)
+        held, last = self.load_state(), self.record.last_link
+        at = find_last_turn_start(held, last) if turn_number is None else find_turn_end(held.path.items, turn_number)
+        began, before = await find_adjacent_links(held.path.first(at), last, self.deps.store)
+        await self.set_head(
+            rewind_to_depth(held, at, began), last if at >= held.path.depth(held.confirmed_head) else before
+        )
 
-    async def stand(self, held: ConversationState, last: Link | None) -> None:
+    async def set_head(self, state: ConversationState, last_link: Link | None) -> None:
         """Move the head to `state`, whose last confirmed link is `last_link`."""
-        await self._go_back(held, last)
-        self._read = self.held.path
-        await self.write()
+        await self._save_head(state, last_link)
+        self._path_read = self.state.path
+        await self.write_replay_file()
 
-    async def adopt(self) -> None:
+    async def ensure_saved(self) -> None:
         """Store the record of a conversation that has none yet. Raises StoreFault."""
-        if not self.record.saved:
-            held = self.reread()
-            await self.keep(held, held.path.items)
-            if self._file and not self._file.exists():
-                await self.write()  # otherwise the next fork takes this file name
+        if not self.record.is_saved:
+            held = self.load_state()
+            await self.save(held, held.path.items)
+            if self._replay_file and not self._replay_file.exists():
+                await self.write_replay_file()  # otherwise the next fork takes this file name
 
-    async def exchange(
-        self, decide: Callable[[ConversationState], ConversationState], made: Callable[[ConversationState], Link]
+    async def replace_history(
+        self,
+        make_state: Callable[[ConversationState], ConversationState],
+        make_link: Callable[[ConversationState], Link],
     ) -> None:
         """Replace the history by another in one commit.
 
@@ -145,40 +151,40 @@ class Chat:
         Raises Conflict when the head moves at every attempt, StoreFault, and the errors of `make_state`.
         """
         for left in reversed(range(HEAD_ATTEMPTS)):
-            await self.catch_up()
-            held = decide(self.reread())
-            await self._count_as_written()
-            link = made(held)
+            await self.refresh()
+            held = make_state(self.load_state())
+            await self._mark_file_written()
+            link = make_link(held)
             try:
-                await self.record.move(held, link, last=link)
+                await self.record.commit(held, link, last_link=link)
                 break
             except Conflict:
                 if not left:
                     raise
-        self._read = self.held.path
-        await self.write()
+        self._path_read = self.state.path
+        await self.write_replay_file()
 
-    async def _count_as_written(self) -> None:
+    async def _mark_file_written(self) -> None:
         """Record that the file equals the history: a kill before the next write is then no edit of the file."""
-        if not self._file or self.session.written == self.held.path.head:
+        if not self._replay_file or self.session.file_head == self.state.path.head:
             return
-        if Path(self.held.path.root).grow(self._file.said()).head == self.held.path.head:
-            await self._move(self.held)
-            self.record.session = replace(self.session, written=self.held.path.head)
+        if Path(self.state.path.root).append(self._replay_file.read_valid()).head == self.state.path.head:
+            await self._save_state(self.state)
+            self.record.session = replace(self.session, file_head=self.state.path.head)
 
-    def reread(self) -> ConversationState:
+    def load_state(self) -> ConversationState:
         """Return the current state, with the edits made to the replay file.
 
         Raises Unreadable when the file cannot be read and StoreReadOnly when it could not be written.
         """
-        if self._file:
-            self._file.check()
-            if self._file.changed():
-                self._take_up(self._file)
-        self._read = self.record.held.path
-        return self.record.held
+        if self._replay_file:
+            self._replay_file.check_writable()
+            if self._replay_file.is_changed():
+                self._apply_file_edits(self._replay_file)
+        self._path_read = self.record.state.path
+        return self.record.state
 
-    def _take_up(self, file: ReplayFile) -> None:
+    def _apply_file_edits(self, file: ReplayFile) -> None:
         """Apply the content of the file to the record.
 
         A file that equals the history counts as written, although a kill may have prevented the record from noting
@@ -186,92 +192,102 @@ class Chat:
         """
         record = self.record
         try:
-            path = Path(record.held.path.root).grow(file.said())
+            path = Path(record.state.path.root).append(file.read_valid())
         except NotCanonical as wrong:
-            raise Unreadable(f"{file.place}: {wrong.message}") from wrong
-        if path.head == record.held.path.head:
-            record.session = replace(record.session, written=path.head if path else None)
-        elif path.head != (record.session.written or path.root):
-            record.held = replace(record.held, path=path, mark=path.head)
+            raise Unreadable(f"{file.path}: {wrong.message}") from wrong
+        if path.head == record.state.path.head:
+            record.session = replace(record.session, file_head=path.head if path else None)
+        elif path.head != (record.session.file_head or path.root):
+            record.state = replace(record.state, path=path, confirmed_head=path.head)
 
-    async def _ask(self, doubt: bool, before: RecordSnapshot | None = None) -> AsyncGenerator[StreamEvent, None]:
-        turn = self.turn = ChatTurn(self.record, self.asking, self.edges, doubt=doubt, noted=self.noted)
+    async def _run_turn(
+        self, check_tail: bool, snapshot: RecordSnapshot | None = None
+    ) -> AsyncGenerator[StreamEvent, None]:
+        turn = self.turn = ChatTurn(self.record, self.options, self.deps, check_tail=check_tail, notify=self.notify)
         withdrawn = False
         try:
             async with aclosing(turn.events()) as events:
                 async for event in events:
                     yield event
         except ConvoError as failure:
-            if before and turn.tries < 2 and is_unsent_request(failure):
-                await self._withdraw(before, turn.link)
+            if snapshot and turn.request_count < 2 and is_unsent_request(failure):
+                await self._discard_input(snapshot, turn.link)
                 withdrawn = True
             raise
         finally:
             if not withdrawn:
-                await self.write()
+                await self.write_replay_file()
 
-    async def _withdraw(self, before: RecordSnapshot, attempt: Link | None) -> None:
+    async def _discard_input(self, snapshot: RecordSnapshot, attempt: Link | None) -> None:
         """Restore the record to before an input for which no request could be sent."""
-        made = self.held.handle if self.session.strategy is Strategy.CONVERSATION and not before.held.handle else None
-        await self.record.withdraw(before, attempt)
+        made = (
+            self.state.handle if self.session.strategy is Strategy.CONVERSATION and not snapshot.state.handle else None
+        )
+        await self.record.restore(snapshot, attempt)
         self.turn = None
         if made:
             with suppress(ConvoError):
-                await self.edges.endpoint.delete_conversation(made)
+                await self.deps.endpoint.delete_conversation(made)
 
-    async def _begin(self, held: ConversationState, wish: str, beside: RunUpdate = NO_UPDATE) -> None:
+    async def _save_new_session(
+        self, state: ConversationState, wanted_name: str, run_update: RunUpdate = NO_UPDATE
+    ) -> None:
         """Store a new session under a free name; another process may take the name in between."""
         for left in reversed(range(NAME_ATTEMPTS)):
-            self.record.session = replace(self.session, name=await find_free_session_name(self.edges.store, wish))
+            self.record.session = replace(self.session, name=await find_free_session_name(self.deps.store, wanted_name))
             try:
-                await self._move(held, beside)
+                await self._save_state(state, run_update)
                 break
             except Conflict:
                 if not left:
                     raise
 
-    async def _go_back(self, held: ConversationState, last: Link | None) -> None:
+    async def _save_head(self, state: ConversationState, last_link: Link | None) -> None:
         """Commit `state`, from which the next turn continues; `last_link` is its last confirmed link."""
-        before, self.record.last = self.record.last, last
+        before, self.record.last_link = self.record.last_link, last_link
         try:
-            await self._move(held)
+            await self._save_state(state)
         except ConvoError:
-            self.record.last = before
+            self.record.last_link = before
             raise
 
-    async def _move(self, held: ConversationState, beside: RunUpdate = NO_UPDATE) -> None:
+    async def _save_state(self, state: ConversationState, run_update: RunUpdate = NO_UPDATE) -> None:
         self.record.session = replace(
             self.session,
-            model=self.asking.model,
-            instructions=self.asking.instructions,
-            scope=self.edges.endpoint.scope,
+            model=self.options.model,
+            instructions=self.options.instructions,
+            scope=self.deps.endpoint.scope,
         )
-        await self.record.move(held, beside=beside)
+        await self.record.commit(state, run_update=run_update)
 
-    async def write(self) -> None:
+    async def write_replay_file(self) -> None:
         """Write the replay file, and record the head that was written."""
-        if not self._file or self.session.written == self.held.path.head or not await self.record.is_ours():
+        if (
+            not self._replay_file
+            or self.session.file_head == self.state.path.head
+            or not await self.record.is_unchanged()
+        ):
             return
-        if self._file.changed():
-            await self._move(merge_file_edits(self.held, self._read, self._file.said()))
-            self.noted(f"{self._file.place} was changed while the answer came; both are kept")
-        self._file.write(self.held.path.items)
-        await self.record.update(replace(self.session, written=self.held.path.head))
+        if self._replay_file.is_changed():
+            await self._save_state(merge_file_edits(self.state, self._path_read, self._replay_file.read_valid()))
+            self.notify(f"{self._replay_file.path} was changed while the answer came; both are kept")
+        self._replay_file.write(self.state.path.items)
+        await self.record.update_fields(replace(self.session, file_head=self.state.path.head))
 
 
-def ignore_notice(words: str) -> None:
+def ignore_notice(message: str) -> None:
     """Ignore a notice."""
 
 
-def merge_file_edits(held: ConversationState, read: Path, items: Sequence[Item]) -> ConversationState:
+def merge_file_edits(state: ConversationState, path_read: Path, items: Sequence[Item]) -> ConversationState:
     """Return the state after `items` replaced `path_read` in the replay file during a turn."""
-    said = held.path.items[held.path.shared(read) :]
-    path = Path(held.path.root).grow(items).grow(said)
-    confirmed = len(path) - min(len(held.unacknowledged), len(said))
-    return replace(held, path=path, mark=path.first(confirmed).head)
+    said = state.path.items[state.path.common_depth(path_read) :]
+    path = Path(state.path.root).append(items).append(said)
+    confirmed = len(path) - min(len(state.unconfirmed_nodes), len(said))
+    return replace(state, path=path, confirmed_head=path.first(confirmed).head)
 
 
-def find_turn_end(items: Sequence[Item], number: int) -> int:
+def find_turn_end(items: Sequence[Item], turn_number: int) -> int:
     """Return the number of items before the end of a turn.
 
     turn_number:  from 1; 0 is the beginning, -1 the end of the last turn but one
@@ -279,30 +295,30 @@ def find_turn_end(items: Sequence[Item], number: int) -> int:
     """
     ends = [*turn_starts(items), len(items)] if items else [0]
     many = len(ends) - 1
-    at = number if number >= 0 else many + number
+    at = turn_number if turn_number >= 0 else many + turn_number
     if not 0 <= at <= many:
-        raise NotFound("turn", str(number), hint=f"choose a turn from 0, the beginning, to {many}, the last")
+        raise NotFound("turn", str(turn_number), hint=f"choose a turn from 0, the beginning, to {many}, the last")
     return ends[at]
 
 
-async def find_adjacent_links(cut: Path, last: Link | None, store: Store) -> tuple[Link | None, Link | None]:
+async def find_adjacent_links(path: Path, last_link: Link | None, store: Store) -> tuple[Link | None, Link | None]:
     """Return the link after the end of `path` and the one before it, on the branch that ends with `last_link`."""
-    keys = {cut.root, *cut.keys}
+    keys = {path.root, *path.keys}
     began: Link | None = None
     seen: set[str] = set()
-    while last is not None and last.head not in keys and last.id not in seen:
-        seen.add(last.id)
-        began, last = last, await store.link(last.parent) if last.parent else None
-    return began, last
+    while last_link is not None and last_link.head not in keys and last_link.id not in seen:
+        seen.add(last_link.id)
+        began, last_link = last_link, await store.link(last_link.parent_id) if last_link.parent_id else None
+    return began, last_link
 
 
-def find_last_turn_start(held: ConversationState, last: Link | None) -> int:
+def find_last_turn_start(state: ConversationState, last_link: Link | None) -> int:
     """Return the depth at which the last turn begins; unconfirmed items are undone before it."""
-    at = len(undo_last_turn(held, last).path)
-    return max((place for place in turn_starts(held.path.items) if place <= at), default=0)
+    at = len(undo_last_turn(state, last_link).path)
+    return max((place for place in turn_starts(state.path.items) if place <= at), default=0)
 
 
-def get_items_up_to_turn(known: "ConversationView", number: int | None) -> tuple[Item, ...]:
+def get_items_up_to_turn(view: "ConversationView", turn_number: int | None) -> tuple[Item, ...]:
     """Return the items up to the end of a turn; all of them for None. Raises NotFound."""
-    items = known.path.items
-    return items if number is None else items[: find_turn_end(items, number)]
+    items = view.path.items
+    return items if turn_number is None else items[: find_turn_end(items, turn_number)]

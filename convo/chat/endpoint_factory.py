@@ -84,7 +84,7 @@ def open_catalogue(
     if provider.api == "local":
         find_built_in_weights(models)
     key = load_provider_key(provider, os.environ)
-    model = open_model(provider, key=key, models=models, clock=SystemClock(), new_id=random_id, limits=limits)
+    model = open_model(provider, key=key, weights_folder=models, clock=SystemClock(), new_id=random_id, limits=limits)
     return model if isinstance(model, ModelLister) else None
 
 
@@ -109,7 +109,7 @@ class ModelsByName:
 
     def __init__(self, settings: Settings, clock: Clock, new_id: NewId) -> None:
         self._settings, self._clock, self._new_id = settings, clock, new_id
-        self._open: dict[str, Model] = {}
+        self._models: dict[str, Model] = {}
 
     def __call__(self, name: str) -> tuple[Model, str]:
         """Return the model for `name`, an alias or "provider/model", and the provider's own name for it.
@@ -117,39 +117,39 @@ class ModelsByName:
         Raises RequestRefused for an unknown model, and the KeyRefused and InvalidSettings of `open_model`.
         """
         try:
-            choice = self._chosen(name)
+            choice = self._resolve_name(name)
         except InvalidSettings as wrong:
             raise model_not_found_error(name, wrong) from wrong
         provider = choice.provider
-        if provider.name not in self._open:
-            self._open[provider.name] = self._opened(provider)
-        return self._open[provider.name], choice.name.model
+        if provider.name not in self._models:
+            self._models[provider.name] = self._open_provider_model(provider)
+        return self._models[provider.name], choice.name.model
 
-    def _opened(self, provider: Provider) -> Model:
+    def _open_provider_model(self, provider: Provider) -> Model:
         from convo.models.limits import LimitedModel
 
         model = open_model(
             provider,
             key=load_provider_key(provider, os.environ),
             token=load_provider_token(provider, os.environ),
-            models=self._settings.places.models,
+            weights_folder=self._settings.paths.weights,
             clock=self._clock,
             new_id=self._new_id,
             limits=self._settings.limits,
         )
         return LimitedModel(model, self._settings.limits)
 
-    def _chosen(self, name: str) -> ModelChoice:
+    def _resolve_name(self, name: str) -> ModelChoice:
         return resolve_model(self._settings, name, "the request")
 
-    def learn(self, lists: ModelLists) -> None:
+    def add_model_lists(self, lists: ModelLists) -> None:
         """Add these model lists to the known ones."""
         self._settings = self._settings._replace(model_lists={**self._settings.model_lists, **lists})
 
     async def aclose(self) -> None:
-        for model in self._open.values():
+        for model in self._models.values():
             await model.aclose()
-        self._open.clear()
+        self._models.clear()
 
 
 ECHO_MODEL = "scripted/echo"
@@ -161,14 +161,16 @@ class ModelsForClients(ModelsByName):
 
     def __call__(self, name: str) -> tuple[Model, str]:
         model, own = super().__call__(name)
-        return ServerKeyModel(model, self._chosen(name).provider.name, asked=name, own=own), own
+        return ServerKeyModel(
+            model, self._resolve_name(name).provider.name, requested_name=name, provider_model=own
+        ), own
 
-    def _opened(self, provider: Provider) -> Model:
-        with translate_server_key_errors(provider.name, asked=False):
-            return super()._opened(provider)
+    def _open_provider_model(self, provider: Provider) -> Model:
+        with translate_server_key_errors(provider.name, key_sent=False):
+            return super()._open_provider_model(provider)
 
-    def _chosen(self, name: str) -> ModelChoice:
-        choice = super()._chosen(name)
+    def _resolve_name(self, name: str) -> ModelChoice:
+        choice = super()._resolve_name(name)
         if name in self._settings.aliases or name == self._settings.model or _is_public_model(choice):
             return choice
         raise InvalidSettings(
@@ -201,11 +203,11 @@ def open_service(
     from convo.responses_api.endpoint import EmbeddedService
 
     manner = EndpointOptions(
-        for_clients=True,
+        is_server=True,
         stateless=settings.storage.type == "none",
-        renamed=SPECIFICATION_EVENT_NAMES if settings.serve.reasoning_events == "specification" else {},
+        event_names=SPECIFICATION_EVENT_NAMES if settings.serve.reasoning_events == "specification" else {},
         strict=strict,
-        estimates=True,
+        estimate_tokens=True,
     )
 
     began = int(clock.now())
@@ -213,14 +215,21 @@ def open_service(
 
     async def listed() -> Sequence[Mapping[str, Json]]:
         found = await fetch_model_lists(settings)
-        models.learn({name: {"base_url": url, "models": names} for name, (url, names) in found.items()})
-        await asyncio.to_thread(save_model_lists, settings.places, found)
+        models.add_model_lists({name: {"base_url": url, "models": names} for name, (url, names) in found.items()})
+        await asyncio.to_thread(save_model_lists, settings.paths, found)
         return build_model_resources(settings, found, began)
 
     kept = settings.storage
-    ttl_s = kept.ttl_s if kept.ttl or kept.ttls else None
+    ttl_s = kept.get_ttl_s if kept.default_ttl_s or kept.tenant_ttls_s else None
     return EmbeddedService(
-        store, models, clock, new_id, listed=listed, manner=manner, ttl_s=ttl_s, seal_key=_read_seal_key(settings)
+        store,
+        models,
+        clock,
+        new_id,
+        fetch_models=listed,
+        options=manner,
+        ttl_s=ttl_s,
+        seal_key=_read_seal_key(settings),
     )
 
 
@@ -253,7 +262,7 @@ def _iter_configured_models(settings: Settings) -> Iterable[tuple[str, str]]:
         except InvalidSettings:
             continue
     try:
-        find_built_in_weights(settings.places.models)
+        find_built_in_weights(settings.paths.weights)
     except ModelMissing:
         return
     yield BUILT_IN_MODEL, "local"
@@ -261,8 +270,8 @@ def _iter_configured_models(settings: Settings) -> Iterable[tuple[str, str]]:
 
 async def _fetch_model_names(settings: Settings, provider: Provider) -> Sequence[str]:
     try:
-        catalogue = open_catalogue(provider, settings.places.models)
-        return await fetch_model_names(catalogue, provider.name, within_s=MODEL_LIST_TIMEOUT_S) if catalogue else ()
+        catalogue = open_catalogue(provider, settings.paths.weights)
+        return await fetch_model_names(catalogue, provider.name, timeout_s=MODEL_LIST_TIMEOUT_S) if catalogue else ()
     except ConvoError:
         return ()
 
@@ -271,17 +280,17 @@ class LazyEndpoint:
     """An endpoint whose `scope` is known before it is made; access to any other attribute makes it."""
 
     def __init__(self, scope: Scope, make: Callable[[], Endpoint]) -> None:
-        self.scope, self._make = scope, make
-        self._made: Endpoint | None = None
+        self.scope, self._make_endpoint = scope, make
+        self._endpoint: Endpoint | None = None
 
     def __getattr__(self, name: str) -> Any:
-        self._made = self._made or self._make()
-        return getattr(self._made, name)
+        self._endpoint = self._endpoint or self._make_endpoint()
+        return getattr(self._endpoint, name)
 
     async def aclose(self) -> None:
         """Close the endpoint, if it was made."""
-        if self._made is not None:
-            await self._made.aclose()
+        if self._endpoint is not None:
+            await self._endpoint.aclose()
 
 
 class ServerKeyModel:
@@ -292,58 +301,65 @@ class ServerKeyModel:
     provider_model:  the provider's own name for the model
     """
 
-    def __init__(self, model: Model, provider: str, *, asked: str, own: str) -> None:
-        self._model, self.provider, self._asked, self._own = model, provider, asked, own
+    def __init__(self, model: Model, provider: str, *, requested_name: str, provider_model: str) -> None:
+        self._model, self.provider, self._requested_name, self._provider_model = (
+            model,
+            provider,
+            requested_name,
+            provider_model,
+        )
 
-    async def respond(self, ask: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-        with self._for_the_client():
-            async with aclosing(self._model.respond(ask)) as events:
+    async def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        with self._translate_errors():
+            async with aclosing(self._model.respond(request)) as events:
                 async for event in events:
-                    yield event if self._own in self._asked else self._hiding_the_model(event)
+                    yield event if self._provider_model in self._requested_name else self._hide_model_in_event(event)
 
     async def warm(self, model: str) -> None:
-        with self._for_the_client():
+        with self._translate_errors():
             await self._model.warm(model)
 
-    async def check_request(self, ask: ModelRequest) -> None:
+    async def check_request(self, request: ModelRequest) -> None:
         with translate_server_key_errors(self.provider):
-            await self._model.check_request(ask)
+            await self._model.check_request(request)
 
-    async def count(self, ask: ModelRequest) -> int | None:
-        with self._for_the_client():
-            return await self._model.count(ask)
+    async def count(self, request: ModelRequest) -> int | None:
+        with self._translate_errors():
+            return await self._model.count(request)
 
-    async def compact(self, ask: ModelRequest) -> Sequence[Item] | None:
-        with self._for_the_client():
-            made = await self._model.compact(ask)
-        if made is None or self._own in self._asked:
+    async def compact(self, request: ModelRequest) -> Sequence[Item] | None:
+        with self._translate_errors():
+            made = await self._model.compact(request)
+        if made is None or self._provider_model in self._requested_name:
             return made
         return [hide_issuer_model(item) for item in made]
 
-    def ignored(self, ask: ModelRequest) -> tuple[str, ...]:
-        return get_ignored_fields(self._model, ask)
+    def ignored_fields(self, request: ModelRequest) -> tuple[str, ...]:
+        return get_ignored_fields(self._model, request)
 
     async def aclose(self) -> None:
         await self._model.aclose()
 
     @contextmanager
-    def _for_the_client(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         try:
             with translate_server_key_errors(self.provider):
                 yield
         except ConvoError as fault:
             if isinstance(fault, EndpointFault) and _is_model_missing(fault):
-                raise model_not_found_error(self._asked, fault) from fault
-            fault.args = (self._renamed(fault.message), *fault.args[1:])
+                raise model_not_found_error(self._requested_name, fault) from fault
+            fault.args = (self._hide_model_name(fault.message), *fault.args[1:])
             raise
 
-    def _renamed(self, words: str) -> str:
+    def _hide_model_name(self, message: str) -> str:
         """Replace the model's name in `message` by the one that the client used."""
-        if self._own in self._asked:
-            return words
-        return words.replace(f"{self.provider}/{self._own}", self._asked).replace(self._own, self._asked)
+        if self._provider_model in self._requested_name:
+            return message
+        return message.replace(f"{self.provider}/{self._provider_model}", self._requested_name).replace(
+            self._provider_model, self._requested_name
+        )
 
-    def _hiding_the_model(self, event: StreamEvent) -> StreamEvent:
+    def _hide_model_in_event(self, event: StreamEvent) -> StreamEvent:
         """Hide the model's name in error messages and in the tags of encrypted items when the client used an alias."""
         if "item" in event:
             return {**event, "item": hide_issuer_model(event["item"])}
@@ -353,14 +369,14 @@ class ServerKeyModel:
         hidden = {**response, "output": [hide_issuer_model(item) for item in response.get("output") or ()]}
         error: Json = response.get("error")
         if error and isinstance(error.get("message"), str):
-            hidden["error"] = {**error, "message": self._renamed(error["message"])}
+            hidden["error"] = {**error, "message": self._hide_model_name(error["message"])}
         return {**event, "response": hidden}
 
 
-def model_not_found_error(name: str, why: InvalidSettings | EndpointFault) -> RequestRefused:
+def model_not_found_error(name: str, cause: InvalidSettings | EndpointFault) -> RequestRefused:
     """Return the error of the real API for an unknown model; `cause` is for the operator of the server."""
     return RequestRefused(
-        f"The requested model '{name}' does not exist", code="model_not_found", param="model", hint=why.message
+        f"The requested model '{name}' does not exist", code="model_not_found", param="model", hint=cause.message
     )
 
 
@@ -376,7 +392,7 @@ def _is_model_missing(fault: EndpointFault) -> bool:
 
 
 @contextmanager
-def translate_server_key_errors(provider: str, *, asked: bool = True) -> Iterator[None]:
+def translate_server_key_errors(provider: str, *, key_sent: bool = True) -> Iterator[None]:
     """Turn a refusal of the server's key into an EndpointFault, an error of the server.
 
     key_sent:  whether the provider refused the key; otherwise the server has none
@@ -386,7 +402,7 @@ def translate_server_key_errors(provider: str, *, asked: bool = True) -> Iterato
         yield
     except KeyRefused as refused:
         raise EndpointFault(
-            f"{provider} did not take the key of this server" if asked else lacks,
+            f"{provider} did not take the key of this server" if key_sent else lacks,
             code="provider_key_refused",
             hint=f"whoever runs this server looks at the key of {provider}",
         ) from refused

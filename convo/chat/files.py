@@ -26,36 +26,36 @@ REPLAY_FILE_HINT = 'a replay file looks like [{"role": "user", "content": "hi"}]
 class ReplayFile:
     """One replay file; a missing file is an empty conversation."""
 
-    def __init__(self, place: str | Path) -> None:
-        self.place = Path(os.path.abspath(os.path.expanduser(place)))
-        self._seen: tuple[int, int, int] | None = None
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(os.path.abspath(os.path.expanduser(path)))
+        self._last_stamp: tuple[int, int, int] | None = None
 
     def exists(self) -> bool:
         """Return whether the path exists, a broken link included."""
-        return os.path.lexists(self.place)
+        return os.path.lexists(self.path)
 
-    def changed(self) -> bool:
+    def is_changed(self) -> bool:
         """Return whether another program wrote the file since the last read or write here."""
-        return self._seen != self._stamp()
+        return self._last_stamp != self._read_stamp()
 
     def read(self) -> list[Item]:
         """Return the items of the file. Raises Unreadable."""
-        self._seen = self._stamp()
+        self._last_stamp = self._read_stamp()
         try:
-            if not _is_existing_file(self.place):
+            if not _is_existing_file(self.path):
                 return []
-            text = self.place.read_text(encoding="utf-8-sig")
+            text = self.path.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as wrong:
-            raise Unreadable(f"{self.place} cannot be read: {format_os_error(wrong)}") from wrong
-        return _parse_items(self.place, text) if text.strip() else []
+            raise Unreadable(f"{self.path} cannot be read: {format_os_error(wrong)}") from wrong
+        return _parse_items(self.path, text) if text.strip() else []
 
-    def said(self) -> list[Item]:
+    def read_valid(self) -> list[Item]:
         """Return the items of the file for a request. Raises Unreadable for an invalid item or message."""
         items = self.read()
         for number, item in enumerate(items, 1):
             fault = _find_item_fault(item)
             if fault:
-                raise Unreadable(f"{self.place}: item {number} {fault}", hint=REPLAY_FILE_HINT)
+                raise Unreadable(f"{self.path}: item {number} {fault}", hint=REPLAY_FILE_HINT)
         return items
 
     def write(self, items: Sequence[Item]) -> None:
@@ -63,12 +63,12 @@ class ReplayFile:
 
         Raises StoreReadOnly, StoreFull, StoreFault; the file is then unchanged.
         """
-        write_atomic(resolve_links(self.place), format_replay_file(items))
-        self._seen = self._stamp()
+        write_atomic(resolve_links(self.path), format_replay_file(items))
+        self._last_stamp = self._read_stamp()
 
-    def check(self) -> None:
+    def check_writable(self) -> None:
         """Check, before anything is sent, that the file can be written. Raises Unreadable and the errors of `write`."""
-        target = resolve_links(self.place)
+        target = resolve_links(self.path)
         folder = target.parent
         if not os.path.isdir(folder):
             raise Unreadable(f"{folder} is not a folder, so {target.name} cannot be written there")
@@ -79,9 +79,9 @@ class ReplayFile:
         if not os.access(folder, os.W_OK) or (there and not os.access(target, os.W_OK)):
             raise StoreReadOnly(f"{target} cannot be written", hint="choose another file, or make it writable")
 
-    def _stamp(self) -> tuple[int, int, int] | None:
+    def _read_stamp(self) -> tuple[int, int, int] | None:
         with suppress(OSError):
-            found = self.place.stat()
+            found = self.path.stat()
             return found.st_mtime_ns, found.st_size, found.st_ino
         return None
 
@@ -91,28 +91,28 @@ def format_replay_file(items: Sequence[Item]) -> str:
     return "[\n" + ",\n".join(json.dumps(item, ensure_ascii=True) for item in items) + "\n]\n"
 
 
-def _is_existing_file(place: Path) -> bool:
+def _is_existing_file(path: Path) -> bool:
     """Return whether there is a file. Raises OSError, and Unreadable for a folder, a pipe or a device."""
     try:
-        mode = place.stat().st_mode
+        mode = path.stat().st_mode
     except FileNotFoundError:
         return False
     if stat.S_ISDIR(mode):
-        raise Unreadable(f"{place} is a folder, not a replay file")
+        raise Unreadable(f"{path} is a folder, not a replay file")
     if not stat.S_ISREG(mode):
-        raise Unreadable(f"{place} is a pipe or a device, not a replay file")
+        raise Unreadable(f"{path} is a pipe or a device, not a replay file")
     return True
 
 
-def _parse_items(place: Path, text: str) -> list[Item]:
+def _parse_items(path: Path, text: str) -> list[Item]:
     try:
         found: Json = json.loads(text)
     except (ValueError, RecursionError) as wrong:
         raise Unreadable(
-            f"{place} is not JSON: {wrong}", hint="it may be half written; mend it, or name another file"
+            f"{path} is not JSON: {wrong}", hint="it may be half written; mend it, or name another file"
         ) from wrong
     if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
-        raise Unreadable(f"{place} holds no list of items", hint=REPLAY_FILE_HINT)
+        raise Unreadable(f"{path} holds no list of items", hint=REPLAY_FILE_HINT)
     return found
 
 
@@ -142,9 +142,9 @@ SIGNATURE_TESTS: Mapping[str, Callable[[bytes], bool]] = {
 """The binary types that the API accepts inline, each with a test of the first bytes."""
 
 
-def load_attachment(place: str) -> dict[str, Json]:
+def load_attachment(file_path: str) -> dict[str, Json]:
     """Return one file as a content part. Raises Unreadable."""
-    path = Path(os.path.expanduser(place))
+    path = Path(os.path.expanduser(file_path))
     content = _read_attachment(path)
     kind = next((kind for kind, begins in SIGNATURE_TESTS.items() if begins(content)), None)
     if kind == PDF_TYPE:
@@ -204,13 +204,13 @@ VALUE_KEYWORDS = ("enum", "const", "default", "examples", "required", "type")
 """Keywords whose value is not a schema."""
 
 
-def load_text_format(place: str) -> dict[str, Json]:
+def load_text_format(file_path: str) -> dict[str, Json]:
     """Return the `text` parameter for this JSON schema. Raises Unreadable.
 
     Strict where the schema allows it: the API accepts `strict` only for a schema that is an object,
     closes every object and requires every property.
     """
-    path = Path(os.path.expanduser(place))
+    path = Path(os.path.expanduser(file_path))
     schema = _read_schema(path)
     name = re.sub(r"[^A-Za-z0-9_-]", "_", str(schema.get("title") or path.stem))[:64] or "answer"
     return {
@@ -280,38 +280,38 @@ MAX_DEVICE_BYTES = 64 * 1024 * 1024
 """Bytes read from a device; one that yields so many counts as endless."""
 
 
-def read_text_file(name: str) -> str:
+def read_text_file(path: str) -> str:
     """Return the UTF-8 text of the file.
 
     Raises Unreadable for binary data, a file over the limit and a pipe without a writer.
     """
     try:
-        data = _read_limited(name)
+        data = _read_limited(path)
         if data is None:
-            raise Unreadable(f"{name} is a pipe that nobody writes into")
+            raise Unreadable(f"{path} is a pipe that nobody writes into")
         if len(data) > MAX_TEXT_FILE_BYTES:
-            raise Unreadable(f"{name} is larger than {MAX_TEXT_FILE_BYTES // 1024**2} MB, and is not read")
+            raise Unreadable(f"{path} is larger than {MAX_TEXT_FILE_BYTES // 1024**2} MB, and is not read")
         return data.decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as wrong:
-        raise Unreadable(f"{name} cannot be read: {format_os_error(wrong)}") from wrong
+        raise Unreadable(f"{path} cannot be read: {format_os_error(wrong)}") from wrong
 
 
-def read_whole_stream(opened: BinaryIO) -> bytes:
+def read_whole_stream(stream: BinaryIO) -> bytes:
     """Return the rest of a file or a pipe, without a limit of length.
 
     Raises OSError, and Unreadable for a device that does not end.
     """
-    if not stat.S_ISCHR(os.fstat(opened.fileno()).st_mode) or opened.isatty():
-        return opened.read()
-    said = opened.read(MAX_DEVICE_BYTES)
+    if not stat.S_ISCHR(os.fstat(stream.fileno()).st_mode) or stream.isatty():
+        return stream.read()
+    said = stream.read(MAX_DEVICE_BYTES)
     if len(said) == MAX_DEVICE_BYTES:
-        raise Unreadable(f"{opened.name} is a device that does not come to an end")
+        raise Unreadable(f"{stream.name} is a device that does not come to an end")
     return said
 
 
-def _read_limited(name: str) -> bytes | None:
+def _read_limited(path: str) -> bytes | None:
     """Read at most one byte more than a file may have; None for a pipe without a writer. Raises OSError."""
-    with open(os.path.expanduser(name), "rb", opener=_open_nonblocking) as file:
+    with open(os.path.expanduser(path), "rb", opener=_open_nonblocking) as file:
         first = file.raw.read(1)
         if first == b"" and stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
             return None
@@ -319,9 +319,9 @@ def _read_limited(name: str) -> bytes | None:
         return (first or b"") + file.read(MAX_TEXT_FILE_BYTES)
 
 
-def _open_nonblocking(place: str, flags: int) -> int:
+def _open_nonblocking(path: str, flags: int) -> int:
     """Open a file without waiting for the writer of a pipe."""
-    return os.open(place, flags | os.O_NONBLOCK)
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 DISK_FULL_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -330,13 +330,13 @@ DISK_FULL_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 PRIVATE_MODE = 0o600
 
 
-def resolve_links(place: Path) -> Path:
+def resolve_links(path: Path) -> Path:
     """Return the path of the file itself, with all links resolved. Raises Unreadable for a circular link."""
-    if _is_stream(place):
-        return place  # a pipe of this process (/dev/fd/N) is reachable through the link alone
-    target = Path(os.path.realpath(place))
+    if _is_stream(path):
+        return path  # a pipe of this process (/dev/fd/N) is reachable through the link alone
+    target = Path(os.path.realpath(path))
     if os.path.islink(target):
-        raise Unreadable(f"{place} is a link that leads in a circle")
+        raise Unreadable(f"{path} is a link that leads in a circle")
     return target
 
 
@@ -355,16 +355,16 @@ def write_atomic(target: Path, text: str, *, mode: int | None = None) -> None:
         raise _make_write_fault(target, wrong) from wrong
 
 
-def format_os_error(wrong: Exception) -> str:
+def format_os_error(error: Exception) -> str:
     """Return the message of the system for a file that could not be read or written."""
-    if isinstance(wrong, UnicodeDecodeError):
+    if isinstance(error, UnicodeDecodeError):
         return "it is not UTF-8"
-    return (getattr(wrong, "strerror", None) or str(wrong)).lower()
+    return (getattr(error, "strerror", None) or str(error)).lower()
 
 
-def _is_stream(place: Path) -> bool:
+def _is_stream(path: Path) -> bool:
     """Return whether the path is a pipe, a device or a socket."""
-    return os.path.exists(place) and not (os.path.isfile(place) or os.path.isdir(place))
+    return os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path))
 
 
 def _replace_file(target: Path, text: str, mode: int | None) -> None:
@@ -389,11 +389,11 @@ def _replace_file(target: Path, text: str, mode: int | None) -> None:
         os.close(folder)
 
 
-def _make_write_fault(target: Path, wrong: OSError) -> StoreFault:
-    if wrong.errno in DISK_FULL_ERRNOS:
+def _make_write_fault(target: Path, error: OSError) -> StoreFault:
+    if error.errno in DISK_FULL_ERRNOS:
         return StoreFull(f"no room to write {target}")
-    if isinstance(wrong, PermissionError) or wrong.errno == errno.EROFS:
+    if isinstance(error, PermissionError) or error.errno == errno.EROFS:
         return StoreReadOnly(
-            f"{target} cannot be written: {format_os_error(wrong)}", hint="choose another file, or make it writable"
+            f"{target} cannot be written: {format_os_error(error)}", hint="choose another file, or make it writable"
         )
-    return StoreFault(f"{target} cannot be written: {format_os_error(wrong)}", hint="choose another file")
+    return StoreFault(f"{target} cannot be written: {format_os_error(error)}", hint="choose another file")

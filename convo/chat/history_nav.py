@@ -24,47 +24,47 @@ class UndoEntry:
     new_head:  the head after the move
     """
 
-    session: str
-    held: ConversationState
-    last: Link | None
-    went: Key
+    session_id: str
+    state: ConversationState
+    last_link: Link | None
+    new_head: Key
 
 
 class UndoStack:
     """The undo entries of the chats of one prompt, newest last."""
 
     def __init__(self) -> None:
-        self._left: list[UndoEntry] = []
+        self._entries: list[UndoEntry] = []
 
-    async def back(self, chat: Chat, number: int | None = None) -> Path:
+    async def undo(self, chat: Chat, turn_number: int | None = None) -> Path:
         """Go back to the end of a turn, or to before the last one; return the path before that.
 
         turn_number:  as for `find_turn_end`
         Raises the errors of `Chat.undo`.
         """
-        held, last = chat.reread(), chat.record.last
-        await chat.take_back(number)
-        self._left.append(UndoEntry(chat.session.id, held, last, chat.held.path.head))
+        held, last = chat.load_state(), chat.record.last_link
+        await chat.undo(turn_number)
+        self._entries.append(UndoEntry(chat.session.id, held, last, chat.state.path.head))
         return held.path
 
-    async def forward(self, chat: Chat) -> Path:
+    async def redo(self, chat: Chat) -> Path:
         """Restore the state of the newest undo entry; return the path before that.
 
         Raises InvalidUsage when there is none.
         """
-        held = chat.reread()
-        left = self._left[-1] if self._left else None
-        if left is None or (left.session, left.went) != (chat.session.id, held.path.head):
-            self._left.clear()
+        held = chat.load_state()
+        left = self._entries[-1] if self._entries else None
+        if left is None or (left.session_id, left.new_head) != (chat.session.id, held.path.head):
+            self._entries.clear()
             raise InvalidUsage("nothing was taken back since the last message", hint="/inspect shows every branch")
-        await chat.stand(left.held, left.last)
-        self._left.pop()
+        await chat.set_head(left.state, left.last_link)
+        self._entries.pop()
         return held.path
 
 
 def get_last_user_items(chat: Chat) -> tuple[Item, ...]:
     """Return the last user messages, one or several in a row. Raises InvalidUsage when there is none."""
-    items = chat.reread().path.items
+    items = chat.load_state().path.items
     at = next((at for at in range(len(items), 0, -1) if is_user_message(items[at - 1])), 0)
     begins = at
     while begins and is_user_message(items[begins - 1]):
@@ -74,19 +74,25 @@ def get_last_user_items(chat: Chat) -> tuple[Item, ...]:
     return items[begins:at]
 
 
-async def make_session_at_turn(store: Store, session: Session, number: int) -> Session:
+async def make_session_at_turn(store: Store, session: Session, turn_number: int) -> Session:
     """Return a session's record as of the end of a turn, for a fork from there; nothing is stored.
 
     Raises NotFound for an unknown turn, ItemDeleted, and the InvalidUsage and WrongOwner of `rewind_to_depth`.
     """
     path = await store.path(session.head)
-    at = find_turn_end(path.items, number)
+    at = find_turn_end(path.items, turn_number)
     if at == len(path):
         return session
-    last = await store.link(session.link) if session.link else None
-    held = ConversationState(session.strategy, path, session.mark, get_endpoint_handle(session))
+    last = await store.link(session.link_id) if session.link_id else None
+    held = ConversationState(session.strategy, path, session.confirmed_head, get_endpoint_handle(session))
     began, before = await find_adjacent_links(path.first(at), last, store)
     back = rewind_to_depth(held, at, began)
-    stands = before if at < path.place(session.mark) else last
+    stands = before if at < path.depth(session.confirmed_head) else last
     handle = session.handle if session.strategy is Strategy.REPLAY else back.handle
-    return replace(session, head=back.path.head, mark=back.mark, handle=handle, link=stands.id if stands else None)
+    return replace(
+        session,
+        head=back.path.head,
+        confirmed_head=back.confirmed_head,
+        handle=handle,
+        link_id=stands.id if stands else None,
+    )

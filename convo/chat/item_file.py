@@ -40,87 +40,87 @@ class ItemFile:
 
     items: tuple[Item, ...]
     text: str
-    member: str = ""
-    request: Mapping[str, Json] = field(default_factory=dict)
-    exported: bool = False
+    list_field: str = ""
+    request_fields: Mapping[str, Json] = field(default_factory=dict)
+    is_export: bool = False
 
 
-def read_item_file(place: str) -> ItemFile:
+def read_item_file(path: str) -> ItemFile:
     """Return the items of a file. Raises NotFound, Unreadable."""
-    if os.path.isdir(os.path.expanduser(place)):
-        raise Unreadable(f"{place} is a folder, not a replay file", hint="name a file in it")
+    if os.path.isdir(os.path.expanduser(path)):
+        raise Unreadable(f"{path} is a folder, not a replay file", hint="name a file in it")
     try:
-        with Path(os.path.expanduser(place)).open("rb") as opened:
+        with Path(os.path.expanduser(path)).open("rb") as opened:
             text = StringIO(read_whole_stream(opened).decode("utf-8-sig"), newline=None).read()
     except FileNotFoundError as wrong:
-        raise NotFound("file", place, hint="convo sessions") from wrong
+        raise NotFound("file", path, hint="convo sessions") from wrong
     except (OSError, UnicodeDecodeError) as wrong:
-        raise Unreadable(f"{place} cannot be read: {format_os_error(wrong)}") from wrong
-    return parse_item_file(place, text)
+        raise Unreadable(f"{path} cannot be read: {format_os_error(wrong)}") from wrong
+    return parse_item_file(path, text)
 
 
-def check_new_item_file(place: str) -> ReplayFile:
+def check_new_item_file(path: str) -> ReplayFile:
     """Return a file that can be created.
 
     Raises InvalidUsage when the path exists, and the errors of `ReplayFile.check_writable`.
     """
-    file = ReplayFile(place)
+    file = ReplayFile(path)
     if file.exists():
-        raise InvalidUsage(f"{place} is there already", hint="choose another name; nothing is written over")
-    file.check()
+        raise InvalidUsage(f"{path} is there already", hint="choose another name; nothing is written over")
+    file.check_writable()
     return file
 
 
-def write_item_file(place: str, items: Sequence[Item], like: ItemFile | None = None) -> None:
+def write_item_file(path: str, items: Sequence[Item], source: ItemFile | None = None) -> None:
     """Write `items` to a new file, atomically, in the form of `source`: with the fields around its list.
 
     Raises the errors of `check_new_item_file`, and StoreReadOnly, StoreFull, StoreFault; then there is no file.
     """
-    file = check_new_item_file(place)
-    if like and like.member and not like.exported:
-        write_atomic(file.place, json.dumps({**like.request, like.member: list(items)}, indent=1) + "\n")
-    elif place.endswith(".jsonl"):
-        write_atomic(file.place, "".join(json.dumps(item) + "\n" for item in items))
+    file = check_new_item_file(path)
+    if source and source.list_field and not source.is_export:
+        write_atomic(file.path, json.dumps({**source.request_fields, source.list_field: list(items)}, indent=1) + "\n")
+    elif path.endswith(".jsonl"):
+        write_atomic(file.path, "".join(json.dumps(item) + "\n" for item in items))
     else:
         file.write(items)
 
 
-def parse_item_file(place: str, text: str) -> ItemFile:
+def parse_item_file(file_name: str, text: str) -> ItemFile:
     """Return the items of a text. Raises Unreadable for an empty text, invalid JSON or JSON lines, and invalid items.
 
     file_name:  for error messages
     """
     if not text.strip():
-        raise Unreadable(f"{place} is empty", hint=REPLAY_FILE_HINT)
+        raise Unreadable(f"{file_name} is empty", hint=REPLAY_FILE_HINT)
     try:
         found: Json = json.loads(text)
     except (ValueError, RecursionError) as wrong:
-        return _parse_rows(place, text, _load_json_lines(place, text, wrong))
+        return _parse_rows(file_name, text, _load_json_lines(file_name, text, wrong))
     if is_document(found):
-        return ItemFile(_parse_export(place, document_from_json, found), text, "items", exported=True)
+        return ItemFile(_parse_export(file_name, document_from_json, found), text, "items", is_export=True)
     if isinstance(found, dict) and ("type" in found or "role" in found):
-        return ItemFile(_validate_items(place, [found]), text)
+        return ItemFile(_validate_items(file_name, [found]), text)
     member = next((name for name in ("input", "data") if isinstance(found, dict) and name in found), "")
     if not member:
-        return ItemFile(_validate_items(place, found), text)
+        return ItemFile(_validate_items(file_name, found), text)
     rest = {name: value for name, value in found.items() if name != member}
-    return ItemFile(_validate_items(place, found[member]), text, member, rest)
+    return ItemFile(_validate_items(file_name, found[member]), text, member, rest)
 
 
-def _parse_rows(place: str, text: str, found: Sequence[Json]) -> ItemFile:
-    if found and is_document(found[0]):
-        return ItemFile(_parse_export(place, document_from_lines, found), text, exported=True)
-    return ItemFile(_validate_items(place, found), text)
+def _parse_rows(file_name: str, text: str, rows: Sequence[Json]) -> ItemFile:
+    if rows and is_document(rows[0]):
+        return ItemFile(_parse_export(file_name, document_from_lines, rows), text, is_export=True)
+    return ItemFile(_validate_items(file_name, rows), text)
 
 
-def _parse_export(place: str, read: Callable[[Json], ConversationDocument], found: Json) -> tuple[Item, ...]:
+def _parse_export(file_name: str, parse: Callable[[Json], ConversationDocument], value: Json) -> tuple[Item, ...]:
     try:
-        return read(found).items
+        return parse(value).items
     except InputFault as wrong:
-        raise Unreadable(f"{place}: {wrong.message}", hint=wrong.hint) from wrong
+        raise Unreadable(f"{file_name}: {wrong.message}", hint=wrong.hint) from wrong
 
 
-def _load_json_lines(place: str, text: str, wrong: Exception) -> list[Json]:
+def _load_json_lines(file_name: str, text: str, error: Exception) -> list[Json]:
     """Parse a text that is not JSON as a whole as JSON lines. Raises Unreadable."""
     rows = [(number, row) for number, row in enumerate(text.split("\n"), 1) if row.strip()]
     found = []
@@ -128,20 +128,22 @@ def _load_json_lines(place: str, text: str, wrong: Exception) -> list[Json]:
         try:
             found.append(json.loads(row))
         except (ValueError, RecursionError) as broken:
-            said = f"{place}, line {number}, is not JSON: {broken}" if found else f"{place} is not JSON: {wrong}"
+            said = (
+                f"{file_name}, line {number}, is not JSON: {broken}" if found else f"{file_name} is not JSON: {error}"
+            )
             if not found and row.lstrip().lower().startswith(("<!doctype html", "<html")):
-                hint = f"convo import {quote(place)}, if convo wrote this page; then name the session"
+                hint = f"convo import {quote(file_name)}, if convo wrote this page; then name the session"
             else:
                 hint = "it may be half written; mend it, or name another file"
             raise Unreadable(said, hint=hint) from broken
     return found
 
 
-def _validate_items(place: str, found: Json) -> tuple[Item, ...]:
-    if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
-        raise Unreadable(f"{place} holds no list of items", hint=REPLAY_FILE_HINT)
-    where = "" if place == UNNAMED_FILE else f"{place}: "
-    for number, item in enumerate(found, 1):
+def _validate_items(file_name: str, value: Json) -> tuple[Item, ...]:
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise Unreadable(f"{file_name} holds no list of items", hint=REPLAY_FILE_HINT)
+    where = "" if file_name == UNNAMED_FILE else f"{file_name}: "
+    for number, item in enumerate(value, 1):
         if item_type(item) == "unknown":
             raise Unreadable(f"{where}item {number} has neither a type nor a role", hint=REPLAY_FILE_HINT)
         if wrapper := _find_wrapper_field(item):
@@ -150,7 +152,7 @@ def _validate_items(place: str, found: Json) -> tuple[Item, ...]:
                 f"{where}item {number} is a {item_type(item)!r} record with a {wrapper}, not an item of the API",
                 hint=f"take the items out first: jq -c '{inside}' FILE > items.jsonl",
             )
-    return tuple(found)
+    return tuple(value)
 
 
 def _find_wrapper_field(item: Item) -> str | None:

@@ -32,10 +32,10 @@ async def resolve_handle(store: Store, handle: str) -> HandleMatch:
     if session:
         return _to_found(session)
     check_handle(handle)
-    found = await store.find(handle)
+    found = await store.find_handles(handle)
     exact = [one for one in found if one.id == handle]
     if len(exact or found) > 1:
-        raise AmbiguousHandle(handle, [(one.id, f"{one.kind}  {one.words}") for one in found])
+        raise AmbiguousHandle(handle, [(one.id, f"{one.kind}  {one.label}") for one in found])
     if not found:
         raise NotFound(HANDLE_KINDS.get(owner_of_handle(handle), "session"), handle)
     return (exact or found)[0]
@@ -61,7 +61,7 @@ async def load_last_answered_session(store: Store) -> Session:
     for session in await store.sessions():
         if session.name.startswith(SCRATCH_PREFIX):
             continue
-        if session.link or session.mark != root_key(store.tenant) or await _has_answer(store, session):
+        if session.link_id or session.confirmed_head != root_key(store.tenant) or await _has_answer(store, session):
             return session
     return await load_last_used_session(store)
 
@@ -90,7 +90,7 @@ async def load_session(store: Store, handle: str) -> Session:
 async def load_session_of_run(store: Store, run_id: str) -> Session:
     """Return the session of an agent run. Raises NotFound."""
     run = await store.agent_run(run_id)
-    session = await store.session(run.session) if run else None
+    session = await store.session(run.session_id) if run else None
     if session is None:
         raise NotFound("run", run_id, hint="convo approvals")
     return session
@@ -104,9 +104,9 @@ async def find_session_by_handle(store: Store, strategy: Strategy, handle: str) 
     return None
 
 
-def to_absolute_path(place: str) -> str:
+def to_absolute_path(path: str) -> str:
     """Return the path of a replay file as records store it."""
-    return os.path.abspath(os.path.expanduser(place))
+    return os.path.abspath(os.path.expanduser(path))
 
 
 async def split_turn_suffix(store: Store, handle: str) -> tuple[str, int | None]:
@@ -117,8 +117,8 @@ async def split_turn_suffix(store: Store, handle: str) -> tuple[str, int | None]
     return whole, number
 
 
-def _is_existing_path(place: str) -> bool:
-    return os.path.lexists(to_absolute_path(place))
+def _is_existing_path(path: str) -> bool:
+    return os.path.lexists(to_absolute_path(path))
 
 
 async def load_link(store: Store, response_id: str) -> Link:
@@ -154,23 +154,27 @@ class SessionSummary(NamedTuple):
     """
 
     session: Session
-    items: int
-    waiting: int
-    turns: int
-    words: str
+    item_count: int
+    unconfirmed_count: int
+    turn_count: int
+    first_words: str
 
 
 async def load_session_summary(store: Store, session: Session) -> SessionSummary:
     """Return the summary of `session`; its history is not read."""
-    seen = await store.outline(session.id)
+    seen = await store.session_stats(session.id)
     return SessionSummary(
-        session, seen.items, seen.waiting, seen.turns, "" if seen.first is None else item_preview(seen.first)
+        session,
+        seen.item_count,
+        seen.unconfirmed_count,
+        seen.turn_count,
+        "" if seen.first_item is None else item_preview(seen.first_item),
     )
 
 
 async def get_other_clients_hint(store: Store) -> str:
     """Return a hint for a store without sessions that has responses of other clients; otherwise ""."""
-    return OTHER_CLIENTS_HINT if await store.find("resp_", limit=1) else ""
+    return OTHER_CLIENTS_HINT if await store.find_handles("resp_", limit=1) else ""
 
 
 async def load_unconfirmed_items(store: Store, session: Session) -> tuple[Item, ...]:
@@ -179,12 +183,12 @@ async def load_unconfirmed_items(store: Store, session: Session) -> tuple[Item, 
         path = await store.path(session.head)
     except ItemDeleted:
         return ()
-    return tuple(node.item for node in path.after(session.mark))
+    return tuple(node.item for node in path.after(session.confirmed_head))
 
 
-def session_summary_to_json(one: SessionSummary) -> dict[str, Json]:
+def session_summary_to_json(summary: SessionSummary) -> dict[str, Json]:
     """Return a session's record as JSON."""
-    session = one.session
+    session = summary.session
     return {
         "id": session.id,
         "name": session.name,
@@ -193,15 +197,15 @@ def session_summary_to_json(one: SessionSummary) -> dict[str, Json]:
         "endpoint": str(session.scope),
         "model": session.model,
         "head": session.head,
-        "mark": session.mark,
-        "items": one.items,
-        "unacknowledged": one.waiting,
-        "turns": one.turns,
-        "response_id": session.link,
+        "mark": session.confirmed_head,
+        "items": summary.item_count,
+        "unacknowledged": summary.unconfirmed_count,
+        "turns": summary.turn_count,
+        "response_id": session.link_id,
         "instructions": session.instructions,
         "created_at": session.created_at,
         "used_at": session.used_at,
-        "first_words": one.words,
+        "first_words": summary.first_words,
     }
 
 
@@ -218,15 +222,15 @@ class UnrecordedConversation(NamedTuple):
     strategy: str
     status: str
     used_at: float
-    words: str
+    first_words: str
 
 
 class StoreListing(NamedTuple):
     """The listed sessions and conversations; `has_more` is true when the limit left some out."""
 
     sessions: Sequence[SessionSummary]
-    others: Sequence[UnrecordedConversation]
-    more: bool
+    unrecorded: Sequence[UnrecordedConversation]
+    has_more: bool
 
 
 async def list_store(store: Store, limit: int) -> StoreListing:
@@ -244,19 +248,19 @@ async def list_store(store: Store, limit: int) -> StoreListing:
 
 
 async def _find_kind(store: Store, kind: str, prefix: str, limit: int) -> Sequence[HandleMatch]:
-    return [found for found in await store.find(prefix, limit=limit) if found.kind == kind]
+    return [found for found in await store.find_handles(prefix, limit=limit) if found.kind == kind]
 
 
 async def _load_unrecorded_links(store: Store, responses: Sequence[HandleMatch]) -> Sequence[Link]:
     """Return the links among `responses` that belong to no session, newest first."""
     links = [await store.link(found.id) for found in responses]
-    return [link for link in links if link is not None and link.session is None]
+    return [link for link in links if link is not None and link.session_id is None]
 
 
 def _list_chain_ends(links: Sequence[Link], responses: Sequence[HandleMatch]) -> list[UnrecordedConversation]:
     """Return the ends of chains: responses that no other one continues."""
-    words = {found.id: found.words for found in responses}
-    gone_on = {link.parent for link in links}
+    words = {found.id: found.label for found in responses}
+    gone_on = {link.parent_id for link in links}
     ends = [link for link in links if link.id not in gone_on and link.conversation_id is None]
     return [
         UnrecordedConversation(link.id, str(link.strategy), link.status, link.created_at, words[link.id])
@@ -274,11 +278,11 @@ async def _list_conversations(
         if kept is not None:
             last = next((link for link in links if link.conversation_id == one.id), None)
             status, at = (last.status, last.created_at) if last else ("", kept.created_at)
-            found.append(UnrecordedConversation(one.id, "conversation", status, at, one.words))
+            found.append(UnrecordedConversation(one.id, "conversation", status, at, one.label))
     return found
 
 
-def store_listing_to_json(found: StoreListing) -> dict[str, Json]:
+def store_listing_to_json(listing: StoreListing) -> dict[str, Json]:
     """Return the object for the inspector page; sessions as in `convo sessions --json`."""
     others = [
         {
@@ -287,8 +291,12 @@ def store_listing_to_json(found: StoreListing) -> dict[str, Json]:
             "strategy": other.strategy,
             "status": other.status,
             "used_at": other.used_at,
-            "first_words": other.words,
+            "first_words": other.first_words,
         }
-        for other in found.others
+        for other in listing.unrecorded
     ]
-    return {"sessions": [session_summary_to_json(one) for one in found.sessions], "others": others, "more": found.more}
+    return {
+        "sessions": [session_summary_to_json(one) for one in listing.sessions],
+        "others": others,
+        "more": listing.has_more,
+    }

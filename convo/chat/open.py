@@ -39,36 +39,36 @@ DEFAULT_REPLAY_FILE = "conversation.json"
 """The file of a new replayed conversation without a file name; a number is added until the name is free."""
 
 
-async def find_selected_session(store: Store, wanted: OwnerSelection) -> Session | None:
+async def find_selected_session(store: Store, selection: OwnerSelection) -> Session | None:
     """Return the session that `selection` continues; None for a new one.
 
     Raises the errors of `resolve_handle`, and WrongOwner when the record has another strategy than the flag.
     """
-    if wanted.last:
+    if selection.use_last_session:
         session: Session | None = await load_last_answered_session(store)
-    elif wanted.handle is None:
+    elif selection.handle is None:
         return None
-    elif wanted.strategy is Strategy.REPLAY:
-        return await find_session_by_handle(store, Strategy.REPLAY, to_absolute_path(wanted.handle))
-    elif owner_of_handle(wanted.handle) in (Strategy.CHAIN, Strategy.CONVERSATION):
-        return await find_session_by_handle(store, owner_of_handle(wanted.handle), wanted.handle)
+    elif selection.strategy is Strategy.REPLAY:
+        return await find_session_by_handle(store, Strategy.REPLAY, to_absolute_path(selection.handle))
+    elif owner_of_handle(selection.handle) in (Strategy.CHAIN, Strategy.CONVERSATION):
+        return await find_session_by_handle(store, owner_of_handle(selection.handle), selection.handle)
     else:
-        found = await resolve_handle(store, wanted.handle)
+        found = await resolve_handle(store, selection.handle)
         session = await store.session(found.id)
         if session is None:
-            raise NotFound("session", wanted.handle)
-    if session and wanted.strategy and session.strategy is not wanted.strategy:
+            raise NotFound("session", selection.handle)
+    if session and selection.strategy and session.strategy is not selection.strategy:
         name = quote(session.name)
         raise WrongOwner(
-            f"{session.name!r} is owned by {STRATEGY_INFO[session.strategy].words} (--{session.strategy}), "
-            f"not by {STRATEGY_INFO[wanted.strategy].words}",
-            hint=f"convo chat --from {name}, or convo convert {name} --to {wanted.strategy}",
+            f"{session.name!r} is owned by {STRATEGY_INFO[session.strategy].description} (--{session.strategy}), "
+            f"not by {STRATEGY_INFO[selection.strategy].description}",
+            hint=f"convo chat --from {name}, or convo convert {name} --to {selection.strategy}",
         )
     return session
 
 
 async def open_chat(
-    wanted: OwnerSelection, session: Session | None, asking: RequestOptions, edges: ChatDeps, *, name: str = ""
+    selection: OwnerSelection, session: Session | None, options: RequestOptions, deps: ChatDeps, *, name: str = ""
 ) -> Chat:
     """Open the conversation; nothing is stored before the first message.
 
@@ -77,12 +77,12 @@ async def open_chat(
     endpoint, and the errors of the endpoint.
     """
     if session is None:
-        session, path, last = await _make_session(wanted, asking, edges, name)
-        return Chat(SessionRecord(session, path, last, edges, saved=False), asking, edges)
-    return Chat(await load_session_record(session, edges), asking, edges)
+        session, path, last = await _make_session(selection, options, deps, name)
+        return Chat(SessionRecord(session, path, last, deps, is_saved=False), options, deps)
+    return Chat(await load_session_record(session, deps), options, deps)
 
 
-async def fork_session(source: Session, asking: RequestOptions, edges: ChatDeps, *, name: str = "") -> Chat:
+async def fork_session(source: Session, options: RequestOptions, deps: ChatDeps, *, name: str = "") -> Chat:
     """Return a second session that begins at the head of `source`; the source does not change.
 
     name:  "" uses the source's name with a number
@@ -90,19 +90,19 @@ async def fork_session(source: Session, asking: RequestOptions, edges: ChatDeps,
     """
     if source.strategy is Strategy.CONVERSATION:
         raise make_unforkable_error(source.handle or source.name)
-    held = ConversationState(source.strategy, await edges.store.path(source.head), source.mark)
-    path = held.path.first(max(last_answer_depth(held), held.path.place(held.mark)))
+    held = ConversationState(source.strategy, await deps.store.path(source.head), source.confirmed_head)
+    path = held.path.first(max(last_answer_depth(held), held.path.depth(held.confirmed_head)))
     session = replace(
         source,
-        id=edges.new_id("ses"),
-        name=name or await find_free_session_name(edges.store, source.name),
+        id=deps.new_id("ses"),
+        name=name or await find_free_session_name(deps.store, source.name),
         head=path.head,
-        created_at=edges.clock.now(),
-        written=None,
+        created_at=deps.clock.now(),
+        file_head=None,
         handle=find_free_file(source.handle) if source.strategy is Strategy.REPLAY else source.handle,
     )
-    record = SessionRecord(session, path, await load_last_link(edges.store, source), edges, saved=False)
-    return Chat(record, asking, edges)
+    record = SessionRecord(session, path, await load_last_link(deps.store, source), deps, is_saved=False)
+    return Chat(record, options, deps)
 
 
 def make_unforkable_error(conversation: str) -> WrongOwner:
@@ -114,23 +114,23 @@ def make_unforkable_error(conversation: str) -> WrongOwner:
 
 
 async def _make_session(
-    wanted: OwnerSelection, asking: RequestOptions, edges: ChatDeps, name: str
+    selection: OwnerSelection, options: RequestOptions, deps: ChatDeps, name: str
 ) -> tuple[Session, Path, Link | None]:
     """Make a record that the store does not have yet, with the history that its owner already has."""
-    strategy = wanted.strategy or Strategy.SESSION
-    handle, path, last = await START_LOADERS[strategy](wanted.handle, edges)
-    now = edges.clock.now()
+    strategy = selection.strategy or Strategy.SESSION
+    handle, path, last = await START_LOADERS[strategy](selection.handle, deps)
+    now = deps.clock.now()
     session = Session(
-        id=edges.new_id("ses"),
+        id=deps.new_id("ses"),
         name=name,
         strategy=strategy,
-        model=asking.model,
+        model=options.model,
         head=path.head,
-        mark=path.head,
+        confirmed_head=path.head,
         created_at=now,
         used_at=now,
-        scope=edges.endpoint.scope,
-        link=last.id if last else None,
+        scope=deps.endpoint.scope,
+        link_id=last.id if last else None,
         handle=handle,
     )
     return session, path, last
@@ -139,46 +139,46 @@ async def _make_session(
 StartingPoint = tuple[str | None, Path, Link | None]
 
 
-async def _start_session(handle: str | None, edges: ChatDeps) -> StartingPoint:
-    return None, Path(root_key(edges.store.tenant)), None
+async def _start_session(handle: str | None, deps: ChatDeps) -> StartingPoint:
+    return None, Path(root_key(deps.store.tenant)), None
 
 
-async def _start_replay(handle: str | None, edges: ChatDeps) -> StartingPoint:
+async def _start_replay(handle: str | None, deps: ChatDeps) -> StartingPoint:
     return (
         to_absolute_path(handle) if handle else find_free_file(to_absolute_path(DEFAULT_REPLAY_FILE)),
-        Path(root_key(edges.store.tenant)),
+        Path(root_key(deps.store.tenant)),
         None,
     )
 
 
-async def _start_chain(handle: str | None, edges: ChatDeps) -> StartingPoint:
+async def _start_chain(handle: str | None, deps: ChatDeps) -> StartingPoint:
     if handle is None:
-        return await _start_session(handle, edges)
-    link = await edges.store.link(handle)
+        return await _start_session(handle, deps)
+    link = await deps.store.link(handle)
     if link is None:
-        return handle, await fetch_response_history(handle, edges), None
-    if link.scope != edges.endpoint.scope:
+        return handle, await fetch_response_history(handle, deps), None
+    if link.scope != deps.endpoint.scope:
         raise WrongOwner(
-            f"{handle} belongs to {link.scope}, not to {edges.endpoint.scope}", hint="-m with a model of that endpoint"
+            f"{handle} belongs to {link.scope}, not to {deps.endpoint.scope}", hint="-m with a model of that endpoint"
         )
-    if not link.stored:
-        raise await _make_not_stored_error(link, edges.store)
-    return handle, await edges.store.path(link.head), link
+    if not link.is_stored:
+        raise await _make_not_stored_error(link, deps.store)
+    return handle, await deps.store.path(link.head), link
 
 
 async def _make_not_stored_error(link: Link, store: Store) -> WrongOwner:
     """Return the error for continuing a response with store=false; the hint names the session with its history."""
-    session = await store.session(link.session) if link.session else None
+    session = await store.session(link.session_id) if link.session_id else None
     return WrongOwner(
         f"{link.id} was sent with store=false, so its endpoint cannot go on from it",
         hint=f"convo chat --fork {quote(session.name)}" if session else "convo sessions",
     )
 
 
-async def _start_conversation(handle: str | None, edges: ChatDeps) -> StartingPoint:
+async def _start_conversation(handle: str | None, deps: ChatDeps) -> StartingPoint:
     if handle is None:
-        return await _start_session(handle, edges)
-    return handle, await load_conversation_history(handle, edges), None
+        return await _start_session(handle, deps)
+    return handle, await load_conversation_history(handle, deps), None
 
 
 START_LOADERS: dict[Strategy, Callable[[str | None, ChatDeps], Awaitable[StartingPoint]]] = {
@@ -189,35 +189,35 @@ START_LOADERS: dict[Strategy, Callable[[str | None, ChatDeps], Awaitable[Startin
 }
 
 
-async def fetch_response_history(response_id: str, edges: ChatDeps) -> Path:
+async def fetch_response_history(response_id: str, deps: ChatDeps) -> Path:
     """Fetch the history of a chain, up to and including this response, from its endpoint."""
-    response = await edges.endpoint.retrieve(response_id)
+    response = await deps.endpoint.retrieve(response_id)
     items = await list_all_items(
-        lambda after: edges.endpoint.input_items(response_id, after=after, limit=PAGE_ITEMS, order="asc")
+        lambda after: deps.endpoint.list_input_items(response_id, after=after, limit=PAGE_ITEMS, order="asc")
     )
-    return Path(root_key(edges.store.tenant)).grow([*items, *response.get("output", ())])
+    return Path(root_key(deps.store.tenant)).append([*items, *response.get("output", ())])
 
 
-async def load_conversation_history(conversation_id: str, edges: ChatDeps) -> Path:
+async def load_conversation_history(conversation_id: str, deps: ChatDeps) -> Path:
     """Return the items of a conversation: from the store for the embedded endpoint, otherwise from its server."""
-    if edges.endpoint.scope == EMBEDDED_SCOPE:
-        return await edges.store.path((await load_stored_conversation(edges.store, conversation_id)).head)
-    await edges.endpoint.conversation(conversation_id)
+    if deps.endpoint.scope == EMBEDDED_SCOPE:
+        return await deps.store.path((await load_stored_conversation(deps.store, conversation_id)).head)
+    await deps.endpoint.retrieve_conversation(conversation_id)
     items = await list_all_items(
-        lambda after: edges.endpoint.conversation_items(conversation_id, after=after, limit=PAGE_ITEMS, order="asc")
+        lambda after: deps.endpoint.list_conversation_items(conversation_id, after=after, limit=PAGE_ITEMS, order="asc")
     )
-    return Path(root_key(edges.store.tenant)).grow(items)
+    return Path(root_key(deps.store.tenant)).append(items)
 
 
-def find_free_file(place: str | None) -> str:
+def find_free_file(path: str | None) -> str:
     """Return `path`, or the first of `path` with -2, -3, ... before its suffix that does not exist."""
     return next(
-        name for name in iter_numbered_paths(place or to_absolute_path(DEFAULT_REPLAY_FILE)) if not os.path.exists(name)
+        name for name in iter_numbered_paths(path or to_absolute_path(DEFAULT_REPLAY_FILE)) if not os.path.exists(name)
     )
 
 
-def iter_numbered_paths(place: str) -> Iterator[str]:
+def iter_numbered_paths(path: str) -> Iterator[str]:
     """Yield `path`, then `path` with -2, -3, ... before its suffix, without an end."""
-    stem, suffix = os.path.splitext(place)
+    stem, suffix = os.path.splitext(path)
     stem = re.sub(r"-\d+$", "", stem)
     return chain([stem + suffix], (f"{stem}-{number}{suffix}" for number in count(2)))

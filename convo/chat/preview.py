@@ -29,44 +29,46 @@ NON_REPEATED_FIELDS = INTERNAL_PARAMETERS | {"instructions", "generate", "backgr
 """Fields of a request that the next request does not simply repeat."""
 
 
-def make_continuation_state(known: ConversationView) -> ConversationState:
+def make_continuation_state(view: ConversationView) -> ConversationState:
     """Return the state that the next request continues. Raises ItemDeleted when an item of the history is gone."""
-    if known.lost:
-        raise ItemDeleted(known.lost)
-    session, at = known.session, find_current_link(known)
+    if view.unreadable_head:
+        raise ItemDeleted(view.unreadable_head)
+    session, at = view.session, find_current_link(view)
     if session:
-        return ConversationState(session.strategy, known.path, known.mark, get_endpoint_handle(session))
+        return ConversationState(session.strategy, view.path, view.confirmed_head, get_endpoint_handle(session))
     if at is None:
-        handle = known.handle if STRATEGY_INFO[known.strategy].remembers else None
-        return ConversationState(known.strategy, known.path, known.mark, handle)
-    if not at.stored:
+        handle = view.handle if STRATEGY_INFO[view.strategy].is_server_side else None
+        return ConversationState(view.strategy, view.path, view.confirmed_head, handle)
+    if not at.is_stored:
         owner = Strategy.REPLAY if at.strategy is Strategy.REPLAY else Strategy.SESSION
-        return ConversationState(owner, known.path, known.path.head)
-    if known.strategy is Strategy.CONVERSATION and known.handle == at.conversation_id:
-        return ConversationState(Strategy.CONVERSATION, known.path, known.mark, known.handle)
-    answered = known.mark == known.path.head
-    return ConversationState(Strategy.CHAIN, known.path, known.mark, at.id if answered else at.previous_response_id)
+        return ConversationState(owner, view.path, view.path.head)
+    if view.strategy is Strategy.CONVERSATION and view.handle == at.conversation_id:
+        return ConversationState(Strategy.CONVERSATION, view.path, view.confirmed_head, view.handle)
+    answered = view.confirmed_head == view.path.head
+    return ConversationState(
+        Strategy.CHAIN, view.path, view.confirmed_head, at.id if answered else at.previous_response_id
+    )
 
 
-def find_current_link(known: ConversationView) -> Link | None:
+def find_current_link(view: ConversationView) -> Link | None:
     """Return the link of the response that the handle names."""
-    return next((link for link in known.links if link.id == known.at), None)
+    return next((link for link in view.links if link.id == view.current_link_id), None)
 
 
-def get_repeated_parameters(known: ConversationView) -> dict[str, Json]:
+def get_repeated_parameters(view: ConversationView) -> dict[str, Json]:
     """Return the parameters that a client would repeat from the last request: tools, temperature and so on.
 
     Empty for a session: each of its requests states its parameters.
     """
-    at = None if known.session else find_current_link(known)
+    at = None if view.session else find_current_link(view)
     return {name: value for name, value in at.parameters.items() if name not in NON_REPEATED_FIELDS} if at else {}
 
 
-def get_instructions(known: ConversationView) -> str | None:
+def get_instructions(view: ConversationView) -> str | None:
     """Return the instructions of every turn of this conversation."""
-    if known.session:
-        return known.session.instructions
-    at = find_current_link(known)
+    if view.session:
+        return view.session.instructions
+    at = find_current_link(view)
     said = at.parameters.get("instructions") if at else None
     return said if isinstance(said, str) else None
 
@@ -89,7 +91,7 @@ def make_endpoint_counter(endpoint: Endpoint) -> RequestTokenCounter:
         if len(body.get("input") or ()) > MAX_COUNTED_ITEMS:
             return None
         try:
-            return await endpoint.count(body)
+            return await endpoint.count_input_tokens(body)
         except ConvoError:
             return None
 
@@ -98,15 +100,15 @@ def make_endpoint_counter(endpoint: Endpoint) -> RequestTokenCounter:
 
 async def build_next_request(
     handle: str,
-    held: ConversationState,
+    state: ConversationState,
     items: Sequence[Item],
-    asking: RequestOptions,
+    options: RequestOptions,
     endpoint: Endpoint,
-    count: RequestTokenCounter,
+    count_tokens: RequestTokenCounter,
     *,
     key_env: str | None = None,
-    own: Mapping[str, ContextLimits] = NO_WINDOW_SETTINGS,
-    sent: RequestInput | None = None,
+    windows: Mapping[str, ContextLimits] = NO_WINDOW_SETTINGS,
+    request_input: RequestInput | None = None,
 ) -> NextRequest:
     """Build the request that would send `items` next.
 
@@ -114,43 +116,43 @@ async def build_next_request(
     request_input:  the input, where the agents decide on it; None: the items that the owner lacks
     Raises Conflict when the path does not contain the confirmed head, and the errors of `count_tokens`.
     """
-    body = asking.body(sent or asking.sent(replace(held, path=held.path.grow(items))))
-    wire = endpoint.wire(body) or HttpRequest("", body, {})
-    before = tuple(held.path.upto(held.mark).nodes) if held.remembers else ()
-    window = find_model_window(asking.model, own)
-    parts = request_parts([node.item for node in before], f"held by {held.handle}", wire.body, window)
+    body = options.build_body(request_input or options.build_input(replace(state, path=state.path.append(items))))
+    wire = endpoint.build_http_request(body) or HttpRequest("", body, {})
+    before = tuple(state.path.up_to(state.confirmed_head).nodes) if state.is_server_side else ()
+    window = find_model_window(options.model, windows)
+    parts = request_parts([node.item for node in before], f"held by {state.handle}", wire.body, window)
     return NextRequest(
         handle=handle,
-        strategy=held.strategy,
-        owner=held.handle if before else None,
-        before=before,
-        model=asking.model,
+        strategy=state.strategy,
+        owner_handle=state.handle if before else None,
+        prepended_nodes=before,
+        model=options.model,
         url=wire.url or None,
         body=wire.body,
-        filling=sum_context_usage(parts, window, await count(_select_counted_fields(body))),
+        context_usage=sum_context_usage(parts, window, await count_tokens(_select_counted_fields(body))),
         headers=wire.headers,
         key_env=key_env,
     )
 
 
 async def measure_context_window(
-    held: ConversationState,
-    asking: RequestOptions,
-    count: RequestTokenCounter,
-    own: Mapping[str, ContextLimits] = NO_WINDOW_SETTINGS,
+    state: ConversationState,
+    options: RequestOptions,
+    count_tokens: RequestTokenCounter,
+    windows: Mapping[str, ContextLimits] = NO_WINDOW_SETTINGS,
     *,
-    sent: RequestInput | None = None,
+    request_input: RequestInput | None = None,
 ) -> ContextUsage:
     """Return the usage of the model's context window if the conversation continues as it is.
 
     windows, request_input:  as for `build_next_request`
     Raises the errors of `count_tokens`.
     """
-    body = asking.body(sent or asking.sent(held))
-    window = find_model_window(asking.model, own)
-    before = held.path.upto(held.mark).items if held.remembers else ()
+    body = options.build_body(request_input or options.build_input(state))
+    window = find_model_window(options.model, windows)
+    before = state.path.up_to(state.confirmed_head).items if state.is_server_side else ()
     parts = category_parts([*before, *body["input"]], body, window)
-    counted = await count(_select_counted_fields(body)) if held.path else None
+    counted = await count_tokens(_select_counted_fields(body)) if state.path else None
     return sum_context_usage(parts, window, counted)
 
 
@@ -159,34 +161,40 @@ def _select_counted_fields(body: Mapping[str, Json]) -> dict[str, Json]:
     return {name: body[name] for name in body if name in INPUT_TOKENS_FIELDS}
 
 
-def rebuild_request(known: ConversationView, number: int | None) -> SentRequest:
+def rebuild_request(view: ConversationView, request_number: int | None) -> SentRequest:
     """Rebuild a request that was sent from its link.
 
     request_number:  from 1, along the branch that leads to the handle; None for the last one
     Raises NotFound when there are fewer requests or an item of the input was deleted.
     """
-    on_line = ancestor_ids(known.at, known.links)
-    line = [link for link in known.links if link.id in on_line]
-    at = len(line) - 1 if number is None else number - 1 if number > 0 else len(line) + number
+    on_line = ancestor_ids(view.current_link_id, view.links)
+    line = [link for link in view.links if link.id in on_line]
+    at = (
+        len(line) - 1
+        if request_number is None
+        else request_number - 1
+        if request_number > 0
+        else len(line) + request_number
+    )
     if not 0 <= at < len(line):
-        raise NotFound("request", f"{known.handle}@{number or 1}", hint=f"it has {len(line)}; a file has none")
-    return rebuild_link_request(line[at], known)
+        raise NotFound("request", f"{view.handle}@{request_number or 1}", hint=f"it has {len(line)}; a file has none")
+    return rebuild_link_request(line[at], view)
 
 
-def rebuild_link_request(link: Link, known: ConversationView) -> SentRequest:
+def rebuild_link_request(link: Link, view: ConversationView) -> SentRequest:
     """Rebuild the request of `link`. Raises NotFound when an item of its input was deleted."""
-    places = known.places
-    if link.saw not in places:
+    places = view.path_index
+    if link.input_head not in places:
         raise NotFound("input of", link.id, hint="an item of it was deleted")
-    keys = places.back(link.saw, places.depth(link.saw))
+    keys = places.last_keys(link.input_head, places.depth(link.input_head))
     path = Path(places.root, Prefix(Node(key, places.item(key) or {}) for key in keys))
-    before = path.first(len(path) - link.sent)
+    before = path.first(len(path) - link.sent_count)
     return SentRequest(
         name=link.id,
         model=link.model,
         body=rebuild_request_body(link, path, before),
-        before=before.items if STRATEGY_INFO[_get_request_owner(link)[0]].remembers else (),
-        usage=Usage.read(link.usage),
+        prepended_items=before.items if STRATEGY_INFO[_get_request_owner(link)[0]].is_server_side else (),
+        usage=Usage.from_json(link.usage),
     )
 
 
@@ -196,14 +204,14 @@ def rebuild_request_fields(link: Link) -> dict[str, Json]:
     return {name: value for name, value in rebuild_request_body(link, nothing, nothing).items() if name != "input"}
 
 
-def rebuild_request_body(link: Link, path: Path, before: Path) -> dict[str, Json]:
+def rebuild_request_body(link: Link, path: Path, confirmed_path: Path) -> dict[str, Json]:
     """Rebuild the request of `link`, whose model received `path`; its owner already had `confirmed_path`."""
     strategy, handle = _get_request_owner(link)
     remote, wire_model = link.scope != EMBEDDED_SCOPE, link.model.partition("/")[2]
     sent = build_request_input(
-        ConversationState(strategy, path, before.head, handle),
-        store=link.stored,
-        seal=remote and has_encrypted_reasoning(wire_model),
+        ConversationState(strategy, path, confirmed_path.head, handle),
+        store=link.is_stored,
+        encrypt_reasoning=remote and has_encrypted_reasoning(wire_model),
     )
     return build_request_body(
         sent,

@@ -29,10 +29,10 @@ class RemovedSession:
     """
 
     session: Session
-    links: int
-    items: int
-    runs: tuple[str, ...] = ()
-    kept: str = ""
+    link_count: int
+    item_count: int
+    run_ids: tuple[str, ...] = ()
+    remaining_copies: str = ""
 
 
 async def set_session_name(store: Store, session: Session, name: str) -> Session:
@@ -43,7 +43,7 @@ async def set_session_name(store: Store, session: Session, name: str) -> Session
     """
     named = replace(session, name=validate_session_name(name))
     async with _lease_sessions(store, [session]):
-        await store.commit(Transaction(session=named, expect=session.head))
+        await store.commit(Transaction(session=named, expected_session_head=session.head))
     return named
 
 
@@ -60,9 +60,9 @@ async def delete_sessions(store: Store, sessions: Sequence[Session]) -> list[Rem
 async def _remove_session(store: Store, session: Session) -> RemovedSession:
     links = await store.links(session.id)
     paths = await _load_longest_paths(
-        store, [session.head, *(key for link in reversed(links) for key in (link.head, link.saw))]
+        store, [session.head, *(key for link in reversed(links) for key in (link.head, link.input_head))]
     )
-    runs = tuple([run.id for run in await store.agent_runs(session=session.id, limit=MAX_LISTED_RUNS)])
+    runs = tuple([run.id for run in await store.agent_runs(session_id=session.id, limit=MAX_LISTED_RUNS)])
     if session.strategy is Strategy.CONVERSATION and session.scope == EMBEDDED_SCOPE and session.handle:
         await _remove_conversation(store, session)  # first, so that after a kill in between the record still names it
     await store.remove_session(session.id)
@@ -122,10 +122,10 @@ def describe_remaining_copies(session: Session, links: Sequence[Link]) -> str:
     left = []
     if session.strategy is Strategy.REPLAY and session.handle:
         left.append(f"the file {session.handle} stays")
-    if session.scope != EMBEDDED_SCOPE and STRATEGY_INFO[session.strategy].remembers and session.handle:
+    if session.scope != EMBEDDED_SCOPE and STRATEGY_INFO[session.strategy].is_server_side and session.handle:
         left.append(f"{session.scope} keeps its own copy of {session.handle}")
     elif copies := [
-        link for link in links if link.scope != EMBEDDED_SCOPE and link.stored and link.id.startswith("resp_")
+        link for link in links if link.scope != EMBEDDED_SCOPE and link.is_stored and link.id.startswith("resp_")
     ]:
         left.append(f"{copies[-1].scope} keeps its own copy of {copies[-1].id} and those before it")
     return "; ".join(left)
@@ -139,13 +139,13 @@ async def _lease_sessions(store: Store, sessions: Sequence[Session]) -> AsyncIte
             try:
                 hold = await acquire_session_lease(store, session)
             except Busy as busy:
-                raise Busy(session.name, busy.holder, hint="leave that chat first") from busy
+                raise Busy(session.name, busy.process, hint="leave that chat first") from busy
             holds.push_async_callback(hold.release)
         yield
 
 
 async def save_repaired_session(
-    store: Store, mended: LintView, name: str, *, model: str, scope: Scope, clock: Clock, new_id: NewId
+    store: Store, repaired: LintView, name: str, *, model: str, scope: Scope, clock: Clock, new_id: NewId
 ) -> Session:
     """Store the history `repaired` as a new session.
 
@@ -153,23 +153,27 @@ async def save_repaired_session(
     Raises InvalidUsage when `name` could be taken for another kind of handle or an item cannot be stored,
     and Conflict when another session has the name.
     """
-    path = Path(root_key(store.tenant)).grow(mended.items)
+    path = Path(root_key(store.tenant)).append(repaired.items)
     now = clock.now()
     session = Session(
         id=new_id("ses"),
         name=validate_session_name(name),
-        strategy=mended.strategy,
+        strategy=repaired.strategy,
         model=model,
         head=path.head,
-        mark=path.first(mended.owned).head if STRATEGY_INFO[mended.strategy].remembers else path.head,
+        confirmed_head=path.first(repaired.server_count).head
+        if STRATEGY_INFO[repaired.strategy].is_server_side
+        else path.head,
         created_at=now,
         used_at=now,
         scope=scope,
-        link=await _find_parent_id(store, mended),
-        handle=mended.handle,
-        instructions=mended.instructions,
+        link_id=await _find_parent_id(store, repaired),
+        handle=repaired.handle,
+        instructions=repaired.instructions,
     )
-    await store.commit(Transaction(grow=(AppendItems(path.root, path.items),), session=session, expect=None))
+    await store.commit(
+        Transaction(appends=(AppendItems(path.root, path.items),), session=session, expected_session_head=None)
+    )
     return session
 
 
@@ -180,11 +184,11 @@ async def check_session_name_free(store: Store, name: str) -> None:
         raise InvalidUsage(f"there is a session {name!r} already", hint=f"another name: --as {name}-2")
 
 
-async def _find_parent_id(store: Store, mended: LintView) -> str | None:
+async def _find_parent_id(store: Store, repaired: LintView) -> str | None:
     """Return the id of the last response before the first fix, if the store has it."""
-    if mended.anchor:
-        return mended.anchor.id if await store.link(mended.anchor.id) else None
-    path = Path(root_key(store.tenant)).grow(mended.items)
+    if repaired.anchor:
+        return repaired.anchor.id if await store.link(repaired.anchor.id) else None
+    path = Path(root_key(store.tenant)).append(repaired.items)
     heads = {path.root, *path.keys}
-    there = [step.link for step in mended.steps if step.link.head in heads]
+    there = [step.link for step in repaired.output_spans if step.link.head in heads]
     return there[-1].id if there and await store.link(there[-1].id) else None

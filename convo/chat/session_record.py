@@ -45,7 +45,7 @@ class RunUpdate:
 
     agent_run: AgentRun | None = None
     calls: tuple[AgentCall, ...] = ()
-    then: tuple[Item, ...] = ()
+    appended_items: tuple[Item, ...] = ()
 
 
 NO_UPDATE = RunUpdate()
@@ -57,25 +57,25 @@ class SessionRecord:
     agent_run:  the agent run that was stored last through this record
     """
 
-    def __init__(self, session: Session, path: Path, last: Link | None, edges: ChatDeps, *, saved: bool) -> None:
+    def __init__(self, session: Session, path: Path, last_link: Link | None, deps: ChatDeps, *, is_saved: bool) -> None:
         """Open a record; `last_link` is its last confirmed link.
 
         is_saved:  whether the store has the record; a new one may begin with a history that the store lacks
         """
-        self.session, self.last = session, last
-        self.held = ConversationState(session.strategy, path, session.mark, get_endpoint_handle(session))
-        self._store, self._clock = edges.store, edges.clock
-        self._saved, self._stored = saved, path if saved else Path(path.root)
-        self._seen = Path(path.root)
+        self.session, self.last_link = session, last_link
+        self.state = ConversationState(session.strategy, path, session.confirmed_head, get_endpoint_handle(session))
+        self._store, self._clock = deps.store, deps.clock
+        self._is_saved, self._stored_path = is_saved, path if is_saved else Path(path.root)
+        self._view_path = Path(path.root)
         self.agent_run: AgentRun | None = None
 
-    async def move(
+    async def commit(
         self,
-        held: ConversationState,
+        state: ConversationState,
         *links: Link,
-        last: Link | None = None,
-        beside: RunUpdate = NO_UPDATE,
-        seen: Path | None = None,
+        last_link: Link | None = None,
+        run_update: RunUpdate = NO_UPDATE,
+        view_path: Path | None = None,
     ) -> None:
         """Commit `state` and `links` in one transaction.
 
@@ -83,81 +83,88 @@ class SessionRecord:
         view_path:  a separate path with one of `links`: its model received another input than the history
         Raises Conflict when another process changed the record, and StoreFault.
         """
-        await shielded(self._move(held, links, last, beside, seen))
+        await shielded(self._commit(state, links, last_link, run_update, view_path))
 
-    async def _move(
-        self, held: ConversationState, links: tuple[Link, ...], last: Link | None, beside: RunUpdate, seen: Path | None
+    async def _commit(
+        self,
+        state: ConversationState,
+        links: tuple[Link, ...],
+        last_link: Link | None,
+        run_update: RunUpdate,
+        view_path: Path | None,
     ) -> None:
-        grown = _make_appends(held.path, self._stored)
-        if seen is not None:
-            grown += _make_appends(seen, max(self._stored, self._seen, key=seen.shared))
-        last = last or self.last
+        grown = _make_appends(state.path, self._stored_path)
+        if view_path is not None:
+            grown += _make_appends(view_path, max(self._stored_path, self._view_path, key=view_path.common_depth))
+        last_link = last_link or self.last_link
         session = replace(
             self.session,
-            head=held.path.head,
-            mark=held.mark,
-            handle=self.session.handle if held.strategy is Strategy.REPLAY else held.handle,
-            link=last.id if last else None,
+            head=state.path.head,
+            confirmed_head=state.confirmed_head,
+            handle=self.session.handle if state.strategy is Strategy.REPLAY else state.handle,
+            link_id=last_link.id if last_link else None,
             used_at=self._clock.now(),
-            use=None,
+            use_order=None,
         )
-        await self._save(session, grown, links, beside)
-        self.held, self.last, self._stored = held, last, held.path
-        self._seen = seen or self._seen
-        self.agent_run = beside.agent_run or self.agent_run
+        await self._save(session, grown, links, run_update)
+        self.state, self.last_link, self._stored_path = state, last_link, state.path
+        self._view_path = view_path or self._view_path
+        self.agent_run = run_update.agent_run or self.agent_run
 
-    async def note(self, beside: RunUpdate) -> None:
+    async def commit_run(self, run_update: RunUpdate) -> None:
         """Commit an agent run; the conversation does not change. Raises Conflict, StoreFault."""
-        await shielded(self._note(beside))
+        await shielded(self._commit_run(run_update))
 
-    async def _note(self, beside: RunUpdate) -> None:
-        await self._store.commit(Transaction(agent_run=beside.agent_run, calls=beside.calls))
-        self.agent_run = beside.agent_run or self.agent_run
+    async def _commit_run(self, run_update: RunUpdate) -> None:
+        await self._store.commit(Transaction(agent_run=run_update.agent_run, agent_calls=run_update.calls))
+        self.agent_run = run_update.agent_run or self.agent_run
 
     @property
-    def saved(self) -> bool:
+    def is_saved(self) -> bool:
         """Whether the store has the record."""
-        return self._saved
+        return self._is_saved
 
-    def before(self) -> "RecordSnapshot":
+    def snapshot(self) -> "RecordSnapshot":
         """Return the current state, for `restore`."""
-        return RecordSnapshot(self.session, self.held, self.last, self._saved, self._stored)
+        return RecordSnapshot(self.session, self.state, self.last_link, self._is_saved, self._stored_path)
 
-    async def withdraw(self, before: "RecordSnapshot", attempt: Link | None) -> None:
+    async def restore(self, snapshot: "RecordSnapshot", attempt: Link | None) -> None:
         """Restore the record to before `attempt`, a request that was not sent; delete that link, or a new session."""
-        await shielded(self._withdraw(before, attempt))
+        await shielded(self._restore(snapshot, attempt))
 
-    async def _withdraw(self, before: "RecordSnapshot", attempt: Link | None) -> None:
-        if not before.saved:
+    async def _restore(self, snapshot: "RecordSnapshot", attempt: Link | None) -> None:
+        if not snapshot.is_saved:
             await self._store.remove_session(self.session.id)
         else:
-            await self._store.commit(Transaction(session=before.session, expect=self.session.head))
+            await self._store.commit(Transaction(session=snapshot.session, expected_session_head=self.session.head))
             if attempt:
                 await self._store.remove_link(attempt.id)
-        self.session, self.held, self.last = before.session, before.held, before.last
-        self._saved, self._stored = before.saved, before.stored
+        self.session, self.state, self.last_link = snapshot.session, snapshot.state, snapshot.last_link
+        self._is_saved, self._stored_path = snapshot.is_saved, snapshot.stored_path
 
-    async def is_ours(self) -> bool:
+    async def is_unchanged(self) -> bool:
         """Return whether the head in the store is the one of this process."""
         now = await self._store.session(self.session.id)
         return now is not None and now.head == self.session.head
 
-    async def update(self, session: Session) -> None:
+    async def update_fields(self, session: Session) -> None:
         """Commit other fields of the record; its head does not change."""
-        await shielded(self._save(replace(session, used_at=self._clock.now(), use=None)))
+        await shielded(self._save(replace(session, used_at=self._clock.now(), use_order=None)))
 
     async def _save(
         self,
         session: Session,
-        grow: tuple[AppendItems, ...] = (),
+        appends: tuple[AppendItems, ...] = (),
         links: tuple[Link, ...] = (),
-        beside: RunUpdate = NO_UPDATE,
+        run_update: RunUpdate = NO_UPDATE,
     ) -> None:
-        expect = self.session.head if self._saved else None
-        run = beside.agent_run
-        change = Transaction(grow, links, session=session, expect=expect, agent_run=run, calls=beside.calls)
+        expect = self.session.head if self._is_saved else None
+        run = run_update.agent_run
+        change = Transaction(
+            appends, links, session=session, expected_session_head=expect, agent_run=run, agent_calls=run_update.calls
+        )
         await self._store.commit(change)
-        self.session, self._saved = session, True
+        self.session, self._is_saved = session, True
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,15 +172,15 @@ class RecordSnapshot:
     """A record at one moment; `stored_path` is the part of its path that the store had."""
 
     session: Session
-    held: ConversationState
-    last: Link | None
-    saved: bool
-    stored: Path
+    state: ConversationState
+    last_link: Link | None
+    is_saved: bool
+    stored_path: Path
 
 
-def _make_appends(path: Path, there: Path) -> tuple[AppendItems, ...]:
+def _make_appends(path: Path, stored_path: Path) -> tuple[AppendItems, ...]:
     """Return the items of `path` to store, when `stored_path` is stored."""
-    shared = there.shared(path)
+    shared = stored_path.common_depth(path)
     new = tuple(node.item for node in path.nodes[shared:])
     return (AppendItems(path.first(shared).head, new),) if new else ()
 
@@ -182,16 +189,16 @@ _SHIELDED_TASKS = WeakSet[asyncio.Task[None]]()
 """The tasks that run a shielded coroutine."""
 
 
-async def shielded(work: Coroutine[Any, Any, None]) -> None:
+async def shielded(coroutine: Coroutine[Any, Any, None]) -> None:
     """Shield a coroutine: await it to completion, then raise the cancellation again.
 
     A store works in a thread that cannot be stopped: after a cancellation in between it would be unknown what was
     stored. A nested call runs in the same task.
     """
     if asyncio.current_task() in _SHIELDED_TASKS:
-        await work
+        await coroutine
         return
-    task = asyncio.ensure_future(work)
+    task = asyncio.ensure_future(coroutine)
     _SHIELDED_TASKS.add(task)
     stopped: asyncio.CancelledError | None = None
     while not task.done():
@@ -204,10 +211,10 @@ async def shielded(work: Coroutine[Any, Any, None]) -> None:
         raise stopped
 
 
-async def load_session_record(session: Session, edges: ChatDeps) -> SessionRecord:
+async def load_session_record(session: Session, deps: ChatDeps) -> SessionRecord:
     """Open the record of a session that the store has. Raises NotFound, ItemDeleted."""
-    path, last = await edges.store.path(session.head), await load_last_link(edges.store, session)
-    return SessionRecord(session, path, last, edges, saved=True)
+    path, last = await deps.store.path(session.head), await load_last_link(deps.store, session)
+    return SessionRecord(session, path, last, deps, is_saved=True)
 
 
 def get_endpoint_handle(session: Session) -> str | None:
@@ -217,11 +224,11 @@ def get_endpoint_handle(session: Session) -> str | None:
 
 async def load_last_link(store: Store, session: Session) -> Link | None:
     """Return the session's last confirmed link. Raises NotFound when the record names a deleted one."""
-    if not session.link:
+    if not session.link_id:
         return None
-    link = await store.link(session.link)
+    link = await store.link(session.link_id)
     if link is None:
-        raise NotFound("response", session.link)
+        raise NotFound("response", session.link_id)
     return link
 
 
@@ -251,12 +258,12 @@ def validate_session_name(name: str) -> str:
     return name
 
 
-async def find_free_session_name(store: Store, wish: str) -> str:
+async def find_free_session_name(store: Store, wanted_name: str) -> str:
     """Return `wanted_name`, or `wanted_name` with -2, -3, ... when it is taken."""
-    stem = re.sub(r"-\d+$", "", wish)
+    stem = re.sub(r"-\d+$", "", wanted_name)
     taken = {session.name for session in await store.sessions()}
     numbered = (f"{stem}-{number}" for number in range(2, len(taken) + 3))
-    return next(name for name in (wish, *numbered) if name not in taken)
+    return next(name for name in (wanted_name, *numbered) if name not in taken)
 
 
 SESSION_LEASE_TTL_S = 30.0
@@ -265,26 +272,28 @@ SESSION_LEASE_TTL_S = 30.0
 async def acquire_session_lease(store: Store, session: Session) -> LeaseGuard:
     """Acquire the lease to write this session and its replay file. Raises Busy when another process has it."""
     try:
-        return await LeaseGuard.take(store, _get_lease_name(session), process_identity(), SESSION_LEASE_TTL_S)
+        return await LeaseGuard.acquire(store, _get_lease_name(session), process_identity(), SESSION_LEASE_TTL_S)
     except Busy as busy:
-        raise Busy(_get_session_title(session), describe_process(busy.holder), hint=_make_busy_hint(session)) from busy
+        raise Busy(_get_session_title(session), describe_process(busy.process), hint=_make_busy_hint(session)) from busy
 
 
 async def describe_session_writer(store: Store, session: Session) -> str:
     """Describe the process that has that lease; "" when none does or its process has ended."""
-    holder = await store.holder(_get_lease_name(session))
+    holder = await store.lease_holder(_get_lease_name(session))
     return describe_process(holder) if holder and not is_process_dead(holder) else ""
 
 
-async def acquire_state_lease(store: Store, state: str, name: str) -> LeaseGuard:
+async def acquire_state_lease(store: Store, state_hash: str, document_name: str) -> LeaseGuard:
     """Acquire the lease to resume a document, by its content hash. Raises Busy when another process has it.
 
     document_name:  for the error message
     """
     try:
-        return await LeaseGuard.take(store, f"state {state}", process_identity(), SESSION_LEASE_TTL_S)
+        return await LeaseGuard.acquire(store, f"state {state_hash}", process_identity(), SESSION_LEASE_TTL_S)
     except Busy as busy:
-        raise Busy(name, describe_process(busy.holder), hint="it goes on there; wait until it has ended") from busy
+        raise Busy(
+            document_name, describe_process(busy.process), hint="it goes on there; wait until it has ended"
+        ) from busy
 
 
 def _get_lease_name(session: Session) -> str:

@@ -27,12 +27,12 @@ ITEM_LIST_PATTERN = re.compile(rb"\s*\[\s*(?!\{\s*\"\$schemaVersion\")")
 """The beginning of a replay file. Its messages may contain the text of a state."""
 
 
-def load_state_file(place: str) -> RunState:
+def load_state_file(path: str) -> RunState:
     """Return the state in a file.
 
     Raises NotFound, Unreadable, and InvalidRunState with the file name in front.
     """
-    return parse_state_bytes(read_state_bytes(place), place)
+    return parse_state_bytes(read_state_bytes(path), path)
 
 
 def parse_state_bytes(data: bytes, name: str) -> RunState:
@@ -43,20 +43,20 @@ def parse_state_bytes(data: bytes, name: str) -> RunState:
         raise wrong.in_file(name)  # noqa: B904  it is the same error
 
 
-def read_state_bytes(place: str) -> bytes:
+def read_state_bytes(path: str) -> bytes:
     """Return the bytes of a file, at most one more than a state may have. Raises NotFound, Unreadable."""
-    target = Path(os.path.expanduser(place))
-    if not place:
-        raise NotFound("file", place, hint=STATE_FILE_HINT)
+    target = Path(os.path.expanduser(path))
+    if not path:
+        raise NotFound("file", path, hint=STATE_FILE_HINT)
     try:
         if stat.S_ISDIR(target.stat().st_mode):
-            raise Unreadable(f"{place} is a folder, not a state")
+            raise Unreadable(f"{path} is a folder, not a state")
         with open(target, "rb") as file:
             return read_state_stream(file)
     except FileNotFoundError as wrong:
-        raise NotFound("file", place, hint=STATE_FILE_HINT) from wrong
+        raise NotFound("file", path, hint=STATE_FILE_HINT) from wrong
     except OSError as wrong:
-        raise Unreadable(f"{place} cannot be read: {format_os_error(wrong)}") from wrong
+        raise Unreadable(f"{path} cannot be read: {format_os_error(wrong)}") from wrong
 
 
 def read_state_stream(stream: BinaryIO) -> bytes:
@@ -70,26 +70,26 @@ def is_state_like(data: bytes) -> bool:
     return not ITEM_LIST_PATTERN.match(plain) and any(member in plain for member in STATE_MARKERS)
 
 
-def save_state_file(state: RunState, place: str) -> None:
+def save_state_file(state: RunState, path: str) -> None:
     """Replace the content of a file by `state`, atomically, with mode 0600.
 
     Raises InvalidUsage, StoreReadOnly, StoreFull, StoreFault, Unreadable; the file is then unchanged.
     """
-    write_atomic(check_state_path(place), serialize_run_state(state), mode=PRIVATE_MODE)
+    write_atomic(check_state_path(path), serialize_run_state(state), mode=PRIVATE_MODE)
 
 
-def check_state_path(place: str) -> Path:
+def check_state_path(path: str) -> Path:
     """Return the path of the file to write a state to, after the checks that are possible before writing.
 
     Raises the errors of `save_state_file`.
     """
-    if not place:
+    if not path:
         raise InvalidUsage("a state is kept in a file, and its name is empty", hint=OTHER_FILE_HINT)
-    target = resolve_links(Path(os.path.abspath(os.path.expanduser(place))))
+    target = resolve_links(Path(os.path.abspath(os.path.expanduser(path))))
     if not target.parent.is_dir():
         raise StoreFault(f"{target.parent} is not a folder", hint=OTHER_FILE_HINT)
     if target.is_dir() or (target.exists() and not target.is_file()):
-        raise Unreadable(f"{place} is not a file that a state can be kept in", hint=OTHER_FILE_HINT)
+        raise Unreadable(f"{path} is not a file that a state can be kept in", hint=OTHER_FILE_HINT)
     if not os.access(target.parent, os.W_OK):
         raise StoreReadOnly(f"{target.parent} cannot be written", hint=OTHER_FILE_HINT)
     return target

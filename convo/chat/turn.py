@@ -70,7 +70,7 @@ MAX_RETRY_AFTER_S = 60.0
 class StartedStream:
     """A response that has started: the events received so far, and the stream of the rest."""
 
-    events: list[StreamEvent]
+    first_events: list[StreamEvent]
     stream: AsyncGenerator[StreamEvent, None]
 
 
@@ -83,8 +83,8 @@ async def open_with_retry(
     strategy: Strategy,
     clock: Clock,
     *,
-    doubt: Callable[[], None],
-    noted: Callable[[str], None],
+    check_tail: Callable[[], None],
+    notify: Callable[[str], None],
 ) -> StartedStream | None:
     """Open a stream, with retries where they are safe.
 
@@ -98,28 +98,28 @@ async def open_with_retry(
         if not _can_retry(strategy, failure):
             raise
         failed = failure
-    return await _retry(open_stream, failed, strategy, clock, doubt=doubt, noted=noted)
+    return await _retry(open_stream, failed, strategy, clock, check_tail=check_tail, notify=notify)
 
 
 def _can_retry(strategy: Strategy, failure: BaseException) -> bool:
     if not isinstance(failure, ConvoError) or (get_retry_after_s(failure) or 0.0) > MAX_RETRY_AFTER_S:
         return False
-    return decide_retry(strategy, failure, answering=False).resend is not RetryAction.NO
+    return decide_retry(strategy, failure, response_started=False).action is not RetryAction.NO
 
 
 async def _retry(
     open_stream: StreamOpener,
-    failed: ConvoError,
+    first_failure: ConvoError,
     strategy: Strategy,
     clock: Clock,
     *,
-    doubt: Callable[[], None],
-    noted: Callable[[str], None],
+    check_tail: Callable[[], None],
+    notify: Callable[[str], None],
 ) -> StartedStream | None:
     """Retry after `first_failure`. Most requests succeed at once and never import the library."""
     from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
 
-    first = [failed]
+    first = [first_failure]
 
     async def attempt() -> StartedStream | None:
         if first:
@@ -129,10 +129,10 @@ async def _retry(
     def before_wait(state: "RetryCallState") -> None:
         failure = state.outcome.exception() if state.outcome else None
         if isinstance(failure, ConvoError):
-            verdict = decide_retry(strategy, failure, answering=False)
-            noted(f"{failure.message}; trying again: {verdict.evidence}")
-            if verdict.resend is RetryAction.READ_FIRST:
-                doubt()
+            verdict = decide_retry(strategy, failure, response_started=False)
+            notify(f"{failure.message}; trying again: {verdict.reason}")
+            if verdict.action is RetryAction.READ_FIRST:
+                check_tail()
 
     retrying = AsyncRetrying(
         retry=retry_if_exception(lambda failure: _can_retry(strategy, failure)),
@@ -187,72 +187,74 @@ class OwnerTail:
     links: tuple[Link, ...] = ()
 
 
-async def load_owner_tail(held: ConversationState, endpoint: Endpoint, store: Store) -> OwnerTail:
+async def load_owner_tail(state: ConversationState, endpoint: Endpoint, store: Store) -> OwnerTail:
     """Load the items that the owner has and this process did not receive.
 
     Raises StateFault when the conversation lacks the items that it had confirmed.
     """
     here = endpoint.scope == EMBEDDED_SCOPE
-    if held.strategy is Strategy.CHAIN and here:
-        return await _load_local_chain(held, store)
-    if held.strategy is Strategy.CONVERSATION and held.handle:
-        return await (_load_local_conversation(held, store) if here else _fetch_remote_conversation(held, endpoint))
+    if state.strategy is Strategy.CHAIN and here:
+        return await _load_local_chain(state, store)
+    if state.strategy is Strategy.CONVERSATION and state.handle:
+        return await (_load_local_conversation(state, store) if here else _fetch_remote_conversation(state, endpoint))
     return OwnerTail()
 
 
-async def _load_local_chain(held: ConversationState, store: Store) -> OwnerTail:
+async def _load_local_chain(state: ConversationState, store: Store) -> OwnerTail:
     """Load the response that the embedded endpoint gave to exactly the unconfirmed input, or to a prefix of it.
 
     A new root may begin with a history of responses: a response to a part of that history does not count.
     """
-    confirmed = held.path.upto(held.mark)
-    asked = confirmed.grow(build_request_input(held).items)
-    seed = held.path.first(last_answer_depth(held))
-    known = len(seed) and len(confirmed) + len(build_request_input(replace(held, path=seed)).items)
+    confirmed = state.path.up_to(state.confirmed_head)
+    asked = confirmed.append(build_request_input(state).items)
+    seed = state.path.first(last_answer_depth(state))
+    known = len(seed) and len(confirmed) + len(build_request_input(replace(state, path=seed)).items)
     for at in range(len(asked), max(len(confirmed), known), -1):
-        for link in await store.answers(asked.first(at).head):
+        for link in await store.responses_to(asked.first(at).head):
             if (
-                link.session is None
+                link.session_id is None
                 and link.status in CONTINUABLE_STATUSES
-                and link.previous_response_id == held.handle
+                and link.previous_response_id == state.handle
             ):
                 path = await store.path(link.head)
-                return OwnerTail(_get_items_after_confirmed(path, held), (link,))
+                return OwnerTail(_get_items_after_confirmed(path, state), (link,))
     return OwnerTail()
 
 
-async def _load_local_conversation(held: ConversationState, store: Store) -> OwnerTail:
-    found = await store.conversation(held.handle or "")
+async def _load_local_conversation(state: ConversationState, store: Store) -> OwnerTail:
+    found = await store.conversation(state.handle or "")
     if found is None:
         return OwnerTail()
     path = await store.path(found.head)
-    if not path.passes(held.mark):
-        raise _make_drift_fault(held)
-    links = await store.answers(*(node.key for node in path.after(held.mark)))
-    return OwnerTail(_get_items_after_confirmed(path, held), tuple(link for link in links if link.session is None))
+    if not path.contains(state.confirmed_head):
+        raise _make_drift_fault(state)
+    links = await store.responses_to(*(node.key for node in path.after(state.confirmed_head)))
+    return OwnerTail(_get_items_after_confirmed(path, state), tuple(link for link in links if link.session_id is None))
 
 
-async def _fetch_remote_conversation(held: ConversationState, endpoint: Endpoint) -> OwnerTail:
-    handle, newest_first = held.handle or "", list[Item]()
-    listed = iter_pages(lambda after: endpoint.conversation_items(handle, after=after, limit=PAGE_ITEMS, order="desc"))
+async def _fetch_remote_conversation(state: ConversationState, endpoint: Endpoint) -> OwnerTail:
+    handle, newest_first = state.handle or "", list[Item]()
+    listed = iter_pages(
+        lambda after: endpoint.list_conversation_items(handle, after=after, limit=PAGE_ITEMS, order="desc")
+    )
     async with aclosing(listed):
         async for page in listed:
             newest_first += page.items
             more = page.has_more and bool(page.items)
-            tail = items_after_confirmed(held, newest_first)
-            if tail is not None and (held.mark != held.path.root or not more):
+            tail = items_after_confirmed(state, newest_first)
+            if tail is not None and (state.confirmed_head != state.path.root or not more):
                 return OwnerTail(tuple(tail))
-    raise _make_drift_fault(held)
+    raise _make_drift_fault(state)
 
 
-def _get_items_after_confirmed(path: Path, held: ConversationState) -> tuple[Item, ...]:
-    return tuple(node.item for node in path.after(held.mark))
+def _get_items_after_confirmed(path: Path, state: ConversationState) -> tuple[Item, ...]:
+    return tuple(node.item for node in path.after(state.confirmed_head))
 
 
-def _make_drift_fault(held: ConversationState) -> StateFault:
+def _make_drift_fault(state: ConversationState) -> StateFault:
     return StateFault(
-        f"{held.handle} no longer holds the last item that it had confirmed",
-        hint=f"convo inspect {held.handle}, or go on with it anew: convo chat --conversation --from {held.handle}",
+        f"{state.handle} no longer holds the last item that it had confirmed",
+        hint=f"convo inspect {state.handle}, or go on with it anew: convo chat --conversation --from {state.handle}",
     )
 
 
@@ -281,16 +283,16 @@ class RequestOptions:
     instructions: str | None = None
     parameters: Mapping[str, Json] = field(default_factory=dict)
     store: bool = False
-    seal: bool = False
+    encrypt_reasoning: bool = False
 
-    def sent(self, held: ConversationState) -> RequestInput:
+    def build_input(self, state: ConversationState) -> RequestInput:
         """Build the input of the next request for `state`."""
-        return build_request_input(held, store=self.store, seal=self.seal)
+        return build_request_input(state, store=self.store, encrypt_reasoning=self.encrypt_reasoning)
 
-    def body(self, sent: RequestInput) -> dict[str, Json]:
+    def build_body(self, request_input: RequestInput) -> dict[str, Json]:
         """Build the body of a request with this input."""
         return build_request_body(
-            sent, model=self.wire_model, instructions=self.instructions, parameters=self.parameters
+            request_input, model=self.wire_model, instructions=self.instructions, parameters=self.parameters
         )
 
 
@@ -303,9 +305,9 @@ class RequestTiming:
     first_output_ticks:  monotonic seconds at the first output event
     """
 
-    at: float
-    began: float
-    first: float | None = None
+    started_at: float
+    start_ticks: float
+    first_output_ticks: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,7 +319,7 @@ class InputOverride:
     """
 
     path: Path
-    sent: RequestInput
+    request_input: RequestInput
 
 
 ResponseHook = Callable[[ConversationState, tuple[Item, ...]], Awaitable[RunUpdate | None]]
@@ -327,7 +329,7 @@ Returns the update that is stored in the same transaction, or None to reject the
 """
 
 
-async def return_no_update(held: ConversationState, output: tuple[Item, ...]) -> RunUpdate:
+async def return_no_update(state: ConversationState, output: tuple[Item, ...]) -> RunUpdate:
     """Return an empty update: only the response is stored."""
     return NO_UPDATE
 
@@ -344,13 +346,13 @@ class ChatTurn:
     def __init__(
         self,
         record: SessionRecord,
-        asking: RequestOptions,
-        edges: ChatDeps,
+        options: RequestOptions,
+        deps: ChatDeps,
         *,
-        doubt: bool,
-        noted: Callable[[str], None],
-        seen: InputOverride | None = None,
-        closing: ResponseHook = return_no_update,
+        check_tail: bool,
+        notify: Callable[[str], None],
+        input_override: InputOverride | None = None,
+        on_response: ResponseHook = return_no_update,
     ) -> None:
         """Prepare a turn.
 
@@ -359,16 +361,26 @@ class ChatTurn:
         """
         self.link: Link | None = None
         self.response: Response | None = None
-        self.tries = 0
-        self.unwanted = False
-        self._record, self._asking, self._edges, self._doubt, self._noted = record, asking, edges, doubt, noted
-        self._seen, self._closing = seen, closing
-        self._partial, self._text, self._differs = ResponseAccumulator(), StreamedTextChecksum(), False
-        self._ignored: Sequence[str] = ()
-        self._asked: ConversationState | None = None
-        self._sent = RequestInput((), 0, {})
-        self._adopted = record.held.path
-        self._times = RequestTiming(edges.clock.now(), edges.clock.ticks())
+        self.request_count = 0
+        self.is_rejected = False
+        self._record, self._options, self._deps, self._check_tail, self._notify = (
+            record,
+            options,
+            deps,
+            check_tail,
+            notify,
+        )
+        self._input_override, self._on_response = input_override, on_response
+        self._accumulator, self._streamed_text, self._has_text_mismatch = (
+            ResponseAccumulator(),
+            StreamedTextChecksum(),
+            False,
+        )
+        self._ignored_fields: Sequence[str] = ()
+        self._requested_state: ConversationState | None = None
+        self._request_input = RequestInput((), 0, {})
+        self._recovered_path = record.state.path
+        self._timing = RequestTiming(deps.clock.now(), deps.clock.monotonic())
 
     async def events(self) -> AsyncGenerator[StreamEvent, None]:
         """Yield the events of the response, the last one after the commit.
@@ -376,43 +388,43 @@ class ChatTurn:
         Raises the errors of the endpoint and the store; the input stays unconfirmed.
         """
         try:
-            async with aclosing(self._answer()) as answer:
+            async with aclosing(self._stream_response()) as answer:
                 async for event in answer:
-                    await self._take(event)
+                    await self._process_event(event)
                     yield event
         except (asyncio.CancelledError, GeneratorExit):
-            await shielded(self._cut_off("cancelled", INTERRUPTED_ERROR))
+            await shielded(self._save_partial("cancelled", INTERRUPTED_ERROR))
             raise
         except LimitReached as reached:
-            last = self._limited(reached)
+            last = self._make_incomplete_event(reached)
             if last is None:
-                await self._cut_off(
+                await self._save_partial(
                     "failed", {"code": reached.code, "message": reached.message, LIMIT_FIELD: reached.limit}
                 )
                 raise
-            await self._take(last)
+            await self._process_event(last)
             yield last
         except ConvoError as failure:
-            await self._cut_off("failed", {"code": failure.code, "message": failure.message})
+            await self._save_partial("failed", {"code": failure.code, "message": failure.message})
             raise
 
-    def _limited(self, reached: LimitReached) -> StreamEvent | None:
+    def _make_incomplete_event(self, reached: LimitReached) -> StreamEvent | None:
         """Make the last event of a response that exceeded a size limit, where the client owns the history.
 
         None where the turn failed: a server that owns the history does not have the partial response.
         """
         if (
-            reached.timed
-            or self._asked is None
-            or not self._partial.began
-            or STRATEGY_INFO[self._asked.strategy].remembers
+            reached.is_time_limit
+            or self._requested_state is None
+            or not self._accumulator.has_output_events
+            or STRATEGY_INFO[self._requested_state.strategy].is_server_side
         ):
             return None
         response = {
-            "id": self._partial.response_id,
+            "id": self._accumulator.response_id,
             "status": "incomplete",
             "incomplete_details": {"reason": "max_output_tokens"},
-            "output": self._partial.kept,
+            "output": self._accumulator.incomplete_output,
         }
         return {
             "type": "response.incomplete",
@@ -422,186 +434,200 @@ class ChatTurn:
 
     # -- request ------------------------------------------------------------------------------
 
-    async def _answer(self) -> AsyncGenerator[StreamEvent, None]:
-        strategy = self._record.held.strategy
-        opened = await open_with_retry(self._open, strategy, self._edges.clock, doubt=self._doubting, noted=self._noted)
+    async def _stream_response(self) -> AsyncGenerator[StreamEvent, None]:
+        strategy = self._record.state.strategy
+        opened = await open_with_retry(
+            self._send_request, strategy, self._deps.clock, check_tail=self._require_tail_check, notify=self._notify
+        )
         if opened is None:
-            for event in make_recovered_events(self._adopted, self._record.last):
+            for event in make_recovered_events(self._recovered_path, self._record.last_link):
                 yield event
             return
         async with aclosing(opened.stream) as rest:
-            for event in opened.events:
+            for event in opened.first_events:
                 yield event
             async for event in rest:
                 yield event
         if not self.link:
             raise StreamBroken("the endpoint's stream ended before the answer was whole")
 
-    async def _open(self) -> AsyncGenerator[StreamEvent, None] | None:
+    async def _send_request(self) -> AsyncGenerator[StreamEvent, None] | None:
         record = self._record
-        await self._edges.store.upkeep.check_room()
-        if record.held.strategy is Strategy.CONVERSATION and not record.held.handle:
-            created = await self._edges.endpoint.create_conversation()
-            await record.move(replace(record.held, handle=created["id"]))
-        elif self._doubt and await self._settled():
+        await self._deps.store.admin.check_disk_space()
+        if record.state.strategy is Strategy.CONVERSATION and not record.state.handle:
+            created = await self._deps.endpoint.create_conversation()
+            await record.commit(replace(record.state, handle=created["id"]))
+        elif self._check_tail and await self._recover_response():
             return None
-        self._asked = record.held
-        self._sent = self._seen.sent if self._seen else self._asking.sent(record.held)
-        self.tries += 1
-        self._times = RequestTiming(self._edges.clock.now(), self._edges.clock.ticks())
-        return self._edges.endpoint.create(self._asking.body(self._sent))
+        self._requested_state = record.state
+        self._request_input = (
+            self._input_override.request_input if self._input_override else self._options.build_input(record.state)
+        )
+        self.request_count += 1
+        self._timing = RequestTiming(self._deps.clock.now(), self._deps.clock.monotonic())
+        return self._deps.endpoint.create(self._options.build_body(self._request_input))
 
-    async def _settled(self) -> bool:
+    async def _recover_response(self) -> bool:
         """Apply the owner's items that this process missed; return whether nothing is left to request."""
         record = self._record
-        tail = await load_owner_tail(record.held, self._edges.endpoint, self._edges.store)
-        self._doubt = False
+        tail = await load_owner_tail(record.state, self._deps.endpoint, self._deps.store)
+        self._check_tail = False
         if not tail.items:
             return False
-        held, links = reconcile(record.held, tail.items), self._claimed(record.held, tail)
+        held, links = reconcile(record.state, tail.items), self._claim_links(record.state, tail)
         last = links[-1] if links else None
         if last and held.strategy is Strategy.CHAIN:
             held = replace(held, handle=last.id)
-        self._adopted, beside = held.path, None
-        if not held.unacknowledged:
-            beside = await self._closing(held, held.path.items[len(trim_to_last_input(held.path)) :])
-        await record.move(_append_update_items(held, beside), *links, last=last, beside=beside or NO_UPDATE)
-        self._noted(f"the endpoint had taken {len(tail.items)} items that nobody confirmed; they are kept")
-        if held.unacknowledged:
+        self._recovered_path, beside = held.path, None
+        if not held.unconfirmed_nodes:
+            beside = await self._on_response(held, held.path.items[len(trim_to_last_input(held.path)) :])
+        await record.commit(_append_update_items(held, beside), *links, last_link=last, run_update=beside or NO_UPDATE)
+        self._notify(f"the endpoint had taken {len(tail.items)} items that nobody confirmed; they are kept")
+        if held.unconfirmed_nodes:
             return False
-        self._asked = None
+        self._requested_state = None
         return True
 
-    def _claimed(self, held: ConversationState, tail: OwnerTail) -> tuple[Link, ...]:
+    def _claim_links(self, state: ConversationState, tail: OwnerTail) -> tuple[Link, ...]:
         """Return the links of the owner's items, assigned to this session."""
         session = self._record.session
         if tail.links:
-            parents = (session.link, *(link.id for link in tail.links[:-1]))
+            parents = (session.link_id, *(link.id for link in tail.links[:-1]))
             found = zip(tail.links, parents, strict=True)
-            return tuple(replace(link, session=session.id, parent=parent) for link, parent in found)
-        known = held.path.upto(held.mark)
+            return tuple(replace(link, session_id=session.id, parent_id=parent) for link, parent in found)
+        known = state.path.up_to(state.confirmed_head)
         link = make_recovered_link(
-            known.grow(tail.items),
+            known.append(tail.items),
             len(known),
             session,
-            link_id=self._edges.new_id("try"),
-            model=self._asking.model,
-            at=self._edges.clock.now(),
+            link_id=self._deps.new_id("try"),
+            model=self._options.model,
+            found_at=self._deps.clock.now(),
         )
         return (link,) if link else ()
 
-    def _doubting(self) -> None:
-        self._doubt = True
+    def _require_tail_check(self) -> None:
+        self._check_tail = True
 
     # -- end of the response ------------------------------------------------------------------
 
-    async def _take(self, event: StreamEvent) -> None:
-        self._partial.take(validate_stream_event(event))
-        self._text.take(event)
-        self._ignored = event.get(IGNORED_PARAMETER) or self._ignored
-        if self._partial.began and self._times.first is None:
-            self._times.first = self._edges.clock.ticks()
+    async def _process_event(self, event: StreamEvent) -> None:
+        self._accumulator.add(validate_stream_event(event))
+        self._streamed_text.add(event)
+        self._ignored_fields = event.get(IGNORED_PARAMETER) or self._ignored_fields
+        if self._accumulator.has_output_events and self._timing.first_output_ticks is None:
+            self._timing.first_output_ticks = self._deps.clock.monotonic()
         if event["type"] in TERMINAL_EVENTS:
             limit = event.get(LIMIT_FIELD)
             if limit and event["type"] != "response.failed":
-                self._noted(f"{limit['message']}; convo config set {limit['name']} VALUE raises it")
-            self._differs = not limit and (STREAMED_TEXT_DIFFERS in event or self._text.differs(event))
-            if self._differs:
-                self._noted(f"warning: {STREAMED_TEXT_DIFFERS_MESSAGE}")
-            await self._end(event["response"], limit)
+                self._notify(f"{limit['message']}; convo config set {limit['name']} VALUE raises it")
+            self._has_text_mismatch = not limit and (
+                STREAMED_TEXT_DIFFERS in event or self._streamed_text.has_different_text(event)
+            )
+            if self._has_text_mismatch:
+                self._notify(f"warning: {STREAMED_TEXT_DIFFERS_MESSAGE}")
+            await self._complete(event["response"], limit)
 
-    async def _end(self, response: Response, limit: Mapping[str, Json] | None) -> None:
+    async def _complete(self, response: Response, limit: Mapping[str, Json] | None) -> None:
         if not response.get("output") and not limit:  # the output was streamed, and is missing in the last event
-            response = {**response, "output": self._partial.output}
+            response = {**response, "output": self._accumulator.output}
         self.response = response
-        if self._asked is None:
-            self.link = self._record.last
+        if self._requested_state is None:
+            self.link = self._record.last_link
             return
         if response.get("status") == "failed":
             raise make_response_fault(response)
         if limit:
             error = {"code": "max_output_tokens", "message": limit["message"], LIMIT_FIELD: limit["name"]}
             response = {**response, "error": error}
-        if self._asked.strategy is Strategy.CHAIN and not response.get("id") and not limit:
+        if self._requested_state.strategy is Strategy.CHAIN and not response.get("id") and not limit:
             raise StateIgnored("the endpoint answered without a response id, from which a chain continues")
         output = tuple(response.get("output") or ())
-        held = apply_response(self._asked, self._sent, response)
-        saw = self._seen.path if self._seen else held.path.first(len(held.path) - len(output))
-        beside = await self._closing(held, output)
-        link = self._as_link(response, await self._link_id(response), saw, saw.grow(output))
+        held = apply_response(self._requested_state, self._request_input, response)
+        saw = self._input_override.path if self._input_override else held.path.first(len(held.path) - len(output))
+        beside = await self._on_response(held, output)
+        link = self._make_link(response, await self._choose_link_id(response), saw, saw.append(output))
         if beside is None and held.strategy is not Strategy.CONVERSATION:
             self.link = link
-            await self._record.move(self._asked, link, seen=saw.grow(output))
+            await self._record.commit(self._requested_state, link, view_path=saw.append(output))
             return
-        seen = saw.grow(output) if self._seen else None
+        seen = saw.append(output) if self._input_override else None
         try:
-            await self._record.move(
-                _append_update_items(held, beside), link, last=link, beside=beside or NO_UPDATE, seen=seen
+            await self._record.commit(
+                _append_update_items(held, beside), link, last_link=link, run_update=beside or NO_UPDATE, view_path=seen
             )
         finally:  # the commit is done, although Ctrl-C may have interrupted the await
-            self.link = link if self._record.last is link else None
+            self.link = link if self._record.last_link is link else None
 
-    async def _cut_off(self, status: LinkStatus, error: Mapping[str, Json]) -> None:
+    async def _save_partial(self, status: LinkStatus, error: Mapping[str, Json]) -> None:
         """Store the partial output as unconfirmed items, and a link with the error."""
-        if self.link or self._asked is None:
+        if self.link or self._requested_state is None:
             return
-        held = self._asked if self.unwanted else apply_cancellation(self._asked, self._partial.output)
-        came = [node.item for node in held.path.nodes[len(self._asked.path) :]]
-        cut = {"id": self._partial.response_id, "status": status, "error": error}
-        saw = self._seen.path if self._seen else self._asked.path
-        self.link = self._as_link(cut, await self._link_id(cut), saw, saw.grow(came))
-        await self._record.move(held, self.link, seen=saw.grow(came) if self._seen else None)
+        held = (
+            self._requested_state
+            if self.is_rejected
+            else apply_cancellation(self._requested_state, self._accumulator.output)
+        )
+        came = [node.item for node in held.path.nodes[len(self._requested_state.path) :]]
+        cut = {"id": self._accumulator.response_id, "status": status, "error": error}
+        saw = self._input_override.path if self._input_override else self._requested_state.path
+        self.link = self._make_link(cut, await self._choose_link_id(cut), saw, saw.append(came))
+        await self._record.commit(held, self.link, view_path=saw.append(came) if self._input_override else None)
 
-    async def _link_id(self, response: Response) -> str:
+    async def _choose_link_id(self, response: Response) -> str:
         """Choose the id of the turn's link: the response's own, unless an earlier response of a session has it."""
         given: str | None = response.get("id")
         if not given:
-            return self._edges.new_id("try")
-        there = None if self._edges.endpoint.scope == EMBEDDED_SCOPE else await self._edges.store.link(given)
-        if there is None or there.session is None or there.status in UNFINISHED_STATUSES:
+            return self._deps.new_id("try")
+        there = None if self._deps.endpoint.scope == EMBEDDED_SCOPE else await self._deps.store.link(given)
+        if there is None or there.session_id is None or there.status in UNFINISHED_STATUSES:
             return given
-        own = self._edges.new_id("try")
-        self._noted(f"warning: the endpoint used the response id {given} again; this response is kept as {own}")
+        own = self._deps.new_id("try")
+        self._notify(f"warning: the endpoint used the response id {given} again; this response is kept as {own}")
         return own
 
-    def _as_link(self, response: Response, link_id: str, saw: Path, head: Path) -> Link:
-        assert self._asked is not None
-        fields = self._asking.body(replace(self._sent, items=()))
-        times, session = self._times, self._record.session
+    def _make_link(self, response: Response, link_id: str, input_path: Path, output_path: Path) -> Link:
+        assert self._requested_state is not None
+        fields = self._options.build_body(replace(self._request_input, items=()))
+        times, session = self._timing, self._record.session
         return Link(
             id=link_id,
-            saw=saw.head,
-            head=head.head,
-            sent=self._sent.nodes,
-            model=self._asking.model,
+            input_head=input_path.head,
+            head=output_path.head,
+            sent_count=self._request_input.node_count,
+            model=self._options.model,
             strategy=session.strategy,
             status=response.get("status") or "completed",
-            created_at=times.at,
-            parent=session.link,
-            session=session.id,
-            scope=self._edges.endpoint.scope,
+            created_at=times.started_at,
+            parent_id=session.link_id,
+            session_id=session.id,
+            scope=self._deps.endpoint.scope,
             conversation_id=fields.get("conversation"),
             previous_response_id=fields.get("previous_response_id"),
-            seconds=self._edges.clock.ticks() - times.began,
-            first_token_s=None if times.first is None else times.first - times.began,
+            duration_s=self._deps.clock.monotonic() - times.start_ticks,
+            first_token_s=None if times.first_output_ticks is None else times.first_output_ticks - times.start_ticks,
             parameters=strip_tool_secrets(
                 {name: value for name, value in fields.items() if name not in NON_PARAMETER_FIELDS}
             )
-            | ({IGNORED_PARAMETER: list(self._ignored)} if self._ignored else {}),
+            | ({IGNORED_PARAMETER: list(self._ignored_fields)} if self._ignored_fields else {}),
             usage=response.get("usage"),
-            error=self._error(response),
-            stored=bool(fields.get("store", True)),
+            error=self._make_link_error(response),
+            is_stored=bool(fields.get("store", True)),
         )
 
-    def _error(self, response: Response) -> Mapping[str, Json] | None:
+    def _make_link_error(self, response: Response) -> Mapping[str, Json] | None:
         error = response.get("error") or make_incomplete_error(response)
         differs = {"code": "text_differs", "message": STREAMED_TEXT_DIFFERS_MESSAGE}
-        return {**differs, **(error or {}), STREAMED_TEXT_DIFFERS: True} if self._differs else error
+        return {**differs, **(error or {}), STREAMED_TEXT_DIFFERS: True} if self._has_text_mismatch else error
 
 
-def _append_update_items(held: ConversationState, beside: RunUpdate | None) -> ConversationState:
+def _append_update_items(state: ConversationState, run_update: RunUpdate | None) -> ConversationState:
     """Return `state` with the items of `run_update` appended."""
-    return replace(held, path=held.path.grow(beside.then)) if beside and beside.then else held
+    return (
+        replace(state, path=state.path.append(run_update.appended_items))
+        if run_update and run_update.appended_items
+        else state
+    )
 
 
 def make_incomplete_error(response: Response) -> Mapping[str, Json] | None:
@@ -617,7 +643,7 @@ def make_response_fault(response: Response) -> EndpointFault:
 
 
 def make_recovered_link(
-    path: Path, known: int, session: Session, *, link_id: str, model: str, at: float
+    path: Path, confirmed_count: int, session: Session, *, link_id: str, model: str, found_at: float
 ) -> Link | None:
     """Make the link of the response that `path` ends with; None when it ends with input.
 
@@ -625,19 +651,19 @@ def make_recovered_link(
     found_at:         seconds since 1970
     """
     saw = trim_to_last_input(path)
-    if len(saw) == len(path) or len(saw) <= known:
+    if len(saw) == len(path) or len(saw) <= confirmed_count:
         return None
     return Link(
         id=link_id,
-        saw=saw.head,
-        sent=len(saw) - known,
+        input_head=saw.head,
+        sent_count=len(saw) - confirmed_count,
         head=path.head,
         model=model,
         strategy=session.strategy,
         status="completed",
-        created_at=at,
-        parent=session.link,
-        session=session.id,
+        created_at=found_at,
+        parent_id=session.link_id,
+        session_id=session.id,
         scope=session.scope,
         conversation_id=session.handle,
     )

@@ -35,7 +35,7 @@ from convo.strategies.state import owner_of_handle
 ANSWERED_STATUSES = ("completed", "incomplete")
 
 
-async def load_handle_view(store: Store, handle: str, *, files: bool = True) -> ConversationView:
+async def load_handle_view(store: Store, handle: str, *, read_files: bool = True) -> ConversationView:
     """Load the view of `handle` from the store.
 
     read_files:  also read the file that owns a conversation; otherwise its record is shown
@@ -47,27 +47,29 @@ async def load_handle_view(store: Store, handle: str, *, files: bool = True) -> 
         session = await find_mirror_session(store, handle)
         if session is None:
             raise
-        return replace(await load_session_view(store, session, files=files), handle=session.handle or session.name)
+        return replace(
+            await load_session_view(store, session, read_files=read_files), handle=session.handle or session.name
+        )
     if found.kind in SESSION_LOADERS:
-        return await load_session_view(store, await SESSION_LOADERS[found.kind](store, found.id), files=files)
+        return await load_session_view(store, await SESSION_LOADERS[found.kind](store, found.id), read_files=read_files)
     return await VIEW_LOADERS[found.kind](store, found.id)
 
 
-async def load_file_view(store: Store, place: str) -> ConversationView:
+async def load_file_view(store: Store, file_path: str) -> ConversationView:
     """Load the view of a file of items, with its record's links if it has one.
 
     Raises NotFound, Unreadable.
     """
-    file = ReplayFile(place)
+    file = ReplayFile(file_path)
     if not file.exists():
-        raise NotFound("file", place, hint="convo sessions")
-    session = await find_session_by_handle(store, Strategy.REPLAY, to_absolute_path(place))
+        raise NotFound("file", file_path, hint="convo sessions")
+    session = await find_session_by_handle(store, Strategy.REPLAY, to_absolute_path(file_path))
     if session:
-        return replace(await load_session_view(store, session), handle=place)
-    path = Path(root_key(store.tenant)).grow(read_item_file(place).items)
+        return replace(await load_session_view(store, session), handle=file_path)
+    path = Path(root_key(store.tenant)).append(read_item_file(file_path).items)
     places = PathIndex(path.root)
     places.add(path)
-    return ConversationView(place, Strategy.REPLAY, None, path, path.head, (), places)
+    return ConversationView(file_path, Strategy.REPLAY, None, path, path.head, (), places)
 
 
 async def find_mirror_session(store: Store, handle: str) -> Session | None:
@@ -76,7 +78,7 @@ async def find_mirror_session(store: Store, handle: str) -> Session | None:
     Raises AmbiguousHandle when several handles match.
     """
     strategy = owner_of_handle(handle)
-    if not STRATEGY_INFO[strategy].remembers:
+    if not STRATEGY_INFO[strategy].is_server_side:
         return None
     begun = [
         one for one in await store.sessions() if one.strategy is strategy and (one.handle or "").startswith(handle)
@@ -87,11 +89,13 @@ async def find_mirror_session(store: Store, handle: str) -> Session | None:
     return exact[0] if exact else None
 
 
-async def load_session_view(store: Store, session: Session, *, files: bool = True) -> ConversationView:
+async def load_session_view(store: Store, session: Session, *, read_files: bool = True) -> ConversationView:
     """Load a session's record, its links and all their forks; `read_files` as for `load_handle_view`."""
-    held = await (STATE_LOADERS[session.strategy] if files else STORED_STATE_LOADERS[session.strategy])(store, session)
+    held = await (STATE_LOADERS[session.strategy] if read_files else STORED_STATE_LOADERS[session.strategy])(
+        store, session
+    )
     made = await store.links(session.id)
-    links = await _load_related_links(store, made, [*filter(None, [session.link]), *(link.id for link in made)])
+    links = await _load_related_links(store, made, [*filter(None, [session.link_id]), *(link.id for link in made)])
     others = await _load_shared_links(store, session)
     places = await _build_path_index(store, held.path, [*links, *others])
     return ConversationView(
@@ -99,15 +103,15 @@ async def load_session_view(store: Store, session: Session, *, files: bool = Tru
         strategy=session.strategy,
         scope=session.scope,
         path=held.path,
-        mark=held.mark,
+        confirmed_head=held.confirmed_head,
         links=order_by_conversation(_sort_unique([*links, *others]), places) if others else links,
-        places=places,
-        at=session.link,
+        path_index=places,
+        current_link_id=session.link_id,
         session=session,
-        names=await _load_session_names(store, [*links, *others]),
+        session_names=await _load_session_names(store, [*links, *others]),
         notes=held.notes,
-        lost=held.lost,
-        run=await load_open_run(store, session),
+        unreadable_head=held.unreadable_head,
+        open_run=await load_open_run(store, session),
     )
 
 
@@ -117,19 +121,21 @@ async def load_response_view(store: Store, link_id: str) -> ConversationView:
     links = await _load_related_links(store, [link], [link_id])
     held = await _load_path_state(store, link.head, link.head)
     places = await _build_path_index(store, held.path, links)
-    unheard = link.status not in ANSWERED_STATUSES and link.saw in places
+    unheard = link.status not in ANSWERED_STATUSES and link.input_head in places
     return ConversationView(
         handle=link.id,
         strategy=link.strategy,
         scope=link.scope,
         path=held.path,
-        mark=places.start(link.saw, link.sent) if unheard and not held.lost else held.mark,
+        confirmed_head=places.key_before_last(link.input_head, link.sent_count)
+        if unheard and not held.unreadable_head
+        else held.confirmed_head,
         links=links,
-        places=places,
-        at=link.id,
-        names=await _load_session_names(store, links),
+        path_index=places,
+        current_link_id=link.id,
+        session_names=await _load_session_names(store, links),
         notes=held.notes,
-        lost=held.lost,
+        unreadable_head=held.unreadable_head,
     )
 
 
@@ -148,11 +154,11 @@ async def load_conversation_view(store: Store, conversation_id: str) -> Conversa
         strategy=Strategy.CONVERSATION,
         scope=EMBEDDED_SCOPE,
         path=path,
-        mark=path.head,
+        confirmed_head=path.head,
         links=links,
-        places=places,
-        at=next((link.id for link in reversed(links) if link.status in ANSWERED_STATUSES), None),
-        names=await _load_session_names(store, links),
+        path_index=places,
+        current_link_id=next((link.id for link in reversed(links) if link.status in ANSWERED_STATUSES), None),
+        session_names=await _load_session_names(store, links),
     )
 
 
@@ -181,34 +187,34 @@ class RecordedState:
     """
 
     path: Path
-    mark: Key
+    confirmed_head: Key
     notes: tuple[str, ...] = ()
-    lost: Key | None = None
+    unreadable_head: Key | None = None
 
 
-async def _load_path_state(store: Store, head: Key, mark: Key) -> RecordedState:
+async def _load_path_state(store: Store, head: Key, confirmed_head: Key) -> RecordedState:
     try:
-        return RecordedState(await store.path(head), mark)
+        return RecordedState(await store.path(head), confirmed_head)
     except ItemDeleted as gone:
         empty = Path(root_key(store.tenant))
         return RecordedState(empty, empty.head, (gone.message,), head)
 
 
 async def _load_session_state(store: Store, session: Session) -> RecordedState:
-    return await _load_path_state(store, session.head, session.mark)
+    return await _load_path_state(store, session.head, session.confirmed_head)
 
 
 async def _load_replay_state(store: Store, session: Session) -> RecordedState:
     """Return the state of a replayed conversation; the file owns it, so edits of the file win over the record."""
     held, file = await _load_session_state(store, session), ReplayFile(session.handle or "")
     if not file.exists():
-        return replace(held, notes=(f"{file.place} is not there; this is what the record says was in it",))
+        return replace(held, notes=(f"{file.path} is not there; this is what the record says was in it",))
     try:
         items = file.read()
     except Unreadable as wrong:
         return replace(held, notes=(f"{wrong.message}; this is what the record says was in it",))
-    now = Path(held.path.root).grow(items)
-    if now.head in (session.written or held.path.root, held.path.head):
+    now = Path(held.path.root).append(items)
+    if now.head in (session.file_head or held.path.root, held.path.head):
         return held
     differs = describe_drift(held.path.items, items, "the file")
     return RecordedState(now, now.head, (f"{differs}: it was edited",) if differs else ())
@@ -216,13 +222,13 @@ async def _load_replay_state(store: Store, session: Session) -> RecordedState:
 
 async def _load_conversation_state(store: Store, session: Session) -> RecordedState:
     held = await _load_session_state(store, session)
-    if session.scope != EMBEDDED_SCOPE or not session.handle or held.lost:
+    if session.scope != EMBEDDED_SCOPE or not session.handle or held.unreadable_head:
         return held
     conversation = await store.conversation(session.handle)
     if conversation is None:
         return replace(held, notes=(f"{session.handle} is gone; this is the record's own copy",))
     theirs = await store.path(conversation.head)
-    differs = describe_drift(held.path.upto(held.mark).items, theirs.items, "the conversation")
+    differs = describe_drift(held.path.up_to(held.confirmed_head).items, theirs.items, "the conversation")
     return replace(held, notes=(differs,) if differs else ())
 
 
@@ -245,7 +251,7 @@ async def _load_related_links(store: Store, links: Iterable[Link], seeds: Iterab
     found: dict[str, Link] = {}
     for seed in seeds:
         if seed not in found:
-            found |= {link.id: link for link in await store.family(seed)}
+            found |= {link.id: link for link in await store.related_links(seed)}
     return tuple(_sort_unique([*found.values(), *links]))
 
 
@@ -264,7 +270,7 @@ async def _load_shared_links(store: Store, session: Session) -> list[Link]:
 async def _load_conversation_links(store: Store, conversation_id: str, path: Path) -> list[Link]:
     """Return the links of a conversation of the embedded endpoint whose input is still on its path."""
     there = frozenset(path.keys)
-    return [link for link in await store.conversation_links(conversation_id) if link.saw in there]
+    return [link for link in await store.conversation_links(conversation_id) if link.input_head in there]
 
 
 def _sort_unique(links: Iterable[Link]) -> list[Link]:
@@ -277,7 +283,7 @@ async def _build_path_index(store: Store, path: Path, links: Sequence[Link]) -> 
     places = PathIndex(path.root)
     places.add(path)
     for link in reversed(links):
-        for key in (link.head, link.saw):
+        for key in (link.head, link.input_head):
             if key not in places:
                 with suppress(NotFound, ItemDeleted):
                     places.add(await store.path(key))
@@ -286,7 +292,7 @@ async def _build_path_index(store: Store, path: Path, links: Sequence[Link]) -> 
 
 async def _load_session_names(store: Store, links: Sequence[Link]) -> dict[str, str]:
     """Return the names of the sessions of the links, by id."""
-    ids = {link.session for link in links if link.session}
+    ids = {link.session_id for link in links if link.session_id}
     found = [await store.session(one) for one in ids]
     return {session.id: session.name for session in found if session}
 
@@ -311,23 +317,23 @@ async def fetch_remote_view(endpoint: Endpoint, handle: str, *, root: Key, provi
 
 
 async def _fetch_conversation(endpoint: Endpoint, handle: str, root: Key) -> ConversationView:
-    await endpoint.conversation(handle)
+    await endpoint.retrieve_conversation(handle)
     items = await list_all_items(
-        lambda after: endpoint.conversation_items(handle, after=after, limit=PAGE_ITEMS, order="asc")
+        lambda after: endpoint.list_conversation_items(handle, after=after, limit=PAGE_ITEMS, order="asc")
     )
-    path = Path(root).grow(items)
+    path = Path(root).append(items)
     places = PathIndex(root)
     places.add(path)
     note = "which responses went through a conversation, an endpoint does not tell"
     return ConversationView(
-        handle, Strategy.CONVERSATION, endpoint.scope, path, path.head, (), places, forks=False, notes=(note,)
+        handle, Strategy.CONVERSATION, endpoint.scope, path, path.head, (), places, has_all_forks=False, notes=(note,)
     )
 
 
 async def _fetch_chain(endpoint: Endpoint, handle: str, root: Key, provider: str) -> ConversationView:
     responses, notes = await _fetch_response_and_previous(endpoint, handle)
     context = await list_all_items(
-        lambda after: endpoint.input_items(handle, after=after, limit=PAGE_ITEMS, order="asc")
+        lambda after: endpoint.list_input_items(handle, after=after, limit=PAGE_ITEMS, order="asc")
     )
     chain = build_remote_chain(responses, context, root, endpoint.scope, provider)
     return ConversationView(
@@ -335,11 +341,11 @@ async def _fetch_chain(endpoint: Endpoint, handle: str, root: Key, provider: str
         strategy=chain.links[-1].strategy,
         scope=endpoint.scope,
         path=chain.path,
-        mark=chain.path.head,
+        confirmed_head=chain.path.head,
         links=chain.links,
-        places=chain.places,
-        at=handle,
-        forks=False,
+        path_index=chain.path_index,
+        current_link_id=handle,
+        has_all_forks=False,
         notes=notes,
     )
 
@@ -377,7 +383,7 @@ def make_call_key(turn: int, call_id: str) -> str:
 
 async def load_open_run(store: Store, session: Session) -> OpenRun | None:
     """Return the agent run of a session that has calls without output."""
-    newest = await store.agent_runs(session=session.id, limit=1)
+    newest = await store.agent_runs(session_id=session.id, limit=1)
     return await _to_open_run(store, session, newest[0]) if newest else None
 
 
@@ -385,8 +391,8 @@ async def _to_open_run(store: Store, session: Session, row: AgentRun) -> OpenRun
     if row.status not in OPEN_RUN_STATUSES or not row.document.get("batch"):
         return None
     if row.status == "paused":
-        return OpenRun(row.id, _get_pending_ids(row.document), paused=True)
-    return OpenRun(row.id, by=await describe_session_writer(store, session))
+        return OpenRun(row.id, _get_pending_ids(row.document), is_paused=True)
+    return OpenRun(row.id, process=await describe_session_writer(store, session))
 
 
 def _get_pending_ids(document: Mapping[str, Json]) -> tuple[str, ...]:

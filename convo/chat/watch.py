@@ -33,22 +33,22 @@ class ConversationVersion(NamedTuple):
 
     session: Session | None
     head: Key | None
-    states: tuple[tuple[str, str], ...]
-    run: tuple[str, int] | None
-    file: tuple[int, int] | None
+    response_statuses: tuple[tuple[str, str], ...]
+    run_revision: tuple[str, int] | None
+    file_stamp: tuple[int, int] | None
 
 
 async def watch_conversation(
-    store: Store, handle: str, clock: Clock, *, file: bool = False
+    store: Store, handle: str, clock: Clock, *, is_replay_file: bool = False
 ) -> AsyncGenerator[ConversationView, None]:
     """Yield the view of `handle` now, and again after each change; never ends by itself.
 
     is_replay_file:  the handle is the path of a replay file
     Raises the errors of `load_handle_view` at first; later NotFound, when the conversation was deleted.
     """
-    read = load_file_view if file else load_handle_view
+    read = load_file_view if is_replay_file else load_handle_view
     known = await read(store, handle)
-    revision = await store.revision()
+    revision = await store.data_version()
     before = await load_conversation_version(store, known)
     known = await read(store, handle)  # again: it may have changed before its version was read
     while True:
@@ -56,33 +56,33 @@ async def watch_conversation(
         now = before
         while now == before:
             await clock.sleep(POLL_INTERVAL_S)
-            revision, last = await store.revision(), revision
-            if revision is None or revision != last or read_replay_stamp(known) != before.file:
+            revision, last = await store.data_version(), revision
+            if revision is None or revision != last or read_replay_stamp(known) != before.file_stamp:
                 now = await load_conversation_version(store, known)
         before = now
         known = await read(store, handle)
 
 
-async def load_conversation_version(store: Store, known: ConversationView) -> ConversationVersion:
+async def load_conversation_version(store: Store, view: ConversationView) -> ConversationVersion:
     """Load the version of a conversation without reading its items."""
-    session = await store.session(known.session.id) if known.session else None
-    owner = session.handle if session else known.handle
+    session = await store.session(view.session.id) if view.session else None
+    owner = session.handle if session else view.handle
     conversation = await store.conversation(owner) if owner and owner.startswith("conv_") else None
-    at = session.link if session else known.at
-    kin = await store.family(at) if at else ()
+    at = session.link_id if session else view.current_link_id
+    kin = await store.related_links(at) if at else ()
     states = tuple((link.id, link.status) for link in kin)
-    runs = await store.agent_runs(session=session.id, limit=1) if session else ()
+    runs = await store.agent_runs(session_id=session.id, limit=1) if session else ()
     run = (runs[0].id, runs[0].revision) if runs else None
     return ConversationVersion(
-        session, conversation.head if conversation else None, states, run, read_replay_stamp(known)
+        session, conversation.head if conversation else None, states, run, read_replay_stamp(view)
     )
 
 
-def read_replay_stamp(known: ConversationView) -> tuple[int, int] | None:
+def read_replay_stamp(view: ConversationView) -> tuple[int, int] | None:
     """Return the modification time of the replay file in nanoseconds and its size in bytes; None without a file."""
-    if known.strategy is not Strategy.REPLAY:
+    if view.strategy is not Strategy.REPLAY:
         return None
-    place = known.session.handle if known.session and known.session.handle else known.handle
+    place = view.session.handle if view.session and view.session.handle else view.handle
     try:
         found = os.stat(os.path.expanduser(place))
     except OSError:
@@ -90,8 +90,8 @@ def read_replay_stamp(known: ConversationView) -> tuple[int, int] | None:
     return found.st_mtime_ns, found.st_size
 
 
-def is_in_progress(known: ConversationView) -> bool:
+def is_in_progress(view: ConversationView) -> bool:
     """Return whether a response is still to come: a request runs, or no request has sent the newest input."""
-    tried = {link.saw for link in known.links}
-    waits = bool(known.unacknowledged) and known.head not in tried
-    return waits or any(link.status in ACTIVE_STATUSES for link in known.links)
+    tried = {link.input_head for link in view.links}
+    waits = bool(view.unconfirmed_nodes) and view.head not in tried
+    return waits or any(link.status in ACTIVE_STATUSES for link in view.links)

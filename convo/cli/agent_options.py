@@ -55,36 +55,44 @@ class AgentSetup:
     """
 
     graph: Graph
-    conduct: RunConfig
+    run_config: RunConfig
     model: str | None = None
-    words: str = "FILE.py:NAME"
-    alike: bool = False
+    agents_reference: str = "FILE.py:NAME"
+    ignores_agent_models: bool = False
 
-    def routed(self, route: Callable[[str], ModelRoute]) -> "AgentSetup":
+    def with_route(self, route: Callable[[str], ModelRoute]) -> "AgentSetup":
         """Return a copy in which `route` resolves the models that agents name."""
-        return replace(self, conduct=replace(self.conduct, route=route))
+        return replace(self, run_config=replace(self.run_config, resolve_model=route))
 
     def with_values(self, values: Mapping[str, Json]) -> "AgentSetup":
         """Return a copy with the application's own values."""
-        return replace(self, conduct=replace(self.conduct, values=values))
+        return replace(self, run_config=replace(self.run_config, values=values))
 
-    def asked_alike(self) -> "AgentSetup":
+    def without_agent_models(self) -> "AgentSetup":
         """Return a copy in which every agent uses the chat's model, because the user named one."""
-        return replace(self, graph=_without_agent_models(self.graph), model=None, alike=_has_agent_models(self.graph))
+        return replace(
+            self,
+            graph=_without_agent_models(self.graph),
+            model=None,
+            ignores_agent_models=_has_agent_models(self.graph),
+        )
 
-    def of_session(self, session: str, model: str | None, folder: Path) -> "AgentSetup":
+    def with_agents_record(self, session: str, model: str | None, folder: Path) -> "AgentSetup":
         """Return a copy for the runs of one session, with a record of the agents and -m.
 
         folder:  convo's data folder, which has the key for the record
         """
         return replace(
-            self, conduct=replace(self.conduct, origin=make_agents_record(self.words, model, session, folder))
+            self,
+            run_config=replace(
+                self.run_config, agents_source=make_agents_record(self.agents_reference, model, session, folder)
+            ),
         )
 
-    def flags(self, model: str) -> str:
+    def format_options(self, model: str) -> str:
         """Return the options that name these agents; `model` is included if it replaces the agents' models."""
-        said = f" -m {quote(model)}" if self.alike else ""
-        return f"--agent {quote(self.words)}{said}"
+        said = f" -m {quote(model)}" if self.ignores_agent_models else ""
+        return f"--agent {quote(self.agents_reference)}{said}"
 
 
 def _has_agent_models(graph: Graph) -> bool:
@@ -109,7 +117,7 @@ def _without_nested_agent_models(tool: Tool | Hosted) -> Tool | Hosted:
     return replace(tool, inside=_without_agent_models(tool.inside)) if isinstance(tool, AgentTool) else tool
 
 
-def load_agent_setup(flags: RunFlags, held: Json = None) -> AgentSetup:
+def load_agent_setup(flags: RunFlags, described_context: Json = None) -> AgentSetup:
     """Load the agents and the run configuration that the flags name.
 
     described_context:  the application's context as a RunState describes it; may be any JSON value
@@ -119,7 +127,7 @@ def load_agent_setup(flags: RunFlags, held: Json = None) -> AgentSetup:
     assert flags.agent
     graph = load_agent_graph(flags.agent)
     _note_unused_history_flags(flags, graph)
-    conduct = load_run_config(flags, held)
+    conduct = load_run_config(flags, described_context)
     if flags.input_filter is not None:
         function = load_function(flags.input_filter, "--input-filter")
         found = load_sdk_agents(flags.agent)
@@ -128,17 +136,17 @@ def load_agent_setup(flags: RunFlags, held: Json = None) -> AgentSetup:
     return AgentSetup(graph, conduct, graph[graph.start].model, flags.agent)
 
 
-def load_run_config(flags: RunFlags, held: Json = None) -> RunConfig:
+def load_run_config(flags: RunFlags, described_context: Json = None) -> RunConfig:
     """Build the run configuration from the flags. Raises InvalidUsage, Unreadable, NotFound or InputFault."""
     limits = RunLimits() if flags.max_turns is None else RunLimits(max_turns=flags.max_turns)
     asked = flags.input_filter
     return RunConfig(
         limits=limits,
-        habits=_load_handoff_defaults(flags),
+        handoff_defaults=_load_handoff_defaults(flags),
         input_filter=load_function(asked, "--input-filter") if asked else None,
         session_limit=flags.session_limit,
-        values=_load_context_values(flags.context, held) if flags.context else NO_VALUES,
-        scratch=_open_scratch_store,
+        values=_load_context_values(flags.context, described_context) if flags.context else NO_VALUES,
+        open_scratch_store=_open_scratch_store,
     )
 
 
@@ -148,8 +156,8 @@ def _open_scratch_store() -> Store:
     return open_store("memory")
 
 
-def _load_history_mapper(said: str | None) -> HistoryMapper | None:
-    return cast("HistoryMapper", load_function(said, "--history-mapper")) if said else None
+def _load_history_mapper(reference: str | None) -> HistoryMapper | None:
+    return cast("HistoryMapper", load_function(reference, "--history-mapper")) if reference else None
 
 
 def _load_handoff_defaults(flags: RunFlags) -> HandoffDefaults:
@@ -168,29 +176,29 @@ def _note_unused_history_flags(flags: RunFlags, graph: Graph) -> None:
         print_notice(f"{named} has no effect: no handoff nests its history; --nest-history does")
 
 
-def _parse_history_markers(said: tuple[str, str] | None) -> HistoryMarkers:
-    if said is None:
+def _parse_history_markers(markers: tuple[str, str] | None) -> HistoryMarkers:
+    if markers is None:
         return DEFAULT_HISTORY_MARKERS
-    if not all(said) or said[0] == said[1]:
+    if not all(markers) or markers[0] == markers[1]:
         raise InvalidUsage(
             "--history-markers takes two different words", hint="--history-markers '<HISTORY>' '</HISTORY>'"
         )
-    return HistoryMarkers(*said)
+    return HistoryMarkers(*markers)
 
 
-def _load_context_values(said: str, held: Json) -> Mapping[str, Json]:
+def _load_context_values(reference: str, described_context: Json) -> Mapping[str, Json]:
     """Load the values from a JSON file, or by calling FILE.py:NAME with the described context."""
-    if is_python_reference(said):
-        made = call_named_function(said, "--context", held)
+    if is_python_reference(reference):
+        made = call_named_function(reference, "--context", described_context)
         if not isinstance(made, dict):
-            raise InputFault(f"--context {said} returned {type(made).__name__}, and no dict", hint="return a dict")
+            raise InputFault(f"--context {reference} returned {type(made).__name__}, and no dict", hint="return a dict")
         return made
     try:
-        found = json.loads(read_text_file(said))
+        found = json.loads(read_text_file(reference))
     except (ValueError, RecursionError) as wrong:
-        raise Unreadable(f"{said} is not JSON: {wrong}") from wrong
+        raise Unreadable(f"{reference} is not JSON: {wrong}") from wrong
     if not isinstance(found, dict):
-        raise Unreadable(f"{said} is not one JSON object", hint='--context with a file like {"customer": "A1"}')
+        raise Unreadable(f"{reference} is not one JSON object", hint='--context with a file like {"customer": "A1"}')
     return found
 
 
@@ -216,117 +224,121 @@ class ReferenceSource(NamedTuple):
     """
 
     name: str
-    beside: Path | None = None
+    folder: Path | None = None
 
-    def naming(self, words: str) -> str:
+    def describe(self, reference_text: str) -> str:
         """Format the reference and its source for an error message."""
-        return f"{self.name} {words!r}" if self.beside is None else f"{self.name}: {words!r}"
+        return f"{self.name} {reference_text!r}" if self.folder is None else f"{self.name}: {reference_text!r}"
 
-    def to_write(self, words: str, anything: str = "FILE.py:NAME") -> str:
+    def format_hint(self, reference_text: str, placeholder: str = "FILE.py:NAME") -> str:
         """Format a hint: the example for an option, `placeholder` for a file."""
-        return f"{self.name} {words}" if self.beside is None else f"write {anything} in {self.name}"
+        return f"{self.name} {reference_text}" if self.folder is None else f"write {placeholder} in {self.name}"
 
 
-def load_agent_graph(words: str) -> Graph:
+def load_agent_graph(reference_text: str) -> Graph:
     """Load the agents that --agent names: FILE.py:NAME, or FILE.toml[:NAME] where NAME is the first agent.
 
     Raises InvalidUsage, Unreadable, NotFound, InputFault, InvalidSettings or Unsupported.
     """
-    found = parse_file_reference(words, "--agent")
+    found = parse_file_reference(reference_text, "--agent")
     if found.file.suffix == ".toml":
         return _load_toml_graph(found)
     return from_object(_load_object(found, ReferenceSource("--agent")))
 
 
-def load_sdk_agents(words: str) -> Mapping[str, object]:
+def load_sdk_agents(reference_text: str) -> Mapping[str, object]:
     """Return the Agents SDK's own agents that --agent names, by identity; empty for other agents.
 
     Raises the errors of `load_agent_graph`.
     """
-    found = parse_file_reference(words, "--agent")
+    found = parse_file_reference(reference_text, "--agent")
     return {} if found.file.suffix == ".toml" else foreign_agents(_load_object(found, ReferenceSource("--agent")))
 
 
-def load_function(words: str, option: str) -> Callable[..., object]:
+def load_function(reference_text: str, option: str) -> Callable[..., object]:
     """Return the function that an option names as FILE.py:NAME.
 
     Raises the errors of `load_named_object`, and InputFault for an object that is not callable.
     """
-    found = load_named_object(words, option)
+    found = load_named_object(reference_text, option)
     if not callable(found):
-        raise InputFault(f"{option} {words} is no function", hint=f"{option} FILE.py:NAME, of something to call")
+        raise InputFault(
+            f"{option} {reference_text} is no function", hint=f"{option} FILE.py:NAME, of something to call"
+        )
     return found
 
 
-def call_named_function(words: str, option: str, *given: object) -> object:
+def call_named_function(reference_text: str, option: str, *arguments: object) -> object:
     """Call the function that an option names as FILE.py:NAME.
 
     Raises the errors of `load_function`, and InputFault for an exception of the function.
     """
-    function = load_function(words, option)
-    with translate_user_code_errors(parse_file_reference(words, option).file):
-        return function(*given)
+    function = load_function(reference_text, option)
+    with translate_user_code_errors(parse_file_reference(reference_text, option).file):
+        return function(*arguments)
 
 
-def load_named_object(words: str, option: str) -> object:
+def load_named_object(reference_text: str, option: str) -> object:
     """Return the object that FILE.py:NAME names.
 
     Raises InvalidUsage, Unreadable, NotFound or InputFault.
     """
-    return _load_object(parse_file_reference(words, option), ReferenceSource(option))
+    return _load_object(parse_file_reference(reference_text, option), ReferenceSource(option))
 
 
-def is_python_reference(words: str) -> bool:
+def is_python_reference(reference_text: str) -> bool:
     """Return whether the value of an option that takes a file names an object of a Python file instead."""
-    return words.endswith(".py") or words.rpartition(":")[0].endswith(".py")
+    return reference_text.endswith(".py") or reference_text.rpartition(":")[0].endswith(".py")
 
 
-def parse_file_reference(words: str, option: str) -> FileReference:
+def parse_file_reference(reference_text: str, option: str) -> FileReference:
     """Split FILE:NAME. Raises InvalidUsage for a file that is neither Python nor TOML."""
-    return _parse_reference(words, ReferenceSource(option))
+    return _parse_reference(reference_text, ReferenceSource(option))
 
 
-def _parse_reference(words: str, asker: ReferenceSource) -> FileReference:
-    file, colon, name = words.rpartition(":")
+def _parse_reference(reference_text: str, source: ReferenceSource) -> FileReference:
+    file, colon, name = reference_text.rpartition(":")
     if not colon or name.endswith((".py", ".toml")):
-        file, name = words, ""
+        file, name = reference_text, ""
     if not file.endswith((".py", ".toml")):
-        raise InvalidUsage(f"{asker.naming(words)} does not say which file", hint=asker.to_write(EXAMPLE_REFERENCE))
-    return FileReference(Path(os.path.abspath(os.path.join(asker.beside or "", os.path.expanduser(file)))), name)
-
-
-def _load_object(found: FileReference, asker: ReferenceSource) -> object:
-    route_user_output_to_stderr()
-    if not found.file.is_file():
-        raise Unreadable(
-            f"{_format_path(found.file)} is not there, or is no file", hint=asker.to_write(EXAMPLE_REFERENCE)
-        )
-    module = load_python_file(found.file)
-    if not found.name:
         raise InvalidUsage(
-            f"{asker.name} does not say which name in {found.file.name} it means",
-            hint=_suggest_reference(found, module, asker),
+            f"{source.describe(reference_text)} does not say which file", hint=source.format_hint(EXAMPLE_REFERENCE)
+        )
+    return FileReference(Path(os.path.abspath(os.path.join(source.folder or "", os.path.expanduser(file)))), name)
+
+
+def _load_object(reference: FileReference, source: ReferenceSource) -> object:
+    route_user_output_to_stderr()
+    if not reference.file.is_file():
+        raise Unreadable(
+            f"{_format_path(reference.file)} is not there, or is no file", hint=source.format_hint(EXAMPLE_REFERENCE)
+        )
+    module = load_python_file(reference.file)
+    if not reference.name:
+        raise InvalidUsage(
+            f"{source.name} does not say which name in {reference.file.name} it means",
+            hint=_suggest_reference(reference, module, source),
         )
     try:
-        return getattr(module, found.name)
+        return getattr(module, reference.name)
     except AttributeError:
         raise NotFound(
-            f"name in {found.file.name}", found.name, hint=_suggest_reference(found, module, asker)
+            f"name in {reference.file.name}", reference.name, hint=_suggest_reference(reference, module, source)
         ) from None
 
 
-def _suggest_reference(found: FileReference, module: ModuleType, asker: ReferenceSource) -> str:
+def _suggest_reference(reference: FileReference, module: ModuleType, source: ReferenceSource) -> str:
     """Format a hint: for an option an agent of this file, for a file the nearest name of any kind."""
-    near = get_close_matches(found.name, [name for name in vars(module) if not name.startswith("_")], n=1)
-    place = found.file.name if asker.beside is None else os.path.relpath(found.file, asker.beside)
-    return asker.to_write(_suggest_agent(found, module), f"{place}:{near[0] if near else 'NAME'}")
+    near = get_close_matches(reference.name, [name for name in vars(module) if not name.startswith("_")], n=1)
+    place = reference.file.name if source.folder is None else os.path.relpath(reference.file, source.folder)
+    return source.format_hint(_suggest_agent(reference, module), f"{place}:{near[0] if near else 'NAME'}")
 
 
-def _suggest_agent(found: FileReference, module: ModuleType) -> str:
+def _suggest_agent(reference: FileReference, module: ModuleType) -> str:
     """Return a reference to an agent in this file."""
     agents = [name for name, value in vars(module).items() if all(hasattr(value, field) for field in AGENT_ATTRIBUTES)]
     named = [name for name in agents if not isinstance(getattr(module, name), type)]
-    return quote(f"{_format_path(found.file)}:{named[-1] if named else 'NAME'}")
+    return quote(f"{_format_path(reference.file)}:{named[-1] if named else 'NAME'}")
 
 
 @cache
@@ -368,21 +380,21 @@ def translate_user_code_errors(file: Path) -> Iterator[None]:
         raise InputFault(_format_user_error(wrong, file), hint=mend) from wrong
 
 
-def _format_user_error(wrong: BaseException, file: Path) -> str:
+def _format_user_error(error: BaseException, file: Path) -> str:
     """Format an error with its file and line, as in "support.py:12: NameError: name 'desk' is not defined"."""
-    at, line = _locate_error(wrong, file)
-    if isinstance(wrong, ConvoError):
-        said = wrong.message
+    at, line = _locate_error(error, file)
+    if isinstance(error, ConvoError):
+        said = error.message
     else:
-        said = f"{type(wrong).__name__}: {wrong.msg}" if isinstance(wrong, SyntaxError) else format_exception(wrong)
+        said = f"{type(error).__name__}: {error.msg}" if isinstance(error, SyntaxError) else format_exception(error)
     return f"{_format_path(at)}:{line}: {' '.join(said.split())}"
 
 
-def _locate_error(wrong: BaseException, file: Path) -> tuple[Path, int]:
+def _locate_error(error: BaseException, file: Path) -> tuple[Path, int]:
     """Return the file and line of the last traceback frame below the folder of `file`."""
-    if isinstance(wrong, SyntaxError) and wrong.filename and wrong.lineno:
-        return Path(wrong.filename), wrong.lineno
-    frames = [(Path(frame.filename), frame.lineno or 0) for frame in _list_user_frames(wrong.__traceback__)]
+    if isinstance(error, SyntaxError) and error.filename and error.lineno:
+        return Path(error.filename), error.lineno
+    frames = [(Path(frame.filename), frame.lineno or 0) for frame in _list_user_frames(error.__traceback__)]
     beside = [(path, line) for path, line in frames if path.is_relative_to(file.parent)]
     return beside[-1] if beside else (file, 1)
 
@@ -396,16 +408,16 @@ def _format_path(file: Path) -> str:
     return str(file) if near.startswith("..") else near
 
 
-def _load_toml_graph(found: FileReference) -> Graph:
+def _load_toml_graph(reference: FileReference) -> Graph:
     """Load the graph of a TOML file; its references are relative to its folder."""
-    tables = _read_toml(found.file)
-    if found.name:
-        tables = {**tables, "start": found.name}
-    asker = ReferenceSource(_format_path(found.file), found.file.parent)
+    tables = _read_toml(reference.file)
+    if reference.name:
+        tables = {**tables, "start": reference.name}
+    asker = ReferenceSource(_format_path(reference.file), reference.file.parent)
     try:
         return from_tables(tables, lambda words: _load_object(_parse_reference(words, asker), asker))
     except InvalidSettings as wrong:
-        raise InvalidSettings(f"{_format_path(found.file)}: {wrong.message}", hint=wrong.hint) from wrong
+        raise InvalidSettings(f"{_format_path(reference.file)}: {wrong.message}", hint=wrong.hint) from wrong
 
 
 def _read_toml(file: Path) -> dict[str, object]:
@@ -420,8 +432,8 @@ def _read_toml(file: Path) -> dict[str, object]:
 class StdoutRouter:
     """A stdout that writes to stderr while user code runs."""
 
-    def __init__(self, out: TextIO) -> None:
-        self._out = out
+    def __init__(self, stdout: TextIO) -> None:
+        self._out = stdout
 
     def __getattr__(self, name: str) -> Any:
         return getattr(sys.stderr if IN_USER_CODE.get() else self._out, name)
@@ -444,7 +456,7 @@ class RememberedAgents(NamedTuple):
     model:      the value of -m
     """
 
-    file: str
+    reference: str
     model: str | None
 
 
@@ -455,7 +467,7 @@ def make_agents_record(agent: str, model: str | None, session: str, folder: Path
     """
     found = parse_file_reference(agent, "--agent")
     file = f"{found.file}:{found.name}" if found.name else str(found.file)
-    key = _load_user_key(folder, make=True)
+    key = _load_user_key(folder, create=True)
     if key is None:
         return None
     return {"agent": file, "model": model, "proof": _compute_proof(key, session, file, model)}
@@ -466,7 +478,7 @@ async def load_session_agents(store: Store, session: str, folder: Path) -> Remem
 
     Raises InvalidUsage for a record by another user or from another machine, Unreadable for a missing file.
     """
-    rows = await store.agent_runs(session=session, limit=1)
+    rows = await store.agent_runs(session_id=session, limit=1)
     return load_run_agents(rows[0], folder, NAME_AGENTS_OR_NONE_HINT) if rows else None
 
 
@@ -483,7 +495,7 @@ def load_run_agents(row: AgentRun, folder: Path, hint: str = NAME_AGENTS_HINT) -
     if (
         key is None
         or not isinstance(proof, str)
-        or not hmac.compare_digest(proof.encode(), _compute_proof(key, row.session, file, model).encode())
+        or not hmac.compare_digest(proof.encode(), _compute_proof(key, row.session_id, file, model).encode())
     ):
         raise InvalidUsage(
             f"the agents of this session, {file}, were named by another user or on another machine",
@@ -499,11 +511,11 @@ def _compute_proof(key: bytes, session: str, file: str, model: Json) -> str:
     return hmac.new(key, json.dumps([session, file, model]).encode(), sha256).hexdigest()
 
 
-def _load_user_key(folder: Path, *, make: bool = False) -> bytes | None:
+def _load_user_key(folder: Path, *, create: bool = False) -> bytes | None:
     """Return the key of this user; None if it does not exist, or can be neither read nor created."""
     place = folder / "agents.key"
     try:
-        if make and not place.exists():
+        if create and not place.exists():
             handle, temporary = open_temporary_file(make_private_folder(folder))
             with open(handle, "wb") as file:
                 file.write(random_id("key").encode())

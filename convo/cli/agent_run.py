@@ -58,7 +58,7 @@ def load_base_state(row: AgentRun, folder: Path) -> RunState | None:
     Raises StateFault for a missing state.
     """
     place = base_state_file_path(folder, row.id)
-    if row.state is None:
+    if row.source_state_hash is None:
         return None
     if not place.exists():
         raise StateFault(
@@ -86,39 +86,41 @@ class PausedStateWriter:
     def __init__(
         self,
         folder: Path,
-        place: str | None,
+        named_file: str | None,
         values: Mapping[str, Json],
         note: Callable[[str], None],
         *,
-        resumed: bool = False,
+        is_resumed: bool = False,
     ) -> None:
         """Write to `named_file`; if it is None, to one file for each run in `folder`.
 
         is_resumed:  the run was paused before, so `named_file` is written however the run ends
         """
-        self._folder, self._place, self._values, self._note = folder, place, values, note
-        self._resumed, self._written = resumed, set[str]()
+        self._folder, self._named_file, self._values, self._note = folder, named_file, values, note
+        self._is_resumed, self._written_run_ids = is_resumed, set[str]()
 
-    def base(self, run: str, state: RunState) -> None:
+    def save_base_state(self, run_id: str, state: RunState) -> None:
         """Save the state that a run continues from: only this file has the members that convo does not model."""
-        save_state_file(state, str(base_state_file_path(make_private_folder(self._folder), run)))
+        save_state_file(state, str(base_state_file_path(make_private_folder(self._folder), run_id)))
 
-    async def keep(self, chat: Chat, running: AgentRunner) -> str | None:
+    async def save_state(self, chat: Chat, runner: AgentRunner) -> str | None:
         """Write the state of a paused run or of a run whose file is outdated; return the path of the file.
 
         The files of an ended run are deleted from convo's own folder.
 
         Raises StoreFault or Unreadable for a file that cannot be written; the run remains stored.
         """
-        row = running.kept
+        row = runner.run_row
         if row is None:
             with suppress(OSError):
                 delete_state_files(self._folder, "")
             return None
-        named = self._place is not None and (self._resumed or row.id in self._written)
-        over = not running.unfinished
-        if row.status == "paused" or (row.status != "stopped" and (named or (not over and self._is_there(row.id)))):
-            written = await self._state(chat, running, row, named=named)
+        named = self._named_file is not None and (self._is_resumed or row.id in self._written_run_ids)
+        over = not runner.can_resume
+        if row.status == "paused" or (
+            row.status != "stopped" and (named or (not over and self._has_state_file(row.id)))
+        ):
+            written = await self._build_and_write_state(chat, runner, row, is_file_named=named)
             if not over:
                 return written
         else:
@@ -128,60 +130,64 @@ class PausedStateWriter:
                 delete_state_files(self._folder, row.id)
         return written
 
-    def _is_there(self, run: str) -> bool:
-        return state_file_path(self._folder, run).exists()
+    def _has_state_file(self, run_id: str) -> bool:
+        return state_file_path(self._folder, run_id).exists()
 
-    async def _state(self, chat: Chat, running: AgentRunner, row: AgentRun, *, named: bool) -> str | None:
+    async def _build_and_write_state(
+        self, chat: Chat, runner: AgentRunner, row: AgentRun, *, is_file_named: bool
+    ) -> str | None:
         """Write the current state of the run; None if no state can be built.
 
         is_file_named:  the user named the file, and it may contain an older state
         """
         try:
-            run = await running.at_rest()
+            run = await runner.to_storable_run()
             state = await build_run_state(
-                chat.edges.store,
+                chat.deps.store,
                 chat.session,
                 row,
                 run,
                 self._values,
                 load_base_state(row, self._folder),
-                own=True,
-                unknown=named,
+                allow_duplicate_names=True,
+                unknown_as_started=is_file_named,
             )
         except (InputFault, StateFault, Unsupported, InvalidUsage) as wrong:
             self._note(f"no state file was written: {wrong.message}")
             return None
         try:
-            place = self._write(RunState({**state.document, RUN_MARK_KEY: {"run": row.id}}, state.version), row.id)
+            place = self._write_state_file(
+                RunState({**state.document, RUN_MARK_KEY: {"run": row.id}}, state.version), row.id
+            )
         except (StoreFault, Unreadable) as wrong:
             waits = "the run is still paused" if row.status == "paused" else "the run is saved"
             wrong.args = (f"{wrong.message}; {waits}",)
             wrong.hint = "convo approvals"
             raise
-        for call in run.at(Stage.UNKNOWN):
+        for call in run.calls_at(Stage.OUTCOME_UNKNOWN):
             self._note(
                 f"{call.id} was started and its outcome is unknown; the state records this, and resume asks for it"
             )
-        shared = _list_shared_agent_names(running.run)
+        shared = _list_shared_agent_names(runner.run)
         if shared:
             names = ", ".join(map(repr, shared))
             self._note(f"several agents are called {names}: convo resumes this state, the Agents SDK cannot read it")
         return place
 
-    def _write(self, state: RunState, run: str) -> str:
-        if self._place is None:
-            place = str(state_file_path(make_private_folder(self._folder), run))
+    def _write_state_file(self, state: RunState, run_id: str) -> str:
+        if self._named_file is None:
+            place = str(state_file_path(make_private_folder(self._folder), run_id))
         else:
-            place = to_absolute_path(self._place)
-            record_named_file(self._folder, run, place)
+            place = to_absolute_path(self._named_file)
+            record_named_file(self._folder, run_id, place)
         save_state_file(state, place)
-        self._written.add(run)
+        self._written_run_ids.add(run_id)
         return to_absolute_path(place)
 
 
 def _list_shared_agent_names(run: Run) -> tuple[str, ...]:
     """Return the names that several agents share, in a run or in a run inside its calls."""
-    inner = (name for call in run.batch if call.inner for name in _list_shared_agent_names(call.inner.run))
+    inner = (name for call in run.calls if call.nested_run for name in _list_shared_agent_names(call.nested_run.run))
     return tuple(dict.fromkeys((*run.graph.duplicates, *inner)))
 
 
@@ -199,199 +205,213 @@ class RunPresenter:
     def __init__(
         self,
         chat: Chat,
-        running: AgentRunner,
-        cast: AgentSetup,
-        pauses: PausedStateWriter,
-        desk: ChatContext,
-        out: ChatOutput,
+        runner: AgentRunner,
+        setup: AgentSetup,
+        state_writer: PausedStateWriter,
+        context: ChatContext,
+        output: ChatOutput,
     ) -> None:
-        self.chat, self.running = chat, running
-        self.links: list[Link] = []
-        self.asked: list[Link] = []
+        self.chat, self.runner = chat, runner
+        self.last_links: list[Link] = []
+        self.all_links: list[Link] = []
         self.state_file: str | None = None
-        self._kept: AgentRun | None = None
-        self._cast, self._pauses, self._desk, self._out = cast, pauses, desk, out
-        self._teller = RunPrinter(sys.stdout, sys.stderr, live=out.live, sheet=desk.sheet(), folded=desk.folded())
-        chat.noted = out.note
+        self._saved_row: AgentRun | None = None
+        self._setup, self._state_writer, self._context, self._output = setup, state_writer, context, output
+        self._progress = RunPrinter(
+            sys.stdout,
+            sys.stderr,
+            live=output.is_streamed,
+            renderer=context.get_answer_renderer(),
+            format_reasoning=context.get_reasoning_formatter(),
+        )
+        chat.notify = output.note
 
     @classmethod
     async def open(
-        cls, chat: Chat, cast: AgentSetup, desk: ChatContext, out: ChatOutput, place: str | None
+        cls, chat: Chat, setup: AgentSetup, context: ChatContext, output: ChatOutput, state_file: str | None
     ) -> "RunPresenter":
         """Open the presenter with the chat's open run, if there is one, without calling the model.
 
         Raises the errors of `AgentRunner.open`.
         """
-        cast = desk.remembering(chat, cast)
-        limits = None if cast.conduct.limits == RunLimits() else cast.conduct.limits
-        running = await AgentRunner.open(chat, cast.graph, cast.conduct, limits=limits)
-        pauses = PausedStateWriter(desk.paused, place, cast.conduct.values, out.note)
-        return cls(chat, running, cast, pauses, desk, out)
+        setup = context.with_agents_record(chat, setup)
+        limits = None if setup.run_config.limits == RunLimits() else setup.run_config.limits
+        running = await AgentRunner.open(chat, setup.graph, setup.run_config, limits=limits)
+        pauses = PausedStateWriter(context.paused_runs_folder, state_file, setup.run_config.values, output.note)
+        return cls(chat, running, setup, pauses, context, output)
 
-    async def opened(self, chat: Chat) -> None:
+    async def switch_chat(self, chat: Chat) -> None:
         """Open the runs of `chat` if it replaced the current conversation."""
         if chat is not self.chat:
-            self._cast = self._desk.remembering(chat, self._cast)
-            self.running = await AgentRunner.open(chat, self._cast.graph, self._cast.conduct)
+            self._setup = self._context.with_agents_record(chat, self._setup)
+            self.runner = await AgentRunner.open(chat, self._setup.graph, self._setup.run_config)
             self.chat = chat
 
-    async def all_of(self, events: AsyncGenerator[StreamEvent, None]) -> None:
+    async def show_events(self, events: AsyncGenerator[StreamEvent, None]) -> None:
         """Show the events of a run until it ends or pauses.
 
         Raises the errors of the run, and Interrupted.
         """
-        self.links = []
+        self.last_links = []
         try:
-            async with aclosing(self._counted(events)) as shown:
-                await consume_interruptibly(shown, self._take)
+            async with aclosing(self._collect_links(events)) as shown:
+                await consume_interruptibly(shown, self._show_event)
         finally:
-            self._teller.end()
-            await self._keep()
-            if self.links and not self._out.as_json:
-                self._out.tell(self.receipt())
+            self._progress.finish()
+            await self._save_state()
+            if self.last_links and not self._output.as_json:
+                self._output.note_wrapped(self.receipt())
 
-    async def _keep(self) -> None:
-        self.state_file = await self._pauses.keep(self.chat, self.running)
-        self._kept = self.running.kept
+    async def _save_state(self) -> None:
+        self.state_file = await self._state_writer.save_state(self.chat, self.runner)
+        self._saved_row = self.runner.run_row
 
-    async def _counted(self, events: AsyncGenerator[StreamEvent, None]) -> AsyncGenerator[StreamEvent, None]:
+    async def _collect_links(self, events: AsyncGenerator[StreamEvent, None]) -> AsyncGenerator[StreamEvent, None]:
         async with aclosing(events) as run:
             async for event in run:
                 turn = self.chat.turn
-                if turn and turn.link and turn.link not in self.links[-1:]:
-                    self.links.append(turn.link)
-                    self.asked.append(turn.link)
+                if turn and turn.link and turn.link not in self.last_links[-1:]:
+                    self.last_links.append(turn.link)
+                    self.all_links.append(turn.link)
                 yield event
 
-    def _take(self, event: StreamEvent) -> None:
-        if self._out.as_jsonl:
+    def _show_event(self, event: StreamEvent) -> None:
+        if self._output.as_jsonl:
             sys.stdout.write(json.dumps(plain_json(event)) + "\n")
             sys.stdout.flush()
-        elif not self._out.as_json:
-            self._teller.take(event)
+        elif not self._output.as_json:
+            self._progress.print_event(event)
 
-    async def left(self) -> int:
+    async def report_exit(self) -> int:
         """Return the exit code for the run's current status; for a paused run print how to resume it."""
-        if self._kept != self.running.kept:
-            await self._keep()
-        if not self.running.pending:
-            return 1 if self.asked and self.asked[-1].status == "incomplete" else 0
+        if self._saved_row != self.runner.run_row:
+            await self._save_state()
+        if not self.runner.pending_calls:
+            return 1 if self.all_links and self.all_links[-1].status == "incomplete" else 0
         if self.state_file:
-            self._out.note(f"paused; the state is in {self.state_file}")
-        self._out.note(f"to decide and go on: {self.way_on}")
+            self._output.note(f"paused; the state is in {self.state_file}")
+        self._output.note(f"to decide and go on: {self.resume_command}")
         return PAUSED_EXIT_CODE
 
     @property
-    def way_on(self) -> str:
+    def resume_command(self) -> str:
         """The command that resumes the run. The user chooses the decision on a call with an unknown outcome."""
         session = quote(self.chat.session.name or self.chat.session.id)
-        return f"{get_command_prefix()} resume {session} {self._cast.flags(self.chat.asking.model)}{self._verdict()}"
+        options = self._setup.format_options(self.chat.options.model)
+        return f"{get_command_prefix()} resume {session} {options}{self._format_decision_options()}"
 
-    def _verdict(self) -> str:
-        waits = self.running.pending
-        unknown = [call.id for call in waits if call.stage is Stage.UNKNOWN]
+    def _format_decision_options(self) -> str:
+        waits = self.runner.pending_calls
+        unknown = [call.id for call in waits if call.stage is Stage.OUTCOME_UNKNOWN]
         if unknown:
             one = quote(unknown[0])
             return f" with --rerun {one}, --output {one}=TEXT, or --abort"
         return f" --approve {quote(waits[0].id)}" if len(waits) == 1 else " --approve all" if waits else ""
 
-    def say_outcome(self, before: int) -> None:
-        sys.stdout.write(json.dumps(self.outcome(before)) + "\n")
+    def print_outcome(self, start_count: int) -> None:
+        sys.stdout.write(json.dumps(self.outcome_to_json(start_count)) + "\n")
 
     def receipt(self) -> str:
         """Format the receipt of all model calls since the last message."""
-        calls = f"{format_count(len(self.links), 'call')} · " if len(self.links) > 1 else ""
-        return calls + self._desk.receipt_of(self.chat, combine_links(self.links), self.links)
+        calls = f"{format_count(len(self.last_links), 'call')} · " if len(self.last_links) > 1 else ""
+        return calls + self._context.receipt_for_link(self.chat, combine_links(self.last_links), self.last_links)
 
-    def outcome(self, before: int) -> dict[str, Json]:
+    def outcome_to_json(self, start_count: int) -> dict[str, Json]:
         """Return the object of `--json`; `start_count` is the number of items before the run."""
-        session, link = self.chat.session, combine_links(self.asked) if self.asked else None
-        output = list(self.chat.held.path.items[before:])
+        session, link = self.chat.session, combine_links(self.all_links) if self.all_links else None
+        output = list(self.chat.state.path.items[start_count:])
         return {
             "response_id": None if link is None or link.id.startswith("try_") else link.id,
             "session": session.name,
             "strategy": str(session.strategy),
             "conversation_id": session.handle if session.strategy is Strategy.CONVERSATION else None,
-            "model": self.chat.asking.model,
-            "agent": self.running.run.agent,
-            "run": self.running.kept.id if self.running.kept else None,
-            "output_text": self._words(output),
-            "final_output": plain_json(self.running.output),
+            "model": self.chat.options.model,
+            "agent": self.runner.run.agent,
+            "run": self.runner.run_row.id if self.runner.run_row else None,
+            "output_text": self._get_output_text(output),
+            "final_output": plain_json(self.runner.output),
             "output": output,
             "usage": link.usage if link else None,
             "status": self.status,
-            "pending": pending_calls_to_json(self.running),
+            "pending": pending_calls_to_json(self.runner),
             "state_file": self.state_file,
         }
 
     @property
     def status(self) -> str:
         """`completed`, `in_progress`, `cancelled`, `failed` or `paused`: a response's status where it has one."""
-        row = self.running.kept
+        row = self.runner.run_row
         words = {"done": "completed", "running": "in_progress", "stopped": "cancelled"}
         return words.get(row.status, row.status) if row else "in_progress"
 
-    def _words(self, output: list[Item]) -> str:
-        if isinstance(self.running.output, str):
-            return self.running.output
+    def _get_output_text(self, output: list[Item]) -> str:
+        if isinstance(self.runner.output, str):
+            return self.runner.output
         last = [item_text(item) for item in output if item_type(item) == "message" and item.get("role") == "assistant"]
         return last[-1] if last else ""
 
 
-def pending_calls_to_json(running: AgentRunner) -> list[dict[str, Json]]:
+def pending_calls_to_json(runner: AgentRunner) -> list[dict[str, Json]]:
     """Return the pending calls, with the keys of `convo inspect STATE --json`."""
     from convo.runs.approvals import pending_approval_from_call
 
-    waits = [pending_approval_from_call(call, agent) for agent, call in running.run.waiting] if running.pending else []
+    waits = (
+        [pending_approval_from_call(call, agent) for agent, call in runner.run.pending_with_agents]
+        if runner.pending_calls
+        else []
+    )
     return [
         {
             "call_id": one.call_id,
             "tool_name": one.tool,
             "arguments": one.arguments,
             "agent": one.agent,
-            "unknown": one.unknown,
+            "unknown": one.outcome_unknown,
         }
         for one in waits
     ]
 
 
-async def run_single_message(show: RunPresenter, said: Item, out: ChatOutput) -> int:
+async def run_single_message(presenter: RunPresenter, message: Item, output: ChatOutput) -> int:
     """Send one message in a one-shot chat and return the exit code.
 
     Raises the errors of the run.
     """
-    running, chat = show.running, show.chat
-    if running.unfinished and running.run.batch:
-        raise make_open_run_error(show)
-    before = len(chat.held.path) + 1
-    await chat.edges.endpoint.warm(chat.asking.wire_model)  # a missing model fails before anything is stored
-    return await present_run(show, out, before, lambda: running.say([said]))
+    running, chat = presenter.runner, presenter.chat
+    if running.can_resume and running.run.calls:
+        raise make_open_run_error(presenter)
+    before = len(chat.state.path) + 1
+    await chat.deps.endpoint.warm(chat.options.wire_model)  # a missing model fails before anything is stored
+    return await present_run(presenter, output, before, lambda: running.start([message]))
 
 
 async def present_run(
-    show: RunPresenter, out: ChatOutput, before: int, begin: Callable[[], AsyncGenerator[StreamEvent, None]]
+    presenter: RunPresenter,
+    output: ChatOutput,
+    start_count: int,
+    open_events: Callable[[], AsyncGenerator[StreamEvent, None]],
 ) -> int:
     """Show the run that `open_events` starts, print how it ended and return the exit code.
 
     Raises the errors of the run.
     """
     try:
-        await show.all_of(begin())
+        await presenter.show_events(open_events())
     except Interrupted:
-        out.note(f"stopped; to go on: {show.way_on}")
+        output.note(f"stopped; to go on: {presenter.resume_command}")
         raise
     except ConvoError as failure:
-        if show.running.unfinished and "/retry" in failure.hint:
-            failure.hint = show.way_on
+        if presenter.runner.can_resume and "/retry" in failure.hint:
+            failure.hint = presenter.resume_command
         raise
-    if out.as_json:
-        show.say_outcome(before)
-        return PAUSED_EXIT_CODE if show.running.pending else 0
-    return await show.left()
+    if output.as_json:
+        presenter.print_outcome(start_count)
+        return PAUSED_EXIT_CODE if presenter.runner.pending_calls else 0
+    return await presenter.report_exit()
 
 
-def make_open_run_error(show: RunPresenter) -> StateFault:
+def make_open_run_error(presenter: RunPresenter) -> StateFault:
     """Build the error for a new message while a run is paused, or was interrupted during its calls."""
-    waits = ", ".join(call.id for call in show.running.pending)
+    waits = ", ".join(call.id for call in presenter.runner.pending_calls)
     stands = f"is paused, and waits for {waits}" if waits else "was cut off, and its calls have no output yet"
-    return StateFault(f"the run of {show.chat.session.name!r} {stands}", hint=show.way_on)
+    return StateFault(f"the run of {presenter.chat.session.name!r} {stands}", hint=presenter.resume_command)

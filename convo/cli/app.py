@@ -188,9 +188,9 @@ def get_narrow_help_width() -> int | None:
     return columns - 1 if 0 < columns < NARROW_HELP_COLUMNS else None
 
 
-def write_help_sections(formatter: Any, found: dict[str, list[HelpRecord]]) -> None:
+def write_help_sections(formatter: Any, help_sections: dict[str, list[HelpRecord]]) -> None:
     """Write each section that is not empty below its heading."""
-    for heading, records in found.items():
+    for heading, records in help_sections.items():
         if records:
             with formatter.section(heading):
                 formatter.write_dl(records, col_max=2 if formatter.width < NARROW_HELP_COLUMNS - 2 else 30)
@@ -237,23 +237,23 @@ CONVO_HOME moves everything that convo keeps under one folder.
 class RootGroup(PlainHelpGroup):
     """The group of `convo`; a command's module is imported when the command is requested."""
 
-    table: CommandTable = COMMANDS
+    entries: CommandTable = COMMANDS
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return list(self.table)
+        return list(self.entries)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        row = self.table.get(cmd_name)
+        row = self.entries.get(cmd_name)
         return get_command(import_module(row.module).app) if row else None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         name = args[0]
-        if name not in self.table and not name.startswith("-") and not ctx.resilient_parsing:
-            raise InvalidUsage(f"no command {shorten_command_name(name)!r}", hint=suggest_command(args, self.table))
+        if name not in self.entries and not name.startswith("-") and not ctx.resilient_parsing:
+            raise InvalidUsage(f"no command {shorten_command_name(name)!r}", hint=suggest_command(args, self.entries))
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        write_help_sections(formatter, {"Commands": [(name, row.summary) for name, row in self.table.items()]})
+        write_help_sections(formatter, {"Commands": [(name, row.summary) for name, row in self.entries.items()]})
 
 
 MIN_MESSAGE_WORDS = 3
@@ -263,12 +263,12 @@ MAX_HINT_CHARS = 200
 """Characters of a command line that a hint repeats at most."""
 
 
-def suggest_command(args: Sequence[str], table: CommandTable) -> str:
+def suggest_command(args: Sequence[str], commands: CommandTable) -> str:
     """Suggest a command for unknown arguments: one of a similar name, `inspect` for a handle or file, or `chat`."""
     name, rest = args[0], args[1:]
     plain = [word for word in args if not word.startswith("-")]
     near = (
-        get_close_matches(name, table, n=1, cutoff=0.6 if len(plain) < MIN_MESSAGE_WORDS else 0.8)
+        get_close_matches(name, commands, n=1, cutoff=0.6 if len(plain) < MIN_MESSAGE_WORDS else 0.8)
         if " " not in name
         else []
     )
@@ -276,7 +276,7 @@ def suggest_command(args: Sequence[str], table: CommandTable) -> str:
         return f"convo {near[0]}"
     if name.startswith(("resp_", "conv_", "ses_", "@")) or os.path.isfile(name):
         return f"convo inspect {quote(name)}" if len(name) <= MAX_HINT_CHARS else "convo --help"
-    if "chat" not in table:
+    if "chat" not in commands:
         return "convo --help"
     at = next((at for at, word in enumerate(rest) if word.startswith("-")), len(rest))
     prompt, options = " ".join((name, *rest[:at])), [quote(word) for word in rest[at:]]
@@ -285,9 +285,9 @@ def suggest_command(args: Sequence[str], table: CommandTable) -> str:
     return " ".join(("convo chat", quote_readably(prompt), *options))
 
 
-def quote_readably(words: str) -> str:
+def quote_readably(text: str) -> str:
     """Quote `text` for a shell, with double quotes if it has no character that is special inside them."""
-    return quote(words) if set(words) & set('"\\$`!') else f'"{words}"'
+    return quote(text) if set(text) & set('"\\$`!') else f'"{text}"'
 
 
 def shorten_command_name(name: str) -> str:
@@ -339,30 +339,30 @@ def _print_notice(line: str) -> None:
     print_notice(line)
 
 
-def make_root_group(table: CommandTable = COMMANDS) -> RootGroup:
+def make_root_group(commands: CommandTable = COMMANDS) -> RootGroup:
     """Build the group of `convo`, ready to run or to complete a command line."""
     app = App(cls=RootGroup)
     app.callback(invoke_without_command=True, epilog=ROOT_EXAMPLES)(handle_root_options)
     group = cast(RootGroup, get_command(app))
-    group.table = table
+    group.entries = commands
     return group
 
 
-def run_command_line(argv: Sequence[str], table: CommandTable = COMMANDS) -> int:
+def run_command_line(argv: Sequence[str], commands: CommandTable = COMMANDS) -> int:
     """Run one command line and return its exit code; never raises."""
     open_closed_streams()
     escape_unencodable_output()
     try:
-        code = invoke_command_line(argv, table)
+        code = invoke_command_line(argv, commands)
         sys.stdout.flush()
     except (KeyboardInterrupt, Exception) as error:  # noqa: BLE001  nothing above would catch it
         return report_failure(error, as_json=is_json_requested(argv))
     return code
 
 
-def invoke_command_line(argv: Sequence[str], table: CommandTable) -> int:
+def invoke_command_line(argv: Sequence[str], commands: CommandTable) -> int:
     """Run one command line and return its exit code. Raises every error of the command."""
-    group = make_root_group(table)
+    group = make_root_group(commands)
     try:
         with group.make_context("convo", list(argv), terminal_width=get_narrow_help_width()) as ctx:
             group.invoke(ctx)
@@ -460,9 +460,9 @@ def value_option(
     return field(default=default, metadata={OPTION_METADATA_KEY: (names.split(), said)})
 
 
-def parse_output_path(said: OptionalText) -> Path | None:
+def parse_output_path(argument: OptionalText) -> Path | None:
     """Return the output file that an option names; None for stdout, which - names too. `./-` is a file."""
-    return None if said in (None, STDOUT_ARGUMENT) else Path(said)
+    return None if argument in (None, STDOUT_ARGUMENT) else Path(argument)
 
 
 def expand_option_groups(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -489,18 +489,18 @@ def _is_option_group(parameter: inspect.Parameter) -> bool:
     return any(map(is_dataclass, get_args(parameter.annotation)[:1]))
 
 
-def _build_option_group(kind: Any, said: dict[str, Any]) -> Any:
+def _build_option_group(group_class: Any, values: dict[str, Any]) -> Any:
     """Build the group, and remove its options from `values`."""
-    return kind(**{one.name: said.pop(one.name) for one in fields(kind)})
+    return group_class(**{one.name: values.pop(one.name) for one in fields(group_class)})
 
 
 def _iter_option_parameters(
-    parameter: inspect.Parameter, kind: Any = None, panel: str = ""
+    parameter: inspect.Parameter, group_class: Any = None, panel: str = ""
 ) -> Iterator[inspect.Parameter]:
-    if kind is None:
+    if group_class is None:
         yield parameter
         return
-    for one in fields(kind):
+    for one in fields(group_class):
         names, said = one.metadata[OPTION_METADATA_KEY]
         option = typer.Option(one.default, *names, rich_help_panel=panel, **said)
         yield inspect.Parameter(one.name, parameter.KEYWORD_ONLY, default=option, annotation=one.type)

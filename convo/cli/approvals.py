@@ -38,8 +38,8 @@ class InboxDecision(NamedTuple):
     """A decision on calls; `edit_arguments` lets the user change the arguments first."""
 
     approve: bool
-    always: bool = False
-    edits: bool = False
+    is_sticky: bool = False
+    edit_arguments: bool = False
 
 
 class SelectedCall(NamedTuple):
@@ -47,7 +47,7 @@ class SelectedCall(NamedTuple):
 
     run: AgentRun
     call: PendingApproval
-    why: str | None = None
+    reason: str | None = None
 
 
 def print_pending_calls(config: ConfigPath, *, as_json: bool) -> None:
@@ -71,9 +71,9 @@ def print_pending_calls(config: ConfigPath, *, as_json: bool) -> None:
         _write_stderr_line(_format_orphaned_runs(left))
 
 
-def print_call_details(config: ConfigPath, words: Sequence[str], of: str | None, *, as_json: bool) -> None:
+def print_call_details(config: ConfigPath, words: Sequence[str], run: str | None, *, as_json: bool) -> None:
     """Print calls in full. Raises NotFound or AmbiguousHandle."""
-    found = read_from_store(load_settings(config), lambda store: _load_paused_runs(store, of))
+    found = read_from_store(load_settings(config), lambda store: _load_paused_runs(store, run))
     chosen = _select_calls(words, found, approve=True)
     paused = {run.id: one for run, one in found}
     medium = detect_display(sys.stdout, os.environ)
@@ -81,14 +81,14 @@ def print_call_details(config: ConfigPath, words: Sequence[str], of: str | None,
         _write_stdout_line(json.dumps([_pending_call_to_json(one.run, paused[one.run.id], one.call) for one in chosen]))
         return
     lines = (
-        render_pending_call(one.call, medium, ("session", paused[one.run.id].session), ("run", one.run.id))
+        render_pending_call(one.call, medium, ("session", paused[one.run.id].session_name), ("run", one.run.id))
         for one in chosen
     )
     _write_stdout_line("\n\n".join(lines))
 
 
 async def decide_calls(
-    config: ConfigPath, words: Sequence[str], of: str | None, verdict: InboxDecision, *, as_json: bool
+    config: ConfigPath, words: Sequence[str], run_filter: str | None, decision: InboxDecision, *, as_json: bool
 ) -> None:
     """Store one decision for several calls: in each run for all of them or for none.
 
@@ -98,32 +98,36 @@ async def decide_calls(
     be made instead.
     """
     async with open_configured_store(load_settings(config)) as store:
-        found = await _load_paused_runs(store, of, decided_too=True)
-        chosen = _select_calls(words, found, approve=verdict.approve)
+        found = await _load_paused_runs(store, run_filter, include_decided=True)
+        chosen = _select_calls(words, found, approve=decision.approve)
         for run in {one.run.id: one.run for one in chosen}.values():
-            await _save_decisions(store, run, [one for one in chosen if one.run.id == run.id], verdict)
-        left = [pair for pair in await _load_paused_runs(store, of) if pair[0].id in {one.run.id for one in chosen}]
+            await _save_decisions(store, run, [one for one in chosen if one.run.id == run.id], decision)
+        left = [
+            pair for pair in await _load_paused_runs(store, run_filter) if pair[0].id in {one.run.id for one in chosen}
+        ]
     if as_json:
         _write_stdout_line(
             json.dumps([record for run, paused in left for record in _pending_calls_to_json(run, paused)])
         )
     else:
-        _report_decisions(chosen, left, verdict)
-    for note_ in _iter_unchanged_decision_notes(words, found, chosen, verdict):
+        _report_decisions(chosen, left, decision)
+    for note_ in _iter_unchanged_decision_notes(words, found, chosen, decision):
         _write_stderr_line(note_)
 
 
-async def _save_decisions(store: Store, run: AgentRun, chosen: Sequence[SelectedCall], verdict: InboxDecision) -> None:
-    session = await store.session(run.session)
+async def _save_decisions(
+    store: Store, run: AgentRun, selected: Sequence[SelectedCall], decision: InboxDecision
+) -> None:
+    session = await store.session(run.session_id)
     if session is None:
-        raise NotFound("session", run.session)
+        raise NotFound("session", run.session_id)
     try:
         hold = await acquire_session_lease(store, session)
     except Busy as busy:
-        raise Busy(busy.name, busy.holder, hint="decide there, or leave that chat first") from busy
+        raise Busy(busy.name, busy.process, hint="decide there, or leave that chat first") from busy
     try:
         now = await store.agent_run(run.id) or run
-        events = [await _build_decision(one, verdict) for one in chosen]
+        events = [await _build_decision(one, decision) for one in selected]
         document = apply_decisions(now.document, events)
         changed = replace(now, revision=now.revision + 1, document=document, changed_at=SystemClock().now())
         await store.commit(Transaction(agent_run=changed))
@@ -133,36 +137,38 @@ async def _save_decisions(store: Store, run: AgentRun, chosen: Sequence[Selected
 
 def _iter_unchanged_decision_notes(
     words: Sequence[str],
-    found: Sequence[tuple[AgentRun, PausedRun]],
-    chosen: Sequence[SelectedCall],
-    verdict: InboxDecision,
+    paused_runs: Sequence[tuple[AgentRun, PausedRun]],
+    selected: Sequence[SelectedCall],
+    decision: InboxDecision,
 ) -> Iterator[str]:
     """Yield notes on earlier decisions that differ from a name or `all`, and stay unchanged."""
-    names = {word if verdict.approve else word.partition("=")[0] for word in words}
-    meant = {id(one.call) for one in chosen}
-    for _, paused in found:
+    names = {word if decision.approve else word.partition("=")[0] for word in words}
+    meant = {id(one.call) for one in selected}
+    for _, paused in paused_runs:
         for call in paused.calls:
-            differs = call.verdict is not None and call.verdict != verdict.approve and id(call) not in meant
+            differs = call.approved is not None and call.approved != decision.approve and id(call) not in meant
             if differs and names & {ALL_CALLS_WORD, call.tool}:
-                yield format_unchanged_decision(call.tool, call.call_id, bool(call.verdict))
+                yield format_unchanged_decision(call.tool, call.call_id, bool(call.approved))
 
 
-async def _build_decision(one: SelectedCall, verdict: InboxDecision) -> ApprovalDecided:
+async def _build_decision(selected_call: SelectedCall, decision: InboxDecision) -> ApprovalDecided:
     arguments = None
-    if verdict.edits:
+    if decision.edit_arguments:
         from convo.terminal.approvals import edit_arguments_in_editor
 
         arguments = await asyncio.to_thread(
-            edit_arguments_in_editor, one.call.arguments
+            edit_arguments_in_editor, selected_call.call.arguments
         )  # in a thread, so that the lease is renewed meanwhile
-    return ApprovalDecided(one.call.call_id, verdict.approve, one.why, verdict.always, arguments)
+    return ApprovalDecided(
+        selected_call.call.call_id, decision.approve, selected_call.reason, decision.is_sticky, arguments
+    )
 
 
 # -- selection ------------------------------------------------------------------------------------
 
 
 async def _load_paused_runs(
-    store: Store, of: str | None, *, decided_too: bool = False
+    store: Store, run_filter: str | None, *, include_decided: bool = False
 ) -> list[tuple[AgentRun, PausedRun]]:
     """Return the paused runs, or the one that `run_filter` names: by run id, session name or session id.
 
@@ -170,15 +176,15 @@ async def _load_paused_runs(
 
     Raises NotFound.
     """
-    calls = list_decidable_approvals if decided_too else list_pending_approvals
+    calls = list_decidable_approvals if include_decided else list_pending_approvals
     found = []
     for run in await store.agent_runs(status="paused", limit=MAX_PAUSED_RUNS):
-        session = await store.session(run.session)
-        name = session.name if session else run.session
-        if of in (None, run.id, run.session, name):
+        session = await store.session(run.session_id)
+        name = session.name if session else run.session_id
+        if run_filter in (None, run.id, run.session_id, name):
             found.append((run, PausedRun(run.id, name, _waiting_time_s(run), calls(run.document))))
-    if of is not None and not found:
-        raise NotFound("paused run", of, hint="convo approvals")
+    if run_filter is not None and not found:
+        raise NotFound("paused run", run_filter, hint="convo approvals")
     return found
 
 
@@ -188,23 +194,23 @@ def _waiting_time_s(run: AgentRun) -> float:
 
 
 def _select_calls(
-    words: Sequence[str], found: Sequence[tuple[AgentRun, PausedRun]], *, approve: bool
+    words: Sequence[str], paused_runs: Sequence[tuple[AgentRun, PausedRun]], *, approve: bool
 ) -> list[SelectedCall]:
     """Return the calls that the words name, each once. Raises NotFound or AmbiguousHandle."""
     chosen: dict[int, SelectedCall] = {}
     for word in words:
-        for one in _match_calls(word, found, approve=approve):
+        for one in _match_calls(word, paused_runs, approve=approve):
             chosen.setdefault(id(one.call), one)  # calls of two nested runs may have the same id
     return list(chosen.values())
 
 
-def _match_calls(word: str, found: Sequence[tuple[AgentRun, PausedRun]], *, approve: bool) -> list[SelectedCall]:
+def _match_calls(word: str, paused_runs: Sequence[tuple[AgentRun, PausedRun]], *, approve: bool) -> list[SelectedCall]:
     """Match an id before a tool's name; a tool's name matches undecided calls only.
 
     Raises AmbiguousHandle for an id that two runs have, NotFound for a word that matches no call.
     """
-    there = [(run, call) for run, paused in found for call in paused.calls]
-    open_ = [pair for pair in there if pair[1].verdict is None]
+    there = [(run, call) for run, paused in paused_runs for call in paused.calls]
+    open_ = [pair for pair in there if pair[1].approved is None]
     name, _, why = (word, "", "") if approve or any(word == call.call_id for _, call in there) else word.partition("=")
     by_id = [pair for pair in there if pair[1].call_id == name]
     if len({run.id for run, _ in by_id}) > 1:
@@ -219,59 +225,63 @@ def _match_calls(word: str, found: Sequence[tuple[AgentRun, PausedRun]], *, appr
 # -- output ---------------------------------------------------------------------------------
 
 
-def _pending_calls_to_json(run: AgentRun, paused: PausedRun) -> list[dict[str, Json]]:
-    return [_pending_call_to_json(run, paused, call) for call in paused.calls]
+def _pending_calls_to_json(run: AgentRun, paused_run: PausedRun) -> list[dict[str, Json]]:
+    return [_pending_call_to_json(run, paused_run, call) for call in paused_run.calls]
 
 
-def _orphaned_calls_to_json(left: OrphanedRun) -> list[dict[str, Json]]:
+def _orphaned_calls_to_json(orphaned: OrphanedRun) -> list[dict[str, Json]]:
     """Return the calls of an interrupted run, as they will be pending once it is resumed."""
-    paused = PausedRun(left.run.id, left.session.name, _waiting_time_s(left.run), left.calls)
-    return [{**record, "left": True} for record in _pending_calls_to_json(left.run, paused)]
+    paused = PausedRun(orphaned.run.id, orphaned.session.name, _waiting_time_s(orphaned.run), orphaned.calls)
+    return [{**record, "left": True} for record in _pending_calls_to_json(orphaned.run, paused)]
 
 
-def _pending_call_to_json(run: AgentRun, paused: PausedRun, call: PendingApproval) -> dict[str, Json]:
+def _pending_call_to_json(run: AgentRun, paused_run: PausedRun, call: PendingApproval) -> dict[str, Json]:
     """Return one pending call; `waits_s` is in seconds."""
     return {
         "run": run.id,
-        "session": paused.session,
-        "session_id": run.session,
+        "session": paused_run.session_name,
+        "session_id": run.session_id,
         "call_id": call.call_id,
         "tool_name": call.tool,
         "arguments": call.arguments,
         "agent": call.agent,
-        "unknown": call.unknown,
+        "unknown": call.outcome_unknown,
         "since": run.changed_at,
-        "waits_s": round(paused.since, 1),
+        "waits_s": round(paused_run.paused_s, 1),
         "left": False,
     }
 
 
 def _report_decisions(
-    chosen: Sequence[SelectedCall], left: Sequence[tuple[AgentRun, PausedRun]], verdict: InboxDecision
+    selected: Sequence[SelectedCall], remaining: Sequence[tuple[AgentRun, PausedRun]], decision: InboxDecision
 ) -> None:
-    for one in chosen:
+    for one in selected:
         call = one.call
         _write_stderr_line(
-            format_decision(call.tool, call.call_id, approve=verdict.approve, was=call.verdict, always=verdict.always)
+            format_decision(
+                call.tool, call.call_id, approve=decision.approve, previous=call.approved, always=decision.is_sticky
+            )
         )
-    for run, paused in left:
+    for run, paused in remaining:
         waits = ", ".join(call.call_id for call in paused.calls)
         agents = "" if AGENTS_SOURCE_KEY in run.document else " --agent FILE.py:NAME"
-        going = f"convo resume {quote(paused.session or run.id)}{agents} performs what was decided"
-        _write_stderr_line(f"{paused.session} still waits for {waits}" if waits else going)
+        going = f"convo resume {quote(paused.session_name or run.id)}{agents} performs what was decided"
+        _write_stderr_line(f"{paused.session_name} still waits for {waits}" if waits else going)
 
 
-def _format_orphaned_runs(left: Sequence[OrphanedRun]) -> str:
+def _format_orphaned_runs(orphaned_runs: Sequence[OrphanedRun]) -> str:
     """Format the interrupted runs, with the command that resumes the first of them."""
-    names = [one.session.name or one.run.id for one in left]
-    runs = f"{format_count(len(left), 'run')} {'was' if len(left) == 1 else 'were'} left in the middle"
+    names = [one.session.name or one.run.id for one in orphaned_runs]
+    runs = (
+        f"{format_count(len(orphaned_runs), 'run')} {'was' if len(orphaned_runs) == 1 else 'were'} left in the middle"
+    )
     these = f" ({', '.join(names)})" if len(names) > 1 else ""
     return f"{runs}{these}: convo resume {quote(names[0])} --agent FILE.py:NAME"
 
 
-def _write_stdout_line(words: str) -> None:
-    sys.stdout.write(words + "\n")
+def _write_stdout_line(text: str) -> None:
+    sys.stdout.write(text + "\n")
 
 
-def _write_stderr_line(words: str) -> None:
-    sys.stderr.write(escape_control_chars(words) + "\n")
+def _write_stderr_line(text: str) -> None:
+    sys.stderr.write(escape_control_chars(text) + "\n")

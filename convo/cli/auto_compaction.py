@@ -16,18 +16,20 @@ from convo.transfer.compact import AutoCompaction, apply_compaction, prepare_com
 COMPACTION_STOPPED = "not compacted: you stopped it"
 
 
-def make_auto_compaction(at: CompactionThreshold, own: Mapping[str, ContextLimits]) -> AutoCompaction:
+def make_auto_compaction(
+    compact_at: CompactionThreshold, window_settings: Mapping[str, ContextLimits]
+) -> AutoCompaction:
     """Build the automatic compaction of one chat; `window_settings` are the user's own context windows."""
-    return AutoCompaction(at, own)
+    return AutoCompaction(compact_at, window_settings)
 
 
-async def compact_if_due(chat: Chat, seeing: AutoCompaction, note: Callable[[str], None]) -> None:
+async def compact_if_due(chat: Chat, auto_compaction: AutoCompaction, note: Callable[[str], None]) -> None:
     """Compact the history if it is too long for another message; `note` is called before the compaction."""
-    reached = seeing.due(chat)
+    reached = auto_compaction.check_due(chat)
     if reached is None:
         return
     try:
-        done = await run_interruptibly(seeing.shorten(chat, reached, note))
+        done = await run_interruptibly(auto_compaction.compact_chat(chat, reached, note))
     except Interrupted:
         note(COMPACTION_STOPPED)
         return
@@ -35,12 +37,12 @@ async def compact_if_due(chat: Chat, seeing: AutoCompaction, note: Callable[[str
         note(format_compaction(chat.session, done))
 
 
-async def compact_open_chat(chat: Chat, words: str) -> str:
+async def compact_open_chat(chat: Chat, text: str) -> str:
     """Run /compact with its arguments and return the report.
 
     Raises the errors of `prepare_compaction` and `apply_compaction`.
     """
-    wish, yes = parse_compact_arguments(words)
+    wish, yes = parse_compact_arguments(text)
     try:
         one = await run_interruptibly(prepare_compaction(chat, wish, confirmed=yes))
     except Interrupted:

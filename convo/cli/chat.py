@@ -37,89 +37,91 @@ SLASH_COMMAND_PATTERN = re.compile(r"(?<!\S)/(next|retry|status|undo)\b")
 """Slash commands in a hint, which can only be typed at the prompt of a chat."""
 
 
-async def run_chat(asked: ChatOptions, out: ChatOutput) -> int:
+async def run_chat(options: ChatOptions, output: ChatOutput) -> int:
     """Run one `convo chat` and return the exit code."""
-    along = [load_attachment(place) for place in asked.attach]
-    said = build_first_message(asked.prompt, along)
-    if said is None and (out.as_json or out.as_jsonl):
+    along = [load_attachment(place) for place in options.attachments]
+    said = build_first_message(options.prompt, along)
+    if said is None and (output.as_json or output.as_jsonl):
         raise InvalidUsage("--json and --jsonl are about one turn", hint='convo chat --json "..."')
-    cast = _load_agents(asked)
-    sources = _read_chat_settings(asked, cast.model if cast and asked.model is None else asked.model, out)
+    cast = _load_agents(options)
+    sources = _read_chat_settings(options, cast.model if cast and options.model is None else options.model, output)
     async with open_configured_store(resolve_settings(sources)) as store, AsyncExitStack() as open_things:
-        desk = ReplController(sources, store, open_things, asked, out)
-        if asked.continues and not asked.run.agent:
-            again = await _with_previous_agents(desk, asked, out)
-            if again is not asked:
-                asked, cast = again, _load_agents(again)
-                model = cast.model if cast and asked.model is None else asked.model
+        desk = ReplController(sources, store, open_things, options, output)
+        if options.is_continued and not options.run_flags.agent:
+            again = await _with_previous_agents(desk, options, output)
+            if again is not options:
+                options, cast = again, _load_agents(again)
+                model = cast.model if cast and options.model is None else options.model
                 desk = ReplController(
-                    read_settings_inputs(asked.config, SettingFlags(model=model)), store, open_things, asked, out
+                    read_settings_inputs(options.config, SettingFlags(model=model)), store, open_things, options, output
                 )
         chat = await desk.open()
-        show = await open_run_presenter(chat, cast, desk, out, asked) if cast else None
+        show = await open_run_presenter(chat, cast, desk, output, options) if cast else None
         if not show:
             await check_no_open_run(store, chat.session)
         if said is None:
-            return await run_interactive_chat(chat, list(zip(asked.attach, along, strict=True)), desk, out, show)
+            return await run_interactive_chat(
+                chat, list(zip(options.attachments, along, strict=True)), desk, output, show
+            )
         if show:
             from convo.cli.agent_run import run_single_message
 
-            return await run_single_message(show, said, out)
-        return await run_single_turn(chat, said, desk, out)
+            return await run_single_message(show, said, output)
+        return await run_single_turn(chat, said, desk, output)
 
 
-def _read_chat_settings(asked: ChatOptions, model: str | None, out: ChatOutput) -> SettingsInputs:
+def _read_chat_settings(options: ChatOptions, model: str | None, output: ChatOutput) -> SettingsInputs:
     """Read the inputs of the settings, with a store in memory if a replay chat cannot write the configured one."""
     from convo.stores.factory import is_store_writable
 
-    sources = read_settings_inputs(asked.config, SettingFlags(model=model))
-    is_replayed = asked.strategies == (Strategy.REPLAY,) or (
-        asked.handle is not None and owner_of_handle(asked.handle) is Strategy.REPLAY and not asked.strategies
+    sources = read_settings_inputs(options.config, SettingFlags(model=model))
+    is_replayed = options.strategies == (Strategy.REPLAY,) or (
+        options.handle is not None and owner_of_handle(options.handle) is Strategy.REPLAY and not options.strategies
     )
     storage = resolve_settings(sources).storage
     if not is_replayed or storage.type == "none" or is_store_writable(get_store_url(storage)):
         return sources
-    out.note(f"{storage} cannot be written: only the file of the conversation is saved")
-    return read_settings_inputs(asked.config, SettingFlags(model=model, store="memory"))
+    output.note(f"{storage} cannot be written: only the file of the conversation is saved")
+    return read_settings_inputs(options.config, SettingFlags(model=model, store="memory"))
 
 
-def _load_agents(asked: ChatOptions) -> "AgentSetup | None":
+def _load_agents(options: ChatOptions) -> "AgentSetup | None":
     """Load the agents that --agent names; None without agents. Raises the errors of `load_agent_setup`."""
-    if not asked.agents:
+    if not options.agents_reference:
         return None
     from convo.chat.state_file import check_state_path
     from convo.cli.agent_options import load_agent_setup
 
-    if asked.run.state is not None:
-        check_state_path(asked.run.state)
-    return load_agent_setup(asked.run)
+    if options.run_flags.state is not None:
+        check_state_path(options.run_flags.state)
+    return load_agent_setup(options.run_flags)
 
 
-async def _with_previous_agents(desk: ChatContext, asked: ChatOptions, out: ChatOutput) -> ChatOptions:
+async def _with_previous_agents(context: ChatContext, options: ChatOptions, output: ChatOutput) -> ChatOptions:
     """Return `options` with the previous agents, and -m, of the session.
 
     Raises InvalidUsage for flags that do not fit them.
     """
-    found = await desk.agents_before()
+    found = await context.load_previous_agents()
     if found is not None:
-        out.note(f"agents as before: {found.file}")
-        model = found.model if asked.model is None else asked.model
-        asked = replace(asked, model=model, run=replace(asked.run, agent=found.file))
-    asked.run.check(system=asked.system, schema=asked.schema)
-    return asked
+        output.note(f"agents as before: {found.reference}")
+        model = found.model if options.model is None else options.model
+        options = replace(options, model=model, run_flags=replace(options.run_flags, agent=found.reference))
+    options.run_flags.validate(instructions=options.instructions, schema_file=options.schema_file)
+    return options
 
 
 async def open_run_presenter(
-    chat: Chat, cast: "AgentSetup", desk: ChatContext, out: ChatOutput, asked: ChatOptions
+    chat: Chat, setup: "AgentSetup", context: ChatContext, output: ChatOutput, options: ChatOptions
 ) -> "RunPresenter":
     """Open the presenter for runs of the agents. Raises the errors of `AgentRunner.open`."""
     from convo.cli.agent_run import RunPresenter
 
-    cast = cast.asked_alike() if asked.model else cast.routed(desk.route)
-    return await RunPresenter.open(chat, cast, desk, out, asked.run.state)
+    setup = setup.without_agent_models() if options.model else setup.with_route(context.make_route)
+    return await RunPresenter.open(chat, setup, context, output, options.run_flags.state)
 
 
-def build_first_message(prompt: str | None, along: Sequence[Json]) -> Item | None:
+def build_first_message(prompt: str | None, attachment_parts: Sequence[Json]) -> Item | None:
     """Build the message of a one-shot chat; None for an interactive chat.
 
     attachment_parts:  content parts to add to the message
@@ -128,83 +130,94 @@ def build_first_message(prompt: str | None, along: Sequence[Json]) -> Item | Non
     """
     if prompt is None:
         return None
-    if not prompt.strip() and not along:
+    if not prompt.strip() and not attachment_parts:
         raise InvalidUsage("there is nothing to send: the message is empty", hint='convo chat "..."')
-    return user_message(prompt, *along)
+    return user_message(prompt, *attachment_parts)
 
 
 async def run_interactive_chat(
     chat: Chat,
-    along: Sequence[tuple[str, dict[str, Json]]],
-    desk: ReplController,
-    out: ChatOutput,
-    show: "RunPresenter | None" = None,
+    attachments: Sequence[tuple[str, dict[str, Json]]],
+    context: ReplController,
+    output: ChatOutput,
+    presenter: "RunPresenter | None" = None,
 ) -> int:
     """Run the prompt, and print at the end how to continue the conversation."""
     from convo.terminal.prompt import PromptOptions, make_prompt_reader
     from convo.terminal.repl import Repl
     from convo.terminal.status_line import StatusLine
 
-    bar = None if out.quiet else StatusLine()
-    reader = make_prompt_reader(PromptOptions(desk.prompts, desk.suggest, desk.editing, bar.line if bar else None))
+    bar = None if output.quiet else StatusLine()
+    reader = make_prompt_reader(
+        PromptOptions(context.prompt_history_file, context.complete, context.editing_mode, bar.render if bar else None)
+    )
     talking = Repl(
         chat,
         reader,
-        desk,
+        context,
         out=sys.stdout,
         err=sys.stderr,
-        along=along,
-        live=out.live,
-        quiet=out.quiet,
-        bar=bar,
-        sheet=desk.sheet(),
-        folded=desk.folded(),
+        attachments=attachments,
+        live=output.is_streamed,
+        quiet=output.quiet,
+        status_line=bar,
+        renderer=context.get_answer_renderer(),
+        format_reasoning=context.get_reasoning_formatter(),
     )
-    owner = STRATEGY_INFO[chat.session.strategy].words
-    talking.note(f"{chat.asking.model}, held by {owner}; /help lists what else can be typed")
-    if show:
+    owner = STRATEGY_INFO[chat.session.strategy].description
+    talking.notify(f"{chat.options.model}, held by {owner}; /help lists what else can be typed")
+    if presenter:
         from convo.terminal.agent_chat import AgentChat
         from convo.terminal.terminal import detect_display_without_color
 
-        talking.runs, desk.show = AgentChat(talking, show, detect_display_without_color(sys.stderr)), show
+        talking.agent_chat, context.presenter = (
+            AgentChat(talking, presenter, detect_display_without_color(sys.stderr)),
+            presenter,
+        )
     code = await talking.run()
-    back = await desk.way_back(talking.chat)
+    back = await context.make_continue_command(talking.chat)
     if back:
-        out.note(f"come back: {back}")
+        output.note(f"come back: {back}")
     return code
 
 
-async def run_single_turn(chat: Chat, said: Item, desk: ChatContext, out: ChatOutput) -> int:
+async def run_single_turn(chat: Chat, message: Item, context: ChatContext, output: ChatOutput) -> int:
     """Run one turn and return the exit code for its status. Raises the errors of the turn."""
-    printer = AnswerPrinter(sys.stdout, sys.stderr, live=out.live, sheet=desk.sheet(), folded=desk.folded())
-    chat.noted = out.note
-    take = print_event_line if out.as_jsonl else ignore_event if out.as_json else printer.take
+    printer = AnswerPrinter(
+        sys.stdout,
+        sys.stderr,
+        live=output.is_streamed,
+        renderer=context.get_answer_renderer(),
+        format_reasoning=context.get_reasoning_formatter(),
+    )
+    chat.notify = output.note
+    take = print_event_line if output.as_jsonl else ignore_event if output.as_json else printer.print_event
     try:
-        await chat.edges.endpoint.warm(chat.asking.wire_model)  # a missing model fails before anything is stored
-        await desk.prepare(chat)
-        await consume_interruptibly(chat.say([said], keep=False), take)
+        await chat.deps.endpoint.warm(chat.options.wire_model)  # a missing model fails before anything is stored
+        await context.compact_if_needed(chat)
+        await consume_interruptibly(chat.send([message], keep_on_failure=False), take)
     except Interrupted as stopped:
-        if out.as_jsonl or not get_turn_link(chat):
+        if output.as_jsonl or not get_turn_link(chat):
             raise
-        out.note(stopped.message)
+        output.note(stopped.message)
     except ConvoError as failure:
         if SLASH_COMMAND_PATTERN.search(failure.hint):
-            failure.hint = format_prompt_hint(failure.hint, await desk.way_back(chat))
+            failure.hint = format_prompt_hint(failure.hint, await context.make_continue_command(chat))
         raise
     finally:
-        printer.end()
-        if get_turn_link(chat) and not out.as_json:
-            out.tell(desk.receipt(chat))
+        printer.finish()
+        if get_turn_link(chat) and not output.as_json:
+            output.note_wrapped(context.receipt(chat))
     link = get_turn_link(chat)
     assert link
-    if out.as_json:
+    if output.as_json:
         sys.stdout.write(json.dumps(chat_outcome_to_json(chat, link)) + "\n")
     return EXIT_CODE_BY_STATUS.get(link.status, 1)
 
 
-def format_prompt_hint(hint: str, way_back: str) -> str:
+def format_prompt_hint(hint: str, continue_command: str) -> str:
     """Format a hint that names a slash command, for a user who has no prompt for it."""
-    return f"{way_back}, and there: {hint}" if way_back else "repeat the command"
+    return f"{continue_command}, and there: {hint}" if continue_command else "repeat the command"
 
 
 def print_event_line(event: StreamEvent) -> None:
@@ -224,7 +237,7 @@ def chat_outcome_to_json(chat: Chat, link: Link) -> dict[str, Json]:
         "session": session.name,
         "strategy": str(session.strategy),
         "conversation_id": session.handle if session.strategy is Strategy.CONVERSATION else None,
-        "model": chat.asking.model,
+        "model": chat.options.model,
         "output_text": "".join(item_text(item) for item in output if item_type(item) == "message"),
         "output": output,
         "usage": link.usage,
@@ -239,4 +252,4 @@ def get_answer_items(chat: Chat, link: Link) -> list[Item]:
     response = chat.turn.response if chat.turn else None
     if response:
         return list(response.get("output") or ())
-    return [node.item for node in chat.held.path.after(link.saw)]
+    return [node.item for node in chat.state.path.after(link.input_head)]

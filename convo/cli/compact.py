@@ -40,7 +40,7 @@ class CompactCommandOptions:
     """The arguments of one `convo compact`."""
 
     handle: str
-    wish: CompactionOptions
+    compaction: CompactionOptions
     model: str | None = None
     preview: bool = False
     yes: bool = False
@@ -48,100 +48,104 @@ class CompactCommandOptions:
     config: Path | None = None
 
 
-async def run_compact(asked: CompactCommandOptions) -> None:
+async def run_compact(options: CompactCommandOptions) -> None:
     """Run one compaction and print it. After an error the history is unchanged."""
-    sources = read_settings_inputs(asked.config, SettingFlags(model=asked.model))
+    sources = read_settings_inputs(options.config, SettingFlags(model=options.model))
     async with (
         open_configured_store(resolve_settings(sources)) as store,
-        _open_chat_by_handle(asked, sources, store) as chat,
+        _open_chat_by_handle(options, sources, store) as chat,
     ):
-        if not asked.preview:
-            async with _write_lease(chat, patience_s=0.0):
+        if not options.preview:
+            async with _write_lease(chat, timeout_s=0.0):
                 pass  # a chat that is open in a terminal would not release it later either
-        one = await prepare_compaction(chat, asked.wish, confirmed=asked.yes, preview=asked.preview)
+        one = await prepare_compaction(chat, options.compaction, confirmed=options.yes, preview=options.preview)
         for words in one.notes:
             print_notice(words)
-        if asked.preview:
+        if options.preview:
             print_line(
                 json.dumps(_preview_to_json(chat, one))
-                if asked.as_json
+                if options.as_json
                 else render_compaction_preview(one, detect_display(sys.stdout, os.environ))
             )
             return
-        async with _write_lease(chat, patience_s=LEASE_TIMEOUT_S):
-            done = await apply_compaction(chat, one, confirmed=asked.yes)
+        async with _write_lease(chat, timeout_s=LEASE_TIMEOUT_S):
+            done = await apply_compaction(chat, one, confirmed=options.yes)
     print_line(
         json.dumps(compact_result_to_json(chat, done))
-        if asked.as_json
+        if options.as_json
         else render_compaction(chat.session, done, _stdout_medium())
     )
 
 
 @asynccontextmanager
 async def _open_chat_by_handle(
-    asked: CompactCommandOptions, sources: SettingsInputs, store: Store
+    options: CompactCommandOptions, inputs: SettingsInputs, store: Store
 ) -> AsyncIterator[Chat]:
     """Open the conversation that the handle names, for reading."""
-    want = select_owner([], asked.handle)
+    want = select_owner([], options.handle)
     session = await find_selected_session(store, want)
     if want.strategy is Strategy.REPLAY and not session:
-        _check_file_exists(asked.handle)
-    settings, choice = choose_session_model(sources, session)
+        _check_file_exists(options.handle)
+    settings, choice = choose_session_model(inputs, session)
     async with endpoint_session(choice, settings, store) as endpoint:
         asking = make_request_options(choice, instructions=session.instructions if session else None, parameters={})
         yield await open_chat(want, session, asking, ChatDeps(store, endpoint, SystemClock(), random_id))
 
 
 @asynccontextmanager
-async def _write_lease(chat: Chat, *, patience_s: float) -> AsyncIterator[None]:
+async def _write_lease(chat: Chat, *, timeout_s: float) -> AsyncIterator[None]:
     """Hold the write lease during the block; wait at most `timeout_s` for another writer. Raises Busy."""
-    hold = await _acquire_lease_with_retry(chat, patience_s)
+    hold = await _acquire_lease_with_retry(chat, timeout_s)
     try:
         yield
     finally:
         await hold.release()
 
 
-async def _acquire_lease_with_retry(chat: Chat, patience_s: float) -> LeaseGuard:
-    store, clock = chat.edges.store, chat.edges.clock
-    until = clock.ticks() + patience_s
+async def _acquire_lease_with_retry(chat: Chat, timeout_s: float) -> LeaseGuard:
+    store, clock = chat.deps.store, chat.deps.clock
+    until = clock.monotonic() + timeout_s
     while True:
         try:
             return await acquire_session_lease(store, chat.session)
         except Busy as busy:
-            if clock.ticks() >= until:
-                raise Busy(busy.name, busy.holder, hint="/compact in that chat, or leave it first") from busy
+            if clock.monotonic() >= until:
+                raise Busy(busy.name, busy.process, hint="/compact in that chat, or leave it first") from busy
             await clock.sleep(LEASE_RETRY_S)
 
 
-def _preview_to_json(chat: Chat, one: PreparedCompaction) -> dict[str, Json]:
-    return {"session": chat.session.name or None, **_compaction_stats_to_json(one), "window": list(one.window)}
+def _preview_to_json(chat: Chat, prepared: PreparedCompaction) -> dict[str, Json]:
+    return {
+        "session": chat.session.name or None,
+        **_compaction_stats_to_json(prepared),
+        "window": list(prepared.replacement),
+    }
 
 
-def compact_result_to_json(chat: Chat, done: CompactionResult) -> dict[str, Json]:
+def compact_result_to_json(chat: Chat, result: CompactionResult) -> dict[str, Json]:
     """Return the object of `convo compact --json`; tokens are the endpoint's count, or ours if `estimated`."""
     session = chat.session
     return {
         "session": session.name,
         "strategy": str(session.strategy),
         "handle": session.handle,
-        **_compaction_stats_to_json(done.made),
-        "after_tokens": done.after.tokens,
-        "items": len(chat.held.path),
-        "later": done.later,
-        "before": done.old,
+        **_compaction_stats_to_json(result.prepared),
+        "after_tokens": result.count_after.tokens,
+        "items": len(chat.state.path),
+        "later": result.later_count,
+        "before": result.old_handle,
     }
 
 
-def _compaction_stats_to_json(one: PreparedCompaction) -> dict[str, Json]:
+def _compaction_stats_to_json(prepared: PreparedCompaction) -> dict[str, Json]:
     return {
-        "way": str(one.plan.way),
-        "folded": len(one.plan.folded),
-        "kept": len(one.plan.kept),
-        "before_tokens": one.before.tokens,
-        "after_tokens": one.after.tokens,
-        "estimated": one.before.estimated or one.after.estimated,
-        "usage": dict(one.usage) if one.usage is not None else None,
+        "way": str(prepared.plan.method),
+        "folded": len(prepared.plan.compacted_items),
+        "kept": len(prepared.plan.kept_items),
+        "before_tokens": prepared.count_before.tokens,
+        "after_tokens": prepared.count_after.tokens,
+        "estimated": prepared.count_before.is_estimate or prepared.count_after.is_estimate,
+        "usage": dict(prepared.usage) if prepared.usage is not None else None,
     }
 
 

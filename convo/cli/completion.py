@@ -119,13 +119,13 @@ def write_completion_scripts(folder: Path) -> None:
         (folder / COMPLETION_FILE_NAMES[name]).write_text(text, encoding="utf-8", newline="\n")
 
 
-def list_completions(words: Sequence[str], incomplete: str, table: CommandTable = COMMANDS) -> list[tuple[str, str]]:
+def list_completions(words: Sequence[str], incomplete: str, commands: CommandTable = COMMANDS) -> list[tuple[str, str]]:
     """Return candidates for `incomplete` after `words`, each with its help; the shell completes file names."""
-    ctx = _parse_words(make_root_group(table), words)
+    ctx = _parse_words(make_root_group(commands), words)
     parameter, incomplete = _find_parameter(ctx, words, incomplete)
     command = ctx.command
     if parameter is None and isinstance(command, RootGroup) and not incomplete.startswith("-"):
-        return _filter_by_prefix(((name, row.summary) for name, row in table.items()), incomplete)
+        return _filter_by_prefix(((name, row.summary) for name, row in commands.items()), incomplete)
     found = (parameter or command).shell_complete(ctx, incomplete)
     plain = [(item.value, " ".join((item.help or "").split())) for item in found if item.type == "plain"]
     return plain or (list_local_completions(parameter, ctx, incomplete) if parameter else [])
@@ -177,14 +177,14 @@ def list_local_completions(parameter: Any, ctx: Any, incomplete: str) -> list[tu
     return offer(ctx, incomplete) if offer and parameter.metavar != "FILE" else []
 
 
-def print_completions(words: Sequence[str], table: CommandTable = COMMANDS) -> int:
+def print_completions(words: Sequence[str], commands: CommandTable = COMMANDS) -> int:
     """Print the candidates for the last of `words`, which begins with `=`, and return the exit code.
 
     An invalid command line has no candidates, because a shell shows no error here.
     """
     *before, last = words or ("=",)
     try:
-        found = list_completions(before, last.removeprefix("="), table)
+        found = list_completions(before, last.removeprefix("="), commands)
     except (ConvoError, TyperException):
         found = []
     sys.stdout.write("".join(f"{value}\t{said}\n" for value, said in found))
@@ -207,7 +207,7 @@ def complete_handle(ctx: Context, incomplete: str) -> Completions:
     there = _load_recent_sessions(ctx)
     known = [(one.name, f"{one.strategy}, {one.model}") for one in there if one.name]
     begun = incomplete.startswith(("resp_", "conv_", "ses_"))
-    held = [(handle, one.name) for one in there for handle in (one.handle, one.link, one.id) if begun and handle]
+    held = [(handle, one.name) for one in there for handle in (one.handle, one.link_id, one.id) if begun and handle]
     last = [("@last", known[0][0])] if known else []
     return _filter_by_prefix([*last, *known, *held], incomplete)
 
@@ -229,7 +229,7 @@ def complete_profile(ctx: Context, incomplete: str) -> Completions:
     with suppress(ConvoError):
         for file in read_settings_inputs(_get_config_path(ctx)).files:
             tables = file.document.get("profiles")
-            found |= dict.fromkeys(tables if isinstance(tables, dict) else (), f"in {file.origin.name}")
+            found |= dict.fromkeys(tables if isinstance(tables, dict) else (), f"in {file.source.name}")
     return _filter_by_prefix(found.items(), incomplete)
 
 
@@ -258,7 +258,7 @@ def complete_setting_key(incomplete: str) -> list[str]:
 
     found = []
     for name, shape in SETTINGS_SCHEMA.items():
-        below = shape.shape if isinstance(shape, AtomicTable) else shape
+        below = shape.schema if isinstance(shape, AtomicTable) else shape
         table = isinstance(below, Mapping) and not isinstance(shape, KeyedTable)
         found += [f"{name}.{each}" for each in below] if table and isinstance(below, Mapping) else [name]
     return [name for name in found if name.startswith(incomplete)]
@@ -270,8 +270,8 @@ def _list_priced_models(settings: Settings) -> dict[str, str]:
     return {name: "its price is known" for name in list_known_models(settings) if "/" in name}
 
 
-def _filter_by_prefix(found: Iterable[tuple[str, str]], incomplete: str) -> Completions:
-    return [(value, said) for value, said in dict(found).items() if value.startswith(incomplete)]
+def _filter_by_prefix(offers: Iterable[tuple[str, str]], incomplete: str) -> Completions:
+    return [(value, said) for value, said in dict(offers).items() if value.startswith(incomplete)]
 
 
 def _load_recent_sessions(ctx: Context) -> Sequence[Session]:

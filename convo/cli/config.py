@@ -65,27 +65,31 @@ from convo.terminal.terminal import detect_display
 class SettingsTarget(NamedTuple):
     """The file to change: the project's, or the user's own, which is `config_path` if one was named."""
 
-    config: Path | None
-    project: bool = False
+    config_path: Path | None
+    is_project: bool = False
 
     @property
-    def place(self) -> Path:
-        return find_settings_file(self.config, project=self.project)
+    def path(self) -> Path:
+        return find_settings_file(self.config_path, project=self.is_project)
 
     @property
     def layer(self) -> Layer:
-        return Layer.PROJECT if self.project else Layer.USER
+        return Layer.PROJECT if self.is_project else Layer.USER
 
 
-def print_settings(config: Path | None, part: str | None, *, as_json: bool) -> None:
+def print_settings(config: Path | None, key_filter: str | None, *, as_json: bool) -> None:
     """Print the values, or those at and below a key.
 
     Raises NotFound for a key without a value, InvalidUsage for an invalid key.
     """
-    key = parse_setting_key(part) if part else ()
+    key = parse_setting_key(key_filter) if key_filter else ()
     settings = load_settings(config)
-    there = [one for one in settings.listed if one.key[: len(key)] == key]
-    ignored = [one for one in settings.notice.ignored if one.key[: len(key)] == key] if settings.notice else []
+    there = [one for one in settings.entries if one.key[: len(key)] == key]
+    ignored = (
+        [one for one in settings.project_notice.ignored if one.key[: len(key)] == key]
+        if settings.project_notice
+        else []
+    )
     if not there and not ignored:
         raise NotFound("value for", format_setting_key(key), hint="convo config")
     if as_json:
@@ -94,12 +98,12 @@ def print_settings(config: Path | None, part: str | None, *, as_json: bool) -> N
         print_line(render_settings(there, detect_display(sys.stdout, os.environ), ignored))
 
 
-def write_setting(target: SettingsTarget, name: str, written: str) -> None:
+def write_setting(target: SettingsTarget, name: str, value_text: str) -> None:
     """Write one value. Raises InvalidUsage, InvalidSettings or StoreFault; then the file is unchanged."""
     key = _qualify_with_profile(parse_setting_key(name))
-    value = parse_setting_value(written, key, "config set")
-    obeyed = edit_settings_file(target, lambda text: set_toml_value(text, key, value, str(target.place)))
-    print_notice(f"{format_setting_key(key)} is {format_setting_value(value)} in {target.place}")
+    value = parse_setting_value(value_text, key, "config set")
+    obeyed = edit_settings_file(target, lambda text: set_toml_value(text, key, value, str(target.path)))
+    print_notice(f"{format_setting_key(key)} is {format_setting_value(value)} in {target.path}")
     if obeyed:
         _note_stronger_source(target, key)
     else:
@@ -111,7 +115,7 @@ def remove_setting(target: SettingsTarget, name: str) -> None:
 
     Raises NotFound for a value that is not in the file; InvalidUsage, InvalidSettings or StoreFault.
     """
-    key, place = _qualify_with_profile(parse_setting_key(name)), target.place
+    key, place = _qualify_with_profile(parse_setting_key(name)), target.path
 
     def taken(text: str) -> str:
         left = unset_toml_value(text, key, str(place))
@@ -135,27 +139,27 @@ def edit_settings_file(target: SettingsTarget, edit: Callable[[str], str]) -> bo
 
     Raises InvalidSettings, Unreadable or StoreFault.
     """
-    place = target.place
-    if not target.project:
+    place = target.path
+    if not target.is_project:
         make_private_folder(place.parent)
     with _folder_lock(place.parent):
-        found = _load_project_file(place, target.config) if target.project else None
+        found = _load_project_file(place, target.config_path) if target.is_project else None
         sources = _read_valid_inputs(target)
         before = found.content.decode("utf-8-sig", "surrogateescape") if found else ""
-        if not target.project:
+        if not target.is_project:
             before = _read_text(place)
         document = parse_settings_toml(before.encode("utf-8", "surrogateescape"), str(place))
-        obeyed = not target.project or not document or (found is not None and found.trust is Trust.TRUSTED)
+        obeyed = not target.is_project or not document or (found is not None and found.trust is Trust.TRUSTED)
         after = edit(before)
-        _check_settings_stay_valid(target, after, sources, obeyed=obeyed)
-        write_atomic(resolve_links(place), after, mode=None if target.project else PRIVATE_MODE)
-        if target.project and obeyed:
+        _check_settings_stay_valid(target, after, sources, is_trusted=obeyed)
+        write_atomic(resolve_links(place), after, mode=None if target.is_project else PRIVATE_MODE)
+        if target.is_project and obeyed:
             _record_trust(place, after.encode())
     return obeyed
 
 
 def _note_still_untrusted(target: SettingsTarget) -> None:
-    print_notice(f"{target.place} is still not trusted; to trust it: {TRUST_COMMAND}")
+    print_notice(f"{target.path} is still not trusted; to trust it: {TRUST_COMMAND}")
 
 
 @contextmanager
@@ -173,20 +177,20 @@ def _folder_lock(folder: Path) -> Iterator[None]:
         os.close(held)
 
 
-def _read_text(place: Path) -> str:
+def _read_text(path: Path) -> str:
     """Return the text of the file, empty for a missing file. Raises Unreadable."""
     try:
-        return place.read_text("utf-8-sig")
+        return path.read_text("utf-8-sig")
     except FileNotFoundError:
         return ""
     except (OSError, UnicodeDecodeError) as wrong:
-        raise Unreadable(f"{place} cannot be read: {format_os_error(wrong)}") from wrong
+        raise Unreadable(f"{path} cannot be read: {format_os_error(wrong)}") from wrong
 
 
 def _read_valid_inputs(target: SettingsTarget) -> SettingsInputs | None:
     """Return the inputs of the settings before the change; None if they are invalid."""
     try:
-        sources = read_settings_inputs(target.config)
+        sources = read_settings_inputs(target.config_path)
         resolve_settings(sources)
     except InvalidSettings:
         return None
@@ -194,17 +198,17 @@ def _read_valid_inputs(target: SettingsTarget) -> SettingsInputs | None:
 
 
 def _check_settings_stay_valid(
-    target: SettingsTarget, after: str, sources: SettingsInputs | None, *, obeyed: bool
+    target: SettingsTarget, after: str, inputs: SettingsInputs | None, *, is_trusted: bool
 ) -> None:
     """Raise InvalidSettings for a change that makes valid settings invalid."""
-    place = target.place
+    place = target.path
     origin = SettingSource(target.layer, place.name, place.parent)
     document = parse_settings_toml(after.encode("utf-8", "surrogateescape"), str(place))
-    if sources is None:
+    if inputs is None:
         return
-    new = SettingsFile(origin, document if obeyed else filter_untrusted(document, origin).allowed)
-    others = [file for file in sources.files if file.origin.layer is not target.layer]
-    resolve_settings(sources._replace(files=tuple(sorted([*others, new], key=lambda file: file.origin.layer))))
+    new = SettingsFile(origin, document if is_trusted else filter_untrusted(document, origin).allowed)
+    others = [file for file in inputs.files if file.source.layer is not target.layer]
+    resolve_settings(inputs._replace(files=tuple(sorted([*others, new], key=lambda file: file.source.layer))))
 
 
 # -- trust in project files -------------------------------------------------------------------------
@@ -221,7 +225,7 @@ def trust_project_file(config: Path | None, path: Path | None) -> None:
     if found is None:
         raise NotFound("project file", str(place), hint="create one: convo config set --project KEY VALUE")
     document = parse_settings_toml(found.content, str(place))
-    there = [Setting(key, value, found.origin) for key, value in iter_settings(document, str(place))]
+    there = [Setting(key, value, found.source) for key, value in iter_settings(document, str(place))]
     if TRUSTED_SETTING in document:
         raise InvalidSettings(
             f"{place}: {TRUSTED_SETTING!r} can only be set in your own settings", hint="convo config path"
@@ -298,12 +302,12 @@ def _find_project_file(path: Path | None) -> Path:
     return Path(os.path.realpath(found.parent), found.name)
 
 
-def _load_project_file(place: Path, config: Path | None) -> ProjectFile | None:
+def _load_project_file(path: Path, config: Path | None) -> ProjectFile | None:
     """Read the project file; None for a missing file.
 
     Raises InvalidSettings for a file that must not or cannot be read.
     """
-    found = read_project_file(place, _get_app_paths(), load_trusted_folders(config))
+    found = read_project_file(path, _get_app_paths(), load_trusted_folders(config))
     if isinstance(found, ProjectNotice):
         raise InvalidSettings(found.problem, hint=found.hint)
     return found
@@ -318,16 +322,20 @@ def _record_trust(place: Path, content: bytes) -> None:
 
 
 def _get_app_paths() -> AppPaths:
-    return AppPaths.of(os.environ)
+    return AppPaths.from_environ(os.environ)
 
 
-def _get_remote_server(one: Setting) -> str | None:
+def _get_remote_server(setting: Setting) -> str | None:
     """Return the server on another machine that a setting names, without its password."""
-    if isinstance(one.value, StorageOption):
-        connection = one.value.connection.reveal() if one.value.type == "postgres" and one.value.connection else ""
-        return str(one.value) if connection and is_remote_url(connection) else None
-    is_url = one.key[-1] == "base_url"
-    return str(one.value) if is_url and is_remote_url(str(one.value)) else None
+    if isinstance(setting.value, StorageOption):
+        connection = (
+            setting.value.connection_string.reveal()
+            if setting.value.type == "postgres" and setting.value.connection_string
+            else ""
+        )
+        return str(setting.value) if connection and is_remote_url(connection) else None
+    is_url = setting.key[-1] == "base_url"
+    return str(setting.value) if is_url and is_remote_url(str(setting.value)) else None
 
 
 def _qualify_with_profile(key: SettingKey) -> SettingKey:
@@ -339,13 +347,13 @@ def _qualify_with_profile(key: SettingKey) -> SettingKey:
 def _note_stronger_source(target: SettingsTarget, key: SettingKey) -> None:
     """Print a notice if another source overrides the new value."""
     try:
-        settings: Settings = load_settings(target.config)
+        settings: Settings = load_settings(target.config_path)
     except InvalidSettings:
         return
     own = key[2:] if key[0] == "profiles" else key
-    origin = settings.origin(*own)
-    if origin.layer is not Layer.DEFAULT and origin.place != str(target.place):
-        print_notice(f"{origin.place} says otherwise, and goes before it")
+    origin = settings.get_source(*own)
+    if origin.layer is not Layer.DEFAULT and origin.location != str(target.path):
+        print_notice(f"{origin.location} says otherwise, and goes before it")
 
 
 KEY_FOLDER_NAME = "provider-keys"
@@ -401,7 +409,7 @@ def _find_provider(settings: Settings, name: str) -> Provider:
 
 
 def _key_file_path(settings: Settings, provider: Provider) -> Path:
-    return settings.places.config / KEY_FOLDER_NAME / f"{get_keyring_username(provider)}.key"
+    return settings.paths.config / KEY_FOLDER_NAME / f"{get_keyring_username(provider)}.key"
 
 
 def _save_to_keyring(provider: Provider, key: Secret) -> None:
@@ -441,7 +449,7 @@ def _prompt_for_key(name: str) -> str:
 def _set_provider_setting(config: Path | None, name: str, field: str, value: object) -> None:
     target = SettingsTarget(config)
     edit_settings_file(
-        target, lambda text: set_toml_value(text, _make_provider_setting_key(name, field), value, str(target.place))
+        target, lambda text: set_toml_value(text, _make_provider_setting_key(name, field), value, str(target.path))
     )
 
 
@@ -449,7 +457,7 @@ def _unset_provider_setting(config: Path | None, name: str, field: str) -> None:
     target = SettingsTarget(config)
 
     def left(text: str) -> str:
-        without_it = unset_toml_value(text, _make_provider_setting_key(name, field), str(target.place))
+        without_it = unset_toml_value(text, _make_provider_setting_key(name, field), str(target.path))
         return text if without_it is None else without_it
 
     edit_settings_file(target, left)

@@ -71,13 +71,13 @@ class ForkSource(NamedTuple):
     handle: str | None = None
 
 
-async def resolve_fork_source(store: Store, named: str) -> ForkSource:
+async def resolve_fork_source(store: Store, turn_handle: str) -> ForkSource:
     """Return the source of the fork that `turn_handle` names; nothing is stored.
 
     Raises NotFound for an unknown handle or turn, WrongOwner for a conversation, because it has one head, at its
     endpoint, and InvalidUsage for a turn of a chain that no response ends at.
     """
-    handle, number = await split_turn_suffix(store, named)
+    handle, number = await split_turn_suffix(store, turn_handle)
     kind = owner_of_handle(handle)
     if kind is Strategy.CONVERSATION:
         raise make_unforkable_error(handle)
@@ -87,33 +87,33 @@ async def resolve_fork_source(store: Store, named: str) -> ForkSource:
     return ForkSource(session if number is None else await make_session_at_turn(store, session, number))
 
 
-async def _resolve_response(store: Store, handle: str, number: int | None) -> ForkSource:
+async def _resolve_response(store: Store, handle: str, turn: int | None) -> ForkSource:
     link = await store.link(handle)
     if link is None:
-        if number is None:
+        if turn is None:
             return ForkSource(handle=handle)
         raise NotFound("response", handle, hint=f"convo inspect {handle} names the responses before it")
-    session = await store.session(link.session) if link.session and not link.stored else None
+    session = await store.session(link.session_id) if link.session_id and not link.is_stored else None
     if session:
-        stood = replace(session, head=link.head, mark=link.head, link=link.id)
-        return ForkSource(stood if number is None else await make_session_at_turn(store, stood, number))
-    return ForkSource(handle=handle if number is None else (await _find_response_at_turn(store, link, number)).id)
+        stood = replace(session, head=link.head, confirmed_head=link.head, link_id=link.id)
+        return ForkSource(stood if turn is None else await make_session_at_turn(store, stood, turn))
+    return ForkSource(handle=handle if turn is None else (await _find_response_at_turn(store, link, turn)).id)
 
 
-async def _find_response_at_turn(store: Store, link: Link, number: int) -> Link:
+async def _find_response_at_turn(store: Store, link: Link, turn: int) -> Link:
     """Return the response that ended a turn of a chain."""
     path = await store.path(link.head)
-    cut = path.first(find_turn_end(path.items, number))
+    cut = path.first(find_turn_end(path.items, turn))
     _, before = await find_adjacent_links(cut, link, store)
     if before is None or before.head != cut.head:
         raise InvalidUsage("no response of this chain ends there", hint=f"convo inspect {link.id} shows where they end")
     return before
 
 
-async def _find_replay_session(store: Store, place: str) -> Session:
-    found = await find_session_by_handle(store, Strategy.REPLAY, to_absolute_path(place))
+async def _find_replay_session(store: Store, path: str) -> Session:
+    found = await find_session_by_handle(store, Strategy.REPLAY, to_absolute_path(path))
     if found is None:
-        raise NotFound("session at", place, hint="copy the file, and go on with --replay --from COPY")
+        raise NotFound("session at", path, hint="copy the file, and go on with --replay --from COPY")
     return found
 
 
@@ -127,28 +127,28 @@ class ChatOptions:
 
     strategies: tuple[Strategy, ...] = ()
     handle: str | None = None
-    last: bool = False
+    continue_last: bool = False
     fork: str | None = None
     name: str | None = None
-    store: bool = False
+    store_remotely: bool = False
     model: str | None = None
-    system: str | None = None
-    attach: tuple[str, ...] = ()
-    schema: str | None = None
+    instructions: str | None = None
+    attachments: tuple[str, ...] = ()
+    schema_file: str | None = None
     parameters: Mapping[str, Json] = field(default_factory=dict)
     prompt: str | None = None
     config: Path | None = None
-    run: RunFlags = field(default_factory=RunFlags)
+    run_flags: RunFlags = field(default_factory=RunFlags)
 
     @property
-    def continues(self) -> bool:
+    def is_continued(self) -> bool:
         """Whether an existing conversation is continued or forked."""
-        return bool(self.handle or self.last or self.fork)
+        return bool(self.handle or self.continue_last or self.fork)
 
     @property
-    def agents(self) -> str | None:
+    def agents_reference(self) -> str | None:
         """The value of --agent; None for `none`."""
-        return None if self.run.agent == NO_AGENTS else self.run.agent
+        return None if self.run_flags.agent == NO_AGENTS else self.run_flags.agent
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,159 +158,161 @@ class ChatOutput:
     quiet: bool = False
     as_json: bool = False
     as_jsonl: bool = False
-    live: bool = True
-    plain: bool = False
+    is_streamed: bool = True
+    is_plain: bool = False
 
-    def note(self, words: str) -> None:
+    def note(self, text: str) -> None:
         """Print a message that is not the answer to stderr."""
         if not self.quiet:
-            print_notice(words)
+            print_notice(text)
             sys.stderr.flush()
 
-    def tell(self, words: str) -> None:
+    def note_wrapped(self, text: str) -> None:
         """Print the message in lines that fit the terminal, for text that is not copied as a whole."""
-        self.note(wrap_text(escape_control_chars(words), detect_display_without_color(sys.stderr).width))
+        self.note(wrap_text(escape_control_chars(text), detect_display_without_color(sys.stderr).width))
 
 
 class ChatContext:
     """Opens the chat that the options select, and formats its receipts and its continue command."""
 
     def __init__(
-        self, sources: SettingsInputs, store: Store, open_things: AsyncExitStack, asked: ChatOptions, out: ChatOutput
+        self, inputs: SettingsInputs, store: Store, exit_stack: AsyncExitStack, options: ChatOptions, output: ChatOutput
     ) -> None:
-        self._sources, self._store, self._open_things = sources, store, open_things
-        self._asked, self._out = asked, out
+        self._inputs, self._store, self._exit_stack = inputs, store, exit_stack
+        self._options, self._output = options, output
         self._settings: Settings | None = None
-        self._counts_here = False
-        self._shortening: AutoCompaction | None = None
+        self._can_count_locally = False
+        self._auto_compaction: AutoCompaction | None = None
         self._endpoints: dict[str, Endpoint] = {}
-        self._holds: dict[str, LeaseGuard] = {}
+        self._leases: dict[str, LeaseGuard] = {}
 
     async def open(self) -> Chat:
         """Open the conversation that the options select, for writing.
 
         Raises Busy for a session that another process writes, and the errors of the lookup and of the endpoint.
         """
-        asked = self._asked
+        asked = self._options
         begun = await resolve_fork_source(self._store, asked.fork) if asked.fork else ForkSource()
-        want, source = self._wanted(begun), begun.session
+        want, source = self._select_owner(begun), begun.session
         session = source or (None if asked.fork else await find_selected_session(self._store, want))
-        if asked.last and session:
+        if asked.continue_last and session:
             await self._note_skipped_session(session)
         if want.strategy is Strategy.REPLAY and want.handle and not (session or asked.strategies):
             check_replay_file_exists(want.handle)
-        name = await self._name(None if source else session)
-        edges, asking = await self._reach(session)
+        name = await self._choose_session_name(None if source else session)
+        edges, asking = await self._connect(session)
         if source:
             chat = await fork_session(source, asking, edges, name=name)
         else:
             chat = await open_chat(want, session, asking, edges, name=name)
         try:
-            await self._hold(chat)
+            await self._acquire_lease(chat)
         except Busy as busy:
-            if not session or asked.agents or not await confirm_fork_of_busy_session(busy, session):
+            if not session or asked.agents_reference or not await confirm_fork_of_busy_session(busy, session):
                 raise
             chat = await fork_session(session, asking, edges)
-            await self._hold(chat)
-        await chat.catch_up()
-        chat.reread()
-        self._tell_new_file(chat.session)
+            await self._acquire_lease(chat)
+        await chat.refresh()
+        chat.load_state()
+        self._note_new_file(chat.session)
         return chat
 
-    def sheet(self) -> AnswerRenderer | None:
+    def get_answer_renderer(self) -> AnswerRenderer | None:
         """Return the renderer of answers; None for answers printed as plain text."""
         assert self._settings
-        plain = self._out.plain or ANSWERS_PLAIN in (self._settings.answers, self._settings.editing)
+        plain = self._output.is_plain or ANSWERS_PLAIN in (self._settings.answers, self._settings.editing)
         return None if plain else make_answer_renderer(sys.stdout, os.environ)
 
-    def folded(self) -> FormatReasoning | None:
+    def get_reasoning_formatter(self) -> FormatReasoning | None:
         """Return the formatter of the line about reasoning; None if --quiet is set or stderr is not a terminal."""
-        if self._out.quiet or not sys.stderr.isatty():
+        if self._output.quiet or not sys.stderr.isatty():
             return None
         medium = detect_display(sys.stderr, os.environ)
         return lambda item: format_reasoning_line(reasoning_text(item), medium)
 
-    async def prepare(self, chat: Chat) -> None:
+    async def compact_if_needed(self, chat: Chat) -> None:
         """Compact the history if it is too long for another message; a notice is printed first."""
         from convo.cli.auto_compaction import compact_if_due, make_auto_compaction
 
         assert self._settings
-        self._shortening = self._shortening or make_auto_compaction(self._settings.compact_at, self._settings.windows)
-        await compact_if_due(chat, self._shortening, self._out.note)
+        self._auto_compaction = self._auto_compaction or make_auto_compaction(
+            self._settings.compact_at, self._settings.windows
+        )
+        await compact_if_due(chat, self._auto_compaction, self._output.note)
 
     def receipt(self, chat: Chat) -> str:
         """Format the receipt of the last turn, which has ended."""
         link = get_turn_link(chat)
         assert link
-        return self.receipt_of(chat, link)
+        return self.receipt_for_link(chat, link)
 
-    def receipt_of(self, chat: Chat, link: Link, parts: Sequence[Link] = ()) -> str:
+    def receipt_for_link(self, chat: Chat, link: Link, calls: Sequence[Link] = ()) -> str:
         """Format the receipt of `link`, which may be the total of several calls."""
         assert self._settings
-        return format_receipt(link, chat.session, find_price(chat.asking.model, self._settings.prices), parts)
+        return format_receipt(link, chat.session, find_price(chat.options.model, self._settings.prices), calls)
 
-    async def way_back(self, chat: Chat) -> str:
+    async def make_continue_command(self, chat: Chat) -> str:
         """Return the command that continues this chat later, or "" for a chat that cannot be continued."""
-        session, config = chat.session, self._asked.config
+        session, config = chat.session, self._options.config
         assert self._settings
         kept = self._settings.storage.type not in EPHEMERAL_STORE_TYPES and await self._store.session(session.id)
         handle = session.name if kept else session.handle
         begin = f"{get_command_prefix()} --config {quote(str(config))}" if config else get_command_prefix()
-        agents = f" --agent {quote(self._asked.agents)}" if self._asked.agents else ""
+        agents = f" --agent {quote(self._options.agents_reference)}" if self._options.agents_reference else ""
         return f"{begin} chat --from {quote(handle)}{agents}" if handle and chat.turn else ""
 
     @property
-    def paused(self) -> Path:
+    def paused_runs_folder(self) -> Path:
         """The folder of the states of paused runs."""
-        return self._sources.places.paused
+        return self._inputs.paths.paused_runs
 
     @property
-    def prompts(self) -> Path:
+    def prompt_history_file(self) -> Path:
         """The file of the prompt's history."""
-        return self._sources.places.prompts
+        return self._inputs.paths.prompt_history
 
-    def remembering(self, chat: Chat, cast: "AgentSetup") -> "AgentSetup":
+    def with_agents_record(self, chat: Chat, setup: "AgentSetup") -> "AgentSetup":
         """Return `setup` for the runs of `chat`, with a record of the agents unless the store is ephemeral."""
         assert self._settings
         if self._settings.storage.type in EPHEMERAL_STORE_TYPES:
-            return cast
-        return cast.of_session(chat.session.id, self._asked.model, self._sources.places.data)
+            return setup
+        return setup.with_agents_record(chat.session.id, self._options.model, self._inputs.paths.data)
 
-    async def agents_before(self) -> "RememberedAgents | None":
+    async def load_previous_agents(self) -> "RememberedAgents | None":
         """Return the previous agents of the session that is continued or forked.
 
         Raises the errors of `open`, and InvalidUsage or Unreadable.
         """
-        asked = self._asked
+        asked = self._options
         begun = await resolve_fork_source(self._store, asked.fork) if asked.fork else ForkSource()
         session = begun.session or (
-            None if asked.fork else await find_selected_session(self._store, self._wanted(begun))
+            None if asked.fork else await find_selected_session(self._store, self._select_owner(begun))
         )
-        if session is None or not await self._store.agent_runs(session=session.id, limit=1):
+        if session is None or not await self._store.agent_runs(session_id=session.id, limit=1):
             return None
         from convo.cli.agent_options import load_session_agents  # a chat without agents does not need the import
 
-        found = await load_session_agents(self._store, session.id, self._sources.places.data)
+        found = await load_session_agents(self._store, session.id, self._inputs.paths.data)
         if found is None:
-            self._out.note(
+            self._output.note(
                 "the agents of this session are not stored: continuing without agents; add --agent to use them"
             )
         return found
 
     # -- conversation -----------------------------------------------------------------------
 
-    def _wanted(self, begun: ForkSource) -> OwnerSelection:
-        asked = self._asked
-        if asked.fork and (asked.handle or asked.last or asked.strategies):
+    def _select_owner(self, fork_source: ForkSource) -> OwnerSelection:
+        asked = self._options
+        if asked.fork and (asked.handle or asked.continue_last or asked.strategies):
             raise InvalidUsage("--fork names the session and keeps its owner", hint="convo chat --fork HANDLE")
-        return select_owner(asked.strategies, begun.handle or asked.handle, last=asked.last)
+        return select_owner(asked.strategies, fork_source.handle or asked.handle, use_last_session=asked.continue_last)
 
-    async def _name(self, session: Session | None) -> str:
+    async def _choose_session_name(self, session: Session | None) -> str:
         """Return the name for a new session, "" for a generated one; `session` is the one that is continued.
 
         Raises InvalidUsage for a continued session or an invalid name, Conflict for the name of another session.
         """
-        wish = self._asked.name
+        wish = self._options.name
         if wish is None:
             return ""
         if session:
@@ -326,24 +328,24 @@ class ChatContext:
         """Print a notice that -c continues `session` although another one was used later."""
         newest = await load_last_used_session(self._store)
         if newest.id != session.id:
-            self._out.note(f"{newest.name!r} has no answer yet, so this continues {session.name!r}")
+            self._output.note(f"{newest.name!r} has no answer yet, so this continues {session.name!r}")
 
-    def _tell_new_file(self, session: Session) -> None:
+    def _note_new_file(self, session: Session) -> None:
         if session.strategy is Strategy.REPLAY and session.handle and not os.path.lexists(session.handle):
             near = os.path.relpath(session.handle)
-            self._out.note(f"the conversation goes to {session.handle if near.startswith('..') else near}")
+            self._output.note(f"the conversation goes to {session.handle if near.startswith('..') else near}")
 
     # -- endpoint and model ------------------------------------------------------------------------------
 
-    async def _reach(self, session: Session | None, *, model: str | None = None) -> tuple[ChatDeps, RequestOptions]:
-        self._settings, choice = choose_session_model(self._sources, session, model=model)
-        self._counts_here = can_count_locally(choice)
-        self._announce(choice)
-        endpoint = await self._open_things.enter_async_context(endpoint_session(choice, self._settings, self._store))
+    async def _connect(self, session: Session | None, *, model: str | None = None) -> tuple[ChatDeps, RequestOptions]:
+        self._settings, choice = choose_session_model(self._inputs, session, model=model)
+        self._can_count_locally = can_count_locally(choice)
+        self._note_built_in_model(choice)
+        endpoint = await self._exit_stack.enter_async_context(endpoint_session(choice, self._settings, self._store))
         self._endpoints[choice.provider.name] = endpoint
-        return ChatDeps(self._store, endpoint, SystemClock(), random_id), self._asking(choice, session)
+        return ChatDeps(self._store, endpoint, SystemClock(), random_id), self._make_request_options(choice, session)
 
-    def route(self, model: str) -> "ModelRoute":
+    def make_route(self, model: str) -> "ModelRoute":
         """Return the route of an agent's own model; each provider's endpoint is opened once.
 
         Raises InvalidSettings or InvalidUsage.
@@ -351,32 +353,32 @@ class ChatContext:
         from convo.agent_runner.config import ModelRoute
 
         assert self._settings
-        choice = choose_model(self._settings, model, where="an agent's model")
+        choice = choose_model(self._settings, model, source="an agent's model")
         name = choice.provider.name
         if name not in self._endpoints:
             endpoint = open_chosen_endpoint(choice, self._settings, self._store)
-            self._open_things.push_async_callback(endpoint.aclose)
+            self._exit_stack.push_async_callback(endpoint.aclose)
             self._endpoints[name] = endpoint
-        return ModelRoute(self._asking(choice, None), self._endpoints[name])
+        return ModelRoute(self._make_request_options(choice, None), self._endpoints[name])
 
-    def _asking(self, choice: ModelChoice, session: Session | None) -> RequestOptions:
-        asked = self._asked
-        form = {"text": load_text_format(asked.schema)} if asked.schema else {}
+    def _make_request_options(self, choice: ModelChoice, session: Session | None) -> RequestOptions:
+        asked = self._options
+        form = {"text": load_text_format(asked.schema_file)} if asked.schema_file else {}
         return make_request_options(
             choice,
-            instructions=session.instructions if session and asked.system is None else asked.system,
+            instructions=session.instructions if session and asked.instructions is None else asked.instructions,
             parameters={**asked.parameters, **form},
-            store=asked.store,
+            store=asked.store_remotely,
         )
 
-    def _announce(self, choice: ModelChoice) -> None:
-        if choice.origin.layer is Layer.DEFAULT and choice.provider.api == "local":
-            self._out.note("no key was found, so the built-in model answers: a small demo that forgets and errs")
+    def _note_built_in_model(self, choice: ModelChoice) -> None:
+        if choice.source.layer is Layer.DEFAULT and choice.provider.api == "local":
+            self._output.note("no key was found, so the built-in model answers: a small demo that forgets and errs")
 
-    async def _hold(self, chat: Chat) -> None:
-        if chat.session.id not in self._holds:
-            hold = self._holds[chat.session.id] = await acquire_session_lease(self._store, chat.session)
-            self._open_things.push_async_callback(hold.release)
+    async def _acquire_lease(self, chat: Chat) -> None:
+        if chat.session.id not in self._leases:
+            hold = self._leases[chat.session.id] = await acquire_session_lease(self._store, chat.session)
+            self._exit_stack.push_async_callback(hold.release)
 
 
 async def confirm_fork_of_busy_session(busy: Busy, session: Session) -> bool:

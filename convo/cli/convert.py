@@ -51,8 +51,8 @@ class ConvertOptions:
     """The arguments of one `convo convert`."""
 
     handle: str
-    to: Strategy
-    name: str | None = None
+    strategy: Strategy
+    new_name: str | None = None
     model: str | None = None
     provider: str | None = None
     redact: bool = False
@@ -62,63 +62,67 @@ class ConvertOptions:
     config: Path | None = None
 
 
-async def run_convert(asked: ConvertOptions) -> None:
+async def run_convert(options: ConvertOptions) -> None:
     """Run one conversion and print it. After an error nothing was created."""
-    sources = read_settings_inputs(asked.config, SettingFlags(model=asked.model))
+    sources = read_settings_inputs(options.config, SettingFlags(model=options.model))
     settings = resolve_settings(sources)
     async with open_configured_store(settings) as store:
-        known = await HandleResolver(settings, store, LookupOptions(asked.config, asked.provider)).one(asked.handle)
+        known = await HandleResolver(settings, store, LookupOptions(options.config, options.provider)).resolve(
+            options.handle
+        )
         source = await load_source_from_owner(known, settings, store)
-        hidden = redact_if_requested(source.document(), asked.redact, asked.patterns, settings)
-        source = source.without_secrets(hidden.document) if hidden else source
-        wish = await resolve_destination(asked.name, asked.to, store)
-        choice = choose_target_model(sources, source, asked.model)
-        target = TransferTarget(asked.to, get_endpoint_scope(choice), str(choice.name))
+        hidden = redact_if_requested(source.to_document(), options.redact, options.patterns, settings)
+        source = source.with_redacted_document(hidden.document) if hidden else source
+        wish = await resolve_destination(options.new_name, options.strategy, store)
+        choice = choose_target_model(sources, source, options.model)
+        target = TransferTarget(options.strategy, get_endpoint_scope(choice), str(choice.name))
         check_convertible(source, target)
-        carried = plan_transfer(source.said, target)
-        if not asked.as_json:
+        carried = plan_transfer(source.transfer_items, target)
+        if not options.as_json:
             notes = (*source.notes, *(format_redactions(hidden) if hidden else ()))
             print_line(render_losses(carried.losses, notes, detect_display(sys.stdout, os.environ)))
-        made = None if asked.dry_run else await _make_session(source, carried, target, wish, choice, settings, store)
-    if asked.as_json:
+        made = None if options.dry_run else await _make_session(source, carried, target, wish, choice, settings, store)
+    if options.as_json:
         print_json(conversion_to_json(source, carried, target, made) | redactions_to_json(hidden))
     elif made:
-        waiting = len(carried.items) if made.strategy is Strategy.CHAIN else len(carried.items) - carried.confirmed
+        waiting = (
+            len(carried.items) if made.strategy is Strategy.CHAIN else len(carried.items) - carried.confirmed_count
+        )
         rows = new_session_rows(made.name, made.strategy, made.handle, len(carried.items), waiting)
         print_line(render_conversion(rows, detect_display(sys.stdout, os.environ)))
 
 
-async def load_source_from_owner(known: ConversationView, settings: Settings, store: Store) -> ConversationSource:
+async def load_source_from_owner(view: ConversationView, settings: Settings, store: Store) -> ConversationSource:
     """Load the source; from its owner if the owner stores it and a record names the endpoint."""
-    async with owner_endpoint(known, settings, store) as endpoint:
-        return await load_source(known, store, endpoint)
+    async with owner_endpoint(view, settings, store) as endpoint:
+        return await load_source(view, store, endpoint)
 
 
 @asynccontextmanager
-async def owner_endpoint(known: ConversationView, settings: Settings, store: Store) -> AsyncIterator[Endpoint | None]:
+async def owner_endpoint(view: ConversationView, settings: Settings, store: Store) -> AsyncIterator[Endpoint | None]:
     """Open the endpoint that stores the original of a mirror; None if the view itself is the only copy."""
-    if known.session is None or not STRATEGY_INFO[known.strategy].remembers or not known.session.handle:
+    if view.session is None or not STRATEGY_INFO[view.strategy].is_server_side or not view.session.handle:
         yield None
         return
-    record = make_recorded_endpoint(known.session)
-    choice = choose_model(settings, known.session.model, where=f"the record of {known.handle}", record=record)
+    record = make_recorded_endpoint(view.session)
+    choice = choose_model(settings, view.session.model, source=f"the record of {view.handle}", record=record)
     async with endpoint_session(choice, settings, store) as endpoint:
         yield endpoint
 
 
-def choose_target_model(sources: SettingsInputs, source: ConversationSource, model: str | None) -> ModelChoice:
+def choose_target_model(inputs: SettingsInputs, source: ConversationSource, model: str | None) -> ModelChoice:
     """Choose the model of the target: the one named, else the source's model at its own endpoint."""
     named = source.model and "/" in source.model
     if model is not None or not named:
-        return choose_model(resolve_settings(sources))
-    choice = choose_model(resolve_settings(sources), source.model, where=f"the record of {source.handle}")
+        return choose_model(resolve_settings(inputs))
+    choice = choose_model(resolve_settings(inputs), source.model, source=f"the record of {source.handle}")
     scope = source.scope
-    if scope is None or not source.held.remembers:
+    if scope is None or not source.state.is_server_side:
         return choice
     from convo.config.loader import RecordedEndpoint, bind_to_record
 
     record = RecordedEndpoint(source.handle, source.model or "", scope.url, scope.organisation, scope.project)
-    return bind_to_record(resolve_settings(sources), choice, record)
+    return bind_to_record(resolve_settings(inputs), choice, record)
 
 
 def get_endpoint_scope(choice: ModelChoice) -> Scope:
@@ -147,43 +151,43 @@ async def resolve_destination(name: str | None, to: Strategy, store: Store) -> C
 
 async def _make_session(
     source: ConversationSource,
-    carried: TransferPlan,
+    plan: TransferPlan,
     target: TransferTarget,
-    wish: ConvertDestination,
+    destination: ConvertDestination,
     choice: ModelChoice,
     settings: Settings,
     store: Store,
 ) -> Session:
     beside = SessionWriter(store, SystemClock(), random_id)
     if target.strategy is not Strategy.CONVERSATION:
-        return await convert_conversation(source, carried, target, wish, beside)
+        return await convert_conversation(source, plan, target, destination, beside)
     async with endpoint_session(choice, settings, store) as endpoint:
-        return await convert_conversation(source, carried, target, wish, beside, endpoint)
+        return await convert_conversation(source, plan, target, destination, beside, endpoint)
 
 
 def conversion_to_json(
-    source: ConversationSource, carried: TransferPlan, target: TransferTarget, made: Session | None
+    source: ConversationSource, plan: TransferPlan, target: TransferTarget, session: Session | None
 ) -> dict[str, Json]:
     """Return the object of `convo convert --json`; `session` is null if nothing was created."""
     return {
-        "source": {"handle": source.handle, "strategy": str(source.strategy), "items": len(source.said)},
+        "source": {"handle": source.handle, "strategy": str(source.strategy), "items": len(source.transfer_items)},
         "strategy": str(target.strategy),
         "endpoint": str(target.scope),
         "model": target.model,
-        "session": made.name if made else None,
-        "handle": made.handle if made else None,
-        "items": len(carried.items),
-        "unacknowledged": len(carried.items) - (carried.confirmed if target.strategy is not Strategy.CHAIN else 0),
+        "session": session.name if session else None,
+        "handle": session.handle if session else None,
+        "items": len(plan.items),
+        "unacknowledged": len(plan.items) - (plan.confirmed_count if target.strategy is not Strategy.CHAIN else 0),
         "losses": [
-            {"code": loss.code, "effect": str(loss.effect), "why": loss.why, "items": list(loss.places)}
-            for loss in carried.losses
+            {"code": loss.code, "effect": str(loss.effect), "why": loss.reason, "items": list(loss.positions)}
+            for loss in plan.losses
         ],
         "notes": list(source.notes),
     }
 
 
-def render_owner_change(chat: Chat, carried: TransferPlan) -> str:
+def render_owner_change(chat: Chat, plan: TransferPlan) -> str:
     """Render the result of converting an open conversation."""
-    medium, session, held = detect_display_without_color(sys.stderr), chat.session, chat.held
-    rows = new_session_rows(session.name, session.strategy, session.handle, len(held.path), len(held.unacknowledged))
-    return f"{render_losses(carried.losses, (), medium)}\n{render_conversion(rows, medium)}"
+    medium, session, held = detect_display_without_color(sys.stderr), chat.session, chat.state
+    rows = new_session_rows(session.name, session.strategy, session.handle, len(held.path), len(held.unconfirmed_nodes))
+    return f"{render_losses(plan.losses, (), medium)}\n{render_conversion(rows, medium)}"

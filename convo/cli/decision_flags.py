@@ -24,13 +24,13 @@ def rank_match(word: str, call_id: str) -> int:
     return 2 if word == call_id else 0 if word == ALL_CALLS_WORD else 1
 
 
-def select_best_matches(said: Iterable[tuple[str, int, ChoiceT]]) -> dict[str, ChoiceT]:
+def select_best_matches(candidates: Iterable[tuple[str, int, ChoiceT]]) -> dict[str, ChoiceT]:
     """Return the decision on each call, from tuples of call id, rank and decision.
 
     Raises InvalidUsage for two different decisions of the same rank.
     """
     found: dict[str, tuple[int, ChoiceT]] = {}
-    for call_id, exactly, wish in said:
+    for call_id, exactly, wish in candidates:
         other = found.get(call_id)
         if other and other[0] == exactly and other[1] != wish:
             raise InvalidUsage(f"{call_id} is asked to be two things at once", hint="name it in one flag alone")
@@ -40,20 +40,20 @@ def select_best_matches(said: Iterable[tuple[str, int, ChoiceT]]) -> dict[str, C
 
 
 def format_decision(
-    tool: str, call_id: str, *, approve: bool, was: bool | None, edited: bool = False, always: bool = False
+    tool: str, call_id: str, *, approve: bool, previous: bool | None, edited: bool = False, always: bool = False
 ) -> str:
     """Format the effect of a decision on one call; `previous` is the earlier decision, None if there was none."""
     word = format_verdict(approve)
-    changed = f", was {format_verdict(was)}" if was is not None and was != approve else ""
+    changed = f", was {format_verdict(previous)}" if previous is not None and previous != approve else ""
     edits = ", with other arguments" if edited else ""
     sticky = ", always" if always else ""
     return f"{word} {tool} ({call_id}){edits}{sticky}{changed}"
 
 
-def format_unchanged_decision(tool: str, call_id: str, was: bool) -> str:
+def format_unchanged_decision(tool: str, call_id: str, previous: bool) -> str:
     """Format a note that a name or `all` left an earlier decision on one call unchanged."""
-    flag = "--reject" if was else "--approve"
-    return f"{tool} ({call_id}) stays {format_verdict(was)}; {flag} {call_id} changes that"
+    flag = "--reject" if previous else "--approve"
+    return f"{tool} ({call_id}) stays {format_verdict(previous)}; {flag} {call_id} changes that"
 
 
 def format_verdict(approve: bool) -> str:
@@ -78,112 +78,114 @@ class RequestedDecisions:
     abort: bool = False
 
     @property
-    def words(self) -> tuple[str, ...]:
+    def call_values(self) -> tuple[str, ...]:
         """The values of all flags that name calls."""
         return (*self.approve, *self.reject, *self.edit, *self.rerun, *self.output)
 
     @property
-    def anything(self) -> bool:
-        return bool(self.words)
+    def has_any(self) -> bool:
+        return bool(self.call_values)
 
 
 class CallDecision(NamedTuple):
     """The decision of one flag on one call."""
 
-    what: str
-    words: str | None = None
+    flag: str
+    text: str | None = None
 
 
 def build_decision_events(
-    said: RequestedDecisions, waiting: Sequence[PendingApproval]
+    requested: RequestedDecisions, pending: Sequence[PendingApproval]
 ) -> list[ApprovalDecided | ToolOutputSupplied]:
     """Build the decisions, in the order of the calls; an editor opens for each call to edit.
 
     Raises NotFound or InvalidUsage.
     """
-    return list(_iter_events(said, choose_decisions(said, waiting), waiting))
+    return list(_iter_events(requested, choose_decisions(requested, pending), pending))
 
 
-def choose_decisions(said: RequestedDecisions, waiting: Sequence[PendingApproval]) -> dict[str, CallDecision]:
+def choose_decisions(requested: RequestedDecisions, pending: Sequence[PendingApproval]) -> dict[str, CallDecision]:
     """Return the decision on each call, by call id. Raises NotFound or InvalidUsage."""
-    return select_best_matches(one for word, what in _iter_flags(said) for one in _match_calls(word, what, waiting))
+    return select_best_matches(
+        one for word, what in _iter_flags(requested) for one in _match_calls(word, what, pending)
+    )
 
 
-def iter_unchanged_decision_notes(said: RequestedDecisions, waiting: Sequence[PendingApproval]) -> Iterator[str]:
+def iter_unchanged_decision_notes(requested: RequestedDecisions, pending: Sequence[PendingApproval]) -> Iterator[str]:
     """Yield notes on earlier decisions that differ from a name or `all`, and stay unchanged."""
-    choices = choose_decisions(said, waiting)
-    for call in waiting:
-        if call.verdict is None or call.call_id in choices:
+    choices = choose_decisions(requested, pending)
+    for call in pending:
+        if call.approved is None or call.call_id in choices:
             continue
         asked = {
             what != "reject"
-            for word, what in _iter_flags(said)
-            if _split_flag_value(word, what, waiting)[0] in (ALL_CALLS_WORD, call.tool)
+            for word, what in _iter_flags(requested)
+            if _split_flag_value(word, what, pending)[0] in (ALL_CALLS_WORD, call.tool)
         }
-        if asked - {call.verdict}:
-            yield format_unchanged_decision(call.tool, call.call_id, call.verdict)
+        if asked - {call.approved}:
+            yield format_unchanged_decision(call.tool, call.call_id, call.approved)
 
 
-def _iter_flags(said: RequestedDecisions) -> Iterator[tuple[str, str]]:
+def _iter_flags(requested: RequestedDecisions) -> Iterator[tuple[str, str]]:
     for what in ("approve", "reject", "edit", "rerun", "output"):
-        for word in getattr(said, what):
+        for word in getattr(requested, what):
             yield word, what
 
 
-def _match_calls(word: str, what: str, waiting: Sequence[PendingApproval]) -> Iterator[tuple[str, int, CallDecision]]:
-    name, words = _split_flag_value(word, what, waiting)
-    undecided = [call for call in waiting if call.verdict is None]
-    meant = [call for call in undecided if what == "reject" or call.unknown == (what in ("rerun", "output"))]
-    fits = [call for call in waiting if call.call_id == name] or [
+def _match_calls(value: str, flag: str, pending: Sequence[PendingApproval]) -> Iterator[tuple[str, int, CallDecision]]:
+    name, words = _split_flag_value(value, flag, pending)
+    undecided = [call for call in pending if call.approved is None]
+    meant = [call for call in undecided if flag == "reject" or call.outcome_unknown == (flag in ("rerun", "output"))]
+    fits = [call for call in pending if call.call_id == name] or [
         call for call in meant if name in (ALL_CALLS_WORD, call.tool)
     ]
     fits = fits or [call for call in undecided if name in (ALL_CALLS_WORD, call.tool)]
-    if not fits and not any(name in (ALL_CALLS_WORD, call.tool) for call in waiting):
-        ids = ", ".join(call.call_id for call in waiting)
+    if not fits and not any(name in (ALL_CALLS_WORD, call.tool) for call in pending):
+        ids = ", ".join(call.call_id for call in pending)
         raise NotFound("pending call", name, hint=f"one of {ids}" if ids else "nothing waits in this run")
     for call in fits:
-        _check_applicable(call, what)
+        _check_applicable(call, flag)
         yield (
             call.call_id,
             rank_match(name, call.call_id),
-            CallDecision(what, words or ("" if what == "output" else None)),
+            CallDecision(flag, words or ("" if flag == "output" else None)),
         )
 
 
-def _split_flag_value(word: str, what: str, waiting: Sequence[PendingApproval]) -> tuple[str, str | None]:
+def _split_flag_value(value: str, flag: str, pending: Sequence[PendingApproval]) -> tuple[str, str | None]:
     """Split `CALL=TEXT`; a call id that contains an equals sign is not split."""
-    ids = [call.call_id for call in waiting]
-    if what not in ("reject", "output") or (what == "reject" and word in ids):
-        return word, None
-    longest = max((one for one in ids if word.startswith(f"{one}=")), key=len, default=word.partition("=")[0])
-    if what == "output" and "=" not in word.removeprefix(longest):
-        raise InvalidUsage(f"--output {word!r} does not say what came of the call", hint="--output CALL=TEXT")
-    return longest, word.removeprefix(longest).removeprefix("=")
+    ids = [call.call_id for call in pending]
+    if flag not in ("reject", "output") or (flag == "reject" and value in ids):
+        return value, None
+    longest = max((one for one in ids if value.startswith(f"{one}=")), key=len, default=value.partition("=")[0])
+    if flag == "output" and "=" not in value.removeprefix(longest):
+        raise InvalidUsage(f"--output {value!r} does not say what came of the call", hint="--output CALL=TEXT")
+    return longest, value.removeprefix(longest).removeprefix("=")
 
 
-def _check_applicable(call: PendingApproval, what: str) -> None:
+def _check_applicable(call: PendingApproval, flag: str) -> None:
     """Raise InvalidUsage for a flag that does not apply to the state of the call."""
-    if call.unknown and what in ("approve", "edit"):
+    if call.outcome_unknown and flag in ("approve", "edit"):
         raise InvalidUsage(
             f"{call.call_id} was started and its outcome is unknown",
             hint=f"--rerun {call.call_id}, --output {call.call_id}=TEXT, or --abort",
         )
-    if not call.unknown and what in ("rerun", "output"):
+    if not call.outcome_unknown and flag in ("rerun", "output"):
         raise InvalidUsage(
             f"{call.call_id} was not started, so nothing came of it", hint=f"--approve or --reject {call.call_id}"
         )
 
 
 def _iter_events(
-    said: RequestedDecisions, choices: dict[str, CallDecision], waiting: Sequence[PendingApproval]
+    requested: RequestedDecisions, choices: dict[str, CallDecision], pending: Sequence[PendingApproval]
 ) -> Iterator[ApprovalDecided | ToolOutputSupplied]:
-    for call in waiting:
+    for call in pending:
         choice = choices.get(call.call_id)
         if choice is None:
             continue
-        if choice.what == "output":
-            yield ToolOutputSupplied(call.call_id, choice.words)
+        if choice.flag == "output":
+            yield ToolOutputSupplied(call.call_id, choice.text)
             continue
-        arguments = edit_arguments_in_editor(call.arguments) if choice.what == "edit" else None
-        always = said.always and not call.unknown
-        yield ApprovalDecided(call.call_id, choice.what != "reject", choice.words, always, arguments)
+        arguments = edit_arguments_in_editor(call.arguments) if choice.flag == "edit" else None
+        always = requested.always and not call.outcome_unknown
+        yield ApprovalDecided(call.call_id, choice.flag != "reject", choice.text, always, arguments)

@@ -58,17 +58,17 @@ def read_from_store(settings: Settings, read: Callable[[Store], Awaitable[Result
     return asyncio.run(found())
 
 
-def run_sync(work: Coroutine[object, None, Result]) -> Result:
+def run_sync(coroutine: Coroutine[object, None, Result]) -> Result:
     """Run a coroutine that never waits.
 
     Raises the errors of `coroutine`, and RuntimeError if it has to wait.
     """
     try:
-        work.send(None)
+        coroutine.send(None)
     except StopIteration as done:
         result: Result = done.value
         return result
-    work.close()
+    coroutine.close()
     raise RuntimeError("this had to wait for something, and no event loop runs")
 
 
@@ -91,7 +91,7 @@ def open_chosen_endpoint(choice: ModelChoice, settings: Settings, store: Store) 
 
 
 def choose_session_model(
-    sources: SettingsInputs, session: Session | None, *, model: str | None = None
+    inputs: SettingsInputs, session: Session | None, *, model: str | None = None
 ) -> tuple[Settings, ModelChoice]:
     """Resolve the settings together with the session's record, and choose the model.
 
@@ -100,10 +100,10 @@ def choose_session_model(
     Raises WrongOwner for a model at another endpoint than the session's, and InvalidSettings.
     """
     record = make_recorded_endpoint(session) if session else None
-    settings = resolve_settings(sources, record)
-    bound = record if session and STRATEGY_INFO[session.strategy].remembers and session.handle else None
+    settings = resolve_settings(inputs, record)
+    bound = record if session and STRATEGY_INFO[session.strategy].is_server_side and session.handle else None
     where = "/model" if model else "-m"
-    choice = choose_model(settings, model, where=where, record=bound)
+    choice = choose_model(settings, model, source=where, record=bound)
     return settings._replace(providers={**settings.providers, choice.provider.name: choice.provider}), choice
 
 
@@ -127,7 +127,7 @@ def make_request_options(
         instructions=instructions,
         parameters=parameters,
         store=store,
-        seal=remote and has_encrypted_reasoning(choice.name.model),
+        encrypt_reasoning=remote and has_encrypted_reasoning(choice.name.model),
     )
 
 

@@ -35,85 +35,89 @@ class DiffOptions:
 
     a: str
     b: str | None
-    wire: bool = False
-    server: bool = False
+    compare_requests: bool = False
+    compare_with_owner: bool = False
     provider: str | None = None
     config: Path | None = None
 
 
-async def run_diff(sides: DiffOptions, *, as_json: bool) -> bool:
+async def run_diff(options: DiffOptions, *, as_json: bool) -> bool:
     """Print the differences and return whether there are any.
 
     Raises NotFound, AmbiguousHandle, Unreadable or ItemDeleted, and the errors of an endpoint that is called.
     """
-    settings = load_settings(sides.config)
+    settings = load_settings(options.config)
     async with open_configured_store(settings) as store:
-        search = CachingHandleResolver(HandleResolver(settings, store, LookupOptions(sides.config, sides.provider)))
-        if sides.wire:
+        search = CachingHandleResolver(HandleResolver(settings, store, LookupOptions(options.config, options.provider)))
+        if options.compare_requests:
             return _print_request_diff(
-                await load_sent_request(sides.a, search, store),
-                await load_sent_request(sides.b or "", search, store),
+                await load_sent_request(options.a, search, store),
+                await load_sent_request(options.b or "", search, store),
                 as_json,
             )
-        if sides.server:
-            return _print_history_diff(*await load_mirror_and_owner(sides.a, search, store), as_json)
+        if options.compare_with_owner:
+            return _print_history_diff(*await load_mirror_and_owner(options.a, search, store), as_json)
         return _print_history_diff(
-            await load_diff_side(sides.a, search, store), await load_diff_side(sides.b or "", search, store), as_json
+            await load_diff_side(options.a, search, store),
+            await load_diff_side(options.b or "", search, store),
+            as_json,
         )
 
 
 class CachingHandleResolver:
     """A `HandleResolver` that resolves each handle once: both sides are often the same conversation."""
 
-    def __init__(self, search: HandleResolver) -> None:
-        self._search = search
-        self._found: dict[str, ConversationView] = {}
+    def __init__(self, resolver: HandleResolver) -> None:
+        self._resolver = resolver
+        self._views: dict[str, ConversationView] = {}
 
-    async def one(self, handle: str) -> ConversationView:
-        if handle not in self._found:
-            self._found[handle] = await self._search.one(handle)
-        return self._found[handle]
+    async def resolve(self, handle: str) -> ConversationView:
+        if handle not in self._views:
+            self._views[handle] = await self._resolver.resolve(handle)
+        return self._views[handle]
 
-    async def owners(self, mirror: ConversationView) -> ConversationView:
-        return await self._search.owners(mirror)
+    async def fetch_owner_view(self, mirror: ConversationView) -> ConversationView:
+        return await self._resolver.fetch_owner_view(mirror)
 
 
-async def load_diff_side(handle: str, search: CachingHandleResolver, store: Store) -> DiffSide:
+async def load_diff_side(handle: str, resolver: CachingHandleResolver, store: Store) -> DiffSide:
     """Load the history of a handle, up to the turn that it names. Raises ItemDeleted for a lost item."""
-    known, number = await resolve_handle_with_turn(handle, search, store)
-    if known.lost:
-        raise ItemDeleted(known.lost)
-    return DiffSide(handle, STRATEGY_INFO[known.strategy].words, get_items_up_to_turn(known, number))
+    known, number = await resolve_handle_with_turn(handle, resolver, store)
+    if known.unreadable_head:
+        raise ItemDeleted(known.unreadable_head)
+    return DiffSide(handle, STRATEGY_INFO[known.strategy].description, get_items_up_to_turn(known, number))
 
 
 async def resolve_handle_with_turn(
-    handle: str, search: CachingHandleResolver, store: Store
+    handle: str, resolver: CachingHandleResolver, store: Store
 ) -> tuple[ConversationView, int | None]:
     """Resolve a handle and its turn number. The name of a session or file that ends like one has precedence."""
     whole, number = await split_turn_suffix(store, handle)
-    return await search.one(whole), number
+    return await resolver.resolve(whole), number
 
 
-async def load_mirror_and_owner(handle: str, search: CachingHandleResolver, store: Store) -> tuple[DiffSide, DiffSide]:
+async def load_mirror_and_owner(
+    handle: str, resolver: CachingHandleResolver, store: Store
+) -> tuple[DiffSide, DiffSide]:
     """Load the confirmed part of the local mirror, and the owner's history.
 
     Raises InvalidUsage for a handle with a turn number, or without a remote owner.
     """
-    mirror, number = await resolve_handle_with_turn(handle, search, store)
+    mirror, number = await resolve_handle_with_turn(handle, resolver, store)
     if number is not None:
         raise InvalidUsage(
             "--server compares all that is held", hint=f"convo diff {parse_turn_handle(handle)[0]} --server"
         )
-    if not STRATEGY_INFO[mirror.strategy].remembers:
+    if not STRATEGY_INFO[mirror.strategy].is_server_side:
         raise InvalidUsage(
-            f"{handle} is held here, by {STRATEGY_INFO[mirror.strategy].words}", hint=f"convo inspect {handle}"
+            f"{handle} is held here, by {STRATEGY_INFO[mirror.strategy].description}", hint=f"convo inspect {handle}"
         )
     theirs = (
         await _load_embedded_owner_view(mirror, store)
         if mirror.scope == EMBEDDED_SCOPE
-        else await search.owners(mirror)
+        else await resolver.fetch_owner_view(mirror)
     )
-    here = DiffSide("here", "the record's confirmed part", mirror.path.upto(mirror.mark).items)
+    here = DiffSide("here", "the record's confirmed part", mirror.path.up_to(mirror.confirmed_head).items)
     return here, DiffSide("there", f"{theirs.handle} at {theirs.scope}", theirs.path.items)
 
 
@@ -123,12 +127,12 @@ async def _load_embedded_owner_view(mirror: ConversationView, store: Store) -> C
     return await load_handle_view(store, handle or get_owner_handle(mirror))
 
 
-async def load_sent_request(handle: str, search: CachingHandleResolver, store: Store) -> SentRequest:
+async def load_sent_request(handle: str, resolver: CachingHandleResolver, store: Store) -> SentRequest:
     """Load the request that a handle names, or a request body from a file."""
     found = None if not is_path_like(handle) and await store.session(handle) else read_request_file(handle)
     if found is not None:
         return SentRequest(handle, str(found.get("model") or ""), found)
-    return rebuild_request(*await resolve_handle_with_turn(handle, search, store))
+    return rebuild_request(*await resolve_handle_with_turn(handle, resolver, store))
 
 
 def read_request_file(place: str) -> dict[str, Json] | None:
@@ -152,7 +156,7 @@ def _print_history_diff(a: DiffSide, b: DiffSide, as_json: bool) -> bool:
         print_json({**sides, **history_diff_to_json(found)})
     else:
         print_line(render_history_diff(a, b, found, detect_display(sys.stdout, os.environ)))
-    return not found.alike
+    return not found.is_equal
 
 
 def _print_request_diff(a: SentRequest, b: SentRequest, as_json: bool) -> bool:
@@ -161,4 +165,4 @@ def _print_request_diff(a: SentRequest, b: SentRequest, as_json: bool) -> bool:
         print_json({"requests": [a.name, b.name], **request_diff_to_json(found)})
     else:
         print_line(render_request_diff(a, b, found, detect_display(sys.stdout, os.environ)))
-    return found.byte is not None
+    return found.byte_offset is not None

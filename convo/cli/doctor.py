@@ -85,22 +85,22 @@ class DoctorContext(NamedTuple):
     environ:          the environment variables of this process
     """
 
-    found: Settings | None
+    usable_settings: Settings | None
     environ: Mapping[str, str]
-    wrong: InvalidSettings | None = None
+    error: InvalidSettings | None = None
 
     @property
     def settings(self) -> Settings:
         """The settings, possibly without their store. Raises InvalidSettings for invalid settings."""
-        if self.found is None:
+        if self.usable_settings is None:
             raise InvalidSettings("not looked at: the settings cannot be used", hint="convo doctor settings")
-        return self.found
+        return self.usable_settings
 
     @property
-    def whole(self) -> Settings:
+    def complete_settings(self) -> Settings:
         """The settings with their store. Raises InvalidSettings for invalid settings."""
-        if self.wrong and self.found:
-            raise self.wrong
+        if self.error and self.usable_settings:
+            raise self.error
         return self.settings
 
 
@@ -123,68 +123,74 @@ def _load_settings_without_store(config: Path | None, flags: SettingFlags) -> Se
 # -- this process ---------------------------------------------------------------------------------
 
 
-def probe_versions(case: DoctorContext) -> VersionFacts:
+def probe_versions(context: DoctorContext) -> VersionFacts:
     return VersionFacts(convo.__version__, platform.python_version(), f"{platform.system()} {platform.machine()}")
 
 
-def probe_settings(case: DoctorContext) -> SettingsFacts:
+def probe_settings(context: DoctorContext) -> SettingsFacts:
     """Return the sources of the settings, the strongest first. Raises InvalidSettings."""
-    if case.wrong:
-        raise case.wrong
-    said = {one.origin for one in case.settings.listed if one.origin.layer is not Layer.DEFAULT}
+    if context.error:
+        raise context.error
+    said = {one.source for one in context.settings.entries if one.source.layer is not Layer.DEFAULT}
     places = [_format_source(origin) for origin in sorted(said, key=lambda origin: (origin.layer, origin.name))]
-    return SettingsFacts(places, case.settings.notice)
+    return SettingsFacts(places, context.settings.project_notice)
 
 
-def _format_source(origin: SettingSource) -> str:
-    return f"{origin.place} [profiles.{origin.profile}]" if origin.profile else origin.place
+def _format_source(source: SettingSource) -> str:
+    return f"{source.location} [profiles.{source.profile}]" if source.profile else source.location
 
 
-def probe_folders(case: DoctorContext) -> FolderFacts:
+def probe_folders(context: DoctorContext) -> FolderFacts:
     """Check the folders. Raises StoreFault for one that cannot be written, InvalidSettings without a home folder."""
-    paths = list(dict.fromkeys(AppPaths.of(case.environ)))
+    paths = list(dict.fromkeys(AppPaths.from_environ(context.environ)))
     for path in paths:
         check_folder_writable(path)
     here = [path for path in paths if path.is_dir()]
     return FolderFacts(paths, [path for path in here if os.name == "posix" and path.stat().st_mode & 0o077])
 
 
-def probe_terminal(case: DoctorContext) -> TerminalFacts:
+def probe_terminal(context: DoctorContext) -> TerminalFacts:
     from convo.terminal.terminal import detect_display
 
-    return TerminalFacts(detect_display(sys.stdout, case.environ), case.environ.get("TERM", ""), sys.stdout.encoding)
+    return TerminalFacts(
+        detect_display(sys.stdout, context.environ), context.environ.get("TERM", ""), sys.stdout.encoding
+    )
 
 
-def probe_extras(case: DoctorContext) -> ExtrasFacts:
+def probe_extras(context: DoctorContext) -> ExtrasFacts:
     lacking = {extra: [name for name in names if find_spec(name) is None] for extra, names in PACKAGES_BY_EXTRA.items()}
-    keyed = [one for one in case.found.providers.values() if has_provider_key(one, case.environ)] if case.found else []
+    keyed = (
+        [one for one in context.usable_settings.providers.values() if has_provider_key(one, context.environ)]
+        if context.usable_settings
+        else []
+    )
     return ExtrasFacts(lacking, frozenset(one.api for one in keyed))
 
 
 # -- the store ------------------------------------------------------------------------------------
 
 
-def probe_store_facts(case: DoctorContext) -> StoreFacts:
+def probe_store_facts(context: DoctorContext) -> StoreFacts:
     """Examine the store. Raises StoreFault, InvalidSettings or InvalidUsage."""
     from convo.stores.factory import probe_store
 
-    kept, origin = case.whole.storage, case.whole.origin("state_storage")
+    kept, origin = context.complete_settings.storage, context.complete_settings.get_source("state_storage")
     condition = run_with_timeout(probe_store(get_store_url(kept)), str(kept))
     return StoreFacts(kept, origin, condition, describe_supabase_pooler(kept.url.reveal() if kept.url else ""))
 
 
-def run_with_timeout(work: Coroutine[Any, Any, Result], place: str) -> Result:
+def run_with_timeout(coroutine: Coroutine[Any, Any, Result], target: str) -> Result:
     """Return the result of `coroutine`. Raises StoreUnavailable after `CHECK_TIMEOUT_S`."""
 
     async def limited() -> Result:
         async with asyncio.timeout(CHECK_TIMEOUT_S):
-            return await work
+            return await coroutine
 
     try:
         return asyncio.run(limited())
     except TimeoutError as late:
         raise StoreUnavailable(
-            f"{place} did not answer in {CHECK_TIMEOUT_S:g} seconds",
+            f"{target} did not answer in {CHECK_TIMEOUT_S:g} seconds",
             hint="see that the host is right, and what is between",
         ) from late
 
@@ -200,9 +206,9 @@ def describe_supabase_pooler(url: str) -> str:
 # -- serving --------------------------------------------------------------------------------------
 
 
-def probe_serve(case: DoctorContext) -> ServeFacts:
+def probe_serve(context: DoctorContext) -> ServeFacts:
     """Examine the settings of `convo serve`. Raises InvalidSettings for an unreadable keys file or line of it."""
-    wanted = case.settings.serve
+    wanted = context.settings.serve
     lacking = [name for name in PACKAGES_BY_EXTRA["serve"] if find_spec(name) is None]
     keys = None if wanted.keys_file is None else _count_api_keys(wanted.keys_file)
     return ServeFacts(wanted, not is_loopback(wanted.host), lacking, keys)
@@ -218,11 +224,13 @@ def _count_api_keys(path: Path) -> int:
     return len(list(read_key_entries(path)))
 
 
-def probe_encryption_key(case: DoctorContext) -> EncryptionKeyFacts:
-    variable = case.settings.serve.seal_key_env
-    if case.wrong:
+def probe_encryption_key(context: DoctorContext) -> EncryptionKeyFacts:
+    variable = context.settings.serve.seal_key_env
+    if context.error:
         raise InvalidSettings("not looked at: which store it is cannot be told", hint="convo doctor store")
-    return EncryptionKeyFacts(variable, read_secret(case.environ, variable) is not None, case.settings.storage.type)
+    return EncryptionKeyFacts(
+        variable, read_secret(context.environ, variable) is not None, context.settings.storage.type
+    )
 
 
 LOCAL_ENGINE_PACKAGE = "xllamacpp"
@@ -232,14 +240,16 @@ SERVER_TIMEOUT_S = 5.0
 """Seconds that a model server has to answer."""
 
 
-def probe_keys(case: DoctorContext) -> list[ProviderKeyFacts]:
-    return [key for provider in case.settings.providers.values() for key in _iter_key_facts(provider, case.environ)]
+def probe_keys(context: DoctorContext) -> list[ProviderKeyFacts]:
+    return [
+        key for provider in context.settings.providers.values() for key in _iter_key_facts(provider, context.environ)
+    ]
 
 
 def _iter_key_facts(provider: Provider, environ: Mapping[str, str]) -> Iterator[ProviderKeyFacts]:
     found = find_provider_key(provider, environ)
     if found or provider.key_env:
-        place = found.place if found else str(provider.key_env)
+        place = found.location if found else str(provider.key_env)
         yield ProviderKeyFacts(
             provider.name,
             place,
@@ -251,31 +261,31 @@ def _iter_key_facts(provider: Provider, environ: Mapping[str, str]) -> Iterator[
         yield ProviderKeyFacts(provider.name, provider.token_env, load_provider_token(provider, environ) is not None)
 
 
-def _describe_unusable_key(provider: Provider, found: FoundKey | None) -> str:
+def _describe_unusable_key(provider: Provider, found_key: FoundKey | None) -> str:
     from convo.models.factory import check_provider_key
 
     try:
-        check_provider_key(provider, found.key if found else None)
+        check_provider_key(provider, found_key.key if found_key else None)
     except ConvoError as wrong:
-        return wrong.message if found else ""
+        return wrong.message if found_key else ""
     return ""
 
 
-def _is_key_file_exposed(provider: Provider, found: FoundKey | None) -> bool:
+def _is_key_file_exposed(provider: Provider, found_key: FoundKey | None) -> bool:
     """Return whether other users of this machine may read the file of the key in use."""
     path = provider.key_file
-    in_use = found is not None and path is not None and found.place == str(path)
+    in_use = found_key is not None and path is not None and found_key.location == str(path)
     return bool(in_use and path and os.name == "posix" and path.stat().st_mode & 0o077)
 
 
-def probe_model(case: DoctorContext) -> ModelChoice:
+def probe_model(context: DoctorContext) -> ModelChoice:
     """Return the default model. Raises ConvoError for a model that cannot be used."""
     from convo.models.factory import find_weights, make_openai_options, open_model
     from convo.runtime import SystemClock, random_id
 
-    choice = choose_model(case.settings)
-    provider, models = choice.provider, case.settings.places.models
-    key, token = load_provider_key(provider, case.environ), load_provider_token(provider, case.environ)
+    choice = choose_model(context.settings)
+    provider, models = choice.provider, context.settings.paths.weights
+    key, token = load_provider_key(provider, context.environ), load_provider_token(provider, context.environ)
     if provider.api == "local":
         find_weights(choice.name.model, models)
         if find_spec(LOCAL_ENGINE_PACKAGE) is None:
@@ -286,53 +296,55 @@ def probe_model(case: DoctorContext) -> ModelChoice:
     if provider.api in STATEFUL_APIS:
         make_openai_options(provider, key=key, token=token)
     else:
-        open_model(provider, key=key, models=models, clock=SystemClock(), new_id=random_id)
+        open_model(provider, key=key, weights_folder=models, clock=SystemClock(), new_id=random_id)
     return choice
 
 
-def probe_local_model(case: DoctorContext) -> LocalModelFacts:
+def probe_local_model(context: DoctorContext) -> LocalModelFacts:
     """Look for the built-in model. Raises InvalidSettings without a home folder."""
     from convo.models.factory import find_built_in_weights
 
     try:
-        weights = find_built_in_weights(AppPaths.of(case.environ).models)
+        weights = find_built_in_weights(AppPaths.from_environ(context.environ).weights)
     except ModelMissing:
         weights = None
     return LocalModelFacts(find_spec(LOCAL_ENGINE_PACKAGE) is not None, weights)
 
 
-def probe_ollama(case: DoctorContext) -> OllamaFacts | None:
+def probe_ollama(context: DoctorContext) -> OllamaFacts | None:
     """Ask Ollama for its models; None if no model of it is in use."""
     from convo.chat.endpoint_factory import open_catalogue
     from convo.models.base import fetch_model_names
 
-    settings = case.settings
+    settings = context.settings
     wanted = [choice for choice in _iter_models_in_use(settings) if choice.provider.name == "ollama"]
     if not wanted:
         return None
-    provider, models = wanted[0].provider, settings.places.models
+    provider, models = wanted[0].provider, settings.paths.weights
     seen = OllamaFacts(provider.base_url or "", sorted({choice.name.model for choice in wanted}))
-    seen = seen._replace(chosen=any(choice.origin.name != ALIAS_SOURCE for choice in wanted))
+    seen = seen._replace(is_default=any(choice.source.name != ALIAS_SOURCE for choice in wanted))
     catalogue = open_catalogue(provider, models, settings.limits)
     assert catalogue is not None
     try:
-        return seen._replace(models=asyncio.run(fetch_model_names(catalogue, "ollama", within_s=SERVER_TIMEOUT_S)))
+        return seen._replace(
+            available_models=asyncio.run(fetch_model_names(catalogue, "ollama", timeout_s=SERVER_TIMEOUT_S))
+        )
     except EndpointFault as wrong:
-        return seen._replace(failed=wrong.message)
+        return seen._replace(error=wrong.message)
 
 
 def _iter_models_in_use(settings: Settings) -> Iterator[ModelChoice]:
     """Yield the default model and those of the aliases, except the ones that cannot be resolved."""
     for name in (None, *settings.aliases):
         try:
-            yield choose_model(settings, name, where=ALIAS_SOURCE)
+            yield choose_model(settings, name, source=ALIAS_SOURCE)
         except InvalidSettings:
             continue
 
 
-def probe_network(case: DoctorContext) -> list[ServerFacts]:
+def probe_network(context: DoctorContext) -> list[ServerFacts]:
     """Call each model server that is in use or has a key, all at once."""
-    settings = case.settings
+    settings = context.settings
     used = {choice.provider.name for choice in _iter_models_in_use(settings)}
     wanted = [
         provider
@@ -340,15 +352,15 @@ def probe_network(case: DoctorContext) -> list[ServerFacts]:
         if provider.base_url
         and (
             provider.name in used
-            or has_provider_key(provider, case.environ)
-            or load_provider_token(provider, case.environ)
+            or has_provider_key(provider, context.environ)
+            or load_provider_token(provider, context.environ)
         )
     ]
     return asyncio.run(_probe_servers(wanted))
 
 
-async def _probe_servers(wanted: list[Provider]) -> list[ServerFacts]:
-    return await asyncio.gather(*(_probe_server(provider) for provider in wanted))
+async def _probe_servers(providers: list[Provider]) -> list[ServerFacts]:
+    return await asyncio.gather(*(_probe_server(provider) for provider in providers))
 
 
 async def _probe_server(provider: Provider) -> ServerFacts:
@@ -376,15 +388,15 @@ TIMEOUT_MARGIN_S = 1.0
 class DoctorCheck(NamedTuple):
     """One check: a short description of its subject, and the function that runs it."""
 
-    about: str
+    description: str
     run: Callable[[DoctorContext], CheckResult]
 
 
 def make_doctor_check(
-    about: str, look: Callable[[DoctorContext], Facts], judge: Callable[[Facts], CheckResult]
+    description: str, probe: Callable[[DoctorContext], Facts], diagnose: Callable[[Facts], CheckResult]
 ) -> DoctorCheck:
     """Combine a probe and its diagnosis in one check."""
-    return DoctorCheck(about, lambda case: judge(look(case)))
+    return DoctorCheck(description, lambda case: diagnose(probe(case)))
 
 
 DOCTOR_CHECKS = {
@@ -419,7 +431,7 @@ def run_doctor(config: Path | None, flags: SettingFlags, names: Sequence[str], *
     Raises InvalidUsage for an unknown name.
     """
     reports = run_doctor_checks(select_doctor_checks(names, network=network), load_doctor_context(config, flags))
-    well = all(report.finding.level is not CheckLevel.FAULT for report in reports)
+    well = all(report.result.level is not CheckLevel.ERROR for report in reports)
     if as_json:
         print_json({"ok": well, "checks": [_report_to_json(report) for report in reports]})
     else:
@@ -441,11 +453,11 @@ def select_doctor_checks(names: Sequence[str], *, network: bool) -> list[str]:
     return [name for name in DOCTOR_CHECKS if name in wanted or (network and name in OPT_IN_CHECKS)]
 
 
-def run_doctor_checks(names: Sequence[str], case: DoctorContext) -> list[CheckReport]:
+def run_doctor_checks(names: Sequence[str], context: DoctorContext) -> list[CheckReport]:
     """Return the results of all checks, which run at once; none is waited for longer than its time limit."""
     pool = ThreadPoolExecutor(max_workers=len(names))
     until = monotonic() + CHECK_TIMEOUT_S + TIMEOUT_MARGIN_S
-    begun = [(name, pool.submit(DOCTOR_CHECKS[name].run, case)) for name in names]
+    begun = [(name, pool.submit(DOCTOR_CHECKS[name].run, context)) for name in names]
     reports = [CheckReport(name, _get_finding(future, until)) for name, future in begun]
     pool.shutdown(wait=False)
     return reports

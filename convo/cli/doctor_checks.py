@@ -30,8 +30,8 @@ class VersionFacts(NamedTuple):
     system: str
 
 
-def diagnose_versions(seen: VersionFacts) -> CheckResult:
-    return make_ok_result(f"{seen.convo}, Python {seen.python}, {seen.system}")
+def diagnose_versions(facts: VersionFacts) -> CheckResult:
+    return make_ok_result(f"{facts.convo}, Python {facts.python}, {facts.system}")
 
 
 class SettingsFacts(NamedTuple):
@@ -41,14 +41,14 @@ class SettingsFacts(NamedTuple):
     project_notice:  the ignored part of a project's file
     """
 
-    places: Sequence[str]
-    notice: ProjectNotice | None = None
+    sources: Sequence[str]
+    project_notice: ProjectNotice | None = None
 
 
-def diagnose_settings(seen: SettingsFacts) -> CheckResult:
-    if seen.notice:
-        return make_warning_result(seen.notice.summary, seen.notice.hint)
-    places = ", ".join(seen.places)
+def diagnose_settings(facts: SettingsFacts) -> CheckResult:
+    if facts.project_notice:
+        return make_warning_result(facts.project_notice.summary, facts.project_notice.hint)
+    places = ", ".join(facts.sources)
     return make_ok_result(places or "no file and no variable sets anything; all values are defaults")
 
 
@@ -62,11 +62,11 @@ class FolderFacts(NamedTuple):
     open_to_others: Sequence[Path] = ()
 
 
-def diagnose_folders(seen: FolderFacts) -> CheckResult:
-    if seen.open_to_others:
-        named = " ".join(map(str, seen.open_to_others))
+def diagnose_folders(facts: FolderFacts) -> CheckResult:
+    if facts.open_to_others:
+        named = " ".join(map(str, facts.open_to_others))
         return make_warning_result(f"other users of this machine may look into {named}", f"chmod 700 {named}")
-    return make_ok_result(f"{', '.join(map(str, seen.paths))} can be written")
+    return make_ok_result(f"{', '.join(map(str, facts.paths))} can be written")
 
 
 class TerminalFacts(NamedTuple):
@@ -77,8 +77,8 @@ class TerminalFacts(NamedTuple):
     encoding:       the encoding of stdout
     """
 
-    out: DisplayOptions
-    named: str
+    medium: DisplayOptions
+    term_variable: str
     encoding: str
 
 
@@ -86,20 +86,23 @@ MIN_TERMINAL_COLUMNS = 40
 """Columns below which tables are cut."""
 
 
-def diagnose_terminal(seen: TerminalFacts) -> CheckResult:
-    if not seen.out.boxes:
+def diagnose_terminal(facts: TerminalFacts) -> CheckResult:
+    if not facts.medium.has_box_chars:
         return make_warning_result(
-            f"its encoding is {seen.encoding}: other characters are spelled out",
+            f"its encoding is {facts.encoding}: other characters are spelled out",
             "export LC_ALL=C.UTF-8, or PYTHONUTF8=1",
         )
-    if seen.out.width is None:
+    if facts.medium.width is None:
         return make_ok_result("stdout is no terminal: plain text, nothing cut, no colour")
-    if seen.out.width < MIN_TERMINAL_COLUMNS:
+    if facts.medium.width < MIN_TERMINAL_COLUMNS:
         return make_warning_result(
-            f"it has {seen.out.width} columns; tables are cut", f"make it {MIN_TERMINAL_COLUMNS} columns wide, or more"
+            f"it has {facts.medium.width} columns; tables are cut",
+            f"make it {MIN_TERMINAL_COLUMNS} columns wide, or more",
         )
-    colour = "colour" if seen.out.colour else "no colour (NO_COLOR, or TERM is dumb)"
-    return make_ok_result(f"{seen.named or 'TERM is not set'}, {seen.out.width} columns, {colour}, {seen.encoding}")
+    colour = "colour" if facts.medium.has_color else "no colour (NO_COLOR, or TERM is dumb)"
+    return make_ok_result(
+        f"{facts.term_variable or 'TERM is not set'}, {facts.medium.width} columns, {colour}, {facts.encoding}"
+    )
 
 
 class ExtrasFacts(NamedTuple):
@@ -109,23 +112,23 @@ class ExtrasFacts(NamedTuple):
     extras_with_key:   the extras of which a key is set
     """
 
-    lacking: Mapping[str, Sequence[str]]
-    wanted: frozenset[str] = frozenset()
+    missing_by_extra: Mapping[str, Sequence[str]]
+    extras_with_key: frozenset[str] = frozenset()
 
 
-def diagnose_extras(seen: ExtrasFacts) -> CheckResult:
-    missing = [extra for extra, packages in seen.lacking.items() if packages]
-    here = [extra for extra in seen.lacking if extra not in missing]
+def diagnose_extras(facts: ExtrasFacts) -> CheckResult:
+    missing = [extra for extra, packages in facts.missing_by_extra.items() if packages]
+    here = [extra for extra in facts.missing_by_extra if extra not in missing]
     said = [f"installed: {', '.join(here) or 'none'}", *([f"not installed: {', '.join(missing)}"] if missing else [])]
-    if needed := [extra for extra in missing if extra in seen.wanted]:
+    if needed := [extra for extra in missing if extra in facts.extras_with_key]:
         return make_warning_result(
             f"{', '.join(needed)} has a key and is not installed", _format_install_command(needed)
         )
     return make_ok_result("; ".join(said), _format_install_command(missing) if missing else "")
 
 
-def _format_install_command(wanted: Sequence[str]) -> str:
-    return f"pip install 'convo-state[{','.join(wanted)}]'"
+def _format_install_command(extra_names: Sequence[str]) -> str:
+    return f"pip install 'convo-state[{','.join(extra_names)}]'"
 
 
 # -- models ---------------------------------------------------------------------------------------
@@ -142,19 +145,19 @@ class ProviderKeyFacts(NamedTuple):
     provider: str
     place: str
     is_set: bool
-    unusable: str = ""
-    exposed: bool = False
+    problem: str = ""
+    is_exposed: bool = False
 
 
-def diagnose_keys(found: Sequence[ProviderKeyFacts]) -> CheckResult:
-    for key in found:
-        if key.unusable:
-            return make_error_result(key.unusable, _format_set_key_hint(key))
-    if exposed := [key.place for key in found if key.exposed]:
+def diagnose_keys(facts: Sequence[ProviderKeyFacts]) -> CheckResult:
+    for key in facts:
+        if key.problem:
+            return make_error_result(key.problem, _format_set_key_hint(key))
+    if exposed := [key.place for key in facts if key.is_exposed]:
         named = " ".join(exposed)
         return make_warning_result(f"other users of this machine may read the key in {named}", f"chmod 600 {named}")
-    here = [f"{key.place} ({key.provider})" for key in found if key.is_set]
-    away = [f"{key.place} ({key.provider})" for key in found if not key.is_set]
+    here = [f"{key.place} ({key.provider})" for key in facts if key.is_set]
+    away = [f"{key.place} ({key.provider})" for key in facts if not key.is_set]
     return make_ok_result(f"set: {', '.join(here) or 'none'}; not set: {', '.join(away) or 'none'}")
 
 
@@ -167,7 +170,7 @@ def _format_set_key_hint(key: ProviderKeyFacts) -> str:
 def diagnose_model(choice: ModelChoice) -> CheckResult:
     """Report the model, which is usable as far as that is known without a request."""
     owner = "its provider" if choice.provider.endpoint == "remote" else "convo"
-    return make_ok_result(f"{choice.name} ({choice.origin}); {owner} keeps the state of chains and conversations")
+    return make_ok_result(f"{choice.name} ({choice.source}); {owner} keeps the state of chains and conversations")
 
 
 class LocalModelFacts(NamedTuple):
@@ -177,16 +180,16 @@ class LocalModelFacts(NamedTuple):
     weights_file:  the file of its weights; None if they are missing
     """
 
-    engine: bool
-    weights: Path | None
+    has_engine: bool
+    weights_file: Path | None
 
 
-def diagnose_local_model(seen: LocalModelFacts) -> CheckResult:
-    if not seen.engine:
+def diagnose_local_model(facts: LocalModelFacts) -> CheckResult:
+    if not facts.has_engine:
         return make_warning_result("the engine of local models, xllamacpp, is not installed", "pip install xllamacpp")
-    if seen.weights is None:
+    if facts.weights_file is None:
         return make_warning_result("the weights of the built-in model are not here", "convo models pull")
-    return make_ok_result(f"{seen.weights}, ready to answer without a key and without a network")
+    return make_ok_result(f"{facts.weights_file}, ready to answer without a key and without a network")
 
 
 class OllamaFacts(NamedTuple):
@@ -198,38 +201,38 @@ class OllamaFacts(NamedTuple):
     """
 
     url: str
-    wanted: Sequence[str]
-    models: Sequence[str] = ()
-    failed: str = ""
-    chosen: bool = False
+    models_in_use: Sequence[str]
+    available_models: Sequence[str] = ()
+    error: str = ""
+    is_default: bool = False
 
 
-def diagnose_ollama(seen: OllamaFacts | None) -> CheckResult:
-    if seen is None:
+def diagnose_ollama(facts: OllamaFacts | None) -> CheckResult:
+    if facts is None:
         return make_ok_result("not in use: no model and no alias names it")
-    if seen.failed:
-        verdict = make_error_result if seen.chosen else make_warning_result
-        return verdict(seen.failed, "ollama serve, or set OLLAMA_HOST to where it runs")
-    here = {name.removesuffix(":latest") for name in seen.models}
-    if away := [name for name in seen.wanted if name.removesuffix(":latest") not in here]:
-        return make_warning_result(f"Ollama at {seen.url} does not have {', '.join(away)}", f"ollama pull {away[0]}")
-    return make_ok_result(f"Ollama answers at {seen.url}")
+    if facts.error:
+        verdict = make_error_result if facts.is_default else make_warning_result
+        return verdict(facts.error, "ollama serve, or set OLLAMA_HOST to where it runs")
+    here = {name.removesuffix(":latest") for name in facts.available_models}
+    if away := [name for name in facts.models_in_use if name.removesuffix(":latest") not in here]:
+        return make_warning_result(f"Ollama at {facts.url} does not have {', '.join(away)}", f"ollama pull {away[0]}")
+    return make_ok_result(f"Ollama answers at {facts.url}")
 
 
 class ServerFacts(NamedTuple):
     """A provider's server; `error` is the reason why it cannot be reached, in words."""
 
     provider: str
-    failed: str = ""
+    error: str = ""
 
 
-def diagnose_network(seen: Sequence[ServerFacts]) -> CheckResult:
-    if failed := [one.failed for one in seen if one.failed]:
+def diagnose_network(facts: Sequence[ServerFacts]) -> CheckResult:
+    if failed := [one.error for one in facts if one.error]:
         return make_error_result(
             "; ".join(failed), "check the network, HTTPS_PROXY and the base URL; -m local needs none of them"
         )
-    named = ", ".join(one.provider for one in seen)
-    return make_ok_result(f"{named} can be reached" if seen else "no provider with a key, or in use, is anywhere else")
+    named = ", ".join(one.provider for one in facts)
+    return make_ok_result(f"{named} can be reached" if facts else "no provider with a key, or in use, is anywhere else")
 
 
 # -- serving --------------------------------------------------------------------------------------
@@ -243,26 +246,28 @@ class ServeFacts(NamedTuple):
     key_count:         the number of keys in its file
     """
 
-    serve: ServeSettings
-    exposed: bool
-    lacking: Sequence[str] = ()
-    keys: int | None = None
+    settings: ServeSettings
+    is_exposed: bool
+    missing_packages: Sequence[str] = ()
+    key_count: int | None = None
 
 
-def diagnose_serve(seen: ServeFacts) -> CheckResult:
-    where = f"{seen.serve.host}, port {seen.serve.port}"
-    if seen.exposed and seen.keys is None:
+def diagnose_serve(facts: ServeFacts) -> CheckResult:
+    where = f"{facts.settings.host}, port {facts.settings.port}"
+    if facts.is_exposed and facts.key_count is None:
         return make_error_result(
             f"{where} lets other machines in, and there are no keys",
             'convo serve --new-key NAME, then [serve] keys_file; or host = "127.0.0.1"',
         )
-    if seen.keys == 0:
+    if facts.key_count == 0:
         return make_error_result(
-            f"{seen.serve.keys_file} has no key in it: nobody may ask", "convo serve --new-key NAME"
+            f"{facts.settings.keys_file} has no key in it: nobody may ask", "convo serve --new-key NAME"
         )
-    if seen.lacking:
-        return make_ok_result(f"not installed: it needs {', '.join(seen.lacking)}", _format_install_command(["serve"]))
-    who = f"whoever has one of {seen.keys} keys" if seen.keys else "this machine alone, without a key"
+    if facts.missing_packages:
+        return make_ok_result(
+            f"not installed: it needs {', '.join(facts.missing_packages)}", _format_install_command(["serve"])
+        )
+    who = f"whoever has one of {facts.key_count} keys" if facts.key_count else "this machine alone, without a key"
     return make_ok_result(f"{where}, for {who}")
 
 
@@ -276,16 +281,16 @@ class EncryptionKeyFacts(NamedTuple):
 
     variable: str
     is_set: bool
-    kind: str
+    store_type: str
 
 
-def diagnose_encryption_key(seen: EncryptionKeyFacts) -> CheckResult:
-    if seen.is_set:
-        return make_ok_result(f"compacted windows are sealed with {seen.variable}, which all replicas must have alike")
-    if seen.kind in EPHEMERAL_STORE_WARNINGS:
+def diagnose_encryption_key(facts: EncryptionKeyFacts) -> CheckResult:
+    if facts.is_set:
+        return make_ok_result(f"compacted windows are sealed with {facts.variable}, which all replicas must have alike")
+    if facts.store_type in EPHEMERAL_STORE_WARNINGS:
         return make_ok_result(
-            f"compacted windows are sealed with a key that ends with the process ({seen.variable} is not set)",
-            f"export {seen.variable}=..., where they are to outlast a restart",
+            f"compacted windows are sealed with a key that ends with the process ({facts.variable} is not set)",
+            f"export {facts.variable}=..., where they are to outlast a restart",
         )
     return make_ok_result(
         "compacted windows are sealed with the store's own key, which whoever shares the store shares"
@@ -301,9 +306,9 @@ class StoreFacts(NamedTuple):
     """
 
     storage: Storage
-    origin: SettingSource
-    condition: StoreHealth | None = None
-    via: str = ""
+    source: SettingSource
+    health: StoreHealth | None = None
+    pooler: str = ""
 
 
 LOW_DISK_SPACE_BYTES = 100_000_000
@@ -323,21 +328,21 @@ EPHEMERAL_STORE_WARNINGS = {
 BACKUP_HINT = "copy it with convo store backup FILE: the file without its -wal is incomplete"
 
 
-def diagnose_store(kept: StoreFacts) -> CheckResult:
-    match kept.condition:
+def diagnose_store(facts: StoreFacts) -> CheckResult:
+    match facts.health:
         case FileHealth() as file:
-            return _diagnose_sqlite(kept, file)
+            return _diagnose_sqlite(facts, file)
         case ServerHealth() as server:
-            return _diagnose_postgres(kept, server)
+            return _diagnose_postgres(facts, server)
     return make_warning_result(
-        f"the store is {kept.storage.type} ({kept.origin}): {EPHEMERAL_STORE_WARNINGS[kept.storage.type]}",
+        f"the store is {facts.storage.type} ({facts.source}): {EPHEMERAL_STORE_WARNINGS[facts.storage.type]}",
         '[state_storage] type = "sqlite", or "postgres" for several replicas',
     )
 
 
-def _diagnose_sqlite(kept: StoreFacts, file: FileHealth) -> CheckResult:
-    said = f"sqlite:{file.file} ({kept.origin})"
-    same = _format_store_option(kept)
+def _diagnose_sqlite(facts: StoreFacts, file: FileHealth) -> CheckResult:
+    said = f"sqlite:{file.file} ({facts.source})"
+    same = _format_store_option(facts)
     if file.quick_check not in ("ok", None):
         return make_error_result(
             f"{said} is damaged: {file.quick_check}",
@@ -350,70 +355,78 @@ def _diagnose_sqlite(kept: StoreFacts, file: FileHealth) -> CheckResult:
         )
     if file.free_bytes < LOW_DISK_SPACE_BYTES:
         return make_warning_result(f"{said}: its disk has {format_bytes(file.free_bytes)} left", "free some space")
-    if file.schema is None:
+    if file.schema_version is None:
         return make_ok_result(f"{said} will be made by the first turn")
-    if file.schema < file.known:
+    if file.schema_version < file.latest_schema_version:
         return make_warning_result(
-            f"{said} has schema {file.schema}; this convo's is {file.known}", _format_migrate_command(kept)
+            f"{said} has schema {file.schema_version}; this convo's is {file.latest_schema_version}",
+            _format_migrate_command(facts),
         )
     checked = "" if file.quick_check else "; too large for the quick check: convo store check"
     return make_ok_result(
-        f"{said}, schema {file.schema}, {format_bytes(file.free_bytes)} free{checked}" + _format_ttl(kept.storage),
+        f"{said}, schema {file.schema_version}, {format_bytes(file.free_bytes)} free{checked}"
+        + _format_ttl(facts.storage),
         BACKUP_HINT,
     )
 
 
-def _diagnose_postgres(kept: StoreFacts, server: ServerHealth) -> CheckResult:
-    if server.version < MIN_SERVER_VERSION:
+def _diagnose_postgres(facts: StoreFacts, server: ServerHealth) -> CheckResult:
+    if server.server_version < MIN_SERVER_VERSION:
         return make_error_result(
-            f"{server.place} is PostgreSQL {_format_server_version(server)}", "convo needs PostgreSQL 12 or newer"
+            f"{server.location} is PostgreSQL {_format_server_version(server)}", "convo needs PostgreSQL 12 or newer"
         )
-    if server.read_only:
+    if server.is_read_only:
         return make_error_result(
-            f"{server.place} takes no writes: a standby, or set to read only",
+            f"{server.location} takes no writes: a standby, or set to read only",
             "name the primary in the connection string, or set default_transaction_read_only to off",
         )
-    if server.lacking or server.schema is None:
-        rights = ", ".join(server.lacking or ("SELECT",))
-        return make_error_result(f"role {server.role!r} lacks {rights} at {server.place}", _format_grants(server))
-    if server.schema < server.known:
-        lacks = f"is at schema {server.schema} of {server.known}" if server.schema else "lacks convo's tables"
+    if server.missing_privileges or server.schema_version is None:
+        rights = ", ".join(server.missing_privileges or ("SELECT",))
+        return make_error_result(f"role {server.role!r} lacks {rights} at {server.location}", _format_grants(server))
+    if server.schema_version < server.latest_schema_version:
+        lacks = (
+            f"is at schema {server.schema_version} of {server.latest_schema_version}"
+            if server.schema_version
+            else "lacks convo's tables"
+        )
         return make_error_result(
-            f"{server.place} {lacks}", _format_migrate_command(kept, above=server.schema, may_create=server.may_create)
+            f"{server.location} {lacks}",
+            _format_migrate_command(facts, above_schema=server.schema_version, may_create=server.can_create_schema),
         )
     version = _format_server_version(server)
-    said = f"{server.place} ({kept.origin}): PostgreSQL {version}, role {server.role!r}, schema {server.schema}"
-    return make_ok_result(f"{said}, {'TLS' if server.tls else 'no TLS'}{kept.via}{_format_ttl(kept.storage)}")
+    place = f"{server.location} ({facts.source})"
+    said = f"{place}: PostgreSQL {version}, role {server.role!r}, schema {server.schema_version}"
+    return make_ok_result(f"{said}, {'TLS' if server.uses_tls else 'no TLS'}{facts.pooler}{_format_ttl(facts.storage)}")
 
 
 def _format_server_version(server: ServerHealth) -> str:
-    return f"{server.version // 10_000}.{server.version % 10_000}"
+    return f"{server.server_version // 10_000}.{server.server_version % 10_000}"
 
 
 def _format_grants(server: ServerHealth) -> str:
     """Format the statements that grant the missing rights, for the owner of the tables."""
     role = '"' + server.role.replace('"', '""') + '"'
-    rights = [right for right in server.lacking if right != "USAGE"]
-    if server.schema is None and "SELECT" not in rights:
+    rights = [right for right in server.missing_privileges if right != "USAGE"]
+    if server.schema_version is None and "SELECT" not in rights:
         rights.insert(0, "SELECT")
-    usage = [f"GRANT USAGE ON SCHEMA convo TO {role};"] if "USAGE" in server.lacking else []
+    usage = [f"GRANT USAGE ON SCHEMA convo TO {role};"] if "USAGE" in server.missing_privileges else []
     tables = [f"GRANT {', '.join(rights)} ON ALL TABLES IN SCHEMA convo TO {role};"] if rights else []
     return " ".join([*usage, *tables])
 
 
-def _format_migrate_command(kept: StoreFacts, *, above: int = 0, may_create: bool = True) -> str:
-    same = ", with the same --store" if kept.origin.layer is Layer.FLAG else ""
+def _format_migrate_command(facts: StoreFacts, *, above_schema: int = 0, may_create: bool = True) -> str:
+    same = ", with the same --store" if facts.source.layer is Layer.FLAG else ""
     if may_create:
         return f"convo store migrate{same}"
-    missing = f" --above {above}" if above else ""
+    missing = f" --above {above_schema}" if above_schema else ""
     return f"convo store migrate --print-sql{missing} > schema.sql{same}, for somebody who may create schemas to run"
 
 
-def _format_store_option(kept: StoreFacts) -> str:
+def _format_store_option(facts: StoreFacts) -> str:
     """Format the option that names the store again on a command line."""
-    return f" --store {quote(str(kept.storage))}" if kept.origin.layer is Layer.FLAG else ""
+    return f" --store {quote(str(facts.storage))}" if facts.source.layer is Layer.FLAG else ""
 
 
 def _format_ttl(storage: Storage) -> str:
     """Format a note that unused data is removed automatically, in case the user misses it."""
-    return "; what is not used goes after a time (ttl)" if storage.ttl or storage.ttls else ""
+    return "; what is not used goes after a time (ttl)" if storage.default_ttl_s or storage.tenant_ttls_s else ""

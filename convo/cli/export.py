@@ -43,11 +43,11 @@ class ExportOptions:
     """The arguments of one `convo export`; `export_format` is None if the file's suffix decides."""
 
     handle: str
-    form: str | None = None
+    export_format: str | None = None
     file: Path | None = None
-    force: bool = False
-    links: bool = False
-    data: bool = True
+    overwrite: bool = False
+    include_links: bool = False
+    include_data: bool = True
     redact: bool = False
     patterns: tuple[str, ...] = ()
     agent: str | None = None
@@ -58,83 +58,87 @@ class ExportOptions:
     config: Path | None = None
 
 
-async def run_export(asked: ExportOptions) -> None:
+async def run_export(options: ExportOptions) -> None:
     """Write one conversation. After an error nothing was written."""
-    form, settings = resolve_export_format(asked), load_settings(asked.config)
-    check_overwrite(asked)
+    form, settings = resolve_export_format(options), load_settings(options.config)
+    check_overwrite(options)
     if form == RUNSTATE_FORMAT:
-        await _export_run(asked, settings)
+        await _export_run(options, settings)
         return
     async with open_configured_store(settings) as store:
-        known = await HandleResolver(settings, store, LookupOptions(asked.config, asked.provider)).one(asked.handle)
+        known = await HandleResolver(settings, store, LookupOptions(options.config, options.provider)).resolve(
+            options.handle
+        )
         source = await load_source_from_mirror(known, settings, store)
-    if asked.file:
-        check_not_source_file(asked.file, source)
-    document = select_exported_parts(source.document(), form, asked)
-    hidden = redact_if_requested(document, asked.redact, asked.patterns, settings)
+    if options.file:
+        check_not_source_file(options.file, source)
+    document = select_exported_parts(source.to_document(), form, options)
+    hidden = redact_if_requested(document, options.redact, options.patterns, settings)
     document = hidden.document if hidden else document
-    text = EXPORT_RENDERERS[form](document, asked)
-    write_export(text, asked.file)
-    if asked.file:
-        report_export(asked, form, document, hidden)
-    for words in (*source.notes, *(format_redactions(hidden) if hidden and not asked.as_json else ())):
+    text = EXPORT_RENDERERS[form](document, options)
+    write_export(text, options.file)
+    if options.file:
+        report_export(options, form, document, hidden)
+    for words in (*source.notes, *(format_redactions(hidden) if hidden and not options.as_json else ())):
         print_notice(words)
 
 
-def check_overwrite(asked: ExportOptions) -> None:
+def check_overwrite(options: ExportOptions) -> None:
     """Raise InvalidUsage for an existing file without --force. A pipe or a device is written to."""
-    file = Path(to_absolute_path(str(asked.file))) if asked.file else None
-    if file and not asked.force and os.path.lexists(file) and (file.is_file() or not file.exists()):
-        raise InvalidUsage(f"{asked.file} exists", hint="--force overwrites it; or name another file with -o")
+    file = Path(to_absolute_path(str(options.file))) if options.file else None
+    if file and not options.overwrite and os.path.lexists(file) and (file.is_file() or not file.exists()):
+        raise InvalidUsage(f"{options.file} exists", hint="--force overwrites it; or name another file with -o")
 
 
-def resolve_export_format(asked: ExportOptions) -> str:
+def resolve_export_format(options: ExportOptions) -> str:
     """Return the format to write.
 
     Raises InvalidUsage for an option of another format, or a suffix without a format.
     """
-    ending = asked.file.suffix.lower() if asked.file else ""
+    ending = options.file.suffix.lower() if options.file else ""
     suffix = FORMAT_BY_SUFFIX.get(ending)
-    if ending and suffix is None and asked.form is None:
+    if ending and suffix is None and options.export_format is None:
         raise InvalidUsage(
             f"unknown file format {ending}; -o accepts {', '.join(dict.fromkeys(FORMAT_BY_SUFFIX))}",
             hint="use another suffix, or --format FORMAT",
         )
-    form = asked.form or suffix or "replay"
-    if asked.links and form != "jsonl":
+    form = options.export_format or suffix or "replay"
+    if options.include_links and form != "jsonl":
         raise InvalidUsage(f"--links is for jsonl, not for {form}", hint="--format jsonl --links")
-    if not asked.data and form not in ("markdown", "html"):
+    if not options.include_data and form not in ("markdown", "html"):
         raise InvalidUsage(f"--no-data is for markdown and html; {form} is nothing but data", hint="leave it out")
     if form == RUNSTATE_FORMAT:
-        check_run_export_options(asked)
-    elif named := next((f"--{name}" for name in ("agent", "context", "schema") if getattr(asked, name)), None):
+        check_run_export_options(options)
+    elif named := next((f"--{name}" for name in ("agent", "context", "schema") if getattr(options, name)), None):
         raise InvalidUsage(f"{named} is for runstate, not for {form}", hint="--format runstate --agent FILE:NAME")
-    if asked.as_json and not asked.file:
+    if options.as_json and not options.file:
         raise InvalidUsage(
             "--json says what was written into a file", hint="-o FILE --json; --format jsonl prints JSON"
         )
     return form
 
 
-def check_run_export_options(asked: ExportOptions) -> None:
+def check_run_export_options(options: ExportOptions) -> None:
     """Raise InvalidUsage for options that do not apply to a run."""
-    if asked.agent is None:
+    if options.agent is None:
         raise InvalidUsage("a run is written with its agents, and none are named", hint="--agent FILE.py:NAME")
-    if asked.redact or asked.patterns:
+    if options.redact or options.patterns:
         raise InvalidUsage(
             "a run without its secrets could not be gone on with", hint="--format replay --redact, for its conversation"
         )
 
 
-async def _export_run(asked: ExportOptions, settings: Settings) -> None:
+async def _export_run(options: ExportOptions, settings: Settings) -> None:
     from convo.cli.run_options import RunFlags
     from convo.cli.run_state_export import render_session_run_state
 
-    flags = RunFlags(agent=asked.agent, context=asked.context)
-    text = await render_session_run_state(asked.handle, flags, asked.schema, settings, settings.places.data / "paused")
-    write_export(text, asked.file)
-    if asked.as_json:
-        print_json({"file": str(asked.file), "format": RUNSTATE_FORMAT})
+    flags = RunFlags(agent=options.agent, context=options.context)
+    text = await render_session_run_state(
+        options.handle, flags, options.schema, settings, settings.paths.data / "paused"
+    )
+    write_export(text, options.file)
+    if options.as_json:
+        print_json({"file": str(options.file), "format": RUNSTATE_FORMAT})
 
 
 def write_export(text: str, file: Path | None) -> None:
@@ -145,51 +149,51 @@ def write_export(text: str, file: Path | None) -> None:
         sys.stdout.write(text)
 
 
-def select_exported_parts(document: ConversationDocument, form: str, asked: ExportOptions) -> ConversationDocument:
+def select_exported_parts(document: ConversationDocument, form: str, options: ExportOptions) -> ConversationDocument:
     """Return the part of a document that this format writes; the rest need not be searched for secrets."""
-    if form == "replay" or (form == "jsonl" and not asked.links):
-        return ConversationDocument(document.items, document.acknowledged)
-    return document if asked.data else replace(document, links=())
+    if form == "replay" or (form == "jsonl" and not options.include_links):
+        return ConversationDocument(document.items, document.confirmed_count)
+    return document if options.include_data else replace(document, links=())
 
 
-async def load_source_from_mirror(known: ConversationView, settings: Settings, store: Store) -> ConversationSource:
+async def load_source_from_mirror(view: ConversationView, settings: Settings, store: Store) -> ConversationSource:
     """Load the source without a request; only our own endpoint is read, which is this store."""
-    if known.scope != EMBEDDED_SCOPE:
-        return await load_source(known, store)
-    async with owner_endpoint(known, settings, store) as endpoint:
-        return await load_source(known, store, endpoint)
+    if view.scope != EMBEDDED_SCOPE:
+        return await load_source(view, store)
+    async with owner_endpoint(view, settings, store) as endpoint:
+        return await load_source(view, store, endpoint)
 
 
 def check_not_source_file(file: Path, source: ConversationSource) -> None:
     """Raise InvalidUsage for the file of the conversation itself."""
-    for own in (source.held.handle, source.handle):
+    for own in (source.state.handle, source.handle):
         if own and os.path.exists(own) and os.path.exists(file) and os.path.samefile(own, file):
             raise InvalidUsage(f"{file} is the conversation's own file", hint="name another one with -o")
 
 
-def _render_html(document: ConversationDocument, asked: ExportOptions) -> str:
+def _render_html(document: ConversationDocument, options: ExportOptions) -> str:
     from convo.server.pages import render_conversation_page
 
-    return render_conversation_page(document, data=asked.data)
+    return render_conversation_page(document, include_data=options.include_data)
 
 
 EXPORT_RENDERERS: Mapping[str, Callable[[ConversationDocument, ExportOptions], str]] = MappingProxyType(
     {
         "replay": lambda document, asked: render_replay(document),
-        "jsonl": lambda document, asked: render_jsonl(document, links=asked.links),
-        "markdown": lambda document, asked: render_markdown_export(document, data=asked.data),
+        "jsonl": lambda document, asked: render_jsonl(document, include_links=asked.include_links),
+        "markdown": lambda document, asked: render_markdown_export(document, include_data=asked.include_data),
         "html": _render_html,
     }
 )
 
 
 def report_export(
-    asked: ExportOptions, form: str, document: ConversationDocument, hidden: RedactionResult | None
+    options: ExportOptions, form: str, document: ConversationDocument, redactions: RedactionResult | None
 ) -> None:
     """Print the file and the number of its items."""
-    if asked.as_json:
-        told: dict[str, Json] = {"file": str(asked.file), "format": form, "items": len(document.items)}
-        told |= redactions_to_json(hidden)
+    if options.as_json:
+        told: dict[str, Json] = {"file": str(options.file), "format": form, "items": len(document.items)}
+        told |= redactions_to_json(redactions)
         print_json(told)
     else:
-        print_notice(f"{len(document.items):,} items are in {asked.file}")
+        print_notice(f"{len(document.items):,} items are in {options.file}")

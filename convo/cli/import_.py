@@ -37,22 +37,22 @@ class ImportOptions:
 
     file: str
     name: str | None = None
-    only: str | None = None
+    only_name: str | None = None
     dry_run: bool = False
     as_json: bool = False
     config: Path | None = None
 
 
-async def run_import(asked: ImportOptions) -> None:
+async def run_import(options: ImportOptions) -> None:
     """Store the conversations of a file, and print the session of each."""
-    documents = select_documents(read_documents(asked.file), asked)
-    settings = load_settings(asked.config)
-    if asked.dry_run:
+    documents = select_documents(read_documents(options.file), options)
+    settings = load_settings(options.config)
+    if options.dry_run:
         for document in documents:
-            report_import(document, None, as_json=asked.as_json)
+            report_import(document, None, as_json=options.as_json)
         return
     async with open_configured_store(settings) as store:
-        name = None if asked.name is None else validate_session_name(asked.name)
+        name = None if options.name is None else validate_session_name(options.name)
         there = await find_imported_sessions(documents, store, name)
         beside = SessionWriter(store, SystemClock(), random_id)
         for document, before in zip(documents, there, strict=True):
@@ -65,21 +65,23 @@ async def run_import(asked: ImportOptions) -> None:
                 if before is None:
                     raise
                 made = before
-            report_import(document, made, as_json=asked.as_json, before=before is not None)
+            report_import(document, made, as_json=options.as_json, was_imported_before=before is not None)
         if len(documents) == 1 and any(there):
-            print_notice(f"imported before; to import it once more: convo import {quote(asked.file)} --as NAME")
+            print_notice(f"imported before; to import it once more: convo import {quote(options.file)} --as NAME")
 
 
-def select_documents(documents: Sequence[ConversationDocument], asked: ImportOptions) -> Sequence[ConversationDocument]:
+def select_documents(
+    documents: Sequence[ConversationDocument], options: ImportOptions
+) -> Sequence[ConversationDocument]:
     """Return the selected conversations.
 
     Raises NotFound for an unknown name, InvalidUsage for one new name for several conversations.
     """
-    if asked.only is not None:
-        documents = [one for one in documents if asked.only in (one.name, imported_session_name(one))]
+    if options.only_name is not None:
+        documents = [one for one in documents if options.only_name in (one.name, imported_session_name(one))]
         if not documents:
-            raise NotFound("conversation in the file", asked.only, hint=f"convo import {asked.file} --dry-run")
-    if asked.name is not None and len(documents) != 1:
+            raise NotFound("conversation in the file", options.only_name, hint=f"convo import {options.file} --dry-run")
+    if options.name is not None and len(documents) != 1:
         raise InvalidUsage(
             f"--as names one session, and the file holds {format_count(len(documents), 'conversation')}", hint="--only"
         )
@@ -89,25 +91,28 @@ def select_documents(documents: Sequence[ConversationDocument], asked: ImportOpt
 def choose_import_defaults(document: ConversationDocument, settings: Settings) -> ImportDefaults:
     """Choose the model and endpoint of the session; an unknown model is replaced by the settings' own."""
     try:
-        choice = choose_model(settings, document.model, where="the file")
+        choice = choose_model(settings, document.model, source="the file")
     except InvalidSettings:
         choice = choose_model(settings)
     return ImportDefaults(str(choice.name), get_endpoint_scope(choice))
 
 
-def report_import(document: ConversationDocument, made: Session | None, *, as_json: bool, before: bool = False) -> None:
+def report_import(
+    document: ConversationDocument, session: Session | None, *, as_json: bool, was_imported_before: bool = False
+) -> None:
     """Print one conversation and its session; `was_imported_before`: by an earlier import."""
-    name = made.name if made else imported_session_name(document)
+    name = session.name if session else imported_session_name(document)
     if as_json:
         told: dict[str, Json] = {
-            "session": made.name if made else None,
+            "session": session.name if session else None,
             "name": document.name,
             "items": len(document.items),
             "links": len(document.links),
-            "model": made.model if made else document.model,
+            "model": session.model if session else document.model,
         }
         print_json(told)
     else:
         print_line(
-            escape_control_chars(f"{name}  {format_count(len(document.items))}") + ("  came before" if before else "")
+            escape_control_chars(f"{name}  {format_count(len(document.items))}")
+            + ("  came before" if was_imported_before else "")
         )

@@ -43,16 +43,16 @@ from convo.terminal.terminal import DisplayOptions, detect_display, format_count
 
 
 def print_views(
-    found: Sequence[ConversationView | RunState], handles: Sequence[str], form: str, *, paged: bool = True
+    views: Sequence[ConversationView | RunState], handles: Sequence[str], output_format: str, *, paged: bool = True
 ) -> None:
     """Print conversations and states in a format of `VIEW_RENDERERS`; JSON is never paged and has no empty lines."""
     medium = detect_display(sys.stdout, os.environ)
-    between = "" if form in ("--json", "--raw") else "\n"
+    between = "" if output_format in ("--json", "--raw") else "\n"
     texts = (
-        render_run_state_in_format(one, handle, form, medium)
+        render_run_state_in_format(one, handle, output_format, medium)
         if isinstance(one, RunState)
-        else VIEW_RENDERERS[form](one, medium)
-        for one, handle in zip(found, handles, strict=True)
+        else VIEW_RENDERERS[output_format](one, medium)
+        for one, handle in zip(views, handles, strict=True)
     )
     text = between.join(words + "\n" for words in texts)
     if paged and between:
@@ -61,13 +61,13 @@ def print_views(
         sys.stdout.write(text)
 
 
-def _render_json(known: ConversationView, medium: DisplayOptions) -> str:
-    return json.dumps(conversation_to_json(known))
+def _render_json(view: ConversationView, medium: DisplayOptions) -> str:
+    return json.dumps(conversation_to_json(view))
 
 
-def _render_items_json(known: ConversationView, medium: DisplayOptions) -> str:
+def _render_items_json(view: ConversationView, medium: DisplayOptions) -> str:
     """Render a JSON list with one item a line, as in a replay file."""
-    stored = [json.dumps(dict(item)) for item in known.path.items]
+    stored = [json.dumps(dict(item)) for item in view.path.items]
     return "[\n" + ",\n".join(stored) + "\n]" if stored else "[]"
 
 
@@ -80,13 +80,13 @@ VIEW_RENDERERS: dict[str, Callable[[ConversationView, DisplayOptions], str]] = {
 }
 
 
-def write_html_page(found: Sequence[ConversationView | RunState], handles: Sequence[str], file: Path | None) -> None:
+def write_html_page(views: Sequence[ConversationView | RunState], handles: Sequence[str], file: Path | None) -> None:
     """Write a page about `views` to a private file, or to stdout.
 
     Raises InvalidUsage for a paused run or for the file of a conversation itself, and StoreReadOnly, StoreFull or
     StoreFault for a file that cannot be written.
     """
-    known = {handle: one for handle, one in zip(handles, found, strict=True) if isinstance(one, ConversationView)}
+    known = {handle: one for handle, one in zip(handles, views, strict=True) if isinstance(one, ConversationView)}
     run = next((handle for handle in handles if handle not in known), None)
     if run is not None:
         raise InvalidUsage(f"{run} is a paused run, and a page shows conversations", hint=f"convo inspect {run}")
@@ -122,14 +122,14 @@ async def watch_handle(handle: str, config: Path | None, *, until_idle: bool) ->
     """
     async with open_configured_store(load_settings(config)) as store:
         file = is_path_like(handle) or await _is_unknown_file(store, handle)
-        async with aclosing(watch_conversation(store, handle, SystemClock(), file=file)) as states:
+        async with aclosing(watch_conversation(store, handle, SystemClock(), is_replay_file=file)) as states:
             if _can_repaint():
                 await _show_until_key(states, until_idle=until_idle)
             else:
                 await _show_views(states, ResponseLinePrinter(), until_idle=until_idle)
 
 
-async def _show_until_key(states: AsyncGenerator[ConversationView, None], *, until_idle: bool) -> None:
+async def _show_until_key(views: AsyncGenerator[ConversationView, None], *, until_idle: bool) -> None:
     """Show the views until a quit key is pressed."""
     from convo.terminal.raw_terminal import on_key
 
@@ -137,19 +137,19 @@ async def _show_until_key(states: AsyncGenerator[ConversationView, None], *, unt
     try:
         async with asyncio.timeout(None) as pressed:
             with on_key(QUIT_KEYS, lambda: pressed.reschedule(loop.time())):
-                await _show_views(states, show, until_idle=until_idle)
+                await _show_views(views, show, until_idle=until_idle)
     except TimeoutError:
         if not pressed.expired():
             raise
     finally:
-        show.leave()
+        show.close()
 
 
 async def _show_views(
-    states: AsyncGenerator[ConversationView, None], show: "ScreenPainter | ResponseLinePrinter", *, until_idle: bool
+    views: AsyncGenerator[ConversationView, None], display: "ScreenPainter | ResponseLinePrinter", *, until_idle: bool
 ) -> None:
-    async for known in states:
-        show.take(known)
+    async for known in views:
+        display.show(known)
         if until_idle and not is_in_progress(known):
             return
 
@@ -173,58 +173,58 @@ class ScreenPainter:
     """Overwrites the whole screen in place, without flicker or scrolling."""
 
     def __init__(self) -> None:
-        self._painted = False
+        self._has_painted = False
 
-    def take(self, known: ConversationView) -> None:
+    def show(self, view: ConversationView) -> None:
         medium, rows = detect_display(sys.stdout, os.environ), shutil.get_terminal_size().lines
-        foot = WATCHING_FOOTER if is_in_progress(known) else IDLE_FOOTER
-        lines = [*_fit_screen_rows(known, medium, rows - 1), medium.paint(foot, "dim")]
-        begin = CURSOR_HOME if self._painted else CLEAR_BELOW.join((CURSOR_HOME, ""))
+        foot = WATCHING_FOOTER if is_in_progress(view) else IDLE_FOOTER
+        lines = [*_fit_screen_rows(view, medium, rows - 1), medium.apply_style(foot, "dim")]
+        begin = CURSOR_HOME if self._has_painted else CLEAR_BELOW.join((CURSOR_HOME, ""))
         sys.stdout.write(begin + NO_WRAP + "".join(line + CLEAR_LINE + "\n" for line in lines[:-1]))
         sys.stdout.write(lines[-1] + CLEAR_BELOW + "\r" + WRAP)
         sys.stdout.flush()
-        self._painted = True
+        self._has_painted = True
 
-    def leave(self) -> None:
+    def close(self) -> None:
         """Clear the last line, where the next output is printed."""
-        if self._painted:
+        if self._has_painted:
             sys.stdout.write(CLEAR_BELOW)
             sys.stdout.flush()
 
 
-def _fit_screen_rows(known: ConversationView, medium: DisplayOptions, room: int) -> list[str]:
+def _fit_screen_rows(view: ConversationView, medium: DisplayOptions, max_rows: int) -> list[str]:
     """Render at most `max_rows` lines: first without the chart, then without the oldest rows of the tree."""
     for lines in (
-        render_conversation(known, medium).split("\n"),
-        render_conversation(known, medium, bars=False).split("\n"),
+        render_conversation(view, medium).split("\n"),
+        render_conversation(view, medium, with_chart=False).split("\n"),
     ):
-        if len(lines) <= room:
+        if len(lines) <= max_rows:
             return lines
-    return [lines[0], *lines[len(lines) - room + 1 :]] if room > 1 else lines[:room]
+    return [lines[0], *lines[len(lines) - max_rows + 1 :]] if max_rows > 1 else lines[:max_rows]
 
 
 class ResponseLinePrinter:
     """Prints each response once, when it has ended, below the heads of the columns."""
 
     def __init__(self) -> None:
-        self._told: set[str] = set()
-        self._begun = False
+        self._printed_ids: set[str] = set()
+        self._has_header = False
 
-    def take(self, known: ConversationView) -> None:
+    def show(self, view: ConversationView) -> None:
         medium = detect_display(sys.stdout, os.environ)
-        head, *lines = tree_lines(fit_link_table(known, medium), medium)
+        head, *lines = tree_lines(fit_link_table(view, medium), medium)
         new = [
             (one.link.id, line)
-            for one, line in zip(build_tree_rows(known), lines, strict=True)
-            if one.link.id not in self._told and one.link.status not in ACTIVE_STATUSES
+            for one, line in zip(build_tree_rows(view), lines, strict=True)
+            if one.link.id not in self._printed_ids and one.link.status not in ACTIVE_STATUSES
         ]
-        if new and not self._begun:
-            self._say(head, medium)
+        if new and not self._has_header:
+            self._print(head, medium)
         for id_, line in new:
-            self._told.add(id_)
-            self._say(line, medium)
+            self._printed_ids.add(id_)
+            self._print(line, medium)
 
-    def _say(self, line: str, medium: DisplayOptions) -> None:
-        self._begun = True
-        sys.stdout.write(medium.drawn(line) + "\n")
+    def _print(self, line: str, medium: DisplayOptions) -> None:
+        self._has_header = True
+        sys.stdout.write(medium.translate_box_chars(line) + "\n")
         sys.stdout.flush()

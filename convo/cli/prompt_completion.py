@@ -34,26 +34,26 @@ class ReplCompleter:
     def __init__(self, store: Store, settings: Settings) -> None:
         self._store, self._settings = store, settings
 
-    async def suggest(self, before: str) -> tuple[int, Sequence[Suggestion]]:
+    async def complete(self, text_before_cursor: str) -> tuple[int, Sequence[Suggestion]]:
         """Implement `convo.terminal.prompt.SuggestCompletions`. Raises StoreFault."""
-        kind, word = find_completion_target(before, get_argument_kind)
+        kind, word = find_completion_target(text_before_cursor, get_argument_kind)
         if kind == FILE_ARGUMENT:
             return len(word), suggest_files(word)
-        return len(word), filter_suggestions(await self._of(kind), word) if kind else ()
+        return len(word), filter_suggestions(await self._list_offers(kind), word) if kind else ()
 
-    async def _of(self, kind: str) -> Sequence[Suggestion]:
-        if kind == COMMAND_NAME:
+    async def _list_offers(self, place_kind: str) -> Sequence[Suggestion]:
+        if place_kind == COMMAND_NAME:
             return [
                 Suggestion(f"/{name} " if row.usage else f"/{name}", row.help) for name, row in SLASH_COMMANDS.items()
             ]
-        if kind == OWNER_ARGUMENT:
-            return [Suggestion(str(strategy), owner.words) for strategy, owner in STRATEGY_INFO.items()]
-        if kind == HANDLE_ARGUMENT:
+        if place_kind == OWNER_ARGUMENT:
+            return [Suggestion(str(strategy), owner.description) for strategy, owner in STRATEGY_INFO.items()]
+        if place_kind == HANDLE_ARGUMENT:
             there = await self._store.sessions(limit=MAX_OFFERED_SESSIONS)
             return [Suggestion(session.name, str(session.strategy)) for session in there if session.name]
-        return await self._models() if kind == MODEL_ARGUMENT else ()
+        return await self._list_model_offers() if place_kind == MODEL_ARGUMENT else ()
 
-    async def _models(self) -> Sequence[Suggestion]:
+    async def _list_model_offers(self) -> Sequence[Suggestion]:
         from convo.terminal.settings_views import list_known_models
 
         asked = [session.model for session in await self._store.sessions(limit=MAX_OFFERED_SESSIONS)]

@@ -52,41 +52,41 @@ class RaceOptions:
     config: Path | None = None
 
 
-async def run_and_print_race(asked: RaceOptions, turns: Sequence[str]) -> int:
+async def run_and_print_race(options: RaceOptions, turns: Sequence[str]) -> int:
     """Run one race and print it; return 1 if a strategy failed, else 0."""
-    sources = read_settings_inputs(asked.config, SettingFlags(model=asked.model))
+    sources = read_settings_inputs(options.config, SettingFlags(model=options.model))
     settings, choice = choose_session_model(sources, None)
-    with nullcontext(Path.cwd()) if asked.keep else temporary_folder("convo-race-") as folder:
+    with nullcontext(Path.cwd()) if options.keep else temporary_folder("convo-race-") as folder:
         async with (
             open_configured_store(resolve_settings(sources)) as store,
             endpoint_session(choice, settings, store) as endpoint,
         ):
-            asking = make_request_options(choice, instructions=asked.system, parameters={})
+            asking = make_request_options(choice, instructions=options.system, parameters={})
             course = RacePlan(
-                tuple(turns), asking, ChatDeps(store, endpoint, SystemClock(), random_id), folder, asked.keep
+                tuple(turns), asking, ChatDeps(store, endpoint, SystemClock(), random_id), folder, options.keep
             )
             price = find_price(asking.model, settings.prices)
-            lanes = await run_interruptibly(_run_with_progress(course, price, told=asked.as_jsonl))
-    if asked.as_json:
+            lanes = await run_interruptibly(_run_with_progress(course, price, as_events=options.as_jsonl))
+    if options.as_json:
         print_json(_race_to_json(asking.model, turns, lanes, price))
-    elif not asked.as_jsonl:
+    elif not options.as_jsonl:
         print_line(render_race(lanes, price, detect_display(sys.stdout, os.environ)))
     return 1 if any(lane.error for lane in lanes) else 0
 
 
-def read_race_turns(asked: RaceOptions) -> tuple[str, ...]:
+def read_race_turns(options: RaceOptions) -> tuple[str, ...]:
     """Return the turns; piped input follows the first one after an empty line, or replaces `-`.
 
     Raises InvalidUsage for words together with a file or for an empty turn, and Unreadable.
     """
-    if asked.turns and asked.script:
+    if options.turns and options.script:
         raise InvalidUsage("the turns are given twice: as words and in a file", hint="use one of them")
-    check_message_words(asked.turns, example=RACE_EXAMPLE)
-    script = str(asked.script) if asked.script else None
-    turns = asked.turns
+    check_message_words(options.turns, example=RACE_EXAMPLE)
+    script = str(options.script) if options.script else None
+    turns = options.turns
     if script:
         turns = tuple(line.strip() for line in read_text_file(script).splitlines() if line.strip())
-    if PIPE_ARGUMENT in asked.turns:
+    if PIPE_ARGUMENT in options.turns:
         piped = read_piped_input()
         turns = tuple(piped if turn == PIPE_ARGUMENT else turn for turn in turns)
     elif has_piped_input((script,)):
@@ -99,72 +99,72 @@ def read_race_turns(asked: RaceOptions) -> tuple[str, ...]:
     return turns
 
 
-async def _run_with_progress(course: RacePlan, price: Price | None, *, told: bool) -> list[RaceResult]:
+async def _run_with_progress(plan: RacePlan, price: Price | None, *, as_events: bool) -> list[RaceResult]:
     """Run the race with a bar on a terminal's stderr; `as_events`: each turn is printed as it ends."""
     shown = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-    every = len(course.turns) * len(RACE_ORDER)
+    every = len(plan.messages) * len(RACE_ORDER)
 
     def begins(strategy: Strategy, number: int) -> None:
         if shown:
-            done = RACE_ORDER.index(strategy) * len(course.turns) + number
+            done = RACE_ORDER.index(strategy) * len(plan.messages) + number
             sys.stderr.write(f"\r\x1b[K{format_race_progress(done, every, strategy)}")
             sys.stderr.flush()
 
     def took(strategy: Strategy, number: int, lap: RaceTurn) -> None:
-        if told:
+        if as_events:
             _print_event("convo.turn", {"strategy": str(strategy), "turn": number, **_turn_to_json(lap)})
 
     def ended(lane: RaceResult) -> None:
-        if told:
+        if as_events:
             _print_event("convo.owner", _result_to_json(lane, price))
 
     try:
-        return await run_race(course, RaceObserver(begins, took, ended))
+        return await run_race(plan, RaceObserver(begins, took, ended))
     finally:
         if shown:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
 
 
-def _print_event(kind: str, figures: dict[str, Json]) -> None:
+def _print_event(event_type: str, fields: dict[str, Json]) -> None:
     """Print a line for a program, without buffering."""
-    print_json({"type": kind, **figures})
+    print_json({"type": event_type, **fields})
     sys.stdout.flush()
 
 
 def _race_to_json(
-    model: str, turns: Sequence[str], lanes: Sequence[RaceResult], price: Price | None
+    model: str, turns: Sequence[str], results: Sequence[RaceResult], price: Price | None
 ) -> dict[str, Json]:
     """Return the object of `convo race --json`: body bytes, seconds, USD; null for a number that is not reported."""
-    return {"model": model, "turns": list(turns), "owners": [_result_to_json(lane, price) for lane in lanes]}
+    return {"model": model, "turns": list(turns), "owners": [_result_to_json(lane, price) for lane in results]}
 
 
-def _result_to_json(lane: RaceResult, price: Price | None) -> dict[str, Json]:
-    used = lane.used
+def _result_to_json(result: RaceResult, price: Price | None) -> dict[str, Json]:
+    used = result.usage
     return {
-        "strategy": str(lane.strategy),
-        "session": lane.session,
-        "bytes": lane.bytes,
-        "items": lane.items,
-        "input_tokens": used.input if used else None,
-        "cached_tokens": used.cached if used else None,
-        "output_tokens": used.output if used else None,
-        "reasoning_tokens": used.reasoning if used else None,
-        "cost_usd": lane.cost_usd(price),
-        "first_token_s": lane.first_token_s,
-        "seconds": lane.seconds,
-        "error": dict(lane.error) if lane.error else None,
-        "turns": [_turn_to_json(lap) for lap in lane.laps],
+        "strategy": str(result.strategy),
+        "session": result.session,
+        "bytes": result.request_bytes,
+        "items": result.sent_count,
+        "input_tokens": used.input_tokens if used else None,
+        "cached_tokens": used.cached_tokens if used else None,
+        "output_tokens": used.output_tokens if used else None,
+        "reasoning_tokens": used.reasoning_tokens if used else None,
+        "cost_usd": result.cost_usd(price),
+        "first_token_s": result.first_token_s,
+        "seconds": result.duration_s,
+        "error": dict(result.error) if result.error else None,
+        "turns": [_turn_to_json(lap) for lap in result.turns],
     }
 
 
-def _turn_to_json(lap: RaceTurn) -> dict[str, Json]:
+def _turn_to_json(turn: RaceTurn) -> dict[str, Json]:
     return {
-        "bytes": lap.bytes,
-        "items": lap.items,
-        "input_tokens": lap.used.input if lap.used else None,
-        "cached_tokens": lap.used.cached if lap.used else None,
-        "output_tokens": lap.used.output if lap.used else None,
-        "first_token_s": lap.first_token_s,
-        "seconds": lap.seconds,
+        "bytes": turn.request_bytes,
+        "items": turn.sent_count,
+        "input_tokens": turn.usage.input_tokens if turn.usage else None,
+        "cached_tokens": turn.usage.cached_tokens if turn.usage else None,
+        "output_tokens": turn.usage.output_tokens if turn.usage else None,
+        "first_token_s": turn.first_token_s,
+        "seconds": turn.duration_s,
     }

@@ -21,7 +21,7 @@ from convo.inspect.serialize import ConversationDocument
 
 
 def redact_if_requested(
-    document: ConversationDocument, asked: bool, patterns: Sequence[str], settings: Settings
+    document: ConversationDocument, requested: bool, patterns: Sequence[str], settings: Settings
 ) -> RedactionResult | None:
     """Return `document` without secrets; None if that was not requested.
 
@@ -31,7 +31,7 @@ def redact_if_requested(
     Raises InvalidUsage for an invalid or too slow regular expression, and InputFault for a document that cannot be
     searched.
     """
-    if not (asked or patterns):
+    if not (requested or patterns):
         return None
     return redact_document(
         document, [TimeLimitedPattern(_compile_pattern(one)) for one in (*settings.redact, *patterns)]
@@ -93,20 +93,20 @@ def _compile_pattern(pattern: str) -> re.Pattern[str]:
     return found
 
 
-def format_redactions(found: RedactionResult) -> Iterator[str]:
+def format_redactions(result: RedactionResult) -> Iterator[str]:
     """Yield lines with the kind, the number and the places of the replacements."""
-    for kind, count in count_replacements(found.replaced).items():
-        places = ", ".join(one.where for one in found.replaced if one.kind == kind)
+    for kind, count in count_replacements(result.replacements).items():
+        places = ", ".join(one.location for one in result.replacements if one.kind == kind)
         yield f"redacted {count:,} {kind} ({places})"
-    if not found.replaced:
+    if not result.replacements:
         yield "nothing was found to redact"
-    if found.unseen:
-        yield f"not looked into, because it is sealed or no text: {', '.join(found.unseen)}"
+    if result.unchecked_locations:
+        yield f"not looked into, because it is sealed or no text: {', '.join(result.unchecked_locations)}"
 
 
-def redactions_to_json(found: RedactionResult | None) -> dict[str, Json]:
+def redactions_to_json(result: RedactionResult | None) -> dict[str, Json]:
     """Return the replacements for a program; empty if they were not requested."""
-    if found is None:
+    if result is None:
         return {}
-    counted = [{"kind": one.kind, "where": one.where, "count": one.times} for one in found.replaced]
-    return {"redacted": counted, "not_looked_into": list(found.unseen)}
+    counted = [{"kind": one.kind, "where": one.location, "count": one.occurrences} for one in result.replacements]
+    return {"redacted": counted, "not_looked_into": list(result.unchecked_locations)}

@@ -37,80 +37,89 @@ class RepairOptions(NamedTuple):
     dry_run: bool = False
 
 
-def run_repair(asked: RepairOptions, where: LookupOptions, *, as_json: bool) -> None:
+def run_repair(options: RepairOptions, lookup: LookupOptions, *, as_json: bool) -> None:
     """Repair the history that `options.handle` names in a copy, and print the changes.
 
     Raises the errors of `load_lint_target`, Unrepairable for a finding without a fix, and InvalidUsage or Conflict for
     an invalid or taken name.
     """
-    broken = load_lint_target(asked.handle, where)
-    if broken.state:
-        raise InvalidUsage("a paused run is not mended as a history", hint=f"convo resume {quote(asked.handle)}")
-    to_file = _is_file_name(asked.name)
-    if broken.view.partial and not to_file:
+    broken = load_lint_target(options.handle, lookup)
+    if broken.run_state:
+        raise InvalidUsage("a paused run is not mended as a history", hint=f"convo resume {quote(options.handle)}")
+    to_file = _is_file_name(options.name)
+    if broken.view.has_unread_items and not to_file:
         raise InvalidUsage(
             "a request that goes on from what its owner holds is no whole history", hint="--as ./other.json"
         )
     mended = (repair_for_file if to_file else repair_for_session)(broken.view) if lint_history(broken.view) else None
     if mended and to_file:
-        check_new_item_file(asked.name) if asked.dry_run else write_item_file(
-            asked.name, mended.view.items, broken.file
+        check_new_item_file(options.name) if options.dry_run else write_item_file(
+            options.name, mended.view.items, broken.file
         )
     elif mended:
-        asyncio.run(_save_session(asked, broken, mended, where))
-    _print_repair(asked, broken, mended, as_json=as_json)
+        asyncio.run(_save_session(options, broken, mended, lookup))
+    _print_repair(options, broken, mended, as_json=as_json)
 
 
 def _is_file_name(name: str) -> bool:
     return owner_of_handle(name) is Strategy.REPLAY or name.endswith(".jsonl")
 
 
-def _print_repair(asked: RepairOptions, broken: LintTarget, mended: RepairResult | None, *, as_json: bool) -> None:
+def _print_repair(options: RepairOptions, target: LintTarget, result: RepairResult | None, *, as_json: bool) -> None:
     """Print the changes; None as `result`: nothing had to be changed."""
-    changes = mended.changes if mended else ()
-    places = broken.paths
+    changes = result.changes if result else ()
+    places = target.item_paths
     if not as_json:
         medium = detect_display(sys.stdout, os.environ)
-        print_line(render_repair(asked.name, mended, places, medium, kept=not asked.dry_run))
+        print_line(render_repair(options.name, result, places, medium, is_saved=not options.dry_run))
         return
     shape: dict[str, Json] = {
-        "handle": asked.handle,
-        "made": asked.name if mended and not asked.dry_run else None,
-        "strategy": str(mended.view.strategy) if mended else None,
-        "items": len(mended.view.items) if mended else len(broken.view.items),
-        "changes": [_change_to_json(one, broken, places[one.at] if one.at is not None else "$") for one in changes],
+        "handle": options.handle,
+        "made": options.name if result and not options.dry_run else None,
+        "strategy": str(result.view.strategy) if result else None,
+        "items": len(result.view.items) if result else len(target.view.items),
+        "changes": [
+            _change_to_json(one, target, places[one.source_index] if one.source_index is not None else "$")
+            for one in changes
+        ],
     }
     print_json(shape)
 
 
-def _change_to_json(one: RepairChange, broken: LintTarget, path: str) -> dict[str, Json]:
-    item = None if one.at is None else broken.view.items[one.at]
-    known = {"code": one.code or None, "change": one.what, "message": one.why, "path": path, "index": one.at}
+def _change_to_json(change: RepairChange, target: LintTarget, path: str) -> dict[str, Json]:
+    item = None if change.source_index is None else target.view.items[change.source_index]
+    known = {
+        "code": change.code or None,
+        "change": change.action,
+        "message": change.reason,
+        "path": path,
+        "index": change.source_index,
+    }
     return {**known, "id": item.get("id") if item else None}
 
 
 async def _save_session(
-    asked: RepairOptions, broken: LintTarget, mended: RepairResult, where: LookupOptions
+    options: RepairOptions, target: LintTarget, result: RepairResult, lookup: LookupOptions
 ) -> Session | None:
     """Save the new session; None for a dry run."""
-    settings = load_settings(where.config)
+    settings = load_settings(lookup.config)
     async with open_configured_store(settings) as store:
-        await check_session_name_free(store, asked.name)
-        if asked.dry_run:
+        await check_session_name_free(store, options.name)
+        if options.dry_run:
             return None
-        model, scope = await _choose_model_and_scope(broken, where, store)
+        model, scope = await _choose_model_and_scope(target, lookup, store)
         clock = SystemClock()
         return await save_repaired_session(
-            store, mended.view, asked.name, model=model, scope=scope, clock=clock, new_id=random_id
+            store, result.view, options.name, model=model, scope=scope, clock=clock, new_id=random_id
         )
 
 
-async def _choose_model_and_scope(broken: LintTarget, where: LookupOptions, store: Store) -> tuple[str, Scope]:
+async def _choose_model_and_scope(target: LintTarget, lookup: LookupOptions, store: Store) -> tuple[str, Scope]:
     """Return the model of the copy and its endpoint: those of the source, else those of the settings."""
-    model, scope = broken.view.model, broken.view.scope
+    model, scope = target.view.model, target.view.scope
     if model and scope:
         return model, scope
-    settings = load_settings(where.config)
-    choice = choose_model(settings, model, where=f"the record of {broken.handle}")
+    settings = load_settings(lookup.config)
+    choice = choose_model(settings, model, source=f"the record of {target.handle}")
     async with endpoint_session(choice, settings, store) as endpoint:
         return str(choice.name), scope or endpoint.scope

@@ -49,16 +49,16 @@ class ReplController(ChatContext):
 
     def __init__(self, *opened: Any) -> None:
         super().__init__(*opened)
-        self._sums = SessionLinkCache()
-        self.show: RunPresenter | None = None
+        self._link_cache = SessionLinkCache()
+        self.presenter: RunPresenter | None = None
 
-    async def switch(self, chat: Chat, model: str) -> None:
+    async def switch_model(self, chat: Chat, model: str) -> None:
         """Use another model from the next turn on. Raises WrongOwner or InvalidSettings."""
-        said = chat.asking.instructions
-        chat.edges, asking = await self._reach(chat.session, model=model)
-        chat.asking = replace(asking, instructions=said)
+        said = chat.options.instructions
+        chat.deps, asking = await self._connect(chat.session, model=model)
+        chat.options = replace(asking, instructions=said)
 
-    async def own(self, chat: Chat, owner: str) -> tuple[Chat, str]:
+    async def change_strategy(self, chat: Chat, owner: str) -> tuple[Chat, str]:
         """Convert the conversation to another strategy; return it and the report.
 
         Raises InvalidUsage, and the errors of `convert_chat`.
@@ -67,8 +67,8 @@ class ReplController(ChatContext):
         from convo.transfer.convert import convert_chat
 
         made, carried = await convert_chat(chat, parse_strategy(owner))
-        made.noted = chat.noted
-        await self._hold(made)
+        made.notify = chat.notify
+        await self._acquire_lease(made)
         return made, render_owner_change(made, carried)
 
     async def fork(self, chat: Chat, number: int | None) -> Chat:
@@ -76,30 +76,30 @@ class ReplController(ChatContext):
 
         Raises InvalidUsage, and the errors of `make_session_at_turn` and `fork_session`.
         """
-        if not chat.reread().path:
+        if not chat.load_state().path:
             raise InvalidUsage("nothing was said yet, so there is nothing to fork", hint="type a message")
-        await chat.adopt()  # a fork without a message of its own is not stored yet
+        await chat.ensure_saved()  # a fork without a message of its own is not stored yet
         source = chat.session if number is None else await make_session_at_turn(self._store, chat.session, number)
-        made = await fork_session(source, chat.asking, chat.edges)
-        made.noted = chat.noted
-        await self._hold(made)
+        made = await fork_session(source, chat.options, chat.deps)
+        made.notify = chat.notify
+        await self._acquire_lease(made)
         return made
 
-    async def new(self, chat: Chat, name: str) -> Chat:
+    async def open_new(self, chat: Chat, name: str) -> Chat:
         """Open another conversation with the same strategy, and release `chat`. Raises InvalidUsage or Conflict."""
         from convo.cli.repl_actions import open_new_chat
 
         made = await open_new_chat(chat, name)
-        await self._move(chat, made)
-        self._tell_new_file(made.session)
+        await self._move_lease(chat, made)
+        self._note_new_file(made.session)
         return made
 
-    async def resume(self, chat: Chat, handle: str) -> Chat:
+    async def open_existing(self, chat: Chat, handle: str) -> Chat:
         """Open the conversation of a handle, and release `chat`.
 
         Raises NotFound, Busy or InvalidUsage, and the errors of the lookup and of the endpoint.
         """
-        want = select_owner((), handle, last=False)
+        want = select_owner((), handle, use_last_session=False)
         session = await find_selected_session(self._store, want)
         if session and session.id == chat.session.id:
             raise InvalidUsage(f"{session.name} is this conversation", hint="/resume lists the others")
@@ -107,17 +107,17 @@ class ReplController(ChatContext):
             check_replay_file_exists(want.handle)
         if session:
             await check_no_open_run(self._store, session)
-            if not self._asked.agents and await self._store.agent_runs(session=session.id, limit=1):
+            if not self._options.agents_reference and await self._store.agent_runs(session_id=session.id, limit=1):
                 again = f"{get_command_prefix()} chat --from {quote(session.name)}"
-                self._out.note(f"{session.name} used agents, and this chat does not; to use them: {again}")
-        edges, asking = await self._reach(session)
+                self._output.note(f"{session.name} used agents, and this chat does not; to use them: {again}")
+        edges, asking = await self._connect(session)
         made = await open_chat(want, session, asking, edges)
-        await self._move(chat, made)
-        await made.catch_up()
-        made.reread()
+        await self._move_lease(chat, made)
+        await made.refresh()
+        made.load_state()
         return made
 
-    async def recent(self, chat: Chat) -> str:
+    async def render_recent_sessions(self, chat: Chat) -> str:
         return await render_recent_sessions(self._store)
 
     async def rename(self, chat: Chat, name: str) -> None:
@@ -125,116 +125,120 @@ class ReplController(ChatContext):
 
         await rename_open_session(chat, name)
 
-    async def export(self, chat: Chat, words: str) -> str:
+    async def export(self, chat: Chat, text: str) -> str:
         from convo.cli.repl_actions import export_open_chat
         from convo.cli.resolve import LookupOptions
 
         assert self._settings
-        return await export_open_chat(chat, words, self._settings, LookupOptions(self._asked.config))
+        return await export_open_chat(chat, text, self._settings, LookupOptions(self._options.config))
 
     async def links(self, chat: Chat) -> Sequence[Link]:
-        return await self._sums.links(chat)
+        return await self._link_cache.load_links(chat)
 
     @property
     def prices(self) -> Mapping[str, Price]:
         assert self._settings
         return self._settings.prices
 
-    async def standing(self, chat: Chat) -> StatusLineState:
+    async def load_status_line_state(self, chat: Chat) -> StatusLineState:
         assert self._settings
-        return await self._sums.standing(chat, self._settings)
+        return await self._link_cache.load_status_line_state(chat, self._settings)
 
-    async def suggest(self, before: str) -> tuple[int, Sequence[Suggestion]]:
+    async def complete(self, text_before_cursor: str) -> tuple[int, Sequence[Suggestion]]:
         from convo.cli.prompt_completion import ReplCompleter
 
         assert self._settings
-        return await ReplCompleter(self._store, self._settings).suggest(before)
+        return await ReplCompleter(self._store, self._settings).complete(text_before_cursor)
 
     @property
-    def editing(self) -> str:
+    def editing_mode(self) -> str:
         """The editing mode of the prompt."""
         assert self._settings
         return self._settings.editing
 
-    def check_takes(self, chat: Chat, parts: Sequence[Json]) -> None:
+    def check_input_supported(self, chat: Chat, parts: Sequence[Json]) -> None:
         assert self._settings
-        check_input_supported(chat.asking.model, parts, self._settings)
+        check_input_supported(chat.options.model, parts, self._settings)
 
-    async def compact(self, chat: Chat, words: str) -> str:
+    async def compact(self, chat: Chat, text: str) -> str:
         """Run /compact with its arguments and return the report. Raises the errors of `compact_open_chat`."""
         from convo.cli.auto_compaction import compact_open_chat
 
-        return await compact_open_chat(chat, words)
+        return await compact_open_chat(chat, text)
 
-    async def inspect(self, chat: Chat, handle: str) -> str:
+    async def render_handle(self, chat: Chat, handle: str) -> str:
         from convo.cli.resolve import render_handle
 
         return await render_handle(self._store, handle or chat.session.id)
 
-    def status(self, chat: Chat) -> str:
-        return format_status(chat.session, chat.reread(), chat.asking.model)
+    def render_status(self, chat: Chat) -> str:
+        return format_status(chat.session, chat.load_state(), chat.options.model)
 
-    async def next(self, chat: Chat, words: str) -> str:
+    async def render_next_request(self, chat: Chat, text: str) -> str:
         from convo.chat.preview import build_next_request
         from convo.terminal.inspect_view import render_next_request
 
-        said = [user_message(words)] if words else []
-        asking, endpoint, sent = await self._request(chat, said)
+        said = [user_message(text)] if text else []
+        asking, endpoint, sent = await self._prepare_next_request(chat, said)
         assert self._settings
-        held, own, count = chat.reread(), self._settings.windows, self._counting(chat, endpoint)
-        found = await build_next_request(chat.session.name, held, said, asking, endpoint, count, own=own, sent=sent)
-        return render_next_request(found, detect_display_without_color(sys.stderr), most=MAX_PREPENDED_ITEMS)
+        held, own, count = chat.load_state(), self._settings.windows, self._choose_token_counter(chat, endpoint)
+        found = await build_next_request(
+            chat.session.name, held, said, asking, endpoint, count, windows=own, request_input=sent
+        )
+        return render_next_request(found, detect_display_without_color(sys.stderr), max_prepended=MAX_PREPENDED_ITEMS)
 
-    async def context(self, chat: Chat) -> str:
+    async def render_context_usage(self, chat: Chat) -> str:
         """Render the context window by part; during a pause without the parts that the agents add."""
         from convo.chat.preview import measure_context_window
         from convo.terminal.usage_views import context_meter_lines
 
-        asking, endpoint, sent = chat.asking, chat.edges.endpoint, None
+        asking, endpoint, sent = chat.options, chat.deps.endpoint, None
         with suppress(StateFault):
-            asking, endpoint, sent = await self._request(chat, ())
+            asking, endpoint, sent = await self._prepare_next_request(chat, ())
         assert self._settings
-        count = self._counting(chat, endpoint)
-        filling = await measure_context_window(chat.reread(), asking, count, self._settings.windows, sent=sent)
+        count = self._choose_token_counter(chat, endpoint)
+        filling = await measure_context_window(
+            chat.load_state(), asking, count, self._settings.windows, request_input=sent
+        )
         medium = detect_display_without_color(sys.stderr)
-        return medium.drawn("\n".join([f"  {asking.model}", *context_meter_lines(filling, medium)]))
+        return medium.translate_box_chars("\n".join([f"  {asking.model}", *context_meter_lines(filling, medium)]))
 
-    async def _request(
-        self, chat: Chat, said: Sequence[Item]
+    async def _prepare_next_request(
+        self, chat: Chat, items: Sequence[Item]
     ) -> tuple[RequestOptions, "Endpoint", "RequestInput | None"]:
         """Return the options and the endpoint of the next request, and its input if agents decide on it.
 
         Raises the errors of `AgentRunner.preview_request`.
         """
-        if self.show is None:
-            return chat.asking, chat.edges.endpoint, None
-        await self.show.opened(chat)
-        found = await self.show.running.foreseen(said)
-        return found.asking, found.endpoint, found.sent
+        if self.presenter is None:
+            return chat.options, chat.deps.endpoint, None
+        await self.presenter.switch_chat(chat)
+        found = await self.presenter.runner.preview_request(items)
+        return found.options, found.endpoint, found.request_input
 
-    def _counting(self, chat: Chat, endpoint: "Endpoint") -> "RequestTokenCounter":
+    def _choose_token_counter(self, chat: Chat, endpoint: "Endpoint") -> "RequestTokenCounter":
         from convo.chat.preview import make_endpoint_counter, skip_remote_count
 
         return (
             make_endpoint_counter(endpoint)
-            if self._counts_here and endpoint is chat.edges.endpoint
+            if self._can_count_locally and endpoint is chat.deps.endpoint
             else skip_remote_count
         )
 
-    async def _move(self, chat: Chat, made: Chat) -> None:
+    async def _move_lease(self, chat: Chat, target: Chat) -> None:
         """Take the lease of `target` and release that of `chat`. Raises Busy."""
-        made.noted = chat.noted
-        await self._hold(made)
-        left = self._holds.pop(chat.session.id, None)
+        target.notify = chat.notify
+        await self._acquire_lease(target)
+        left = self._leases.pop(chat.session.id, None)
         if left:
             await left.release()
 
 
-def parse_strategy(word: str) -> Strategy:
+def parse_strategy(name: str) -> Strategy:
     """Parse the name of a strategy. Raises InvalidUsage for an unknown one."""
-    if word not in list(Strategy):
-        raise InvalidUsage(f"no owner {word!r}", hint=f"one of {', '.join(Strategy)}")
-    return Strategy(word)
+    if name not in list(Strategy):
+        raise InvalidUsage(f"no owner {name!r}", hint=f"one of {', '.join(Strategy)}")
+    return Strategy(name)
 
 
 MAX_RECENT_SESSIONS = 10
@@ -247,29 +251,29 @@ MEDIA_NAMES: Mapping[str, str] = {"input_image": "images", "input_file": "files"
 class SessionLinkCache:
     """The links of a session as its store has them, read once for each head."""
 
-    _at: tuple[str, Key] | None = None
+    _read_at: tuple[str, Key] | None = None
     _links: Sequence[Link] = field(default=())
 
-    async def links(self, chat: Chat) -> Sequence[Link]:
+    async def load_links(self, chat: Chat) -> Sequence[Link]:
         """Return the session's links, oldest first. Raises StoreFault."""
-        at = chat.session.id, chat.held.path.head
-        if not chat.record.saved:
+        at = chat.session.id, chat.state.path.head
+        if not chat.record.is_saved:
             return ()
-        if at != self._at:
-            self._links, self._at = await chat.edges.store.links(chat.session.id), at
+        if at != self._read_at:
+            self._links, self._read_at = await chat.deps.store.links(chat.session.id), at
         return self._links
 
-    async def standing(self, chat: Chat, settings: Settings) -> StatusLineState:
+    async def load_status_line_state(self, chat: Chat, settings: Settings) -> StatusLineState:
         """Return the values of the status line. Raises StoreFault."""
-        last = chat.record.last
-        used = Usage.read(last.usage) if last and chat.held.path else None
-        window = find_model_window(chat.asking.model, settings.windows) if used else None
+        last = chat.record.last_link
+        used = Usage.from_json(last.usage) if last and chat.state.path else None
+        window = find_model_window(chat.options.model, settings.windows) if used else None
         return StatusLineState(
             owner=format_owner_handle(chat.session) if chat.session.name else str(chat.session.strategy),
-            model=chat.asking.model,
-            tokens=used.input + used.output if used else None,
-            window=window.context if window else None,
-            cost_usd=_sum_cost_usd(await self.links(chat), settings.prices),
+            model=chat.options.model,
+            used_tokens=used.input_tokens + used.output_tokens if used else None,
+            context_window=window.context if window else None,
+            cost_usd=_sum_cost_usd(await self.load_links(chat), settings.prices),
         )
 
 
@@ -307,6 +311,6 @@ async def render_recent_sessions(store: Store) -> str:
     if not there:
         return "  no conversations yet"
     return (
-        render_session_list(there, detect_display(sys.stderr, os.environ)._replace(colour=False))
+        render_session_list(there, detect_display(sys.stderr, os.environ)._replace(has_color=False))
         + "\n  /resume NAME goes on with one"
     )

@@ -33,8 +33,8 @@ async def open_new_chat(chat: Chat, name: str) -> Chat:
     Raises InvalidUsage or Conflict for its name.
     """
     if name:
-        await _check_name_free(chat.edges.store, name)
-    return await open_chat(OwnerSelection(chat.session.strategy), None, chat.asking, chat.edges, name=name)
+        await _check_name_free(chat.deps.store, name)
+    return await open_chat(OwnerSelection(chat.session.strategy), None, chat.options, chat.deps, name=name)
 
 
 async def rename_open_session(chat: Chat, name: str) -> None:
@@ -42,10 +42,10 @@ async def rename_open_session(chat: Chat, name: str) -> None:
 
     Raises InvalidUsage for an invalid name, Conflict for the name of another session.
     """
-    await _check_name_free(chat.edges.store, name)
+    await _check_name_free(chat.deps.store, name)
     session = replace(chat.session, name=name)
-    if chat.record.saved:
-        await chat.record.update(session)
+    if chat.record.is_saved:
+        await chat.record.update_fields(session)
     else:
         chat.record.session = session
 
@@ -64,7 +64,7 @@ def _check_new_file(name: str, chat: Chat) -> Path:
     return file
 
 
-async def export_open_chat(chat: Chat, words: str, settings: Settings, where: "LookupOptions") -> str:
+async def export_open_chat(chat: Chat, file_name: str, settings: Settings, lookup: "LookupOptions") -> str:
     """Write the conversation to a new file and return the report.
 
     Raises InvalidUsage, and the errors of the lookup and of writing.
@@ -79,14 +79,14 @@ async def export_open_chat(chat: Chat, words: str, settings: Settings, where: "L
     )
     from convo.cli.resolve import HandleResolver
 
-    if not chat.reread().path:
+    if not chat.load_state().path:
         raise InvalidUsage("nothing was said yet, so there is nothing to write down", hint="type a message")
-    await chat.adopt()
-    file = _check_new_file(words or f"{chat.session.name}{DEFAULT_EXPORT_SUFFIX}", chat)
+    await chat.ensure_saved()
+    file = _check_new_file(file_name or f"{chat.session.name}{DEFAULT_EXPORT_SUFFIX}", chat)
     asked = ExportOptions(chat.session.id, file=file)
-    form, store = resolve_export_format(asked), chat.edges.store
-    known = await HandleResolver(settings, store, where).one(chat.session.id)
-    document = select_exported_parts((await load_source_from_mirror(known, settings, store)).document(), form, asked)
+    form, store = resolve_export_format(asked), chat.deps.store
+    known = await HandleResolver(settings, store, lookup).resolve(chat.session.id)
+    document = select_exported_parts((await load_source_from_mirror(known, settings, store)).to_document(), form, asked)
     write_export(EXPORT_RENDERERS[form](document, asked), file)
     return f"{len(document.items):,} items are in {file}"
 

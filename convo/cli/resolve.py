@@ -50,15 +50,15 @@ class LookupOptions:
     remote: bool = False
 
 
-async def resolve_handles(handles: Sequence[str], where: LookupOptions) -> list[ConversationView]:
+async def resolve_handles(handles: Sequence[str], options: LookupOptions) -> list[ConversationView]:
     """Resolve every handle before returning, so that nothing is printed if one fails.
 
     Raises NotFound, AmbiguousHandle or Unreadable, and the errors of an endpoint that is called.
     """
-    settings = load_settings(where.config)
+    settings = load_settings(options.config)
     async with open_configured_store(settings) as store:
-        search = HandleResolver(settings, store, where)
-        return [await search.one(handle) for handle in handles]
+        search = HandleResolver(settings, store, options)
+        return [await search.resolve(handle) for handle in handles]
 
 
 def print_newest_handles(prefix: str, config: Path | None) -> None:
@@ -66,12 +66,12 @@ def print_newest_handles(prefix: str, config: Path | None) -> None:
 
     Raises NotFound.
     """
-    found = read_from_store(load_settings(config), lambda store: store.find(prefix, limit=MAX_NEWEST_HANDLES))
+    found = read_from_store(load_settings(config), lambda store: store.find_handles(prefix, limit=MAX_NEWEST_HANDLES))
     ids = [one for one in found if one.id.startswith(prefix)]
     if not ids:
         owner = "--conversation " if prefix == "conv_" else ""
         raise NotFound(KIND_BY_PREFIX[prefix], prefix, hint=f'convo chat {owner}"hello"')
-    print_line("\n".join(escape_control_chars(f"{one.id}  {one.words}").rstrip() for one in ids))
+    print_line("\n".join(escape_control_chars(f"{one.id}  {one.label}").rstrip() for one in ids))
     if len(found) == MAX_NEWEST_HANDLES:
         print_notice(f"only the newest {MAX_NEWEST_HANDLES} are shown; convo sessions lists conversations")
 
@@ -88,23 +88,23 @@ async def render_handle(store: Store, handle: str) -> str:
 class HandleResolver:
     """Resolves handles in one store, and at an endpoint if that was requested."""
 
-    def __init__(self, settings: Settings, store: Store, where: LookupOptions) -> None:
-        self._settings, self._store, self._where = settings, store, where
+    def __init__(self, settings: Settings, store: Store, options: LookupOptions) -> None:
+        self._settings, self._store, self._options = settings, store, options
 
-    async def one(self, handle: str) -> ConversationView:
+    async def resolve(self, handle: str) -> ConversationView:
         """Return the view of `handle`, from here or from its endpoint, with the user's own prices."""
-        return replace(await self._one(handle), prices=self._settings.prices)
+        return replace(await self._resolve(handle), prices=self._settings.prices)
 
-    async def _one(self, handle: str) -> ConversationView:
+    async def _resolve(self, handle: str) -> ConversationView:
         if is_path_like(handle):
             return await load_file_view(self._store, handle)
         try:
             known = await load_handle_view(self._store, handle)
         except NotFound as unknown:
-            return await self._elsewhere(handle, unknown)
-        return await self._from_owner(known) if self._where.remote else known
+            return await self._resolve_unstored(handle, unknown)
+        return await self._refresh_from_owner(known) if self._options.remote else known
 
-    async def _elsewhere(self, handle: str, unknown: NotFound) -> ConversationView:
+    async def _resolve_unstored(self, handle: str, error: NotFound) -> ConversationView:
         """Resolve a handle that the store does not have.
 
         Raises NotFound for a handle that is unknown everywhere, and the errors of the endpoint.
@@ -112,54 +112,54 @@ class HandleResolver:
         if path_exists(handle):
             return await load_file_view(self._store, handle)
         if not handle.startswith(REMOTE_ID_PREFIXES):
-            raise unknown
-        choice = self._choice()
+            raise error
+        choice = self._choose_remote()
         if choice is None:
-            raise NotFound(unknown.kind, handle, hint=NOT_FOUND_HINT) from unknown
-        return await self._ask(choice, handle)
+            raise NotFound(error.kind, handle, hint=NOT_FOUND_HINT) from error
+        return await self._fetch_view(choice, handle)
 
-    async def _from_owner(self, mirror: ConversationView) -> ConversationView:
+    async def _refresh_from_owner(self, mirror: ConversationView) -> ConversationView:
         """Return the remote owner's view of a mirror; the mirror if the owner cannot be reached."""
         try:
-            asked = await self.owners(mirror)
+            asked = await self.fetch_owner_view(mirror)
         except Unreachable as failure:
             print_notice(f"{failure.message}; this is the local mirror")
             return mirror
-        differs = describe_drift(mirror.path.upto(mirror.mark).items, asked.path.items, "the endpoint")
+        differs = describe_drift(mirror.path.up_to(mirror.confirmed_head).items, asked.path.items, "the endpoint")
         return replace(asked, notes=(*asked.notes, differs or "the local mirror says the same"))
 
-    async def owners(self, mirror: ConversationView) -> ConversationView:
+    async def fetch_owner_view(self, mirror: ConversationView) -> ConversationView:
         """Return the remote owner's view of a mirror.
 
         Raises InvalidUsage without a remote owner, WrongOwner, and the errors of the endpoint.
         """
         handle = get_owner_handle(mirror)
-        return await self._ask(self._choice_for(mirror), handle, mirror.scope)
+        return await self._fetch_view(self._choose_owner(mirror), handle, mirror.scope)
 
-    async def _ask(self, choice: ModelChoice, handle: str, scope: Scope | None = None) -> ConversationView:
-        async with endpoint_session(choice, self._settings, self._store) as endpoint:
+    async def _fetch_view(self, model: ModelChoice, handle: str, scope: Scope | None = None) -> ConversationView:
+        async with endpoint_session(model, self._settings, self._store) as endpoint:
             if scope not in (None, endpoint.scope):
                 raise WrongOwner(
                     f"{handle} belongs to {scope}, not to {endpoint.scope}",
                     hint="--provider with the one it belongs to",
                 )
             return await fetch_remote_view(
-                endpoint, handle, root=root_key(self._store.tenant), provider=choice.provider.name
+                endpoint, handle, root=root_key(self._store.tenant), provider=model.provider.name
             )
 
-    def _choice(self) -> ModelChoice | None:
+    def _choose_remote(self) -> ModelChoice | None:
         """Choose the remote endpoint: the one named, else the configured model's; None if that is not remote."""
-        if self._where.provider:
-            return _choose_remote_provider(self._settings, self._where.provider)
+        if self._options.provider:
+            return _choose_remote_provider(self._settings, self._options.provider)
         choice = choose_model(self._settings)
         return choice if choice.provider.endpoint == "remote" else None
 
-    def _choice_for(self, mirror: ConversationView) -> ModelChoice:
+    def _choose_owner(self, mirror: ConversationView) -> ModelChoice:
         """Choose the endpoint of the record, unless another one was named."""
-        if self._where.provider:
-            return _choose_remote_provider(self._settings, self._where.provider)
+        if self._options.provider:
+            return _choose_remote_provider(self._settings, self._options.provider)
         record = make_recorded_endpoint(mirror.session) if mirror.session else None
-        return choose_model(self._settings, mirror.model, where=f"the record of {mirror.handle}", record=record)
+        return choose_model(self._settings, mirror.model, source=f"the record of {mirror.handle}", record=record)
 
 
 def is_path_like(handle: str) -> bool:
@@ -167,16 +167,16 @@ def is_path_like(handle: str) -> bool:
     return "/" in handle or os.sep in handle
 
 
-def path_exists(place: str) -> bool:
-    return os.path.lexists(os.path.expanduser(place))
+def path_exists(path: str) -> bool:
+    return os.path.lexists(os.path.expanduser(path))
 
 
-def get_owner_handle(known: ConversationView) -> str:
+def get_owner_handle(view: ConversationView) -> str:
     """Return the remote owner's handle. Raises InvalidUsage without a remote owner."""
-    strategy, session = known.strategy, known.session
-    handle = (session.handle if session else known.handle) if strategy not in LOCAL_STRATEGIES else None
-    if not handle or not known.scope or known.scope.url == "embedded":
-        raise InvalidUsage(f"{known.handle} has no remote owner to ask", hint=f"convo inspect {known.handle}")
+    strategy, session = view.strategy, view.session
+    handle = (session.handle if session else view.handle) if strategy not in LOCAL_STRATEGIES else None
+    if not handle or not view.scope or view.scope.url == "embedded":
+        raise InvalidUsage(f"{view.handle} has no remote owner to ask", hint=f"convo inspect {view.handle}")
     return handle
 
 
@@ -193,5 +193,5 @@ def _choose_remote_provider(settings: Settings, provider: str) -> ModelChoice:
         raise InvalidUsage(f"no provider {provider!r}", hint=f"one of {', '.join(settings.providers)}")
     if found.endpoint != "remote":
         raise InvalidUsage(f"{provider} keeps no state; what it answered is in the local store", hint="convo sessions")
-    choose_model(settings, f"{provider}/any", where="--provider")
+    choose_model(settings, f"{provider}/any", source="--provider")
     return ModelChoice(ModelName(provider, ""), found, SettingSource(Layer.FLAG, "--provider"))

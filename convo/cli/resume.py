@@ -65,46 +65,46 @@ class StateCallDecision(NamedTuple):
     """The decision of one flag on the calls that it names."""
 
     verdict: ApprovalVerdict
-    edits: bool = False
+    is_edited: bool = False
 
 
 class SigningOptions(NamedTuple):
     """The name of the key, and whether a state without a signature is rejected."""
 
     key_env: str
-    verify: bool
+    must_verify: bool
 
 
-def load_verified_state(place: str, config: Path | None, signing: SigningOptions) -> RunState | None:
+def load_verified_state(handle: str, config: Path | None, signing: SigningOptions) -> RunState | None:
     """Load the state to resume; None if `handle` names a run in the store.
 
     Raises NotSigned, InvalidRunState, Unreadable or InvalidUsage.
     """
-    state = find_run_state(place, config)
-    if state is None and ("/" in place or place.endswith(".json")):
-        state = load_state_file(place)  # raises the error for a missing file or another format
+    state = find_run_state(handle, config)
+    if state is None and ("/" in handle or handle.endswith(".json")):
+        state = load_state_file(handle)  # raises the error for a missing file or another format
     if state is None:
         return None
-    if signing.verify:
+    if signing.must_verify:
         verify_signature(state, load_signing_key(signing.key_env))
     return remove_signature(state)
 
 
-def write_decided_state(place: str, asked: StateDecisions, written: DecidedStateOutput) -> int:
+def write_decided_state(handle: str, requested: StateDecisions, output: DecidedStateOutput) -> int:
     """Decide on the calls of a state, write it and return the exit code.
 
     Raises InvalidUsage, NotFound, InvalidRunState, NotSigned or StoreFault; then nothing was written.
     """
-    key = load_signing_key(written.key_env) if written.sign or written.verify else b""
-    state = read_piped_state() if place == STDIN_HANDLE else load_state_file(place)
-    if written.verify:
+    key = load_signing_key(output.key_env) if output.sign or output.verify else b""
+    state = read_piped_state() if handle == STDIN_HANDLE else load_state_file(handle)
+    if output.verify:
         verify_signature(state, key)
-    done = _decide_and_relabel(remove_signature(state), asked, written.schema)
-    _write_state(sign_state(done.state, key) if written.sign else done.state, written.out)
-    old = done.sticky and done.state.version.number < AGENT_STICKY_VERSION.number
+    done = _decide_and_relabel(remove_signature(state), requested, output.schema)
+    _write_state(sign_state(done.state, key) if output.sign else done.state, output.out)
+    old = done.is_sticky and done.state.version.number < AGENT_STICKY_VERSION.number
     for words in (*done.notes, *([_format_not_sticky(done.state.label)] if old else []), *loss_lines(done.losses)):
         sys.stderr.write(escape_control_chars(words) + "\n")
-    return _report_result(done.state, done.losses, written)
+    return _report_result(done.state, done.losses, output)
 
 
 class DecidedState(NamedTuple):
@@ -117,54 +117,58 @@ class DecidedState(NamedTuple):
     state: RunState
     notes: tuple[str, ...]
     losses: tuple[RelabelLoss, ...] = ()
-    sticky: bool = False
+    is_sticky: bool = False
 
 
-def _decide_and_relabel(state: RunState, asked: StateDecisions, label: str | None) -> DecidedState:
+def _decide_and_relabel(state: RunState, requested: StateDecisions, label: str | None) -> DecidedState:
     """Return the decided state under the requested label.
 
     The decisions are applied under the newer of the two labels, which can express more of them.
     """
     if label is None:
-        return _apply_flags(state, asked)
+        return _apply_flags(state, requested)
     if label in LABELS[LABELS.index(state.label) :]:
         state, losses = relabel_state(state, label)
-        return _apply_flags(state, asked)._replace(losses=losses)
-    done = _apply_flags(state, asked)
+        return _apply_flags(state, requested)._replace(losses=losses)
+    done = _apply_flags(state, requested)
     state, losses = relabel_state(done.state, label)
     return done._replace(state=state, losses=losses)
 
 
-def _apply_flags(state: RunState, asked: StateDecisions) -> DecidedState:
-    choices, before = _choose_by_call(state, asked), state.verdicts
+def _apply_flags(state: RunState, requested: StateDecisions) -> DecidedState:
+    choices, before = _choose_by_call(state, requested), state.verdicts
     notes = [] if state.pending else ["nothing waits in this state"]
     meant = [(one, choices[one.id]) for one in state.pending if one.id in choices]
-    notes += _iter_unchanged_notes(state, asked, choices)
+    notes += _iter_unchanged_notes(state, requested, choices)
     for one, choice in meant:
-        state = edit_arguments(state, one, edit_arguments_in_editor(str(one.call.arguments))) if choice.edits else state
+        state = (
+            edit_arguments(state, one, edit_arguments_in_editor(str(one.call.arguments))) if choice.is_edited else state
+        )
     waiting = {one.id: one for one in state.pending}
     for verdict, alike in groupby(meant, lambda one: one[1].verdict):
         state = apply_verdict(state, [waiting[one.id] for one, _ in alike], verdict)
     for one, (verdict, edits) in meant:
         approve, was = verdict.approve, before.get(one.id)
         notes.append(
-            format_decision(one.call.tool, one.id, approve=approve, was=was, edited=edits, always=verdict.always)
+            format_decision(
+                one.call.tool_name, one.id, approve=approve, previous=was, edited=edits, always=verdict.always
+            )
         )
     sticky = any(choice.verdict.always and one.call.is_function for one, choice in meant)
-    return DecidedState(state, tuple(notes), sticky=sticky)
+    return DecidedState(state, tuple(notes), is_sticky=sticky)
 
 
 def _iter_unchanged_notes(
-    state: RunState, asked: StateDecisions, choices: Mapping[str, StateCallDecision]
+    state: RunState, requested: StateDecisions, choices: Mapping[str, StateCallDecision]
 ) -> Iterator[str]:
     """Yield notes on earlier decisions that differ from a name or `all`, and stay unchanged."""
-    flags = [(words, True) for words in (*asked.approve, *asked.edit)]
-    flags += [(words.partition("=")[0], False) for words in asked.reject]
+    flags = [(words, True) for words in (*requested.approve, *requested.edit)]
+    flags += [(words.partition("=")[0], False) for words in requested.reject]
     for one in state.pending:
         was = state.verdicts.get(one.id)
-        names = (ALL_CALLS_WORD, one.call.tool, *one.call.keys)
+        names = (ALL_CALLS_WORD, one.call.tool_name, *one.call.record_keys)
         if was is not None and one.id not in choices and any(w in names and a != was for w, a in flags):
-            yield format_unchanged_decision(one.call.tool, one.id, was)
+            yield format_unchanged_decision(one.call.tool_name, one.id, was)
 
 
 def _format_not_sticky(label: str) -> str:
@@ -175,12 +179,12 @@ def _format_not_sticky(label: str) -> str:
     )
 
 
-def _choose_by_call(state: RunState, asked: StateDecisions) -> dict[str, StateCallDecision]:
+def _choose_by_call(state: RunState, requested: StateDecisions) -> dict[str, StateCallDecision]:
     """Return the decision on each call. Raises InvalidUsage for two flags that differ on one, and NotFound."""
     said = [
-        *((words, ApprovalVerdict(True, None, asked.always), False) for words in asked.approve),
-        *((words, ApprovalVerdict(True, None, asked.always), True) for words in asked.edit),
-        *((*_parse_rejection(state, words, asked), False) for words in asked.reject),
+        *((words, ApprovalVerdict(True, None, requested.always), False) for words in requested.approve),
+        *((words, ApprovalVerdict(True, None, requested.always), True) for words in requested.edit),
+        *((*_parse_rejection(state, words, requested), False) for words in requested.reject),
     ]
     return select_best_matches(
         (one.id, rank_match(words, one.id), StateCallDecision(verdict, edits))
@@ -189,12 +193,12 @@ def _choose_by_call(state: RunState, asked: StateDecisions) -> dict[str, StateCa
     )
 
 
-def _parse_rejection(state: RunState, words: str, asked: StateDecisions) -> tuple[str, ApprovalVerdict]:
+def _parse_rejection(state: RunState, value: str, requested: StateDecisions) -> tuple[str, ApprovalVerdict]:
     """Split `CALL=REASON`; a call id that contains an equals sign is not split."""
-    if any(words == one.id for one in state.pending):
-        return words, ApprovalVerdict(False, None, asked.always)
-    call, _, why = words.partition("=")
-    return call, ApprovalVerdict(False, why or None, asked.always)
+    if any(value == one.id for one in state.pending):
+        return value, ApprovalVerdict(False, None, requested.always)
+    call, _, why = value.partition("=")
+    return call, ApprovalVerdict(False, why or None, requested.always)
 
 
 def _write_state(state: RunState, out: str) -> None:
@@ -204,11 +208,11 @@ def _write_state(state: RunState, out: str) -> None:
         save_state_file(state, out)
 
 
-def _report_result(state: RunState, losses: Sequence[RelabelLoss], written: DecidedStateOutput) -> int:
-    left = state.undecided()
-    if written.as_json:
+def _report_result(state: RunState, losses: Sequence[RelabelLoss], output: DecidedStateOutput) -> int:
+    left = state.list_undecided()
+    if output.as_json:
         said = run_state_summary_to_json(state)
-        done = {"state_file": written.out, "schema_version": state.label, "decisions": said["decisions"]}
+        done = {"state_file": output.out, "schema_version": state.label, "decisions": said["decisions"]}
         sys.stdout.write(
             json.dumps(
                 {
@@ -225,8 +229,8 @@ def _report_result(state: RunState, losses: Sequence[RelabelLoss], written: Deci
     return PAUSED_EXIT_CODE if left else 0
 
 
-def _loss_to_json(one: RelabelLoss) -> dict[str, str]:
-    return {"path": one.path, "what": one.what, "why": one.why}
+def _loss_to_json(loss: RelabelLoss) -> dict[str, str]:
+    return {"path": loss.path, "what": loss.what, "why": loss.why}
 
 
 def load_signing_key(name: str) -> bytes:

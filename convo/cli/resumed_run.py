@@ -61,140 +61,150 @@ class ResumeRequest:
 
     handle: str
     state: RunState | None
-    said: RequestedDecisions
-    run: RunFlags
+    decisions: RequestedDecisions
+    run_flags: RunFlags
     model: str | None = None
     config: Path | None = None
 
 
-async def resume_paused_run(asked: ResumeRequest, out: ChatOutput) -> int:
+async def resume_paused_run(request: ResumeRequest, out: ChatOutput) -> int:
     """Resume a run until it ends or pauses, and return the exit code."""
-    if asked.run.agent is None:
-        asked = await _with_previous_agents(asked, out)
-    cast = load_agent_setup(asked.run, held=read_context_description(asked.state.document) if asked.state else None)
-    sources = read_settings_inputs(asked.config, SettingFlags(model=cast.model if asked.model is None else asked.model))
+    if request.run_flags.agent is None:
+        request = await _with_previous_agents(request, out)
+    cast = load_agent_setup(
+        request.run_flags, described_context=read_context_description(request.state.document) if request.state else None
+    )
+    sources = read_settings_inputs(
+        request.config, SettingFlags(model=cast.model if request.model is None else request.model)
+    )
     async with open_configured_store(resolve_settings(sources)) as store, AsyncExitStack() as open_things:
-        cast = cast.asked_alike() if asked.model else cast
-        opening = ResumedRunOpener(asked, sources, store, open_things, out)
-        return await _decide_and_resume(await opening.show(cast), asked, out)
+        cast = cast.without_agent_models() if request.model else cast
+        opening = ResumedRunOpener(request, sources, store, open_things, out)
+        return await _decide_and_resume(await opening.open(cast), request, out)
 
 
-async def _with_previous_agents(asked: ResumeRequest, out: ChatOutput) -> ResumeRequest:
+async def _with_previous_agents(request: ResumeRequest, out: ChatOutput) -> ResumeRequest:
     """Return `request` with the agents, and -m, that the run had in this store.
 
     Raises NotFound or AmbiguousHandle for an unknown run, InvalidUsage for agents that were not recorded or were
     recorded elsewhere, and Unreadable for a missing file.
     """
-    sources = read_settings_inputs(asked.config, SettingFlags())
+    sources = read_settings_inputs(request.config, SettingFlags())
     async with open_configured_store(resolve_settings(sources)) as store:
-        row = await (_find_stored_run(store, asked.state) if asked.state else load_run_row(store, asked.handle))
-        found = load_run_agents(row, sources.places.data) if row else None
+        row = await (_find_stored_run(store, request.state) if request.state else load_run_row(store, request.handle))
+        found = load_run_agents(row, sources.paths.data) if row else None
     if found is None:
         raise InvalidUsage(
             "resuming a run needs its agents: none were named",
-            hint=f"convo resume {asked.handle} --agent FILE.py:NAME;"
+            hint=f"convo resume {request.handle} --agent FILE.py:NAME;"
             " or --decide-only -o decided.json, to resume with the SDK",
         )
-    out.note(f"agents as before: {found.file}")
-    model = found.model if asked.model is None else asked.model
-    return replace(asked, model=model, run=replace(asked.run, agent=found.file))
+    out.note(f"agents as before: {found.reference}")
+    model = found.model if request.model is None else request.model
+    return replace(request, model=model, run_flags=replace(request.run_flags, agent=found.reference))
 
 
 class ResumedRunOpener:
     """Opens the run to resume."""
 
     def __init__(
-        self, asked: ResumeRequest, sources: SettingsInputs, store: Store, open_things: AsyncExitStack, out: ChatOutput
+        self, request: ResumeRequest, sources: SettingsInputs, store: Store, exit_stack: AsyncExitStack, out: ChatOutput
     ) -> None:
-        self._asked, self._sources, self._store = asked, sources, store
-        self._open_things, self._out = open_things, out
+        self._request, self._sources, self._store = request, sources, store
+        self._exit_stack, self._out = exit_stack, out
 
-    async def show(self, cast: AgentSetup) -> RunPresenter:
+    async def open(self, cast: AgentSetup) -> RunPresenter:
         """Open the run without performing anything.
 
         Raises NotFound, InvalidRunState, Busy or StateFault, and the errors of `AgentRunner.open`.
         """
-        state = self._asked.state
+        state = self._request.state
         if state is None:
-            return await self._kept(await load_run_row(self._store, self._asked.handle), cast)
-        hold = await acquire_state_lease(self._store, item_hash(state.document), self._asked.handle)
-        self._open_things.push_async_callback(hold.release)
+            return await self._open_stored(await load_run_row(self._store, self._request.handle), cast)
+        hold = await acquire_state_lease(self._store, item_hash(state.document), self._request.handle)
+        self._exit_stack.push_async_callback(hold.release)
         row = await _find_stored_run(self._store, state)
         if row is None:
-            return await self._adopted(state, cast)
-        _check_state_current(row, state, cast.words)
-        show = await self._kept(row, cast)
-        if show.running.run.phase is Phase.PAUSED:
-            run, events = _merge_decisions(show.running.run, state, self._asked)
-            choose_decisions(self._asked.said, _list_decidable_calls(run))
-            await show.running.decide(*events)
+            return await self._adopt_state(state, cast)
+        _check_state_current(row, state, cast.agents_reference)
+        show = await self._open_stored(row, cast)
+        if show.runner.run.phase is Phase.PAUSED:
+            run, events = _merge_decisions(show.runner.run, state, self._request)
+            choose_decisions(self._request.decisions, _list_decidable_calls(run))
+            await show.runner.apply_decisions(*events)
         return show
 
-    async def _kept(self, row: AgentRun, cast: AgentSetup) -> RunPresenter:
-        session = await self._store.session(row.session)
-        name = session.name if session else row.session
+    async def _open_stored(self, row: AgentRun, cast: AgentSetup) -> RunPresenter:
+        session = await self._store.session(row.session_id)
+        name = session.name if session else row.session_id
         if row.status in ENDED_STATUSES:
             raise StateFault(
-                f"the run of {self._asked.handle} has ended here ({row.status})", hint=f"convo inspect {quote(name)}"
+                f"the run of {self._request.handle} has ended here ({row.status})", hint=f"convo inspect {quote(name)}"
             )
-        desk = self._desk(handle=row.session)
+        desk = self._make_chat_context(handle=row.session_id)
         chat = await _open_chat(desk)
-        cast = cast if self._asked.model else cast.routed(desk.route)
-        if self._asked.run.context is None:
-            cast = cast.with_values(load_saved_context_values(row, desk.paused, self._asked.state))
-        cast = desk.remembering(chat, cast)
-        limits = None if self._asked.run.max_turns is None else cast.conduct.limits
-        running = await AgentRunner.open(chat, cast.graph, cast.conduct, kept=row, limits=limits)
-        return RunPresenter(chat, running, cast, self._pauses(desk, cast), desk, self._out)
+        cast = cast if self._request.model else cast.with_route(desk.make_route)
+        if self._request.run_flags.context is None:
+            cast = cast.with_values(load_saved_context_values(row, desk.paused_runs_folder, self._request.state))
+        cast = desk.with_agents_record(chat, cast)
+        limits = None if self._request.run_flags.max_turns is None else cast.run_config.limits
+        running = await AgentRunner.open(chat, cast.graph, cast.run_config, run_row=row, limits=limits)
+        return RunPresenter(chat, running, cast, self._make_state_writer(desk, cast), desk, self._out)
 
-    async def _adopted(self, state: RunState, cast: AgentSetup) -> RunPresenter:
+    async def _adopt_state(self, state: RunState, cast: AgentSetup) -> RunPresenter:
         """Import a state as a run of this store, after its decision flags were checked."""
-        values = dict(cast.conduct.values) if self._asked.run.context else None
+        values = dict(cast.run_config.values) if self._request.run_flags.context else None
         found = import_run_state(state, cast.graph, values)
         if found.run.phase in TERMINAL_PHASES:
-            raise StateFault(f"the run of {self._asked.handle} has ended", hint="convo inspect shows what it came to")
-        choose_decisions(self._asked.said, _list_decidable_calls(found.run))
-        desk = self._desk(*_get_owner(found))
+            raise StateFault(f"the run of {self._request.handle} has ended", hint="convo inspect shows what it came to")
+        choose_decisions(self._request.decisions, _list_decidable_calls(found.run))
+        desk = self._make_chat_context(*_get_owner(found))
         chat = await _open_chat(desk)
-        cast = cast if self._asked.model else cast.routed(desk.route)
-        cast = cast.with_values(found.values)
+        cast = cast if self._request.model else cast.with_route(desk.make_route)
+        cast = cast.with_values(found.context_values)
         run, items = found.run, found.items
-        if self._asked.run.max_turns is not None:
-            run = replace(run, limits=cast.conduct.limits)
+        if self._request.run_flags.max_turns is not None:
+            run = replace(run, limits=cast.run_config.limits)
         if found.handle:
-            held = chat.held
-            chat.record.held = replace(held, path=held.path.grow(items[found.acknowledged :]))
+            held = chat.state
+            chat.record.state = replace(held, path=held.path.append(items[found.confirmed_count :]))
             items = ()
-        cast = desk.remembering(chat, cast)
-        running = await AgentRunner.adopt(chat, run, items, cast.conduct, state=found.source)
-        pauses = self._pauses(desk, cast)
-        assert running.kept
-        pauses.base(running.kept.id, state)
+        cast = desk.with_agents_record(chat, cast)
+        running = await AgentRunner.import_run(chat, run, items, cast.run_config, state_hash=found.source_hash)
+        pauses = self._make_state_writer(desk, cast)
+        assert running.run_row
+        pauses.save_base_state(running.run_row.id, state)
         return RunPresenter(chat, running, cast, pauses, desk, self._out)
 
-    def _desk(self, strategy: Strategy | None = None, handle: str | None = None) -> ChatContext:
+    def _make_chat_context(self, strategy: Strategy | None = None, handle: str | None = None) -> ChatContext:
         asked = ChatOptions(
             strategies=(strategy,) if strategy else (),
             handle=handle,
-            model=self._asked.model,
-            config=self._asked.config,
-            run=self._asked.run,
+            model=self._request.model,
+            config=self._request.config,
+            run_flags=self._request.run_flags,
         )
-        return ChatContext(self._sources, self._store, self._open_things, asked, self._out)
+        return ChatContext(self._sources, self._store, self._exit_stack, asked, self._out)
 
-    def _pauses(self, desk: ChatContext, cast: AgentSetup) -> PausedStateWriter:
-        return PausedStateWriter(desk.paused, self._asked.run.state, cast.conduct.values, self._out.note, resumed=True)
+    def _make_state_writer(self, desk: ChatContext, cast: AgentSetup) -> PausedStateWriter:
+        return PausedStateWriter(
+            desk.paused_runs_folder,
+            self._request.run_flags.state,
+            cast.run_config.values,
+            self._out.note,
+            is_resumed=True,
+        )
 
 
 async def _open_chat(desk: ChatContext) -> Chat:
     try:
         return await desk.open()
     except Busy as busy:
-        raise Busy(busy.name, busy.holder, hint="it goes on there; wait until it has ended") from busy
+        raise Busy(busy.name, busy.process, hint="it goes on there; wait until it has ended") from busy
 
 
-def _get_owner(found: ImportedRun) -> tuple[Strategy, str | None]:
-    return found.strategy, found.handle
+def _get_owner(imported: ImportedRun) -> tuple[Strategy, str | None]:
+    return imported.strategy, imported.handle
 
 
 async def _find_stored_run(store: Store, state: RunState) -> AgentRun | None:
@@ -203,7 +213,7 @@ async def _find_stored_run(store: Store, state: RunState) -> AgentRun | None:
     row = await store.agent_run(own) if own else None
     if row:
         return row
-    rows = await store.agent_runs(state=item_hash(state.document), limit=1)
+    rows = await store.agent_runs(source_state_hash=item_hash(state.document), limit=1)
     return rows[0] if rows else None
 
 
@@ -225,29 +235,31 @@ CallPath: TypeAlias = tuple[str, ...]
 
 
 def _iter_stored_runs(
-    document: Mapping[str, Any], way: CallPath = ()
+    document: Mapping[str, Any], call_path: CallPath = ()
 ) -> Iterator[tuple[CallPath, tuple[int, set[str]]]]:
     """Yield for a stored run and those inside its calls: call path, count of finished model calls, ids of the calls."""
     calls = document.get("batch") or ()
-    turn = document.get("turn", 0) - (document.get("phase") == PHASE_WORDS[Phase.ASKING])
-    yield way, (turn, {call["id"] for call in calls})
+    turn = document.get("turn", 0) - (document.get("phase") == PHASE_WORDS[Phase.CALLING_MODEL])
+    yield call_path, (turn, {call["id"] for call in calls})
     for call in calls:
         if call.get("inner"):
-            yield from _iter_stored_runs(call["inner"]["run"], (*way, call["id"]))
+            yield from _iter_stored_runs(call["inner"]["run"], (*call_path, call["id"]))
 
 
-def _iter_nested_states(document: Mapping[str, Any], way: CallPath = ()) -> Iterator[tuple[CallPath, int, set[str]]]:
+def _iter_nested_states(
+    document: Mapping[str, Any], call_path: CallPath = ()
+) -> Iterator[tuple[CallPath, int, set[str]]]:
     """Yield for a state and the states inside its calls: the call path, the turn, the ids of its own pending calls."""
     within = {call: place.value for call, place in find_open_nested_states(document).items()}
     below = {id_ for child in within.values() for id_ in _collect_pending_call_ids(child)}
     planned = {call.id for _, call in iter_actions(document)}
     yield (
-        way,
+        call_path,
         document["current_turn"],
         {id_ for id_ in _collect_pending_call_ids(document) if id_ not in below or id_ in planned},
     )
     for call_id_, child in within.items():
-        yield from _iter_nested_states(child, (*way, call_id_))
+        yield from _iter_nested_states(child, (*call_path, call_id_))
 
 
 def _collect_pending_call_ids(document: Mapping[str, Any]) -> set[str]:
@@ -259,7 +271,7 @@ def _collect_pending_call_ids(document: Mapping[str, Any]) -> set[str]:
     }
 
 
-def _merge_decisions(run: Run, state: RunState, asked: ResumeRequest) -> tuple[Run, list[ApprovalDecided]]:
+def _merge_decisions(run: Run, state: RunState, request: ResumeRequest) -> tuple[Run, list[ApprovalDecided]]:
     """Apply the decisions of a document of convo's own to undecided calls; return the run and these decisions.
 
     Raises StateFault for a call on which document and store differ and that no flag names.
@@ -268,18 +280,18 @@ def _merge_decisions(run: Run, state: RunState, asked: ResumeRequest) -> tuple[R
     if get_marked_run_id(state) is None:
         return run, events
     shown = {one.id: str(one.call.arguments) for one in state.pending}
-    calls = {call.id: call for _, call in run.decidable}
+    calls = {call.id: call for _, call in run.decidable_with_agents}
     words = {one.call_id: one for one in state.decisions}
     sticky = {one.call_id for one in state.decisions if one.always}
     for call_id_, approve in state.verdicts.items():
         call = calls.get(call_id_)
-        if call is None or call.stage is Stage.UNKNOWN:  # a call that started since needs another decision
+        if call is None or call.stage is Stage.OUTCOME_UNKNOWN:  # a call that started since needs another decision
             continue
-        if call.verdict is not None:
-            if call.verdict != approve and not _is_named_by_flag(call_id_, asked.said):
-                here, there = format_verdict(call.verdict), format_verdict(approve)
+        if call.approved is not None:
+            if call.approved != approve and not _is_named_by_flag(call_id_, request.decisions):
+                here, there = format_verdict(call.approved), format_verdict(approve)
                 raise StateFault(
-                    f"{call_id_} is {there} in {asked.handle} and {here} in the store",
+                    f"{call_id_} is {there} in {request.handle} and {here} in the store",
                     hint=f"--approve {quote(call_id_)} or --reject {quote(call_id_)} to choose the decision",
                 )
             continue
@@ -291,35 +303,37 @@ def _merge_decisions(run: Run, state: RunState, asked: ResumeRequest) -> tuple[R
     return run, events
 
 
-def _is_named_by_flag(call: str, said: RequestedDecisions) -> bool:
+def _is_named_by_flag(call_id: str, requested: RequestedDecisions) -> bool:
     """Return whether a flag names a call by its id."""
-    return call in (*said.approve, *said.edit, *said.reject) or any(one.startswith(f"{call}=") for one in said.reject)
+    return call_id in (*requested.approve, *requested.edit, *requested.reject) or any(
+        one.startswith(f"{call_id}=") for one in requested.reject
+    )
 
 
 # -- resuming ---------------------------------------------------------------------------------------
 
 
-async def _decide_and_resume(show: RunPresenter, asked: ResumeRequest, out: ChatOutput) -> int:
+async def _decide_and_resume(presenter: RunPresenter, request: ResumeRequest, out: ChatOutput) -> int:
     """Apply the decisions and resume; at a terminal, ask for decisions whenever the run pauses."""
-    running, before = show.running, len(show.chat.held.path)
-    if asked.said.abort:
-        return await _abort_run(show, out, before)
+    running, before = presenter.runner, len(presenter.chat.state.path)
+    if request.decisions.abort:
+        return await _abort_run(presenter, out, before)
     paused = running.run.phase is Phase.PAUSED
-    if not paused and asked.said.anything and await _will_pause(running, asked.said, out):
-        await show.all_of(running.go_on())
-    if running.run.phase is Phase.PAUSED and (paused or running.pending):
+    if not paused and request.decisions.has_any and await _will_pause(running, request.decisions, out):
+        await presenter.show_events(running.resume())
+    if running.run.phase is Phase.PAUSED and (paused or running.pending_calls):
         waits = _list_decidable_calls(running.run)
-        events = build_decision_events(asked.said, waits)
-        await running.decide(*events)
+        events = build_decision_events(request.decisions, waits)
+        await running.apply_decisions(*events)
         _print_decisions(events, waits, out)
-        for words in iter_unchanged_decision_notes(asked.said, waits):
+        for words in iter_unchanged_decision_notes(request.decisions, waits):
             out.note(words)
     if not (out.as_json or out.as_jsonl) and sys.stdin.isatty() and sys.stderr.isatty():
-        return await _resume_interactively(show, out, before)
-    return await present_run(show, out, before, running.go_on)
+        return await _resume_interactively(presenter, out, before)
+    return await present_run(presenter, out, before, running.resume)
 
 
-async def _will_pause(running: AgentRunner, said: RequestedDecisions, out: ChatOutput) -> bool:
+async def _will_pause(runner: AgentRunner, requested: RequestedDecisions, out: ChatOutput) -> bool:
     """Return whether an interrupted run pauses once it is resumed, without calling the model.
 
     If that is not known yet, no decision flag applies. If it does not pause, its calls were decided before: a command
@@ -327,17 +341,17 @@ async def _will_pause(running: AgentRunner, said: RequestedDecisions, out: ChatO
 
     Raises NotFound or InvalidUsage for a flag that names neither a pending call nor one that has its output.
     """
-    run = await running.taken_up()
-    if run.at(Stage.JUDGING):
+    run = await runner.preview_resume()
+    if run.calls_at(Stage.CHECKING_APPROVAL):
         out.note("which calls wait is found out first; the run goes on")
         return False
     waits = _list_pending_calls(run)
     if waits:
-        choose_decisions(said, waits)
+        choose_decisions(requested, waits)
         return True
-    done = {ALL_CALLS_WORD, *_iter_answered_call_words(running.chat.held.path.items)}
-    if not all(word in done or word.partition("=")[0] in done for word in said.words):
-        choose_decisions(said, waits)
+    done = {ALL_CALLS_WORD, *_iter_answered_call_words(runner.chat.state.path.items)}
+    if not all(word in done or word.partition("=")[0] in done for word in requested.call_values):
+        choose_decisions(requested, waits)
     out.note("nothing waits any more; the run goes on")
     return False
 
@@ -351,52 +365,54 @@ def _iter_answered_call_words(items: Sequence[Item]) -> Iterator[str]:
             yield from (str(get_call_id(item)), name, f"{item.get('namespace')}.{name}")
 
 
-async def _resume_interactively(show: RunPresenter, out: ChatOutput, before: int) -> int:
+async def _resume_interactively(presenter: RunPresenter, out: ChatOutput, start_count: int) -> int:
     from convo.terminal.approvals import ask_for_decisions
     from convo.terminal.prompt import read_plain_line
     from convo.terminal.terminal import detect_display_without_color
 
-    running = show.running
+    running = presenter.runner
     while True:
-        going = not running.pending or await ask_for_decisions(
+        going = not running.pending_calls or await ask_for_decisions(
             running, read_plain_line, out.note, detect_display_without_color(sys.stderr)
         )
-        if not going or not running.unfinished:
-            return await show.left()
-        await show.all_of(running.go_on())
-        if not running.pending:
+        if not going or not running.can_resume:
+            return await presenter.report_exit()
+        await presenter.show_events(running.resume())
+        if not running.pending_calls:
             return 0
 
 
-async def _abort_run(show: RunPresenter, out: ChatOutput, before: int) -> int:
-    await show.running.stop()
-    await show.left()
+async def _abort_run(presenter: RunPresenter, out: ChatOutput, start_count: int) -> int:
+    await presenter.runner.stop()
+    await presenter.report_exit()
     out.note("the run is ended; its conversation goes on without it")
     if out.as_json:
-        show.say_outcome(before)
+        presenter.print_outcome(start_count)
     return 0
 
 
 def _print_decisions(
-    events: Sequence[ApprovalDecided | ToolOutputSupplied], waits: Sequence[approvals.PendingApproval], out: ChatOutput
+    events: Sequence[ApprovalDecided | ToolOutputSupplied],
+    pending: Sequence[approvals.PendingApproval],
+    out: ChatOutput,
 ) -> None:
-    calls = {call.call_id: call for call in waits}
+    calls = {call.call_id: call for call in pending}
     for event in events:
         call = calls[event.call_id]
         if isinstance(event, ToolOutputSupplied):
             out.note(f"{call.tool} has the output that you gave ({event.call_id})")
             continue
         edited = event.arguments is not None
-        approve, was = event.approve, call.verdict
+        approve, was = event.approve, call.approved
         out.note(
-            format_decision(call.tool, event.call_id, approve=approve, was=was, edited=edited, always=event.always)
+            format_decision(call.tool, event.call_id, approve=approve, previous=was, edited=edited, always=event.always)
         )
 
 
 def _list_pending_calls(run: Run) -> list[approvals.PendingApproval]:
-    return [approvals.pending_approval_from_call(call, agent) for agent, call in run.waiting]
+    return [approvals.pending_approval_from_call(call, agent) for agent, call in run.pending_with_agents]
 
 
 def _list_decidable_calls(run: Run) -> list[approvals.PendingApproval]:
     """Return the pending calls, and those that are decided and not performed yet."""
-    return [approvals.pending_approval_from_call(call, agent) for agent, call in run.decidable]
+    return [approvals.pending_approval_from_call(call, agent) for agent, call in run.decidable_with_agents]

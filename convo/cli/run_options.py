@@ -46,12 +46,14 @@ class RunFlags:
     state: OptionalText = value_option("--state", "FILE", "Where a paused run is written.")
 
     @property
-    def beside(self) -> Sequence[str]:
+    def list_agent_options(self) -> Sequence[str]:
         """The given options that need --agent."""
         said = {_format_option(one): getattr(self, one.name) for one in fields(self)}
         return [name for name, value in said.items() if name != "--agent" and value is not None]
 
-    def check(self, *, system: str | None = None, schema: str | None = None, continues: bool = False) -> None:
+    def validate(
+        self, *, instructions: str | None = None, schema_file: str | None = None, is_continued: bool = False
+    ) -> None:
         """Check that the options fit together.
 
         instructions, schema_file:  an agent has its own
@@ -60,15 +62,15 @@ class RunFlags:
         Raises InvalidUsage.
         """
         agents = None if self.agent == NO_AGENTS else self.agent
-        if agents is None and self.beside and not (continues and self.agent is None):
+        if agents is None and self.list_agent_options and not (is_continued and self.agent is None):
             raise InvalidUsage(
-                f"{self.beside[0]} is about runs of agents, and none is named",
-                hint=f"--agent FILE.py:NAME {self.beside[0]}",
+                f"{self.list_agent_options[0]} is about runs of agents, and none is named",
+                hint=f"--agent FILE.py:NAME {self.list_agent_options[0]}",
             )
         if self.state == STDOUT_ARGUMENT:
             raise InvalidUsage("a paused run is written into a file, beside the answer on stdout", hint="--state FILE")
-        if agents and (system is not None or schema is not None):
-            flag, own = ("-s", "instructions") if system is not None else ("--schema", "output type")
+        if agents and (instructions is not None or schema_file is not None):
+            flag, own = ("-s", "instructions") if instructions is not None else ("--schema", "output type")
             raise InvalidUsage(
                 f"{flag} and --agent do not go together: an agent has {own} of its own", hint=f"leave {flag} out"
             )

@@ -46,10 +46,10 @@ async def _build_session_run_state(handle: str, flags: RunFlags, settings: Setti
     cast = load_agent_setup(flags)
     async with open_configured_store(settings) as store:
         row = await load_run_row(store, handle)
-        session = await store.session(row.session)
+        session = await store.session(row.session_id)
         if session is None:
-            raise NotFound("session", row.session)
+            raise NotFound("session", row.session_id)
         run = await load_run(store, row, cast.graph)
-        values = cast.conduct.values if flags.context else load_saved_context_values(row, folder)
-        state = await build_run_state(store, session, row, run, values, base=load_base_state(row, folder))
+        values = cast.run_config.values if flags.context else load_saved_context_values(row, folder)
+        state = await build_run_state(store, session, row, run, values, base_state=load_base_state(row, folder))
     return RunState({**state.document, RUN_MARK_KEY: {"run": row.id}}, state.version)

@@ -41,7 +41,7 @@ def print_new_key(config: Path | None, flags: SettingFlags, name: str) -> None:
     from convo.server.auth import create_api_key, read_key_entries
 
     settings = load_settings(config, flags)
-    path = settings.serve.keys_file or settings.places.config / "keys"
+    path = settings.serve.keys_file or settings.paths.config / "keys"
     print_line(create_api_key(path, name))
     print_notice(f"its hash stands in {path}; serve with --keys {path}")
     if sum(name == each for each, _ in read_key_entries(path, strict=False)) > 1:
@@ -73,11 +73,11 @@ async def _serve_until_stopped(settings: Settings, verbose: bool, strict: bool) 
     try:
         with server.open_listening_socket(wanted.host, wanted.port) as listening, stop_event_on_signals() as ending:
             service = open_service(settings, store=store, clock=clock, new_id=random_id, strict=strict)
-            await service.check()  # also starts the recovery of work that other replicas left
+            await service.check_ready()  # also starts the recovery of work that other replicas left
             log = print_access_line if verbose else None
             gateway = Gateway(
                 service, wanted, InspectorDeps(store, settings.prices),
-                clock=clock, new_id=random_id, keys=keys, log=log, trouble=StoreFaultPrinter(),
+                clock=clock, new_id=random_id, authenticator=keys, log=log, report_store_fault=StoreFaultPrinter(),
             )  # fmt: skip
             print_notice(f"convo serves {server.local_base_url(listening)}, store {settings.storage}")
             await server.run_gateway(
@@ -98,7 +98,7 @@ async def _open_migrated_store(settings: Settings) -> "Store":
     kept = settings.storage
     url = kept.url.reveal() if kept.url else "memory" if kept.type == "none" else str(kept)
     store = open_store(url)
-    await store.upkeep.migrate()
+    await store.admin.migrate()
     return store
 
 
@@ -106,9 +106,9 @@ def print_access_line(exchange: "HttpExchange") -> None:
     """Print one line about a finished request, without message text and keys."""
     scope = exchange.scope
     path = scope["raw_path"].decode("ascii", "replace")
-    differs = STREAMED_TEXT_DIFFERS if exchange.differs else ""
-    ended = " ".join(filter(None, (str(exchange.status), exchange.code, exchange.limit, differs)))
-    line = f"{exchange.method} {path} {ended} {exchange.took_s * 1000:.0f} ms {exchange.id} {exchange.tenant}"
+    differs = STREAMED_TEXT_DIFFERS if exchange.text_differs else ""
+    ended = " ".join(filter(None, (str(exchange.status), exchange.error_code, exchange.limit_name, differs)))
+    line = f"{exchange.method} {path} {ended} {exchange.duration_s * 1000:.0f} ms {exchange.id} {exchange.tenant}"
     sys.stderr.write(escape_control_chars(redact_passwords(line.rstrip()) + "\n"))
 
 
@@ -116,11 +116,11 @@ class StoreFaultPrinter:
     """Prints the fault of the store on stderr, again only after it changed."""
 
     def __init__(self) -> None:
-        self._said = ""
+        self._last_message = ""
 
     def __call__(self, fault: StoreFault) -> None:
-        if fault.message != self._said:
-            self._said = fault.message
+        if fault.message != self._last_message:
+            self._last_message = fault.message
             print_notice(f"convo serve: {fault.message}")
 
 

@@ -78,12 +78,12 @@ def print_session(config: ConfigPath, handle: str, *, as_json: bool) -> None:
         print_line(list_views.render_session(seen, said, detect_display(sys.stdout, os.environ), run))
 
 
-def print_search_hits(config: ConfigPath, words: str, limit: int, *, as_json: bool) -> None:
+def print_search_hits(config: ConfigPath, query: str, limit: int, *, as_json: bool) -> None:
     """Print the places of the items that contain all words of `query`."""
 
     async def places(store: Store) -> list[tuple[SearchHit, list_views.SearchResult]]:
-        hits = await store.search(words, limit=limit or NO_LIMIT)
-        return [(hit, await _locate_hit(store, hit, words)) for hit in hits]
+        hits = await store.search_items(query, limit=limit or NO_LIMIT)
+        return [(hit, await _locate_hit(store, hit, query)) for hit in hits]
 
     found = read_from_store(load_settings(config), places)
     if as_json:
@@ -93,7 +93,7 @@ def print_search_hits(config: ConfigPath, words: str, limit: int, *, as_json: bo
             list_views.render_search_results([place for _, place in found], detect_display(sys.stdout, os.environ))
         )
     else:
-        print_notice(f"nothing holds {words!r}")
+        print_notice(f"nothing holds {query!r}")
 
 
 async def rename_session(config: ConfigPath, handle: str, name: str) -> None:
@@ -127,10 +127,10 @@ async def remove_sessions(config: ConfigPath, handles: Sequence[str], *, yes: bo
             print_notice("nothing was removed")
             raise Exit(1)
         went = await session_admin.delete_sessions(store, there)
-    folder = settings.places.paused
+    folder = settings.paths.paused_runs
     for gone in went:
-        print_notice(_format_removal(gone, list_named_files(folder, gone.runs)))
-    delete_run_files(folder, [run for gone in went for run in gone.runs])
+        print_notice(_format_removal(gone, list_named_files(folder, gone.run_ids)))
+    delete_run_files(folder, [run for gone in went for run in gone.run_ids])
 
 
 def _confirm_removal(sessions: Sequence[Session]) -> bool:
@@ -143,28 +143,28 @@ def _confirm_removal(sessions: Sequence[Session]) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def _format_removal(gone: "RemovedSession", files: Sequence[str]) -> str:
+def _format_removal(session: "RemovedSession", kept_files: Sequence[str]) -> str:
     """Format what was removed and what remains; `kept_files`: state files that the user named."""
     from convo.terminal.terminal import format_count
 
-    went = f"{format_count(gone.links, 'response')} and {format_count(gone.items)}"
-    stays = [*(f"the file {place} stays" for place in files), *filter(None, [gone.kept])]
-    return "; ".join([f"removed {gone.session.name}: {went}", *stays])
+    went = f"{format_count(session.link_count, 'response')} and {format_count(session.item_count)}"
+    stays = [*(f"the file {place} stays" for place in kept_files), *filter(None, [session.remaining_copies])]
+    return "; ".join([f"removed {session.session.name}: {went}", *stays])
 
 
-async def _locate_hit(store: Store, hit: SearchHit, words: str) -> list_views.SearchResult:
+async def _locate_hit(store: Store, hit: SearchHit, query: str) -> list_views.SearchResult:
     """Return the place of a search hit on its session's path."""
     from convo.history.items import item_type, searchable_text
     from convo.inspect.view import search_snippet
 
     path = await store.path(hit.session.head)
-    here = path.passes(hit.key)
+    here = path.contains(hit.key)
     return list_views.SearchResult(
         session=hit.session,
-        at=path.place(hit.key) if here else len(await store.path(hit.key)),
-        of=len(path) if here else None,
-        who=str(hit.item.get("role") or item_type(hit.item)),
-        snippet=search_snippet(searchable_text(hit.item), words),
+        item_number=path.depth(hit.key) if here else len(await store.path(hit.key)),
+        item_count=len(path) if here else None,
+        author=str(hit.item.get("role") or item_type(hit.item)),
+        snippet=search_snippet(searchable_text(hit.item), query),
     )
 
 
@@ -174,8 +174,8 @@ def _search_hit_to_json(hit: SearchHit, place: list_views.SearchResult) -> dict[
         "session": hit.session.name,
         "session_id": hit.session.id,
         "key": hit.key,
-        "at": place.at,
-        "of": place.of,
-        "by": place.who,
+        "at": place.item_number,
+        "of": place.item_count,
+        "by": place.author,
         "snippet": place.snippet,
     }

@@ -37,12 +37,16 @@ def find_run_state(handle: str, config: Path | None) -> RunState | None:
 
 
 def print_run_states(
-    handles: Sequence[str], states: Mapping[str, RunState | None], form: str, *, paged: bool = True
+    handles: Sequence[str], states: Mapping[str, RunState | None], output_format: str, *, paged: bool = True
 ) -> None:
     """Print states alone, in one of the formats of `convo inspect`."""
     medium = detect_display(sys.stdout, os.environ)
-    between = "" if form in ("--json", "--raw") else "\n"
-    texts = (render_run_state_in_format(state, handle, form, medium) for handle in handles if (state := states[handle]))
+    between = "" if output_format in ("--json", "--raw") else "\n"
+    texts = (
+        render_run_state_in_format(state, handle, output_format, medium)
+        for handle in handles
+        if (state := states[handle])
+    )
     text = between.join(words + "\n" for words in texts)
     if paged and between:
         print_paged(text)
@@ -50,9 +54,9 @@ def print_run_states(
         sys.stdout.write(text)
 
 
-def render_run_state_in_format(state: RunState, handle: str, form: str, medium: DisplayOptions) -> str:
+def render_run_state_in_format(state: RunState, handle: str, output_format: str, medium: DisplayOptions) -> str:
     """Render one state: its screen, its items, the document, or a summary for a program."""
-    match form:
+    match output_format:
         case "--json":
             return json.dumps(run_state_summary_to_json(state))
         case "--raw":
@@ -62,7 +66,7 @@ def render_run_state_in_format(state: RunState, handle: str, form: str, medium: 
             from convo.transfer.import_ import run_state_items
 
             said = enumerate(run_state_items(state), 1)
-            return "\n\n".join(render_item(at, item, waits=False, medium=medium) for at, item in said)
+            return "\n\n".join(render_item(at, item, is_unconfirmed=False, display=medium) for at, item in said)
     return render_paused_state(state, "a piped state" if handle == STDIN_HANDLE else handle, medium)
 
 

@@ -47,21 +47,21 @@ class PruneOptions(NamedTuple):
 
     older_than: str
     tenant: str | None = None
-    yes: bool = False
+    is_confirmed: bool = False
 
 
 class SchemaSqlOptions(NamedTuple):
     """The statements to print: with `partitions` partitions, of the migrations after `after_migration`."""
 
     partitions: int
-    above: int
+    after_migration: int
 
 
-def print_schema_sql(config: ConfigPath, flags: SettingFlags, parts: SchemaSqlOptions, *, as_json: bool) -> None:
+def print_schema_sql(config: ConfigPath, flags: SettingFlags, options: SchemaSqlOptions, *, as_json: bool) -> None:
     """Print the statements that create the store's tables. Raises InvalidUsage or InvalidSettings."""
     from convo.stores.factory import store_schema_sql
 
-    statements = store_schema_sql(get_store_url(_load_durable_settings(config, flags).storage), **parts._asdict())
+    statements = store_schema_sql(get_store_url(_load_durable_settings(config, flags).storage), **options._asdict())
     sys.stdout.write(json.dumps({"sql": statements}) + "\n" if as_json else statements)
 
 
@@ -73,7 +73,7 @@ def run_migrations(config: ConfigPath, flags: SettingFlags, *, as_json: bool) ->
     settings = _load_durable_settings(config, flags)
 
     async def missing(store: Store) -> Sequence[int]:
-        return await store.upkeep.migrate()
+        return await store.admin.migrate()
 
     ran = list(read_from_store(settings, missing))
     where = str(settings.storage)
@@ -87,7 +87,7 @@ def print_tenant_stats(config: ConfigPath, flags: SettingFlags, *, as_json: bool
     """Print the stored data of each tenant. Raises StoreFault, InvalidUsage or InvalidSettings."""
 
     async def everybody(store: Store) -> Sequence[TenantStats]:
-        return await store.upkeep.holdings()
+        return await store.admin.tenant_stats()
 
     settings = _load_durable_settings(config, flags)
     kept = read_from_store(settings, everybody)
@@ -118,13 +118,13 @@ def print_store_check(config: ConfigPath, flags: SettingFlags, *, as_json: bool)
     else:
         for problem in found.problems:
             print_line(escape_control_chars(f"{problem.code}: {problem.example}" + _format_more(problem.count)))
-        for session in found.sessions:
+        for session in found.damaged_sessions:
             print_line(escape_control_chars(f"affected session: {session.name}" + _format_tenant(session)))
-        if found.unchecked:
+        if found.skipped_reason:
             print_notice(
-                f"not checked: {found.unchecked}" + ("; convo store migrate, then check again" if well else "")
+                f"not checked: {found.skipped_reason}" + ("; convo store migrate, then check again" if well else "")
             )
-        rows = ", ".join(f"{count:,} {table}" for table, count in found.rows.items() if count)
+        rows = ", ".join(f"{count:,} {table}" for table, count in found.row_counts.items() if count)
         count = sum(one.count for one in found.problems)
         said = "no problems found" if well else f"{count:,} problem{'' if count == 1 else 's'}"
         print_notice(f"{where}: {said} ({rows or 'no rows'})")
@@ -146,10 +146,10 @@ def _format_tenant(session: NamedSession | TruncatedSession) -> str:
 
 def _check_to_json(found: StoreCheckReport) -> dict[str, Json]:
     return {
-        "rows": dict(found.rows),
+        "rows": dict(found.row_counts),
         "problems": [{"code": one.code, "count": one.count, "example": one.example} for one in found.problems],
-        "sessions": [_named_session_to_json(one) for one in found.sessions],
-        "unchecked": found.unchecked,
+        "sessions": [_named_session_to_json(one) for one in found.damaged_sessions],
+        "unchecked": found.skipped_reason,
     }
 
 
@@ -161,9 +161,9 @@ def _truncated_session_to_json(one: TruncatedSession) -> dict[str, Json]:
     return {
         "tenant": one.tenant,
         "name": one.name,
-        "items": one.items,
-        "rest": one.rest,
-        "rest_items": one.rest_items,
+        "items": one.item_count,
+        "rest": one.rest_name,
+        "rest_items": one.rest_item_count,
     }
 
 
@@ -172,7 +172,7 @@ def _prune_result_to_json(one: PruneResult) -> dict[str, Json]:
 
 
 @contextmanager
-def progress_line(doing: str) -> Iterator[ReportProgress]:
+def progress_line(label: str) -> Iterator[ReportProgress]:
     """Report progress in one line on a terminal, which is cleared at the end; elsewhere report nothing."""
     if not sys.stderr.isatty():
         yield lambda step, done, most: None
@@ -180,7 +180,7 @@ def progress_line(doing: str) -> Iterator[ReportProgress]:
 
     def report(step: str, done: int, most: int) -> None:
         share = f" {min(done, most):,} of {most:,}" if most else ""
-        sys.stderr.write(f"\r\x1b[K{doing}: {step}{share}")
+        sys.stderr.write(f"\r\x1b[K{label}: {step}{share}")
         sys.stderr.flush()
 
     try:
@@ -228,74 +228,76 @@ def copy_readable_rows(config: ConfigPath, flags: SettingFlags, file: Path, *, a
     settings = _load_durable_settings(config, flags)
     with progress_line("recovering") as progress:
         found = factory.recover_store(get_store_url(settings.storage), file, progress)
-    whole = not (found.cut or found.lost or found.made)
+    whole = not (found.truncated_sessions or found.lost_sessions or found.recreated_sessions)
     if as_json:
         sessions = {
-            "whole": [_named_session_to_json(one) for one in found.whole],
-            "cut": [_truncated_session_to_json(one) for one in found.cut],
-            "lost": [_named_session_to_json(one) for one in found.lost],
-            "made": [_named_session_to_json(one) for one in found.made],
+            "whole": [_named_session_to_json(one) for one in found.complete_sessions],
+            "cut": [_truncated_session_to_json(one) for one in found.truncated_sessions],
+            "lost": [_named_session_to_json(one) for one in found.lost_sessions],
+            "made": [_named_session_to_json(one) for one in found.recreated_sessions],
         }
         where = {"store": str(settings.storage), "file": str(file)}
-        print_json({**where, "ok": whole, "rows": dict(found.rows), "sessions": sessions})
+        print_json({**where, "ok": whole, "rows": dict(found.row_counts), "sessions": sessions})
         return whole
-    for session in found.whole:
+    for session in found.complete_sessions:
         print_line(escape_control_chars(f"whole  {session.name}{_format_tenant(session)}"))
-    for cut in found.cut:
-        rest = f"; the {cut.rest_items:,} after the break are in {cut.rest}" if cut.rest else ""
-        print_line(escape_control_chars(f"cut    {cut.name}{_format_tenant(cut)}: {cut.items:,} items are left{rest}"))
-    for session in found.lost:
+    for cut in found.truncated_sessions:
+        rest = f"; the {cut.rest_item_count:,} after the break are in {cut.rest_name}" if cut.rest_name else ""
+        print_line(
+            escape_control_chars(f"cut    {cut.name}{_format_tenant(cut)}: {cut.item_count:,} items are left{rest}")
+        )
+    for session in found.lost_sessions:
         print_line(escape_control_chars(f"lost   {session.name}{_format_tenant(session)}"))
-    for session in found.made:
+    for session in found.recreated_sessions:
         print_line(
             escape_control_chars(
                 f"found  {session.name}{_format_tenant(session)}: a history whose session record is lost"
             )
         )
-    rows = ", ".join(f"{count:,} {table}" for table, count in found.rows.items() if count)
+    rows = ", ".join(f"{count:,} {table}" for table, count in found.row_counts.items() if count)
     print_notice(f"{settings.storage}: copied to {file} ({rows or 'no rows'}); the old file is unchanged")
     print_notice(f"check it with convo store check --store {quote(f'sqlite:{file}')}")
     print_notice("to use it, move the damaged file with its -wal and -shm away, and this one into its place")
     return whole
 
 
-def prune_tenants(config: ConfigPath, flags: SettingFlags, asked: PruneOptions, *, as_json: bool) -> None:
+def prune_tenants(config: ConfigPath, flags: SettingFlags, options: PruneOptions, *, as_json: bool) -> None:
     """Count the data that was unused for the given time, or remove it.
 
     Raises NotFound, StoreFault, InvalidUsage or InvalidSettings.
     """
     from convo.cli.paused_files import delete_run_files, list_named_files, list_runs_with_files
 
-    before = SystemClock().now() - _parse_older_than(asked.older_than)
+    before = SystemClock().now() - _parse_older_than(options.older_than)
     settings = _load_durable_settings(config, flags)
-    folder = settings.places.paused
+    folder = settings.paths.paused_runs
 
     async def taken(store: Store) -> tuple[list[tuple[str, PruneResult]], list[str]]:
-        names = [one.tenant for one in await store.upkeep.holdings()]
-        if asked.tenant is not None and asked.tenant not in names:
-            raise NotFound("tenant", asked.tenant, hint="convo store stats")
-        chosen = names if asked.tenant is None else [asked.tenant]
+        names = [one.tenant for one in await store.admin.tenant_stats()]
+        if options.tenant is not None and options.tenant not in names:
+            raise NotFound("tenant", options.tenant, hint="convo store stats")
+        chosen = names if options.tenant is None else [options.tenant]
         runs = await list_runs_with_files(store, folder)
-        done = [(name, await store.upkeep.prune(name, before, dry=not asked.yes)) for name in chosen]
+        done = [(name, await store.admin.prune(name, before, dry_run=not options.is_confirmed)) for name in chosen]
         return done, [run for run in runs if not await store.agent_run(run)]
 
     done, gone = read_from_store(settings, taken)
     found = [(name, pruned) for name, pruned in done if any(pruned)]
     if as_json:
         tenants = [{"tenant": name, **_prune_result_to_json(pruned)} for name, pruned in found]
-        print_json({"before": before, "removed": asked.yes, "tenants": tenants})
+        print_json({"before": before, "removed": options.is_confirmed, "tenants": tenants})
     elif found:
         print_line(list_views.render_prune_results(found, detect_display(sys.stdout, os.environ)))
-    print_notice(_format_prune_result(asked, anything=bool(found)))
+    print_notice(_format_prune_result(options, has_matches=bool(found)))
     for place in list_named_files(folder, gone):
         print_notice(f"the file {place} stays")
     delete_run_files(folder, gone)
 
 
-def _format_prune_result(asked: PruneOptions, *, anything: bool) -> str:
-    if not anything:
-        return f"nothing was unused for {asked.older_than}"
-    return "this was removed" if asked.yes else "this would go; --yes removes it"
+def _format_prune_result(options: PruneOptions, *, has_matches: bool) -> str:
+    if not has_matches:
+        return f"nothing was unused for {options.older_than}"
+    return "this was removed" if options.is_confirmed else "this would go; --yes removes it"
 
 
 def _load_durable_settings(config: ConfigPath, flags: SettingFlags) -> Settings:
@@ -312,9 +314,9 @@ def _load_durable_settings(config: ConfigPath, flags: SettingFlags) -> Settings:
     return settings
 
 
-def _parse_older_than(written: str) -> float:
+def _parse_older_than(text: str) -> float:
     try:
-        return parse_duration(written)
+        return parse_duration(text)
     except InvalidValue as unfit:
         raise InvalidUsage(f"--older-than {unfit}", hint="--older-than 30d") from unfit
 
@@ -323,8 +325,8 @@ def _tenant_stats_to_json(one: TenantStats) -> dict[str, Json]:
     """Return the stored data of a tenant for a program; times are seconds since 1970."""
     return {
         "tenant": one.tenant,
-        "rows": dict(one.rows),
-        "bytes": one.bytes,
-        "oldest": one.oldest,
-        "newest": one.newest,
+        "rows": dict(one.row_counts),
+        "bytes": one.size_bytes,
+        "oldest": one.oldest_at,
+        "newest": one.newest_at,
     }

@@ -57,7 +57,7 @@ class CompactionOptions:
 
     mode: CompactionMode = CompactionMode.AUTO
     focus: str | None = None
-    keep: int = 0
+    keep_turns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +71,8 @@ class HistorySnapshot:
 
     strategy: Strategy
     path: Path
-    here: bool
-    stored: Mapping[Key, str]
+    is_embedded: bool
+    stored_responses: Mapping[Key, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,48 +84,54 @@ class CompactionPlan:
     previous_response_id:  the response whose whole context is compacted
     """
 
-    way: CompactionMethod
-    folded: tuple[Item, ...]
-    kept: tuple[Item, ...] = ()
-    previous: str | None = None
+    method: CompactionMethod
+    compacted_items: tuple[Item, ...]
+    kept_items: tuple[Item, ...] = ()
+    previous_response_id: str | None = None
     focus: str | None = None
 
 
-def plan_compaction(standing: HistorySnapshot, wish: CompactionOptions) -> CompactionPlan:
+def plan_compaction(snapshot: HistorySnapshot, options: CompactionOptions) -> CompactionPlan:
     """Choose the method, and the items to compact.
 
     Raises StateFault when a call has no output, and InvalidUsage when there is nothing to compact or the requested
     mode is not possible.
     """
-    items = standing.path.items
+    items = snapshot.path.items
     _check_no_pending_calls(items)
-    cut = _compacted_count(items, wish.keep)
+    cut = _compacted_count(items, options.keep_turns)
     if not any(map(_is_compactable, items[:cut])):
         raise InvalidUsage(
             "there is nothing to compact: nothing was answered before the turns that stay",
-            hint=_nothing_to_compact_hint(wish),
+            hint=_nothing_to_compact_hint(options),
         )
-    previous = standing.stored.get(standing.path.first(cut).head)
-    way = _choose_method(standing, wish, items[:cut], previous)
+    previous = snapshot.stored_responses.get(snapshot.path.first(cut).head)
+    way = _choose_method(snapshot, options, items[:cut], previous)
     return CompactionPlan(
-        way, items[:cut], items[cut:], previous if way is CompactionMethod.PREVIOUS else None, wish.focus
+        way, items[:cut], items[cut:], previous if way is CompactionMethod.PREVIOUS else None, options.focus
     )
 
 
-def plan_from_items(made: CompactionPlan, *, here: bool) -> CompactionPlan:
+def plan_from_items(planned: CompactionPlan, *, is_embedded: bool) -> CompactionPlan:
     """Return the plan with the client's own items, for an endpoint that no longer has the chain."""
-    way = CompactionMethod.SUMMARY if here and not _has_compaction_item(made.folded) else CompactionMethod.INPUT
-    return CompactionPlan(way, made.folded, made.kept, None, made.focus)
+    way = (
+        CompactionMethod.SUMMARY
+        if is_embedded and not _has_compaction_item(planned.compacted_items)
+        else CompactionMethod.INPUT
+    )
+    return CompactionPlan(way, planned.compacted_items, planned.kept_items, None, planned.focus)
 
 
-def build_replacements(made: CompactionPlan, sizes: Sequence[int], summary: str) -> tuple[tuple[Item, ...], ...]:
+def build_replacements(
+    planned: CompactionPlan, item_tokens: Sequence[int], summary: str
+) -> tuple[tuple[Item, ...], ...]:
     """Return the possible replacements of the history with a summary, the longer one first.
 
     item_tokens:  tokens of each compacted item
     """
-    parts = split_for_summary(made.folded, sizes)
-    saids = (parts.said, ()) if parts.said else ((),)
-    return tuple((*parts.standing, *said, summary_message(summary), *made.kept) for said in saids)
+    parts = split_for_summary(planned.compacted_items, item_tokens)
+    saids = (parts.user_messages, ()) if parts.user_messages else ((),)
+    return tuple((*parts.instructions, *said, summary_message(summary), *planned.kept_items) for said in saids)
 
 
 def _check_no_pending_calls(items: Sequence[Item]) -> None:
@@ -173,11 +179,15 @@ def _choose_method(
                 "what was compacted before is sealed, so nobody can look at it closely", hint="without --focus"
             )
         return CompactionMethod.SUMMARY
-    if wish.mode is CompactionMode.AUTO and standing.strategy is Strategy.CONVERSATION and not wish.keep:
+    if wish.mode is CompactionMode.AUTO and standing.strategy is Strategy.CONVERSATION and not wish.keep_turns:
         return CompactionMethod.IN_PLACE
     if wish.mode is CompactionMode.AUTO and standing.strategy is Strategy.CHAIN and previous:
         return CompactionMethod.PREVIOUS
-    return CompactionMethod.SUMMARY if standing.here and not _has_compaction_item(folded) else CompactionMethod.INPUT
+    return (
+        CompactionMethod.SUMMARY
+        if standing.is_embedded and not _has_compaction_item(folded)
+        else CompactionMethod.INPUT
+    )
 
 
 def _check_previous_response(standing: HistorySnapshot, wish: CompactionOptions, previous: str | None) -> None:
@@ -197,35 +207,35 @@ def _has_compaction_item(items: Sequence[Item]) -> bool:
 
 
 def _nothing_to_compact_hint(wish: CompactionOptions) -> str:
-    return "a smaller --keep-last" if wish.keep else "go on talking"
+    return "a smaller --keep-last" if wish.keep_turns else "go on talking"
 
 
 CompactionThreshold: TypeAlias = float | int
 """Up to 1: a fraction of the context window; more than 1: tokens; 0: never."""
 
 
-def tokens_if_over_threshold(at: CompactionThreshold, used: Usage | None, window: int | None) -> int | None:
+def tokens_if_over_threshold(threshold: CompactionThreshold, usage: Usage | None, window: int | None) -> int | None:
     """Return the tokens of the history if they reach the threshold, otherwise None.
 
     usage:   of the last response
     window:  tokens of the model's context window, if known
     """
-    bound = threshold_tokens(at, window)
-    if used is None or bound is None:
+    bound = threshold_tokens(threshold, window)
+    if usage is None or bound is None:
         return None
-    return used.input + used.output if used.input + used.output >= bound else None
+    return usage.input_tokens + usage.output_tokens if usage.input_tokens + usage.output_tokens >= bound else None
 
 
-def threshold_tokens(at: CompactionThreshold, window: int | None) -> int | None:
+def threshold_tokens(threshold: CompactionThreshold, window: int | None) -> int | None:
     """Return the threshold in tokens; None without one."""
-    if at <= 0:
+    if threshold <= 0:
         return None
-    if at > 1:
-        return int(at)
-    return None if window is None else int(window * at)
+    if threshold > 1:
+        return int(threshold)
+    return None if window is None else int(window * threshold)
 
 
-def truncate_to_fit(items: Sequence[Item], sizes: Sequence[int], room: int) -> tuple[Item, ...] | None:
+def truncate_to_fit(items: Sequence[Item], item_tokens: Sequence[int], limit_tokens: int) -> tuple[Item, ...] | None:
     """Return as many of the last turns of `items` as fit, after the instructions of the turns that are left out.
 
     item_tokens:   tokens of each item
@@ -233,11 +243,11 @@ def truncate_to_fit(items: Sequence[Item], sizes: Sequence[int], room: int) -> t
     Returns None when not even the last turn fits.
     """
     standing = [is_instruction(item) for item in items]
-    need = sum(sizes)
+    need = sum(item_tokens)
     for begin, end in pairwise((*turn_starts(items), len(items))):
-        if need <= room:
+        if need <= limit_tokens:
             return tuple(item for at, item in enumerate(items) if at >= begin or standing[at])
-        need -= sum(sizes[at] for at in range(begin, end) if not standing[at])
+        need -= sum(item_tokens[at] for at in range(begin, end) if not standing[at])
     return None if items else ()
 
 
@@ -255,14 +265,18 @@ MAX_USER_MESSAGE_TOKENS = 20_000
 class HistorySplit:
     """A history in four parts, each oldest first; `user_messages` are in `summarized_items` too."""
 
-    standing: tuple[Item, ...]
-    folded: tuple[Item, ...]
-    said: tuple[Item, ...]
-    kept: tuple[Item, ...]
+    instructions: tuple[Item, ...]
+    summarized_items: tuple[Item, ...]
+    user_messages: tuple[Item, ...]
+    kept_items: tuple[Item, ...]
 
 
 def split_for_summary(
-    items: Sequence[Item], sizes: Sequence[int], *, keep: int | None = None, said: int = MAX_USER_MESSAGE_TOKENS
+    items: Sequence[Item],
+    item_tokens: Sequence[int],
+    *,
+    keep_tokens: int | None = None,
+    user_message_tokens: int = MAX_USER_MESSAGE_TOKENS,
 ) -> HistorySplit:
     """Split `items` for a summary.
 
@@ -271,15 +285,16 @@ def split_for_summary(
                           than this, it is cut between its steps, and only as many of the last steps are kept as fit
     user_message_tokens:  tokens of the user's messages that stay beside the summary
     """
-    end = len(items) if keep is None else _kept_start(items, sizes, keep)
-    early = [(item, size) for item, size in zip(items[:end], sizes, strict=False) if not is_instruction(item)]
+    end = len(items) if keep_tokens is None else _kept_start(items, item_tokens, keep_tokens)
+    early = [(item, size) for item, size in zip(items[:end], item_tokens, strict=False) if not is_instruction(item)]
     return HistorySplit(
-        standing=tuple(filter(is_instruction, items[:end])),
-        folded=tuple(item for item, _ in early),
-        said=_newest_that_fit(
-            [(item, size) for item, size in early if is_user_message(item) and not is_summary(item)], said
+        instructions=tuple(filter(is_instruction, items[:end])),
+        summarized_items=tuple(item for item, _ in early),
+        user_messages=_newest_that_fit(
+            [(item, size) for item, size in early if is_user_message(item) and not is_summary(item)],
+            user_message_tokens,
         ),
-        kept=tuple(items[end:]),
+        kept_items=tuple(items[end:]),
     )
 
 

@@ -51,7 +51,7 @@ class CompactionContent:
     before: tuple[Item, ...] = ()
     summary: str | None = None
     after: tuple[Item, ...] = ()
-    covers: frozenset[str] = frozenset()
+    covered_digests: frozenset[str] = frozenset()
 
 
 def short_digest(item: Item) -> str:
@@ -67,7 +67,7 @@ def encode_compaction(sealed: CompactionContent) -> bytes:
         "before": list(sealed.before),
         "summary": sealed.summary,
         "after": list(sealed.after),
-        "covers": sorted(sealed.covers),
+        "covers": sorted(sealed.covered_digests),
     }
     return json.dumps(form, separators=(",", ":")).encode("ascii")
 
@@ -82,7 +82,7 @@ def decode_compaction(raw: bytes) -> CompactionContent:
         before=tuple(form["before"]),
         summary=form["summary"],
         after=tuple(form["after"]),
-        covers=frozenset(form["covers"]),
+        covered_digests=frozenset(form["covers"]),
     )
 
 
@@ -95,15 +95,19 @@ def last_compaction_index(items: Sequence[Item]) -> int | None:
     return next((at for at in range(len(items) - 1, -1, -1) if items[at].get("type") == "compaction"), None)
 
 
-def items_shown_to_model(items: Sequence[Item], open_: DecryptCompaction) -> tuple[Item, ...]:
+def items_shown_to_model(items: Sequence[Item], decrypt: DecryptCompaction) -> tuple[Item, ...]:
     """Return the model's input for the history `items`. Raises the errors of `decrypt`."""
     at = last_compaction_index(items)
     if at is None:
         return tuple(items)
-    sealed = open_(items[at])
+    sealed = decrypt(items[at])
     if sealed is None:
-        return (*filter(_is_user_or_instruction, items_shown_to_model(items[:at], open_)), *items[at:])
-    beside = (item for item in items[:at] if _is_user_or_instruction(item) and short_digest(item) not in sealed.covers)
+        return (*filter(_is_user_or_instruction, items_shown_to_model(items[:at], decrypt)), *items[at:])
+    beside = (
+        item
+        for item in items[:at]
+        if _is_user_or_instruction(item) and short_digest(item) not in sealed.covered_digests
+    )
     return (*beside, *expand_compaction(sealed), *items[at + 1 :])
 
 
@@ -114,18 +118,18 @@ def expand_compaction(sealed: CompactionContent) -> tuple[Item, ...]:
 
 
 def covered_message_digests(
-    items: Sequence[Item], open_: DecryptCompaction, *, beside: Sequence[Item] = ()
+    items: Sequence[Item], decrypt: DecryptCompaction, *, kept_messages: Sequence[Item] = ()
 ) -> frozenset[str]:
     """Return the short digests of the messages that a compaction of all of `items` replaces.
 
     kept_messages:  messages that it does not replace
     """
     at = last_compaction_index(items)
-    earlier = None if at is None else open_(items[at])
+    earlier = None if at is None else decrypt(items[at])
     found = {short_digest(item) for item in items if _is_user_or_instruction(item)} | (
-        earlier.covers if earlier else set()
+        earlier.covered_digests if earlier else set()
     )
-    return frozenset(found - {short_digest(item) for item in beside})
+    return frozenset(found - {short_digest(item) for item in kept_messages})
 
 
 def _is_user_or_instruction(item: Item) -> bool:
@@ -176,7 +180,7 @@ class SummaryRequest(NamedTuple):
 
 
 def build_summary_request(
-    folded: Sequence[Item], *, focus: str | None = None, context: str | None = None
+    items: Sequence[Item], *, focus: str | None = None, context: str | None = None
 ) -> SummaryRequest:
     """Build the request for a summary of `items`.
 
@@ -187,7 +191,7 @@ def build_summary_request(
         SUMMARY_INSTRUCTIONS if not focus else f"{SUMMARY_INSTRUCTIONS}\n\nLook most closely at this: {focus}"
     )
     under = f"It was held under these instructions:\n{context}\n\n" if context else ""
-    shown = "\n\n".join(_transcript_lines(folded))
+    shown = "\n\n".join(_transcript_lines(items))
     return SummaryRequest(
         instructions, (user_message(f"{under}<transcript>\n{shown}\n</transcript>\n\nWrite the summary."),)
     )

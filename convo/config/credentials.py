@@ -27,7 +27,7 @@ class FoundKey(NamedTuple):
     """A key and its location: the name of a variable, the path of a file, or `KEYRING_LOCATION`."""
 
     key: Secret
-    place: str
+    location: str
 
 
 def load_provider_key(provider: Provider, environ: Mapping[str, str]) -> Secret | None:

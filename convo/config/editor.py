@@ -20,19 +20,19 @@ _EXAMPLE_TABLES = {
 """Example of each table that is one value, by the table's first field."""
 
 
-def parse_setting_key(written: str) -> SettingKey:
+def parse_setting_key(raw_key: str) -> SettingKey:
     """Parse a dotted TOML key. Raises InvalidUsage."""
-    found: Any = _parse_toml(f"{written} = 0")
+    found: Any = _parse_toml(f"{raw_key} = 0")
     key: list[str] = []
     while isinstance(found, dict) and len(found) == 1:
         name, found = next(iter(found.items()))
         key.append(name)
     if not key or found != 0:
-        raise InvalidUsage(f"{written!r} is no setting's name", hint=_quoted_key_hint(written))
+        raise InvalidUsage(f"{raw_key!r} is no setting's name", hint=_quoted_key_hint(raw_key))
     return tuple(key)
 
 
-def parse_setting_value(written: str, key: SettingKey, place: str) -> object:
+def parse_setting_value(raw_value: str, key: SettingKey, location: str) -> object:
     """Parse and check the value of the setting at `key`.
 
     location:  the file or option that an error names
@@ -40,20 +40,20 @@ def parse_setting_value(written: str, key: SettingKey, place: str) -> object:
     Raises InvalidSettings for an unknown setting or an invalid value, InvalidUsage if `key` is a table of several
     settings.
     """
-    shape = get_schema(key, place)
+    shape = get_schema(key, location)
     if isinstance(shape, KeyedTable | Mapping):
         raise InvalidUsage(f"'{format_setting_key(key)}' is a table of several settings", hint="name one of them")
-    as_value = (_parse_toml(f"value = {written}") or {}).get("value")
+    as_value = (_parse_toml(f"value = {raw_value}") or {}).get("value")
     try:
-        return _check_text_or_value(shape, written, as_value)
+        return _check_text_or_value(shape, raw_value, as_value)
     except InvalidValue as unfit:
         hint = unfit.hint or f"convo config list {format_setting_key(key)}"
-        raise InvalidSettings(f"{place}: '{format_setting_key(key)}' {unfit}", hint=hint) from unfit
+        raise InvalidSettings(f"{location}: '{format_setting_key(key)}' {unfit}", hint=hint) from unfit
 
 
-def _quoted_key_hint(written: str) -> str:
+def _quoted_key_hint(raw_key: str) -> str:
     """Show how to quote a name that contains other characters than letters."""
-    table, _, rest = written.partition(".")
+    table, _, rest = raw_key.partition(".")
     name = rest.removesuffix(".context") if table == "windows" else rest
     example = (
         f"'{table}.\"{name}\"'"
@@ -63,7 +63,7 @@ def _quoted_key_hint(written: str) -> str:
     return f"a name with other signs than letters stands in quotes: {example}"
 
 
-def set_toml_value(text: str, key: SettingKey, value: object, place: str) -> str:
+def set_toml_value(text: str, key: SettingKey, value: object, location: str) -> str:
     """Set the value at `key` in a TOML text. Raises InvalidSettings if a value takes the place of a table.
 
     New text separates no comment from the line below it: a new table is appended, a new top-level value is inserted
@@ -79,7 +79,7 @@ def set_toml_value(text: str, key: SettingKey, value: object, place: str) -> str
         if name not in table:
             new = f"[{format_setting_key(key[:-1])}]\n{tomlkit.dumps({key[-1]: value})}"
             return _append_table(text, new) or _set_in_document(text, key, value)
-        table = _require_table(table[name], key[:depth], place)
+        table = _require_table(table[name], key[:depth], location)
     if len(key) == 1 and key[0] not in document:
         return _insert_above_tables(text, tomlkit.dumps({key[0]: value})) or _set_in_document(text, key, value)
     table[key[-1]] = value
@@ -117,7 +117,7 @@ def _set_in_document(text: str, key: SettingKey, value: object) -> str:
     return tomlkit.dumps(document)
 
 
-def unset_toml_value(text: str, key: SettingKey, place: str) -> str | None:
+def unset_toml_value(text: str, key: SettingKey, location: str) -> str | None:
     """Remove the value at `key` and the tables that become empty; None if there is no value."""
     import tomlkit
 
@@ -126,7 +126,7 @@ def unset_toml_value(text: str, key: SettingKey, place: str) -> str | None:
     for depth, name in enumerate(key[:-1], 1):
         if name not in tables[-1]:
             return None
-        tables.append(_require_table(tables[-1][name], key[:depth], place))
+        tables.append(_require_table(tables[-1][name], key[:depth], location))
     if key[-1] not in tables[-1]:
         return None
     for table, name in zip(reversed(tables), reversed(key), strict=True):
@@ -136,31 +136,31 @@ def unset_toml_value(text: str, key: SettingKey, place: str) -> str | None:
     return tomlkit.dumps(document)
 
 
-def _require_table(found: object, key: SettingKey, place: str) -> MutableMapping[str, Any]:
+def _require_table(found: object, key: SettingKey, location: str) -> MutableMapping[str, Any]:
     if not isinstance(found, MutableMapping):
         raise InvalidSettings(
-            f"{place}: '{format_setting_key(key)}' must be a table",
+            f"{location}: '{format_setting_key(key)}' must be a table",
             hint=f"convo config unset {format_setting_key(key)}",
         )
     return found
 
 
-def _check_text_or_value(shape: SettingSchema, written: str, as_value: object) -> object:
+def _check_text_or_value(shape: SettingSchema, raw_value: str, as_value: object) -> object:
     """Return `raw_value` as a string if it is valid, else as the TOML value that it contains. Raises InvalidValue."""
     if isinstance(shape, AtomicTable):
         if not isinstance(as_value, dict):
-            first = next(iter(cast(Mapping[str, SettingSchema], shape.shape)))
+            first = next(iter(cast(Mapping[str, SettingSchema], shape.schema)))
             raise InvalidValue("is several values at once", hint=f"an inline table: '{_EXAMPLE_TABLES[first]}'")
         return as_value
     check = cast(Any, shape)
     try:
-        check(written)
+        check(raw_value)
     except InvalidValue:
         if as_value is None:
             raise
         check(as_value)
         return as_value
-    return written
+    return raw_value
 
 
 def _parse_toml(text: str) -> dict[str, Any] | None:

@@ -76,7 +76,7 @@ class RecordedEndpoint(NamedTuple):
     project: str | None = None
 
     @property
-    def origin(self) -> SettingSource:
+    def source(self) -> SettingSource:
         return SettingSource(Layer.RECORD, f"session {self.session!r}")
 
 
@@ -111,48 +111,54 @@ def bind_to_record(settings: Settings, choice: ModelChoice, record: RecordedEndp
     if said == held:
         return choice
     for origin in _iter_conflicting_sources(settings, choice, record, held):
-        if origin.insists:
+        if origin.is_explicit:
             raise _wrong_owner_error(record, held, said, choice, origin)
     provider = _with_location(choice.provider, held)
     if locate_endpoint(provider) != held:
-        raise _wrong_owner_error(record, held, said, choice, settings.origin("providers", choice.provider.name, "api"))
+        raise _wrong_owner_error(
+            record, held, said, choice, settings.get_source("providers", choice.provider.name, "api")
+        )
     return choice._replace(provider=provider)
 
 
 def _iter_conflicting_sources(
-    settings: Settings, choice: ModelChoice, record: RecordedEndpoint, held: EndpointLocation
+    settings: Settings, choice: ModelChoice, record: RecordedEndpoint, recorded: EndpointLocation
 ) -> Iterator[SettingSource]:
     """Yield the sources of the values that differ from the record."""
     said, name = locate_endpoint(choice.provider), choice.provider.name
     if name != record.model.partition("/")[0]:
-        yield choice.origin
-    if "embedded" in (said.url, held.url):
+        yield choice.source
+    if "embedded" in (said.url, recorded.url):
         return
-    if said.url != held.url:
-        yield settings.origin("providers", name, "base_url")
-    if said.organisation != held.organisation:
-        yield settings.origin("providers", name, "organisation")
-    if said.project != held.project:
-        yield settings.origin("providers", name, "project")
+    if said.url != recorded.url:
+        yield settings.get_source("providers", name, "base_url")
+    if said.organisation != recorded.organisation:
+        yield settings.get_source("providers", name, "organisation")
+    if said.project != recorded.project:
+        yield settings.get_source("providers", name, "project")
 
 
-def _with_location(provider: Provider, held: EndpointLocation) -> Provider:
+def _with_location(provider: Provider, recorded: EndpointLocation) -> Provider:
     """Return the provider at the recorded endpoint, as far as its `api` allows it."""
     if provider.api not in STATEFUL_APIS:
         return provider
-    if held.url == "embedded":
+    if recorded.url == "embedded":
         return provider._replace(owner="convo")
-    moved = provider._replace(owner="provider", base_url=held.url)
-    return moved._replace(organisation=held.organisation, project=held.project)
+    moved = provider._replace(owner="provider", base_url=recorded.url)
+    return moved._replace(organisation=recorded.organisation, project=recorded.project)
 
 
 def _wrong_owner_error(
-    record: RecordedEndpoint, held: EndpointLocation, said: EndpointLocation, choice: ModelChoice, origin: SettingSource
+    record: RecordedEndpoint,
+    recorded: EndpointLocation,
+    said: EndpointLocation,
+    choice: ModelChoice,
+    source: SettingSource,
 ) -> WrongOwner:
     instead = f"convo convert {quote(record.session)} --to session"
     return WrongOwner(
-        f"session {record.session!r} is held by {held}, but {origin.place} says {said} for {choice.name}",
-        hint=f"{'leave it out' if origin.insists else 'change it there'}, or {instead}",
+        f"session {record.session!r} is held by {recorded}, but {source.location} says {said} for {choice.name}",
+        hint=f"{'leave it out' if source.is_explicit else 'change it there'}, or {instead}",
     )
 
 
@@ -208,7 +214,7 @@ FLAG_SETTINGS: dict[str, tuple[str, SettingKey]] = {
 class SettingsFile(NamedTuple):
     """A parsed settings file; of an untrusted project file only the allowed settings."""
 
-    origin: SettingSource
+    source: SettingSource
     document: Mapping[str, object]
 
 
@@ -224,14 +230,14 @@ class SettingsInputs(NamedTuple):
     flags: SettingFlags
     environ: Mapping[str, str]
     files: tuple[SettingsFile, ...]
-    places: AppPaths
+    paths: AppPaths
     folder: Path
     home: Path
     model_lists: ModelLists = MappingProxyType({})
-    notice: ProjectNotice | None = None
+    project_notice: ProjectNotice | None = None
 
     def __repr__(self) -> str:
-        return f"Sources(folder={str(self.folder)!r}, files={[file.origin.place for file in self.files]})"
+        return f"Sources(folder={str(self.folder)!r}, files={[file.source.location for file in self.files]})"
 
 
 def resolve_settings(sources: SettingsInputs, record: RecordedEndpoint | None = None) -> Settings:
@@ -262,8 +268,8 @@ def resolve_settings(sources: SettingsInputs, record: RecordedEndpoint | None = 
         serve=_build_serve_settings(values),
         limits=_build_response_limits(values),
         prices=MappingProxyType({key[1]: cast(Price, value) for key, value in values.items() if key[0] == "prices"}),
-        places=sources.places,
-        listed=tuple(found[key] for key in sorted(found)),
+        paths=sources.paths,
+        entries=tuple(found[key] for key in sorted(found)),
         compact_at=cast(float, values[("compact_at",)]),
         redact=cast(tuple[str, ...], values.get(("redact",), ())),
         windows=MappingProxyType(
@@ -271,9 +277,9 @@ def resolve_settings(sources: SettingsInputs, record: RecordedEndpoint | None = 
         ),
         editing=str(values[("editing",)]),
         answers=str(values[("answers",)]),
-        configured=frozenset(name for name, one in providers.items() if _is_configured(one, sources.environ)),
+        configured_providers=frozenset(name for name, one in providers.items() if _is_configured(one, sources.environ)),
         model_lists=sources.model_lists,
-        notice=sources.notice,
+        project_notice=sources.project_notice,
     )
 
 
@@ -283,15 +289,15 @@ def resolve_settings(sources: SettingsInputs, record: RecordedEndpoint | None = 
 def _iter_layers(sources: SettingsInputs, record: RecordedEndpoint | None) -> Iterator[Setting]:
     above = [*_iter_flag_settings(sources.flags), *_iter_variable_settings(sources.environ)]
     files = [
-        Setting(key, value, file.origin)
+        Setting(key, value, file.source)
         for file in sources.files
-        for key, value in iter_settings(file.document, file.origin.place)
+        for key, value in iter_settings(file.document, file.source.location)
     ]
     yield from above
     if record is not None:
-        yield Setting(MODEL_KEY, record.model, record.origin)
+        yield Setting(MODEL_KEY, record.model, record.source)
     chosen = next((one for one in (*above, *files) if one.key == PROFILE_KEY), None)
-    yield from _iter_profile_settings(files, chosen, sources.notice)
+    yield from _iter_profile_settings(files, chosen, sources.project_notice)
     yield from (one for one in files if one.key[0] != PROFILES_TABLE)
     yield from (Setting(key, value, BUILT_IN_SOURCE) for key, value in get_default_settings(KNOWN_PROVIDERS).items())
 
@@ -305,14 +311,16 @@ def _iter_profile_settings(
     name, there = str(chosen.value), {one.key[1] for one in files if one.key[0] == PROFILES_TABLE}
     if name not in there:
         if notice and any(one.key[:2] == (PROFILES_TABLE, name) for one in notice.ignored):
-            message = f"{chosen.origin.place}: profile {name!r} is in a file that is not trusted"
+            message = f"{chosen.source.location}: profile {name!r} is in a file that is not trusted"
             raise InvalidSettings(message, hint=notice.hint)
         near = find_closest_word(name, there)
         said = f"did you mean {near!r}?" if near else f"there {'are' if there else 'is'} {', '.join(there) or 'none'}"
-        raise InvalidSettings(f"{chosen.origin.place}: no profile {name!r}; {said}", hint=f"describe [profiles.{name}]")
+        raise InvalidSettings(
+            f"{chosen.source.location}: no profile {name!r}; {said}", hint=f"describe [profiles.{name}]"
+        )
     for one in files:
         if one.key[:2] == (PROFILES_TABLE, name):
-            yield Setting(one.key[2:], one.value, one.origin.in_profile(name))
+            yield Setting(one.key[2:], one.value, one.source.in_profile(name))
 
 
 def _iter_flag_settings(flags: SettingFlags) -> Iterator[Setting]:
@@ -328,47 +336,48 @@ def _iter_variable_settings(environ: Mapping[str, str]) -> Iterator[Setting]:
             yield _parse_text_setting(key, value, SettingSource(Layer.ENVIRONMENT, name))
 
 
-def _parse_text_setting(key: SettingKey, value: object, origin: SettingSource) -> Setting:
+def _parse_text_setting(key: SettingKey, value: object, source: SettingSource) -> Setting:
     """Parse the value of a flag or variable. Raises InvalidSettings."""
     try:
-        if origin.name == "OLLAMA_HOST":
+        if source.name == "OLLAMA_HOST":
             value = parse_ollama_host(str(value))
-        return Setting(key, parse_storage_option(value) if key == STORAGE_KEY else get_check(key)(value), origin)
+        return Setting(key, parse_storage_option(value) if key == STORAGE_KEY else get_check(key)(value), source)
     except InvalidValue as unfit:
-        raise InvalidSettings(f"{origin.name} {unfit}", hint=unfit.hint) from unfit
+        raise InvalidSettings(f"{source.name} {unfit}", hint=unfit.hint) from unfit
 
 
 # -- values that depend on each other --------------------------------------------------------------
 
 
-def _check_trusted_source(said: Setting | None) -> None:
+def _check_trusted_source(setting: Setting | None) -> None:
     """Raise InvalidSettings if a project's file sets the trusted folders."""
-    if said is not None and said.origin.layer is Layer.PROJECT:
+    if setting is not None and setting.source.layer is Layer.PROJECT:
         raise InvalidSettings(
-            f"{said.origin.place}: {TRUSTED_SETTING!r} can only be set in your own settings", hint="convo config path"
+            f"{setting.source.location}: {TRUSTED_SETTING!r} can only be set in your own settings",
+            hint="convo config path",
         )
 
 
-def _resolve_storage_setting(said: Setting | None, sources: SettingsInputs) -> Setting:
-    if said is None:
-        return Setting(STORAGE_KEY, Storage("sqlite", path=sources.places.database), BUILT_IN_SOURCE)
+def _resolve_storage_setting(setting: Setting | None, sources: SettingsInputs) -> Setting:
+    if setting is None:
+        return Setting(STORAGE_KEY, Storage("sqlite", path=sources.paths.database), BUILT_IN_SOURCE)
 
     def meant(written: object) -> Storage:
         return resolve_storage(
             cast(StorageOption, written),
             sources.environ,
-            base=said.origin.folder or sources.folder,
+            base_folder=setting.source.folder or sources.folder,
             home=sources.home,
-            database=sources.places.database,
+            database=sources.paths.database,
         )
 
     key = (*STORAGE_KEY, "connection_string")
-    return Setting(STORAGE_KEY, run_check(key, said.value, meant, said.origin.place), said.origin)
+    return Setting(STORAGE_KEY, run_check(key, setting.value, meant, setting.source.location), setting.source)
 
 
-def _resolve_path_setting(said: Setting, sources: SettingsInputs) -> Setting:
-    base = said.origin.folder or sources.folder
-    return Setting(said.key, resolve_setting_path(str(said.value), base, sources.home), said.origin)
+def _resolve_path_setting(setting: Setting, sources: SettingsInputs) -> Setting:
+    base = setting.source.folder or sources.folder
+    return Setting(setting.key, resolve_setting_path(str(setting.value), base, sources.home), setting.source)
 
 
 def _build_providers(found: Mapping[SettingKey, Setting]) -> dict[str, Provider]:
@@ -380,7 +389,7 @@ def _build_providers(found: Mapping[SettingKey, Setting]) -> dict[str, Provider]
 def _build_provider(name: str, settings: Sequence[Setting]) -> Provider:
     fields: dict[str, Any] = {setting.key[2]: setting.value for setting in settings}
     if "api" not in fields:
-        place = next(iter(settings)).origin.place
+        place = next(iter(settings)).source.location
         raise InvalidSettings(f"{place}: '{name}' is not a known provider, so 'providers.{name}.api' must be set")
     plain = Provider(name, fields["api"])
     return Provider(
@@ -511,7 +520,7 @@ def read_settings_inputs(config: Path | None = None, flags: SettingFlags = _NO_F
     """
     environ = dict(os.environ)
     folder, home = _working_folder(), _home_folder()
-    places = AppPaths.of(environ)
+    places = AppPaths.from_environ(environ)
     user = _load_user_file(config, environ, places, folder)
     project, notice = _load_project_file(find_project_file(folder, home), user, places, folder, home)
     if notice is not None:
@@ -525,11 +534,11 @@ def find_settings_file(config: Path | None = None, *, project: bool = False) -> 
     """Return the file to write a setting to, existing or not: the user's, or the project's. Raises InvalidSettings."""
     environ, folder = dict(os.environ), _working_folder()
     if not project:
-        return get_user_file_path(config, environ, AppPaths.of(environ), folder)
+        return get_user_file_path(config, environ, AppPaths.from_environ(environ), folder)
     return find_project_file(folder, _home_folder()) or folder / PROJECT_FILE
 
 
-def parse_settings_toml(raw: bytes, place: str) -> Mapping[str, object]:
+def parse_settings_toml(raw: bytes, location: str) -> Mapping[str, object]:
     """Parse a settings file. Raises InvalidSettings, which names `location` and the line."""
     import tomllib  # most runs read no file
 
@@ -537,23 +546,23 @@ def parse_settings_toml(raw: bytes, place: str) -> Mapping[str, object]:
         text = raw.decode("utf-8-sig")
         if long := re.search(_LONG_KEY, text):
             line = text.count("\n", 0, long.start()) + 1
-            raise InvalidSettings(f"{place}, line {line}: has a key of more than {_MAX_KEY_PARTS} names")
+            raise InvalidSettings(f"{location}, line {line}: has a key of more than {_MAX_KEY_PARTS} names")
         return tomllib.loads(text)
     except UnicodeDecodeError as wrong:
         line = raw.count(b"\n", 0, wrong.start) + 1
-        raise InvalidSettings(f"{place}, line {line}: is not UTF-8") from wrong
+        raise InvalidSettings(f"{location}, line {line}: is not UTF-8") from wrong
     except RecursionError as wrong:
-        raise InvalidSettings(f"{place}: is nested too deeply") from wrong
+        raise InvalidSettings(f"{location}: is nested too deeply") from wrong
     except ValueError as wrong:
-        raise _toml_error(str(wrong), raw, place) from wrong
+        raise _toml_error(str(wrong), raw, location) from wrong
 
 
-def _toml_error(message: str, raw: bytes, place: str) -> InvalidSettings:
+def _toml_error(message: str, raw: bytes, location: str) -> InvalidSettings:
     found = _TOML_ERROR_POSITION.fullmatch(message)
     if found is None:
-        return InvalidSettings(f"{place}: is not TOML: {message}")
+        return InvalidSettings(f"{location}: is not TOML: {message}")
     line = found["line"] or str(max(1, len(raw.splitlines())))
-    return InvalidSettings(f"{place}, line {line}: is not TOML: {found['what'][:1].lower()}{found['what'][1:]}")
+    return InvalidSettings(f"{location}, line {line}: is not TOML: {found['what'][:1].lower()}{found['what'][1:]}")
 
 
 def _working_folder() -> Path:
@@ -578,7 +587,7 @@ class ProjectFile(NamedTuple):
     trust: Trust
 
     @property
-    def origin(self) -> SettingSource:
+    def source(self) -> SettingSource:
         return SettingSource(Layer.PROJECT, self.path.name, self.path.parent)
 
 
@@ -603,7 +612,7 @@ def list_project_folders(folder: Path, home: Path) -> Sequence[Path]:
     return above[:1]
 
 
-def read_project_file(path: Path, places: AppPaths, trusted: Sequence[Path] = ()) -> ProjectFile | ProjectNotice | None:
+def read_project_file(path: Path, paths: AppPaths, trusted: Sequence[Path] = ()) -> ProjectFile | ProjectNotice | None:
     """Read the project file at `path`; a notice if it must not be read, None if it does not exist.
 
     trusted:  real paths of the folders whose files the user trusts
@@ -620,7 +629,7 @@ def read_project_file(path: Path, places: AppPaths, trusted: Sequence[Path] = ()
         raise _unreadable_error(path, wrong) from wrong
     if isinstance(content, ProjectNotice):
         return content
-    return ProjectFile(path, content, determine_trust(path, content, read_trusted_digest(path, places), trusted))
+    return ProjectFile(path, content, determine_trust(path, content, read_trusted_digest(path, paths), trusted))
 
 
 def _read_project_content(path: Path) -> bytes | ProjectNotice:
@@ -662,17 +671,17 @@ def _check_file_owner(found: os.stat_result, path: Path) -> ProjectNotice | None
 
 
 def _load_project_file(
-    path: Path | None, user: SettingsFile | None, places: AppPaths, folder: Path, home: Path
+    path: Path | None, user: SettingsFile | None, paths: AppPaths, folder: Path, home: Path
 ) -> tuple[SettingsFile | None, ProjectNotice | None]:
     """Load the allowed part of the project file, and a notice about the rest.
 
     Raises InvalidSettings if the file is trusted and cannot be read or is not TOML.
     """
-    if path is None or (user and os.path.realpath(user.origin.place) == os.path.realpath(path)):
+    if path is None or (user and os.path.realpath(user.source.location) == os.path.realpath(path)):
         return None, None  # --config names it, so all of it is loaded already
     trusted = resolve_trusted_folders(user, folder, home)
     try:
-        found = read_project_file(path, places, trusted)
+        found = read_project_file(path, paths, trusted)
     except InvalidSettings as wrong:
         if is_in_folders(path, trusted):
             raise
@@ -680,7 +689,7 @@ def _load_project_file(
     if not isinstance(found, ProjectFile):
         return None, found
     if found.trust is Trust.TRUSTED:
-        return SettingsFile(found.origin, parse_settings_toml(found.content, str(found.path))), None
+        return SettingsFile(found.source, parse_settings_toml(found.content, str(found.path))), None
     return _load_untrusted_file(found)
 
 
@@ -696,16 +705,16 @@ def _load_untrusted_file(found: ProjectFile) -> tuple[SettingsFile | None, Proje
         document = parse_settings_toml(found.content, str(found.path))
     except InvalidSettings as wrong:
         return None, ProjectNotice(found.path, f"{wrong.message}; it is ignored", hint="correct or remove it")
-    allowed, ignored = filter_untrusted(document, found.origin)
+    allowed, ignored = filter_untrusted(document, found.source)
     notice = ProjectNotice(found.path, problem, ignored) if ignored else None
-    return SettingsFile(found.origin, allowed), notice
+    return SettingsFile(found.source, allowed), notice
 
 
 def load_trusted_folders(config: Path | None) -> tuple[Path, ...]:
     """Return the folders that the user's own file trusts; () if it cannot be read."""
     environ, folder = dict(os.environ), _working_folder()
     try:
-        user = _load_user_file(config, environ, AppPaths.of(environ), folder)
+        user = _load_user_file(config, environ, AppPaths.from_environ(environ), folder)
     except InvalidSettings:
         return ()
     return resolve_trusted_folders(user, folder, _home_folder())
@@ -722,9 +731,9 @@ def resolve_trusted_folders(user: SettingsFile | None, folder: Path, home: Path)
     return tuple(Path(os.path.realpath(resolve_setting_path(one, folder, home))) for one in named)
 
 
-def read_trusted_digest(path: Path, places: AppPaths) -> str | None:
+def read_trusted_digest(path: Path, paths: AppPaths) -> str | None:
     """Return the digest that the user trusted for the project file at `path`; None without a record."""
-    record = _read_trust_record(get_trust_record_path(path, places))
+    record = _read_trust_record(get_trust_record_path(path, paths))
     return record["sha256"] if record.get("path") == str(path) and "sha256" in record else None
 
 
@@ -734,35 +743,35 @@ def read_trusted_path(record: Path) -> Path | None:
     return Path(path) if path else None
 
 
-def _read_trust_record(place: Path) -> dict[str, str]:
+def _read_trust_record(location: Path) -> dict[str, str]:
     """Return the string fields of a trust record; {} without a valid record."""
     import json
 
     try:
-        found = json.loads(place.read_bytes())
+        found = json.loads(location.read_bytes())
     except (OSError, ValueError, RecursionError):
         return {}
     return {name: text for name, text in found.items() if isinstance(text, str)} if isinstance(found, dict) else {}
 
 
-def get_trust_record_path(path: Path, places: AppPaths) -> Path:
+def get_trust_record_path(path: Path, paths: AppPaths) -> Path:
     """Return the trust record of a project file. Each project has its own file, so writers cannot conflict."""
-    return places.trust / f"{sha256_hex(os.fsencode(path))}.json"
+    return paths.trust / f"{sha256_hex(os.fsencode(path))}.json"
 
 
 # -- the user's file --------------------------------------------------------------------------------
 
 
-def get_user_file_path(config: Path | None, environ: Mapping[str, str], places: AppPaths, folder: Path) -> Path:
+def get_user_file_path(config: Path | None, environ: Mapping[str, str], paths: AppPaths, folder: Path) -> Path:
     """Return the path of the user's file, existing or not."""
     named = os.path.expanduser(config or environ.get("CONVO_CONFIG") or "")
-    return folder / named if named else places.settings
+    return folder / named if named else paths.settings_file
 
 
 def _load_user_file(
-    config: Path | None, environ: Mapping[str, str], places: AppPaths, folder: Path
+    config: Path | None, environ: Mapping[str, str], paths: AppPaths, folder: Path
 ) -> SettingsFile | None:
-    path = get_user_file_path(config, environ, places, folder)
+    path = get_user_file_path(config, environ, paths, folder)
     file = _load_file(SettingSource(Layer.USER, path.name, path.parent))
     if file is None and (config or environ.get("CONVO_CONFIG")):
         said = "CONVO_CONFIG" if config is None else "--config"
@@ -770,31 +779,31 @@ def _load_user_file(
     return file
 
 
-def _load_file(origin: SettingSource) -> SettingsFile | None:
+def _load_file(source: SettingSource) -> SettingsFile | None:
     """Load the file at `source`; None if it does not exist."""
     try:
-        with open(origin.place, "rb") as opened:
+        with open(source.location, "rb") as opened:
             raw = opened.read(MAX_FILE_BYTES + 1)
     except OSError as wrong:
         if wrong.errno in _ABSENT_ERRNOS:
             return None
-        raise _unreadable_error(origin.place, wrong) from wrong
+        raise _unreadable_error(source.location, wrong) from wrong
     if len(raw) > MAX_FILE_BYTES:
-        raise _too_large_error(origin.place)
-    return SettingsFile(origin, parse_settings_toml(raw, origin.place))
+        raise _too_large_error(source.location)
+    return SettingsFile(source, parse_settings_toml(raw, source.location))
 
 
-def _unreadable_error(place: str | Path, wrong: OSError) -> InvalidSettings:
-    why = _ERRNO_MESSAGES.get(wrong.errno or 0, f"cannot be read ({wrong.strerror})")
-    return InvalidSettings(f"{place}: {why}")
+def _unreadable_error(location: str | Path, error: OSError) -> InvalidSettings:
+    why = _ERRNO_MESSAGES.get(error.errno or 0, f"cannot be read ({error.strerror})")
+    return InvalidSettings(f"{location}: {why}")
 
 
-def _too_large_error(place: str | Path) -> InvalidSettings:
-    return InvalidSettings(f"{place}: is larger than {MAX_FILE_BYTES // 1024**2} MB, the limit of a settings file")
+def _too_large_error(location: str | Path) -> InvalidSettings:
+    return InvalidSettings(f"{location}: is larger than {MAX_FILE_BYTES // 1024**2} MB, the limit of a settings file")
 
 
 def choose_model(
-    settings: Settings, written: str | None = None, *, where: str = "-m", record: RecordedEndpoint | None = None
+    settings: Settings, name: str | None = None, *, source: str = "-m", record: RecordedEndpoint | None = None
 ) -> ModelChoice:
     """Resolve the requested model, or the model of the settings.
 
@@ -804,7 +813,7 @@ def choose_model(
     Raises InvalidSettings for an unknown provider, circular aliases, an empty model name or a missing base URL,
     WrongOwner if another endpoint owns the session (see `bind_to_record`).
     """
-    choice = resolve_model(settings, written, where)
+    choice = resolve_model(settings, name, source)
     if record is not None:
         choice = bind_to_record(settings, choice, record)
     provider = choice.provider

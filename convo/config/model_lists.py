@@ -22,39 +22,39 @@ ModelLists = Mapping[str, Mapping[str, object]]
 """{"base_url": ..., "models": [...]} by provider."""
 
 
-def load_model_lists(places: AppPaths) -> ModelLists:
+def load_model_lists(paths: AppPaths) -> ModelLists:
     """Load the cached lists; {} without a readable file."""
     try:
-        with open(places.state / _FILE_NAME, "rb") as file:
+        with open(paths.state / _FILE_NAME, "rb") as file:
             found = json.loads(file.read(_MAX_FILE_BYTES))
     except (OSError, ValueError, RecursionError):
         return {}
     return {name: one for name, one in found.items() if isinstance(one, dict)} if isinstance(found, dict) else {}
 
 
-def get_listed_models(provider: Provider, lists: ModelLists) -> Sequence[str]:
+def get_listed_models(provider: Provider, model_lists: ModelLists) -> Sequence[str]:
     """Return the provider's model names as its server accepts them; () without a list for its base URL."""
-    kept = lists.get(provider.name) or {}
+    kept = model_lists.get(provider.name) or {}
     names = kept.get("models")
     if kept.get("base_url") != provider.base_url or not isinstance(names, list):
         return ()
     return [name for name in names if isinstance(name, str)]
 
 
-def save_model_lists(places: AppPaths, found: Mapping[str, tuple[str | None, Sequence[str]]]) -> None:
+def save_model_lists(paths: AppPaths, found: Mapping[str, tuple[str | None, Sequence[str]]]) -> None:
     """Save lists as {provider: (base URL, names)}; the lists of other providers stay. A full disk is no error."""
     if not found:
         return
     lists = {
-        **load_model_lists(places),
+        **load_model_lists(paths),
         **{name: {"base_url": url, "models": [*names]} for name, (url, names) in found.items()},
     }
     with suppress(OSError, StoreFault):
-        handle, name = open_temporary_file(make_private_folder(places.state))
+        handle, name = open_temporary_file(make_private_folder(paths.state))
         try:
             with os.fdopen(handle, "w", encoding="ascii") as file:
                 json.dump(lists, file)
-            os.replace(name, places.state / _FILE_NAME)
+            os.replace(name, paths.state / _FILE_NAME)
         except OSError:
             name.unlink(missing_ok=True)
             raise

@@ -31,7 +31,7 @@ class AppPaths(NamedTuple):
     config: Path
 
     @classmethod
-    def of(cls, environ: Mapping[str, str]) -> "AppPaths":
+    def from_environ(cls, environ: Mapping[str, str]) -> "AppPaths":
         """Find the folders of this user. Raises InvalidSettings without CONVO_HOME and a home folder."""
         if home := environ.get("CONVO_HOME"):
             folder = Path(os.path.abspath(os.path.expanduser(home)))
@@ -46,7 +46,7 @@ class AppPaths(NamedTuple):
         return cls(dirs.user_data_path, dirs.user_state_path, dirs.user_config_path)
 
     @property
-    def settings(self) -> Path:
+    def settings_file(self) -> Path:
         """The user's settings file."""
         return self.config / "config.toml"
 
@@ -60,17 +60,17 @@ class AppPaths(NamedTuple):
         return self.data / "convo.db"
 
     @property
-    def models(self) -> Path:
+    def weights(self) -> Path:
         """The folder of downloaded weights."""
         return self.data / "models"
 
     @property
-    def paused(self) -> Path:
+    def paused_runs(self) -> Path:
         """The folder of paused runs."""
         return self.data / "paused"
 
     @property
-    def prompts(self) -> Path:
+    def prompt_history(self) -> Path:
         """The file of the prompt history."""
         return self.state / "prompts"
 
@@ -113,8 +113,8 @@ def check_folder_writable(folder: Path) -> Path:
     return there
 
 
-def _folder_fault(folder: Path, wrong: OSError, done: str = "made") -> StoreFault:
-    said = f"the folder {folder} cannot be {done}: {wrong.strerror}"
-    if wrong.errno in _PERMISSION_ERRNOS:
+def _folder_fault(folder: Path, error: OSError, done: str = "made") -> StoreFault:
+    said = f"the folder {folder} cannot be {done}: {error.strerror}"
+    if error.errno in _PERMISSION_ERRNOS:
         return StoreReadOnly(said)
-    return StoreFull(said) if wrong.errno in _NO_SPACE_ERRNOS else StoreUnavailable(said)
+    return StoreFull(said) if error.errno in _NO_SPACE_ERRNOS else StoreUnavailable(said)

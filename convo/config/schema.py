@@ -47,15 +47,15 @@ from convo.errors import InvalidSettings
 class KeyedTable(NamedTuple):
     """A table with free names; `check_name` validates a name."""
 
-    check: Callable[[str], None]
-    shape: "SettingSchema"
+    check_name: Callable[[str], None]
+    schema: "SettingSchema"
 
 
 class AtomicTable(NamedTuple):
     """A table that is one value: layers override it as a whole."""
 
-    shape: "SettingSchema"
-    make: Callable[[Mapping[str, object]], object]
+    schema: "SettingSchema"
+    parse: Callable[[Mapping[str, object]], object]
 
 
 SettingSchema: TypeAlias = ValueCheck | Mapping[str, "SettingSchema"] | KeyedTable | AtomicTable
@@ -212,14 +212,14 @@ _COMMON_MISTAKES = {
 """Frequent wrong names and the names that are meant."""
 
 
-def iter_settings(document: Mapping[str, object], place: str) -> Iterator[tuple[SettingKey, object]]:
+def iter_settings(document: Mapping[str, object], location: str) -> Iterator[tuple[SettingKey, object]]:
     """Yield every value of a parsed file with its key, checked.
 
     location:  the file's path, for errors
 
     Raises InvalidSettings for an unknown key, a wrong type or a value out of range.
     """
-    return _iter_checked_settings((), document, SETTINGS_SCHEMA, place)
+    return _iter_checked_settings((), document, SETTINGS_SCHEMA, location)
 
 
 def iter_untrusted_settings(key: SettingKey, value: object) -> Iterator[tuple[SettingKey, object]]:
@@ -254,68 +254,70 @@ def _find_child_schema(name: str, shape: SettingSchema | None) -> SettingSchema 
     """Return the schema of `name` in a table; None if the table has no such setting."""
     if isinstance(shape, KeyedTable):
         try:
-            shape.check(name)
+            shape.check_name(name)
         except InvalidValue:
             return None
-        return shape.shape
+        return shape.schema
     return shape.get(name) if isinstance(shape, Mapping) else None
 
 
-def run_check(key: SettingKey, value: object, check: ValueCheck, place: str) -> object:
+def run_check(key: SettingKey, value: object, check: ValueCheck, location: str) -> object:
     """Return `value` as `check` converts it. Raises InvalidSettings with the location and the key."""
     try:
         return check(value)
     except InvalidValue as unfit:
-        raise InvalidSettings(f"{place}: '{format_setting_key(key)}' {unfit}", hint=unfit.hint) from unfit
+        raise InvalidSettings(f"{location}: '{format_setting_key(key)}' {unfit}", hint=unfit.hint) from unfit
 
 
 def get_check(key: SettingKey) -> ValueCheck:
     """Return the check of the value at `key`, which must be in `SETTINGS_SCHEMA`."""
     shape: SettingSchema = SETTINGS_SCHEMA
     for name in key:
-        shape = shape.shape if isinstance(shape, KeyedTable) else cast(Mapping[str, SettingSchema], shape)[name]
+        shape = shape.schema if isinstance(shape, KeyedTable) else cast(Mapping[str, SettingSchema], shape)[name]
     assert callable(shape)
     return shape
 
 
-def get_schema(key: SettingKey, place: str) -> SettingSchema:
+def get_schema(key: SettingKey, location: str) -> SettingSchema:
     """Return the schema at `key`. Raises InvalidSettings for an unknown setting."""
     shape: SettingSchema = SETTINGS_SCHEMA
     for depth in range(1, len(key) + 1):
         while isinstance(shape, AtomicTable):
-            shape = shape.shape
+            shape = shape.schema
         if callable(shape):
-            raise InvalidSettings(f"{place}: '{format_setting_key(key[: depth - 1])}' is one value and no table")
-        shape = _require_child_schema(key[:depth], shape, place, hint=_set_command_hint(key[:depth], shape))
+            raise InvalidSettings(f"{location}: '{format_setting_key(key[: depth - 1])}' is one value and no table")
+        shape = _require_child_schema(key[:depth], shape, location, hint=_set_command_hint(key[:depth], shape))
     return shape
 
 
 def _iter_checked_settings(
-    key: SettingKey, value: object, shape: SettingSchema, place: str
+    key: SettingKey, value: object, shape: SettingSchema, location: str
 ) -> Iterator[tuple[SettingKey, object]]:
     if callable(shape):
-        yield key, run_check(key, value, shape, place)
+        yield key, run_check(key, value, shape, location)
         return
     if not isinstance(value, dict):
-        raise InvalidSettings(f"{place}: '{format_setting_key(key)}' must be a table, not {toml_type_name(value)}")
+        raise InvalidSettings(f"{location}: '{format_setting_key(key)}' must be a table, not {toml_type_name(value)}")
     if isinstance(shape, AtomicTable):
-        inner = {key[-1]: found for key, found in _iter_checked_settings(key, value, shape.shape, place)}
-        yield key, run_check(key, inner, cast(ValueCheck, shape.make), place)
+        inner = {key[-1]: found for key, found in _iter_checked_settings(key, value, shape.schema, location)}
+        yield key, run_check(key, inner, cast(ValueCheck, shape.parse), location)
         return
     for name, below in value.items():
-        yield from _iter_checked_settings((*key, name), below, _require_child_schema((*key, name), shape, place), place)
+        yield from _iter_checked_settings(
+            (*key, name), below, _require_child_schema((*key, name), shape, location), location
+        )
 
 
 def _require_child_schema(
-    key: SettingKey, shape: Mapping[str, SettingSchema] | KeyedTable, place: str, *, hint: str | None = None
+    key: SettingKey, shape: Mapping[str, SettingSchema] | KeyedTable, location: str, *, hint: str | None = None
 ) -> SettingSchema:
     """Return the schema at `key`, in a table of `schema`. An error for an unknown name gets `hint`."""
     if isinstance(shape, KeyedTable):
-        run_check(key, key[-1], cast(ValueCheck, shape.check), place)
-        return shape.shape
+        run_check(key, key[-1], cast(ValueCheck, shape.check_name), location)
+        return shape.schema
     if key[-1] not in shape:
         raise InvalidSettings(
-            f"{place}: no setting '{format_setting_key(key)}'; {_format_suggestion(key[-1], shape)}", hint=hint
+            f"{location}: no setting '{format_setting_key(key)}'; {_format_suggestion(key[-1], shape)}", hint=hint
         )
     return shape[key[-1]]
 

@@ -108,11 +108,13 @@ _TOKENS_PER_PRICE = 1_000_000
 class ContextLimits(NamedTuple):
     """Limits of a model in tokens: input and output together, and the output if it is known."""
 
-    context: int
-    output: int | None = None
+    context_tokens: int
+    output_tokens: int | None = None
 
     def __str__(self) -> str:
-        return f"{self.context:,} tokens" + (f", answers of {self.output:,}" if self.output else "")
+        return f"{self.context_tokens:,} tokens" + (
+            f", answers of {self.output_tokens:,}" if self.output_tokens else ""
+        )
 
 
 class Price(NamedTuple):
@@ -128,9 +130,9 @@ class Price(NamedTuple):
     output: float
     cached: float
     written: float | None = None
-    upto: int | None = None
+    max_input_tokens: int | None = None
     source: str = ""
-    above: tuple[float, float] | None = None
+    long_input_factors: tuple[float, float] | None = None
 
     def cost_usd(
         self, *, input_tokens: int, cached_tokens: int, output_tokens: int, written_tokens: int = 0
@@ -140,10 +142,10 @@ class Price(NamedTuple):
         Returns None if the price of a part is unknown.
         """
         into, out = 1.0, 1.0
-        if self.upto is not None and input_tokens > self.upto:
-            if self.above is None:
+        if self.max_input_tokens is not None and input_tokens > self.max_input_tokens:
+            if self.long_input_factors is None:
                 return None
-            into, out = self.above
+            into, out = self.long_input_factors
         if written_tokens and self.written is None:
             return None
         fresh = input_tokens - cached_tokens - written_tokens
@@ -184,7 +186,7 @@ class ServeLimits(NamedTuple):
     process_per_minute: int = 0
     keys: Mapping[str, KeyLimits] = MappingProxyType({})
 
-    def of(self, name: str) -> tuple[int, int]:
+    def for_key(self, name: str) -> tuple[int, int]:
         """Return the limits of the key `name`: concurrent requests and requests per minute."""
         concurrent, per_minute = self.keys.get(name, KeyLimits())
         return (

@@ -117,21 +117,21 @@ class Settings(NamedTuple):
     tenant: str
     serve: ServeSettings
     prices: Mapping[str, Price]
-    places: AppPaths
-    listed: tuple[Setting, ...]
+    paths: AppPaths
+    entries: tuple[Setting, ...]
     compact_at: float = DEFAULT_COMPACT_AT
     redact: tuple[str, ...] = ()
     windows: Mapping[str, ContextLimits] = MappingProxyType({})
     editing: str = DEFAULT_EDITING
     answers: str = DEFAULT_ANSWERS
-    configured: frozenset[str] = frozenset()
+    configured_providers: frozenset[str] = frozenset()
     model_lists: ModelLists = MappingProxyType({})
     limits: ResponseLimits = DEFAULT_RESPONSE_LIMITS
-    notice: ProjectNotice | None = None
+    project_notice: ProjectNotice | None = None
 
-    def origin(self, *key: str) -> SettingSource:
+    def get_source(self, *key: str) -> SettingSource:
         """Return the source of the value at `key`, as in get_source("providers", "openai", "base_url")."""
-        return next((setting.origin for setting in self.listed if setting.key == key), BUILT_IN_SOURCE)
+        return next((setting.source for setting in self.entries if setting.key == key), BUILT_IN_SOURCE)
 
 
 def get_default_settings(providers: Mapping[str, Mapping[str, str]]) -> dict[SettingKey, object]:
@@ -205,10 +205,10 @@ class ModelChoice(NamedTuple):
 
     name: ModelName
     provider: Provider
-    origin: SettingSource
+    source: SettingSource
 
 
-def resolve_model(settings: Settings, written: str | None, where: str) -> ModelChoice:
+def resolve_model(settings: Settings, requested_name: str | None, source_name: str) -> ModelChoice:
     """Resolve the requested name, or the model of the settings.
 
     source_name:  the origin of `requested_name` in errors
@@ -216,9 +216,9 @@ def resolve_model(settings: Settings, written: str | None, where: str) -> ModelC
     Raises InvalidSettings for an unknown provider, circular aliases or an empty model name, UnknownModel if no provider
     is known for the name.
     """
-    origin = settings.origin("model") if written is None else SettingSource(Layer.FLAG, where)
-    full = resolve_alias(settings.model if written is None else written.strip(), settings.aliases, origin)
-    name = resolve_model_name(full, settings.providers, settings.configured, settings.model_lists, origin)
+    origin = settings.get_source("model") if requested_name is None else SettingSource(Layer.FLAG, source_name)
+    full = resolve_alias(settings.model if requested_name is None else requested_name.strip(), settings.aliases, origin)
+    name = resolve_model_name(full, settings.providers, settings.configured_providers, settings.model_lists, origin)
     provider = settings.providers.get(name.provider)
     if provider is None:
         raise _unknown_provider_error(name, settings.providers, origin)
@@ -226,7 +226,11 @@ def resolve_model(settings: Settings, written: str | None, where: str) -> ModelC
 
 
 def resolve_model_name(
-    full: str, providers: Mapping[str, Provider], configured: Collection[str], lists: ModelLists, origin: SettingSource
+    full_name: str,
+    providers: Mapping[str, Provider],
+    configured: Collection[str],
+    model_lists: ModelLists,
+    source: SettingSource,
 ) -> ModelName:
     """Find the provider and model of a name that is not an alias.
 
@@ -236,28 +240,30 @@ def resolve_model_name(
     Raises InvalidSettings for a provider without a model or an empty name, UnknownModel if no configured provider is
     known for it, or the name is not valid text.
     """
-    if not _is_text(full):
-        raise UnknownModel(f"{origin.place}: no model {full!r}: it is not text")
-    if full == _LOCAL_ALIAS:
-        full = BUILT_IN_MODEL
-    if "/" in full:
-        return split_model_name(full, origin)
-    if full in providers:
-        raise InvalidSettings(f"{origin.place}: {full!r} is a provider, not a model", hint=f"name one: {full}/MODEL")
-    if not full:
-        raise InvalidSettings(f"{origin.place}: {full!r} names no model", hint="write provider/model")
+    if not _is_text(full_name):
+        raise UnknownModel(f"{source.location}: no model {full_name!r}: it is not text")
+    if full_name == _LOCAL_ALIAS:
+        full_name = BUILT_IN_MODEL
+    if "/" in full_name:
+        return split_model_name(full_name, source)
+    if full_name in providers:
+        raise InvalidSettings(
+            f"{source.location}: {full_name!r} is a provider, not a model", hint=f"name one: {full_name}/MODEL"
+        )
+    if not full_name:
+        raise InvalidSettings(f"{source.location}: {full_name!r} names no model", hint="write provider/model")
     first = [name for name in DEFAULT_MODELS if name in providers]
     for name in (*first, *(name for name in providers if name not in first)):
-        if name in configured and full in get_listed_models(providers[name], lists):
-            return ModelName(name, full)
-    meant = next((provider for prefix, provider in _PROVIDER_BY_PREFIX.items() if full.startswith(prefix)), "")
+        if name in configured and full_name in get_listed_models(providers[name], model_lists):
+            return ModelName(name, full_name)
+    meant = next((provider for prefix, provider in _PROVIDER_BY_PREFIX.items() if full_name.startswith(prefix)), "")
     if meant in configured:
-        return ModelName(meant, full)
+        return ModelName(meant, full_name)
     if meant in providers:
         key = providers[meant].key_env
         hint = f"set {key}, or choose a model with -m" if key else None
-        raise UnknownModel(f"{origin.place}: no model {full!r}: {meant} needs a key", hint=hint)
-    raise UnknownModel(f"{origin.place}: no model {full!r}: no provider is known for it")
+        raise UnknownModel(f"{source.location}: no model {full_name!r}: {meant} needs a key", hint=hint)
+    raise UnknownModel(f"{source.location}: no model {full_name!r}: no provider is known for it")
 
 
 def _is_text(name: str) -> bool:
@@ -269,27 +275,27 @@ def _is_text(name: str) -> bool:
     return True
 
 
-def resolve_alias(name: str, aliases: Mapping[str, str], origin: SettingSource) -> str:
+def resolve_alias(name: str, aliases: Mapping[str, str], source: SettingSource) -> str:
     """Resolve an alias, which may name another alias. Raises InvalidSettings for circular aliases."""
     passed = [name]
     while passed[-1] in aliases:
         following = aliases[passed[-1]]
         passed.append(following)
         if following in passed[:-1]:
-            raise InvalidSettings(f"{origin.place}: the aliases go in a circle: {' -> '.join(passed)}")
+            raise InvalidSettings(f"{source.location}: the aliases go in a circle: {' -> '.join(passed)}")
     return passed[-1]
 
 
-def split_model_name(full: str, origin: SettingSource) -> ModelName:
+def split_model_name(full_name: str, source: SettingSource) -> ModelName:
     """Split a name at its first slash. Raises InvalidSettings if the model's name is empty."""
-    provider, _, model = full.partition("/")
+    provider, _, model = full_name.partition("/")
     if not model.strip():
-        raise InvalidSettings(f"{origin.place}: {full!r} names no model", hint="write provider/model")
+        raise InvalidSettings(f"{source.location}: {full_name!r} names no model", hint="write provider/model")
     return ModelName(provider, model)
 
 
 def _unknown_provider_error(
-    name: ModelName, providers: Mapping[str, Provider], origin: SettingSource
+    name: ModelName, providers: Mapping[str, Provider], source: SettingSource
 ) -> InvalidSettings:
     from difflib import get_close_matches  # only needed for the error
 
@@ -299,6 +305,6 @@ def _unknown_provider_error(
     if name.model.endswith(".gguf"):
         hint = f"a file of weights is written local/{name}"
     return InvalidSettings(
-        f"{origin.place}: no provider {name.provider!r} for {str(name)!r}{meant} (known: {', '.join(providers)})",
+        f"{source.location}: no provider {name.provider!r} for {str(name)!r}{meant} (known: {', '.join(providers)})",
         hint=hint,
     )

@@ -39,12 +39,12 @@ class Storage(NamedTuple):
     type: StorageType
     path: Path | None = None
     url: Secret | None = None
-    ttl: float | None = None
-    ttls: TenantTtls = _NO_TTLS
+    default_ttl_s: float | None = None
+    tenant_ttls_s: TenantTtls = _NO_TTLS
 
-    def ttl_s(self, tenant: str) -> float | None:
+    def get_ttl_s(self, tenant: str) -> float | None:
         """Return the seconds after the last use before the tenant's data expires; None: never."""
-        return self.ttls.get(tenant, self.ttl)
+        return self.tenant_ttls_s.get(tenant, self.default_ttl_s)
 
     def __str__(self) -> str:
         if self.url is not None:
@@ -59,14 +59,14 @@ class StorageOption(NamedTuple):
     """
 
     type: StorageType
-    connection: Secret | None = None
-    variables: bool = False
-    ttl: float | None = None
-    ttls: TenantTtls = _NO_TTLS
+    connection_string: Secret | None = None
+    has_variables: bool = False
+    default_ttl_s: float | None = None
+    tenant_ttls_s: TenantTtls = _NO_TTLS
 
     def __str__(self) -> str:
         """Return the type and location; the location is omitted where it may contain a password."""
-        place = (self.connection.reveal() if self.connection else "").removeprefix("sqlite:")
+        place = (self.connection_string.reveal() if self.connection_string else "").removeprefix("sqlite:")
         if self.type == "postgres" and place.startswith(POSTGRES_URL_SCHEMES):
             try:
                 check_postgres_url(place)
@@ -100,7 +100,7 @@ def parse_storage_option(value: object) -> StorageOption:
 
 
 def resolve_storage(
-    written: StorageOption, environ: Mapping[str, str], *, base: Path, home: Path, database: Path
+    option: StorageOption, environ: Mapping[str, str], *, base_folder: Path, home: Path, database: Path
 ) -> Storage:
     """Resolve variables and paths of a storage.
 
@@ -110,14 +110,14 @@ def resolve_storage(
     Raises InvalidValue.
     """
     path, url = None, None
-    if written.type not in _TYPES_WITHOUT_CONNECTION:
-        connection = written.connection.reveal() if written.connection else ""
-        connection = expand_variables(connection, environ) if written.variables else connection
-        if written.type == "sqlite":
-            path = _parse_sqlite_path(connection, base, home) if connection else database
+    if option.type not in _TYPES_WITHOUT_CONNECTION:
+        connection = option.connection_string.reveal() if option.connection_string else ""
+        connection = expand_variables(connection, environ) if option.has_variables else connection
+        if option.type == "sqlite":
+            path = _parse_sqlite_path(connection, base_folder, home) if connection else database
         else:
             url = _parse_postgres_url(connection)
-    return Storage(written.type, path, url, written.ttl, written.ttls)
+    return Storage(option.type, path, url, option.default_ttl_s, option.tenant_ttls_s)
 
 
 def _parse_postgres_url(connection: str) -> Secret:
@@ -127,20 +127,20 @@ def _parse_postgres_url(connection: str) -> Secret:
     return Secret(connection)
 
 
-def resolve_setting_path(written: str, base: Path, home: Path) -> Path:
+def resolve_setting_path(text: str, base_folder: Path, home: Path) -> Path:
     """Resolve a path of a setting: `~` is the home folder, a relative path starts at `base_folder`."""
-    if written == "~" or written.startswith("~/"):
-        return home / written[2:]
-    return base / written
+    if text == "~" or text.startswith("~/"):
+        return home / text[2:]
+    return base_folder / text
 
 
-def _parse_sqlite_path(connection: str, base: Path, home: Path) -> Path:
+def _parse_sqlite_path(connection: str, base_folder: Path, home: Path) -> Path:
     path = connection.removeprefix("sqlite:")
     if path.startswith("//"):  # sqlite:///path, the form of other programs
         path = "/" + path.lstrip("/")
     if "://" in path:
         raise InvalidValue("must be a path when the type is sqlite")
-    return resolve_setting_path(path, base, home)
+    return resolve_setting_path(path, base_folder, home)
 
 
 POSTGRES_URL_SCHEMES = ("postgresql://", "postgres://")

@@ -61,16 +61,16 @@ class Trust(Enum):
     UNKNOWN = "not trusted"
 
 
-def determine_trust(path: Path, content: bytes, recorded: str | None, folders: Sequence[Path]) -> Trust:
+def determine_trust(path: Path, content: bytes, trusted_digest: str | None, folders: Sequence[Path]) -> Trust:
     """Return the trust in a project file with this content.
 
     path:            the real path of its folder, and its name
     trusted_digest:  the digest that the user trusted for the path; None without a record
     folders:         real paths of the folders that the user trusts
     """
-    if is_in_folders(path, folders) or recorded == sha256_hex(content):
+    if is_in_folders(path, folders) or trusted_digest == sha256_hex(content):
         return Trust.TRUSTED
-    return Trust.UNKNOWN if recorded is None else Trust.CHANGED
+    return Trust.UNKNOWN if trusted_digest is None else Trust.CHANGED
 
 
 def is_in_folders(path: Path, folders: Sequence[Path]) -> bool:
@@ -133,7 +133,7 @@ class FilteredDocument(NamedTuple):
     ignored: tuple[Setting, ...]
 
 
-def filter_untrusted(document: Mapping[str, object], origin: SettingSource) -> FilteredDocument:
+def filter_untrusted(document: Mapping[str, object], source: SettingSource) -> FilteredDocument:
     """Return the settings that an untrusted file may set. An allowed setting with an invalid value is ignored too."""
     own, ignored = _defined_names(document), list[Setting]()
 
@@ -144,7 +144,7 @@ def filter_untrusted(document: Mapping[str, object], origin: SettingSource) -> F
                 allowed[name] = value
             elif key or name != "profiles":
                 ignored.extend(
-                    Setting(one, found, origin) for one, found in iter_untrusted_settings((*key, name), value)
+                    Setting(one, found, source) for one, found in iter_untrusted_settings((*key, name), value)
                 )
         return allowed
 
@@ -156,7 +156,7 @@ def filter_untrusted(document: Mapping[str, object], origin: SettingSource) -> F
         allowed["profiles"] = {name: table for name, table in profiles.items() if table}
         unusable: list[SettingKey] = [("profiles", name) for name, _ in _table_items(named) if name not in tables]
         unusable += [] if isinstance(named, dict) else [("profiles",)]
-        ignored.extend(Setting(key, None, origin) for key in unusable)
+        ignored.extend(Setting(key, None, source) for key in unusable)
     return FilteredDocument(allowed, tuple(ignored))
 
 
@@ -173,7 +173,7 @@ def _valid_profiles(document: Mapping[str, object]) -> dict[str, dict[str, objec
     return found
 
 
-def _is_allowed(name: str, value: object, own: frozenset[str]) -> bool:
+def _is_allowed(name: str, value: object, own_names: frozenset[str]) -> bool:
     rule = UNTRUSTED_RULES.get(name)
     if rule is None or not rule.allowed or name not in SETTINGS_SCHEMA:
         return False
@@ -181,13 +181,13 @@ def _is_allowed(name: str, value: object, own: frozenset[str]) -> bool:
         checked = get_check((name,))(value)
     except InvalidValue:
         return False
-    return name != "model" or _is_well_known(str(checked), own)
+    return name != "model" or _is_well_known(str(checked), own_names)
 
 
-def _is_well_known(model: str, own: frozenset[str]) -> bool:
+def _is_well_known(model: str, own_names: frozenset[str]) -> bool:
     """Whether `model` is a model of a well-known provider that the file itself does not define."""
     found = _WELL_KNOWN_MODEL.fullmatch(model)
-    return found is not None and found[1] not in own and model not in own
+    return found is not None and found[1] not in own_names and model not in own_names
 
 
 def _defined_names(document: Mapping[str, object]) -> frozenset[str]:

@@ -356,7 +356,7 @@ class SettingSource(NamedTuple):
     profile: str = ""
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """The full name, with which errors begin."""
         return str(self.folder / self.name) if self.folder else self.name
 
@@ -365,7 +365,7 @@ class SettingSource(NamedTuple):
         return SettingSource(Layer.PROFILE, self.name, self.folder, name)
 
     @property
-    def insists(self) -> bool:
+    def is_explicit(self) -> bool:
         """Whether it was set for this run, by a flag or variable, so that it must not be ignored silently."""
         return self.layer <= Layer.ENVIRONMENT
 
@@ -385,10 +385,10 @@ class Setting(NamedTuple):
 
     key: SettingKey
     value: object
-    origin: SettingSource
+    source: SettingSource
 
     def __str__(self) -> str:
-        return f"{format_setting_key(self.key)} = {self.value}  ({self.origin})"
+        return f"{format_setting_key(self.key)} = {self.value}  ({self.source})"
 
 
 def format_setting_key(key: SettingKey) -> str:

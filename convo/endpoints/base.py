@@ -103,7 +103,7 @@ class Endpoint(Protocol):
         """
         ...
 
-    def wire(self, body: Mapping[str, Json]) -> HttpRequest | None:
+    def build_http_request(self, body: Mapping[str, Json]) -> HttpRequest | None:
         """Build the request that `create` would send; None for an endpoint in this process. Nothing is sent."""
         ...
 
@@ -140,7 +140,7 @@ class Endpoint(Protocol):
 
     async def delete(self, response_id: str) -> None: ...
 
-    async def input_items(
+    async def list_input_items(
         self,
         response_id: str,
         *,
@@ -161,17 +161,17 @@ class Endpoint(Protocol):
         """Create a conversation with at most 20 items; returns its resource."""
         ...
 
-    async def conversation(self, conversation_id: str) -> Mapping[str, Json]: ...
+    async def retrieve_conversation(self, conversation_id: str) -> Mapping[str, Json]: ...
 
     async def update_conversation(self, conversation_id: str, metadata: Mapping[str, str]) -> Mapping[str, Json]: ...
 
     async def delete_conversation(self, conversation_id: str) -> None: ...
 
-    async def add_items(self, conversation_id: str, items: Sequence[Item]) -> ItemPage:
+    async def add_conversation_items(self, conversation_id: str, items: Sequence[Item]) -> ItemPage:
         """Append at most 20 items; returns them with their new ids."""
         ...
 
-    async def conversation_items(
+    async def list_conversation_items(
         self,
         conversation_id: str,
         *,
@@ -181,13 +181,13 @@ class Endpoint(Protocol):
         order: SortOrder = "desc",
     ) -> ItemPage: ...
 
-    async def conversation_item(self, conversation_id: str, item_id: str) -> Item: ...
+    async def retrieve_conversation_item(self, conversation_id: str, item_id: str) -> Item: ...
 
-    async def delete_item(self, conversation_id: str, item_id: str) -> Mapping[str, Json]:
+    async def delete_conversation_item(self, conversation_id: str, item_id: str) -> Mapping[str, Json]:
         """Delete an item; returns the conversation."""
         ...
 
-    async def count(self, body: Mapping[str, Json]) -> int | None:
+    async def count_input_tokens(self, body: Mapping[str, Json]) -> int | None:
         """Return the exact number of input tokens of a request; None if the endpoint cannot count them."""
         ...
 
@@ -214,15 +214,15 @@ class Endpoint(Protocol):
 class EndpointService(Protocol):
     """The endpoints of all tenants of one store, for the lifetime of a server."""
 
-    def of(self, tenant: str) -> Endpoint:
+    def endpoint_for(self, tenant: str) -> Endpoint:
         """Return the endpoint with this tenant's state; always the same object."""
         ...
 
-    async def models(self) -> Sequence[Mapping[str, Json]]:
+    async def list_models(self) -> Sequence[Mapping[str, Json]]:
         """List the models that can be requested, as resources of `GET /models`."""
         ...
 
-    async def check(self) -> None:
+    async def check_ready(self) -> None:
         """Check that requests can be served. Raises ConvoError if the store cannot be reached."""
         ...
 
@@ -287,15 +287,15 @@ MAX_LIST_BYTES = 256 * 2**20
 """Limits of one list: more than the longest conversation, less than a machine's memory."""
 
 
-async def iter_pages(page_after: Callable[[str | None], Awaitable[ItemPage]]) -> AsyncGenerator[ItemPage, None]:
-    """Yield the pages of a list; `page_after` fetches the page after the item with an id.
+async def iter_pages(fetch_page: Callable[[str | None], Awaitable[ItemPage]]) -> AsyncGenerator[ItemPage, None]:
+    """Yield the pages of a list; `fetch_page` fetches the page after the item with an id.
 
     Raises StreamBroken if the list is endless or its items have no ids.
     """
     seen: set[str] = set()
     size, last = 0, None
     while True:
-        page = await page_after(last)
+        page = await fetch_page(last)
         size += len(json.dumps(list(page.items)))
         ids = [item.get("id") for item in page.items]
         if not seen.isdisjoint(ids) or len(seen) + len(ids) > MAX_LIST_ITEMS or size > MAX_LIST_BYTES:
@@ -309,7 +309,7 @@ async def iter_pages(page_after: Callable[[str | None], Awaitable[ItemPage]]) ->
         last = ids[-1]
 
 
-async def list_all_items(page_after: Callable[[str | None], Awaitable[ItemPage]]) -> list[Item]:
+async def list_all_items(fetch_page: Callable[[str | None], Awaitable[ItemPage]]) -> list[Item]:
     """Return all items of a list. Raises the errors of `iter_pages`."""
-    async with aclosing(iter_pages(page_after)) as listed:
+    async with aclosing(iter_pages(fetch_page)) as listed:
         return [item async for page in listed for item in page.items]

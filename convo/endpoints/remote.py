@@ -38,7 +38,7 @@ class LastResponse:
     """The last response of a connection, not stored by the server: its id, and all items up to its end."""
 
     id: str
-    window: Sequence[Item]
+    items: Sequence[Item]
 
 
 class ResendingConnection:
@@ -53,42 +53,44 @@ class ResendingConnection:
         if body.get("generate") is False:
             raise RequestRefused("Unsupported parameter: 'generate': this server is asked over HTTP", param="generate")
         last = self._last if self._last and body.get("previous_response_id") == self._last.id else None
-        window = [*(last.window if last else ()), *_to_items(body.get("input"))]
+        window = [*(last.items if last else ()), *_to_items(body.get("input"))]
         try:
             async with aclosing(self._create(_to_resent_body(body, last, window))) as events:
                 async for event in events:
                     told = _with_previous_response_id(event, last)
-                    self._note(told, body, last, window)
+                    self._remember_response(told, body, last, window)
                     yield told
         except ConvoError:
             self._last = None if self._last is last else self._last
             raise
 
-    def _note(
-        self, event: StreamEvent, body: Mapping[str, Json], last: LastResponse | None, window: Sequence[Item]
+    def _remember_response(
+        self, event: StreamEvent, body: Mapping[str, Json], last_response: LastResponse | None, window: Sequence[Item]
     ) -> None:
         """Keep a response that succeeded and is not stored; discard the last one after a continuation."""
         if event["type"] in SUCCESS_EVENTS and body.get("store") is False:
             self._last = LastResponse(event["response"]["id"], [*window, *event["response"]["output"]])
-        elif event["type"] in (*SUCCESS_EVENTS, "response.failed") and self._last is last:
+        elif event["type"] in (*SUCCESS_EVENTS, "response.failed") and self._last is last_response:
             self._last = None
 
 
-def _to_resent_body(body: Mapping[str, Json], last: LastResponse | None, window: Sequence[Item]) -> Mapping[str, Json]:
-    if last is None:
+def _to_resent_body(
+    body: Mapping[str, Json], last_response: LastResponse | None, window: Sequence[Item]
+) -> Mapping[str, Json]:
+    if last_response is None:
         return body
     return {**{name: value for name, value in body.items() if name != "previous_response_id"}, "input": list(window)}
 
 
-def _with_previous_response_id(event: StreamEvent, last: LastResponse | None) -> StreamEvent:
+def _with_previous_response_id(event: StreamEvent, last_response: LastResponse | None) -> StreamEvent:
     response = event.get("response")
-    if last is None or not isinstance(response, Mapping):
+    if last_response is None or not isinstance(response, Mapping):
         return event
-    return {**event, "response": {**response, "previous_response_id": last.id}}
+    return {**event, "response": {**response, "previous_response_id": last_response.id}}
 
 
-def _to_items(said: Json) -> Sequence[Item]:
-    return [user_message(said)] if isinstance(said, str) else list(said or ())
+def _to_items(value: Json) -> Sequence[Item]:
+    return [user_message(value)] if isinstance(value, str) else list(value or ())
 
 
 NO_COUNT_STATUSES = (404, 405)
@@ -102,11 +104,11 @@ class RemoteEndpoint:
         self,
         account: OpenAIClientOptions,
         *,
-        http: "AsyncClient | None" = None,
+        http_client: "AsyncClient | None" = None,
         limits: ResponseLimits = DEFAULT_RESPONSE_LIMITS,
     ) -> None:
-        self._account, self._http, self._limits = account, http, limits
-        self._line: SSEClient | None = None
+        self._account, self._http_client, self._limits = account, http_client, limits
+        self._sse_client: SSEClient | None = None
 
     @property
     def scope(self) -> Scope:
@@ -114,48 +116,50 @@ class RemoteEndpoint:
 
     async def create(self, body: Mapping[str, Json]) -> AsyncGenerator[StreamEvent, None]:
         check_request_ids(body)
-        body = self._opened(body)
+        body = self._prepare_body(body)
         conversation = str(parse_conversation_id(body.get("conversation")) or "")
-        asked, continued = self._asked(body), False
-        posted = self._streamed("/responses", {**body, "stream": True}, asked)
-        events = limit_response_events(self._told(posted, asked, ("conversation", conversation)), self._limits)
+        asked, continued = self._error_context(body), False
+        posted = self._stream_json("/responses", {**body, "stream": True}, asked)
+        events = limit_response_events(
+            self._stream_response(posted, asked, ("conversation", conversation)), self._limits
+        )
         async with aclosing(events):
             async for event in events:
                 continued = continued or is_state_honoured(body, event)
                 yield event
 
-    def wire(self, body: Mapping[str, Json]) -> HttpRequest:
+    def build_http_request(self, body: Mapping[str, Json]) -> HttpRequest:
         check_request_ids(body)
         url, headers = build_url_and_headers(self._account, "/responses")
-        return HttpRequest(url, {**self._opened(body), "stream": True}, headers)
+        return HttpRequest(url, {**self._prepare_body(body), "stream": True}, headers)
 
     def connect(self) -> ResendingConnection:
         return ResendingConnection(self.create)
 
     async def retrieve(self, response_id: str) -> Response:
         check_url_id("response", response_id)
-        raw = self._connected().responses.with_raw_response
-        return await self._json(raw.retrieve(response_id), "response", response_id)
+        raw = self._connect_openai().responses.with_raw_response
+        return await self._fetch_json(raw.retrieve(response_id), "response", response_id)
 
     async def follow(self, response_id: str, *, after: int | None = None) -> AsyncGenerator[StreamEvent, None]:
         check_url_id("response", response_id)
-        asked = self._asked({})
+        asked = self._error_context({})
         query = {"stream": "true", **_without_none(starting_after=after)}
-        streaming = self._streamed(f"/responses/{quote(response_id, safe='')}", None, asked, query)
-        events = limit_response_events(self._told(streaming, asked, ("response", response_id)), self._limits)
+        streaming = self._stream_json(f"/responses/{quote(response_id, safe='')}", None, asked, query)
+        events = limit_response_events(self._stream_response(streaming, asked, ("response", response_id)), self._limits)
         async with aclosing(events):
             async for event in events:
                 yield event
 
     async def cancel(self, response_id: str) -> Response:
         check_url_id("response", response_id)
-        raw = self._connected().responses.with_raw_response
-        return await self._json(raw.cancel(response_id), "response", response_id)
+        raw = self._connect_openai().responses.with_raw_response
+        return await self._fetch_json(raw.cancel(response_id), "response", response_id)
 
     async def compact(self, body: Mapping[str, Json]) -> Mapping[str, Json]:
-        asked = self._asked(body)
+        asked = self._error_context(body)
         with map_provider_errors(asked):
-            posted = self._connected().post("/responses/compact", cast_to=object, body=self._opened(body))
+            posted = self._connect_openai().post("/responses/compact", cast_to=object, body=self._prepare_body(body))
             answer = await apply_idle_limit(posted, self._limits)
         if not isinstance(answer, Mapping):
             raise StreamBroken(f"{asked.provider} answered with something that is not an object")
@@ -163,10 +167,10 @@ class RemoteEndpoint:
 
     async def delete(self, response_id: str) -> None:
         check_url_id("response", response_id)
-        raw = self._connected().responses.with_raw_response
-        await self._sent(raw.delete(response_id), "response", response_id)
+        raw = self._connect_openai().responses.with_raw_response
+        await self._fetch_response(raw.delete(response_id), "response", response_id)
 
-    async def input_items(
+    async def list_input_items(
         self,
         response_id: str,
         *,
@@ -176,40 +180,46 @@ class RemoteEndpoint:
         order: SortOrder = "desc",
     ) -> ItemPage:
         check_url_id("response", response_id)
-        raw = self._connected().responses.input_items.with_raw_response
+        raw = self._connect_openai().responses.input_items.with_raw_response
         asked = raw.list(response_id, limit=limit, order=order, **_page_arguments(after, before))
-        return _parse_page(await self._json(asked, "response", response_id))
+        return _parse_page(await self._fetch_json(asked, "response", response_id))
 
     async def create_conversation(
         self, items: Sequence[Item] = (), metadata: Mapping[str, str] | None = None
     ) -> Mapping[str, Json]:
-        raw = self._connected().conversations.with_raw_response
-        given = _without_none(items=self._own(items) or None, metadata=dict(metadata) if metadata else None)
-        return await self._json(raw.create(**given), "conversation", "")
+        raw = self._connect_openai().conversations.with_raw_response
+        given = _without_none(
+            items=self._restore_own_items(items) or None, metadata=dict(metadata) if metadata else None
+        )
+        return await self._fetch_json(raw.create(**given), "conversation", "")
 
-    async def conversation(self, conversation_id: str) -> Mapping[str, Json]:
+    async def retrieve_conversation(self, conversation_id: str) -> Mapping[str, Json]:
         check_url_id("conversation", conversation_id)
-        raw = self._connected().conversations.with_raw_response
-        return await self._json(raw.retrieve(conversation_id), "conversation", conversation_id)
+        raw = self._connect_openai().conversations.with_raw_response
+        return await self._fetch_json(raw.retrieve(conversation_id), "conversation", conversation_id)
 
     async def update_conversation(self, conversation_id: str, metadata: Mapping[str, str]) -> Mapping[str, Json]:
         check_url_id("conversation", conversation_id)
-        raw = self._connected().conversations.with_raw_response
-        return await self._json(raw.update(conversation_id, metadata=dict(metadata)), "conversation", conversation_id)
+        raw = self._connect_openai().conversations.with_raw_response
+        return await self._fetch_json(
+            raw.update(conversation_id, metadata=dict(metadata)), "conversation", conversation_id
+        )
 
     async def delete_conversation(self, conversation_id: str) -> None:
         check_url_id("conversation", conversation_id)
-        raw = self._connected().conversations.with_raw_response
-        await self._sent(raw.delete(conversation_id), "conversation", conversation_id)
+        raw = self._connect_openai().conversations.with_raw_response
+        await self._fetch_response(raw.delete(conversation_id), "conversation", conversation_id)
 
-    async def add_items(self, conversation_id: str, items: Sequence[Item]) -> ItemPage:
+    async def add_conversation_items(self, conversation_id: str, items: Sequence[Item]) -> ItemPage:
         check_url_id("conversation", conversation_id)
-        raw: Any = self._connected().conversations.items.with_raw_response
+        raw: Any = self._connect_openai().conversations.items.with_raw_response
         return _parse_page(
-            await self._json(raw.create(conversation_id, items=self._own(items)), "conversation", conversation_id)
+            await self._fetch_json(
+                raw.create(conversation_id, items=self._restore_own_items(items)), "conversation", conversation_id
+            )
         )
 
-    async def conversation_items(
+    async def list_conversation_items(
         self,
         conversation_id: str,
         *,
@@ -219,29 +229,29 @@ class RemoteEndpoint:
         order: SortOrder = "desc",
     ) -> ItemPage:
         check_url_id("conversation", conversation_id)
-        raw = self._connected().conversations.items.with_raw_response
+        raw = self._connect_openai().conversations.items.with_raw_response
         asked = raw.list(conversation_id, limit=limit, order=order, **_page_arguments(after, before))
-        return _parse_page(await self._json(asked, "conversation", conversation_id))
+        return _parse_page(await self._fetch_json(asked, "conversation", conversation_id))
 
-    async def conversation_item(self, conversation_id: str, item_id: str) -> Item:
+    async def retrieve_conversation_item(self, conversation_id: str, item_id: str) -> Item:
         check_url_id("conversation", conversation_id)
         check_url_id("item", item_id)
-        raw = self._connected().conversations.items.with_raw_response
+        raw = self._connect_openai().conversations.items.with_raw_response
         asked = raw.retrieve(item_id, conversation_id=conversation_id)
-        return await self._json(asked, "item", item_id, within=conversation_id)
+        return await self._fetch_json(asked, "item", item_id, conversation_id=conversation_id)
 
-    async def delete_item(self, conversation_id: str, item_id: str) -> Mapping[str, Json]:
+    async def delete_conversation_item(self, conversation_id: str, item_id: str) -> Mapping[str, Json]:
         check_url_id("conversation", conversation_id)
         check_url_id("item", item_id)
-        raw = self._connected().conversations.items.with_raw_response
+        raw = self._connect_openai().conversations.items.with_raw_response
         asked = raw.delete(item_id, conversation_id=conversation_id)
-        return await self._json(asked, "item", item_id, within=conversation_id)
+        return await self._fetch_json(asked, "item", item_id, conversation_id=conversation_id)
 
-    async def count(self, body: Mapping[str, Json]) -> int | None:
-        counted = {name: value for name, value in self._opened(body).items() if name in INPUT_TOKENS_FIELDS}
+    async def count_input_tokens(self, body: Mapping[str, Json]) -> int | None:
+        counted = {name: value for name, value in self._prepare_body(body).items() if name in INPUT_TOKENS_FIELDS}
         try:
-            with map_provider_errors(self._asked(body)):
-                posted = self._connected().post("/responses/input_tokens", cast_to=object, body=counted)
+            with map_provider_errors(self._error_context(body)):
+                posted = self._connect_openai().post("/responses/input_tokens", cast_to=object, body=counted)
                 answer = await apply_idle_limit(posted, self._limits)
         except EndpointFault as fault:
             if fault.status in NO_COUNT_STATUSES:
@@ -250,10 +260,10 @@ class RemoteEndpoint:
         found = answer.get("input_tokens") if isinstance(answer, Mapping) else None
         return found if isinstance(found, int) else None
 
-    async def models(self) -> Sequence[str]:
+    async def list_models(self) -> Sequence[str]:
         """List the model names, for `convo.models.base`."""
-        with map_provider_errors(self._asked({})):
-            listed = await self._connected().get("/models", cast_to=object)
+        with map_provider_errors(self._error_context({})):
+            listed = await self._connect_openai().get("/models", cast_to=object)
         return parse_model_names(listed, self._account.provider)
 
     async def check_request(self, body: Mapping[str, Json]) -> None:
@@ -263,112 +273,120 @@ class RemoteEndpoint:
         await asyncio.to_thread(import_module, "openai")
 
     async def aclose(self) -> None:
-        if self._line is not None:
-            await self._line.client.close()
-        elif self._http is not None:
-            await self._http.aclose()
+        if self._sse_client is not None:
+            await self._sse_client.client.close()
+        elif self._http_client is not None:
+            await self._http_client.aclose()
 
     # -- requests and responses -----------------------------------------------------------------
 
-    async def _told(
-        self, streaming: AsyncGenerator[Json, None], asked: ErrorContext, meant: tuple[str, str]
+    async def _stream_response(
+        self, raw_events: AsyncGenerator[Json, None], error_context: ErrorContext, resource: tuple[str, str]
     ) -> AsyncGenerator[StreamEvent, None]:
         """Yield the events up to the terminal event.
 
         Raises NotFound for `resource`, StreamBroken if the stream ends early.
         """
         answering = False
-        async with aclosing(self._events(streaming, asked, meant)) as events:
+        async with aclosing(self._check_events(raw_events, error_context, resource)) as events:
             async for event in events:
-                failure = fault_from_event(event, asked, answering=answering)
+                failure = fault_from_event(event, error_context, is_streaming=answering)
                 if failure:
                     raise failure
                 answering = True
                 yield event
                 if event["type"] in REMOTE_TERMINAL_EVENTS:
                     return
-        raise StreamBroken(f"{asked.provider} ended the stream before the answer was whole")
+        raise StreamBroken(f"{error_context.provider} ended the stream before the answer was whole")
 
-    async def _events(
-        self, streaming: AsyncGenerator[Json, None], asked: ErrorContext, meant: tuple[str, str]
+    async def _check_events(
+        self, raw_events: AsyncGenerator[Json, None], error_context: ErrorContext, resource: tuple[str, str]
     ) -> AsyncGenerator[StreamEvent, None]:
         """Yield the events unchanged, including error events, after a check of their ids."""
         begun = False
         try:
-            async with aclosing(streaming) as values:
+            async with aclosing(raw_events) as values:
                 async for value in values:
                     begun = True
-                    event = validate_event(value, asked)
-                    check_response_ids(event.get("response"), asked.provider)
+                    event = validate_event(value, error_context)
+                    check_response_ids(event.get("response"), error_context.provider)
                     yield event
         except EndpointFault as fault:
             if begun:
                 raise
-            raise _to_not_found(fault, meant) or fault from fault.__cause__
+            raise _to_not_found(fault, resource) or fault from fault.__cause__
 
-    async def _json(self, answer: Awaitable[Any], kind: str, handle: str, *, within: str = "") -> Mapping[str, Json]:
+    async def _fetch_json(
+        self, answer: Awaitable[Any], kind: str, handle: str, *, conversation_id: str = ""
+    ) -> Mapping[str, Json]:
         """Return the body of a response.
 
         Raises the errors of `_fetch_response`, and StreamBroken if the body is not a JSON object or has a malformed id.
         """
-        response = await self._sent(answer, kind, handle, within=within)
-        with map_provider_errors(self._asked({})):
+        response = await self._fetch_response(answer, kind, handle, conversation_id=conversation_id)
+        with map_provider_errors(self._error_context({})):
             found = response.http_response.json()
         if not isinstance(found, dict):
             raise StreamBroken(f"{self._account.provider} answered with something that is not an object")
         check_response_ids(found, self._account.provider)
         return found
 
-    async def _sent(self, answer: Awaitable[Any], kind: str, handle: str, *, within: str = "") -> Any:
+    async def _fetch_response(
+        self, answer: Awaitable[Any], kind: str, handle: str, *, conversation_id: str = ""
+    ) -> Any:
         """Await a response. Raises NotFound if the server does not know `handle` or `conversation_id`."""
         try:
-            with map_provider_errors(self._asked({})):
+            with map_provider_errors(self._error_context({})):
                 return await apply_idle_limit(answer, self._limits)
         except EndpointFault as fault:
-            raise _to_not_found(fault, ("conversation", within), (kind, handle)) or fault from fault.__cause__
+            raise _to_not_found(fault, ("conversation", conversation_id), (kind, handle)) or fault from fault.__cause__
 
-    def _opened(self, body: Mapping[str, Json]) -> dict[str, Json]:
+    def _prepare_body(self, body: Mapping[str, Json]) -> dict[str, Json]:
         """Remove convo's tags from encrypted items of this account's models, and omit reasoning of other models."""
         said = body.get("input")
-        own = {"input": self._own(said, str(body.get("model")))} if isinstance(said, list) else {}
+        own = {"input": self._restore_own_items(said, str(body.get("model")))} if isinstance(said, list) else {}
         return {**body, **own}
 
-    def _own(self, items: Sequence[Item], model: str = "") -> list[Item]:
+    def _restore_own_items(self, items: Sequence[Item], model: str = "") -> list[Item]:
         account = self._account
         by = make_issuer_tag(account.provider, model, account.base_url, account.organisation, account.project)
         return untag_tagged_items(items, by, account.provider)
 
-    def _asked(self, body: Mapping[str, Json]) -> ErrorContext:
+    def _error_context(self, body: Mapping[str, Json]) -> ErrorContext:
         account = self._account
         return ErrorContext(
             account.provider, account.base_url, model=body.get("model"), key=account.token or account.key
         )
 
-    def _connected(self) -> "AsyncOpenAI":
-        client: AsyncOpenAI = self._way().client
+    def _connect_openai(self) -> "AsyncOpenAI":
+        client: AsyncOpenAI = self._connect_sse().client
         return client
 
-    def _streamed(
-        self, path: str, body: Mapping[str, Json] | None, asked: ErrorContext, query: Mapping[str, Any] | None = None
+    def _stream_json(
+        self,
+        path: str,
+        body: Mapping[str, Json] | None,
+        error_context: ErrorContext,
+        query: Mapping[str, Any] | None = None,
     ) -> AsyncGenerator[Json, None]:
-        return self._way().streamed(path, body, asked, query, exact=True)
+        return self._connect_sse().stream_json(path, body, error_context, query, strict=True)
 
-    def _way(self) -> SSEClient:
-        if self._line is None:
+    def _connect_sse(self) -> SSEClient:
+        if self._sse_client is None:
             from openai import DefaultAsyncHttpxClient
 
-            http = self._http or DefaultAsyncHttpxClient(follow_redirects=False)
-            self._line = make_sse_client(
+            http = self._http_client or DefaultAsyncHttpxClient(follow_redirects=False)
+            self._sse_client = make_sse_client(
                 self._account, make_openai_client(self._account, http, self._limits), http, self._limits
             )
-        return self._line
+        return self._sse_client
 
 
-def _to_not_found(fault: EndpointFault, *meant: tuple[str, str]) -> NotFound | None:
+def _to_not_found(fault: EndpointFault, *resource: tuple[str, str]) -> NotFound | None:
     """Find the (kind, handle) that a server does not know. A 404 that names none of them is about the URL."""
     said = fault.message.lower() if fault.status == 404 else ""
-    by_handle = (one for one in meant if one[1] and one[1].lower() in said)
-    by_kind = (one for one in meant if one[1] and one[0] in said)
+    by_handle = (one for one in resource if one[1] and one[1].lower() in said)
+    by_kind = (one for one in resource if one[1] and one[0] in said)
     found = next(by_handle, None) or next(by_kind, None)
     return NotFound(*found) if found else None
 
@@ -383,8 +401,8 @@ def _page_arguments(after: str | None, before: str | None) -> dict[str, Any]:
     return _without_none(after=after, extra_query={"before": before} if before is not None else None)
 
 
-def _parse_page(listed: Mapping[str, Json]) -> ItemPage:
-    return ItemPage(listed.get("data") or (), has_more=bool(listed.get("has_more")))
+def _parse_page(resource: Mapping[str, Json]) -> ItemPage:
+    return ItemPage(resource.get("data") or (), has_more=bool(resource.get("has_more")))
 
 
 REMOTE_TERMINAL_EVENTS = frozenset(
@@ -453,8 +471,8 @@ def _printable_start(value: Json) -> str:
     return "".join(one if one.isprintable() else "?" for one in str(value)[:64])
 
 
-def _state_ignored_error(asked: Json) -> StateIgnored:
-    return StateIgnored(f"the endpoint answered without the history of {asked}")
+def _state_ignored_error(handle: Json) -> StateIgnored:
+    return StateIgnored(f"the endpoint answered without the history of {handle}")
 
 
 def parse_conversation_id(conversation: Json) -> Json:

@@ -45,29 +45,29 @@ class StreamedTextChecksum:
     """Compares the text of a response's deltas with the text of its terminal event; it stores checksums only."""
 
     def __init__(self) -> None:
-        self._streamed: dict[Json, int] = {}
-        self._together = 0
+        self._checksums: dict[Json, int] = {}
+        self._total_checksum = 0
 
-    def take(self, event: StreamEvent) -> None:
+    def add(self, event: StreamEvent) -> None:
         """Add the delta of an event, if it is text of a message."""
         delta = event.get("delta")
         if event["type"] in TEXT_DELTAS and isinstance(delta, str):
             at = event.get("output_index")
-            self._streamed[at] = _checksum(delta, self._streamed.get(at, 0))
-            self._together = _checksum(delta, self._together)
+            self._checksums[at] = _checksum(delta, self._checksums.get(at, 0))
+            self._total_checksum = _checksum(delta, self._total_checksum)
 
-    def differs(self, event: StreamEvent) -> bool:
+    def has_different_text(self, event: StreamEvent) -> bool:
         """Return whether text was streamed and the terminal event of a successful response has another text.
 
         Some servers give every delta the same index, so several messages are compared as one text too.
         """
         response = event.get("response")
         output = response.get("output") if isinstance(response, Mapping) else None
-        if event["type"] == "response.failed" or not self._streamed or not isinstance(output, list) or not output:
+        if event["type"] == "response.failed" or not self._checksums or not isinstance(output, list) or not output:
             return False
         final = [words for words in map(_message_text, output) if words]
-        alike = sorted(map(_checksum, final)) == sorted(self._streamed.values())
-        return not alike and _checksum("".join(final)) != self._together
+        alike = sorted(map(_checksum, final)) == sorted(self._checksums.values())
+        return not alike and _checksum("".join(final)) != self._total_checksum
 
 
 def _checksum(words: str, before: int = 0) -> int:
@@ -90,80 +90,80 @@ class ResponseAccumulator:
 
     def __init__(self) -> None:
         self.response_id: str | None = None
-        self.began = False
+        self.has_output_events = False
         self._items: dict[int, dict[str, Json]] = {}
-        self._pieces: dict[tuple[int, str, str], StringIO] = {}
-        self._done: set[int] = set()
+        self._buffers: dict[tuple[int, str, str], StringIO] = {}
+        self._done_indexes: set[int] = set()
 
     @property
     def output(self) -> list[Item]:
         """The items so far, in the order of the response."""
-        for place in self._pieces:
-            self._settle(*place)
+        for place in self._buffers:
+            self._flush_buffer(*place)
         return [self._items[at] for at in sorted(self._items)]
 
     @property
-    def kept(self) -> list[Item]:
+    def incomplete_output(self) -> list[Item]:
         """The items so far of a response that ends here: complete ones, and partial ones with text, as incomplete.
 
         A partial call is left out: it must not be run.
         """
         output = self.output
         at_ends = zip(sorted(self._items), output, strict=True)
-        ended = [(at in self._done, item) for at, item in at_ends]
+        ended = [(at in self._done_indexes, item) for at, item in at_ends]
         cut = [item if whole else {**item, "status": "incomplete"} for whole, item in ended]
         return [item for (whole, _), item in zip(ended, cut, strict=True) if whole or to_sendable(item)]
 
-    def _settle(self, at: int, parts: str, field: str) -> None:
+    def _flush_buffer(self, at: int, parts: str, field: str) -> None:
         owner = self._items[at][parts][-1] if parts else self._items[at]
-        owner[field] = self._pieces[at, parts, field].getvalue()
+        owner[field] = self._buffers[at, parts, field].getvalue()
 
-    def take(self, event: StreamEvent) -> None:
+    def add(self, event: StreamEvent) -> None:
         """Add one event; events without output change nothing."""
         kind = event["type"]
         if kind in START_EVENTS:
             self.response_id = event["response"].get("id") or self.response_id
             return
-        self.began = self.began or kind not in TERMINAL_EVENTS
+        self.has_output_events = self.has_output_events or kind not in TERMINAL_EVENTS
         if kind in ("response.output_item.added", "response.output_item.done"):
-            self._item(event["output_index"], event["item"])
+            self._set_item(event["output_index"], event["item"])
             if kind == "response.output_item.done":
-                self._done.add(event["output_index"])
+                self._done_indexes.add(event["output_index"])
         elif kind in PART_ADDED_EVENTS:
-            self._part(event["output_index"], dict(event["part"]), PART_ADDED_EVENTS[kind])
+            self._add_part(event["output_index"], dict(event["part"]), PART_ADDED_EVENTS[kind])
         elif kind in DELTA_TARGETS:
-            self._piece(event, *DELTA_TARGETS[kind])
+            self._add_delta(event, *DELTA_TARGETS[kind])
         elif kind == "response.function_call_arguments.delta":
             self._items.setdefault(event["output_index"], {"type": "function_call"})
-            self._add(event["output_index"], "", "arguments", event["delta"])
+            self._append_text(event["output_index"], "", "arguments", event["delta"])
 
-    def _item(self, at: int, item: dict[str, Json]) -> None:
+    def _set_item(self, at: int, item: dict[str, Json]) -> None:
         lists = {name: list(item[name]) for name in ("content", "summary") if isinstance(item.get(name), list)}
         self._items[at] = {**item, **lists}
-        for place in [place for place in self._pieces if place[0] == at]:
-            del self._pieces[place]
+        for place in [place for place in self._buffers if place[0] == at]:
+            del self._buffers[place]
 
-    def _part(self, at: int, part: dict[str, Json], name: str) -> None:
-        parts = self._parts(at, name)
+    def _add_part(self, at: int, part: dict[str, Json], name: str) -> None:
+        parts = self._part_list(at, name)
         for field in ("text", "refusal"):  # the previous part is complete
-            if (at, name, field) in self._pieces:
-                self._settle(at, name, field)
-                del self._pieces[at, name, field]
+            if (at, name, field) in self._buffers:
+                self._flush_buffer(at, name, field)
+                del self._buffers[at, name, field]
         parts.append(part)
 
-    def _piece(self, event: StreamEvent, name: str, part: str, field: str) -> None:
+    def _add_delta(self, event: StreamEvent, name: str, part: str, field: str) -> None:
         at = event["output_index"]
-        parts = self._parts(at, name)
+        parts = self._part_list(at, name)
         if not parts or not isinstance(parts[-1], dict):
             parts.append({"type": part, field: ""})
-        self._add(at, name, field, event["delta"])
+        self._append_text(at, name, field, event["delta"])
 
-    def _add(self, at: int, name: str, field: str, piece: str) -> None:
-        if (at, name, field) not in self._pieces:
-            self._pieces[at, name, field] = StringIO(newline="")
-        self._pieces[at, name, field].write(piece)
+    def _append_text(self, at: int, name: str, field: str, piece: str) -> None:
+        if (at, name, field) not in self._buffers:
+            self._buffers[at, name, field] = StringIO(newline="")
+        self._buffers[at, name, field].write(piece)
 
-    def _parts(self, at: int, name: str) -> list[dict[str, Json]]:
+    def _part_list(self, at: int, name: str) -> list[dict[str, Json]]:
         """Return the list `name` of an item: "content" of a message, or "summary" of reasoning."""
         began = {"type": "reasoning"} if name == "summary" else {"type": "message", "role": "assistant"}
         item = self._items.setdefault(at, began)

@@ -33,17 +33,17 @@ class StrategyInfo(NamedTuple):
     is_server_side:  whether the endpoint stores the history, so that a turn sends only new items
     """
 
-    words: str
-    handle: str
-    prefix: str = ""
-    remembers: bool = False
+    description: str
+    handle_format: str
+    handle_prefix: str = ""
+    is_server_side: bool = False
 
 
 STRATEGY_INFO: dict[Strategy, StrategyInfo] = {
     Strategy.REPLAY: StrategyInfo("the application: a JSON file", "a file"),
     Strategy.SESSION: StrategyInfo("the local store", "a session's name or id"),
-    Strategy.CONVERSATION: StrategyInfo("the endpoint's Conversations API", "conv_...", "conv_", remembers=True),
-    Strategy.CHAIN: StrategyInfo("the endpoint's Responses API", "resp_...", "resp_", remembers=True),
+    Strategy.CONVERSATION: StrategyInfo("the endpoint's Conversations API", "conv_...", "conv_", is_server_side=True),
+    Strategy.CHAIN: StrategyInfo("the endpoint's Responses API", "resp_...", "resp_", is_server_side=True),
 }
 
 
@@ -98,15 +98,15 @@ class Session:
     strategy: Strategy
     model: str
     head: Key
-    mark: Key
+    confirmed_head: Key
     created_at: float
     used_at: float
     scope: Scope = EMBEDDED_SCOPE
-    link: str | None = None
+    link_id: str | None = None
     handle: str | None = None
-    written: Key | None = None
+    file_head: Key | None = None
     instructions: str | None = None
-    use: int | None = field(default=None, compare=False)
+    use_order: int | None = field(default=None, compare=False)
 
 
 LinkStatus = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
@@ -133,24 +133,24 @@ class Link:
     """
 
     id: str
-    saw: Key
+    input_head: Key
     head: Key
-    sent: int
+    sent_count: int
     model: str
     strategy: Strategy
     status: LinkStatus
     created_at: float
-    parent: str | None = None
-    session: str | None = None
+    parent_id: str | None = None
+    session_id: str | None = None
     scope: Scope = EMBEDDED_SCOPE
     conversation_id: str | None = None
     previous_response_id: str | None = None
-    seconds: float | None = None
+    duration_s: float | None = None
     first_token_s: float | None = None
     parameters: Mapping[str, Json] = field(default_factory=dict)
     usage: Mapping[str, Json] | None = None
     error: Mapping[str, Json] | None = None
-    stored: bool = True
+    is_stored: bool = True
 
 
 SECRET_TOOL_FIELDS = frozenset({"authorization", "headers", "api_key", "access_token", "password", "domain_secrets"})

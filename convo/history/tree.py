@@ -30,9 +30,9 @@ class Prefix(Sequence[Element]):
 
     def first(self, count: int) -> "Prefix[Element]":
         """Return the first `count` elements, or all where there are fewer."""
-        return self._of(self._shared, min(count, self._count))
+        return self._from_shared(self._shared, min(count, self._count))
 
-    def grow(self, more: Iterable[Element]) -> "Prefix[Element]":
+    def append(self, more: Iterable[Element]) -> "Prefix[Element]":
         """Return these elements followed by `more`.
 
         Safe in concurrent threads: the list is copied when another thread has appended other elements to it.
@@ -44,14 +44,14 @@ class Prefix(Sequence[Element]):
         there = shared[self._count : end]
         if len(there) < len(new) or not all(map(is_, there, new)):
             shared = [*shared[: self._count], *new]
-        return self._of(shared, end)
+        return self._from_shared(shared, end)
 
-    def behind(self, at: int) -> Element | None:
+    def shared_element(self, at: int) -> Element | None:
         """Return the element at `at` of a longer sequence that shares the list; None where there is none."""
         return self._shared[at] if at < len(self._shared) else None
 
     @staticmethod
-    def _of(shared: list[Element], count: int) -> "Prefix[Element]":
+    def _from_shared(shared: list[Element], count: int) -> "Prefix[Element]":
         made: Prefix[Element] = Prefix.__new__(Prefix)
         made._shared, made._count = shared, count
         return made
@@ -123,16 +123,16 @@ class Path:
     def keys(self) -> tuple[Key, ...]:
         return tuple(node.key for node in self.nodes)
 
-    def grow(self, items: Iterable[Item]) -> "Path":
+    def append(self, items: Iterable[Item]) -> "Path":
         """Return this path with `items` after its head."""
         head, new = self.head, list[Node]()
         for at, item in enumerate(items, len(self)):
             head = child_key(head, item_hash(item))
-            there = self.nodes.behind(at)
+            there = self.nodes.shared_element(at)
             new.append(there if there and there.key == head else Node(head, item))
-        return Path(self.root, self.nodes.grow(new))
+        return Path(self.root, self.nodes.append(new))
 
-    def place(self, key: Key) -> int:
+    def depth(self, key: Key) -> int:
         """Return the number of nodes up to and including `key`; 0 for the root.
 
         Raises Conflict when the path does not contain `key`.
@@ -144,23 +144,23 @@ class Path:
             return 0
         raise Conflict(f"this history does not pass through {key[:12]}")
 
-    def passes(self, key: Key) -> bool:
+    def contains(self, key: Key) -> bool:
         """Return whether `key` is the root or a node of this path."""
         return key == self.root or any(node.key == key for node in reversed(self.nodes))
 
-    def upto(self, key: Key) -> "Path":
+    def up_to(self, key: Key) -> "Path":
         """Return the path that ends at `key`. Raises the Conflict of `depth`."""
-        return self.first(self.place(key))
+        return self.first(self.depth(key))
 
     def after(self, key: Key) -> tuple[Node, ...]:
         """Return the nodes after `key`. Raises the Conflict of `depth`."""
-        return self.nodes[self.place(key) :]
+        return self.nodes[self.depth(key) :]
 
     def first(self, count: int) -> "Path":
         """Return the path of the first `count` nodes."""
         return Path(self.root, self.nodes.first(count))
 
-    def shared(self, other: "Path") -> int:
+    def common_depth(self, other: "Path") -> int:
         """Return the number of nodes that both paths begin with.
 
         Keys identify whole prefixes, so this is a binary search.
@@ -180,7 +180,7 @@ class Difference(NamedTuple):
     index:  the number of common items before it
     """
 
-    at: int
+    shared_count: int
     ours: Item | None
     theirs: Item | None
 

@@ -22,7 +22,7 @@ class ContextPart(NamedTuple):
     """
 
     name: str
-    items: int
+    item_count: int
     tokens: TokenCount
 
 
@@ -35,11 +35,11 @@ class ContextUsage(NamedTuple):
 
     parts: tuple[ContextPart, ...]
     total: TokenCount
-    by: str
+    counted_by: str
     window: ModelWindow | None = None
 
     @property
-    def left(self) -> int | None:
+    def free_tokens(self) -> int | None:
         """Free tokens, at least 0; None if the context window is unknown."""
         return None if self.window is None else max(0, self.window.context - self.total.tokens)
 
@@ -90,8 +90,8 @@ def sum_context_usage(
 ) -> ContextUsage:
     """Sum the parts. `counted` is the endpoint's own count, if it gave one."""
     if counted is not None:
-        return ContextUsage(parts, TokenCount(counted, estimated=False), COUNTED_BY_ENDPOINT, window)
-    tokens, estimated = sum(part.tokens.tokens for part in parts), any(part.tokens.estimated for part in parts)
+        return ContextUsage(parts, TokenCount(counted, is_estimate=False), COUNTED_BY_ENDPOINT, window)
+    tokens, estimated = sum(part.tokens.tokens for part in parts), any(part.tokens.is_estimate for part in parts)
     return ContextUsage(
         parts, TokenCount(tokens, estimated), COUNTED_BY_ESTIMATE if estimated else TOKENIZER_ENCODING, window
     )
@@ -102,14 +102,19 @@ def context_usage_to_json(filling: ContextUsage) -> dict[str, Json]:
     window = filling.window
     return {
         "parts": [
-            {"part": part.name, "items": part.items, "tokens": part.tokens.tokens, "estimated": part.tokens.estimated}
+            {
+                "part": part.name,
+                "items": part.item_count,
+                "tokens": part.tokens.tokens,
+                "estimated": part.tokens.is_estimate,
+            }
             for part in filling.parts
         ],
         "tokens": filling.total.tokens,
-        "estimated": filling.total.estimated,
-        "counted_by": filling.by,
+        "estimated": filling.total.is_estimate,
+        "counted_by": filling.counted_by,
         "window": None if window is None else window.context,
-        "left": filling.left,
+        "left": filling.free_tokens,
     }
 
 
@@ -128,7 +133,7 @@ def _items_part(name: str, items: Sequence[Item], window: ModelWindow | None) ->
 
 def _flag_estimate(found: TokenCount, window: ModelWindow | None) -> TokenCount:
     """Mark the count as an estimate if the model's encoding is unknown or not the tokenizer's."""
-    return found._replace(estimated=found.estimated or window is None or window.counted != TOKENIZER_ENCODING)
+    return found._replace(is_estimate=found.is_estimate or window is None or window.counted != TOKENIZER_ENCODING)
 
 
 @dataclass(frozen=True, repr=False)  # asyncio's debug output formats results, and this repr would be long
@@ -147,12 +152,12 @@ class NextRequest:
 
     handle: str
     strategy: Strategy
-    owner: str | None
-    before: tuple[Node, ...]
+    owner_handle: str | None
+    prepended_nodes: tuple[Node, ...]
     model: str
     url: str | None
     body: Mapping[str, Json]
-    filling: ContextUsage
+    context_usage: ContextUsage
     headers: Mapping[str, str]
     key_env: str | None = None
 
@@ -165,7 +170,7 @@ def next_request_to_json(coming: NextRequest) -> dict[str, Json]:
         "model": coming.model,
         "method": "POST",
         "url": coming.url,
-        "before": {"owner": coming.owner, "items": [node.item for node in coming.before]},
+        "before": {"owner": coming.owner_handle, "items": [node.item for node in coming.prepended_nodes]},
         "body": dict(coming.body),
-        **context_usage_to_json(coming.filling),
+        **context_usage_to_json(coming.context_usage),
     }

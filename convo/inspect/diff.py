@@ -25,7 +25,7 @@ class DiffPair(NamedTuple):
 
     a: int | None
     b: int | None
-    mark: DiffStatus
+    status: DiffStatus
 
 
 class HistoryDiff(NamedTuple):
@@ -38,17 +38,17 @@ class HistoryDiff(NamedTuple):
 
     a: Sequence[Item]
     b: Sequence[Item]
-    same: int
+    common_count: int
     path: str
-    rest: tuple[DiffPair, ...]
+    pairs: tuple[DiffPair, ...]
 
     @property
-    def alike(self) -> bool:
-        return not self.rest
+    def is_equal(self) -> bool:
+        return not self.pairs
 
-    def many(self, mark: DiffStatus) -> int:
+    def count_pairs(self, mark: DiffStatus) -> int:
         """Count the pairs with one status."""
-        return sum(pair.mark == mark for pair in self.rest)
+        return sum(pair.status == mark for pair in self.pairs)
 
 
 def diff_histories(a: Sequence[Item], b: Sequence[Item]) -> HistoryDiff:
@@ -62,12 +62,12 @@ def diff_histories(a: Sequence[Item], b: Sequence[Item]) -> HistoryDiff:
         if ours is None or theirs is None
         else format_json_path(first_difference_path(normalize_item(ours), normalize_item(theirs)) or ())
     )
-    return HistoryDiff(a, b, found.at, path, tuple(_diff_pairs(a, b, found.at)))
+    return HistoryDiff(a, b, found.shared_count, path, tuple(_diff_pairs(a, b, found.shared_count)))
 
 
 def history_diff_to_json(found: HistoryDiff) -> dict[str, Json]:
     """Return the JSON object of a history diff."""
-    at, a, b = found.same, found.a, found.b
+    at, a, b = found.common_count, found.a, found.b
     first = {
         "at": at,
         "path": found.path or None,
@@ -76,8 +76,8 @@ def history_diff_to_json(found: HistoryDiff) -> dict[str, Json]:
     }
     return {
         "same": at,
-        "first": None if found.alike else first,
-        "rest": [{"a": pair.a, "b": pair.b, "mark": pair.mark} for pair in found.rest],
+        "first": None if found.is_equal else first,
+        "rest": [{"a": pair.a, "b": pair.b, "mark": pair.status} for pair in found.pairs],
     }
 
 
@@ -203,16 +203,19 @@ class SentRequest:
     name: str
     model: str
     body: Mapping[str, Json]
-    before: Sequence[Item] = ()
+    prepended_items: Sequence[Item] = ()
     usage: Usage | None = None
 
     @property
-    def shown(self) -> list[Item]:
+    def input_items(self) -> list[Item]:
         """Every item that the model received; entries of `input` that are not objects are left out."""
         said = self.body.get("input")
         if isinstance(said, str):
-            return [*self.before, {"role": "user", "content": said}]
-        return [*self.before, *(item for item in (said if isinstance(said, list) else ()) if isinstance(item, dict))]
+            return [*self.prepended_items, {"role": "user", "content": said}]
+        return [
+            *self.prepended_items,
+            *(item for item in (said if isinstance(said, list) else ()) if isinstance(item, dict)),
+        ]
 
 
 class RequestDiff(NamedTuple):
@@ -227,14 +230,14 @@ class RequestDiff(NamedTuple):
     reported_usage:          cached and input tokens as the provider reported them; None if it did not
     """
 
-    byte: int | None
+    byte_offset: int | None
     path: str
     a: str
     b: str
-    sizes: tuple[int, int]
-    prefix: TokenCount
-    expected: int
-    reported: Usage | None
+    sizes_bytes: tuple[int, int]
+    common_prefix: TokenCount
+    expected_cached_tokens: int
+    reported_usage: Usage | None
 
 
 def sort_request_fields(names: Iterable[str]) -> list[str]:
@@ -255,32 +258,32 @@ def diff_requests(first: SentRequest, second: SentRequest) -> RequestDiff:
     path = first_difference_path(dict(first.body), dict(second.body), sort_request_fields)
     prefix = count_common_prefix_tokens(first, second)
     return RequestDiff(
-        byte=None if path is None else common_prefix_size(ours, theirs),
+        byte_offset=None if path is None else common_prefix_size(ours, theirs),
         path="" if path is None else format_json_path(path),
         a="" if path is None else _excerpt(first.body, second.body, path),
         b="" if path is None else _excerpt(second.body, first.body, path),
-        sizes=(len(ours), len(theirs)),
-        prefix=prefix,
-        expected=max_cached_tokens(prefix.tokens, first.model, second.model),
-        reported=second.usage,
+        sizes_bytes=(len(ours), len(theirs)),
+        common_prefix=prefix,
+        expected_cached_tokens=max_cached_tokens(prefix.tokens, first.model, second.model),
+        reported_usage=second.usage,
     )
 
 
 def count_common_prefix_tokens(first: SentRequest, second: SentRequest) -> TokenCount:
     """Count the tokens at the start that both models received."""
     if first.model != second.model:
-        return TokenCount(0, estimated=False)
+        return TokenCount(0, is_estimate=False)
     window = find_model_window(second.model)
     tokens, estimated = 0, window is None or window.counted != TOKENIZER_ENCODING
     for part in ("tools", "text", "instructions"):
         ours, theirs = first.body.get(part), second.body.get(part)
         shared = _common_text(ours, theirs)
         counted = count_tokens((), shared)
-        tokens, estimated = tokens + counted.tokens, estimated or counted.estimated
+        tokens, estimated = tokens + counted.tokens, estimated or counted.is_estimate
         if ours != theirs:
             return TokenCount(tokens, estimated)
-    found = _count_common_items(first.shown, second.shown)
-    return TokenCount(tokens + found.tokens, estimated or found.estimated)
+    found = _count_common_items(first.input_items, second.input_items)
+    return TokenCount(tokens + found.tokens, estimated or found.is_estimate)
 
 
 def max_cached_tokens(prefix: int, first_model: str, second_model: str) -> int:
@@ -297,18 +300,18 @@ def max_cached_tokens(prefix: int, first_model: str, second_model: str) -> int:
 
 def request_diff_to_json(found: RequestDiff) -> dict[str, Json]:
     """Return the JSON object of a request diff."""
-    reported = found.reported
+    reported = found.reported_usage
     return {
-        "byte": found.byte,
+        "byte": found.byte_offset,
         "path": found.path or None,
         "a": found.a,
         "b": found.b,
-        "bytes": list(found.sizes),
-        "prefix_tokens": found.prefix.tokens,
-        "estimated": found.prefix.estimated,
-        "expected_cached_tokens": found.expected,
-        "reported_cached_tokens": reported.cached if reported else None,
-        "reported_input_tokens": reported.input if reported else None,
+        "bytes": list(found.sizes_bytes),
+        "prefix_tokens": found.common_prefix.tokens,
+        "estimated": found.common_prefix.is_estimate,
+        "expected_cached_tokens": found.expected_cached_tokens,
+        "reported_cached_tokens": reported.cached_tokens if reported else None,
+        "reported_input_tokens": reported.input_tokens if reported else None,
     }
 
 
@@ -322,7 +325,7 @@ def _count_common_items(ours: Sequence[Item], theirs: Sequence[Item]) -> TokenCo
     ):
         begun = _common_text(searchable_text(ours[same]), searchable_text(theirs[same]))
     whole, counted = count_tokens(ours[:same]), count_tokens((), begun)
-    return TokenCount(whole.tokens + counted.tokens, whole.estimated or counted.estimated)
+    return TokenCount(whole.tokens + counted.tokens, whole.is_estimate or counted.is_estimate)
 
 
 def _common_text(ours: Json, theirs: Json) -> str:
@@ -356,10 +359,10 @@ def describe_drift(ours: Sequence[Item], theirs: Sequence[Item], owner: str) -> 
     if found is None:
         return ""
     if found.ours is None:
-        return f"{owner} holds {_format_item_count(len(theirs) - found.at)} more than this record"
+        return f"{owner} holds {_format_item_count(len(theirs) - found.shared_count)} more than this record"
     if found.theirs is None:
-        return f"{owner} lacks {_format_item_count(len(ours) - found.at)} that this record has"
-    return f"{owner} and this record differ from item {found.at + 1} on"
+        return f"{owner} lacks {_format_item_count(len(ours) - found.shared_count)} that this record has"
+    return f"{owner} and this record differ from item {found.shared_count + 1} on"
 
 
 def _format_item_count(count: int) -> str:

@@ -39,9 +39,9 @@ class SecretRule(NamedTuple):
 
     kind: str
     pattern: SecretPattern
-    fits: Callable[[str], bool] = lambda found: True
+    is_valid: Callable[[str], bool] = lambda found: True
 
-    def is_in(self, text: str) -> bool:
+    def has_match(self, text: str) -> bool:
         """Whether `text` contains a secret of this kind."""
         found: list[str] = []
 
@@ -50,7 +50,7 @@ class SecretRule(NamedTuple):
             return match[0]
 
         self.pattern.sub(note, text)
-        return any(map(self.fits, found))
+        return any(map(self.is_valid, found))
 
 
 def is_luhn_valid(found: str) -> bool:
@@ -176,8 +176,8 @@ class SecretReplacement(NamedTuple):
     """The number of secrets of one kind replaced at one location: "item 3", "name", "link 1"."""
 
     kind: str
-    where: str
-    times: int
+    location: str
+    occurrences: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,17 +185,17 @@ class RedactionResult:
     """A document without its secrets; `unchecked_locations` contain data that cannot be searched."""
 
     document: ConversationDocument
-    replaced: tuple[SecretReplacement, ...]
-    unseen: tuple[str, ...]
+    replacements: tuple[SecretReplacement, ...]
+    unchecked_locations: tuple[str, ...]
 
 
-def redact_document(document: ConversationDocument, own: Sequence[SecretPattern] = ()) -> RedactionResult:
+def redact_document(document: ConversationDocument, custom_patterns: Sequence[SecretPattern] = ()) -> RedactionResult:
     """Replace every secret in `document` that `SECRET_RULES` or the user's own patterns find.
 
     Raises InputFault if a value is nested too deeply to be searched.
     """
     try:
-        return _redact_document_parts(document, own)
+        return _redact_document_parts(document, custom_patterns)
     except RecursionError as wrong:
         raise InputFault("something in it is nested too deeply to be looked through for secrets") from wrong
 
@@ -203,11 +203,13 @@ def redact_document(document: ConversationDocument, own: Sequence[SecretPattern]
 def _redact_document_parts(document: ConversationDocument, own: Sequence[SecretPattern]) -> RedactionResult:
     pen = Redactor((*(SecretRule(CUSTOM_KIND, pattern) for pattern in own), *SECRET_RULES))
     whole = document_to_json(document)
-    items = [pen.at(f"item {at}").value(item) for at, item in enumerate(whole.pop("items"), 1)]
-    links = [pen.at(f"link {at}").value(link) for at, link in enumerate(whole.pop("links"), 1)]
-    head = {name: pen.at(name).field(name, value) for name, value in whole.items()}
+    items = [pen.at_location(f"item {at}").redact_value(item) for at, item in enumerate(whole.pop("items"), 1)]
+    links = [pen.at_location(f"link {at}").redact_value(link) for at, link in enumerate(whole.pop("links"), 1)]
+    head = {name: pen.at_location(name).redact_field(name, value) for name, value in whole.items()}
     counted = tuple(SecretReplacement(*named, count) for named, count in pen.counts.items())
-    return RedactionResult(document_from_json({**head, "items": items, "links": links}), counted, tuple(pen.unseen))
+    return RedactionResult(
+        document_from_json({**head, "items": items, "links": links}), counted, tuple(pen.unchecked_locations)
+    )
 
 
 @dataclass
@@ -218,101 +220,103 @@ class Redactor:
     """
 
     rules: tuple[SecretRule, ...]
-    where: str = ""
+    location: str = ""
     counts: dict[tuple[str, str], int] = field(default_factory=dict)
-    unseen: dict[str, None] = field(default_factory=dict)
-    _names: dict[str, str] = field(default_factory=dict)
-    _numbers: dict[str, int] = field(default_factory=dict)
+    unchecked_locations: dict[str, None] = field(default_factory=dict)
+    _placeholder_by_secret: dict[str, str] = field(default_factory=dict)
+    _count_by_kind: dict[str, int] = field(default_factory=dict)
 
-    def at(self, where: str) -> "Redactor":
-        self.where = where
+    def at_location(self, where: str) -> "Redactor":
+        self.location = where
         return self
 
-    def value(self, value: Json) -> Any:
+    def redact_value(self, value: Json) -> Any:
         """Return `value` without secrets, including names and values of its fields."""
         if isinstance(value, str):
-            return self.text(value)
+            return self.redact_text(value)
         if isinstance(value, list):
-            return [self.value(one) for one in value]
+            return [self.redact_value(one) for one in value]
         if isinstance(value, Mapping):
-            return {self.text(name): self.field(name, inner, beside=value) for name, inner in value.items()}
-        return self._placeholder("card", str(int(value))) if _is_card_number(value) else value
+            return {
+                self.redact_text(name): self.redact_field(name, inner, beside=value) for name, inner in value.items()
+            }
+        return self._make_placeholder("card", str(int(value))) if _is_card_number(value) else value
 
-    def field(self, name: str, value: Json, beside: Mapping[str, Json] | None = None) -> Any:
+    def redact_field(self, name: str, value: Json, beside: Mapping[str, Json] | None = None) -> Any:
         """Redact the value of a field; some names define how."""
         if SECRET_NAME.fullmatch(name) and "logprob" not in (beside or {}):
-            return self._named(value)
+            return self._redact_secret_field(value)
         if not isinstance(value, str):
-            return self.value(value)
+            return self.redact_value(value)
         if name in API_WORD_FIELDS and API_WORD.fullmatch(value):
             return value
         plain = join_base64_lines(name, value)
-        told = self.text(plain)
+        told = self.redact_text(plain)
         if told != plain:
             return told
         if name == "encrypted_content" or (is_base64_file(name, value) and decode_base64_text(value) is None):
-            self.unseen[self.where] = None
+            self.unchecked_locations[self.location] = None
         return value
 
-    def _named(self, value: Json) -> Any:
+    def _redact_secret_field(self, value: Json) -> Any:
         """Replace the whole value of a field that has the name of a secret."""
         if isinstance(value, list):
-            return [self._named(one) for one in value]
+            return [self._redact_secret_field(one) for one in value]
         if isinstance(value, Mapping):
-            return {self.text(name): self._named(inner) for name, inner in value.items()}
+            return {self.redact_text(name): self._redact_secret_field(inner) for name, inner in value.items()}
         if value is None or isinstance(value, bool) or value == "" or str(value).startswith(PLACEHOLDER_PREFIX):
             return value
-        return self._placeholder("password", str(value))
+        return self._make_placeholder("password", str(value))
 
-    def text(self, text: str) -> str:
+    def redact_text(self, text: str) -> str:
         """Redact a string: as JSON if it is an object or list, and inside the files that it embeds."""
         found = _parse_json_container(text)
         if found is not None:
-            inner = self.value(found)
+            inner = self.redact_value(found)
             text = text if inner == found else json.dumps(inner, ensure_ascii=False)
-        text = DATA_URL.sub(self._file, text)
+        text = DATA_URL.sub(self._redact_data_url, text)
         if DATA_URL.fullmatch(text):
             return text
-        return self._words(redact_escapes(redact_base64_runs(text, self.text), self._words))
+        return self._apply_rules(redact_escapes(redact_base64_runs(text, self.redact_text), self._apply_rules))
 
-    def _words(self, text: str) -> str:
+    def _apply_rules(self, text: str) -> str:
         for rule in self.rules:
-            text = rule.pattern.sub(lambda match, rule=rule: self._replaced(match, rule), text)  # type: ignore[misc]
+            text = rule.pattern.sub(lambda match, rule=rule: self._replace_match(match, rule), text)  # type: ignore[misc]
         return text
 
-    def _replaced(self, match: re.Match[str], rule: SecretRule) -> str:
+    def _replace_match(self, match: re.Match[str], rule: SecretRule) -> str:
         whole = match[0]
-        if not whole or not rule.fits(whole):
+        if not whole or not rule.is_valid(whole):
             return whole
         if "secret" not in rule.pattern.groupindex or match["secret"] is None:
-            return whole if whole.startswith(PLACEHOLDER_PREFIX) else self._placeholder(rule.kind, whole)
+            return whole if whole.startswith(PLACEHOLDER_PREFIX) else self._make_placeholder(rule.kind, whole)
         begin, end = match.start("secret") - match.start(), match.end("secret") - match.start()
-        return whole[:begin] + self._placeholder(rule.kind, match["secret"]) + whole[end:]
+        return whole[:begin] + self._make_placeholder(rule.kind, match["secret"]) + whole[end:]
 
-    def _file(self, match: re.Match[str]) -> str:
+    def _redact_data_url(self, match: re.Match[str]) -> str:
         """Redact a data URL: its content if that is text; otherwise the location is reported as unchecked."""
         begins, data = match[0][: match.start("data") - match.start()], match["data"]
         words = decode_base64_text(data)
         if words is None:
-            self.unseen[self.where] = None
-            return begins + self._words(data) if set("-_").intersection(data) else match[0]
-        told = self.text(words)
+            self.unchecked_locations[self.location] = None
+            return begins + self._apply_rules(data) if set("-_").intersection(data) else match[0]
+        told = self.redact_text(words)
         return match[0] if told == words else begins + encode_base64_text(told)
 
-    def _placeholder(self, kind: str, secret: str) -> str:
-        if secret not in self._names:
-            self._numbers[kind] = self._numbers.get(kind, 0) + 1
-            self._names[secret] = f"{PLACEHOLDER_PREFIX}{kind}-{self._numbers[kind]}]"
-        counted = (kind, self.where)
+    def _make_placeholder(self, kind: str, secret: str) -> str:
+        if secret not in self._placeholder_by_secret:
+            self._count_by_kind[kind] = self._count_by_kind.get(kind, 0) + 1
+            self._placeholder_by_secret[secret] = f"{PLACEHOLDER_PREFIX}{kind}-{self._count_by_kind[kind]}]"
+        counted = (kind, self.location)
         self.counts[counted] = self.counts.get(counted, 0) + 1
-        return self._names[secret]
+        return self._placeholder_by_secret[secret]
 
 
 def count_replacements(replaced: Iterable[SecretReplacement]) -> dict[str, int]:
     """Return the number of replacements of each kind."""
     sums: dict[str, int] = {}
     for one in replaced:
-        sums[one.kind] = sums.get(one.kind, 0) + one.times
+        sums[one.kind] = sums.get(one.kind, 0) + one.occurrences
     return sums
 
 

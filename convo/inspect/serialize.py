@@ -33,9 +33,9 @@ MAX_INLINE_PATH_KEYS = 100
 
 def conversation_to_json(known: ConversationView) -> dict[str, Json]:
     """Return the object that `convo inspect --json` prints; links oldest first, items as they are stored."""
-    places, after = known.places, children_by_parent(known.links)
+    places, after = known.path_index, children_by_parent(known.links)
     links = [
-        _inspected_link_to_json(link, places, after.get(link.id, []) if known.forks else None, known.prices)
+        _inspected_link_to_json(link, places, after.get(link.id, []) if known.has_all_forks else None, known.prices)
         for link in known.links
     ]
     shape: dict[str, Json] = {
@@ -47,7 +47,7 @@ def conversation_to_json(known: ConversationView) -> dict[str, Json]:
         "links": links,
     }
     if any(isinstance(link["saw"], dict) for link in links):
-        shape["parents"] = {key: place.before if place.depth > 1 else None for key, place in places}
+        shape["parents"] = {key: place.parent if place.depth > 1 else None for key, place in places}
     return shape
 
 
@@ -63,8 +63,8 @@ def _inspected_link_to_json(
         "provider": link_provider(link),
         "status": link.status,
         "created_at": link.created_at,
-        "sent": _path_keys(link.saw, link.sent, places),
-        "saw": _path_keys(link.saw, None, places),
+        "sent": _path_keys(link.input_head, link.sent_count, places),
+        "saw": _path_keys(link.input_head, None, places),
         "output": _output_keys(link, places),
         "usage": dict(link.usage) if link.usage is not None else None,
         "cost_usd": link_cost_usd(link, prices),
@@ -88,13 +88,13 @@ def _path_keys(key: Key, count: int | None, places: PathIndex) -> Json:
     depth = places.depth(key)
     if depth > MAX_INLINE_PATH_KEYS and (count is None or count >= depth):
         return {"through": key}
-    return places.back(key, depth if count is None else count)
+    return places.last_keys(key, depth if count is None else count)
 
 
 def _output_keys(link: Link, places: PathIndex) -> list[Key]:
-    if link.head not in places or link.saw not in places:
+    if link.head not in places or link.input_head not in places:
         return []
-    return places.back(link.head, places.depth(link.head) - places.depth(link.saw))
+    return places.last_keys(link.head, places.depth(link.head) - places.depth(link.input_head))
 
 
 CONVERSATION_OBJECT, ITEM_OBJECT, LINK_OBJECT = "convo.conversation", "convo.item", "convo.link"
@@ -114,7 +114,7 @@ class ConversationDocument:
     """One conversation in a file; see the module docstring. `links` are JSON objects as in the file."""
 
     items: tuple[Item, ...]
-    acknowledged: int
+    confirmed_count: int
     name: str | None = None
     model: str | None = None
     instructions: str | None = None
@@ -131,7 +131,7 @@ def document_header(document: ConversationDocument) -> dict[str, Json]:
         "model": document.model,
         "instructions": document.instructions,
         "created_at": document.created_at,
-        "acknowledged": document.acknowledged,
+        "acknowledged": document.confirmed_count,
     }
 
 
@@ -214,7 +214,7 @@ def _build_document(head: Mapping[str, Json], items: Sequence[Json], links: Sequ
         raise InputFault("more is acknowledged in it than was said")
     return ConversationDocument(
         items=tuple(items),
-        acknowledged=head["acknowledged"],
+        confirmed_count=head["acknowledged"],
         name=head["name"],
         model=head["model"],
         instructions=head["instructions"],
@@ -229,31 +229,33 @@ def _build_document(head: Mapping[str, Json], items: Sequence[Json], links: Sequ
 def links_to_json(links: Iterable[Link], path: Path) -> tuple[Mapping[str, Json], ...]:
     """Return the links on `path` in the form of a document, in the order of their answers."""
     depth = {key: at for at, key in enumerate(path.keys, 1)} | {path.root: 0}
-    here = {link.id: link for link in links if link.saw in depth and link.head in depth}
-    ordered = sorted(here.values(), key=lambda link: (depth[link.head], depth[link.saw], link.created_at, link.id))
+    here = {link.id: link for link in links if link.input_head in depth and link.head in depth}
+    ordered = sorted(
+        here.values(), key=lambda link: (depth[link.head], depth[link.input_head], link.created_at, link.id)
+    )
     return tuple(_link_to_json(link, depth) for link in ordered)
 
 
 def _link_to_json(link: Link, depth: Mapping[Key, int]) -> dict[str, Json]:
     return {
         "id": link.id,
-        "saw": depth[link.saw],
+        "saw": depth[link.input_head],
         "head": depth[link.head],
         "strategy": str(link.strategy),
         "endpoint": list(link.scope),
-        "sent": link.sent,
+        "sent": link.sent_count,
         "model": link.model,
         "status": link.status,
         "created_at": link.created_at,
-        "parent": link.parent,
+        "parent": link.parent_id,
         "conversation_id": link.conversation_id,
         "previous_response_id": link.previous_response_id,
-        "seconds": link.seconds,
+        "seconds": link.duration_s,
         "first_token_s": link.first_token_s,
         "parameters": link.parameters,
         "usage": link.usage,
         "error": link.error,
-        "stored": link.stored,
+        "stored": link.is_stored,
     }
 
 
@@ -266,24 +268,24 @@ def link_from_json(found: Mapping[str, Json], path: Path, session: str) -> Link:
     try:
         return Link(
             id=found["id"],
-            saw=key(found["saw"]),
+            input_head=key(found["saw"]),
             head=key(found["head"]),
             strategy=Strategy(found["strategy"]),
             scope=Scope(*found["endpoint"]),
-            session=session,
-            sent=found["sent"],
+            session_id=session,
+            sent_count=found["sent"],
             model=found["model"],
             status=found["status"],
             created_at=found["created_at"],
-            parent=found.get("parent"),
+            parent_id=found.get("parent"),
             conversation_id=found.get("conversation_id"),
             previous_response_id=found.get("previous_response_id"),
-            seconds=found.get("seconds"),
+            duration_s=found.get("seconds"),
             first_token_s=found.get("first_token_s"),
             parameters=found.get("parameters", {}),
             usage=found.get("usage"),
             error=found.get("error"),
-            stored=found.get("stored", True),
+            is_stored=found.get("stored", True),
         )
     except (TypeError, ValueError, KeyError) as wrong:
         raise InputFault("one of its links is none") from wrong
@@ -367,7 +369,7 @@ UNPRINTABLE = re.compile(
 
 class Passage(NamedTuple):
     form: PassageForm
-    words: str
+    text: str
 
 
 def item_title(item: Item) -> str:

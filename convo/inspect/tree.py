@@ -26,7 +26,7 @@ class LinkRow:
 
     link: Link
     depth: int = 0
-    begins: bool = False
+    starts_branch: bool = False
 
 
 def children_by_parent(links: Sequence[Link]) -> dict[str | None, list[Link]]:
@@ -35,7 +35,7 @@ def children_by_parent(links: Sequence[Link]) -> dict[str | None, list[Link]]:
     A link whose parent is not among `links` is a root, and so is the first link of a cycle, which a file or an
     endpoint that reuses ids can produce.
     """
-    parents = _break_cycles({link.id: link.parent for link in links})
+    parents = _break_cycles({link.id: link.parent_id for link in links})
     found: dict[str | None, list[Link]] = {}
     for link in links:
         found.setdefault(parents[link.id], []).append(link)
@@ -72,7 +72,7 @@ def iter_link_rows(links: Sequence[Link], head: str | None) -> Iterator[LinkRow]
 
 def ancestor_ids(head: str | None, links: Sequence[Link]) -> set[str]:
     """Return the ids of `head` and of all its ancestors."""
-    parents = {link.id: link.parent for link in links}
+    parents = {link.id: link.parent_id for link in links}
     found: set[str] = set()
     while head is not None and head in parents and head not in found:
         found.add(head)
@@ -86,7 +86,7 @@ def _sibling_rows(siblings: Sequence[Link], depth: int, straight: set[str]) -> l
         return []
     answered = [link for link in siblings if link.status == "completed"]
     main = next((link for link in siblings if link.id in straight), (answered or siblings)[-1])
-    aside = [LinkRow(link, depth + 1, begins=True) for link in siblings if link is not main]
+    aside = [LinkRow(link, depth + 1, starts_branch=True) for link in siblings if link is not main]
     return [LinkRow(main, depth), *reversed(aside)]
 
 
@@ -97,8 +97,8 @@ def order_by_conversation(links: Iterable[Link], places: PathIndex) -> tuple[Lin
     """Order `links` by their conversation; a link without a parent becomes the child of the answered link before it."""
     found: list[Link] = []
     last: Link | None = None
-    for link in sorted(links, key=lambda link: places.depth(link.saw) if link.saw in places else 0):
-        found.append(link if link.parent or last is None else replace(link, parent=last.id))
+    for link in sorted(links, key=lambda link: places.depth(link.input_head) if link.input_head in places else 0):
+        found.append(link if link.parent_id or last is None else replace(link, parent_id=last.id))
         if link.status in ANSWERED_STATUSES:
             last = link
     return tuple(found)
@@ -110,7 +110,7 @@ class RemoteChain:
 
     path: Path
     links: tuple[Link, ...]
-    places: PathIndex
+    path_index: PathIndex
 
 
 def build_remote_chain(
@@ -122,7 +122,7 @@ def build_remote_chain(
     context:    the whole input of the last one, oldest first
     provider:   the prefix of the model's name
     """
-    path = Path(root).grow([*context, *(responses[-1].get("output") or ())])
+    path = Path(root).append([*context, *(responses[-1].get("output") or ())])
     places, links, at = PathIndex(root), list[Link](), 0
     places.add(path)
     outputs = OutputFinder(context)
@@ -132,7 +132,7 @@ def build_remote_chain(
         start, end = span or (at, at)
         saw, head = _key_at(path, start), _key_at(path, end)
         if output and not span:
-            aside = path.first(start).grow(output)
+            aside = path.first(start).append(output)
             places.add(aside)
             head = aside.head
         parent = links[-1].id if links else None
@@ -145,11 +145,11 @@ class OutputFinder:
     """Finds the output of earlier responses in the input of a later one."""
 
     def __init__(self, context: Sequence[Item]) -> None:
-        self._names = [_item_identities(item) for item in context]
-        self._at: dict[str, list[int]] = {}
-        for at, names in enumerate(self._names):
+        self._identities = [_item_identities(item) for item in context]
+        self._indexes: dict[str, list[int]] = {}
+        for at, names in enumerate(self._identities):
             for name in names:
-                self._at.setdefault(name, []).append(at)
+                self._indexes.setdefault(name, []).append(at)
 
     def find(self, output: Sequence[Item], start: int) -> tuple[int, int] | None:
         """Return the start and end index of `output` at or after `start`; None if no item of it is there.
@@ -157,16 +157,16 @@ class OutputFinder:
         Some of its items may be missing: endpoints do not pass on all reasoning.
         """
         names = {name for item in output for name in _item_identities(item)}
-        first = min((at for name in names if (at := self._next(name, start)) is not None), default=None)
+        first = min((at for name in names if (at := self._next_index(name, start)) is not None), default=None)
         if first is None:
             return None
         end = first + 1
-        while end < min(len(self._names), first + len(output)) and names.intersection(self._names[end]):
+        while end < min(len(self._identities), first + len(output)) and names.intersection(self._identities[end]):
             end += 1
         return first, end
 
-    def _next(self, name: str, start: int) -> int | None:
-        at = self._at.get(name, [])
+    def _next_index(self, name: str, start: int) -> int | None:
+        at = self._indexes.get(name, [])
         place = bisect_left(at, start)
         return at[place] if place < len(at) else None
 
@@ -187,20 +187,20 @@ def _link_from_response(
     begun, ended = response.get("created_at") or 0, response.get("completed_at")
     return Link(
         id=response["id"],
-        saw=saw,
+        input_head=saw,
         head=head,
-        sent=sent,
+        sent_count=sent,
         model=f"{provider}/{response.get('model') or 'unknown'}",
         strategy=Strategy.CONVERSATION if conversation else Strategy.CHAIN,
         status=response.get("status") or "completed",
         created_at=begun,
-        parent=parent,
+        parent_id=parent,
         scope=scope,
         conversation_id=conversation,
         previous_response_id=response.get("previous_response_id"),
-        seconds=ended - begun if ended else None,
+        duration_s=ended - begun if ended else None,
         parameters={"instructions": said} if (said := response.get("instructions")) else {},
         usage=response.get("usage"),
         error=response.get("error"),
-        stored=bool(response.get("store", True)),
+        is_stored=bool(response.get("store", True)),
     )

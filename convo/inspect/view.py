@@ -26,7 +26,7 @@ class IndexedNode:
     depth:   number of items up to and including it
     """
 
-    before: Key
+    parent: Key
     item: Item
     depth: int
 
@@ -36,58 +36,58 @@ class PathIndex:
 
     def __init__(self, root: Key) -> None:
         self.root = root
-        self._places: dict[Key, IndexedNode] = {}
+        self._nodes: dict[Key, IndexedNode] = {}
         self._tokens: dict[Key, int] = {root: 0}
 
     def add(self, path: Path) -> None:
         """Add the nodes of `path`; nodes that are already in the index cost nothing."""
-        known = next((at for at in range(len(path), 0, -1) if path.nodes[at - 1].key in self._places), 0)
+        known = next((at for at in range(len(path), 0, -1) if path.nodes[at - 1].key in self._nodes), 0)
         before = path.nodes[known - 1].key if known else self.root
         for depth, node in enumerate(path.nodes[known:], known + 1):
-            self._places[node.key] = IndexedNode(before, node.item, depth)
+            self._nodes[node.key] = IndexedNode(before, node.item, depth)
             before = node.key
 
     def __contains__(self, key: Key) -> bool:
-        return key == self.root or key in self._places
+        return key == self.root or key in self._nodes
 
     def __iter__(self) -> Iterator[tuple[Key, IndexedNode]]:
         """Iterate over the nodes, each after its parent."""
-        return iter(self._places.items())
+        return iter(self._nodes.items())
 
     def item(self, key: Key) -> Item | None:
         """Return the item at `key`; None for the root and for an unknown key."""
-        place = self._places.get(key)
+        place = self._nodes.get(key)
         return place.item if place else None
 
     def depth(self, key: Key) -> int:
         """Return the number of items up to and including `key`; 0 for the root. Raises KeyError."""
-        return 0 if key == self.root else self._places[key].depth
+        return 0 if key == self.root else self._nodes[key].depth
 
-    def tokens(self, key: Key) -> int:
+    def tokens_up_to(self, key: Key) -> int:
         """Estimate the tokens of the items up to and including `key`. Raises KeyError.
 
         Computed on first use: a history without links never needs it.
         """
         if key not in self._tokens:
-            for place in islice(self._places, len(self._tokens) - 1, None):
-                found = self._places[place]
-                self._tokens[place] = self._tokens[found.before] + estimate_tokens(found.item)
+            for place in islice(self._nodes, len(self._tokens) - 1, None):
+                found = self._nodes[place]
+                self._tokens[place] = self._tokens[found.parent] + estimate_tokens(found.item)
         return self._tokens[key]
 
-    def back(self, key: Key, count: int) -> list[Key]:
+    def last_keys(self, key: Key, count: int) -> list[Key]:
         """Return the keys of the last `count` nodes of the path to `key`, oldest first. Raises KeyError."""
         found: list[Key] = []
         while len(found) < count and key != self.root:
             found.append(key)
-            key = self._places[key].before
+            key = self._nodes[key].parent
         return found[::-1]
 
-    def start(self, key: Key, count: int) -> Key:
+    def key_before_last(self, key: Key, count: int) -> Key:
         """Return the key before the last `count` nodes of the path to `key`. Raises KeyError."""
         if count >= self.depth(key):
             return self.root
         for _ in range(count):
-            key = self._places[key].before
+            key = self._nodes[key].parent
         return key
 
 
@@ -101,14 +101,14 @@ class OpenRun:
     """
 
     id: str
-    waits: tuple[str, ...] = ()
-    paused: bool = False
-    by: str = ""
+    pending_call_ids: tuple[str, ...] = ()
+    is_paused: bool = False
+    process: str = ""
 
     @property
-    def left(self) -> bool:
+    def is_orphaned(self) -> bool:
         """Whether its process ended while it executed its calls."""
-        return not self.paused and not self.by
+        return not self.is_paused and not self.process
 
 
 @dataclass(frozen=True, repr=False)  # asyncio's debug output formats results, and this repr would be long
@@ -135,34 +135,34 @@ class ConversationView:
     strategy: Strategy
     scope: Scope | None
     path: Path
-    mark: Key
+    confirmed_head: Key
     links: tuple[Link, ...]
-    places: PathIndex
-    at: str | None = None
+    path_index: PathIndex
+    current_link_id: str | None = None
     session: Session | None = None
-    names: Mapping[str, str] = field(default_factory=dict)
-    forks: bool = True
+    session_names: Mapping[str, str] = field(default_factory=dict)
+    has_all_forks: bool = True
     notes: tuple[str, ...] = ()
-    lost: Key | None = None
+    unreadable_head: Key | None = None
     prices: Mapping[str, Price] = field(default_factory=dict)
-    run: OpenRun | None = None
+    open_run: OpenRun | None = None
 
     @property
     def head(self) -> Key:
         """The last node of the handle's path."""
-        return self.lost or self.path.head
+        return self.unreadable_head or self.path.head
 
     @property
-    def unacknowledged(self) -> tuple[Node, ...]:
+    def unconfirmed_nodes(self) -> tuple[Node, ...]:
         """The nodes that the owner has not confirmed."""
-        return self.path.after(self.mark)
+        return self.path.after(self.confirmed_head)
 
     @property
     def model(self) -> str | None:
         """The model of the record, or else of the handle's link, with its provider."""
         if self.session:
             return self.session.model
-        return next((link.model for link in reversed(self.links) if self.at in (link.id, None)), None)
+        return next((link.model for link in reversed(self.links) if self.current_link_id in (link.id, None)), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,31 +177,32 @@ class LinkStats:
     output_preview:  the first words of the answer, or of the error
     """
 
-    sent: int
+    sent_count: int
     sent_tokens: int | None
-    saw: int | None
-    used: Usage | None
-    said: str
-    answered: str
+    input_count: int | None
+    usage: Usage | None
+    input_preview: str
+    output_preview: str
 
     @property
-    def full(self) -> bool:
+    def is_full_history(self) -> bool:
         """Whether the request contained all items that the model received, not only the delta."""
-        return self.sent == self.saw
+        return self.sent_count == self.input_count
 
 
 def compute_link_stats(link: Link, places: PathIndex) -> LinkStats:
     """Compute the figures of `link`; figures that need nodes missing in `places` are None."""
-    used = Usage.read(link.usage)
-    if link.saw not in places:
-        return LinkStats(link.sent, None, None, used, "", _error_message(link))
+    used = Usage.from_json(link.usage)
+    if link.input_head not in places:
+        return LinkStats(link.sent_count, None, None, used, "", _error_message(link))
     return LinkStats(
-        sent=link.sent,
-        sent_tokens=places.tokens(link.saw) - places.tokens(places.start(link.saw, link.sent)),
-        saw=places.depth(link.saw),
-        used=used,
-        said=_preview_or_empty(places.item(link.saw)),
-        answered=_output_preview(link, places) or _error_message(link),
+        sent_count=link.sent_count,
+        sent_tokens=places.tokens_up_to(link.input_head)
+        - places.tokens_up_to(places.key_before_last(link.input_head, link.sent_count)),
+        input_count=places.depth(link.input_head),
+        usage=used,
+        input_preview=_preview_or_empty(places.item(link.input_head)),
+        output_preview=_output_preview(link, places) or _error_message(link),
     )
 
 
@@ -209,7 +210,9 @@ def _output_preview(link: Link, places: PathIndex) -> str:
     """Preview the first assistant message of the output; without one, its first item."""
     if link.head not in places:
         return ""
-    output = [places.item(key) for key in places.back(link.head, places.depth(link.head) - places.depth(link.saw))]
+    output = [
+        places.item(key) for key in places.last_keys(link.head, places.depth(link.head) - places.depth(link.input_head))
+    ]
     said = [item for item in output if item is not None]
     return _preview_or_empty(next(filter(is_assistant_message, said), said[0] if said else None))
 
@@ -230,30 +233,32 @@ class UsageTotals(NamedTuple):
     cost_usd:       None if the price of one of them is unknown
     """
 
-    requests: int
-    used: Usage
-    again: int
+    request_count: int
+    usage: Usage
+    resent_tokens: int
     cost_usd: float | None
 
 
-def link_cost_usd(link: Link, own: Mapping[str, Price]) -> float | None:
+def link_cost_usd(link: Link, price_settings: Mapping[str, Price]) -> float | None:
     """Return the cost of one request in USD; None if its usage or price is unknown."""
-    used = Usage.read(link.usage)
-    return None if used is None else used.cost_usd(find_price(link.model, own))
+    used = Usage.from_json(link.usage)
+    return None if used is None else used.cost_usd(find_price(link.model, price_settings))
 
 
-def sum_link_usage(links: Sequence[Link], own: Mapping[str, Price]) -> UsageTotals | None:
+def sum_link_usage(links: Sequence[Link], price_settings: Mapping[str, Price]) -> UsageTotals | None:
     """Sum the usage of `links`; None if none of them reported its usage.
 
     price_settings:  the user's own prices, by full name of the model
     """
-    used = {link.id: found for link in links if (found := Usage.read(link.usage))}
+    used = {link.id: found for link in links if (found := Usage.from_json(link.usage))}
     if not used:
         return None
-    costs = [link_cost_usd(link, own) for link in links if link.id in used]
+    costs = [link_cost_usd(link, price_settings) for link in links if link.id in used]
     known = [cost for cost in costs if cost is not None]
     again = (
-        min(used[link.id].input, used[link.parent].input) for link in links if link.id in used and link.parent in used
+        min(used[link.id].input_tokens, used[link.parent_id].input_tokens)
+        for link in links
+        if link.id in used and link.parent_id in used
     )
     return UsageTotals(
         len(used), sum(used.values(), Usage()), sum(again), sum(known) if len(known) == len(costs) else None
@@ -263,8 +268,8 @@ def sum_link_usage(links: Sequence[Link], own: Mapping[str, Price]) -> UsageTota
 class ChartCell(NamedTuple):
     """One cell of a row: whether its tokens were sent, and whether they were cached."""
 
-    sent: bool
-    cached: bool
+    is_sent: bool
+    is_cached: bool
 
 
 class InputTokenShare(NamedTuple):
@@ -274,32 +279,32 @@ class InputTokenShare(NamedTuple):
     sent_tokens:   an estimate, except for a request with the full history; None if its items are unknown
     """
 
-    seen: int | None = None
-    sent: int | None = None
-    cached: int = 0
+    input_tokens: int | None = None
+    sent_tokens: int | None = None
+    cached_tokens: int = 0
 
-    def cells(self, room: int, most: int) -> tuple[ChartCell, ...]:
+    def to_cells(self, room: int, most: int) -> tuple[ChartCell, ...]:
         """Return the row's cells: `room` cells for `most` input tokens, at least one for a nonzero figure."""
-        if not self.seen:
+        if not self.input_tokens:
             return ()
-        count = max(1, round(room * self.seen / most))
-        cached = round(count * self.cached / self.seen)
-        sent = max(1, round(count * self.sent / self.seen)) if self.sent else 0
+        count = max(1, round(room * self.input_tokens / most))
+        cached = round(count * self.cached_tokens / self.input_tokens)
+        sent = max(1, round(count * self.sent_tokens / self.input_tokens)) if self.sent_tokens else 0
         return tuple(ChartCell(at >= count - sent, at < cached) for at in range(count))
 
 
 def input_token_share(was: LinkStats) -> InputTokenShare:
     """Return the input tokens of one request by source."""
-    if was.used is None:
+    if was.usage is None:
         return InputTokenShare()
-    seen = was.used.input
-    sent = seen if was.full else None if was.sent_tokens is None else min(was.sent_tokens, seen)
-    return InputTokenShare(seen, sent, min(was.used.cached, seen))
+    seen = was.usage.input_tokens
+    sent = seen if was.is_full_history else None if was.sent_tokens is None else min(was.sent_tokens, seen)
+    return InputTokenShare(seen, sent, min(was.usage.cached_tokens, seen))
 
 
 def max_input_tokens(shares: Sequence[InputTokenShare]) -> int:
     """Return the input tokens of the longest row; 0 if none is known."""
-    return max((one.seen or 0 for one in shares), default=0)
+    return max((one.input_tokens or 0 for one in shares), default=0)
 
 
 CHARS_BEFORE_MATCH = 20

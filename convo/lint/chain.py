@@ -31,9 +31,9 @@ def check_store_false_in_chain(view: LintView) -> Iterator[LintIssue]:
     if view.strategy is not Strategy.CHAIN:
         return
     for step in _server_spans(view):
-        if not step.link.stored:
+        if not step.link.is_stored:
             message = f"{step.link.id} was sent with store=false, so nothing can go on from it"
-            yield LintIssue(message, step.ends - 1, link=step.link.id)
+            yield LintIssue(message, step.end - 1, link_id=step.link.id)
 
 
 def check_anchor_expired(view: LintView) -> Iterator[LintIssue]:
@@ -41,7 +41,7 @@ def check_anchor_expired(view: LintView) -> Iterator[LintIssue]:
     age_s = _age_s(view.anchor, view)
     if age_s is not None and age_s >= RESPONSE_LIFETIME_S and view.anchor:
         message = f"{view.anchor.id} is {age_s / DAY_S:.0f} days old, and its endpoint keeps it for 30 at least"
-        yield LintIssue(message, view.owned - 1 if view.owned else None, link=view.anchor.id)
+        yield LintIssue(message, view.server_count - 1 if view.server_count else None, link_id=view.anchor.id)
 
 
 def check_anchor_expires_soon(view: LintView) -> Iterator[LintIssue]:
@@ -49,7 +49,7 @@ def check_anchor_expires_soon(view: LintView) -> Iterator[LintIssue]:
     age_s = _age_s(view.anchor, view)
     if age_s is not None and RESPONSE_LIFETIME_S - EXPIRY_NOTICE_S <= age_s < RESPONSE_LIFETIME_S and view.anchor:
         message = f"{view.anchor.id} may be gone in {(RESPONSE_LIFETIME_S - age_s) / DAY_S:.1f} days"
-        yield LintIssue(message, view.owned - 1 if view.owned else None, link=view.anchor.id)
+        yield LintIssue(message, view.server_count - 1 if view.server_count else None, link_id=view.anchor.id)
 
 
 def check_instructions_absent(view: LintView) -> Iterator[LintIssue]:
@@ -60,17 +60,17 @@ def check_instructions_absent(view: LintView) -> Iterator[LintIssue]:
     if view.instructions is not None:
         return
     had = ""
-    for step in view.steps:
+    for step in view.output_spans:
         said = step.link.parameters.get("instructions")
         if not said and had:
             message = f"{step.link.id} had no instructions; {had} had some, and no response carries them over"
-            yield LintIssue(message, step.ends - 1, link=step.link.id)
+            yield LintIssue(message, step.end - 1, link_id=step.link.id)
         had = step.link.id if said else had
 
 
 def explain_unknown_age(view: LintView) -> str:
     """Return a sentence on why the anchor's age could not be checked; "" if it could."""
-    if view.strategy is Strategy.CHAIN and view.anchor is None and (view.owned or view.partial):
+    if view.strategy is Strategy.CHAIN and view.anchor is None and (view.server_count or view.has_unread_items):
         return "the age of what this chain goes on from not judged: nothing here knows when it was made"
     return ""
 
@@ -87,7 +87,7 @@ def continue_before(view: LintView, at: int, code: str, why: str) -> tuple[LintV
     Without such a response the local store becomes the owner.
     """
     if view.strategy is Strategy.CHAIN:
-        good = [step for step in _server_spans(view) if step.ends <= at and _can_continue(step.link, view)]
+        good = [step for step in _server_spans(view) if step.end <= at and _can_continue(step.link, view)]
         if good:
             return _continue_from(view, good[-1], code, why)
     return _own_locally(view, code, why)
@@ -100,7 +100,9 @@ def move_to_local_store(code: str, view: LintView, faults: Sequence[LintIssue]) 
 
 def fix_instructions_absent(view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
     """Set the last known instructions on the session record, which sends them with every later turn."""
-    said = [step.link.parameters["instructions"] for step in view.steps if step.link.parameters.get("instructions")]
+    said = [
+        step.link.parameters["instructions"] for step in view.output_spans if step.link.parameters.get("instructions")
+    ]
     change = RepairChange(
         "instructions-absent", "instructions", "the last that there were go with every turn from now on"
     )
@@ -108,19 +110,19 @@ def fix_instructions_absent(view: LintView, faults: Sequence[LintIssue]) -> tupl
 
 
 def _continue_from(view: LintView, step: OutputSpan, code: str, why: str) -> tuple[LintView, list[RepairChange]]:
-    kept = (*range(step.ends), *range(view.owned, len(view.items)))
+    kept = (*range(step.end), *range(view.server_count, len(view.items)))
     gone = [
-        RepairChange(code, "dropped", f"it stands behind {step.link.id}", view.sources[at])
-        for at in range(step.ends, view.owned)
+        RepairChange(code, "dropped", f"it stands behind {step.link.id}", view.source_indexes[at])
+        for at in range(step.end, view.server_count)
     ]
     new = replace(
         view,
         items=tuple(view.items[at] for at in kept),
-        sources=tuple(view.sources[at] for at in kept),
-        owned=step.ends,
+        source_indexes=tuple(view.source_indexes[at] for at in kept),
+        server_count=step.end,
         handle=step.link.id,
         anchor=step.link,
-        steps=tuple(one for one in view.steps if one.ends <= step.ends),
+        output_spans=tuple(one for one in view.output_spans if one.end <= step.end),
     )
     return new, [RepairChange(code, "anchor", f"{why}: it goes on from {step.link.id}"), *gone]
 
@@ -131,13 +133,13 @@ def _own_locally(view: LintView, code: str, why: str) -> tuple[LintView, list[Re
 
 def _server_spans(view: LintView) -> list[OutputSpan]:
     """Return the responses that the server owns, oldest first."""
-    return [step for step in view.steps if step.ends <= view.owned]
+    return [step for step in view.output_spans if step.end <= view.server_count]
 
 
 def _can_continue(link: Link, view: LintView) -> bool:
     age_s = _age_s(link, view)
     young = age_s is None or age_s < RESPONSE_LIFETIME_S - EXPIRY_NOTICE_S
-    return link.stored and link.status in ANSWERED_STATUSES and link.id.startswith("resp_") and young
+    return link.is_stored and link.status in ANSWERED_STATUSES and link.id.startswith("resp_") and young
 
 
 def _age_s(link: Link | None, view: LintView) -> float | None:

@@ -35,8 +35,8 @@ def check_duplicate_item_id(view: LintView) -> Iterator[LintIssue]:
         found = item.get("id")
         if not isinstance(found, str) or item_type(item) in FOREIGN_ID_TYPES:
             continue
-        if found in first and at >= view.owned:
-            yield LintIssue(f"{found} is the id of an item before it", at, ".id", also=(first[found],))
+        if found in first and at >= view.server_count:
+            yield LintIssue(f"{found} is the id of an item before it", at, ".id", related_indexes=(first[found],))
         first.setdefault(found, at)
 
 
@@ -45,12 +45,12 @@ def fix_duplicate_item_id(view: LintView, faults: Sequence[LintIssue]) -> tuple[
     new: dict[int, Item | None] = {}
     changes = []
     for at, fault in item_issues(faults):
-        item, (first,) = view.items[at], fault.also
+        item, (first,) = view.items[at], fault.related_indexes
         copied = is_same_item(item, view.items[first]) or item_type(item) not in OPTIONAL_ID_TYPES
         new[at] = None if copied else {key: value for key, value in item.items() if key != "id"}
         why = fault.message if copied else f"{fault.message}, which says something else: the id was left out"
         what = "dropped" if copied else "replaced"
-        changes.append(RepairChange("duplicate-item-id", what, why, view.sources[at]))
+        changes.append(RepairChange("duplicate-item-id", what, why, view.source_indexes[at]))
     return apply_edits(view, ItemEdits(new)), changes
 
 
@@ -89,18 +89,18 @@ REQUIRED_FIELDS: Mapping[str, Mapping[str, Callable[[Json], bool]]] = {
 
 def check_malformed_item(view: LintView) -> Iterator[LintIssue]:
     """Report each item that lacks a type or a field that its type requires."""
-    for at, item in view.of_kind("unknown"):
-        if view.travels[at] and not _is_reference(item):
+    for at, item in view.items_of_type("unknown"):
+        if view.sent_flags[at] and not _is_reference(item):
             yield LintIssue("it has neither a type nor a role", at)
     for named, needs in REQUIRED_FIELDS.items():
-        for at in view.by_kind.get(named, ()):
+        for at in view.indexes_by_type.get(named, ()):
             yield from _check_required_fields(view, at, needs)
 
 
 def _check_required_fields(view: LintView, at: int, needs: Mapping[str, Callable[[Json], bool]]) -> Iterator[LintIssue]:
     item = view.items[at]
     wrong = next((name for name, right in needs.items() if not right(item.get(name))), None)
-    if wrong is not None and view.travels[at]:
+    if wrong is not None and view.sent_flags[at]:
         yield LintIssue(
             f"a {item_type(item).replace('_', ' ')} {_describe_wrong_field(wrong, item.get(wrong))}", at, f".{wrong}"
         )
@@ -124,8 +124,8 @@ CLOSING_BRACKETS = {"{": "}", "[": "]"}
 
 def check_invalid_arguments(view: LintView) -> Iterator[LintIssue]:
     """Report each function call whose arguments are not one JSON object."""
-    for at, item in view.of_kind("function_call"):
-        wrong = _describe_invalid_arguments(item.get("arguments")) if view.travels[at] else ""
+    for at, item in view.items_of_type("function_call"):
+        wrong = _describe_invalid_arguments(item.get("arguments")) if view.sent_flags[at] else ""
         if wrong:
             yield LintIssue(f"the arguments of {item.get('name') or 'a call'} {wrong}", at, ARGUMENTS_FIELD)
 
@@ -141,7 +141,7 @@ def fix_invalid_arguments(view: LintView, faults: Sequence[LintIssue]) -> tuple[
         why = (
             f"{fault.message}: they are {text if len(text) <= MAX_SHOWN_CHARS else text[:MAX_SHOWN_CHARS] + '...'} now"
         )
-        changes.append(RepairChange("invalid-arguments", "replaced", why, view.sources[at]))
+        changes.append(RepairChange("invalid-arguments", "replaced", why, view.source_indexes[at]))
     return apply_edits(view, ItemEdits(new)), changes
 
 
@@ -225,17 +225,17 @@ def check_call_without_output(view: LintView) -> Iterator[LintIssue]:
     last = max(
         (at for at, item in enumerate(view.items) if item_type(item) not in RESPONSE_BY_APPROVAL_REQUEST), default=-1
     )
-    for at, item in view.of_kind(*COUNTERPART_TYPES):
+    for at, item in view.items_of_type(*COUNTERPART_TYPES):
         name = counterpart_id(item)
         if (
-            at in view.answers
-            or name in view.waiting
+            at in view.output_indexes
+            or name in view.pending_call_ids
             or (name is None and item_type(item) not in OUTPUT_BY_HOSTED_CALL)
         ):
             continue
         if item_type(item) in RESPONSE_BY_APPROVAL_REQUEST and at > last:
             continue
-        if view.raw or not is_incomplete_item(item):
+        if view.is_sent_verbatim or not is_incomplete_item(item):
             yield LintIssue(
                 f"no {_answer_noun(item)} answers {_type_words(item)} {name or ''}".rstrip(), at, _pair_id_field(item)
             )
@@ -247,11 +247,11 @@ def check_output_without_call(view: LintView) -> Iterator[LintIssue]:
     If a server owns items that were not read, a missing call is not reported: it may be among them.
     """
     yield from _check_superseded_outputs(view)
-    if view.partial:
+    if view.has_unread_items:
         return
     asked: set[tuple[str, str | None]] = set()
     searches = 0
-    for at, item in view.of_kind(*COUNTERPART_TYPES, *COUNTERPART_TYPES.values()):
+    for at, item in view.items_of_type(*COUNTERPART_TYPES, *COUNTERPART_TYPES.values()):
         name, what = counterpart_id(item), item_type(item)
         if what in COUNTERPART_TYPES:
             asked.add((COUNTERPART_TYPES[what], name))
@@ -269,9 +269,9 @@ def check_output_without_call(view: LintView) -> Iterator[LintIssue]:
 
 def _check_superseded_outputs(view: LintView) -> Iterator[LintIssue]:
     """Report outputs whose call a later output answers as well; a call takes one output."""
-    last = {place: at for place, at in view.answers.items() if place >= 0}
+    last = {place: at for place, at in view.output_indexes.items() if place >= 0}
     current: dict[tuple[str, str], int] = {}
-    for at, item, name in view.halves:
+    for at, item, name in view.paired_items:
         what = item_type(item)
         if what in COUNTERPART_TYPES:
             current[COUNTERPART_TYPES[what], name] = at
@@ -303,9 +303,9 @@ def fix_call_without_output(view: LintView, faults: Sequence[LintIssue]) -> tupl
     whose output only the provider can make is dropped as well, and with a program its calls.
     """
     batches = _batch_ends(view)
-    place = {at: max(batches[at], view.owned - 1) for at, _ in item_issues(faults)}
+    place = {at: max(batches[at], view.server_count - 1) for at, _ in item_issues(faults)}
     for at, fault in item_issues(faults):
-        if at < view.owned and not _can_be_closed(view, at, place[at]):
+        if at < view.server_count and not _can_be_closed(view, at, place[at]):
             return continue_before(view, at, CALL_WITHOUT_OUTPUT, fault.message)
     behind: dict[int, list[Item]] = {}
     dropped: dict[int, None] = {}
@@ -318,7 +318,10 @@ def fix_call_without_output(view: LintView, faults: Sequence[LintIssue]) -> tupl
             behind.setdefault(place[at], []).append(INTERRUPTED_OUTPUTS[item_type(call)](str(counterpart_id(call))))
             changes.append(
                 RepairChange(
-                    CALL_WITHOUT_OUTPUT, "added", f"{fault.message}: it was closed as interrupted", view.sources[at]
+                    CALL_WITHOUT_OUTPUT,
+                    "added",
+                    f"{fault.message}: it was closed as interrupted",
+                    view.source_indexes[at],
                 )
             )
         else:
@@ -326,7 +329,7 @@ def fix_call_without_output(view: LintView, faults: Sequence[LintIssue]) -> tupl
                 if also not in dropped:
                     dropped[also] = None
                     why = f"{fault.message}, and none can be made up"
-                    changes.append(RepairChange(CALL_WITHOUT_OUTPUT, "dropped", why, view.sources[also]))
+                    changes.append(RepairChange(CALL_WITHOUT_OUTPUT, "dropped", why, view.source_indexes[also]))
     return apply_edits(view, ItemEdits(dropped, behind)), changes
 
 

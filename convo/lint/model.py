@@ -36,16 +36,16 @@ class LintIssue:
     """
 
     message: str
-    at: int | None = None
+    item_index: int | None = None
     field: str = ""
-    link: str | None = None
-    also: tuple[int, ...] = ()
-    mild: bool = False
+    link_id: str | None = None
+    related_indexes: tuple[int, ...] = ()
+    is_warning: bool = False
 
 
 def item_issues(faults: Iterable[LintIssue]) -> list[tuple[int, LintIssue]]:
     """Return the issues that are about an item, each with the item's index."""
-    return [(fault.at, fault) for fault in faults if fault.at is not None]
+    return [(fault.item_index, fault) for fault in faults if fault.item_index is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class LintFinding:
 
     code: str
     severity: Severity
-    fault: LintIssue
+    issue: LintIssue
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +68,9 @@ class RepairChange:
     """
 
     code: str
-    what: str
-    why: str
-    at: int | None = None
+    action: str
+    reason: str
+    source_index: int | None = None
 
 
 ANSWERED_STATUSES = ("completed", "incomplete")
@@ -80,8 +80,8 @@ class OutputSpan(NamedTuple):
     """The output of an answered link on the path: `items[start:end]`."""
 
     link: Link
-    begins: int
-    ends: int
+    start: int
+    end: int
 
 
 @dataclass(frozen=True)
@@ -105,69 +105,69 @@ class LintView:
 
     items: tuple[Item, ...]
     strategy: Strategy
-    owned: int = 0
-    partial: bool = False
+    server_count: int = 0
+    has_unread_items: bool = False
     scope: Scope | None = None
     model: str | None = None
-    steps: tuple[OutputSpan, ...] = ()
+    output_spans: tuple[OutputSpan, ...] = ()
     handle: str | None = None
     anchor: Link | None = None
     instructions: str | None = None
-    waiting: frozenset[str] = frozenset()
+    pending_call_ids: frozenset[str] = frozenset()
     now: float | None = None
-    sources: tuple[int, ...] = ()
-    exposed: tuple[tuple[str, str], ...] = ()
+    source_indexes: tuple[int, ...] = ()
+    exposed_secrets: tuple[tuple[str, str], ...] = ()
 
     @property
-    def remembers(self) -> bool:
+    def is_server_side(self) -> bool:
         """Whether the server stores the history."""
-        return STRATEGY_INFO[self.strategy].remembers
+        return STRATEGY_INFO[self.strategy].is_server_side
 
     @property
-    def raw(self) -> bool:
+    def is_sent_verbatim(self) -> bool:
         """Whether another program may send the items exactly as they are."""
-        return self.strategy is Strategy.REPLAY or self.partial
+        return self.strategy is Strategy.REPLAY or self.has_unread_items
 
     @cached_property
-    def travels(self) -> tuple[bool, ...]:
+    def sent_flags(self) -> tuple[bool, ...]:
         """Whether the next request sends an item, for each item."""
-        if self.raw:
+        if self.is_sent_verbatim:
             return (True,) * len(self.items)
-        sent = [at >= self.owned and to_sendable(item) is not None for at, item in enumerate(self.items)]
-        if self.remembers:
+        sent = [at >= self.server_count and to_sendable(item) is not None for at, item in enumerate(self.items)]
+        if self.is_server_side:
             return tuple(sent)
         return tuple(goes and to_resendable(item) is not None for goes, item in zip(sent, self.items, strict=True))
 
     @cached_property
-    def origins(self) -> tuple[Link | None, ...]:
+    def origin_links(self) -> tuple[Link | None, ...]:
         """The link that produced each item."""
         found: list[Link | None] = [None] * len(self.items)
-        for link, begins, ends in self.steps:
+        for link, begins, ends in self.output_spans:
             for at in range(begins, ends):
                 found[at] = found[at] or link
         return tuple(found)
 
     @cached_property
-    def by_kind(self) -> Mapping[str, Sequence[int]]:
+    def indexes_by_type(self) -> Mapping[str, Sequence[int]]:
         """The indexes of the items of each type."""
         found: dict[str, list[int]] = {}
         for at, item in enumerate(self.items):
             found.setdefault(item_type(item), []).append(at)
         return found
 
-    def of_kind(self, *kinds: str) -> list[tuple[int, Item]]:
+    def items_of_type(self, *kinds: str) -> list[tuple[int, Item]]:
         """Return the items of these types with their indexes, in order."""
-        places = sorted(at for one in kinds for at in self.by_kind.get(one, ()))
+        places = sorted(at for one in kinds for at in self.indexes_by_type.get(one, ()))
         return [(at, self.items[at]) for at in places]
 
     @cached_property
-    def halves(self) -> Sequence[tuple[int, Item, str]]:
+    def paired_items(self) -> Sequence[tuple[int, Item, str]]:
         """Calls and outputs that have a pairing id, each with its index and that id."""
-        found = self.of_kind(*COUNTERPART_TYPES, *COUNTERPART_TYPES.values())
+        found = self.items_of_type(*COUNTERPART_TYPES, *COUNTERPART_TYPES.values())
         return [(at, item, name) for at, item in found if (name := counterpart_id(item)) is not None]
 
     @cached_property
-    def answers(self) -> Mapping[int, int]:
+    def output_indexes(self) -> Mapping[int, int]:
         """The index of each call's output, by the index of the call."""
         return output_index_by_call(self.items, COUNTERPART_TYPES)
 
@@ -178,20 +178,20 @@ COUNTERPART_TYPES: Mapping[str, str] = {**OUTPUT_BY_CALL, **RESPONSE_BY_APPROVAL
 
 def lint_view_of_conversation(known: ConversationView, now: float) -> LintView:
     """Build the lint view of a conversation. `now`: seconds since 1970"""
-    remembers = STRATEGY_INFO[known.strategy].remembers
+    remembers = STRATEGY_INFO[known.strategy].is_server_side
     handle, anchor = _find_anchor(known) if known.strategy is Strategy.CHAIN else (None, None)
     return LintView(
         items=known.path.items,
         strategy=known.strategy,
-        owned=known.path.place(known.mark) if remembers else 0,
+        server_count=known.path.depth(known.confirmed_head) if remembers else 0,
         scope=known.scope,
         model=known.model,
-        steps=_find_output_spans(known),
+        output_spans=_find_output_spans(known),
         handle=handle,
         anchor=anchor,
         instructions=known.session.instructions if known.session else None,
         now=now,
-        sources=tuple(range(len(known.path))),
+        source_indexes=tuple(range(len(known.path))),
     )
 
 
@@ -205,12 +205,12 @@ def lint_view_of_file(items: Sequence[Item], request: Mapping[str, Json] | None 
     goes_on = chained or told.get("conversation") is not None
     remembering = Strategy.CHAIN if chained else Strategy.CONVERSATION
     strategy = remembering if goes_on else Strategy.REPLAY
-    return LintView(tuple(items), strategy, partial=goes_on, sources=tuple(range(len(items))))
+    return LintView(tuple(items), strategy, has_unread_items=goes_on, source_indexes=tuple(range(len(items))))
 
 
 def with_client_owner(view: LintView, strategy: Strategy = Strategy.SESSION) -> LintView:
     """Return the view with the client as owner of the state, so that the next request sends all items."""
-    return replace(view, strategy=strategy, owned=0, partial=False, handle=None, anchor=None)
+    return replace(view, strategy=strategy, server_count=0, has_unread_items=False, handle=None, anchor=None)
 
 
 def is_incomplete_item(item: Item) -> bool:
@@ -247,24 +247,26 @@ def _find_output_spans(known: ConversationView) -> tuple[OutputSpan, ...]:
     places = {key: at for at, key in enumerate(known.path.keys, 1)}
     places[known.path.root] = 0
     found = [
-        OutputSpan(link, places[link.saw], places[link.head])
+        OutputSpan(link, places[link.input_head], places[link.head])
         for link in known.links
-        if link.status in ANSWERED_STATUSES and link.saw in places and link.head in places
+        if link.status in ANSWERED_STATUSES and link.input_head in places and link.head in places
     ]
-    return tuple(sorted(found, key=lambda step: step.ends))
+    return tuple(sorted(found, key=lambda step: step.end))
 
 
 @dataclass(frozen=True)
 class ItemEdits:
     """Edits of a view's items, by index: a replacement (None drops the item), and items to insert after it."""
 
-    replaced: Mapping[int, Item | None] = field(default_factory=dict)
-    behind: Mapping[int, Sequence[Item]] = field(default_factory=dict)
+    replacements: Mapping[int, Item | None] = field(default_factory=dict)
+    insertions: Mapping[int, Sequence[Item]] = field(default_factory=dict)
 
 
 def drop_items(code: str, view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
     """Drop the items that have these issues."""
-    changes = [RepairChange(code, "dropped", fault.message, view.sources[at]) for at, fault in item_issues(faults)]
+    changes = [
+        RepairChange(code, "dropped", fault.message, view.source_indexes[at]) for at, fault in item_issues(faults)
+    ]
     return apply_edits(view, ItemEdits(dict.fromkeys(at for at, _ in item_issues(faults)))), changes
 
 
@@ -274,12 +276,18 @@ def apply_edits(view: LintView, edits: ItemEdits) -> LintView:
     sources: list[int] = []
     stands, ends = [0], [0]  # new position of each old one: after the items inserted there, and before them
     for at, item in enumerate(view.items):
-        whole = edits.replaced.get(at, item)
+        whole = edits.replacements.get(at, item)
         kept = [] if whole is None else [whole]
-        new = [*kept, *edits.behind.get(at, ())]
+        new = [*kept, *edits.insertions.get(at, ())]
         ends.append(len(items) + len(kept))
         items += new
-        sources += [view.sources[at]] * len(new)
+        sources += [view.source_indexes[at]] * len(new)
         stands.append(len(items))
-    steps = tuple(OutputSpan(link, stands[begins], ends[end]) for link, begins, end in view.steps)
-    return replace(view, items=tuple(items), sources=tuple(sources), owned=ends[view.owned], steps=steps)
+    steps = tuple(OutputSpan(link, stands[begins], ends[end]) for link, begins, end in view.output_spans)
+    return replace(
+        view,
+        items=tuple(items),
+        source_indexes=tuple(sources),
+        server_count=ends[view.server_count],
+        output_spans=steps,
+    )

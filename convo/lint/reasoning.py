@@ -30,11 +30,11 @@ def check_reasoning_without_follower(view: LintView) -> Iterator[LintIssue]:
     """Report each reasoning item that no item of the model follows. Consecutive ones share one follower."""
     last, followed = len(view.items), False
     faults = []
-    for at, item in reversed(view.of_kind("reasoning")):
+    for at, item in reversed(view.items_of_type("reasoning")):
         if at + 1 != last:
             followed = at + 1 < len(view.items) and is_model_item(view.items[at + 1])
         last = at
-        if not followed and view.travels[at]:
+        if not followed and view.sent_flags[at]:
             faults.append(LintIssue(f"nothing that the model said follows {_reasoning_label(item)}", at))
     yield from reversed(faults)
 
@@ -44,16 +44,19 @@ def check_reasoning_id_replayed(view: LintView) -> Iterator[LintIssue]:
 
     An id with encrypted content is valid anywhere.
     """
-    for at, item in view.of_kind("reasoning", "item_reference"):
-        if not view.travels[at] or not str(item.get("id")).startswith("rs_") or _has_content(item):
+    for at, item in view.items_of_type("reasoning", "item_reference"):
+        if not view.sent_flags[at] or not str(item.get("id")).startswith("rs_") or _has_content(item):
             continue
-        link = view.origins[at]
+        link = view.origin_links[at]
         if link is None:
-            if not view.partial:
+            if not view.has_unread_items:
                 yield LintIssue(
-                    f"{_reasoning_label(item)} is only an id, which its server may not have kept", at, ".id", mild=True
+                    f"{_reasoning_label(item)} is only an id, which its server may not have kept",
+                    at,
+                    ".id",
+                    is_warning=True,
                 )
-        elif link.scope != EMBEDDED_SCOPE and not link.stored:
+        elif link.scope != EMBEDDED_SCOPE and not link.is_stored:
             yield LintIssue(
                 f"{_reasoning_label(item)} is only an id, and {link.id} was sent with store=false", at, ".id"
             )
@@ -65,21 +68,21 @@ def check_reasoning_id_replayed(view: LintView) -> Iterator[LintIssue]:
 
 def check_missing_summary(view: LintView) -> Iterator[LintIssue]:
     """Report each reasoning item without the required `summary` list."""
-    for at, item in view.of_kind("reasoning"):
-        if view.travels[at] and not isinstance(item.get("summary"), list):
+    for at, item in view.items_of_type("reasoning"):
+        if view.sent_flags[at] and not isinstance(item.get("summary"), list):
             yield LintIssue(f"{_reasoning_label(item)} has no summary, not even an empty one", at, ".summary")
 
 
 def check_missing_phase(view: LintView) -> Iterator[LintIssue]:
     """Report each assistant message without a phase, if others of the same model have one."""
-    said = [(at, item) for at, item in view.of_kind("message") if item.get("role") == "assistant"]
+    said = [(at, item) for at, item in view.items_of_type("message") if item.get("role") == "assistant"]
     marked = {_origin_model(view, at) for at, item in said if item.get("phase") is not None}
     for at, item in said:
         unmarked = item.get("phase") is None and item.get("status") in (None, "completed")
         if (
             marked
             and unmarked
-            and view.travels[at]
+            and view.sent_flags[at]
             and (_origin_model(view, at) in marked or _origin_model(view, at) is None)
         ):
             yield LintIssue("an answer lost its phase, which others here have", at, ".phase")
@@ -87,7 +90,9 @@ def check_missing_phase(view: LintView) -> Iterator[LintIssue]:
 
 def drop_reasoning(code: str, view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
     """Drop these reasoning items and keep the items that follow them."""
-    changes = [RepairChange(code, "dropped", fault.message, view.sources[at]) for at, fault in item_issues(faults)]
+    changes = [
+        RepairChange(code, "dropped", fault.message, view.source_indexes[at]) for at, fault in item_issues(faults)
+    ]
     return without_reasoning(view, [at for at, _ in item_issues(faults)]), changes
 
 
@@ -95,7 +100,7 @@ def fix_missing_summary(view: LintView, faults: Sequence[LintIssue]) -> tuple[Li
     new = {at: {**view.items[at], "summary": []} for at, _ in item_issues(faults)}
     why = "an empty summary was put in"
     return apply_edits(view, ItemEdits(new)), [
-        RepairChange("missing-summary", "replaced", why, view.sources[at]) for at in new
+        RepairChange("missing-summary", "replaced", why, view.source_indexes[at]) for at in new
     ]
 
 
@@ -107,7 +112,7 @@ def fix_missing_phase(view: LintView, faults: Sequence[LintIssue]) -> tuple[Lint
         phase = "commentary" if at + 1 < len(view.items) and is_model_item(view.items[at + 1]) else "final_answer"
         new[at] = {**view.items[at], "phase": phase}
         why = f"its place in the turn says {phase}"
-        changes.append(RepairChange("missing-phase", "replaced", why, view.sources[at]))
+        changes.append(RepairChange("missing-phase", "replaced", why, view.source_indexes[at]))
     return apply_edits(view, ItemEdits(new)), changes
 
 
@@ -119,7 +124,7 @@ def without_reasoning(view: LintView, places: Sequence[int]) -> LintView:
         while (
             item_type(view.items[at]) == "reasoning" and behind < len(view.items) and is_model_item(view.items[behind])
         ):
-            if behind in new or behind < view.owned:
+            if behind in new or behind < view.server_count:
                 break
             new[behind] = _without_optional_id(view.items[behind])
             behind += 1
@@ -137,7 +142,7 @@ def _has_content(item: Item) -> bool:
 
 
 def _origin_model(view: LintView, at: int) -> str | None:
-    link = view.origins[at]
+    link = view.origin_links[at]
     return link.model if link else None
 
 
@@ -159,7 +164,7 @@ SNAPSHOT_DATE = re.compile(r"-\d{4}-\d{2}-\d{2}$")
 def check_sealed_elsewhere(view: LintView) -> Iterator[LintIssue]:
     """Report encrypted content that another model, organisation or base URL made than the next turn's, if known."""
     for at, item in _sealed_items(view):
-        why = _describe_foreign_sealer(str(item[ENCRYPTED_FIELD]), view.origins[at], view)
+        why = _describe_foreign_sealer(str(item[ENCRYPTED_FIELD]), view.origin_links[at], view)
         if why:
             yield LintIssue(f"the {item_type(item)} was sealed by {why}", at, f".{ENCRYPTED_FIELD}")
 
@@ -167,7 +172,8 @@ def check_sealed_elsewhere(view: LintView) -> Iterator[LintIssue]:
 def explain_unknown_sealers(view: LintView) -> str:
     """Return a sentence on why some encrypted items could not be checked; "" if all could."""
     unknown = sum(
-        not _is_sealer_known(str(item[ENCRYPTED_FIELD]), view.origins[at], view) for at, item in _sealed_items(view)
+        not _is_sealer_known(str(item[ENCRYPTED_FIELD]), view.origin_links[at], view)
+        for at, item in _sealed_items(view)
     )
     if not unknown:
         return ""
@@ -188,7 +194,7 @@ def fix_sealed_elsewhere(view: LintView, faults: Sequence[LintIssue]) -> tuple[L
 def _sealed_items(view: LintView) -> Iterator[tuple[int, Item]]:
     """Yield the encrypted items that the next request sends."""
     for at, item in enumerate(view.items):
-        if isinstance(item.get(ENCRYPTED_FIELD), str) and item[ENCRYPTED_FIELD] and view.travels[at]:
+        if isinstance(item.get(ENCRYPTED_FIELD), str) and item[ENCRYPTED_FIELD] and view.sent_flags[at]:
             yield at, item
 
 
@@ -225,24 +231,24 @@ COMPACTION_TRIGGER = "compaction_trigger"
 
 def check_misplaced_compaction(view: LintView) -> Iterator[LintIssue]:
     """Report a compaction item inside a pair or on top of a server's history, and a trigger that is not last."""
-    for at, _ in view.of_kind(COMPACTION_TRIGGER):
+    for at, _ in view.items_of_type(COMPACTION_TRIGGER):
         if at + 1 < len(view.items):
             yield LintIssue("only the last item of a request may ask for a compaction", at)
-    for at, _ in view.of_kind("compaction"):
-        if at >= view.owned and (view.owned or view.partial):
+    for at, _ in view.items_of_type("compaction"):
+        if at >= view.server_count and (view.server_count or view.has_unread_items):
             yield LintIssue("the owner holds what this stands for, and would read it twice", at)
-    yield from _check_compaction_in_pair(view, [at for at, _ in view.of_kind("compaction")])
+    yield from _check_compaction_in_pair(view, [at for at, _ in view.items_of_type("compaction")])
 
 
 def _check_compaction_in_pair(view: LintView, places: Sequence[int]) -> Iterator[LintIssue]:
     """Report the last compaction item between a call and its output."""
     asked: dict[str, int] = {}
-    for at, item, name in view.halves if places else ():
+    for at, item, name in view.paired_items if places else ():
         if item_type(item) in COUNTERPART_TYPES:
             asked[name] = at
         elif name in asked and (before := bisect_left(places, at)) and asked[name] < places[before - 1]:
             message = f"it stands between call {name} and its output"
-            yield LintIssue(message, places[before - 1], also=(asked[name], at))
+            yield LintIssue(message, places[before - 1], related_indexes=(asked[name], at))
 
 
 def fix_misplaced_compaction(view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
@@ -250,12 +256,14 @@ def fix_misplaced_compaction(view: LintView, faults: Sequence[LintIssue]) -> tup
     dropped: dict[int, None] = {}
     changes = []
     for itself, fault in item_issues(faults):
-        for at in fault.also or (itself,):
+        for at in fault.related_indexes or (itself,):
             if at not in dropped:
                 dropped[at] = None
-                changes.append(RepairChange("misplaced-compaction", "dropped", _drop_reason(fault), view.sources[at]))
+                changes.append(
+                    RepairChange("misplaced-compaction", "dropped", _drop_reason(fault), view.source_indexes[at])
+                )
     return apply_edits(view, ItemEdits(dropped)), changes
 
 
 def _drop_reason(fault: LintIssue) -> str:
-    return "a compaction stands between the call and its output" if fault.also else fault.message
+    return "a compaction stands between the call and its output" if fault.related_indexes else fault.message

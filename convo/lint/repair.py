@@ -39,7 +39,7 @@ def repair_view(view: LintView) -> RepairResult:
     while found := lint_history(view):
         new, made = _repair_round(view, found)
         if not made or new == view:  # a fix that changes nothing would repeat forever
-            raise Unrepairable([(one.code, one.fault.message) for one in found])
+            raise Unrepairable([(one.code, one.issue.message) for one in found])
         view, changes = new, changes + made
     return RepairResult(view, tuple(changes))
 
@@ -50,7 +50,7 @@ def repair_for_session(view: LintView) -> RepairResult:
     A chain stays a chain as far as it is valid. A file or a conversation cannot have a second head, so the local store
     becomes the owner.
     """
-    view = replace(view, waiting=frozenset())  # pending calls are resumed in the source, not in the copy
+    view = replace(view, pending_call_ids=frozenset())  # pending calls are resumed in the source, not in the copy
     if view.strategy in (Strategy.CHAIN, Strategy.SESSION):
         return repair_view(view)
     why = f"{UNCHANGED_SOURCES[view.strategy]} stays as it is: the local store holds the mended history"
@@ -63,18 +63,18 @@ UNCHANGED_SOURCES = {Strategy.REPLAY: "the file", Strategy.CONVERSATION: "the co
 
 def repair_for_file(view: LintView) -> RepairResult:
     """Repair the view as a list that any program may send: a file does not record which model made its items."""
-    view = replace(view, waiting=frozenset())
-    if view.partial:
+    view = replace(view, pending_call_ids=frozenset())
+    if view.has_unread_items:
         return repair_view(view)
     first = repair_view(with_client_owner(view, Strategy.REPLAY))
-    second = repair_view(replace(lint_view_of_file(first.view.items), sources=first.view.sources))
+    second = repair_view(replace(lint_view_of_file(first.view.items), source_indexes=first.view.source_indexes))
     return RepairResult(second.view, first.changes + second.changes)
 
 
 def _repair_round(view: LintView, found: Sequence[LintFinding]) -> tuple[LintView, list[RepairChange]]:
     """Apply the fix of the first rule that can make one; no changes if none can."""
     for rule in LINT_RULES:
-        faults = [one.fault for one in found if one.code == rule.code]
+        faults = [one.issue for one in found if one.code == rule.code]
         new, made = _apply_fix(rule, view, faults) if faults else (view, [])
         if made:
             return new, made
@@ -83,8 +83,8 @@ def _repair_round(view: LintView, found: Sequence[LintFinding]) -> tuple[LintVie
 
 def _apply_fix(rule: LintRule, view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
     """Apply the fix of `rule`; for items that an endpoint owns, return to a response before them."""
-    owned = [(at, fault) for at, fault in item_issues(faults) if at < view.owned]
-    if not owned or rule.beyond:
-        return rule.mend(view, faults)
+    owned = [(at, fault) for at, fault in item_issues(faults) if at < view.server_count]
+    if not owned or rule.keeps_server_items:
+        return rule.fix(view, faults)
     (at, first), *_ = owned
     return continue_before(view, at, rule.code, first.message)

@@ -28,57 +28,57 @@ class LintReport:
     handle: str
     view: LintView
     findings: tuple[LintFinding, ...]
-    open: tuple[tuple[str, str], ...] = ()
+    unchecked_rules: tuple[tuple[str, str], ...] = ()
     file: str | None = None
-    places: Sequence[str] = ()
-    keys: Sequence[str] = ()
-    lines: Sequence[int] = ()
+    item_paths: Sequence[str] = ()
+    node_keys: Sequence[str] = ()
+    item_lines: Sequence[int] = ()
 
     @property
-    def errors(self) -> int:
+    def error_count(self) -> int:
         return sum(one.severity is Severity.ERROR for one in self.findings)
 
     @property
-    def warnings(self) -> int:
-        return len(self.findings) - self.errors
+    def warning_count(self) -> int:
+        return len(self.findings) - self.error_count
 
-    def path(self, finding: LintFinding) -> str:
+    def finding_path(self, finding: LintFinding) -> str:
         """Return the JSON path of a finding; "$" for the whole conversation."""
-        place = "$" if finding.fault.at is None else self.places[finding.fault.at]
-        return f"{place}{finding.fault.field}"
+        place = "$" if finding.issue.item_index is None else self.item_paths[finding.issue.item_index]
+        return f"{place}{finding.issue.field}"
 
-    def line(self, finding: LintFinding) -> int | None:
-        at = finding.fault.at
-        return self.lines[at] if at is not None and at < len(self.lines) else None
+    def finding_line(self, finding: LintFinding) -> int | None:
+        at = finding.issue.item_index
+        return self.item_lines[at] if at is not None and at < len(self.item_lines) else None
 
-    def as_json(self) -> dict[str, Json]:
+    def to_json(self) -> dict[str, Json]:
         """Return the object that `convo lint --json` prints."""
         return {
             "handle": self.handle,
             "strategy": str(self.view.strategy),
             "endpoint": str(self.view.scope) if self.view.scope else None,
             "items": len(self.view.items),
-            "errors": self.errors,
-            "warnings": self.warnings,
-            "findings": [self._finding(one) for one in self.findings],
-            "unjudged": [{"code": code, "message": why} for code, why in self.open],
+            "errors": self.error_count,
+            "warnings": self.warning_count,
+            "findings": [self._finding_to_json(one) for one in self.findings],
+            "unjudged": [{"code": code, "message": why} for code, why in self.unchecked_rules],
         }
 
-    def _finding(self, one: LintFinding) -> dict[str, Json]:
-        at = one.fault.at
+    def _finding_to_json(self, one: LintFinding) -> dict[str, Json]:
+        at = one.issue.item_index
         item = None if at is None else self.view.items[at]
         return {
             "code": one.code,
             "severity": str(one.severity),
-            "message": one.fault.message,
-            "path": self.path(one),
+            "message": one.issue.message,
+            "path": self.finding_path(one),
             "index": at,
-            "line": self.line(one),
-            "key": self.keys[at] if at is not None and at < len(self.keys) else None,
+            "line": self.finding_line(one),
+            "key": self.node_keys[at] if at is not None and at < len(self.node_keys) else None,
             "type": item_type(item) if item else None,
             "id": item.get("id") if item else None,
-            "response_id": one.fault.link,
-            "related": [self.places[other] for other in one.fault.also],
+            "response_id": one.issue.link_id,
+            "related": [self.item_paths[other] for other in one.issue.related_indexes],
         }
 
 
@@ -87,13 +87,13 @@ def build_lint_report(
     view: LintView,
     *,
     file: str | None = None,
-    places: Sequence[str] | None = None,
-    keys: Sequence[str] = (),
-    lines: Sequence[int] = (),
+    item_paths: Sequence[str] | None = None,
+    node_keys: Sequence[str] = (),
+    item_lines: Sequence[int] = (),
 ) -> LintReport:
     """Run every rule on `view`; see `LintReport` for the other parameters."""
-    placed = [f"$[{at}]" for at in range(len(view.items))] if places is None else places
-    return LintReport(handle, view, lint_history(view), list_unchecked_rules(view), file, placed, keys, lines)
+    placed = [f"$[{at}]" for at in range(len(view.items))] if item_paths is None else item_paths
+    return LintReport(handle, view, lint_history(view), list_unchecked_rules(view), file, placed, node_keys, item_lines)
 
 
 SARIF_SCHEMA_URL = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -129,17 +129,17 @@ def _sarif_notifications(reports: Sequence[LintReport]) -> list[dict[str, Json]]
     return [
         {"level": "note", "message": {"text": f"{report.handle}: {why}"}, "associatedRule": _rule_reference(code)}
         for report in reports
-        for code, why in report.open
+        for code, why in report.unchecked_rules
     ]
 
 
 def _sarif_result(one: LintFinding, report: LintReport) -> dict[str, Json]:
-    place = {"fullyQualifiedName": f"{report.handle}{report.path(one).removeprefix('$')}"}
+    place = {"fullyQualifiedName": f"{report.handle}{report.finding_path(one).removeprefix('$')}"}
     return {
         "ruleId": one.code,
         "ruleIndex": SARIF_RULE_INDEX[one.code],
         "level": str(one.severity),
-        "message": {"text": one.fault.message},
+        "message": {"text": one.issue.message},
         "locations": [{**_physical_location(one, report), "logicalLocations": [place]}],
     }
 
@@ -148,7 +148,7 @@ def _physical_location(one: LintFinding, report: LintReport) -> dict[str, Json]:
     """Return the line in a file; {} for a history in a store."""
     if report.file is None:
         return {}
-    line = report.line(one)
+    line = report.finding_line(one)
     region = {"region": {"startLine": line}} if line else {}
     uri = f"file://{quote(report.file)}" if report.file.startswith("/") else quote(report.file)
     return {"physicalLocation": {"artifactLocation": {"uri": uri}, **region}}

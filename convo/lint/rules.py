@@ -29,8 +29,8 @@ class LintRule(NamedTuple):
     severity: Severity
     summary: str
     check: RuleCheck
-    mend: RuleFix
-    beyond: bool = False
+    fix: RuleFix
+    keeps_server_items: bool = False
 
 
 ERROR, WARNING = Severity.ERROR, Severity.WARNING
@@ -42,7 +42,7 @@ LINT_RULES: tuple[LintRule, ...] = (
         "a response of a chain that its endpoint did not keep",
         chain.check_store_false_in_chain,
         chain.fix_store_false_in_chain,
-        beyond=True,
+        keeps_server_items=True,
     ),
     LintRule(
         "anchor-expired",
@@ -50,7 +50,7 @@ LINT_RULES: tuple[LintRule, ...] = (
         "a chain that goes on from a response older than thirty days",
         chain.check_anchor_expired,
         partial(chain.move_to_local_store, "anchor-expired"),
-        beyond=True,
+        keeps_server_items=True,
     ),
     LintRule(
         "anchor-expires-soon",
@@ -58,7 +58,7 @@ LINT_RULES: tuple[LintRule, ...] = (
         "a chain that goes on from a response that may be gone in three days",
         chain.check_anchor_expires_soon,
         partial(chain.move_to_local_store, "anchor-expires-soon"),
-        beyond=True,
+        keeps_server_items=True,
     ),
     LintRule(
         "instructions-absent",
@@ -66,7 +66,7 @@ LINT_RULES: tuple[LintRule, ...] = (
         "a turn without the instructions that one before it had",
         chain.check_instructions_absent,
         chain.fix_instructions_absent,
-        beyond=True,
+        keeps_server_items=True,
     ),
     LintRule(
         "malformed-item",
@@ -123,7 +123,7 @@ LINT_RULES: tuple[LintRule, ...] = (
         "a call that nothing answers",
         items.check_call_without_output,
         items.fix_call_without_output,
-        beyond=True,
+        keeps_server_items=True,
     ),
     LintRule(
         "reasoning-without-follower",
@@ -152,7 +152,7 @@ LINT_RULES: tuple[LintRule, ...] = (
         "a RunState that seems to contain a key, a token or a password",
         secrets.check_secret_in_state,
         secrets.fix_secret_in_state,
-        beyond=True,
+        keeps_server_items=True,
     ),
 )
 
@@ -168,11 +168,13 @@ UNCHECKED_REASONS: tuple[tuple[str, Callable[[LintView], str]], ...] = (
 def lint_history(view: LintView) -> tuple[LintFinding, ...]:
     """Return all findings in the order of the items; those about no item come last."""
     found = [
-        LintFinding(rule.code, Severity.WARNING if fault.mild else rule.severity, fault)
+        LintFinding(rule.code, Severity.WARNING if fault.is_warning else rule.severity, fault)
         for rule in LINT_RULES
         for fault in rule.check(view)
     ]
-    return tuple(sorted(found, key=lambda one: len(view.items) if one.fault.at is None else one.fault.at))
+    return tuple(
+        sorted(found, key=lambda one: len(view.items) if one.issue.item_index is None else one.issue.item_index)
+    )
 
 
 def list_unchecked_rules(view: LintView) -> tuple[tuple[str, str], ...]:

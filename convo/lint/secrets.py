@@ -36,7 +36,7 @@ class ExposedSecret(NamedTuple):
     """The JSON path of a secret within the document, and its description."""
 
     path: str
-    words: str
+    description: str
 
 
 def find_exposed_secrets(document: Mapping[str, Json]) -> tuple[ExposedSecret, ...]:
@@ -93,7 +93,11 @@ def _kind_of_text(value: str) -> str:
 
 def _match_secret_kind(value: str) -> str:
     return next(
-        (SECRET_KIND_NAMES[rule.kind] for rule in SECRET_RULES if rule.kind in SECRET_KIND_NAMES and rule.is_in(value)),
+        (
+            SECRET_KIND_NAMES[rule.kind]
+            for rule in SECRET_RULES
+            if rule.kind in SECRET_KIND_NAMES and rule.has_match(value)
+        ),
         "",
     )
 
@@ -103,13 +107,13 @@ _match_secret_kind_cached = lru_cache(maxsize=4096)(_match_secret_kind)
 
 def check_secret_in_state(view: LintView) -> Iterator[LintIssue]:
     """Report each value in the source RunState that looks like a secret."""
-    for path, words in view.exposed:
+    for path, words in view.exposed_secrets:
         yield LintIssue(f"the file seems to contain {words}", field=path)
 
 
 def fix_secret_in_state(view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
     """Drop the findings: a history built from the items has no RunState around it, and the file does not change."""
     why = "the repaired history has no context; texts of messages are not changed"
-    return replace(view, exposed=()), [
+    return replace(view, exposed_secrets=()), [
         RepairChange(SECRET_IN_STATE, "dropped", f"{fault.message}: {why}") for fault in faults
     ]

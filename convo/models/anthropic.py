@@ -64,38 +64,38 @@ class AnthropicModel:
         new_id: NewId,
         *,
         key: Secret | None = None,
-        http: "AsyncClient | None" = None,
+        http_client: "AsyncClient | None" = None,
         limits: ResponseLimits = DEFAULT_RESPONSE_LIMITS,
         extra_fields: Collection[str] = (),
     ) -> None:
         self._provider, self._base_url, self._key = provider, base_url.removesuffix("/v1"), key
-        self._new_id, self._http, self._limits = new_id, http, limits
-        self._line: SSEClient | None = None
-        self._extra = extra_fields
+        self._new_id, self._http_client, self._limits = new_id, http_client, limits
+        self._client: SSEClient | None = None
+        self._extra_fields = extra_fields
 
-    async def respond(self, ask: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-        body = {**self.body(ask), "stream": True}
-        answer = ResponseEventWriter(self._new_id, ask.model, summarized=ask.wants_summary)
-        blocks = AnthropicEventTranslator(answer, self._maker(ask))
-        async with aclosing(self._events(body)) as arriving:
+    async def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        body = {**self.build_body(request), "stream": True}
+        answer = ResponseEventWriter(self._new_id, request.model, summarized=request.wants_summary)
+        blocks = AnthropicEventTranslator(answer, self._issuer_tag(request))
+        async with aclosing(self._stream_events(body)) as arriving:
             async for told in arriving:
-                for event in blocks.read(told):
+                for event in blocks.translate_event(told):
                     yield event
-        for event in blocks.end():
+        for event in blocks.finish():
             yield event
 
     async def warm(self, model: str) -> None:
         await asyncio.to_thread(import_module, _PACKAGE)
 
-    async def check_request(self, ask: ModelRequest) -> None:
-        self.body(ask)
+    async def check_request(self, request: ModelRequest) -> None:
+        self.build_body(request)
         await check_provider_reachable(self, self._provider)
 
-    async def count(self, ask: ModelRequest) -> int | None:
-        body = {name: value for name, value in self.body(ask).items() if name in _COUNT_FIELDS}
+    async def count(self, request: ModelRequest) -> int | None:
+        body = {name: value for name, value in self.build_body(request).items() if name in _COUNT_FIELDS}
         try:
-            with map_provider_errors(self._asked(body)):
-                counted = await self._connected().client.post("/v1/messages/count_tokens", cast_to=object, body=body)
+            with map_provider_errors(self._error_context(body)):
+                counted = await self._get_client().client.post("/v1/messages/count_tokens", cast_to=object, body=body)
         except EndpointFault as fault:
             if fault.status in _UNSUPPORTED_STATUSES and fault.code != "model_not_found":
                 return None
@@ -103,52 +103,56 @@ class AnthropicModel:
         found = counted.get("input_tokens") if isinstance(counted, Mapping) else None
         return found if isinstance(found, int) else None
 
-    async def compact(self, ask: ModelRequest) -> Sequence[Item] | None:
+    async def compact(self, request: ModelRequest) -> Sequence[Item] | None:
         """Return None: Claude's own compaction is not released yet."""
         return None
 
-    async def models(self) -> Sequence[str]:
-        with map_provider_errors(self._asked({})):
-            listed = await self._connected().client.get("/v1/models?limit=1000", cast_to=object)
+    async def list_models(self) -> Sequence[str]:
+        with map_provider_errors(self._error_context({})):
+            listed = await self._get_client().client.get("/v1/models?limit=1000", cast_to=object)
         return parse_model_names(listed, self._provider)
 
     async def aclose(self) -> None:
-        if self._line is not None:
-            await self._line.client.close()
-        elif self._http is not None:
-            await self._http.aclose()
+        if self._client is not None:
+            await self._client.client.close()
+        elif self._http_client is not None:
+            await self._http_client.aclose()
 
-    def body(self, ask: ModelRequest) -> dict[str, Json]:
+    def build_body(self, request: ModelRequest) -> dict[str, Json]:
         """Build the body of a request, without `stream`. Raises Unsupported or InputFault."""
-        return build_anthropic_body(ask, self._maker(ask), f"{self._provider}/{ask.model}", self._extra)
+        return build_anthropic_body(
+            request, self._issuer_tag(request), f"{self._provider}/{request.model}", self._extra_fields
+        )
 
-    def ignored(self, ask: ModelRequest) -> tuple[str, ...]:
-        return list_ignored_anthropic_fields(ask, self._maker(ask), self._extra)
+    def ignored_fields(self, request: ModelRequest) -> tuple[str, ...]:
+        return list_ignored_anthropic_fields(request, self._issuer_tag(request), self._extra_fields)
 
-    async def _events(self, body: Mapping[str, Json]) -> AsyncGenerator[Json, None]:
-        asked, begun = self._asked(body), False
-        async with aclosing(self._connected().streamed("/v1/messages", body, asked)) as values:
+    async def _stream_events(self, body: Mapping[str, Json]) -> AsyncGenerator[Json, None]:
+        asked, begun = self._error_context(body), False
+        async with aclosing(self._get_client().stream_json("/v1/messages", body, asked)) as values:
             async for value in values:
                 if isinstance(value, Mapping) and value.get("type") == "error":
-                    raise fault_from_stream_error(value, asked, answering=begun)
+                    raise fault_from_stream_error(value, asked, is_streaming=begun)
                 begun = True
                 yield value
 
-    def _maker(self, ask: ModelRequest) -> IssuerTag:
-        return make_issuer_tag(self._provider, ask.model, self._base_url)
+    def _issuer_tag(self, request: ModelRequest) -> IssuerTag:
+        return make_issuer_tag(self._provider, request.model, self._base_url)
 
-    def _asked(self, body: Mapping[str, Json]) -> ErrorContext:
+    def _error_context(self, body: Mapping[str, Json]) -> ErrorContext:
         return ErrorContext(self._provider, self._base_url, model=body.get("model"), key=self._key, package=_PACKAGE)
 
-    def _connected(self) -> SSEClient:
-        if self._line is None:
+    def _get_client(self) -> SSEClient:
+        if self._client is None:
             from anthropic import DefaultAsyncHttpxClient
 
             ambient = self._provider == "anthropic"
-            http = limit_response_bodies(self._http or DefaultAsyncHttpxClient(follow_redirects=False), self._limits)
-            client = _make_anthropic_client(self._base_url, self._key or PLACEHOLDER_KEY, http, ambient=ambient)
-            self._line = SSEClient(client, http, self._limits)
-        return self._line
+            http = limit_response_bodies(
+                self._http_client or DefaultAsyncHttpxClient(follow_redirects=False), self._limits
+            )
+            client = _make_anthropic_client(self._base_url, self._key or PLACEHOLDER_KEY, http, use_env_headers=ambient)
+            self._client = SSEClient(client, http, self._limits)
+        return self._client
 
 
 def check_anthropic_installed() -> None:
@@ -157,18 +161,20 @@ def check_anthropic_installed() -> None:
         raise ModelMissing(f"the {_PACKAGE} package is not installed", hint=f"pip install 'convo-state[{_PACKAGE}]'")
 
 
-def _make_anthropic_client(base_url: str, key: Secret, http: "AsyncClient", *, ambient: bool) -> "AsyncAnthropic":
+def _make_anthropic_client(
+    base_url: str, key: Secret, http_client: "AsyncClient", *, use_env_headers: bool
+) -> "AsyncAnthropic":
     """Create the package's client without retries; `use_env_headers` sends the headers of ANTHROPIC_CUSTOM_HEADERS."""
     from anthropic import AsyncAnthropic, Omit
 
-    lines = "" if ambient else os.environ.get("ANTHROPIC_CUSTOM_HEADERS", "")
+    lines = "" if use_env_headers else os.environ.get("ANTHROPIC_CUSTOM_HEADERS", "")
     planted = filter(None, (line.partition(":")[0].strip() for line in lines.split("\n")))
     headers: dict[str, Any] = {**{name: Omit() for name in planted}, "X-Api-Key": key.reveal()}
     return AsyncAnthropic(
         api_key=key.reveal(),
         base_url=base_url,
         max_retries=0,
-        http_client=http,
+        http_client=http_client,
         default_headers=headers,
     )
 
@@ -183,98 +189,98 @@ _DEFAULT_REFUSAL = "The model will not answer this."
 class AnthropicEventTranslator:
     """Translates the events of one response to events of the Responses API."""
 
-    def __init__(self, answer: ResponseEventWriter, by: str) -> None:
+    def __init__(self, answer: ResponseEventWriter, issuer: str) -> None:
         """`issuer` tags the encrypted content (see `convo.models.base`)."""
-        self._answer, self._by = answer, by
-        self._block: dict[str, Json] = {}
-        self._pieces: dict[str, StringIO] = {}
-        self._wrote = False
-        self._used: dict[str, int] = {}
-        self._reason, self._explanation = "", _DEFAULT_REFUSAL
-        self._ended = False
+        self._writer, self._issuer = answer, issuer
+        self._open_block: dict[str, Json] = {}
+        self._buffers: dict[str, StringIO] = {}
+        self._has_arguments = False
+        self._token_counts: dict[str, int] = {}
+        self._stop_reason, self._explanation = "", _DEFAULT_REFUSAL
+        self._has_ended = False
 
-    def read(self, event: Json) -> Iterator[StreamEvent]:
+    def translate_event(self, event: Json) -> Iterator[StreamEvent]:
         """Yield the events for one event. Raises StreamBroken for anything that is no event of the Messages API."""
         try:
-            yield from self._read(event)
+            yield from self._translate(event)
         except _MALFORMED_ERRORS as wrong:
             raise StreamBroken("the answer holds a piece that the Messages API does not have") from wrong
 
-    def end(self) -> Iterator[StreamEvent]:
+    def finish(self) -> Iterator[StreamEvent]:
         """Yield the terminal event. Raises StreamBroken if the server sent none."""
-        if not self._ended or not self._reason:
+        if not self._has_ended or not self._stop_reason:
             raise StreamBroken("the answer stopped before its end")
-        reason, used = self._reason, usage_from_anthropic(self._used)
+        reason, used = self._stop_reason, usage_from_anthropic(self._token_counts)
         if reason == "refusal":
-            yield from self._answer.refusal(self._explanation)
+            yield from self._writer.write_refusal(self._explanation)
         if reason in _COMPLETED_REASONS or reason == "refusal":
-            yield from self._answer.completed(used)
+            yield from self._writer.write_completed(used)
         elif reason in _INCOMPLETE_REASONS:
-            yield from self._answer.incomplete("max_output_tokens", used)
+            yield from self._writer.write_incomplete("max_output_tokens", used)
         else:
-            yield from self._answer.failed("server_error", f"the provider ended the answer with {reason!r}", used)
+            yield from self._writer.write_failed("server_error", f"the provider ended the answer with {reason!r}", used)
 
-    def _read(self, event: Json) -> Iterator[StreamEvent]:
+    def _translate(self, event: Json) -> Iterator[StreamEvent]:
         match event["type"]:
             case "message_start":
-                self._answer.model = _as_str(event["message"].get("model")) or self._answer.model
-                self._used |= read_token_counts(event["message"].get("usage"))
+                self._writer.model = _as_str(event["message"].get("model")) or self._writer.model
+                self._token_counts |= read_token_counts(event["message"].get("usage"))
             case "content_block_start":
-                yield from self._start(event["content_block"])
+                yield from self._start_block(event["content_block"])
             case "content_block_delta":
-                yield from self._delta(event["delta"])
+                yield from self._translate_delta(event["delta"])
             case "content_block_stop":
-                yield from self._stop()
+                yield from self._finish_block()
             case "message_delta":
-                self._reason = _as_str(event["delta"].get("stop_reason"))
+                self._stop_reason = _as_str(event["delta"].get("stop_reason"))
                 self._explanation = (
                     _as_str((event["delta"].get("stop_details") or {}).get("explanation")) or _DEFAULT_REFUSAL
                 )
-                self._used |= read_token_counts(event.get("usage"))
+                self._token_counts |= read_token_counts(event.get("usage"))
             case "message_stop":
-                self._ended = True
+                self._has_ended = True
 
-    def _start(self, block: Mapping[str, Json]) -> Iterator[StreamEvent]:
-        self._block, self._pieces, self._wrote = dict(block), {}, False
+    def _start_block(self, block: Mapping[str, Json]) -> Iterator[StreamEvent]:
+        self._open_block, self._buffers, self._has_arguments = dict(block), {}, False
         match block["type"]:
             case "text":
-                yield from self._answer.text(_as_str(block.get("text")))
+                yield from self._writer.write_text(_as_str(block.get("text")))
             case "thinking":
-                yield from self._answer.thinking(_as_str(block.get("thinking")))
+                yield from self._writer.write_reasoning(_as_str(block.get("thinking")))
             case "tool_use":
-                yield from self._answer.call(_as_str(block["id"]), _as_str(block["name"]))
+                yield from self._writer.start_function_call(_as_str(block["id"]), _as_str(block["name"]))
             case "redacted_thinking":
-                yield from self._answer.seal(self._by + encode_thinking_block(dict(block)))
+                yield from self._writer.write_encrypted_content(self._issuer + encode_thinking_block(dict(block)))
             case other:
                 raise StreamBroken(f"the answer holds {other}, which was not asked for")
 
-    def _delta(self, delta: Mapping[str, Json]) -> Iterator[StreamEvent]:
+    def _translate_delta(self, delta: Mapping[str, Json]) -> Iterator[StreamEvent]:
         match delta["type"]:
             case "text_delta":
-                yield from self._answer.text(_as_str(delta["text"]))
+                yield from self._writer.write_text(_as_str(delta["text"]))
             case "input_json_delta":
-                self._wrote = self._wrote or bool(delta["partial_json"])
-                yield from self._answer.arguments(delta["partial_json"])
+                self._has_arguments = self._has_arguments or bool(delta["partial_json"])
+                yield from self._writer.write_arguments(delta["partial_json"])
             case "thinking_delta":
-                self._add("thinking", delta["thinking"])
-                yield from self._answer.thinking(delta["thinking"])
+                self._append_to_block("thinking", delta["thinking"])
+                yield from self._writer.write_reasoning(delta["thinking"])
             case "signature_delta":
-                self._add("signature", delta["signature"])
+                self._append_to_block("signature", delta["signature"])
 
-    def _add(self, name: str, piece: str) -> None:
+    def _append_to_block(self, name: str, piece: str) -> None:
         """Append to a thinking block; in a buffer, because appending to a string copies it each time."""
-        if name not in self._pieces:
-            self._pieces[name] = StringIO(newline="")
-            self._pieces[name].write(self._block.get(name, ""))
-        self._pieces[name].write(piece)
+        if name not in self._buffers:
+            self._buffers[name] = StringIO(newline="")
+            self._buffers[name].write(self._open_block.get(name, ""))
+        self._buffers[name].write(piece)
 
-    def _stop(self) -> Iterator[StreamEvent]:
-        block, self._block = self._block, {}
-        block |= {name: pieces.getvalue() for name, pieces in self._pieces.items()}
-        if block["type"] == "tool_use" and not self._wrote:
-            yield from self._answer.arguments(json.dumps(block.get("input") or {}))
+    def _finish_block(self) -> Iterator[StreamEvent]:
+        block, self._open_block = self._open_block, {}
+        block |= {name: pieces.getvalue() for name, pieces in self._buffers.items()}
+        if block["type"] == "tool_use" and not self._has_arguments:
+            yield from self._writer.write_arguments(json.dumps(block.get("input") or {}))
         if block["type"] == "thinking":
-            yield from self._answer.seal(self._by + encode_thinking_block(block))
+            yield from self._writer.write_encrypted_content(self._issuer + encode_thinking_block(block))
 
 
 def usage_from_anthropic(raw: Mapping[str, int]) -> Json:
@@ -285,9 +291,9 @@ def usage_from_anthropic(raw: Mapping[str, int]) -> Json:
     return make_usage(total, raw.get("output_tokens", 0), cached=cached, written=written, reasoning=reasoning)
 
 
-def read_token_counts(told: Mapping[str, Json] | None) -> dict[str, int]:
+def read_token_counts(usage: Mapping[str, Json] | None) -> dict[str, int]:
     """Return the token counts of a usage object by name; those at the end of a stream replace the earlier ones."""
-    every = {**(told or {}), **((told or {}).get("output_tokens_details") or {})}
+    every = {**(usage or {}), **((usage or {}).get("output_tokens_details") or {})}
     return {name: value for name, value in every.items() if isinstance(value, int)}
 
 
@@ -330,14 +336,16 @@ _COUNT_FIELDS = ("model", "messages", "system", "tools", "tool_choice", "thinkin
 class _TranslationContext:
     """All parameters of a request, with the model, its label in errors, the output limit and the extra fields."""
 
-    asked: Mapping[str, Json]
+    parameters: Mapping[str, Json]
     model: str
-    who: str
+    model_label: str
     max_tokens: int
-    extra: frozenset[str] = frozenset()
+    extra_fields: frozenset[str] = frozenset()
 
 
-def build_anthropic_body(ask: ModelRequest, by: IssuerTag, who: str, extra: Collection[str] = ()) -> dict[str, Json]:
+def build_anthropic_body(
+    request: ModelRequest, issuer: IssuerTag, model_label: str, extra_fields: Collection[str] = ()
+) -> dict[str, Json]:
     """Build the body of a request, without `stream`.
 
     extra_fields:  the extra fields that are sent (see `convo.models.base`)
@@ -346,35 +354,37 @@ def build_anthropic_body(ask: ModelRequest, by: IssuerTag, who: str, extra: Coll
 
     Raises Unsupported for an item or parameter that Claude cannot honour, or InputFault.
     """
-    asked = {name: value for name, value in ask.parameters.items() if value is not None}
-    window = find_model_window(ask.model)
+    asked = {name: value for name, value in request.parameters.items() if value is not None}
+    window = find_model_window(request.model)
     max_tokens = asked.get("max_output_tokens") or (window and window.output) or DEFAULT_MAX_TOKENS
-    wanted = _TranslationContext(asked, ask.model, who, max_tokens, frozenset(extra))
+    wanted = _TranslationContext(asked, request.model, model_label, max_tokens, frozenset(extra_fields))
     body: dict[str, Json] = {
-        "model": ask.model,
+        "model": request.model,
         "max_tokens": max_tokens,
-        "messages": build_anthropic_messages(ask.input, who, by),
+        "messages": build_anthropic_messages(request.input, model_label, issuer),
         "cache_control": {"type": "ephemeral"},
     }
-    told = build_system_blocks(ask.input, who, ask.instructions)
+    told = build_system_blocks(request.input, model_label, request.instructions)
     for fields in ({"system": told} if told else {}, *(_translate_parameter(name, wanted) for name in asked)):
         body |= {**fields, "output_config": {**body.get("output_config", {}), **fields.get("output_config", {})}}
     return _drop_refused_thinking({name: value for name, value in body.items() if value or name == "messages"})
 
 
-def list_ignored_anthropic_fields(ask: ModelRequest, by: IssuerTag, extra: Collection[str] = ()) -> tuple[str, ...]:
+def list_ignored_anthropic_fields(
+    request: ModelRequest, issuer: IssuerTag, extra_fields: Collection[str] = ()
+) -> tuple[str, ...]:
     """List the fields that `build_anthropic_body` ignores, named as in `convo.models.base`."""
-    asked = ask.parameters
+    asked = request.parameters
     known = {"prompt_cache_retention", "prompt_cache_options", "safety_identifier"} | (
-        _SUPPORTED_EXTRA_FIELDS & frozenset(extra)
+        _SUPPORTED_EXTRA_FIELDS & frozenset(extra_fields)
     )
     known |= {"service_tier"} if asked.get("service_tier") in ("default", "auto") else set()
-    shown = ("effort", "summary", "generate_summary") if get_thinking_mode(ask.model) != "none" else ("effort",)
+    shown = ("effort", "summary", "generate_summary") if get_thinking_mode(request.model) != "none" else ("effort",)
     names = [*list_ignored_parameters(asked, known=known, reasoning=shown)]
     options = asked.get("prompt_cache_options") or {}
     names += [f"prompt_cache_options.{name}" for name, value in options.items() if name != "mode" and value is not None]
-    names += list_ignored_item_fields(ask.input)
-    if any(item_type(item) == "reasoning" and not is_issued_by(item, by) for item in ask.input):
+    names += list_ignored_item_fields(request.input)
+    if any(item_type(item) == "reasoning" and not is_issued_by(item, issuer) for item in request.input):
         names.append("input.reasoning")
     return tuple(dict.fromkeys(names))
 
@@ -383,9 +393,9 @@ _SUPPORTED_EXTRA_FIELDS = frozenset({"top_k", "stop"})
 """The extra fields that the Messages API accepts."""
 
 
-def _translate_parameter(name: str, wanted: _TranslationContext) -> dict[str, Json]:
+def _translate_parameter(name: str, context: _TranslationContext) -> dict[str, Json]:
     """Translate one parameter. Raises Unsupported."""
-    value = wanted.asked[name]
+    value = context.parameters[name]
     if (
         name in _OMITTED_PARAMETERS
         or name == "max_output_tokens"
@@ -393,8 +403,8 @@ def _translate_parameter(name: str, wanted: _TranslationContext) -> dict[str, Js
     ):
         return {}
     if name in _PARAMETER_TRANSLATORS:
-        return _PARAMETER_TRANSLATORS[name](value, wanted)
-    raise Unsupported(wanted.who, f"the parameter {name!r}", param=name)
+        return _PARAMETER_TRANSLATORS[name](value, context)
+    raise Unsupported(context.model_label, f"the parameter {name!r}", param=name)
 
 
 def _drop_refused_thinking(body: dict[str, Json]) -> dict[str, Json]:
@@ -417,19 +427,19 @@ def _drop_refused_thinking(body: dict[str, Json]) -> dict[str, Json]:
 def _make_sampling_translator(name: str) -> Callable[[Json, _TranslationContext], dict[str, Json]]:
     def field(value: Json, wanted: _TranslationContext) -> dict[str, Json]:
         if value > 1:
-            raise Unsupported(wanted.who, f"a {name} of {value}", param=name)
+            raise Unsupported(wanted.model_label, f"a {name} of {value}", param=name)
         return {name: value}
 
     return field
 
 
-def _translate_tools(tools: Json, wanted: _TranslationContext) -> dict[str, Json]:
+def _translate_tools(tools: Json, context: _TranslationContext) -> dict[str, Json]:
     other = next((tool.get("type") for tool in tools if tool.get("type") != "function"), None)
     if other is not None:
-        raise Unsupported(wanted.who, f"{other} tools", param="tools")
-    allowed = _allowed_tool_names(wanted.asked.get("tool_choice"))
+        raise Unsupported(context.model_label, f"{other} tools", param="tools")
+    allowed = _allowed_tool_names(context.parameters.get("tool_choice"))
     offered = [_translate_tool(tool) for tool in tools if allowed is None or tool["name"] in allowed]
-    choice = _translate_tool_choice(wanted)
+    choice = _translate_tool_choice(context)
     return {"tools": offered, **({"tool_choice": choice} if choice else {})} if offered else {}
 
 
@@ -451,16 +461,16 @@ def _allowed_tool_names(choice: Json) -> set[str] | None:
     return {str(tool.get("name")) for tool in choice.get("tools", ())}
 
 
-def _translate_tool_choice(wanted: _TranslationContext) -> dict[str, Json]:
+def _translate_tool_choice(context: _TranslationContext) -> dict[str, Json]:
     """Translate the choice of tools and whether calls may be parallel; empty for the default."""
-    choice: Json = wanted.asked.get("tool_choice") or "auto"
+    choice: Json = context.parameters.get("tool_choice") or "auto"
     mode = choice if isinstance(choice, str) else choice.get("mode") or choice.get("type")
     if mode not in _TOOL_CHOICES:
-        raise Unsupported(wanted.who, f"a choice of {mode} tools", param="tool_choice")
+        raise Unsupported(context.model_label, f"a choice of {mode} tools", param="tool_choice")
     chosen: dict[str, Json] = {"type": _TOOL_CHOICES[mode]}
     if mode == "function":
         chosen["name"] = choice["name"]
-    if wanted.asked.get("parallel_tool_calls") is False and mode != "none":
+    if context.parameters.get("parallel_tool_calls") is False and mode != "none":
         chosen["disable_parallel_tool_use"] = True
     return chosen if chosen != {"type": "auto"} else {}
 
@@ -468,14 +478,14 @@ def _translate_tool_choice(wanted: _TranslationContext) -> dict[str, Json]:
 _TOOL_CHOICES = {"auto": "auto", "required": "any", "none": "none", "function": "tool"}
 
 
-def _translated_with_tools(value: Json, wanted: _TranslationContext) -> dict[str, Json]:
+def _translated_with_tools(value: Json, context: _TranslationContext) -> dict[str, Json]:
     """Return nothing: `_translate_tools` translates the parameter; without tools it has no effect."""
     return {}
 
 
-def _translate_text(text: Json, wanted: _TranslationContext) -> dict[str, Json]:
+def _translate_text(text: Json, context: _TranslationContext) -> dict[str, Json]:
     if text.get("verbosity") not in (None, "medium"):
-        raise Unsupported(wanted.who, "a verbosity", param="text.verbosity")
+        raise Unsupported(context.model_label, "a verbosity", param="text.verbosity")
     wish = text.get("format") or {"type": "text"}
     match wish.get("type"):
         case "text":
@@ -484,43 +494,43 @@ def _translate_text(text: Json, wanted: _TranslationContext) -> dict[str, Json]:
             return {"output_config": {"format": {"type": "json_schema", "schema": wish["schema"]}}}
         case other:
             hint = "give the JSON a schema: text.format of the type json_schema"
-            raise Unsupported(wanted.who, f"{other} as the format of text", param="text.format", hint=hint)
+            raise Unsupported(context.model_label, f"{other} as the format of text", param="text.format", hint=hint)
 
 
-def _translate_reasoning(reasoning: Json, wanted: _TranslationContext) -> dict[str, Json]:
-    return build_thinking_fields(reasoning, wanted.model, wanted.who, max_tokens=wanted.max_tokens)
+def _translate_reasoning(reasoning: Json, context: _TranslationContext) -> dict[str, Json]:
+    return build_thinking_fields(reasoning, context.model, context.model_label, max_tokens=context.max_tokens)
 
 
-def _translate_include(include: Json, wanted: _TranslationContext) -> dict[str, Json]:
+def _translate_include(include: Json, context: _TranslationContext) -> dict[str, Json]:
     """Reject log probabilities. Other values need no field: reasoning is always encrypted, hosted tools rejected."""
     if _INCLUDE_LOGPROBS in include:
-        raise Unsupported(wanted.who, "logprobs", param="include")
+        raise Unsupported(context.model_label, "logprobs", param="include")
     return {}
 
 
-def _translate_cache_retention(retention: Json, wanted: _TranslationContext) -> dict[str, Json]:
+def _translate_cache_retention(retention: Json, context: _TranslationContext) -> dict[str, Json]:
     return {"cache_control": {"type": "ephemeral", "ttl": "1h"}} if retention == "24h" else {}
 
 
-def _translate_cache_options(options: Json, wanted: _TranslationContext) -> dict[str, Json]:
+def _translate_cache_options(options: Json, context: _TranslationContext) -> dict[str, Json]:
     return {"cache_control": None} if options.get("mode") == "explicit" else {}
 
 
-def _translate_service_tier(tier: Json, wanted: _TranslationContext) -> dict[str, Json]:
+def _translate_service_tier(tier: Json, context: _TranslationContext) -> dict[str, Json]:
     """Exclude more expensive capacity for the default tier; the other tiers have no equivalent and are optional."""
     return {"service_tier": "standard_only"} if tier == "default" else {}
 
 
-def _translate_top_k(value: Json, wanted: _TranslationContext) -> dict[str, Json]:
-    return {"top_k": value} if "top_k" in wanted.extra else {}
+def _translate_top_k(value: Json, context: _TranslationContext) -> dict[str, Json]:
+    return {"top_k": value} if "top_k" in context.extra_fields else {}
 
 
-def _translate_stop(value: Json, wanted: _TranslationContext) -> dict[str, Json]:
+def _translate_stop(value: Json, context: _TranslationContext) -> dict[str, Json]:
     words = [value] if isinstance(value, str) else value
-    return {"stop_sequences": words} if "stop" in wanted.extra else {}
+    return {"stop_sequences": words} if "stop" in context.extra_fields else {}
 
 
-def _translate_safety_identifier(identifier: Json, wanted: _TranslationContext) -> dict[str, Json]:
+def _translate_safety_identifier(identifier: Json, context: _TranslationContext) -> dict[str, Json]:
     return {"metadata": {"user_id": identifier}}
 
 
@@ -565,7 +575,9 @@ _EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", 
 """The Messages API's effort for each effort of the Responses API."""
 
 
-def build_thinking_fields(reasoning: Mapping[str, Json], model: str, who: str, *, max_tokens: int) -> dict[str, Json]:
+def build_thinking_fields(
+    reasoning: Mapping[str, Json], model: str, model_label: str, *, max_tokens: int
+) -> dict[str, Json]:
     """Build the fields of a request that `reasoning` asks for.
 
     max_tokens:  the limit of the whole output, thinking included
@@ -575,20 +587,20 @@ def build_thinking_fields(reasoning: Mapping[str, Json], model: str, who: str, *
     effort, shown = reasoning.get("effort"), reasoning.get("summary") or reasoning.get("generate_summary")
     display = {"display": "summarized"} if shown else {}
     if effort is not None and effort != "none" and effort not in _EFFORTS:
-        raise Unsupported(who, f"the effort {effort!r}", param="reasoning.effort")
+        raise Unsupported(model_label, f"the effort {effort!r}", param="reasoning.effort")
     match get_thinking_mode(model):
         case "none" if effort not in (None, "none"):
-            raise Unsupported(who, "an effort of reasoning", param="reasoning.effort")
+            raise Unsupported(model_label, "an effort of reasoning", param="reasoning.effort")
         case "budget" if effort not in (None, "none"):
             return {
                 "thinking": {
                     "type": "enabled",
-                    "budget_tokens": _thinking_budget_tokens(effort, max_tokens, who),
+                    "budget_tokens": _thinking_budget_tokens(effort, max_tokens, model_label),
                     **display,
                 }
             }
         case "adaptive" if effort == "none":
-            return _disable_thinking(model, who)
+            return _disable_thinking(model, model_label)
         case "adaptive" if effort or display:
             told = {"output_config": {"effort": _translate_effort(effort, model)}} if effort else {}
             return {"thinking": {"type": "adaptive", **display}, **told}
@@ -611,11 +623,11 @@ def parse_claude_version(model: str) -> tuple[int, int]:
     return (int(found[1]), int(found[2] or 0)) if found else _NEWEST_VERSION
 
 
-def _thinking_budget_tokens(effort: str, max_tokens: int, who: str) -> int:
+def _thinking_budget_tokens(effort: str, max_tokens: int, model_label: str) -> int:
     """Return the thinking budget in tokens: at most 3/4 of the output limit, but at least the minimum."""
     if max_tokens <= MIN_THINKING_TOKENS:
         raise Unsupported(
-            who, f"an effort of reasoning within {max_tokens} tokens of output", param="max_output_tokens"
+            model_label, f"an effort of reasoning within {max_tokens} tokens of output", param="max_output_tokens"
         )
     return max(MIN_THINKING_TOKENS, min(_THINKING_TOKENS[effort], max_tokens * 3 // 4))
 
@@ -625,11 +637,11 @@ def _translate_effort(effort: str, model: str) -> str:
     return "max" if effort == "xhigh" and parse_claude_version(model) == (4, 6) else _EFFORTS[effort]
 
 
-def _disable_thinking(model: str, who: str) -> dict[str, Json]:
+def _disable_thinking(model: str, model_label: str) -> dict[str, Json]:
     """Disable thinking: up to 4.8 it is off by default; some of the later models cannot disable it."""
     if parse_claude_version(model) < (5, 0):
         return {}
     if parse_claude_version(model) >= (5, 5) and "opus" in model:
-        raise Unsupported(who, "an effort of 'none'", param="reasoning.effort", hint="use low")
+        raise Unsupported(model_label, "an effort of 'none'", param="reasoning.effort", hint="use low")
     between = parse_claude_version(model) >= (5, 5) and "sonnet" in model
     return {"thinking": {"type": "between_tools" if between else "disabled"}}

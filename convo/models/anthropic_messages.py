@@ -31,22 +31,24 @@ _VALID_TOOL_USE_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _IMAGE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 
 
-def build_system_blocks(items: Iterable[Item], who: str, instructions: str | None = None) -> list[AnthropicBlock]:
+def build_system_blocks(
+    items: Iterable[Item], model_label: str, instructions: str | None = None
+) -> list[AnthropicBlock]:
     """Build the text blocks of `system`. Raises Unsupported."""
     told = [_text_block(instructions)] if instructions else []
     blocks = [
         block
         for item in items
         if item.get("role") in _SYSTEM_ROLES
-        for block in _content_blocks(item.get("content"), who)
+        for block in _content_blocks(item.get("content"), model_label)
     ]
     other = next((block["type"] for block in blocks if block["type"] != "text"), None)
     if other is not None:
-        raise Unsupported(who, f"{other} parts in what the system says", param="input")
+        raise Unsupported(model_label, f"{other} parts in what the system says", param="input")
     return told + blocks
 
 
-def build_anthropic_messages(items: Iterable[Item], who: str, by: IssuerTag) -> list[AnthropicBlock]:
+def build_anthropic_messages(items: Iterable[Item], model_label: str, issuer: IssuerTag) -> list[AnthropicBlock]:
     """Translate a history to alternating messages.
 
     model_label:  the model's name in errors
@@ -55,11 +57,11 @@ def build_anthropic_messages(items: Iterable[Item], who: str, by: IssuerTag) -> 
     Raises Unsupported for an item, role or part that the API cannot represent, InputFault for an item or part that
     lacks a required field.
     """
-    history = (untag_item(item, by, who) for item in items if item.get("role") not in _SYSTEM_ROLES)
+    history = (untag_item(item, issuer, model_label) for item in items if item.get("role") not in _SYSTEM_ROLES)
     told: list[AnthropicBlock] = []
     for ours, run in group_by_role(item for item in history if item is not None):
         form = _assistant_blocks if ours else _user_blocks
-        content = _strip_trailing_thinking([block for item in run for block in form(item, who)])
+        content = _strip_trailing_thinking([block for item in run for block in form(item, model_label)])
         role = "assistant" if ours else "user"
         if content and told and told[-1]["role"] == role:
             told[-1]["content"] += content
@@ -82,16 +84,16 @@ def encode_thinking_block(block: AnthropicBlock) -> str:
 # -- assistant blocks -----------------------------------------------------------------------------
 
 
-def _assistant_blocks(item: Item, who: str) -> list[AnthropicBlock]:
+def _assistant_blocks(item: Item, model_label: str) -> list[AnthropicBlock]:
     match item_type(item):
         case "message":
-            return _content_blocks(item.get("content"), who)
+            return _content_blocks(item.get("content"), model_label)
         case "function_call":
             asked = {"id": _tool_use_id(item), "name": _required_str(item, "name"), "input": _tool_input(item)}
             return [{"type": "tool_use", **asked}]
         case "reasoning":
             return _decode_thinking_block(item)
-    raise Unsupported(who, f"{item_type(item)} items", param="input")
+    raise Unsupported(model_label, f"{item_type(item)} items", param="input")
 
 
 def _decode_thinking_block(item: Item) -> list[AnthropicBlock]:
@@ -126,19 +128,19 @@ def _tool_use_id(item: Item) -> str:
 # -- user blocks ----------------------------------------------------------------------------------
 
 
-def _user_blocks(item: Item, who: str) -> list[AnthropicBlock]:
+def _user_blocks(item: Item, model_label: str) -> list[AnthropicBlock]:
     if item_type(item) == "function_call_output":
-        return [_tool_result_block(item, who)]
+        return [_tool_result_block(item, model_label)]
     if is_client_output(item) or item_type(item) != "message":
-        raise Unsupported(who, f"{item_type(item)} items", param="input")
+        raise Unsupported(model_label, f"{item_type(item)} items", param="input")
     if item.get("role") != "user":
-        raise Unsupported(who, f"messages of the role {item.get('role')!r}", param="input")
-    return _content_blocks(item.get("content"), who)
+        raise Unsupported(model_label, f"messages of the role {item.get('role')!r}", param="input")
+    return _content_blocks(item.get("content"), model_label)
 
 
-def _tool_result_block(item: Item, who: str) -> AnthropicBlock:
+def _tool_result_block(item: Item, model_label: str) -> AnthropicBlock:
     failed = {"is_error": True} if item.get("status") == "incomplete" else {}
-    content = _content_blocks(item.get("output"), who)
+    content = _content_blocks(item.get("output"), model_label)
     return {
         "type": "tool_result",
         "tool_use_id": _tool_use_id(item),
@@ -158,23 +160,23 @@ def _required_str(item: Item, field: str) -> str:
 # -- parts ----------------------------------------------------------------------------------------
 
 
-def _content_blocks(content: Json, who: str) -> list[AnthropicBlock]:
+def _content_blocks(content: Json, model_label: str) -> list[AnthropicBlock]:
     """Build the blocks of a message or an output. Empty text is omitted, because the API rejects it."""
     if isinstance(content, str) or content is None:
         return [_text_block(content)] if content else []
     if not isinstance(content, list):
         raise InputFault("a message's content is neither text nor a list of parts")
-    return list(_part_blocks(content, who))
+    return list(_part_blocks(content, model_label))
 
 
-def _part_blocks(parts: Sequence[Json], who: str) -> Iterator[AnthropicBlock]:
+def _part_blocks(parts: Sequence[Json], model_label: str) -> Iterator[AnthropicBlock]:
     for part in parts:
         if not isinstance(part, dict):
             raise InputFault("a message's content holds a part that is not an object")
         form = _PART_TRANSLATORS.get(str(part.get("type")))
         block = form(part) if form else None
         if block is None:
-            raise Unsupported(who, f"{part.get('type')} parts of this form", param="input")
+            raise Unsupported(model_label, f"{part.get('type')} parts of this form", param="input")
         if block != _text_block(""):
             yield block
 

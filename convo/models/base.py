@@ -67,7 +67,7 @@ class Model(Protocol):
     generator to its end or closes it.
     """
 
-    def respond(self, ask: ModelRequest) -> AsyncGenerator[StreamEvent, None]: ...
+    def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]: ...
 
     async def warm(self, model: str) -> None:
         """Do the preparation that the first request to `model` would wait for; send no request.
@@ -76,7 +76,7 @@ class Model(Protocol):
         """
         ...
 
-    async def check_request(self, ask: ModelRequest) -> None:
+    async def check_request(self, request: ModelRequest) -> None:
         """Raise the errors of a request that are known without a response; nothing is billed.
 
         Checked: the request can be translated, the server is reachable and accepts the key. Not checked: the server has
@@ -86,11 +86,11 @@ class Model(Protocol):
         """
         ...
 
-    async def count(self, ask: ModelRequest) -> int | None:
+    async def count(self, request: ModelRequest) -> int | None:
         """Return the exact number of input tokens, or None where the provider cannot count them in advance."""
         ...
 
-    async def compact(self, ask: ModelRequest) -> Sequence[Item] | None:
+    async def compact(self, request: ModelRequest) -> Sequence[Item] | None:
         """Return the compacted input as the provider's own compaction makes it; None where it has none.
 
         Encrypted items of the result can be read by the same model only. Usage is not reported.
@@ -108,7 +108,7 @@ class Model(Protocol):
 class ReportsIgnoredFields(Protocol):
     """A model that reports the request fields it ignores."""
 
-    def ignored(self, ask: ModelRequest) -> tuple[str, ...]:
+    def ignored_fields(self, request: ModelRequest) -> tuple[str, ...]:
         """Return each ignored field once, named as `list_ignored_parameters` and `list_ignored_item_fields` do."""
         ...
 
@@ -126,9 +126,9 @@ def get_provider_name(model: object) -> str | None:
     return model.provider if isinstance(model, HasProvider) else None
 
 
-def get_ignored_fields(model: object, ask: ModelRequest) -> tuple[str, ...]:
+def get_ignored_fields(model: object, request: ModelRequest) -> tuple[str, ...]:
     """Return the fields of the request that `model` ignores; empty where it sends them all."""
-    return model.ignored(ask) if isinstance(model, ReportsIgnoredFields) else ()
+    return model.ignored_fields(request) if isinstance(model, ReportsIgnoredFields) else ()
 
 
 REACHABLE_TIMEOUT_S = 10.0
@@ -142,7 +142,7 @@ FORBIDDEN_STATUS = 403
 class ModelLister(Protocol):
     """A server that lists its models."""
 
-    async def models(self) -> Sequence[str]:
+    async def list_models(self) -> Sequence[str]:
         """Return the model names as the server accepts them, without the provider prefix. Raises EndpointFault."""
         ...
 
@@ -153,7 +153,7 @@ class ModelLister(Protocol):
     async def aclose(self) -> None: ...
 
 
-async def fetch_model_names(server: ModelLister, who: str, *, within_s: float) -> Sequence[str]:
+async def fetch_model_names(server: ModelLister, provider: str, *, timeout_s: float) -> Sequence[str]:
     """Return the model names that `server` lists, and close it.
 
     provider:   the server's name in errors
@@ -163,15 +163,17 @@ async def fetch_model_names(server: ModelLister, who: str, *, within_s: float) -
     """
     try:
         await server.warm("")
-        async with asyncio.timeout(within_s):
-            return await server.models()
+        async with asyncio.timeout(timeout_s):
+            return await server.list_models()
     except TimeoutError as late:
-        raise Unreachable(f"{who} did not answer in {within_s:g} seconds") from late
+        raise Unreachable(f"{provider} did not answer in {timeout_s:g} seconds") from late
     finally:
         await server.aclose()
 
 
-async def check_provider_reachable(server: ModelLister, who: str, *, within_s: float = REACHABLE_TIMEOUT_S) -> None:
+async def check_provider_reachable(
+    server: ModelLister, provider: str, *, timeout_s: float = REACHABLE_TIMEOUT_S
+) -> None:
     """Check that a server responds and accepts the key. The list of models is requested, which costs nothing.
 
     Other errors are ignored: some servers have no such list, and some keys may not read it. For the same reason a 403
@@ -181,10 +183,10 @@ async def check_provider_reachable(server: ModelLister, who: str, *, within_s: f
     """
     try:
         await server.warm("")
-        async with asyncio.timeout(within_s):
-            await server.models()
+        async with asyncio.timeout(timeout_s):
+            await server.list_models()
     except TimeoutError as late:
-        raise Unreachable(f"{who} did not answer in {within_s:g} seconds") from late
+        raise Unreachable(f"{provider} did not answer in {timeout_s:g} seconds") from late
     except Unreachable:
         raise
     except KeyRefused as refused:
@@ -194,7 +196,7 @@ async def check_provider_reachable(server: ModelLister, who: str, *, within_s: f
         return
 
 
-def parse_model_names(listed: Json, who: str) -> Sequence[str]:
+def parse_model_names(listed: Json, provider: str) -> Sequence[str]:
     """Parse a server's list of models: a list, or an object with a list in `data`, where null is an empty list.
 
     Raises StreamBroken for anything else.
@@ -204,7 +206,7 @@ def parse_model_names(listed: Json, who: str) -> Sequence[str]:
         ids = [one["id"] for one in found if isinstance(one, Mapping) and isinstance(one.get("id"), str)]
         if len(ids) == len(found):
             return ids
-    raise StreamBroken(f"{who} answered with something that is not a list of models", hint="check its base_url")
+    raise StreamBroken(f"{provider} answered with something that is not a list of models", hint="check its base_url")
 
 
 RoleGroup: TypeAlias = tuple[bool, tuple[Item, ...]]
@@ -232,17 +234,17 @@ def is_from_assistant(item: Item) -> bool:
     return is_assistant_message(item) or is_client_call(item) or item_type(item) == "reasoning"
 
 
-def _outputs_of_calls(run: Sequence[Item], answers: dict[str | None, Item]) -> tuple[Item, ...]:
-    return tuple(answers[get_call_id(item)] for item in run if is_client_call(item) and get_call_id(item) in answers)
+def _outputs_of_calls(group: Sequence[Item], answers: dict[str | None, Item]) -> tuple[Item, ...]:
+    return tuple(answers[get_call_id(item)] for item in group if is_client_call(item) and get_call_id(item) in answers)
 
 
-def _append_group(runs: list[RoleGroup], run: RoleGroup) -> list[RoleGroup]:
+def _append_group(groups: list[RoleGroup], group: RoleGroup) -> list[RoleGroup]:
     """Append a group; merge it with the last one if both have the same role."""
-    if not run[1]:
-        return runs
-    if runs and runs[-1][0] == run[0]:
-        return [*runs[:-1], (run[0], runs[-1][1] + run[1])]
-    return [*runs, run]
+    if not group[1]:
+        return groups
+    if groups and groups[-1][0] == group[0]:
+        return [*groups[:-1], (group[0], groups[-1][1] + group[1])]
+    return [*groups, group]
 
 
 ISSUER_TAG_PREFIX, OPAQUE_TAG_PREFIX = "convo1:", "convo2:"
@@ -256,13 +258,13 @@ class IssuerTag(str):
     opaque: str
 
 
-def make_issuer_tag(provider: str, model: str, *account: str | None) -> IssuerTag:
+def make_issuer_tag(provider: str, model: str, *scope_parts: str | None) -> IssuerTag:
     """Build the tag of a model.
 
     model:        the name in the request
     scope_parts:  the other values that decide whether the content can be decrypted: base URL, organisation, project
     """
-    where = sha256("\n".join(part or "" for part in account).encode()).hexdigest()[:12]
+    where = sha256("\n".join(part or "" for part in scope_parts).encode()).hexdigest()[:12]
     tag = IssuerTag(f"{ISSUER_TAG_PREFIX}{quote(f'{provider}/{model}')}:{where}:")
     tag.opaque = _opaque_tag(tag)
     return tag
@@ -276,10 +278,10 @@ NO_ISSUER = make_issuer_tag("", "")
 """The tag of no issuer: no encrypted content has it."""
 
 
-def tag_encrypted_content(item: Item, by: str) -> Item:
+def tag_encrypted_content(item: Item, issuer: str) -> Item:
     """Prefix the item's encrypted content, if any, with the tag of its issuer."""
     return (
-        {**item, ENCRYPTED_CONTENT: by + item[ENCRYPTED_CONTENT]}
+        {**item, ENCRYPTED_CONTENT: issuer + item[ENCRYPTED_CONTENT]}
         if isinstance(item.get(ENCRYPTED_CONTENT), str)
         else item
     )
@@ -294,7 +296,7 @@ def hide_issuer_model(item: Item) -> Item:
     return {**item, ENCRYPTED_CONTENT: _opaque_tag(f"{form}:{model}:{where}:") + rest}
 
 
-def untag_item(item: Item, by: IssuerTag, who: str, *, foreign: bool = False) -> Item | None:
+def untag_item(item: Item, issuer: IssuerTag, model_label: str, *, keep_untagged: bool = False) -> Item | None:
     """Remove the tag of this issuer from `item`. Returns None for reasoning of another issuer.
 
     keep_untagged:  send reasoning without a tag to the server, which may have issued it to the client directly
@@ -305,15 +307,15 @@ def untag_item(item: Item, by: IssuerTag, who: str, *, foreign: bool = False) ->
     seal = item.get(ENCRYPTED_CONTENT)
     if not isinstance(seal, str):
         return item
-    for tag in (by, by.opaque):
+    for tag in (issuer, issuer.opaque):
         if seal.startswith(tag):
             return {**item, ENCRYPTED_CONTENT: seal[len(tag) :]}
     if item_type(item) == "reasoning":
-        return item if foreign and not has_issuer_tag(item) else None
+        return item if keep_untagged and not has_issuer_tag(item) else None
     if seal.startswith((ISSUER_TAG_PREFIX, OPAQUE_TAG_PREFIX)):
         made = seal.split(":")[1] if seal.startswith(ISSUER_TAG_PREFIX) else "the model that made it"
         hint = f"continue with {made}, or fork from before the sealed item"
-        raise Unsupported(who, f"a {item_type(item)} that another model sealed", param="input", hint=hint)
+        raise Unsupported(model_label, f"a {item_type(item)} that another model sealed", param="input", hint=hint)
     return item
 
 
@@ -323,24 +325,29 @@ def has_issuer_tag(item: Item) -> bool:
     return isinstance(seal, str) and seal.startswith((ISSUER_TAG_PREFIX, OPAQUE_TAG_PREFIX))
 
 
-def is_issued_by(item: Item, by: IssuerTag) -> bool:
+def is_issued_by(item: Item, issuer: IssuerTag) -> bool:
     """Whether the item's encrypted content has the tag of `issuer`."""
     seal = item.get(ENCRYPTED_CONTENT)
-    return isinstance(seal, str) and seal.startswith((by, by.opaque))
+    return isinstance(seal, str) and seal.startswith((issuer, issuer.opaque))
 
 
-def untag_items(items: Iterable[Item], by: IssuerTag, who: str, *, foreign: bool = False) -> tuple[Item, ...]:
+def untag_items(
+    items: Iterable[Item], issuer: IssuerTag, model_label: str, *, keep_untagged: bool = False
+) -> tuple[Item, ...]:
     """Apply `untag_item` to all items and drop those that return None. Raises Unsupported."""
-    found = (untag_item(item, by, who, foreign=foreign) if ENCRYPTED_CONTENT in item else item for item in items)
+    found = (
+        untag_item(item, issuer, model_label, keep_untagged=keep_untagged) if ENCRYPTED_CONTENT in item else item
+        for item in items
+    )
     return tuple(kept for kept in found if kept is not None)
 
 
-def untag_tagged_items(items: Iterable[Item], by: IssuerTag, who: str) -> list[Item]:
+def untag_tagged_items(items: Iterable[Item], issuer: IssuerTag, model_label: str) -> list[Item]:
     """Like `untag_items`, for a server that issues encrypted content itself: untagged content is its own.
 
     Raises Unsupported.
     """
-    found = (untag_item(item, by, who) if has_issuer_tag(item) else item for item in items)
+    found = (untag_item(item, issuer, model_label) if has_issuer_tag(item) else item for item in items)
     return [kept for kept in found if kept is not None]
 
 

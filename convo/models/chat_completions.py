@@ -49,87 +49,89 @@ class ChatModel:
         new_id: NewId,
         *,
         key: Secret | None = None,
-        http: "AsyncClient | None" = None,
+        http_client: "AsyncClient | None" = None,
         limits: ResponseLimits = DEFAULT_RESPONSE_LIMITS,
         defaults: Mapping[str, Json] | None = None,
         extra_fields: Collection[str] = (),
     ) -> None:
         self._provider, self._base_url, self._key = provider, base_url, key
-        self._new_id, self._http, self._defaults = new_id, http, defaults or {}
+        self._new_id, self._http_client, self._defaults = new_id, http_client, defaults or {}
         self._limits, self._dialect = limits, detect_chat_dialect(provider, base_url, extra_fields)
-        self._line: SSEClient | None = None
+        self._client: SSEClient | None = None
 
-    async def respond(self, ask: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-        body = {**self.body(ask), "stream": True, "stream_options": {"include_usage": True}}
-        answer = ResponseEventWriter(self._new_id, ask.model, summarized=ask.wants_summary)
-        chunks = ChatChunkTranslator(answer, self._new_id, self._maker(ask) if self._dialect.thinks else None)
-        async with aclosing(self._chunks(body)) as arriving:
+    async def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        body = {**self.build_body(request), "stream": True, "stream_options": {"include_usage": True}}
+        answer = ResponseEventWriter(self._new_id, request.model, summarized=request.wants_summary)
+        chunks = ChatChunkTranslator(
+            answer, self._new_id, self._issuer_tag(request) if self._dialect.has_thinking else None
+        )
+        async with aclosing(self._stream_chunks(body)) as arriving:
             async for chunk in arriving:
-                for event in chunks.read(chunk):
+                for event in chunks.translate_chunk(chunk):
                     yield event
-        for event in chunks.end():
+        for event in chunks.finish():
             yield event
 
     async def warm(self, model: str) -> None:
         await asyncio.to_thread(import_module, "openai")
 
-    async def check_request(self, ask: ModelRequest) -> None:
-        self.body(ask)
+    async def check_request(self, request: ModelRequest) -> None:
+        self.build_body(request)
         await check_provider_reachable(self, self._provider)
 
-    async def count(self, ask: ModelRequest) -> int | None:
+    async def count(self, request: ModelRequest) -> int | None:
         """Return None: chat completions cannot count tokens."""
         return None
 
-    async def compact(self, ask: ModelRequest) -> Sequence[Item] | None:
+    async def compact(self, request: ModelRequest) -> Sequence[Item] | None:
         """Return None: chat completions has no compaction."""
         return None
 
-    async def models(self) -> Sequence[str]:
-        return parse_model_names(await self.fetch("/models"), self._provider)
+    async def list_models(self) -> Sequence[str]:
+        return parse_model_names(await self.request_json("/models"), self._provider)
 
     async def aclose(self) -> None:
-        if self._line is not None:
-            await self._line.client.close()
-        elif self._http is not None:
-            await self._http.aclose()
+        if self._client is not None:
+            await self._client.client.close()
+        elif self._http_client is not None:
+            await self._http_client.aclose()
 
-    def body(self, ask: ModelRequest) -> dict[str, Json]:
+    def build_body(self, request: ModelRequest) -> dict[str, Json]:
         """Build the body of a request, without the fields for streaming."""
-        asked = build_chat_body(ask, f"{self._provider}/{ask.model}", self._dialect, self._maker(ask))
+        asked = build_chat_body(request, f"{self._provider}/{request.model}", self._dialect, self._issuer_tag(request))
         return {**self._defaults, **asked}
 
-    def ignored(self, ask: ModelRequest) -> tuple[str, ...]:
-        return list_ignored_chat_fields(ask, self._dialect, self._maker(ask))
+    def ignored_fields(self, request: ModelRequest) -> tuple[str, ...]:
+        return list_ignored_chat_fields(request, self._dialect, self._issuer_tag(request))
 
-    async def fetch(self, path: str, body: Mapping[str, Json] | None = None) -> Json:
+    async def request_json(self, path: str, body: Mapping[str, Json] | None = None) -> Json:
         """Request one JSON object outside of a response: a POST if there is a body, else a GET."""
-        with map_provider_errors(self._asked(body or {})):
+        with map_provider_errors(self._error_context(body or {})):
             if body is None:
-                return await self._connected().client.get(path, cast_to=object)
-            return await self._connected().client.post(path, cast_to=object, body=body)
+                return await self._get_client().client.get(path, cast_to=object)
+            return await self._get_client().client.post(path, cast_to=object, body=body)
 
-    async def _chunks(self, body: Mapping[str, Json]) -> AsyncGenerator[Json, None]:
-        asked, begun = self._asked(body), False
-        async with aclosing(self._connected().streamed("/chat/completions", body, asked)) as arriving:
+    async def _stream_chunks(self, body: Mapping[str, Json]) -> AsyncGenerator[Json, None]:
+        asked, begun = self._error_context(body), False
+        async with aclosing(self._get_client().stream_json("/chat/completions", body, asked)) as arriving:
             async for chunk in arriving:
                 if isinstance(chunk, Mapping) and chunk.get("error"):
-                    raise fault_from_stream_error(chunk, asked, answering=begun)
+                    raise fault_from_stream_error(chunk, asked, is_streaming=begun)
                 begun = True
                 yield chunk
 
-    def _maker(self, ask: ModelRequest) -> IssuerTag:
-        return make_issuer_tag(self._provider, ask.model, self._base_url)
+    def _issuer_tag(self, request: ModelRequest) -> IssuerTag:
+        return make_issuer_tag(self._provider, request.model, self._base_url)
 
-    def _asked(self, body: Mapping[str, Json]) -> ErrorContext:
+    def _error_context(self, body: Mapping[str, Json]) -> ErrorContext:
         return ErrorContext(self._provider, self._base_url, model=body.get("model"), key=self._key)
 
-    def _connected(self) -> SSEClient:
-        if self._line is None:
+    def _get_client(self) -> SSEClient:
+        if self._client is None:
             account = OpenAIClientOptions(self._provider, self._base_url, key=self._key or PLACEHOLDER_KEY)
-            http = self._http or make_http_client()
-            self._line = SSEClient(make_openai_client(account, http, self._limits), http, self._limits)
-        return self._line
+            http = self._http_client or make_http_client()
+            self._client = SSEClient(make_openai_client(account, http, self._limits), http, self._limits)
+        return self._client
 
 
 _T = TypeVar("_T")
@@ -151,47 +153,47 @@ _REASONING_FIELDS = ("reasoning_content", "reasoning")
 class ChatChunkTranslator:
     """Translates the chunks of one response to events of the Responses API."""
 
-    def __init__(self, answer: ResponseEventWriter, new_id: NewId, by: str | None = None) -> None:
+    def __init__(self, answer: ResponseEventWriter, new_id: NewId, issuer: str | None = None) -> None:
         """`issuer` tags the reasoning where the server needs it back (see `convo.models.base`)."""
-        self._answer, self._new_id, self._by = answer, new_id, by
-        self._call: tuple[int, str] | None = None
-        self._came = False
-        self._written = True
-        self._thought: list[str] = []
+        self._writer, self._new_id, self._issuer = answer, new_id, issuer
+        self._open_call: tuple[int, str] | None = None
+        self._has_chunks = False
+        self._has_arguments = True
+        self._reasoning_deltas: list[str] = []
         self._logprobs: list[Json] = []
-        self._finish: str | None = None
-        self._used: Json = None
+        self._finish_reason: str | None = None
+        self._usage: Json = None
 
-    def read(self, chunk: Json) -> Iterator[StreamEvent]:
+    def translate_chunk(self, chunk: Json) -> Iterator[StreamEvent]:
         """Yield the events of one chunk. Raises StreamBroken for anything that is no chunk of chat completions."""
         chunk = _as_object(chunk)
-        self._came = True
-        self._answer.model = _as_str(chunk.get("model")) or self._answer.model
+        self._has_chunks = True
+        self._writer.model = _as_str(chunk.get("model")) or self._writer.model
         told = chunk.get("usage") or _as_object(chunk.get("x_groq")).get("usage")
         if told:
-            self._used = usage_from_chat(_as_object(told))
+            self._usage = usage_from_chat(_as_object(told))
         for choice in map(_as_object, _as_list(chunk.get("choices"))):
             self._logprobs += map(_translate_logprob, _as_list(_as_object(choice.get("logprobs")).get("content")))
-            yield from self._delta(_as_object(choice.get("delta")))
-            self._finish = _as_str(choice.get("finish_reason")) or self._finish
+            yield from self._translate_delta(_as_object(choice.get("delta")))
+            self._finish_reason = _as_str(choice.get("finish_reason")) or self._finish_reason
 
-    def end(self) -> Iterator[StreamEvent]:
+    def finish(self) -> Iterator[StreamEvent]:
         """Yield the terminal event. Raises StreamBroken without a finish reason."""
-        if not self._came:
+        if not self._has_chunks:
             raise StreamBroken("the server answered without a single event of chat completions", hint=_BASE_URL_HINT)
-        if self._finish is None:
+        if self._finish_reason is None:
             raise StreamBroken("the answer stopped before its end")
-        if self._finish in _COMPLETED_REASONS:
-            yield from self._decided()
-            yield from self._whole_call()
-            yield from self._answer.completed(self._used)
-        elif self._finish in _INCOMPLETE_REASONS:
-            yield from self._answer.incomplete(_INCOMPLETE_REASONS[self._finish], self._used)
+        if self._finish_reason in _COMPLETED_REASONS:
+            yield from self._finish_reasoning()
+            yield from self._finish_call()
+            yield from self._writer.write_completed(self._usage)
+        elif self._finish_reason in _INCOMPLETE_REASONS:
+            yield from self._writer.write_incomplete(_INCOMPLETE_REASONS[self._finish_reason], self._usage)
         else:
-            why = f"the provider ended the answer with {self._finish!r}"
-            yield from self._answer.failed("server_error", why, self._used)
+            why = f"the provider ended the answer with {self._finish_reason!r}"
+            yield from self._writer.write_failed("server_error", why, self._usage)
 
-    def _delta(self, delta: Mapping[str, Json]) -> Iterator[StreamEvent]:
+    def _translate_delta(self, delta: Mapping[str, Json]) -> Iterator[StreamEvent]:
         thought = next((_as_str(delta.get(name)) for name in _REASONING_FIELDS if delta.get(name)), "")
         said, refused, calls = (
             _as_str(delta.get("content")),
@@ -199,46 +201,46 @@ class ChatChunkTranslator:
             _as_list(delta.get("tool_calls")),
         )
         if thought or said or refused:
-            yield from self._whole_call()
-            self._call = None
-        if thought and self._by is not None:
-            self._thought.append(thought)
-        yield from self._answer.thinking(thought)
+            yield from self._finish_call()
+            self._open_call = None
+        if thought and self._issuer is not None:
+            self._reasoning_deltas.append(thought)
+        yield from self._writer.write_reasoning(thought)
         if said or refused or calls:
-            yield from self._decided()
+            yield from self._finish_reasoning()
         if said:
             logprobs, self._logprobs = self._logprobs, []
-            yield from self._answer.text(said, logprobs)
-        yield from self._answer.refusal(refused)
+            yield from self._writer.write_text(said, logprobs)
+        yield from self._writer.write_refusal(refused)
         for piece in map(_as_object, calls):
-            yield from self._tool_call(piece)
+            yield from self._translate_tool_call(piece)
 
-    def _decided(self) -> Iterator[StreamEvent]:
+    def _finish_reasoning(self) -> Iterator[StreamEvent]:
         """End the reasoning; store its text as encrypted content where the server needs it back."""
-        thought, self._thought = "".join(self._thought), []
-        if thought and self._by is not None:
-            yield from self._answer.seal(self._by + encode_reasoning_text(thought))
+        thought, self._reasoning_deltas = "".join(self._reasoning_deltas), []
+        if thought and self._issuer is not None:
+            yield from self._writer.write_encrypted_content(self._issuer + encode_reasoning_text(thought))
 
-    def _tool_call(self, piece: Mapping[str, Json]) -> Iterator[StreamEvent]:
+    def _translate_tool_call(self, piece: Mapping[str, Json]) -> Iterator[StreamEvent]:
         """Translate a part of a call. A new index or a new id starts the next call: some servers send no index."""
         function = _as_object(piece.get("function"))
         index, call_id = _as_int(piece.get("index")), _as_str(piece.get("id"))
-        if self._call is None or self._call[0] != index or call_id not in ("", self._call[1]):
+        if self._open_call is None or self._open_call[0] != index or call_id not in ("", self._open_call[1]):
             name = _as_str(function.get("name"))
             if not name:
                 raise StreamBroken("the answer mixes the pieces of its tool calls")
-            yield from self._whole_call()
-            self._call, self._written = (index, call_id or self._new_id("call")), False
-            yield from self._answer.call(self._call[1], name)
+            yield from self._finish_call()
+            self._open_call, self._has_arguments = (index, call_id or self._new_id("call")), False
+            yield from self._writer.start_function_call(self._open_call[1], name)
         arguments = _as_str(function.get("arguments"))
-        self._written = self._written or bool(arguments)
-        yield from self._answer.arguments(arguments)
+        self._has_arguments = self._has_arguments or bool(arguments)
+        yield from self._writer.write_arguments(arguments)
 
-    def _whole_call(self) -> Iterator[StreamEvent]:
+    def _finish_call(self) -> Iterator[StreamEvent]:
         """Write empty arguments for a call without any: some servers send none."""
-        if not self._written:
-            self._written = True
-            yield from self._answer.arguments("{}")
+        if not self._has_arguments:
+            self._has_arguments = True
+            yield from self._writer.write_arguments("{}")
 
 
 def _translate_logprob(value: Json) -> Json:
@@ -268,10 +270,10 @@ def usage_from_chat(raw: Mapping[str, Json]) -> Json:
 # -- types: null stands for the default, another type breaks the stream ---------------------------
 
 
-def _check_type(form: type[_T] | tuple[type[_T], ...], value: Json, empty: _T) -> _T:
+def _check_type(expected_type: type[_T] | tuple[type[_T], ...], value: Json, default: _T) -> _T:
     if value is None:
-        return empty
-    if isinstance(value, form):
+        return default
+    if isinstance(value, expected_type):
         return value
     raise StreamBroken("the answer holds a piece that chat completions does not have")
 
@@ -323,10 +325,10 @@ class ChatDialect:
     extra_fields:      the extra fields that are sent (see `convo.models.base`)
     """
 
-    limit: str = "max_tokens"
-    thinks: bool = False
-    reasons: bool = True
-    extra: frozenset[str] = frozenset()
+    max_tokens_field: str = "max_tokens"
+    has_thinking: bool = False
+    has_reasoning: bool = True
+    extra_fields: frozenset[str] = frozenset()
 
 
 def detect_chat_dialect(provider: str, base_url: str, extra_fields: Collection[str] = ()) -> ChatDialect:
@@ -336,9 +338,10 @@ def detect_chat_dialect(provider: str, base_url: str, extra_fields: Collection[s
     """
     host = urlsplit(base_url).hostname or ""
     return ChatDialect(
-        limit="max_completion_tokens" if is_openai_server(base_url) else "max_tokens",
-        thinks=provider == "deepseek" or host.endswith("deepseek.com"),
-        extra=frozenset(extra_fields) | (OPENAI_CHAT_EXTRA_FIELDS if is_openai_server(base_url) else frozenset()),
+        max_tokens_field="max_completion_tokens" if is_openai_server(base_url) else "max_tokens",
+        has_thinking=provider == "deepseek" or host.endswith("deepseek.com"),
+        extra_fields=frozenset(extra_fields)
+        | (OPENAI_CHAT_EXTRA_FIELDS if is_openai_server(base_url) else frozenset()),
     )
 
 
@@ -348,21 +351,24 @@ def is_openai_server(base_url: str) -> bool:
 
 
 def list_ignored_chat_fields(
-    ask: ModelRequest, spoken: ChatDialect = ChatDialect(), by: IssuerTag = NO_ISSUER
+    request: ModelRequest, dialect: ChatDialect = ChatDialect(), issuer: IssuerTag = NO_ISSUER
 ) -> tuple[str, ...]:
     """List the fields that `build_chat_body` ignores, named as in `convo.models.base`."""
-    honoured = ("effort", "summary", "generate_summary") if spoken.reasons else ("effort",)
-    names = [*list_ignored_parameters(ask.parameters, known=spoken.extra, reasoning=honoured)]
-    if not spoken.thinks and _INCLUDE_ENCRYPTED_REASONING in (ask.parameters.get("include") or ()):
+    honoured = ("effort", "summary", "generate_summary") if dialect.has_reasoning else ("effort",)
+    names = [*list_ignored_parameters(request.parameters, known=dialect.extra_fields, reasoning=honoured)]
+    if not dialect.has_thinking and _INCLUDE_ENCRYPTED_REASONING in (request.parameters.get("include") or ()):
         names.append(f"include.{_INCLUDE_ENCRYPTED_REASONING}")
-    names += list_ignored_item_fields(ask.input)
-    if any(item_type(item) == "reasoning" and not (spoken.thinks and is_issued_by(item, by)) for item in ask.input):
+    names += list_ignored_item_fields(request.input)
+    if any(
+        item_type(item) == "reasoning" and not (dialect.has_thinking and is_issued_by(item, issuer))
+        for item in request.input
+    ):
         names.append("input.reasoning")
     return tuple(dict.fromkeys(names))
 
 
 def build_chat_body(
-    ask: ModelRequest, who: str, spoken: ChatDialect = ChatDialect(), by: IssuerTag = NO_ISSUER
+    request: ModelRequest, model_label: str, dialect: ChatDialect = ChatDialect(), issuer: IssuerTag = NO_ISSUER
 ) -> dict[str, Json]:
     """Build the body of a request, without `stream`.
 
@@ -371,30 +377,32 @@ def build_chat_body(
 
     Raises Unsupported for an item or parameter that this server cannot honour.
     """
-    said = build_chat_messages(ask.input, who, ask.instructions, wants_thoughts_of=by if spoken.thinks else None)
-    body: dict[str, Json] = {"model": ask.model, "messages": said}
-    asked = {name: value for name, value in ask.parameters.items() if value is not None}
+    said = build_chat_messages(
+        request.input, model_label, request.instructions, reasoning_issuer=issuer if dialect.has_thinking else None
+    )
+    body: dict[str, Json] = {"model": request.model, "messages": said}
+    asked = {name: value for name, value in request.parameters.items() if value is not None}
     for name, value in asked.items():
         if name in _UNCHANGED_PARAMETERS:
             body[name] = value
         elif name in _PARAMETER_TRANSLATORS:
-            body |= _PARAMETER_TRANSLATORS[name](value, asked, who)
+            body |= _PARAMETER_TRANSLATORS[name](value, asked, model_label)
         elif name == "max_output_tokens":
-            body[spoken.limit] = value
+            body[dialect.max_tokens_field] = value
         elif name == "reasoning":
-            body |= _translate_reasoning(value, spoken)
+            body |= _translate_reasoning(value, dialect)
         elif name in PROVIDER_EXTRA_FIELDS:
-            body |= {name: value} if name in spoken.extra else {}
+            body |= {name: value} if name in dialect.extra_fields else {}
         elif name not in _OMITTED_PARAMETERS and _NO_OP_VALUES.get(name) != value:
-            raise Unsupported(who, f"the parameter {name!r}", param=name)
+            raise Unsupported(model_label, f"the parameter {name!r}", param=name)
     return body
 
 
-def _translate_tools(tools: Json, asked: Mapping[str, Json], who: str) -> dict[str, Json]:
+def _translate_tools(tools: Json, parameters: Mapping[str, Json], model_label: str) -> dict[str, Json]:
     other = next((tool.get("type") for tool in tools if tool.get("type") != "function"), None)
     if other is not None:
-        raise Unsupported(who, f"{other} tools", param="tools")
-    allowed = _allowed_tool_names(asked.get("tool_choice"))
+        raise Unsupported(model_label, f"{other} tools", param="tools")
+    allowed = _allowed_tool_names(parameters.get("tool_choice"))
     offered = [_translate_tool(tool) for tool in tools if allowed is None or tool["name"] in allowed]
     return {"tools": offered} if offered else {}
 
@@ -411,8 +419,8 @@ def _allowed_tool_names(choice: Json) -> set[str] | None:
     return {str(tool.get("name")) for tool in choice.get("tools", ())}
 
 
-def _translate_tool_choice(choice: Json, asked: Mapping[str, Json], who: str) -> dict[str, Json]:
-    if not asked.get("tools"):
+def _translate_tool_choice(choice: Json, parameters: Mapping[str, Json], model_label: str) -> dict[str, Json]:
+    if not parameters.get("tools"):
         return {}
     if isinstance(choice, str):
         return {"tool_choice": choice}
@@ -420,19 +428,19 @@ def _translate_tool_choice(choice: Json, asked: Mapping[str, Json], who: str) ->
         return {"tool_choice": choice.get("mode", "auto")}
     if choice.get("type") == "function":
         return {"tool_choice": {"type": "function", "function": {"name": choice["name"]}}}
-    raise Unsupported(who, f"a choice of {choice.get('type')} tools", param="tool_choice")
+    raise Unsupported(model_label, f"a choice of {choice.get('type')} tools", param="tool_choice")
 
 
-def _translate_parallel_tool_calls(value: Json, asked: Mapping[str, Json], who: str) -> dict[str, Json]:
-    return {"parallel_tool_calls": value} if asked.get("tools") else {}
+def _translate_parallel_tool_calls(value: Json, parameters: Mapping[str, Json], model_label: str) -> dict[str, Json]:
+    return {"parallel_tool_calls": value} if parameters.get("tools") else {}
 
 
-def _translate_text(text: Json, asked: Mapping[str, Json], who: str) -> dict[str, Json]:
+def _translate_text(text: Json, parameters: Mapping[str, Json], model_label: str) -> dict[str, Json]:
     spoken = {"verbosity": text["verbosity"]} if text.get("verbosity") else {}
-    return spoken | _translate_text_format(text.get("format") or {"type": "text"}, who)
+    return spoken | _translate_text_format(text.get("format") or {"type": "text"}, model_label)
 
 
-def _translate_text_format(wanted: Json, who: str) -> dict[str, Json]:
+def _translate_text_format(wanted: Json, model_label: str) -> dict[str, Json]:
     match wanted.get("type"):
         case "text":
             return {}
@@ -442,22 +450,22 @@ def _translate_text_format(wanted: Json, who: str) -> dict[str, Json]:
             schema: dict[str, Json] = {name: value for name, value in wanted.items() if name != "type"}
             return {"response_format": {"type": "json_schema", "json_schema": schema}}
         case other:
-            raise Unsupported(who, f"{other} as the format of text", param="text.format")
+            raise Unsupported(model_label, f"{other} as the format of text", param="text.format")
 
 
-def _translate_reasoning(reasoning: Json, spoken: ChatDialect) -> dict[str, Json]:
+def _translate_reasoning(reasoning: Json, dialect: ChatDialect) -> dict[str, Json]:
     effort = reasoning.get("effort")
-    if effort == "none" and spoken.thinks:
+    if effort == "none" and dialect.has_thinking:
         return {"thinking": {"type": "disabled"}}
     return {"reasoning_effort": effort} if effort else {}
 
 
-def _translate_include(include: Json, asked: Mapping[str, Json], who: str) -> dict[str, Json]:
+def _translate_include(include: Json, parameters: Mapping[str, Json], model_label: str) -> dict[str, Json]:
     """Translate log probabilities only: reasoning needs no parameter, and hosted tools are rejected elsewhere."""
     return {"logprobs": True} if _INCLUDE_LOGPROBS in include else {}
 
 
-def _translate_top_logprobs(most: Json, asked: Mapping[str, Json], who: str) -> dict[str, Json]:
+def _translate_top_logprobs(most: Json, parameters: Mapping[str, Json], model_label: str) -> dict[str, Json]:
     return {"logprobs": True, "top_logprobs": most} if most else {}
 
 

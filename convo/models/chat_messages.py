@@ -32,7 +32,11 @@ _ROLES = {"user": "user", "system": "system", "developer": "system"}
 
 
 def build_chat_messages(
-    items: Iterable[Item], who: str, instructions: str | None = None, *, wants_thoughts_of: IssuerTag | None = None
+    items: Iterable[Item],
+    model_label: str,
+    instructions: str | None = None,
+    *,
+    reasoning_issuer: IssuerTag | None = None,
 ) -> list[ChatMessage]:
     """Translate a history to messages.
 
@@ -43,19 +47,19 @@ def build_chat_messages(
     that lacks a required field.
     """
     told = [{"role": "system", "content": instructions}] if instructions else []
-    history = [item for item in items if wants_thoughts_of or item_type(item) != "reasoning"]
+    history = [item for item in items if reasoning_issuer or item_type(item) != "reasoning"]
     for exchange in _split_at_user_messages(group_by_role(history)):
         called = any(is_client_call(item) for _, run in exchange for item in run)
-        by = wants_thoughts_of if called else None
+        by = reasoning_issuer if called else None
         for ours, run in exchange:
-            told += _assistant_messages(run, who, by) if ours else _tool_and_user_messages(run, who)
+            told += _assistant_messages(run, model_label, by) if ours else _tool_and_user_messages(run, model_label)
     return told
 
 
-def _split_at_user_messages(runs: Iterable[RoleGroup]) -> Iterator[list[RoleGroup]]:
+def _split_at_user_messages(groups: Iterable[RoleGroup]) -> Iterator[list[RoleGroup]]:
     """Yield the groups of each turn; a turn begins with a user message."""
     exchange: list[RoleGroup] = []
-    for ours, run in runs:
+    for ours, run in groups:
         if not ours and any(map(is_user_message, run)):
             asked = next(at for at, item in enumerate(run) if is_user_message(item))
             yield [*exchange, (False, run[:asked])]
@@ -65,27 +69,29 @@ def _split_at_user_messages(runs: Iterable[RoleGroup]) -> Iterator[list[RoleGrou
     yield exchange
 
 
-def encode_reasoning_text(said: str) -> str:
+def encode_reasoning_text(text: str) -> str:
     """Encode a server's reasoning as the encrypted content of a reasoning item."""
-    return b64encode(said.encode("utf-8", "surrogatepass")).decode()
+    return b64encode(text.encode("utf-8", "surrogatepass")).decode()
 
 
 # -- assistant messages ---------------------------------------------------------------------------
 
 
-def _assistant_messages(items: Sequence[Item], who: str, by: IssuerTag | None) -> list[ChatMessage]:
-    calls = [_tool_call(item, who) for item in items if is_client_call(item)]
+def _assistant_messages(items: Sequence[Item], model_label: str, issuer: IssuerTag | None) -> list[ChatMessage]:
+    calls = [_tool_call(item, model_label) for item in items if is_client_call(item)]
     words = [
-        _translate_text_content(item.get("content"), who, "an answer") for item in items if is_assistant_message(item)
+        _translate_text_content(item.get("content"), model_label, "an answer")
+        for item in items
+        if is_assistant_message(item)
     ]
-    thoughts = {} if by is None else {"reasoning_content": _join_reasoning_text(items, by, who)}
+    thoughts = {} if issuer is None else {"reasoning_content": _join_reasoning_text(items, issuer, model_label)}
     if not calls:
         return [{"role": "assistant", "content": said, **thoughts} for said in words]
     return [{"role": "assistant", "content": "\n".join(words) or None, **thoughts, "tool_calls": calls}]
 
 
-def _join_reasoning_text(items: Sequence[Item], by: IssuerTag, who: str) -> str:
-    ours = (untag_item(item, by, who) for item in items if item_type(item) == "reasoning")
+def _join_reasoning_text(items: Sequence[Item], issuer: IssuerTag, model_label: str) -> str:
+    ours = (untag_item(item, issuer, model_label) for item in items if item_type(item) == "reasoning")
     seals = (
         item[ENCRYPTED_CONTENT] for item in ours if item is not None and isinstance(item.get(ENCRYPTED_CONTENT), str)
     )
@@ -100,9 +106,9 @@ def _decode_reasoning_text(seal: str) -> str:
         return ""
 
 
-def _tool_call(item: Item, who: str) -> Json:
+def _tool_call(item: Item, model_label: str) -> Json:
     if item_type(item) != "function_call":
-        raise Unsupported(who, f"{item_type(item)} items", param="input")
+        raise Unsupported(model_label, f"{item_type(item)} items", param="input")
     function = {"name": _required_str(item, "name"), "arguments": item.get("arguments") or "{}"}
     return {"id": _required_str(item, "call_id"), "type": "function", "function": function}
 
@@ -110,39 +116,39 @@ def _tool_call(item: Item, who: str) -> Json:
 # -- tool, user and system messages ---------------------------------------------------------------
 
 
-def _tool_and_user_messages(items: Sequence[Item], who: str) -> list[ChatMessage]:
+def _tool_and_user_messages(items: Sequence[Item], model_label: str) -> list[ChatMessage]:
     """Build the tool messages, then one user message with their media, then the other messages."""
     outputs = [item for item in items if is_client_output(item)]
-    told = [_tool_message(item, who) for item in outputs]
-    shown = [part for item in outputs for part in _tool_output_media(item, who)]
+    told = [_tool_message(item, model_label) for item in outputs]
+    shown = [part for item in outputs for part in _tool_output_media(item, model_label)]
     beside = [{"role": "user", "content": shown}] if shown else []
-    return [*told, *beside, *_role_messages(items, who)]
+    return [*told, *beside, *_role_messages(items, model_label)]
 
 
-def _role_messages(items: Sequence[Item], who: str) -> Iterator[ChatMessage]:
+def _role_messages(items: Sequence[Item], model_label: str) -> Iterator[ChatMessage]:
     for item in items:
         if is_client_output(item):
             continue
         if item_type(item) != "message":
-            raise Unsupported(who, f"{item_type(item)} items", param="input")
+            raise Unsupported(model_label, f"{item_type(item)} items", param="input")
         role = _ROLES.get(str(item.get("role")))
         if role is None:
-            raise Unsupported(who, f"messages of the role {item.get('role')!r}", param="input")
-        yield {"role": role, "content": _translate_content(item.get("content"), who)}
+            raise Unsupported(model_label, f"messages of the role {item.get('role')!r}", param="input")
+        yield {"role": role, "content": _translate_content(item.get("content"), model_label)}
 
 
-def _tool_message(item: Item, who: str) -> ChatMessage:
+def _tool_message(item: Item, model_label: str) -> ChatMessage:
     if item_type(item) != "function_call_output":
-        raise Unsupported(who, f"{item_type(item)} items", param="input")
-    said = _translate_content(item.get("output"), who)
+        raise Unsupported(model_label, f"{item_type(item)} items", param="input")
+    said = _translate_content(item.get("output"), model_label)
     if not isinstance(said, str):
         said = "\n".join(part["text"] for part in said if part["type"] == "text") or _MEDIA_PLACEHOLDER
     return {"role": "tool", "tool_call_id": _required_str(item, "call_id"), "content": said}
 
 
-def _tool_output_media(item: Item, who: str) -> list[Json]:
+def _tool_output_media(item: Item, model_label: str) -> list[Json]:
     """Return the parts of an output that are not text, with a caption: a tool message holds text only."""
-    said = _translate_content(item.get("output"), who)
+    said = _translate_content(item.get("output"), model_label)
     other = [] if isinstance(said, str) else [part for part in said if part["type"] != "text"]
     return [{"type": "text", "text": f"{_MEDIA_CAPTION} {item.get('call_id')}:"}, *other] if other else []
 
@@ -162,33 +168,33 @@ def _required_str(item: Item, field: str) -> str:
 # -- parts ----------------------------------------------------------------------------------------
 
 
-def _translate_content(content: Json, who: str) -> Json:
+def _translate_content(content: Json, model_label: str) -> Json:
     if isinstance(content, str) or content is None:
         return content or ""
     if not isinstance(content, list):
         raise InputFault("a message's content is neither text nor a list of parts")
-    parts = [_translate_part(part, who) for part in content]
+    parts = [_translate_part(part, model_label) for part in content]
     if all(part["type"] == "text" for part in parts):
         return "\n".join(part["text"] for part in parts)
     return parts
 
 
-def _translate_text_content(content: Json, who: str, where: str) -> str:
+def _translate_text_content(content: Json, model_label: str, where: str) -> str:
     """Translate the content of a message that allows text only."""
-    said = _translate_content(content, who)
+    said = _translate_content(content, model_label)
     if isinstance(said, str):
         return said
     other = next(part["type"] for part in said if part["type"] != "text")
-    raise Unsupported(who, f"{other} parts in {where}", param="input")
+    raise Unsupported(model_label, f"{other} parts in {where}", param="input")
 
 
-def _translate_part(part: Json, who: str) -> Json:
+def _translate_part(part: Json, model_label: str) -> Json:
     if not isinstance(part, dict):
         raise InputFault("a message's content holds a part that is not an object")
     form = _PART_TRANSLATORS.get(str(part.get("type")))
     translated = form(part) if form else None
     if translated is None:
-        raise Unsupported(who, f"{part.get('type')} parts of this form", param="input")
+        raise Unsupported(model_label, f"{part.get('type')} parts of this form", param="input")
     return translated
 
 

@@ -102,21 +102,21 @@ class ErrorContext:
     package: str = "openai"
 
     @property
-    def place(self) -> str:
+    def display_url(self) -> str:
         """The URL to display, without user, password and query."""
         parts = urlsplit(self.url)
         return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
-    def clean(self, words: str) -> str:
+    def clean_message(self, words: str) -> str:
         """Return the message on one line, with keys masked and without a final full stop."""
         if self.key is not None:
             words = words.replace(self.key.reveal(), "***")
         words = words[:_MAX_SCANNED_CHARS]
         return " ".join(_KEY_LIKE.sub("***", words).split())[:_MAX_MESSAGE_CHARS].rstrip(". ")
 
-    def names_in(self, error: Mapping[str, Json]) -> dict[str, Any]:
+    def clean_error_fields(self, error: Mapping[str, Json]) -> dict[str, Any]:
         """Return the error object with keys masked in its name fields."""
-        named = {name: self.clean(said) for name in _NAME_FIELDS if isinstance(said := error.get(name), str)}
+        named = {name: self.clean_message(said) for name in _NAME_FIELDS if isinstance(said := error.get(name), str)}
         return {**error, **named}
 
 
@@ -126,8 +126,8 @@ class map_provider_errors:  # noqa: N801 - used like a function: `with map_provi
     is_streaming:  the response has begun, so a connection error breaks a response
     """
 
-    def __init__(self, asked: ErrorContext, *, answering: bool = False) -> None:
-        self._asked, self._answering = asked, answering
+    def __init__(self, context: ErrorContext, *, is_streaming: bool = False) -> None:
+        self._context, self._is_streaming = context, is_streaming
 
     def __enter__(self) -> None:
         return None
@@ -137,109 +137,111 @@ class map_provider_errors:  # noqa: N801 - used like a function: `with map_provi
     ) -> None:
         if not isinstance(wrong, Exception) or isinstance(wrong, ConvoError):
             return
-        ours = to_endpoint_fault(wrong, self._asked, answering=self._answering)
+        ours = to_endpoint_fault(wrong, self._context, is_streaming=self._is_streaming)
         if ours is not None:
             raise ours from wrong
 
 
-def to_endpoint_fault(wrong: BaseException, asked: ErrorContext, *, answering: bool = False) -> EndpointFault | None:
+def to_endpoint_fault(
+    error: BaseException, context: ErrorContext, *, is_streaming: bool = False
+) -> EndpointFault | None:
     """Map `error` to an EndpointFault; None if neither the package, its transport nor a decoder raised it."""
     import httpx2
 
-    package = import_module(asked.package)
-    if isinstance(wrong, package.APIConnectionError) and isinstance(wrong.__cause__, EndpointFault):
-        return wrong.__cause__
-    if isinstance(wrong, package.APIStatusError):
-        if wrong.response.is_success:
-            return fault_from_stream_error(wrong.body, asked, answering=answering)
-        return fault_from_status(wrong.status_code, wrong.body, asked, **_retry_options(wrong.response.headers))
-    if isinstance(wrong, package.APIConnectionError):
-        return _connection_fault(wrong.__cause__ or wrong, asked, answering=answering)
-    if isinstance(wrong, package.APIError):
-        return fault_from_stream_error(wrong.body, asked, answering=answering)
-    match wrong:
+    package = import_module(context.package)
+    if isinstance(error, package.APIConnectionError) and isinstance(error.__cause__, EndpointFault):
+        return error.__cause__
+    if isinstance(error, package.APIStatusError):
+        if error.response.is_success:
+            return fault_from_stream_error(error.body, context, is_streaming=is_streaming)
+        return fault_from_status(error.status_code, error.body, context, **_retry_options(error.response.headers))
+    if isinstance(error, package.APIConnectionError):
+        return _connection_fault(error.__cause__ or error, context, is_streaming=is_streaming)
+    if isinstance(error, package.APIError):
+        return fault_from_stream_error(error.body, context, is_streaming=is_streaming)
+    match error:
         case httpx2.HTTPError() | httpx2.InvalidURL() | httpx2.StreamError():
-            return _connection_fault(wrong, asked, answering=answering)
+            return _connection_fault(error, context, is_streaming=is_streaming)
         case UnicodeEncodeError():
             return RequestRefused(
-                f"{asked.provider} cannot be sent text with half a character in it", code="invalid_input"
+                f"{context.provider} cannot be sent text with half a character in it", code="invalid_input"
             )
-    if "ClientError" in _class_names(wrong):  # an error of aiohttp that its transport does not translate
-        return _connection_fault(wrong, asked, answering=answering)
-    if isinstance(wrong, getattr(package, _PACKAGE_BASE_ERRORS[asked.package]) | ValueError | RecursionError):
-        return StreamBroken(f"{asked.provider} answered with something that is not a stream of events")
+    if "ClientError" in _class_names(error):  # an error of aiohttp that its transport does not translate
+        return _connection_fault(error, context, is_streaming=is_streaming)
+    if isinstance(error, getattr(package, _PACKAGE_BASE_ERRORS[context.package]) | ValueError | RecursionError):
+        return StreamBroken(f"{context.provider} answered with something that is not a stream of events")
     return None
 
 
 def fault_from_status(
-    status: int, body: Json, asked: ErrorContext, *, retry_after_s: float | None = None, again: bool | None = None
+    status: int, body: Json, context: ErrorContext, *, retry_after_s: float | None = None, again: bool | None = None
 ) -> EndpointFault:
     """Build the error for a response with an error status; `body` is an error object or anything else.
 
     again:  the server's own statement whether a retry makes sense; None if it makes none
     """
-    error = asked.names_in(_error_object(body))
-    words = asked.clean(error["message"])
+    error = context.clean_error_fields(_error_object(body))
+    words = context.clean_message(error["message"])
     fields: dict[str, Any] = {
         "code": _error_code(error),
         "status": _to_error_status(status),
         "param": error.get("param"),
     }
     if status in (401, 403):
-        return KeyRefused(f"{asked.provider} refused the key{_format_reason(words)}", **fields)
-    if _is_unknown_model(status, error, asked):
-        return _unknown_model_fault(status, asked)
+        return KeyRefused(f"{context.provider} refused the key{_format_reason(words)}", **fields)
+    if _is_unknown_model(status, error, context):
+        return _unknown_model_fault(status, context)
     if status in (400, 413) and (error.get("code") == _WINDOW_EXCEEDED_CODE or _WINDOW_EXCEEDED_MESSAGE.search(words)):
         fields |= {"code": _WINDOW_EXCEEDED_CODE, "param": error.get("param") or "input"}
         return RequestRefused(
             words or "the input is longer than the model's window", hint=WindowExceeded.hint, **fields
         )
     if status == 402 or error.get("code") == "insufficient_quota":
-        words = words or f"{asked.provider} answered {status}"
+        words = words or f"{context.provider} answered {status}"
         return RequestRefused(words, hint="the account needs credit: see the provider's billing page", **fields)
     passes = status in (408, 409, 429) or status >= 500 or error.get("code") == "conversation_locked"
     if passes if again is None else again:
-        return TryLater(words or f"{asked.provider} answered {status}", retry_after_s=retry_after_s, **fields)
+        return TryLater(words or f"{context.provider} answered {status}", retry_after_s=retry_after_s, **fields)
     if not words or words.lower() in _FRAMEWORK_MESSAGES:
         return RequestRefused(
-            f"{asked.provider} answered {status} at {asked.place}", hint="check its base_url", **fields
+            f"{context.provider} answered {status} at {context.display_url}", hint="check its base_url", **fields
         )
     return RequestRefused(words, **fields)
 
 
-def fault_from_response(answer: "Response", asked: ErrorContext) -> EndpointFault:
+def fault_from_response(answer: "Response", context: ErrorContext) -> EndpointFault:
     """Build the error for a response that has been read and has an error status."""
     try:
         body = answer.json()
     except (ValueError, RecursionError):
         body = answer.text
-    return fault_from_status(answer.status_code, body, asked, **_retry_options(answer.headers))
+    return fault_from_status(answer.status_code, body, context, **_retry_options(answer.headers))
 
 
-def fault_from_stream_error(body: Json, asked: ErrorContext, *, answering: bool) -> EndpointFault:
+def fault_from_stream_error(body: Json, context: ErrorContext, *, is_streaming: bool) -> EndpointFault:
     """Build the error for an error event; before any other event, its type decides as an HTTP status would."""
-    error = asked.names_in(_error_object(body))
+    error = context.clean_error_fields(_error_object(body))
     status = _error_status(error)
-    if status is not None and not answering:
-        return fault_from_status(status, body, asked)
-    words = asked.clean(error["message"]) or f"{asked.provider} broke off its answer"
+    if status is not None and not is_streaming:
+        return fault_from_status(status, body, context)
+    words = context.clean_message(error["message"]) or f"{context.provider} broke off its answer"
     return StreamBroken(words, code=_error_code(error), param=error.get("param"))
 
 
-def fault_from_event(event: StreamEvent, asked: ErrorContext, *, answering: bool) -> EndpointFault | None:
+def fault_from_event(event: StreamEvent, context: ErrorContext, *, is_streaming: bool) -> EndpointFault | None:
     """Build the error for an event: nested as in the specification, or flat as the package reads it; else None."""
     if event["type"] != "error":
         return None
     nested = event.get("error")
     return fault_from_stream_error(
-        nested if isinstance(nested, Mapping) else dict(event, type=None), asked, answering=answering
+        nested if isinstance(nested, Mapping) else dict(event, type=None), context, is_streaming=is_streaming
     )
 
 
-def validate_event(event: Json, asked: ErrorContext) -> StreamEvent:
+def validate_event(event: Json, context: ErrorContext) -> StreamEvent:
     """Return the value as an event; one without a type gets "error" or "". Raises StreamBroken for any non-object."""
     if not isinstance(event, dict):
-        raise StreamBroken(f"{asked.provider} answered with something that is not a stream of events")
+        raise StreamBroken(f"{context.provider} answered with something that is not a stream of events")
     if not isinstance(event.get("type"), str):
         return {**event, "type": "error"} if event.get("error") else {**event, "type": ""}
     return event
@@ -286,17 +288,17 @@ def _error_status(error: Mapping[str, Json]) -> int | None:
     return next((status for status in named if status), None)
 
 
-def _is_unknown_model(status: int, error: Mapping[str, Json], asked: ErrorContext) -> bool:
-    if asked.model is None:
+def _is_unknown_model(status: int, error: Mapping[str, Json], context: ErrorContext) -> bool:
+    if context.model is None:
         return False
-    named = status == 404 and error.get("type") == "not_found_error" and asked.model in error["message"]
+    named = status == 404 and error.get("type") == "not_found_error" and context.model in error["message"]
     said_so = named or _NO_SUCH_MODEL.search(error["message"][:_MAX_SCANNED_CHARS]) is not None
     return error.get("code") == "model_not_found" or (status in (400, 404) and said_so)
 
 
-def _unknown_model_fault(status: int, asked: ErrorContext) -> RequestRefused:
+def _unknown_model_fault(status: int, context: ErrorContext) -> RequestRefused:
     return RequestRefused(
-        f"{asked.provider} has no model {asked.model!r}",
+        f"{context.provider} has no model {context.model!r}",
         code="model_not_found",
         status=status,
         param="model",
@@ -308,26 +310,30 @@ def _format_reason(words: str) -> str:
     return f": {words}" if words else ""
 
 
-def _connection_fault(wrong: BaseException, asked: ErrorContext, *, answering: bool) -> EndpointFault:
+def _connection_fault(error: BaseException, context: ErrorContext, *, is_streaming: bool) -> EndpointFault:
     import httpx2
 
-    if answering:
-        return StreamBroken(f"the connection to {asked.provider} broke before the answer ended")
-    below = _class_names(wrong.__cause__)  # the aiohttp transport reports all errors as timeouts
-    if isinstance(wrong, httpx2.TimeoutException) and ("TimeoutError" in below or "ClientError" not in below):
-        return Unreachable(f"{asked.provider} did not answer in time at {asked.place}")
-    if isinstance(wrong, httpx2.UnsupportedProtocol | httpx2.InvalidURL):
+    if is_streaming:
+        return StreamBroken(f"the connection to {context.provider} broke before the answer ended")
+    below = _class_names(error.__cause__)  # the aiohttp transport reports all errors as timeouts
+    if isinstance(error, httpx2.TimeoutException) and ("TimeoutError" in below or "ClientError" not in below):
+        return Unreachable(f"{context.provider} did not answer in time at {context.display_url}")
+    if isinstance(error, httpx2.UnsupportedProtocol | httpx2.InvalidURL):
         return Unreachable(
-            f"{asked.place!r} is not the address of a server", code=NO_CONNECTION, hint="check the provider's base_url"
+            f"{context.display_url!r} is not the address of a server",
+            code=NO_CONNECTION,
+            hint="check the provider's base_url",
         )
-    if isinstance(wrong, httpx2.ConnectError) or "ClientConnectorError" in below:
-        words = asked.clean(str(getattr(wrong.__cause__, "os_error", wrong)))
-        return Unreachable(f"cannot reach {asked.provider} at {asked.place}{_format_reason(words)}", code=NO_CONNECTION)
-    return Unreachable(f"the connection to {asked.provider} at {asked.place} broke before it answered")
+    if isinstance(error, httpx2.ConnectError) or "ClientConnectorError" in below:
+        words = context.clean_message(str(getattr(error.__cause__, "os_error", error)))
+        return Unreachable(
+            f"cannot reach {context.provider} at {context.display_url}{_format_reason(words)}", code=NO_CONNECTION
+        )
+    return Unreachable(f"the connection to {context.provider} at {context.display_url} broke before it answered")
 
 
-def _class_names(wrong: BaseException | None) -> set[str]:
-    return {kind.__name__ for kind in type(wrong).__mro__}
+def _class_names(error: BaseException | None) -> set[str]:
+    return {kind.__name__ for kind in type(error).__mro__}
 
 
 def _retry_options(headers: Mapping[str, str]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ def open_model(
     provider: Provider,
     *,
     key: Secret | None,
-    models: Path,
+    weights_folder: Path,
     clock: Clock,
     new_id: NewId,
     token: Secret | None = None,
@@ -43,7 +43,7 @@ def open_model(
     extra = provider.extra_fields
     match provider.api:
         case "local":
-            return open_local_model(models, new_id, limits)
+            return open_local_model(weights_folder, new_id, limits)
         case "scripted":
             from convo.models.scripted import ScriptedModel
 
@@ -91,11 +91,11 @@ def make_openai_options(
         token=token,
         organisation=provider.organisation,
         project=provider.project,
-        ambient=provider.name == "openai",
-        azure=provider.api == "azure",
+        use_env_headers=provider.name == "openai",
+        is_azure=provider.api == "azure",
         api_version=provider.api_version,
         deployment=provider.deployment,
-        keyless=keyless,
+        is_keyless=keyless,
     )
 
 
@@ -106,11 +106,13 @@ def require_base_url(provider: Provider) -> str:
     return provider.base_url
 
 
-def open_local_model(models: Path, new_id: NewId, limits: ResponseLimits = DEFAULT_RESPONSE_LIMITS) -> "LocalModel":
+def open_local_model(
+    weights_folder: Path, new_id: NewId, limits: ResponseLimits = DEFAULT_RESPONSE_LIMITS
+) -> "LocalModel":
     """Open the local models; the CLI warms them while the user types."""
     from convo.models.local import LocalModel
 
-    return LocalModel(models, new_id, limits=limits)
+    return LocalModel(weights_folder, new_id, limits=limits)
 
 
 def get_built_in_weights() -> "Weights":
@@ -120,25 +122,25 @@ def get_built_in_weights() -> "Weights":
     return BUILT_IN_WEIGHTS
 
 
-def find_built_in_weights(models: Path) -> Path:
+def find_built_in_weights(weights_folder: Path) -> Path:
     """Return the path of the built-in weights. Raises ModelMissing."""
     from convo.models import weights
 
-    return weights.locate_built_in_weights(models)
+    return weights.locate_built_in_weights(weights_folder)
 
 
-def find_weights(model: str, models: Path) -> Path:
+def find_weights(model: str, weights_folder: Path) -> Path:
     """Return the weights file of `local/` plus `model`. Raises ModelMissing or Unreadable."""
     from convo.models import weights
 
-    return weights.locate_weights(model, models)[1]
+    return weights.locate_weights(model, weights_folder)[1]
 
 
-def pull_built_in_weights(models: Path, told: "PullProgress") -> Path:
+def pull_built_in_weights(weights_folder: Path, on_progress: "PullProgress") -> Path:
     """Download the built-in weights unless they are present. Raises ModelMissing or StoreFault."""
     from convo.models import weights
 
-    return weights.pull_weights(models, told=told)
+    return weights.pull_weights(weights_folder, on_progress=on_progress)
 
 
 def check_provider_key(provider: Provider, key: Secret | None) -> Secret | None:

@@ -73,7 +73,7 @@ class SSEClient:
     def __init__(
         self,
         client: Any,
-        http: "AsyncClient",
+        http_client: "AsyncClient",
         limits: ResponseLimits = DEFAULT_RESPONSE_LIMITS,
         headers: Mapping[str, str] = _NO_HEADERS,
     ) -> None:
@@ -82,20 +82,20 @@ class SSEClient:
 
         named: ProviderClient = client
         said = {**named.default_headers, **named.auth_headers, **headers}
-        self.client, self._http, self._limits = client, http, limits
+        self.client, self._http_client, self._limits = client, http_client, limits
         kept = {name: value for name, value in said.items() if isinstance(value, str)}
         self._headers = Headers({**kept, "accept-encoding": "identity"})
         self._extensions = {"timeout": Timeout(named.timeout).as_dict(), STREAM_EXTENSION: True}
         self._urls: dict[str, URL] = {}
 
-    async def streamed(
+    async def stream_json(
         self,
         path: str,
         body: Mapping[str, Json] | None,
-        asked: ErrorContext,
+        context: ErrorContext,
         query: Mapping[str, Any] | None = None,
         *,
-        exact: bool = False,
+        strict: bool = False,
     ) -> AsyncGenerator[Json, None]:
         """Yield the JSON values of the server's stream. Sends a POST with `body`, a GET if it is None.
 
@@ -103,23 +103,23 @@ class SSEClient:
 
         Raises EndpointFault.
         """
-        with map_provider_errors(asked):
-            answer = await self._http.send(self._request(path, body, query), stream=True)
+        with map_provider_errors(context):
+            answer = await self._http_client.send(self._build_request(path, body, query), stream=True)
         try:
             if not answer.is_success:
-                with map_provider_errors(asked):
+                with map_provider_errors(context):
                     await answer.aread()
-                raise fault_from_response(answer, asked)
+                raise fault_from_response(answer, context)
             async with aclosing(
-                _iter_json_values(answer, asked, self._limits, _STRICT_DECODER if exact else _DECODER)
+                _iter_json_values(answer, context, self._limits, _STRICT_DECODER if strict else _DECODER)
             ) as values:
                 async for value in values:
                     yield value
         finally:
-            with map_provider_errors(asked, answering=True):
+            with map_provider_errors(context, is_streaming=True):
                 await answer.aclose()
 
-    def _request(self, path: str, body: Mapping[str, Json] | None, query: Mapping[str, Any] | None) -> "Request":
+    def _build_request(self, path: str, body: Mapping[str, Json] | None, query: Mapping[str, Any] | None) -> "Request":
         from httpx2 import Request
 
         if path not in self._urls:
@@ -137,31 +137,33 @@ class SSEClient:
 class SSEDecoder:
     """Extracts the data of server-sent events from chunks of any size. All other fields are ignored."""
 
-    def __init__(self, most: int = DEFAULT_RESPONSE_LIMITS.event_bytes) -> None:
+    def __init__(self, max_bytes: int = DEFAULT_RESPONSE_LIMITS.event_bytes) -> None:
         """Buffer at most `max_bytes` bytes of one event."""
-        self._most = most
-        self._open, self._data = BytesIO(), BytesIO()
-        self._returned, self._first = False, True
+        self._max_event_bytes = max_bytes
+        self._partial_line, self._data = BytesIO(), BytesIO()
+        self._ended_with_cr, self._is_first_line = False, True
 
-    def read(self, piece: bytes) -> list[str]:
+    def feed(self, piece: bytes) -> list[str]:
         """Return the data of each event that the chunk completes. Raises UnicodeDecodeError or LimitReached."""
-        if self._returned and piece.startswith(b"\n"):  # the second half of a CRLF that was split
+        if self._ended_with_cr and piece.startswith(b"\n"):  # the second half of a CRLF that was split
             piece = piece[1:]
-        self._returned = piece.endswith(b"\r")
-        found = [data.decode() for line in piece.splitlines(keepends=True) if (data := self._line(line)) is not None]
-        if self._open.tell() + self._data.tell() > self._most:
-            raise LimitReached("event_bytes", self._most)
+        self._ended_with_cr = piece.endswith(b"\r")
+        found = [
+            data.decode() for line in piece.splitlines(keepends=True) if (data := self._feed_line(line)) is not None
+        ]
+        if self._partial_line.tell() + self._data.tell() > self._max_event_bytes:
+            raise LimitReached("event_bytes", self._max_event_bytes)
         return found
 
-    def _line(self, line: bytes) -> bytes | None:
+    def _feed_line(self, line: bytes) -> bytes | None:
         """Return the data of the event that this line completes, if any."""
         if not line.endswith((b"\n", b"\r")):
-            self._open.write(line)
+            self._partial_line.write(line)
             return None
-        if self._open.tell():
-            line = _take_buffer(self._open) + line
-        if self._first:
-            line, self._first = line.removeprefix(BOM_UTF8), False
+        if self._partial_line.tell():
+            line = _take_buffer(self._partial_line) + line
+        if self._is_first_line:
+            line, self._is_first_line = line.removeprefix(BOM_UTF8), False
         line = line.rstrip(b"\r\n")
         if line.startswith(b"data:"):
             said = line[5:].removeprefix(b" ")
@@ -179,24 +181,24 @@ def _take_buffer(held: BytesIO) -> bytes:
 
 
 async def _iter_json_values(
-    answer: "Response", asked: ErrorContext, limits: ResponseLimits, decoder: json.JSONDecoder
+    answer: "Response", context: ErrorContext, limits: ResponseLimits, decoder: json.JSONDecoder
 ) -> AsyncGenerator[Json, None]:
     """Yield the JSON values of a stream. Raises EndpointFault."""
     sent, begun, events = SSEDecoder(limits.event_bytes), False, 0
     pace = TimeSlice()
     async with aclosing(answer.aiter_bytes()) as pieces:
         while True:
-            with map_provider_errors(asked, answering=begun):
+            with map_provider_errors(context, is_streaming=begun):
                 piece = await anext(pieces, None)
             for part in _split_chunk(piece):
-                with map_provider_errors(asked, answering=begun):
-                    found = sent.read(part)
-                await pace.step()
+                with map_provider_errors(context, is_streaming=begun):
+                    found = sent.feed(part)
+                await pace.checkpoint()
                 for data in found:
                     if data.startswith(DONE_MARKER):
-                        await _drain_response(pieces, asked)
+                        await _drain_response(pieces, context)
                         return
-                    with map_provider_errors(asked, answering=begun):
+                    with map_provider_errors(context, is_streaming=begun):
                         small = len(data) < LARGE_EVENT_BYTES
                         value = (
                             decoder.decode(data) if small else await parse_large_json(data, limits.event_bytes, decoder)
@@ -205,7 +207,7 @@ async def _iter_json_values(
                     if events > limits.answer_events:
                         raise LimitReached("answer_events", limits.answer_events)
                     yield value
-                    await pace.step()
+                    await pace.checkpoint()
             if piece is None:
                 return
 
@@ -224,11 +226,11 @@ def _split_chunk(piece: bytes | None) -> list[bytes]:
     )
 
 
-async def _drain_response(pieces: AsyncIterator[bytes], asked: ErrorContext) -> None:
+async def _drain_response(pieces: AsyncIterator[bytes], context: ErrorContext) -> None:
     """Read the rest of the body, so that the connection can be reused."""
     with suppress(TimeoutError, EndpointFault):
         async with asyncio.timeout(_DRAIN_TIMEOUT_S):
-            with map_provider_errors(asked, answering=True):
+            with map_provider_errors(context, is_streaming=True):
                 async for _ in pieces:
                     pass
 
@@ -244,40 +246,40 @@ class TimeSlice:
 
     def __init__(self) -> None:
         self._clock = asyncio.get_running_loop().time
-        self._since = self._clock()
+        self._slice_start = self._clock()
 
-    async def step(self) -> None:
+    async def checkpoint(self) -> None:
         """Wait for a turn if the time slice is used up. Waiting for the network counts too and costs a pass."""
-        if self._clock() - self._since > TIME_SLICE_S:
-            await _ROUND_ROBINS.setdefault(asyncio.get_running_loop(), RoundRobin()).wait()
-            self._since = self._clock()
+        if self._clock() - self._slice_start > TIME_SLICE_S:
+            await _ROUND_ROBINS.setdefault(asyncio.get_running_loop(), RoundRobin()).wait_turn()
+            self._slice_start = self._clock()
 
 
 class RoundRobin:
     """The queue of the busy streams of one event loop; one runs in each pass."""
 
     def __init__(self) -> None:
-        self._waiting: deque[asyncio.Future[None]] = deque()
-        self._called = False
+        self._waiters: deque[asyncio.Future[None]] = deque()
+        self._is_scheduled = False
 
-    async def wait(self) -> None:
+    async def wait_turn(self) -> None:
         loop = asyncio.get_running_loop()
         turn = loop.create_future()
-        self._waiting.append(turn)
-        if not self._called:
-            self._called = True
-            loop.call_soon(self._next, loop)
+        self._waiters.append(turn)
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            loop.call_soon(self._wake_next, loop)
         await turn
 
-    def _next(self, loop: asyncio.AbstractEventLoop) -> None:
-        while self._waiting:
-            turn = self._waiting.popleft()
+    def _wake_next(self, loop: asyncio.AbstractEventLoop) -> None:
+        while self._waiters:
+            turn = self._waiters.popleft()
             if not turn.done():
                 turn.set_result(None)
                 break
-        self._called = bool(self._waiting)
-        if self._called:
-            loop.call_soon(self._next, loop)
+        self._is_scheduled = bool(self._waiters)
+        if self._is_scheduled:
+            loop.call_soon(self._wake_next, loop)
 
 
 _ROUND_ROBINS: "WeakKeyDictionary[asyncio.AbstractEventLoop, RoundRobin]" = WeakKeyDictionary()
@@ -305,23 +307,23 @@ _STRICT_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=
 _CLOSING_BRACKETS = {"[": "]", "{": "}"}
 
 
-async def parse_large_json(text: str, most: int, decoder: json.JSONDecoder = _DECODER) -> Json:
+async def parse_large_json(text: str, max_bytes: int, decoder: json.JSONDecoder = _DECODER) -> Json:
     """Parse JSON in steps: `json.loads` of some megabytes blocks the event loop.
 
     Raises ValueError for invalid JSON, LimitReached if the values take more than `max_bytes` bytes.
     """
-    reading, pace = _parse_in_steps(text, most, decoder), TimeSlice()
+    reading, pace = _parse_in_steps(text, max_bytes, decoder), TimeSlice()
     while True:
         try:
             next(reading)
         except StopIteration as end:
             return end.value
-        await pace.step()
+        await pace.checkpoint()
 
 
-def _parse_in_steps(text: str, most: int, decoder: json.JSONDecoder) -> Generator[None, None, Json]:
+def _parse_in_steps(text: str, max_bytes: int, decoder: json.JSONDecoder) -> Generator[None, None, Json]:
     """Parse `text` and yield after every 256 values. Strings and numbers are parsed by the json module."""
-    left, at, name = (most - len(text)) // JSON_VALUE_OVERHEAD_BYTES, 0, ""
+    left, at, name = (max_bytes - len(text)) // JSON_VALUE_OVERHEAD_BYTES, 0, ""
     holders: list[Any] = []
     root: Json = None
     while True:
@@ -339,7 +341,7 @@ def _parse_in_steps(text: str, most: int, decoder: json.JSONDecoder) -> Generato
             holders[-1].append(value)
         left -= 1
         if left < 0:
-            raise LimitReached("event_bytes", most)
+            raise LimitReached("event_bytes", max_bytes)
         if left % 256 == 0:
             yield
         if opens in _CLOSING_BRACKETS:
@@ -407,23 +409,25 @@ class OpenAIClientOptions:
     token: Secret | None = None
     organisation: str | None = None
     project: str | None = None
-    ambient: bool = False
-    azure: bool = False
+    use_env_headers: bool = False
+    is_azure: bool = False
     api_version: str | None = None
     deployment: str | None = None
-    keyless: bool = False
+    is_keyless: bool = False
 
     @property
     def scope(self) -> Scope:
         return Scope(self.base_url.rstrip("/"), self.organisation, self.project)
 
-    def asked(self, body: Mapping[str, Json]) -> ErrorContext:
+    def make_error_context(self, body: Mapping[str, Json]) -> ErrorContext:
         """Return the context for errors of a request with `body`."""
         return ErrorContext(self.provider, self.base_url, model=body.get("model"), key=self.token or self.key)
 
 
 def make_openai_client(
-    account: OpenAIClientOptions, http: "AsyncClient | None" = None, limits: ResponseLimits = DEFAULT_RESPONSE_LIMITS
+    options: OpenAIClientOptions,
+    http_client: "AsyncClient | None" = None,
+    limits: ResponseLimits = DEFAULT_RESPONSE_LIMITS,
 ) -> "AsyncOpenAI":
     """Create the openai package's client; no request is sent.
 
@@ -434,43 +438,43 @@ def make_openai_client(
     """
     from openai import AsyncAzureOpenAI, AsyncOpenAI, DefaultAsyncHttpxClient
 
-    secret = account.token or account.key or (PLACEHOLDER_KEY if account.keyless else None)
+    secret = options.token or options.key or (PLACEHOLDER_KEY if options.is_keyless else None)
     if secret is None:
-        raise KeyRefused(f"{account.provider} needs a key")
-    http = http or DefaultAsyncHttpxClient(follow_redirects=False)  # never send it to another server
-    http = limit_response_bodies(http, limits)
+        raise KeyRefused(f"{options.provider} needs a key")
+    http_client = http_client or DefaultAsyncHttpxClient(follow_redirects=False)  # never send it to another server
+    http_client = limit_response_bodies(http_client, limits)
     client: AsyncOpenAI
-    if account.azure and account.api_version:
+    if options.is_azure and options.api_version:
         client = AsyncAzureOpenAI(
-            azure_endpoint=account.base_url,
-            api_version=account.api_version,
-            api_key=None if account.token else secret.reveal(),
-            azure_ad_token=account.token.reveal() if account.token else None,
+            azure_endpoint=options.base_url,
+            api_version=options.api_version,
+            api_key=None if options.token else secret.reveal(),
+            azure_ad_token=options.token.reveal() if options.token else None,
             max_retries=0,
-            http_client=http,
+            http_client=http_client,
         )
     else:
         client = AsyncOpenAI(
             api_key=secret.reveal(),
-            base_url=f"{account.base_url}/openai/v1" if account.azure else account.base_url,
+            base_url=f"{options.base_url}/openai/v1" if options.is_azure else options.base_url,
             max_retries=0,
-            http_client=http,
-            default_headers=_default_headers(account, secret),
+            http_client=http_client,
+            default_headers=_default_headers(options, secret),
         )
-    client.organization, client.project, client.admin_api_key = account.organisation, account.project, None
+    client.organization, client.project, client.admin_api_key = options.organisation, options.project, None
     return client
 
 
-def build_url_and_headers(account: OpenAIClientOptions, path: str) -> tuple[str, Mapping[str, str]]:
+def build_url_and_headers(options: OpenAIClientOptions, path: str) -> tuple[str, Mapping[str, str]]:
     """Return the URL of `path` and the headers of a request; `{key}` is a placeholder for the key."""
-    old_azure = account.azure and account.api_version
-    version = f"?api-version={account.api_version}" if old_azure else ""
-    under = "/openai" if old_azure else "/openai/v1" if account.azure else ""
-    shown = ("api-key", "{key}") if old_azure and not account.token else ("Authorization", "Bearer {key}")
-    acts_for = {"OpenAI-Organization": account.organisation, "OpenAI-Project": account.project}
+    old_azure = options.is_azure and options.api_version
+    version = f"?api-version={options.api_version}" if old_azure else ""
+    under = "/openai" if old_azure else "/openai/v1" if options.is_azure else ""
+    shown = ("api-key", "{key}") if old_azure and not options.token else ("Authorization", "Bearer {key}")
+    acts_for = {"OpenAI-Organization": options.organisation, "OpenAI-Project": options.project}
     said = {name: value for name, value in acts_for.items() if value}
-    keys = {} if account.keyless else dict([shown])
-    return f"{account.base_url.rstrip('/')}{under}{path}{version}", keys | said
+    keys = {} if options.is_keyless else dict([shown])
+    return f"{options.base_url.rstrip('/')}{under}{path}{version}", keys | said
 
 
 def make_http_client() -> "AsyncClient":
@@ -487,23 +491,23 @@ def make_http_client() -> "AsyncClient":
 
 
 def make_sse_client(
-    account: OpenAIClientOptions, client: "AsyncOpenAI", http: "AsyncClient", limits: ResponseLimits
+    options: OpenAIClientOptions, client: "AsyncOpenAI", http_client: "AsyncClient", limits: ResponseLimits
 ) -> SSEClient:
     """Create the SSE client, with the key header of an older Azure, which the package adds to its own requests only."""
-    secret = account.token or account.key
-    _, shown = build_url_and_headers(account, "")
+    secret = options.token or options.key
+    _, shown = build_url_and_headers(options, "")
     key = secret.reveal() if secret else ""
-    old_azure = account.azure and account.api_version
+    old_azure = options.is_azure and options.api_version
     return SSEClient(
-        client, http, limits, {name: said.format(key=key) for name, said in shown.items()} if old_azure else {}
+        client, http_client, limits, {name: said.format(key=key) for name, said in shown.items()} if old_azure else {}
     )
 
 
-def _default_headers(account: OpenAIClientOptions, secret: Secret) -> Mapping[str, Any]:
+def _default_headers(options: OpenAIClientOptions, secret: Secret) -> Mapping[str, Any]:
     """Return the headers of every request; those that the environment sets for another account are omitted."""
     from openai import Omit
 
-    if account.ambient:
+    if options.use_env_headers:
         return {}
     ambient = (line.partition(":")[0].strip() for line in os.environ.get("OPENAI_CUSTOM_HEADERS", "").split("\n"))
     return {**dict.fromkeys(filter(None, ambient), Omit()), "Authorization": f"Bearer {secret.reveal()}"}
@@ -523,15 +527,15 @@ MIN_BYTES_PER_JSON_VALUE = 32
 """A body limit of N bytes allows N/32 JSON values: a value takes up to 30 times its text in memory."""
 
 
-def limit_response_bodies(http: "AsyncClient", limits: ResponseLimits) -> "AsyncClient":
+def limit_response_bodies(http_client: "AsyncClient", limits: ResponseLimits) -> "AsyncClient":
     """Limit all responses of `http_client`, which is modified, and request no compression."""
 
     async def hook(response: "Response") -> None:
         response.stream = _limit_stream(response, limits)
 
-    http.headers["accept-encoding"] = "identity"
-    http.event_hooks = {**http.event_hooks, "response": [*http.event_hooks["response"], hook]}
-    return http
+    http_client.headers["accept-encoding"] = "identity"
+    http_client.event_hooks = {**http_client.event_hooks, "response": [*http_client.event_hooks["response"], hook]}
+    return http_client
 
 
 def _limit_stream(response: "Response", limits: ResponseLimits) -> "AsyncByteStream":
@@ -580,13 +584,13 @@ async def _truncate_error_body(pieces: AsyncGenerator[bytes, None]) -> AsyncGene
         left -= len(piece)
 
 
-async def _limit_bytes(pieces: AsyncIterator[bytes], most: int, limit: str) -> AsyncGenerator[bytes, None]:
+async def _limit_bytes(pieces: AsyncIterator[bytes], max_bytes: int, limit: str) -> AsyncGenerator[bytes, None]:
     """Yield the chunks. Raises LimitReached above `max_bytes` bytes."""
     read = 0
     async for piece in pieces:
         read += len(piece)
-        if read > most:
-            raise LimitReached(limit, most)
+        if read > max_bytes:
+            raise LimitReached(limit, max_bytes)
         yield piece
 
 
@@ -632,7 +636,7 @@ async def _decompress(source: AsyncIterable[bytes], coding: str, *, skip: bool =
     unzip = Decompressor()
     try:
         async for piece in source:
-            for out in unzip.read(piece):
+            for out in unzip.decompress(piece):
                 yield out
                 await asyncio.sleep(0)
     except zlib.error as wrong:
@@ -652,7 +656,7 @@ class Decompressor:
         self._zlib: Any = None
         self._head = b""
 
-    def read(self, piece: bytes) -> Iterator[bytes]:
+    def decompress(self, piece: bytes) -> Iterator[bytes]:
         """Yield the decompressed chunks. Raises zlib.error."""
         if self._zlib is None:
             self._head += piece

@@ -25,30 +25,30 @@ class LimitedModel:
 
     def __init__(self, model: Model, limits: ResponseLimits) -> None:
         self._model, self._limits = model, limits
-        self._warm = False
+        self._is_warm = False
 
-    async def respond(self, ask: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-        if not self._warm:  # the package is imported in a thread: an import in the event loop blocks it for a second
-            await self._model.warm(ask.model)
-            self._warm = True
-        async with aclosing(limit_response_events(self._model.respond(ask), self._limits)) as events:
+    async def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        if not self._is_warm:  # the package is imported in a thread: an import in the event loop blocks it for a second
+            await self._model.warm(request.model)
+            self._is_warm = True
+        async with aclosing(limit_response_events(self._model.respond(request), self._limits)) as events:
             async for event in events:
                 yield event
 
     async def warm(self, model: str) -> None:
         await self._model.warm(model)
 
-    async def check_request(self, ask: ModelRequest) -> None:
-        await self._model.check_request(ask)
+    async def check_request(self, request: ModelRequest) -> None:
+        await self._model.check_request(request)
 
-    def ignored(self, ask: ModelRequest) -> tuple[str, ...]:
-        return get_ignored_fields(self._model, ask)
+    def ignored_fields(self, request: ModelRequest) -> tuple[str, ...]:
+        return get_ignored_fields(self._model, request)
 
-    async def count(self, ask: ModelRequest) -> int | None:
-        return await apply_idle_limit(self._model.count(ask), self._limits)
+    async def count(self, request: ModelRequest) -> int | None:
+        return await apply_idle_limit(self._model.count(request), self._limits)
 
-    async def compact(self, ask: ModelRequest) -> Sequence[Item] | None:
-        return await apply_idle_limit(self._model.compact(ask), self._limits)
+    async def compact(self, request: ModelRequest) -> Sequence[Item] | None:
+        return await apply_idle_limit(self._model.compact(request), self._limits)
 
     async def aclose(self) -> None:
         await self._model.aclose()
@@ -94,8 +94,8 @@ async def limit_response_events(
                 raise LimitReached("answer_events", limits.answer_events)
             if event["type"].startswith("response.") and event["type"] not in START_EVENTS:
                 idle = clock() + limits.idle_s
-                await size.take(event)
-                if size.bytes > limits.output_bytes:
+                await size.add_event(event)
+                if size.size_bytes > limits.output_bytes:
                     raise LimitReached("output_bytes", limits.output_bytes)
             yield event
 
@@ -104,27 +104,27 @@ class OutputSize:
     """Measures the size of a response's items: one byte a character, plus an overhead for each value."""
 
     def __init__(self) -> None:
-        self.bytes = 0
-        self._items: dict[int, int] = {}
+        self.size_bytes = 0
+        self._item_sizes: dict[int, int] = {}
 
-    async def take(self, event: StreamEvent) -> None:
+    async def add_event(self, event: StreamEvent) -> None:
         kind, index = event["type"], event.get("output_index")
         index = index if isinstance(index, int) else -1
         if kind.endswith(".delta"):
             delta = event.get("delta")
             self._add(index, len(delta) if isinstance(delta, str) else await measure_json_bytes(delta))
         elif kind in _ITEM_EVENTS:
-            self._add(index, await measure_json_bytes(event.get("item")) - self._items.get(index, 0))
+            self._add(index, await measure_json_bytes(event.get("item")) - self._item_sizes.get(index, 0))
         elif kind == "response.content_part.added":
             self._add(index, await measure_json_bytes(event.get("part")))
         elif kind in TERMINAL_EVENTS:
             response = event.get("response")
             output = response.get("output") if isinstance(response, Mapping) else None
-            self.bytes = max(self.bytes, await measure_json_bytes(output))
+            self.size_bytes = max(self.size_bytes, await measure_json_bytes(output))
 
     def _add(self, index: int, size: int) -> None:
-        self._items[index] = self._items.get(index, 0) + size
-        self.bytes += size
+        self._item_sizes[index] = self._item_sizes.get(index, 0) + size
+        self.size_bytes += size
 
 
 async def measure_json_bytes(value: Json) -> int:
@@ -133,7 +133,7 @@ async def measure_json_bytes(value: Json) -> int:
     for number, size in enumerate(_value_sizes(value)):
         whole += size
         if number % 256 == 255:
-            await pace.step()
+            await pace.checkpoint()
     return whole
 
 

@@ -64,62 +64,62 @@ class EngineProcess:
     """One process that runs weights."""
 
     def __init__(self, name: str, weights: Path, *, loopback: bool = False) -> None:
-        self._weights, self._reading = weights, threading.Lock()
+        self._weights, self._read_lock = weights, threading.Lock()
         self.folder = None if loopback else _make_socket_folder()
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process runs
+        self._stderr_file = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process runs
         wanted = {"name": name, "weights": str(weights), "threads": count_engine_threads(), "folder": self.folder}
         self.process = subprocess.Popen(  # noqa: S603
             [sys.executable, "-P", str(_PROCESS_SCRIPT), json.dumps(wanted)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=self._said,
+            stderr=self._stderr_file,
             start_new_session=True,
         )
 
-    def address(self) -> dict[str, str]:
+    def wait_for_address(self) -> dict[str, str]:
         """Wait until the process listens; returns `socket`, or `url` and `key`. Blocks.
 
         Raises Unreadable if the weights cannot be loaded, ModelFault if the process does not start for another reason.
         """
         assert self.process.stdout is not None
-        with self._reading:
+        with self._read_lock:
             if self.process.stdout.closed:
                 raise ModelFault("the local engine was stopped while it started")
             line = self.process.stdout.readline()
             if not line:
-                raise self._failure()
+                raise self._make_start_error()
         address: dict[str, str] = json.loads(line)
         return address
 
-    def ended(self, within_s: float = 0.0) -> str | None:
+    def exit_reason(self, timeout_s: float = 0.0) -> str | None:
         """Return the exit code or signal as text, None while the process runs. Blocks `timeout_s` seconds at most."""
         try:
-            code = self.process.wait(within_s)
+            code = self.process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             return None
         return f"exit code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"
 
-    def stop(self, *, at_once: bool = False) -> None:
+    def stop(self, *, kill: bool = False) -> None:
         """Stop the process, wait for it and delete its folder. Blocks. May be called twice."""
-        if at_once:
+        if kill:
             self.process.kill()
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.close()
-        if self.ended(_STOP_TIMEOUT_S) is None:
+        if self.exit_reason(_STOP_TIMEOUT_S) is None:
             self.process.kill()
             self.process.wait()
-        with self._reading:
+        with self._read_lock:
             self.process.stdout.close()
-            self._said.close()
+            self._stderr_file.close()
         if self.folder:
             shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _failure(self) -> ModelFault | Unreadable:
-        how = self.ended(_STOP_TIMEOUT_S)
-        self._said.seek(0)
-        said = self._said.read().decode(errors="replace")
+    def _make_start_error(self) -> ModelFault | Unreadable:
+        how = self.exit_reason(_STOP_TIMEOUT_S)
+        self._stderr_file.seek(0)
+        said = self._stderr_file.read().decode(errors="replace")
         if found := _LOAD_ERROR.search(said):
             return Unreadable(
                 f"{self._weights} cannot be loaded: {found[1]}", hint="choose another file with -m local/PATH"
@@ -145,45 +145,47 @@ class LocalEngine:
         self.name, self._weights, self._new_id, self._defaults = name, weights, new_id, defaults
         self._limits = limits
         self._loopback = not hasattr(socket, "AF_UNIX") if loopback is None else loopback
-        self.child: EngineProcess | None = None
+        self.process: EngineProcess | None = None
         """The process, set as soon as it is started."""
         self._chat: ChatModel | None = None
         self._starting: asyncio.Task[ChatModel] | None = None
-        self.window = 0
+        self.context_tokens = 0
         """Context window in tokens, input and output together; 0 until the engine is connected."""
 
-    async def up(self) -> ChatModel:
+    async def connect(self) -> ChatModel:
         """Start the process if necessary and return the connection. Cancelling the caller does not stop the process."""
-        if self._starting is not None and self._starting.done() and self._must_start_again(self._starting):
-            await self.down()
+        if self._starting is not None and self._starting.done() and self._needs_restart(self._starting):
+            await self.stop()
         if self._starting is None:
             if find_spec("xllamacpp") is None:
                 raise ModelMissing("the local engine xllamacpp is not installed", hint="pip install xllamacpp")
-            self.child = EngineProcess(self.name, self._weights, loopback=self._loopback)
-            self._starting = asyncio.create_task(self._start(self.child))
+            self.process = EngineProcess(self.name, self._weights, loopback=self._loopback)
+            self._starting = asyncio.create_task(self._start(self.process))
             self._starting.add_done_callback(_retrieve_exception)
         return await asyncio.shield(self._starting)
 
-    async def down(self) -> None:
+    async def stop(self) -> None:
         """Close the connection and stop the process."""
-        starting, chat, child = self._starting, self._chat, self.child
-        self._starting = self._chat = self.child = None
+        starting, chat, child = self._starting, self._chat, self.process
+        self._starting = self._chat = self.process = None
         if chat is not None:
             await chat.aclose()
         if child is not None:
-            await asyncio.to_thread(child.stop, at_once=chat is None)
+            await asyncio.to_thread(child.stop, kill=chat is None)
         if starting is not None:
             await asyncio.wait([starting])
 
-    async def how_it_ended(self) -> str | None:
+    async def wait_for_exit_reason(self) -> str | None:
         """Return the exit code or signal as text, None while the process runs. Waits briefly for a pending exit."""
-        return await asyncio.to_thread(self.child.ended, _EXIT_GRACE_S) if self.child else None
+        return await asyncio.to_thread(self.process.exit_reason, _EXIT_GRACE_S) if self.process else None
 
-    def _must_start_again(self, started: "asyncio.Task[ChatModel]") -> bool:
-        return started.exception() is not None or self.child is None or self.child.ended() is not None
+    def _needs_restart(self, started: "asyncio.Task[ChatModel]") -> bool:
+        return started.exception() is not None or self.process is None or self.process.exit_reason() is not None
 
     async def _start(self, child: EngineProcess) -> ChatModel:
-        address, _ = await asyncio.gather(asyncio.to_thread(child.address), asyncio.to_thread(import_module, "openai"))
+        address, _ = await asyncio.gather(
+            asyncio.to_thread(child.wait_for_address), asyncio.to_thread(import_module, "openai")
+        )
         key = Secret(address["key"]) if "key" in address else None
         url = address.get("url", "http://local")
         chat = ChatModel(
@@ -191,12 +193,12 @@ class LocalEngine:
             url,
             self._new_id,
             key=key,
-            http=_make_http_client(address),
+            http_client=_make_http_client(address),
             defaults=self._defaults,
             limits=self._limits,
         )
-        properties: Json = await chat.fetch("/props")
-        self.window = properties["default_generation_settings"]["n_ctx"]
+        properties: Json = await chat.request_json("/props")
+        self.context_tokens = properties["default_generation_settings"]["n_ctx"]
         self._chat = chat
         return chat
 
@@ -244,23 +246,23 @@ _ENGINE_EXTRA_FIELDS = frozenset({"top_k", "seed", "stop"})
 _MEDIA_NAMES = {"input_image": "images", "input_file": "files", "input_audio": "sounds"}
 
 
-def check_local_request(ask: ModelRequest, who: str) -> None:
+def check_local_request(request: ModelRequest, model_label: str) -> None:
     """Reject a request that the engine cannot honour or would ignore. Raises Unsupported."""
-    for form in list_media_types(ask.input):
-        raise Unsupported(who, _MEDIA_NAMES.get(form, f"{form} parts"), param="input")
-    for item in ask.input:
+    for form in list_media_types(request.input):
+        raise Unsupported(model_label, _MEDIA_NAMES.get(form, f"{form} parts"), param="input")
+    for item in request.input:
         if item_type(item) in ("function_call", "function_call_output"):
-            raise Unsupported(who, "calls of tools", param="input")
-    if ask.parameters.get("tools"):
-        raise Unsupported(who, "tools", param="tools")
-    if (ask.parameters.get("reasoning") or {}).get("effort") not in (None, "none"):
-        raise Unsupported(who, "an effort of reasoning", param="reasoning.effort")
+            raise Unsupported(model_label, "calls of tools", param="input")
+    if request.parameters.get("tools"):
+        raise Unsupported(model_label, "tools", param="tools")
+    if (request.parameters.get("reasoning") or {}).get("effort") not in (None, "none"):
+        raise Unsupported(model_label, "an effort of reasoning", param="reasoning.effort")
     for name in ("top_logprobs", "include"):
-        if build_chat_body(ModelRequest(ask.model, (), parameters={name: ask.parameters.get(name)}), who).get(
-            "logprobs"
-        ):
-            raise Unsupported(who, "logprobs", param=name)
-    build_chat_body(ask, who)
+        if build_chat_body(
+            ModelRequest(request.model, (), parameters={name: request.parameters.get(name)}), model_label
+        ).get("logprobs"):
+            raise Unsupported(model_label, "logprobs", param=name)
+    build_chat_body(request, model_label)
 
 
 class LocalModel:
@@ -272,64 +274,67 @@ class LocalModel:
 
     def __init__(
         self,
-        models: Path,
+        weights_folder: Path,
         new_id: NewId,
         *,
         loopback: bool | None = None,
         limits: ResponseLimits = DEFAULT_RESPONSE_LIMITS,
     ) -> None:
-        self._models, self._new_id, self._loopback, self._limits = models, new_id, loopback, limits
+        self._weights_folder, self._new_id, self._loopback, self._limits = weights_folder, new_id, loopback, limits
         self._engines: dict[Path, LocalEngine] = {}
-        self._whole: set[Path] = set()
+        self._verified_files: set[Path] = set()
 
     async def warm(self, model: str) -> None:
         """Load the weights of `model`. Raises ModelMissing, Unreadable or ModelFault."""
-        await self._verified(model)
-        await self.engine(model).up()
+        await self._verify_weights(model)
+        await self.get_engine(model).connect()
 
-    async def check_request(self, ask: ModelRequest) -> None:
+    async def check_request(self, request: ModelRequest) -> None:
         """Check that the weights exist and the request is supported; nothing is loaded.
 
         Raises Unsupported, ModelMissing or Unreadable.
         """
-        check_local_request(ask, f"local/{self.engine(ask.model).name}")
+        check_local_request(request, f"local/{self.get_engine(request.model).name}")
 
-    async def respond(self, ask: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-        engine, chat, ask = await self._ready(ask)
+    async def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        engine, chat, request = await self._start_engine(request)
         try:
-            need, room = await _count_input_tokens(chat, ask), engine.window - _reserved_output_tokens(ask)
+            need, room = (
+                await _count_input_tokens(chat, request),
+                engine.context_tokens - _reserved_output_tokens(request),
+            )
             if need > room:
-                raise WindowExceeded(f"local/{ask.model}", need, room)
-            async with aclosing(chat.respond(ask)) as events:
+                raise WindowExceeded(f"local/{request.model}", need, room)
+            async with aclosing(chat.respond(request)) as events:
                 async for event in events:
                     yield event
         except (StreamBroken, Unreachable) as broken:
-            how = await engine.how_it_ended()
+            how = await engine.wait_for_exit_reason()
             if how is None:
                 raise
             stopped = f"the local engine stopped while it worked ({how})"
             raise StreamBroken(stopped, code="engine_stopped", hint="/retry starts it again") from broken
 
-    async def count(self, ask: ModelRequest) -> int:
+    async def count(self, request: ModelRequest) -> int:
         """Return the exact number of input tokens, including the model's chat template."""
-        _, chat, ask = await self._ready(ask)
-        return await _count_input_tokens(chat, ask)
+        _, chat, request = await self._start_engine(request)
+        return await _count_input_tokens(chat, request)
 
-    def ignored(self, ask: ModelRequest) -> tuple[str, ...]:
-        return list_ignored_chat_fields(ask, ChatDialect(reasons=False, extra=_ENGINE_EXTRA_FIELDS))
+    def ignored_fields(self, request: ModelRequest) -> tuple[str, ...]:
+        return list_ignored_chat_fields(request, ChatDialect(has_reasoning=False, extra_fields=_ENGINE_EXTRA_FIELDS))
 
-    async def compact(self, ask: ModelRequest) -> Sequence[Item] | None:
+    async def compact(self, request: ModelRequest) -> Sequence[Item] | None:
         """Return None: the engine has no compaction."""
         return None
 
     async def aclose(self) -> None:
         while self._engines:
             _, engine = self._engines.popitem()
-            await engine.down()
+            await engine.stop()
 
-    def engine(self, model: str) -> LocalEngine:
+    def get_engine(self, model: str) -> LocalEngine:
         """Return the engine of `model`, started or not."""
-        name, weights = locate_weights(model, self._models)
+        name, weights = locate_weights(model, self._weights_folder)
         if weights not in self._engines:
             defaults = {**_SAMPLING_DEFAULTS, **(_BUILT_IN_DEFAULTS if name == BUILT_IN_WEIGHTS.name else {})}
             self._engines[weights] = LocalEngine(
@@ -337,30 +342,30 @@ class LocalModel:
             )
         return self._engines[weights]
 
-    async def _verified(self, model: str) -> None:
+    async def _verify_weights(self, model: str) -> None:
         """Verify the weights before the first load, in a thread because they are large.
 
         Raises ModelMissing or Unreadable.
         """
-        _, weights = locate_weights(model, self._models)
-        if weights not in self._whole:
-            await asyncio.to_thread(verify_weights_once, weights, self._models)
-            self._whole.add(weights)
+        _, weights = locate_weights(model, self._weights_folder)
+        if weights not in self._verified_files:
+            await asyncio.to_thread(verify_weights_once, weights, self._weights_folder)
+            self._verified_files.add(weights)
 
-    async def _ready(self, ask: ModelRequest) -> tuple[LocalEngine, ChatModel, ModelRequest]:
+    async def _start_engine(self, request: ModelRequest) -> tuple[LocalEngine, ChatModel, ModelRequest]:
         """Start the engine; return it, its connection, and the request with the model's name instead of its path."""
-        await self._verified(ask.model)
-        engine = self.engine(ask.model)
-        ask = replace(ask, model=engine.name)
-        check_local_request(ask, f"local/{ask.model}")
-        return engine, await engine.up(), ask
+        await self._verify_weights(request.model)
+        engine = self.get_engine(request.model)
+        request = replace(request, model=engine.name)
+        check_local_request(request, f"local/{request.model}")
+        return engine, await engine.connect(), request
 
 
-async def _count_input_tokens(chat: ChatModel, ask: ModelRequest) -> int:
-    counted = await chat.fetch("/chat/completions/input_tokens", chat.body(ask))
+async def _count_input_tokens(chat: ChatModel, request: ModelRequest) -> int:
+    counted = await chat.request_json("/chat/completions/input_tokens", chat.build_body(request))
     return int(counted["input_tokens"])
 
 
-def _reserved_output_tokens(ask: ModelRequest) -> int:
-    wanted = ask.parameters.get("max_output_tokens")
+def _reserved_output_tokens(request: ModelRequest) -> int:
+    wanted = request.parameters.get("max_output_tokens")
     return min(wanted, _MIN_OUTPUT_TOKENS) if wanted else _MIN_OUTPUT_TOKENS

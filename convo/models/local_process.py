@@ -38,7 +38,7 @@ def run_engine() -> None:
     os._exit(0)  # do not finish a response that has no reader
 
 
-def start_engine_server(wanted: dict[str, Any]) -> dict[str, Any]:
+def start_engine_server(options: dict[str, Any]) -> dict[str, Any]:
     """Load the weights and listen; the server stops when the returned object is deleted.
 
     options:  weights (a path), name, threads, folder (private, for the socket; None: loopback)
@@ -46,18 +46,18 @@ def start_engine_server(wanted: dict[str, Any]) -> dict[str, Any]:
     import xllamacpp  # type: ignore[import-untyped]
 
     params = xllamacpp.CommonParams()
-    params.model.path, params.model_alias = wanted["weights"], {wanted["name"]}
+    params.model.path, params.model_alias = options["weights"], {options["name"]}
     params.n_ctx, params.n_batch, params.n_ubatch, params.cache_ram_mib = (
         _CONTEXT_TOKENS,
         _BATCH_TOKENS,
         _BATCH_TOKENS,
         _CACHE_MIB,
     )
-    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = wanted["threads"]
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = options["threads"]
     params.ui = params.endpoint_slots = params.prefill_assistant = False
     params.verbosity = 1  # errors only: the parent reads them if the start fails
-    if wanted["folder"]:
-        path = os.path.join(wanted["folder"], "engine.sock")
+    if options["folder"]:
+        path = os.path.join(options["folder"], "engine.sock")
         params.hostnames = [path]
         return {"server": xllamacpp.Server(params), "address": {"socket": path}}
     key = secrets.token_urlsafe(32)

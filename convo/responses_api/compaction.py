@@ -55,10 +55,10 @@ class CompactionInput:
     """
 
     model: Model
-    ask: ModelRequest
+    request: ModelRequest
     history: Sequence[Item]
-    who: str
-    edges: EndpointDeps
+    model_name: str
+    deps: EndpointDeps
 
 
 @dataclass(frozen=True)
@@ -72,132 +72,140 @@ class CompactedInput:
     """
 
     item: Item
-    shown: tuple[Item, ...]
-    beside: tuple[Item, ...] = ()
+    visible_items: tuple[Item, ...]
+    user_items: tuple[Item, ...] = ()
     usage: Mapping[str, Json] | None = None
 
 
-async def compact_to_window(asking: CompactionInput) -> tuple[Sequence[Item], Mapping[str, Json] | None]:
+async def compact_to_window(compaction: CompactionInput) -> tuple[Sequence[Item], Mapping[str, Json] | None]:
     """Return the input that replaces the whole request's input, and the usage of the compaction.
 
     It is the provider's own compacted input, or the user messages and one compaction item.
     """
-    theirs = await _compact_by_provider(asking, asking.ask.input)
+    theirs = await _compact_by_provider(compaction, compaction.request.input)
     if theirs is None:
         made = await _compact_by_summary(
-            asking, split_for_summary(asking.ask.input, count_item_tokens(asking.ask.input)), outside=True
+            compaction,
+            split_for_summary(compaction.request.input, count_item_tokens(compaction.request.input)),
+            keep_user_items=True,
         )
-        return (*made.beside, made.item), made.usage
+        return (*made.user_items, made.item), made.usage
     if [item_type(item) for item in theirs].count("compaction") == 1:
         return theirs, None
-    return [(await _build_result(asking, before=tuple(theirs))).item], None
+    return [(await _build_result(compaction, before=tuple(theirs))).item], None
 
 
-async def compact_to_item(asking: CompactionInput, threshold: int | None = None) -> CompactedInput | None:
+async def compact_to_item(compaction: CompactionInput, threshold_tokens: int | None = None) -> CompactedInput | None:
     """Compact the request's input into one compaction item.
 
     threshold_tokens:  the target size in tokens; the current turn then stays as it is. None compacts everything.
 
     Returns None if everything was compacted before.
     """
-    sizes = count_item_tokens(asking.ask.input)
-    if threshold is None:
-        parts = split_for_summary(asking.ask.input, sizes)
+    sizes = count_item_tokens(compaction.request.input)
+    if threshold_tokens is None:
+        parts = split_for_summary(compaction.request.input, sizes)
     else:
         parts = split_for_summary(
-            asking.ask.input, sizes, keep=threshold // KEPT_DIVISOR, said=threshold // USER_TEXT_DIVISOR
+            compaction.request.input,
+            sizes,
+            keep_tokens=threshold_tokens // KEPT_DIVISOR,
+            user_message_tokens=threshold_tokens // USER_TEXT_DIVISOR,
         )
-        if all(is_user_message(item) or item_type(item) == "compaction" for item in parts.folded):
+        if all(is_user_message(item) or item_type(item) == "compaction" for item in parts.summarized_items):
             return None  # the remainder of an earlier compaction, without an answer since
-    theirs = await _compact_by_provider(asking, parts.folded)
+    theirs = await _compact_by_provider(compaction, parts.summarized_items)
     if theirs is None:
-        return await _compact_by_summary(asking, parts, outside=False)
-    return await _build_result(asking, before=(*parts.standing, *theirs), after=parts.kept)
+        return await _compact_by_summary(compaction, parts, keep_user_items=False)
+    return await _build_result(compaction, before=(*parts.instructions, *theirs), after=parts.kept_items)
 
 
-async def _compact_by_provider(asking: CompactionInput, items: Sequence[Item]) -> Sequence[Item] | None:
+async def _compact_by_provider(compaction: CompactionInput, items: Sequence[Item]) -> Sequence[Item] | None:
     """Return the provider's own compacted input; None if it does not support compaction for this model."""
     try:
-        return await asking.model.compact(replace(asking.ask, input=items)) if items else None
+        return await compaction.model.compact(replace(compaction.request, input=items)) if items else None
     except RequestRefused:
         return None
 
 
-async def _compact_by_summary(asking: CompactionInput, parts: HistorySplit, *, outside: bool) -> CompactedInput:
+async def _compact_by_summary(
+    compaction: CompactionInput, parts: HistorySplit, *, keep_user_items: bool
+) -> CompactedInput:
     """Compact by summary; `keep_user_items` leaves the user messages outside the item."""
-    if not parts.folded:
-        return await _build_result(asking, after=asking.ask.input)
-    summary, usage = await _summarize(asking, parts.folded, MAX_SPLITS)
-    need = sum(count_item_tokens(asking.ask.input))
-    for said in (parts.said, ()) if summary else ():
-        left = (*parts.standing, *said, summary_message(summary), *parts.kept)
+    if not parts.summarized_items:
+        return await _build_result(compaction, after=compaction.request.input)
+    summary, usage = await _summarize(compaction, parts.summarized_items, MAX_SPLITS)
+    need = sum(count_item_tokens(compaction.request.input))
+    for said in (parts.user_messages, ()) if summary else ():
+        left = (*parts.instructions, *said, summary_message(summary), *parts.kept_items)
         if sum(count_item_tokens(left)) < need:
-            before = parts.standing if outside else (*parts.standing, *said)
-            beside = said if outside else ()
+            before = parts.instructions if keep_user_items else (*parts.instructions, *said)
+            beside = said if keep_user_items else ()
             return await _build_result(
-                asking, before=before, summary=summary, after=parts.kept, beside=beside, usage=usage
+                compaction, before=before, summary=summary, after=parts.kept_items, user_items=beside, usage=usage
             )
     return replace(
-        await _build_result(asking, after=asking.ask.input, usage=usage), beside=parts.said if outside else ()
+        await _build_result(compaction, after=compaction.request.input, usage=usage),
+        user_items=parts.user_messages if keep_user_items else (),
     )
 
 
 async def _build_result(
-    asking: CompactionInput,
+    compaction: CompactionInput,
     *,
     before: tuple[Item, ...] = (),
     summary: str | None = None,
     after: Sequence[Item] = (),
-    beside: tuple[Item, ...] = (),
+    user_items: tuple[Item, ...] = (),
     usage: Mapping[str, Json] | None = None,
 ) -> CompactedInput:
     """Build the encrypted item of all this; `user_items` are not in it and stay visible."""
-    edges, open_ = asking.edges, await load_item_decryptor(asking.history, asking.edges)
-    covers = covered_message_digests(asking.history, open_, beside=beside)
+    edges, open_ = compaction.deps, await load_item_decryptor(compaction.history, compaction.deps)
+    covers = covered_message_digests(compaction.history, open_, kept_messages=user_items)
     sealed = CompactionContent(edges.store.tenant, before, summary, tuple(after), covers)
     item = {
         "id": edges.new_id("cmp"),
         "type": "compaction",
-        "encrypted_content": await edges.sealing.seal(sealed),
+        "encrypted_content": await edges.cipher.encrypt(sealed),
     }
-    return CompactedInput(item, (*beside, *expand_compaction(sealed)), beside, usage)
+    return CompactedInput(item, (*user_items, *expand_compaction(sealed)), user_items, usage)
 
 
-async def load_item_decryptor(history: Sequence[Item], edges: EndpointDeps) -> DecryptCompaction:
+async def load_item_decryptor(history: Sequence[Item], deps: EndpointDeps) -> DecryptCompaction:
     """Return the decryptor for `history`; without a compaction item no key is loaded."""
     if last_compaction_index(history) is None:
         return lambda item: None
-    return await edges.sealing.opener()
+    return await deps.cipher.load_decryptor()
 
 
 # -- summary --------------------------------------------------------------------------------------
 
 
 async def _summarize(
-    asking: CompactionInput, folded: Sequence[Item], splits: int
+    compaction: CompactionInput, items: Sequence[Item], splits: int
 ) -> tuple[str, Mapping[str, Json] | None]:
     """Return the model's summary of `items`, and its usage; split the items if they do not fit."""
-    foreign = next((item for item in folded if item_type(item) == "compaction"), None)
+    foreign = next((item for item in items if item_type(item) == "compaction"), None)
     if foreign is not None:
         raise errors.invalid_encrypted_content_error(foreign)
     try:
-        return await _request_summary(asking, folded)
+        return await _request_summary(compaction, items)
     except ConvoError as wrong:
-        half = _middle_cut(folded)
+        half = _middle_cut(items)
         if not is_window_exceeded(wrong) or half is None or not splits:
             raise
-    first, used = await _summarize(asking, folded[:half], splits - 1)
-    whole, more = await _summarize(asking, (summary_message(first), *folded[half:]), splits - 1)
+    first, used = await _summarize(compaction, items[:half], splits - 1)
+    whole, more = await _summarize(compaction, (summary_message(first), *items[half:]), splits - 1)
     return whole, add_usage(used, more)
 
 
-async def _request_summary(asking: CompactionInput, folded: Sequence[Item]) -> tuple[str, Mapping[str, Json] | None]:
-    ask = asking.ask
-    request = build_summary_request(folded, context=ask.instructions)
+async def _request_summary(compaction: CompactionInput, items: Sequence[Item]) -> tuple[str, Mapping[str, Json] | None]:
+    ask = compaction.request
+    request = build_summary_request(items, context=ask.instructions)
     passed_on = {name: value for name, value in ask.parameters.items() if name in SUMMARY_PARAMETERS}
     last: StreamEvent | None = None
     async with aclosing(
-        asking.model.respond(ModelRequest(ask.model, request.items, request.instructions, passed_on))
+        compaction.model.respond(ModelRequest(ask.model, request.items, request.instructions, passed_on))
     ) as events:
         async for event in events:
             last = event
@@ -220,18 +228,18 @@ ZERO_USAGE = {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
 
 
 def respond_with_compaction(
-    request: ResponseRequest, history: Sequence[Item], edges: EndpointDeps
+    request: ResponseRequest, history: Sequence[Item], deps: EndpointDeps
 ) -> AsyncGenerator[StreamEvent, None]:
     """Stream the events of the model that `request` names. Raises WindowExceeded and the errors of `ModelOpener`."""
-    model, name = edges.models(request.model)
+    model, name = deps.models(request.model)
     asking = CompactionInput(
         model,
         build_response_model_request(request, remove_incomplete_items(history), name),
         history,
         request.model,
-        edges,
+        deps,
     )
-    plain = last_compaction_index(history) is None and not request.compact_now and request.compact_at is None
+    plain = last_compaction_index(history) is None and not request.is_compaction and request.compact_threshold is None
     return _respond_fitted(asking, request) if plain else _respond_compacting(asking, request)
 
 
@@ -240,43 +248,48 @@ def build_response_model_request(request: ResponseRequest, items: tuple[Item, ..
 
     `truncation` is left out: the endpoint truncates the input itself.
     """
-    parameters = {key: value for key, value in request.for_the_model.items() if key != "truncation"}
+    parameters = {key: value for key, value in request.model_parameters.items() if key != "truncation"}
     return ModelRequest(name, items, request.instructions, parameters)
 
 
-async def build_model_input(history: Sequence[Item], edges: EndpointDeps) -> tuple[Item, ...]:
+async def build_model_input(history: Sequence[Item], deps: EndpointDeps) -> tuple[Item, ...]:
     """Return the items of `history` that the model receives.
 
     Raises RequestRefused if encrypted content cannot be decrypted here.
     """
-    return remove_incomplete_items(items_shown_to_model(history, await load_item_decryptor(history, edges)))
+    return remove_incomplete_items(items_shown_to_model(history, await load_item_decryptor(history, deps)))
 
 
 async def compact_history(
-    request: ResponseRequest, history: Sequence[Item], edges: EndpointDeps
+    request: ResponseRequest, history: Sequence[Item], deps: EndpointDeps
 ) -> tuple[Sequence[Item], Mapping[str, Json] | None]:
     """Return the input that replaces `history`, with ids, and the usage of the compaction.
 
     Raises RequestRefused and the errors of `ModelOpener`.
     """
-    model, name = edges.models(request.model)
-    ask = build_response_model_request(request, await build_model_input(history, edges), name)
-    made, used = await compact_to_window(CompactionInput(model, ask, history, request.model, edges))
-    return [to_api_item(item, own_id(item) or edges.new_id(id_prefix(item))) for item in made], used
+    model, name = deps.models(request.model)
+    ask = build_response_model_request(request, await build_model_input(history, deps), name)
+    made, used = await compact_to_window(CompactionInput(model, ask, history, request.model, deps))
+    return [to_api_item(item, own_id(item) or deps.new_id(id_prefix(item))) for item in made], used
 
 
-async def _respond_compacting(asking: CompactionInput, request: ResponseRequest) -> AsyncGenerator[StreamEvent, None]:
-    asking = replace(asking, ask=replace(asking.ask, input=await build_model_input(asking.history, asking.edges)))
-    made = await _compact_if_requested(asking, request)
-    if made is not None and request.compact_now:
-        for event in (*_compaction_events(made, asked_for=True), _compaction_only_event(made)):
+async def _respond_compacting(
+    compaction: CompactionInput, request: ResponseRequest
+) -> AsyncGenerator[StreamEvent, None]:
+    compaction = replace(
+        compaction,
+        request=replace(compaction.request, input=await build_model_input(compaction.history, compaction.deps)),
+    )
+    made = await _compact_if_requested(compaction, request)
+    if made is not None and request.is_compaction:
+        for event in (*_compaction_events(made, by_trigger=True), _compaction_only_event(made)):
             yield event
         return
     if made is not None:
-        asking = replace(asking, ask=replace(asking.ask, input=made.shown))
-    with _report_undecryptable_item(asking.ask):
+        compaction = replace(compaction, request=replace(compaction.request, input=made.visible_items))
+    with _report_undecryptable_item(compaction.request):
         async with (
-            aclosing(_respond_fitted(asking, request)) as answer,
+            aclosing(_respond_fitted(compaction, request)) as answer,
             aclosing(_prepend_compaction(made, answer)) as events,
         ):
             async for event in events:
@@ -284,19 +297,19 @@ async def _respond_compacting(asking: CompactionInput, request: ResponseRequest)
 
 
 async def _prepend_compaction(
-    made: CompactedInput | None, answer: AsyncGenerator[StreamEvent, None]
+    compacted: CompactedInput | None, answer: AsyncGenerator[StreamEvent, None]
 ) -> AsyncGenerator[StreamEvent, None]:
     """Yield the compaction's events, then those of `answer`.
 
     Nothing is yielded before the first event of `answer`: until then the request can still be refused.
     """
     first = await anext(answer, None)
-    for event in _compaction_events(made, asked_for=False) if made else ():
+    for event in _compaction_events(compacted, by_trigger=False) if compacted else ():
         yield event
     if first is not None:
-        yield _shift_after_compaction(first, made)
+        yield _shift_after_compaction(first, compacted)
     async for event in answer:
-        yield _shift_after_compaction(event, made)
+        yield _shift_after_compaction(event, compacted)
 
 
 @contextmanager
@@ -311,46 +324,56 @@ def _report_undecryptable_item(ask: ModelRequest) -> Iterator[None]:
         raise errors.invalid_encrypted_content_error(ask.input[at], hint=wrong.hint) from wrong
 
 
-async def _compact_if_requested(asking: CompactionInput, request: ResponseRequest) -> CompactedInput | None:
+async def _compact_if_requested(compaction: CompactionInput, request: ResponseRequest) -> CompactedInput | None:
     """Compact if `request` asks for it now; None if not, or if there is nothing to compact."""
-    if request.compact_now:
-        return await compact_to_item(asking)
-    if request.compact_at is not None and await asyncio.to_thread(_exceeds_threshold, asking.ask, request.compact_at):
-        return await compact_to_item(asking, request.compact_at)
+    if request.is_compaction:
+        return await compact_to_item(compaction)
+    if request.compact_threshold is not None and await asyncio.to_thread(
+        _exceeds_threshold, compaction.request, request.compact_threshold
+    ):
+        return await compact_to_item(compaction, request.compact_threshold)
     return None
 
 
-def _exceeds_threshold(ask: ModelRequest, threshold: int) -> bool:
+def _exceeds_threshold(ask: ModelRequest, threshold_tokens: int) -> bool:
     told = ask.input, ask.instructions, ask.parameters.get("tools")
-    return max_token_count(*told) > threshold and count_tokens(*told).tokens > threshold
+    return max_token_count(*told) > threshold_tokens and count_tokens(*told).tokens > threshold_tokens
 
 
-def _respond_fitted(asking: CompactionInput, request: ResponseRequest) -> AsyncGenerator[StreamEvent, None]:
-    known = asking.edges.windows(asking.ask.model)
+def _respond_fitted(compaction: CompactionInput, request: ResponseRequest) -> AsyncGenerator[StreamEvent, None]:
+    known = compaction.deps.find_window(compaction.request.model)
     auto = request.parameters.get("truncation") == "auto"
-    return truncation.respond_within_window(asking.model, asking.ask, asking.who, known, auto=auto)
+    return truncation.respond_within_window(
+        compaction.model, compaction.request, compaction.model_name, known, auto=auto
+    )
 
 
-def _compaction_events(made: CompactedInput, *, asked_for: bool) -> Iterator[StreamEvent]:
+def _compaction_events(compacted: CompactedInput, *, by_trigger: bool) -> Iterator[StreamEvent]:
     """Yield the events of the item; `by_trigger`: requested by a trigger item, not by a threshold."""
-    yield {"type": "response.output_item.added", "output_index": 0, "item": made.item}
-    if asked_for:
-        yield {"type": "response.compaction.compacting", "output_index": 0, "item_id": made.item["id"]}
-    yield {"type": "response.output_item.done", "output_index": 0, "item": made.item}
+    yield {"type": "response.output_item.added", "output_index": 0, "item": compacted.item}
+    if by_trigger:
+        yield {"type": "response.compaction.compacting", "output_index": 0, "item_id": compacted.item["id"]}
+    yield {"type": "response.output_item.done", "output_index": 0, "item": compacted.item}
 
 
-def _compaction_only_event(made: CompactedInput) -> StreamEvent:
-    return {"type": "response.completed", "response": {"output": [made.item], "usage": made.usage or ZERO_USAGE}}
+def _compaction_only_event(compacted: CompactedInput) -> StreamEvent:
+    return {
+        "type": "response.completed",
+        "response": {"output": [compacted.item], "usage": compacted.usage or ZERO_USAGE},
+    }
 
 
-def _shift_after_compaction(event: StreamEvent, made: CompactedInput | None) -> StreamEvent:
+def _shift_after_compaction(event: StreamEvent, compacted: CompactedInput | None) -> StreamEvent:
     """Shift an event of the answer by one output item, the compaction, if there is one."""
-    if made is None:
+    if compacted is None:
         return event
     if "output_index" in event:
         return {**event, "output_index": event["output_index"] + 1}
     response = event.get("response")
     if not isinstance(response, Mapping):
         return event
-    output = [made.item, *(response.get("output") or ())]
-    return {**event, "response": {**response, "output": output, "usage": add_usage(made.usage, response.get("usage"))}}
+    output = [compacted.item, *(response.get("output") or ())]
+    return {
+        **event,
+        "response": {**response, "output": output, "usage": add_usage(compacted.usage, response.get("usage"))},
+    }

@@ -24,22 +24,22 @@ from convo.stores.base import AppendItems, Conversation, Transaction
 class Conversations:
     """The Conversations API of the endpoint; its methods implement the contract in `convo.endpoints.base`."""
 
-    def __init__(self, edges: EndpointDeps) -> None:
-        self._edges, self._store = edges, edges.store
+    def __init__(self, deps: EndpointDeps) -> None:
+        self._deps, self._store = deps, deps.store
 
     async def create(self, items: Sequence[Item], metadata: Mapping[str, str] | None) -> Mapping[str, Json]:
-        if self._edges.manner.stateless:
+        if self._deps.options.stateless:
             raise errors.stateless_server_error("conversation")
-        given = await self._whole(items)
+        given = await self._resolve_items(items)
         top = Path(root_key(self._store.tenant))
         fresh = Conversation(
-            id=self._edges.new_id("conv"),
+            id=self._deps.new_id("conv"),
             head=top.head,
-            created_at=self._edges.clock.now(),
+            created_at=self._deps.clock.now(),
             metadata=_parse_metadata(metadata),
         )
-        change = build_append_transaction(fresh, top, given, self._edges.new_id)
-        await self._store.commit(replace(change, conversation_expect=None))
+        change = build_append_transaction(fresh, top, given, self._deps.new_id)
+        await self._store.commit(replace(change, expected_conversation_head=None))
         return build_conversation_resource(fresh)
 
     async def retrieve(self, conversation_id: str) -> Mapping[str, Json]:
@@ -47,62 +47,62 @@ class Conversations:
 
     async def update(self, conversation_id: str, metadata: Mapping[str, str]) -> Mapping[str, Json]:
         renamed = _parse_metadata(metadata)
-        async with self._writing(conversation_id):
+        async with self._lock(conversation_id):
             there = await load_conversation(self._store, conversation_id)
             changed = replace(there, metadata=renamed)
-            await self._store.commit(Transaction(conversation=changed, conversation_expect=there.head))
+            await self._store.commit(Transaction(conversation=changed, expected_conversation_head=there.head))
         return build_conversation_resource(changed)
 
     async def delete(self, conversation_id: str) -> None:
-        async with self._writing(conversation_id):
+        async with self._lock(conversation_id):
             await self._store.remove_conversation(conversation_id)
 
-    async def add(self, conversation_id: str, items: Sequence[Item]) -> ItemPage:
-        given = await self._whole(items)
-        async with self._writing(conversation_id):
+    async def add_items(self, conversation_id: str, items: Sequence[Item]) -> ItemPage:
+        given = await self._resolve_items(items)
+        async with self._lock(conversation_id):
             there = await load_conversation(self._store, conversation_id)
-            change = build_append_transaction(there, await self._path(there), given, self._edges.new_id)
+            change = build_append_transaction(there, await self._load_path(there), given, self._deps.new_id)
             await self._store.commit(change)
-        names = change.conversation.ids[len(there.ids) :] if change.conversation else ()
+        names = change.conversation.item_ids[len(there.item_ids) :] if change.conversation else ()
         return ItemPage(
             [history.to_api_item(item, name) for item, name in zip(given, names, strict=True)], has_more=False
         )
 
-    async def items(
+    async def list_items(
         self, conversation_id: str, *, after: str | None, before: str | None, limit: int, order: SortOrder
     ) -> ItemPage:
-        await self._edges.runs.wait_until_ended(self._store.tenant, conversation=conversation_id)
+        await self._deps.runs.wait_until_ended(self._store.tenant, conversation_id=conversation_id)
         there = await load_conversation(self._store, conversation_id)
-        path = await self._path(there)
-        return history.paginate_items(path.items, there.ids, after=after, before=before, limit=limit, order=order)
+        path = await self._load_path(there)
+        return history.paginate_items(path.items, there.item_ids, after=after, before=before, limit=limit, order=order)
 
-    async def item(self, conversation_id: str, item_id: str) -> Item:
+    async def retrieve_item(self, conversation_id: str, item_id: str) -> Item:
         there = await load_conversation(self._store, conversation_id)
-        path = await self._path(there)
+        path = await self._load_path(there)
         return history.to_api_item(path.items[_item_index(there, item_id)], item_id)
 
-    async def remove(self, conversation_id: str, item_id: str) -> Mapping[str, Json]:
-        async with self._writing(conversation_id):
+    async def delete_item(self, conversation_id: str, item_id: str) -> Mapping[str, Json]:
+        async with self._lock(conversation_id):
             there = await load_conversation(self._store, conversation_id)
-            change = build_removal_transaction(there, await self._path(there), _item_index(there, item_id))
+            change = build_removal_transaction(there, await self._load_path(there), _item_index(there, item_id))
             await self._store.commit(change)
         return build_conversation_resource(there)
 
-    async def _whole(self, items: Sequence[Item]) -> tuple[Item, ...]:
+    async def _resolve_items(self, items: Sequence[Item]) -> tuple[Item, ...]:
         """Validate `items` and replace item references by the items they name. Raises RequestRefused."""
         given = parse_conversation_items(list(items))
         found = await resolve_references(given, (), self._store)
         return tuple(found.get(referenced_id(item) or "", item) for item in given)
 
-    async def _path(self, conversation: Conversation) -> Path:
+    async def _load_path(self, conversation: Conversation) -> Path:
         return await self._store.path(conversation.head)
 
     @asynccontextmanager
-    async def _writing(self, conversation_id: str) -> AsyncIterator[None]:
+    async def _lock(self, conversation_id: str) -> AsyncIterator[None]:
         """Hold the write lock of the conversation. Raises NotFound and TryLater."""
         await load_conversation(self._store, conversation_id)
-        await self._edges.runs.wait_until_ended(self._store.tenant, conversation=conversation_id)
-        async with conversation_write_lock(self._store, conversation_id, self._edges.new_id("hold")):
+        await self._deps.runs.wait_until_ended(self._store.tenant, conversation_id=conversation_id)
+        async with conversation_write_lock(self._store, conversation_id, self._deps.new_id("hold")):
             yield
 
 
@@ -115,9 +115,9 @@ def _parse_metadata(metadata: Mapping[str, str] | None) -> dict[str, str]:
 
 def _item_index(conversation: Conversation, item_id: str) -> int:
     """Return the index of this item. Raises NotFound."""
-    if item_id not in conversation.ids:
+    if item_id not in conversation.item_ids:
         raise NotFound("item", item_id)
-    return conversation.ids.index(item_id)
+    return conversation.item_ids.index(item_id)
 
 
 def build_append_transaction(
@@ -125,37 +125,39 @@ def build_append_transaction(
 ) -> Transaction:
     """Build the transaction that appends `items` to the conversation, whose items are `path`."""
     return Transaction(
-        grow=(AppendItems(path.head, tuple(items)),) if items else (),
+        appends=(AppendItems(path.head, tuple(items)),) if items else (),
         conversation=replace(
             conversation,
-            head=path.grow(items).head,
-            ids=(*conversation.ids, *assign_item_ids(items, conversation.ids, new_id)),
+            head=path.append(items).head,
+            item_ids=(*conversation.item_ids, *assign_item_ids(items, conversation.item_ids, new_id)),
         ),
-        conversation_expect=conversation.head,
+        expected_conversation_head=conversation.head,
     )
 
 
-def build_removal_transaction(conversation: Conversation, path: Path, at: int) -> Transaction:
+def build_removal_transaction(conversation: Conversation, path: Path, index: int) -> Transaction:
     """Build the transaction that deletes the item at `index` from the conversation and from the store.
 
     If the item before it is equal, both share one path: the conversation keeps the first of the two nodes, and only the
     last is erased.
     """
-    before, rest = path.first(at), path.items[at + 1 :]
-    grown = before.grow(rest)
-    gone = next((key for key in path.keys[at:] if not grown.passes(key)), None)
-    kept = replace(conversation, head=grown.head, ids=(*conversation.ids[:at], *conversation.ids[at + 1 :]))
+    before, rest = path.first(index), path.items[index + 1 :]
+    grown = before.append(rest)
+    gone = next((key for key in path.keys[index:] if not grown.contains(key)), None)
+    kept = replace(
+        conversation, head=grown.head, item_ids=(*conversation.item_ids[:index], *conversation.item_ids[index + 1 :])
+    )
     return Transaction(
-        grow=(AppendItems(before.head, rest),) if rest else (),
+        appends=(AppendItems(before.head, rest),) if rest else (),
         conversation=kept,
-        conversation_expect=conversation.head,
-        erase=(gone,) if gone else (),
+        expected_conversation_head=conversation.head,
+        erased_nodes=(gone,) if gone else (),
     )
 
 
-def assign_item_ids(items: Sequence[Item], taken: Sequence[str], new_id: NewId) -> tuple[str, ...]:
+def assign_item_ids(items: Sequence[Item], used_ids: Sequence[str], new_id: NewId) -> tuple[str, ...]:
     """Return the ids of `items` in a conversation: their own if they have one that is not used yet."""
-    used, names = set(taken), []
+    used, names = set(used_ids), []
     for item in items:
         own = own_id(item)
         name = own if own and own not in used else new_id(id_prefix(item))

@@ -27,7 +27,7 @@ T = TypeVar("T")
 class ActiveBackgroundRun(Protocol):
     """A background response that this process runs."""
 
-    def next_news(self) -> asyncio.Event:
+    def next_update(self) -> asyncio.Event:
         """Return an event that is set when something is stored after this call, and at the end of the run."""
         ...
 
@@ -55,32 +55,32 @@ class ForegroundRun:
     def __init__(self, tenant: str) -> None:
         self.tenant = tenant
         self.response_id: str | None = None
-        self.conversation: str | None = None
-        self.stopped = self.closing = self.suspended = False
-        self.ended = asyncio.Event()
+        self.conversation_id: str | None = None
+        self.is_stopped = self.is_closing = self.is_suspended = False
+        self.end_event = asyncio.Event()
         self._task: asyncio.Task[object] | None = None
 
     async def wait(self, work: Coroutine[Any, Any, T]) -> T:
         """Await `work` of the model until `stop`. Raises TryLater if it was stopped."""
-        if self.stopped:
+        if self.is_stopped:
             work.close()
             raise _shutting_down_error()
-        self._task, self.suspended = asyncio.current_task(), False
+        self._task, self.is_suspended = asyncio.current_task(), False
         try:
             return await work
         except asyncio.CancelledError:
-            if self.stopped and self._task is not None and self._task.uncancel() == 0:
+            if self.is_stopped and self._task is not None and self._task.uncancel() == 0:
                 raise _shutting_down_error() from None
             raise
         finally:
-            self._task, self.suspended = None, True
+            self._task, self.is_suspended = None, True
 
-    def close(self) -> None:
+    def begin_close(self) -> None:
         """Mark the response as being stored: the model is no longer awaited."""
-        self.closing, self.suspended = True, False
+        self.is_closing, self.is_suspended = True, False
 
     def stop(self) -> None:
-        self.stopped = True
+        self.is_stopped = True
         if self._task is not None:
             self._task.cancel()
 
@@ -90,67 +90,69 @@ class ActiveRuns:
 
     def __init__(self) -> None:
         self._foreground: set[ForegroundRun] = set()
-        self._over = False
+        self._is_grace_over = False
         self._tasks: dict[asyncio.Task[None], Callable[[], object]] = {}
-        self._responses: dict[str, ActiveBackgroundRun] = {}
-        self._closing = False
+        self._background: dict[str, ActiveBackgroundRun] = {}
+        self._is_closing = False
 
     def check_open(self) -> None:
         """Raise TryLater if the process is shutting down."""
-        if self._closing:
+        if self._is_closing:
             raise _shutting_down_error()
 
-    def start(self, work: Coroutine[Any, Any, None], *, stop: Callable[[], object] | None = None) -> asyncio.Task[None]:
+    def start_task(
+        self, work: Coroutine[Any, Any, None], *, stop: Callable[[], object] | None = None
+    ) -> asyncio.Task[None]:
         """Start a task for `work`; at shutdown `stop` is called instead of cancelling it."""
         task = asyncio.create_task(work)
         self._tasks[task] = stop or task.cancel
         task.add_done_callback(self._tasks.pop)
         return task
 
-    def enter(self, response_id: str, running: ActiveBackgroundRun) -> None:
-        self._responses[response_id] = running
+    def register(self, response_id: str, run: ActiveBackgroundRun) -> None:
+        self._background[response_id] = run
 
-    def leave(self, response_id: str) -> None:
-        self._responses.pop(response_id, None)
+    def unregister(self, response_id: str) -> None:
+        self._background.pop(response_id, None)
 
-    def here(self, response_id: str) -> ActiveBackgroundRun | None:
+    def find_background(self, response_id: str) -> ActiveBackgroundRun | None:
         """Return the background response with this id if this process runs it."""
-        return self._responses.get(response_id)
+        return self._background.get(response_id)
 
     @contextmanager
-    def foreground(self, tenant: str) -> Iterator[ForegroundRun]:
+    def track_foreground(self, tenant: str) -> Iterator[ForegroundRun]:
         """Register a foreground response while the block runs."""
         answer = ForegroundRun(tenant)
-        answer.stopped = self._over
+        answer.is_stopped = self._is_grace_over
         self._foreground.add(answer)
         try:
             yield answer
         finally:
             self._foreground.discard(answer)
-            answer.ended.set()
+            answer.end_event.set()
 
     async def wait_until_ended(
-        self, tenant: str, *, conversation: str | None = None, response_id: str | None = None
+        self, tenant: str, *, conversation_id: str | None = None, response_id: str | None = None
     ) -> bool:
         """Wait for a response of this process that is about to end, as its client may have disconnected.
 
         The response is found by its conversation's id or its own. Returns whether it ended.
         """
-        named = conversation or response_id
+        named = conversation_id or response_id
         of_tenant = (one for one in self._foreground if one.tenant == tenant)
-        found = next((one for one in of_tenant if named in (one.conversation, one.response_id)), None)
+        found = next((one for one in of_tenant if named in (one.conversation_id, one.response_id)), None)
         if found is None or named is None:
             return False
         with suppress(TimeoutError):
-            await asyncio.wait_for(found.ended.wait(), SETTLE_TIMEOUT_S)
-        if found.closing:
+            await asyncio.wait_for(found.end_event.wait(), SETTLE_TIMEOUT_S)
+        if found.is_closing:
             with suppress(TimeoutError):
-                await asyncio.wait_for(found.ended.wait(), STORE_TIMEOUT_S)
-        return found.ended.is_set()
+                await asyncio.wait_for(found.end_event.wait(), STORE_TIMEOUT_S)
+        return found.end_event.is_set()
 
     def close(self) -> None:
         """Start nothing more."""
-        self._closing = True
+        self._is_closing = True
 
     async def aclose(self, grace_s: float) -> None:
         """Start nothing more, and wait until every run has finished or has stored that it did not.
@@ -163,19 +165,19 @@ class ActiveRuns:
                 async with asyncio.timeout(grace_s):
                     await asyncio.gather(
                         *(asyncio.shield(task) for task in self._tasks),
-                        *(answer.ended.wait() for answer in self._foreground),
+                        *(answer.end_event.wait() for answer in self._foreground),
                         return_exceptions=True,
                     )
-        self._over = True
+        self._is_grace_over = True
         for answer in tuple(self._foreground):
             answer.stop()
-        while (left := self._unfinished()) or any(not answer.suspended for answer in self._foreground):
+        while (left := self._unfinished_tasks()) or any(not answer.is_suspended for answer in self._foreground):
             for stop in left.values():
                 stop()
-            kept = [answer.ended.wait() for answer in self._foreground if not answer.suspended]
+            kept = [answer.end_event.wait() for answer in self._foreground if not answer.is_suspended]
             await asyncio.gather(*left, *kept, return_exceptions=True)
 
-    def _unfinished(self) -> dict[asyncio.Task[None], Callable[[], object]]:
+    def _unfinished_tasks(self) -> dict[asyncio.Task[None], Callable[[], object]]:
         """Return the running tasks. A done task stays in `_tasks` until the event loop calls its callback."""
         return {task: stop for task, stop in self._tasks.items() if not task.done()}
 
@@ -234,11 +236,11 @@ class EndpointOptions:
     estimate_tokens:  input tokens are counted by the offline tokenizer if the model has no counter
     """
 
-    for_clients: bool = False
+    is_server: bool = False
     stateless: bool = False
-    renamed: Mapping[str, str] = field(default_factory=dict)
+    event_names: Mapping[str, str] = field(default_factory=dict)
     strict: bool = False
-    estimates: bool = False
+    estimate_tokens: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,10 +256,10 @@ class EndpointDeps:
     models: ModelOpener
     clock: Clock
     new_id: NewId
-    sealing: CompactionCipher
+    cipher: CompactionCipher
     runs: ActiveRuns = field(default_factory=ActiveRuns)
-    manner: EndpointOptions = field(default_factory=EndpointOptions)
-    windows: WindowLookup = find_model_window
+    options: EndpointOptions = field(default_factory=EndpointOptions)
+    find_window: WindowLookup = find_model_window
 
 
 WRITE_LEASE_TTL_S = 6.0
@@ -283,7 +285,7 @@ async def conversation_write_lock(store: Store, conversation_id: str, holder: st
 
 async def _acquire_lease(store: Store, name: str, holder: str) -> LeaseGuard:
     """Acquire the lease; release it again if cancelled in the meantime. Raises Busy."""
-    taking = asyncio.create_task(LeaseGuard.take(store, name, holder, WRITE_LEASE_TTL_S))
+    taking = asyncio.create_task(LeaseGuard.acquire(store, name, holder, WRITE_LEASE_TTL_S))
     try:
         return await asyncio.shield(taking)
     except asyncio.CancelledError:
@@ -291,6 +293,6 @@ async def _acquire_lease(store: Store, name: str, holder: str) -> LeaseGuard:
         raise
 
 
-async def _release_acquired(taking: asyncio.Task[LeaseGuard]) -> None:
+async def _release_acquired(acquisition: asyncio.Task[LeaseGuard]) -> None:
     with suppress(Busy, StoreFault):
-        await (await taking).release()
+        await (await acquisition).release()

@@ -45,27 +45,27 @@ class CompactionCipher:
 
     def __init__(self, store: Store, passphrase: Secret | None = None) -> None:
         self._store, self._passphrase = store, passphrase
-        self._keys: MultiFernet | None = None
+        self._fernet: MultiFernet | None = None
 
-    async def seal(self, sealed: CompactionContent) -> str:
+    async def encrypt(self, sealed: CompactionContent) -> str:
         """Return `sealed` as `encrypted_content`. Raises RequestRefused and StoreFault if there is no key."""
-        return ENCRYPTED_PREFIX + (await self._opened()).encrypt(encode_compaction(sealed)).decode("ascii")
+        return ENCRYPTED_PREFIX + (await self._load_fernet()).encrypt(encode_compaction(sealed)).decode("ascii")
 
-    async def opener(self) -> Callable[[Item], CompactionContent | None]:
+    async def load_decryptor(self) -> Callable[[Item], CompactionContent | None]:
         """Return a decryptor of compaction items. Raises RequestRefused and StoreFault if there is no key.
 
         The decryptor returns None for an item that convo did not encrypt, and raises RequestRefused for one that it
         cannot decrypt.
         """
-        keys = await self._opened()
+        keys = await self._load_fernet()
         return lambda item: _decrypt_item(item, keys, self._store.tenant) if is_encrypted_by_convo(item) else None
 
-    async def _opened(self) -> "MultiFernet":
-        if self._keys is None:
-            own = await self._store.upkeep.secret(DATABASE_KEY_NAME, secrets.token_bytes(KEY_SIZE_BYTES))
+    async def _load_fernet(self) -> "MultiFernet":
+        if self._fernet is None:
+            own = await self._store.admin.get_or_create_secret(DATABASE_KEY_NAME, secrets.token_bytes(KEY_SIZE_BYTES))
             given = [self._passphrase.reveal().encode()] if self._passphrase else []
-            self._keys = await asyncio.to_thread(_build_fernet, [*given, own])
-        return self._keys
+            self._fernet = await asyncio.to_thread(_build_fernet, [*given, own])
+        return self._fernet
 
 
 def _decrypt_item(item: Item, keys: "MultiFernet", tenant: str) -> CompactionContent:
@@ -82,19 +82,19 @@ def _decrypt_item(item: Item, keys: "MultiFernet", tenant: str) -> CompactionCon
     return sealed
 
 
-def _build_fernet(phrases: Sequence[bytes]) -> "MultiFernet":
+def _build_fernet(passphrases: Sequence[bytes]) -> "MultiFernet":
     """Build the cipher: the first key encrypts, all of them decrypt."""
     try:
         from cryptography.fernet import Fernet, MultiFernet
     except ImportError as missing:
         raise errors.missing_cryptography_error() from missing
-    return MultiFernet([Fernet(_derive_key(phrase)) for phrase in phrases])
+    return MultiFernet([Fernet(_derive_key(phrase)) for phrase in passphrases])
 
 
 @lru_cache(maxsize=8)
-def _derive_key(phrase: bytes) -> bytes:
+def _derive_key(passphrase: bytes) -> bytes:
     return urlsafe_b64encode(
         hashlib.scrypt(
-            phrase, salt=SCRYPT_SALT, n=SCRYPT_COST, r=SCRYPT_BLOCK_SIZE, p=SCRYPT_PARALLELISM, dklen=KEY_SIZE_BYTES
+            passphrase, salt=SCRYPT_SALT, n=SCRYPT_COST, r=SCRYPT_BLOCK_SIZE, p=SCRYPT_PARALLELISM, dklen=KEY_SIZE_BYTES
         )
     )

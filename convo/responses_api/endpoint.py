@@ -62,54 +62,58 @@ def check_no_references(request: ResponseRequest) -> None:
 class EmbeddedConnection:
     """Implements `convo.endpoints.base.ResponsesConnection`."""
 
-    def __init__(self, edges: EndpointDeps) -> None:
-        self._edges = edges
+    def __init__(self, deps: EndpointDeps) -> None:
+        self._deps = deps
         self._last: LoadedHistory | None = None
 
     async def create(self, body: Mapping[str, Json]) -> AsyncGenerator[StreamEvent, None]:
-        self._edges.runs.check_open()
-        last = self._last if self._goes_on(body) else None
+        self._deps.runs.check_open()
+        last = self._last if self._continues_last(body) else None
         try:
             turn = ResponseTurn(
-                validation.parse_connection_request(self._allowed(body, last)), self._edges, _if_unstored(last)
+                validation.parse_connection_request(self._to_allowed_body(body, last)), self._deps, _if_unstored(last)
             )
             async with aclosing(turn.events()) as events:
                 async for event in events:
-                    self._note(event, turn, last)
+                    self._remember_history(event, turn, last)
                     yield event
         except ConvoError:
-            self._let_go(last)
+            self._forget_history(last)
             raise
 
-    def _goes_on(self, body: Mapping[str, Json]) -> bool:
+    def _continues_last(self, body: Mapping[str, Json]) -> bool:
         """Whether `body` continues the last response of this connection."""
         last = self._last.previous if self._last else None
         return last is not None and body.get("previous_response_id") == last.id
 
-    def _allowed(self, body: Mapping[str, Json], last: LoadedHistory | None) -> Mapping[str, Json]:
+    def _to_allowed_body(self, body: Mapping[str, Json], last_history: LoadedHistory | None) -> Mapping[str, Json]:
         """Return `body` as it is allowed on this connection. Raises RequestRefused."""
-        if not self._edges.manner.stateless:
+        if not self._deps.options.stateless:
             return body
-        if last is None:
+        if last_history is None:
             return to_stateless_body(body)
         rest = {name: value for name, value in body.items() if name != "previous_response_id"}
         return {**to_stateless_body(rest), "previous_response_id": body["previous_response_id"]}
 
-    def _note(self, event: StreamEvent, turn: ResponseTurn, last: LoadedHistory | None) -> None:
+    def _remember_history(self, event: StreamEvent, turn: ResponseTurn, last_history: LoadedHistory | None) -> None:
         """Remember the history of a successful response; forget one whose continuation failed."""
         if event["type"] == "response.failed":
-            self._let_go(last)
+            self._forget_history(last_history)
         elif event["type"] in ("response.completed", "response.incomplete"):
-            self._last = turn.left()
+            self._last = turn.to_history()
 
-    def _let_go(self, last: LoadedHistory | None) -> None:
-        if last is not None and self._last is last:
+    def _forget_history(self, last_history: LoadedHistory | None) -> None:
+        if last_history is not None and self._last is last_history:
             self._last = None
 
 
-def _if_unstored(last: LoadedHistory | None) -> LoadedHistory | None:
+def _if_unstored(last_history: LoadedHistory | None) -> LoadedHistory | None:
     """Return `last_history` if its response is not in the store; a stored one may have been deleted since."""
-    return last if last is not None and last.previous is not None and not last.previous.stored else None
+    return (
+        last_history
+        if last_history is not None and last_history.previous is not None and not last_history.previous.is_stored
+        else None
+    )
 
 
 class EmbeddedEndpoint:
@@ -129,69 +133,69 @@ class EmbeddedEndpoint:
         new_id: NewId,
         *,
         runs: ActiveRuns | None = None,
-        manner: EndpointOptions | None = None,
+        options: EndpointOptions | None = None,
         seal_key: Secret | None = None,
-        windows: WindowLookup = find_model_window,
+        find_window: WindowLookup = find_model_window,
     ) -> None:
         sealing = CompactionCipher(store, seal_key)
-        self._edges = EndpointDeps(
-            store, models, clock, new_id, sealing, runs or ActiveRuns(), manner or EndpointOptions(), windows
+        self._deps = EndpointDeps(
+            store, models, clock, new_id, sealing, runs or ActiveRuns(), options or EndpointOptions(), find_window
         )
-        self._conversations = Conversations(self._edges)
+        self._conversations = Conversations(self._deps)
 
     @property
     def scope(self) -> Scope:
         return EMBEDDED_SCOPE
 
     async def create(self, body: Mapping[str, Json]) -> AsyncGenerator[StreamEvent, None]:
-        self._edges.runs.check_open()
-        request = self._read(body)
+        self._deps.runs.check_open()
+        request = self._parse_request(body)
         if request.background:
-            run = await background.start_background_run(request, self._edges)
-            events = follow_response(run.link.id, self._edges)
+            run = await background.start_background_run(request, self._deps)
+            events = follow_response(run.link.id, self._deps)
         else:
-            events = ResponseTurn(request, self._edges).events()
+            events = ResponseTurn(request, self._deps).events()
         async with aclosing(events):
             async for event in events:
                 yield event
 
-    def wire(self, body: Mapping[str, Json]) -> None:
+    def build_http_request(self, body: Mapping[str, Json]) -> None:
         """Return None: no HTTP request is sent."""
 
     def connect(self) -> EmbeddedConnection:
-        return EmbeddedConnection(self._edges)
+        return EmbeddedConnection(self._deps)
 
     async def retrieve(self, response_id: str) -> Response:
-        link = await self._response(response_id)
-        return build_response(link, await load_output(link, self._edges))
+        link = await self._load_link(response_id)
+        return build_response(link, await load_output(link, self._deps))
 
     async def follow(self, response_id: str, *, after: int | None = None) -> AsyncGenerator[StreamEvent, None]:
-        async with aclosing(follow_response(response_id, self._edges, after=after)) as events:
+        async with aclosing(follow_response(response_id, self._deps, after=after)) as events:
             async for event in events:
                 yield event
 
     async def cancel(self, response_id: str) -> Response:
-        link = await self._response(response_id)
+        link = await self._load_link(response_id)
         if not link.parameters.get("background"):
             raise errors.not_cancellable_error()
         if link.status in OPEN_STATUSES:
-            await self._stop(response_id)
+            await self._cancel_run(response_id)
         return await self.retrieve(response_id)
 
     async def compact(self, body: Mapping[str, Json]) -> Mapping[str, Json]:
-        request = self._read(validation.parse_compact_body(body))
-        history = await self._history(request)
+        request = self._parse_request(validation.parse_compact_body(body))
+        history = await self._load_history(request)
         check_call_pairs(history)
-        window, used = await compacting.compact_history(request, history, self._edges)
-        return build_compaction_resource(self._edges.new_id("resp"), self._edges.clock.now(), window, used)
+        window, used = await compacting.compact_history(request, history, self._deps)
+        return build_compaction_resource(self._deps.new_id("resp"), self._deps.clock.now(), window, used)
 
     async def delete(self, response_id: str) -> None:
-        link = await self._response(response_id)
+        link = await self._load_link(response_id)
         if link.status in OPEN_STATUSES:
-            await self._stop(response_id)
-        await self._edges.store.remove_link(response_id)
+            await self._cancel_run(response_id)
+        await self._deps.store.remove_link(response_id)
 
-    async def input_items(
+    async def list_input_items(
         self,
         response_id: str,
         *,
@@ -200,40 +204,40 @@ class EmbeddedEndpoint:
         limit: int = 20,
         order: SortOrder = "desc",
     ) -> ItemPage:
-        link = await self._response(response_id)
-        path = await self._edges.store.path(link.saw)
-        ids = await load_item_ids(self._edges.store, link, path)
+        link = await self._load_link(response_id)
+        path = await self._deps.store.path(link.input_head)
+        ids = await load_item_ids(self._deps.store, link, path)
         return history.paginate_items(path.items, ids, after=after, before=before, limit=limit, order=order)
 
-    async def count(self, body: Mapping[str, Json]) -> int | None:
-        request = self._counted(body)
-        items = await compacting.build_model_input(await self._history(request), self._edges)
+    async def count_input_tokens(self, body: Mapping[str, Json]) -> int | None:
+        request = self._parse_count_request(body)
+        items = await compacting.build_model_input(await self._load_history(request), self._deps)
         tokens = None
         if request.model:
-            model, name = self._edges.models(request.model)
+            model, name = self._deps.models(request.model)
             tokens = await model.count(compacting.build_response_model_request(request, items, name))
-        if tokens is None and self._edges.manner.estimates:
+        if tokens is None and self._deps.options.estimate_tokens:
             counted = await asyncio.to_thread(
                 count_tokens, items, request.instructions, request.parameters.get("tools")
             )
             tokens = counted.tokens
         return tokens
 
-    async def _history(self, request: ResponseRequest) -> Sequence[Item]:
+    async def _load_history(self, request: ResponseRequest) -> Sequence[Item]:
         """Return the whole history of `request`, without storing it.
 
         Raises the errors of `load_request_history` and `select_new_items`.
         """
-        history = await load_request_history(request, self._edges.store)
-        found = await resolve_references(request.items, history.ids, self._edges.store)
-        return history.path.grow(select_new_items(request.items, history.ids, found)).items
+        history = await load_request_history(request, self._deps.store)
+        found = await resolve_references(request.items, history.item_ids, self._deps.store)
+        return history.path.append(select_new_items(request.items, history.item_ids, found)).items
 
     async def create_conversation(
         self, items: Sequence[Item] = (), metadata: Mapping[str, str] | None = None
     ) -> Mapping[str, Json]:
         return await self._conversations.create(items, metadata)
 
-    async def conversation(self, conversation_id: str) -> Mapping[str, Json]:
+    async def retrieve_conversation(self, conversation_id: str) -> Mapping[str, Json]:
         return await self._conversations.retrieve(conversation_id)
 
     async def update_conversation(self, conversation_id: str, metadata: Mapping[str, str]) -> Mapping[str, Json]:
@@ -242,10 +246,10 @@ class EmbeddedEndpoint:
     async def delete_conversation(self, conversation_id: str) -> None:
         await self._conversations.delete(conversation_id)
 
-    async def add_items(self, conversation_id: str, items: Sequence[Item]) -> ItemPage:
-        return await self._conversations.add(conversation_id, items)
+    async def add_conversation_items(self, conversation_id: str, items: Sequence[Item]) -> ItemPage:
+        return await self._conversations.add_items(conversation_id, items)
 
-    async def conversation_items(
+    async def list_conversation_items(
         self,
         conversation_id: str,
         *,
@@ -254,60 +258,62 @@ class EmbeddedEndpoint:
         limit: int = 20,
         order: SortOrder = "desc",
     ) -> ItemPage:
-        return await self._conversations.items(conversation_id, after=after, before=before, limit=limit, order=order)
+        return await self._conversations.list_items(
+            conversation_id, after=after, before=before, limit=limit, order=order
+        )
 
-    async def conversation_item(self, conversation_id: str, item_id: str) -> Item:
-        return await self._conversations.item(conversation_id, item_id)
+    async def retrieve_conversation_item(self, conversation_id: str, item_id: str) -> Item:
+        return await self._conversations.retrieve_item(conversation_id, item_id)
 
-    async def delete_item(self, conversation_id: str, item_id: str) -> Mapping[str, Json]:
-        return await self._conversations.remove(conversation_id, item_id)
+    async def delete_conversation_item(self, conversation_id: str, item_id: str) -> Mapping[str, Json]:
+        return await self._conversations.delete_item(conversation_id, item_id)
 
     async def check_request(self, body: Mapping[str, Json]) -> None:
-        request = self._read(body)
-        model, name = self._edges.models(request.model)
-        items = await compacting.build_model_input(tuple(request.items), self._edges)
+        request = self._parse_request(body)
+        model, name = self._deps.models(request.model)
+        items = await compacting.build_model_input(tuple(request.items), self._deps)
         await model.check_request(compacting.build_response_model_request(request, items, name))
 
     async def warm(self, model: str) -> None:
-        opened, name = self._edges.models(model)
+        opened, name = self._deps.models(model)
         await opened.warm(name)
 
     async def mark_abandoned(self, response_id: str) -> None:
         """End an open run without a process as failed."""
-        await background.close_detached_run(response_id, abandoned_result, self._edges)
+        await background.close_detached_run(response_id, abandoned_result, self._deps)
 
     async def aclose(self) -> None:
-        await self._edges.runs.aclose(0.0)
-        await self._edges.models.aclose()
+        await self._deps.runs.aclose(0.0)
+        await self._deps.models.aclose()
 
-    def _read(self, body: Mapping[str, Json]) -> ResponseRequest:
+    def _parse_request(self, body: Mapping[str, Json]) -> ResponseRequest:
         """Parse and validate a request. Raises RequestRefused."""
-        if not self._edges.manner.stateless:
+        if not self._deps.options.stateless:
             return validation.parse_response_request(body)
         request = validation.parse_response_request(to_stateless_body(body))
         check_no_references(request)
         return request
 
-    def _counted(self, body: Mapping[str, Json]) -> ResponseRequest:
+    def _parse_count_request(self, body: Mapping[str, Json]) -> ResponseRequest:
         """Parse and validate a request to count tokens. Raises RequestRefused."""
         request = validation.parse_count_request(body)
-        if self._edges.manner.stateless:
+        if self._deps.options.stateless:
             to_stateless_body(body)
             check_no_references(request)
         return request
 
-    async def _response(self, response_id: str) -> Link:
+    async def _load_link(self, response_id: str) -> Link:
         """Load the link of a response, even if its client has just disconnected. Raises NotFound."""
-        await self._edges.runs.wait_until_ended(self._edges.store.tenant, response_id=response_id)
-        return await load_response_link(self._edges.store, response_id)
+        await self._deps.runs.wait_until_ended(self._deps.store.tenant, response_id=response_id)
+        return await load_response_link(self._deps.store, response_id)
 
-    async def _stop(self, response_id: str) -> None:
+    async def _cancel_run(self, response_id: str) -> None:
         """Cancel an open run, in this process or another."""
-        here = self._edges.runs.here(response_id)
+        here = self._deps.runs.find_background(response_id)
         if here is not None:
             await here.stop()
         else:
-            await background.close_detached_run(response_id, cancelled_result, self._edges)
+            await background.close_detached_run(response_id, cancelled_result, self._deps)
 
 
 SWEEP_INTERVAL_S = 4.0
@@ -344,75 +350,75 @@ class EmbeddedService:
         clock: Clock,
         new_id: NewId,
         *,
-        listed: FetchModelResources,
-        manner: EndpointOptions,
+        fetch_models: FetchModelResources,
+        options: EndpointOptions,
         ttl_s: TimeToLive | None = None,
         seal_key: Secret | None = None,
     ) -> None:
         self._store, self._models, self._clock, self._new_id = store, models, clock, new_id
-        self._listed, self._manner, self._ttl_s = listed, manner, ttl_s
+        self._fetch_models, self._options, self._ttl_s = fetch_models, options, ttl_s
         self._seal_key = seal_key
         self._runs = ActiveRuns()
         self._endpoints: dict[str, EmbeddedEndpoint] = {}
-        self._pruned: dict[str, float] = {}
-        self._sweeping: asyncio.Task[None] | None = None
-        self._list: tuple[float, Sequence[Mapping[str, Json]]] | None = None
-        self._asking = asyncio.Lock()
+        self._pruned_at: dict[str, float] = {}
+        self._sweep_task: asyncio.Task[None] | None = None
+        self._model_list: tuple[float, Sequence[Mapping[str, Json]]] | None = None
+        self._model_list_lock = asyncio.Lock()
 
-    def of(self, tenant: str) -> EmbeddedEndpoint:
-        self._sweeping = self._sweeping or asyncio.create_task(self._sweep_on())
+    def endpoint_for(self, tenant: str) -> EmbeddedEndpoint:
+        self._sweep_task = self._sweep_task or asyncio.create_task(self._sweep_forever())
         if tenant not in self._endpoints:
-            store = self._store.of(tenant)
+            store = self._store.for_tenant(tenant)
             self._endpoints[tenant] = EmbeddedEndpoint(
                 store,
                 self._models,
                 self._clock,
                 self._new_id,
                 runs=self._runs,
-                manner=self._manner,
+                options=self._options,
                 seal_key=self._seal_key,
             )
         return self._endpoints[tenant]
 
-    async def models(self) -> Sequence[Mapping[str, Json]]:
-        async with self._asking:
-            if self._list is None or self._clock.ticks() - self._list[0] > MODEL_LIST_MAX_AGE_S:
-                self._list = self._clock.ticks(), await self._listed()
-            return self._list[1]
+    async def list_models(self) -> Sequence[Mapping[str, Json]]:
+        async with self._model_list_lock:
+            if self._model_list is None or self._clock.monotonic() - self._model_list[0] > MODEL_LIST_MAX_AGE_S:
+                self._model_list = self._clock.monotonic(), await self._fetch_models()
+            return self._model_list[1]
 
-    async def check(self) -> None:
-        self._sweeping = self._sweeping or asyncio.create_task(self._sweep_on())
-        await self._store.upkeep.check()
+    async def check_ready(self) -> None:
+        self._sweep_task = self._sweep_task or asyncio.create_task(self._sweep_forever())
+        await self._store.admin.check_ready()
 
     async def aclose(self, grace_s: float = 0.0) -> None:
         self._runs.close()
-        if self._sweeping is not None:
-            self._sweeping.cancel()
-            await asyncio.gather(self._sweeping, return_exceptions=True)
+        if self._sweep_task is not None:
+            self._sweep_task.cancel()
+            await asyncio.gather(self._sweep_task, return_exceptions=True)
         await self._runs.aclose(grace_s)
         await self._models.aclose()
 
     async def sweep(self, number: int = 0) -> None:
         """Run one sweep; `number` counts them from 0. Raises StoreFault."""
-        for tenant, response_id in await self._store.upkeep.abandoned():
-            if self._runs.here(response_id) is None:
-                await self.of(tenant).mark_abandoned(response_id)
+        for tenant, response_id in await self._store.admin.abandoned_runs():
+            if self._runs.find_background(response_id) is None:
+                await self.endpoint_for(tenant).mark_abandoned(response_id)
         if number % SWEEPS_PER_EVENT_EXPIRY == 0:
-            await self._store.upkeep.forget_events(EVENT_RETENTION_S)
+            await self._store.admin.prune_events(EVENT_RETENTION_S)
         if self._ttl_s is not None:
             await self._prune(self._ttl_s)
 
     async def _prune(self, ttl: TimeToLive) -> None:
         """Delete state older than its tenant's TTL, for each tenant that is due."""
-        now = self._clock.ticks()
-        for tenant in await self._store.upkeep.tenants():
+        now = self._clock.monotonic()
+        for tenant in await self._store.admin.tenant_names():
             ttl_s = ttl(tenant)
-            if ttl_s is None or now - self._pruned.get(tenant, -math.inf) < prune_interval_s(ttl_s):
+            if ttl_s is None or now - self._pruned_at.get(tenant, -math.inf) < prune_interval_s(ttl_s):
                 continue
-            self._pruned[tenant] = now
-            await self._store.upkeep.prune(tenant, self._clock.now() - ttl_s, dry=False)
+            self._pruned_at[tenant] = now
+            await self._store.admin.prune(tenant, self._clock.now() - ttl_s, dry_run=False)
 
-    async def _sweep_on(self) -> None:
+    async def _sweep_forever(self) -> None:
         for number in count():
             with suppress(StoreFault):
                 await self.sweep(number)

@@ -21,10 +21,10 @@ def missing_parameter_error(name: str) -> RequestRefused:
     return RequestRefused(f"Missing required parameter: '{name}'", code="missing_required_parameter", param=name)
 
 
-def invalid_type_error(name: str, wanted: str, got: str) -> RequestRefused:
+def invalid_type_error(name: str, expected: str, got: str) -> RequestRefused:
     """Build the error; `expected` and `got` have their articles: "an integer", "a string"."""
     return RequestRefused(
-        f"Invalid type for '{name}': expected {wanted}, but got {got} instead", code="invalid_type", param=name
+        f"Invalid type for '{name}': expected {expected}, but got {got} instead", code="invalid_type", param=name
     )
 
 
@@ -46,46 +46,46 @@ def invalid_id_error(name: str, got: str) -> RequestRefused:
     )
 
 
-def below_minimum_error(name: str, kind: str, least: float, got: float) -> RequestRefused:
+def below_minimum_error(name: str, kind: str, minimum: float, got: float) -> RequestRefused:
     """Build the error; `kind` is "integer" or "decimal"."""
     return RequestRefused(
-        f"Invalid '{name}': {kind} below minimum value. Expected a value >= {least:g}, but got {got:g} instead",
+        f"Invalid '{name}': {kind} below minimum value. Expected a value >= {minimum:g}, but got {got:g} instead",
         code=f"{kind}_below_min_value",
         param=name,
     )
 
 
-def above_maximum_error(name: str, kind: str, most: float, got: float) -> RequestRefused:
+def above_maximum_error(name: str, kind: str, maximum: float, got: float) -> RequestRefused:
     """Build the error; `kind` is "integer" or "decimal"."""
     return RequestRefused(
-        f"Invalid '{name}': {kind} above maximum value. Expected a value <= {most:g}, but got {got:g} instead",
+        f"Invalid '{name}': {kind} above maximum value. Expected a value <= {maximum:g}, but got {got:g} instead",
         code=f"{kind}_above_max_value",
         param=name,
     )
 
 
-def too_long_error(name: str, kind: str, most: int, got: int) -> RequestRefused:
+def too_long_error(name: str, kind: str, maximum: int, got: int) -> RequestRefused:
     """Build the error; `kind` is "array" or "string"."""
     return RequestRefused(
-        f"Invalid '{name}': {kind} too long. Expected {_with_article(kind)} with maximum length {most}, "
+        f"Invalid '{name}': {kind} too long. Expected {_with_article(kind)} with maximum length {maximum}, "
         f"but got {_with_article(kind)} with length {got} instead",
         code=f"{kind}_above_max_length",
         param=name,
     )
 
 
-def too_many_properties_error(name: str, most: int, got: int) -> RequestRefused:
+def too_many_properties_error(name: str, maximum: int, got: int) -> RequestRefused:
     return RequestRefused(
-        f"Invalid '{name}': too many properties. Expected an object with at most {most} properties, "
+        f"Invalid '{name}': too many properties. Expected an object with at most {maximum} properties, "
         f"but got an object with {got} properties instead",
         code="object_above_max_properties",
         param=name,
     )
 
 
-def unsupported_parameter_error(name: str, what: str) -> RequestRefused:
+def unsupported_parameter_error(name: str, reason: str) -> RequestRefused:
     """Build the error for a parameter of the API that this endpoint does not support."""
-    return RequestRefused(f"Unsupported parameter: '{name}': {what}", code="unsupported_parameter", param=name)
+    return RequestRefused(f"Unsupported parameter: '{name}': {reason}", code="unsupported_parameter", param=name)
 
 
 # -- state ----------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ class LoadedHistory:
     """
 
     path: Path
-    ids: tuple[str, ...] = ()
+    item_ids: tuple[str, ...] = ()
     previous: Link | None = None
     conversation: Conversation | None = None
 
@@ -52,14 +52,14 @@ async def load_request_history(request: ResponseRequest, store: Store) -> Loaded
     Raises RequestRefused if there is no such previous response, NotFound if there is no such conversation, and
     ItemDeleted if an item of that history was deleted.
     """
-    if request.conversation:
-        conversation = await load_conversation(store, request.conversation)
-        return LoadedHistory(await store.path(conversation.head), conversation.ids, conversation=conversation)
-    if request.previous is None:
+    if request.conversation_id:
+        conversation = await load_conversation(store, request.conversation_id)
+        return LoadedHistory(await store.path(conversation.head), conversation.item_ids, conversation=conversation)
+    if request.previous_response_id is None:
         return LoadedHistory(Path(root_key(store.tenant)))
-    link = await find_response_link(store, request.previous)
+    link = await find_response_link(store, request.previous_response_id)
     if link is None:
-        raise errors.previous_response_not_found_error(request.previous)
+        raise errors.previous_response_not_found_error(request.previous_response_id)
     if link.status not in CONTINUABLE_STATUSES:
         raise errors.previous_response_not_continuable_error(link.id, link.status)
     path = await store.path(link.head)
@@ -82,7 +82,7 @@ async def resolve_references(items: Sequence[Item], known: Sequence[str], store:
     return found
 
 
-def select_new_items(items: Sequence[Item], known: Sequence[str], found: Mapping[str, Item]) -> tuple[Item, ...]:
+def select_new_items(items: Sequence[Item], known: Sequence[str], referenced: Mapping[str, Item]) -> tuple[Item, ...]:
     """Return the items that `items` add to a history whose items have the ids in `known`.
 
     A reference to an item of the history adds nothing.
@@ -96,7 +96,7 @@ def select_new_items(items: Sequence[Item], known: Sequence[str], found: Mapping
         wanted = referenced_id(item)
         if wanted is not None and wanted in there:
             continue
-        whole = item if wanted is None else found[wanted]
+        whole = item if wanted is None else referenced[wanted]
         _check_not_duplicate(wanted or own_id(whole), there)
         joining.append(whole)
     return tuple(joining)
@@ -108,7 +108,7 @@ async def find_response_link(store: Store, response_id: str) -> Link | None:
     The store also has links of other endpoints, and of attempts without a response.
     """
     link = await store.link(response_id)
-    ours = link and link.stored and link.scope == EMBEDDED_SCOPE and link.id.startswith("resp_")
+    ours = link and link.is_stored and link.scope == EMBEDDED_SCOPE and link.id.startswith("resp_")
     return link if ours else None
 
 
@@ -134,7 +134,7 @@ async def load_item_ids(store: Store, link: Link, path: Path) -> tuple[str, ...]
     conversation = await store.conversation(link.conversation_id) if link.conversation_id else None
     if conversation:
         keys: Iterable[Key] = (await store.path(conversation.head)).keys
-        given = dict(zip(keys, conversation.ids, strict=True))
+        given = dict(zip(keys, conversation.item_ids, strict=True))
     return resolve_item_ids(path, given)
 
 
@@ -295,7 +295,7 @@ def _cursor_index(name: str, item_id: str, ids: Sequence[str]) -> int:
 NOT_MODEL_OUTPUT_TYPES = frozenset({"compaction", "compaction_trigger", "mcp_approval_response"})
 
 
-def check_strict_input(given: Sequence[Item], known: Collection[str], saw: Sequence[Item]) -> None:
+def check_strict_input(given: Sequence[Item], known: Collection[str], history: Sequence[Item]) -> None:
     """Check the given items as the real API does; `known` are the ids of the items before them.
 
     history:  the items before them, followed by the given ones
@@ -307,21 +307,21 @@ def check_strict_input(given: Sequence[Item], known: Collection[str], saw: Seque
             _check_reasoning(at, item, given[at + 1 :], known)
         elif item_type(item) == "function_call":
             _check_arguments(at, item)
-        elif item_type(item) == "compaction" and len(saw) > len(given):
+        elif item_type(item) == "compaction" and len(history) > len(given):
             raise RequestRefused("A compaction item cannot follow the history that it stands for", param=f"input[{at}]")
-    folded = max((at for at, item in enumerate(saw) if item_type(item) == "compaction"), default=-1)
-    check_call_pairs(saw[folded + 1 :])
+    folded = max((at for at, item in enumerate(history) if item_type(item) == "compaction"), default=-1)
+    check_call_pairs(history[folded + 1 :])
 
 
-def _check_reasoning(at: int, item: Item, behind: Sequence[Item], known: Collection[str]) -> None:
+def _check_reasoning(index: int, item: Item, later_items: Sequence[Item], known: Collection[str]) -> None:
     if not isinstance(item.get("summary"), list):
-        raise errors.missing_parameter_error(f"input[{at}].summary")
+        raise errors.missing_parameter_error(f"input[{index}].summary")
     alone = not item.get("encrypted_content") and not item.get("content")
     if alone and item.get("id") not in known:
         raise errors.item_not_found_error(str(item.get("id")))
-    following = next((one for one in behind if item_type(one) != "reasoning"), None)
+    following = next((one for one in later_items if item_type(one) != "reasoning"), None)
     if following is None or not _is_model_output(following):
-        name = item.get("id") or f"input[{at}]"
+        name = item.get("id") or f"input[{index}]"
         raise RequestRefused(
             f"Item '{name}' of type 'reasoning' was provided without its required following item", param="input"
         )
@@ -333,10 +333,10 @@ def _is_model_output(item: Item) -> bool:
     return not is_client_output(item) and item_type(item) not in NOT_MODEL_OUTPUT_TYPES
 
 
-def _check_arguments(at: int, item: Item) -> None:
+def _check_arguments(index: int, item: Item) -> None:
     try:
         found = json.loads(item["arguments"])
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise errors.invalid_type_error(f"input[{at}].arguments", "the text of a JSON object", "something else")
+        raise errors.invalid_type_error(f"input[{index}].arguments", "the text of a JSON object", "something else")

@@ -78,7 +78,7 @@ def build_response(link: Link, output: Sequence[Item]) -> Response:
     output:  its items, as they were streamed
     """
     asked = effective_parameters(link.parameters)
-    ended = link.created_at + link.seconds if link.seconds is not None else link.created_at
+    ended = link.created_at + link.duration_s if link.duration_s is not None else link.created_at
     return {
         "id": link.id,
         "object": "response",
@@ -92,7 +92,7 @@ def build_response(link: Link, output: Sequence[Item]) -> Response:
         "output": list(output),
         "previous_response_id": link.previous_response_id,
         "conversation": {"id": link.conversation_id} if link.conversation_id else None,
-        "store": link.stored,
+        "store": link.is_stored,
         "service_tier": "default",
         "reasoning": {"effort": None, "summary": None, **asked.get("reasoning", {})},
         "text": _text_field(asked.get("text", {})),
@@ -132,7 +132,7 @@ def build_terminal_event(link: Link, output: Sequence[Item]) -> StreamEvent:
 
 
 def build_compaction_resource(
-    response_id: str, made_at: float, window: Sequence[Item], used: Mapping[str, Json] | None
+    response_id: str, created_at: float, window: Sequence[Item], used: Mapping[str, Json] | None
 ) -> Response:
     """Build the API's resource of a compaction.
 
@@ -141,7 +141,7 @@ def build_compaction_resource(
     return {
         "id": response_id,
         "object": "response.compaction",
-        "created_at": int(made_at),
+        "created_at": int(created_at),
         "output": list(window),
         "usage": _usage_field(used or {"total_tokens": 0}),
     }
@@ -179,11 +179,11 @@ def _incomplete_details_field(link: Link) -> Json:
     return {"reason": link.error["code"]} if link.error and link.status == "incomplete" else None
 
 
-def _text_field(asked: Mapping[str, Json]) -> Json:
-    form = asked.get("format") or {"type": "text"}
+def _text_field(given: Mapping[str, Json]) -> Json:
+    form = given.get("format") or {"type": "text"}
     if form["type"] == "json_schema":
         form = {**JSON_SCHEMA_FORMAT_DEFAULTS, **form}
-    return {**asked, "format": form}
+    return {**given, "format": form}
 
 
 def _tool_field(tool: Mapping[str, Json]) -> Json:
@@ -242,17 +242,17 @@ class TurnResult:
     output: tuple[Item, ...] = ()
     usage: Mapping[str, Json] | None = None
     error: Mapping[str, Json] | None = None
-    sent: bool = False
+    is_sent: bool = False
 
     @property
-    def acknowledged(self) -> bool:
+    def is_confirmed(self) -> bool:
         """Whether the answer ended by itself, without an error."""
         return self.status in ("completed", "incomplete")
 
     @property
-    def joins(self) -> bool:
+    def is_appended(self) -> bool:
         """Whether the turn is appended to its conversation."""
-        return self.acknowledged or self.sent
+        return self.is_confirmed or self.is_sent
 
 
 def result_from_event(event: StreamEvent) -> TurnResult:
@@ -281,7 +281,7 @@ def disconnected_result(output: Sequence[Item]) -> TurnResult:
     A complete call is marked incomplete: the client may still send its output, and a next turn without one is accepted.
     """
     kept = tuple({**item, "status": "incomplete"} if is_client_call(item) else item for item in output)
-    return TurnResult("cancelled", kept, error=CANCELLED_ERROR, sent=True)
+    return TurnResult("cancelled", kept, error=CANCELLED_ERROR, is_sent=True)
 
 
 def not_stored_result(output: Sequence[Item]) -> TurnResult:
@@ -305,7 +305,7 @@ def build_limit_event(reached: LimitReached, output: Sequence[Item]) -> StreamEv
 
     output:  the partial output; the link stores the limit's name beside its error
     """
-    status, code = ("failed", "server_error") if reached.timed else ("incomplete", "max_output_tokens")
+    status, code = ("failed", "server_error") if reached.is_time_limit else ("incomplete", "max_output_tokens")
     error = {"code": code, "message": reached.message, "limit": reached.limit}
     return {"type": f"response.{status}", "response": {"output": list(output), "error": error}}
 
@@ -313,19 +313,19 @@ def build_limit_event(reached: LimitReached, output: Sequence[Item]) -> StreamEv
 TEXT_DIFFERS_ERROR: Mapping[str, Json] = {"code": "text_differs", "message": STREAMED_TEXT_DIFFERS_MESSAGE}
 
 
-def with_text_differs_error(end: TurnResult) -> TurnResult:
+def with_text_differs_error(result: TurnResult) -> TurnResult:
     """Mark the result in its error if the final text is not the streamed text."""
     return (
-        replace(end, error={**TEXT_DIFFERS_ERROR, **(end.error or {}), STREAMED_TEXT_DIFFERS: True})
-        if end.acknowledged
-        else end
+        replace(result, error={**TEXT_DIFFERS_ERROR, **(result.error or {}), STREAMED_TEXT_DIFFERS: True})
+        if result.is_confirmed
+        else result
     )
 
 
 def build_turn_link(
     request: ResponseRequest,
-    before: LoadedHistory,
-    saw: Path,
+    history: LoadedHistory,
+    input_path: Path,
     *,
     response_id: str,
     created_at: float,
@@ -344,42 +344,44 @@ def build_turn_link(
         ours[PROVIDER_PARAMETER] = provider
     return Link(
         id=response_id,
-        saw=saw.head,
-        head=saw.head,
-        sent=len(saw) - len(before.path),
+        input_head=input_path.head,
+        head=input_path.head,
+        sent_count=len(input_path) - len(history.path),
         model=request.model,
-        strategy=Strategy.CONVERSATION if request.conversation else Strategy.CHAIN,
+        strategy=Strategy.CONVERSATION if request.conversation_id else Strategy.CHAIN,
         status="in_progress",
         created_at=created_at,
-        parent=request.previous,
-        conversation_id=request.conversation,
-        previous_response_id=request.previous,
+        parent_id=request.previous_response_id,
+        conversation_id=request.conversation_id,
+        previous_response_id=request.previous_response_id,
         first_token_s=first_token_s,
         parameters=strip_tool_secrets(request.parameters) | ours,
-        stored=request.store,
+        is_stored=request.store,
     )
 
 
-def finish_turn_link(link: Link, saw: Path, end: TurnResult, seconds: float) -> Link:
+def finish_turn_link(link: Link, input_path: Path, result: TurnResult, duration_s: float) -> Link:
     return replace(
         link,
-        head=saw.grow(end.output).head,
-        status=end.status,
-        usage=end.usage,
-        error=end.error,
-        seconds=seconds,
+        head=input_path.append(result.output).head,
+        status=result.status,
+        usage=result.usage,
+        error=result.error,
+        duration_s=duration_s,
     )
 
 
-def build_turn_transaction(before: LoadedHistory, saw: Path, end: TurnResult, link: Link, new_id: NewId) -> Transaction:
+def build_turn_transaction(
+    history: LoadedHistory, input_path: Path, result: TurnResult, link: Link, new_id: NewId
+) -> Transaction:
     """Build the one transaction that stores the answer."""
-    said = (*saw.items[len(before.path) :], *end.output)
-    grow = (AppendItems(before.path.head, said),) if said else ()
-    if before.conversation is None or not end.joins:
-        return Transaction(grow=grow, links=(link,))
-    return replace(build_append_transaction(before.conversation, before.path, said, new_id), links=(link,))
+    said = (*input_path.items[len(history.path) :], *result.output)
+    grow = (AppendItems(history.path.head, said),) if said else ()
+    if history.conversation is None or not result.is_appended:
+        return Transaction(appends=grow, links=(link,))
+    return replace(build_append_transaction(history.conversation, history.path, said, new_id), links=(link,))
 
 
-def rebase_turn_transaction(change: Transaction, saw: Path, end: TurnResult) -> Transaction:
+def rebase_turn_transaction(change: Transaction, input_path: Path, result: TurnResult) -> Transaction:
     """Rebuild `change` so that it appends the whole path from the root: a node that it builds on was deleted."""
-    return replace(change, grow=(AppendItems(saw.root, (*saw.items, *end.output)),))
+    return replace(change, appends=(AppendItems(input_path.root, (*input_path.items, *result.output)),))

@@ -38,7 +38,7 @@ RETRY_FRACTION = 3 / 4
 
 
 def respond_within_window(
-    model: Model, ask: ModelRequest, who: str, window: ModelWindow | None, *, auto: bool
+    model: Model, ask: ModelRequest, model_name: str, window: ModelWindow | None, *, auto: bool
 ) -> AsyncGenerator[StreamEvent, None]:
     """Stream the model's events for as much of `ask` as fits into its window.
 
@@ -50,24 +50,24 @@ def respond_within_window(
     if window is None or most <= (_input_limit_tokens(ask, window) if auto else window.context):
         return _respond(model, ask, auto=auto)
     if most > COUNT_IN_THREAD_TOKENS:
-        return _respond_fitted_in_thread(model, ask, who, window, auto=auto)
-    return _respond(model, _fit_request(ask, who, window, auto=auto), auto=auto)
+        return _respond_fitted_in_thread(model, ask, model_name, window, auto=auto)
+    return _respond(model, _fit_request(ask, model_name, window, auto=auto), auto=auto)
 
 
 async def _respond_fitted_in_thread(
-    model: Model, ask: ModelRequest, who: str, window: ModelWindow, *, auto: bool
+    model: Model, ask: ModelRequest, model_name: str, window: ModelWindow, *, auto: bool
 ) -> AsyncGenerator[StreamEvent, None]:
-    fitting = await asyncio.to_thread(_fit_request, ask, who, window, auto=auto)
+    fitting = await asyncio.to_thread(_fit_request, ask, model_name, window, auto=auto)
     async with aclosing(_respond(model, fitting, auto=auto)) as events:
         async for event in events:
             yield event
 
 
-def _fit_request(ask: ModelRequest, who: str, window: ModelWindow | None, *, auto: bool) -> ModelRequest:
+def _fit_request(ask: ModelRequest, model_name: str, window: ModelWindow | None, *, auto: bool) -> ModelRequest:
     """Return `ask` as it is sent to the model. Raises WindowExceeded."""
     if auto:
-        return truncate_model_request(ask, who, window)
-    check_fits_window(ask, who, window)
+        return truncate_model_request(ask, model_name, window)
+    check_fits_window(ask, model_name, window)
     return ask
 
 
@@ -75,16 +75,16 @@ def _respond(model: Model, ask: ModelRequest, *, auto: bool) -> AsyncGenerator[S
     return _respond_truncating(model, ask) if auto else model.respond(ask)
 
 
-def check_fits_window(ask: ModelRequest, who: str, window: ModelWindow | None) -> None:
+def check_fits_window(ask: ModelRequest, model_name: str, window: ModelWindow | None) -> None:
     """Raise WindowExceeded if `ask` certainly does not fit."""
     if window is None or max_token_count(ask.input, ask.instructions, _request_tools(ask)) <= window.context:
         return
     need = _minimum_tokens(count_tokens(ask.input, ask.instructions, _request_tools(ask)), window)
     if need > window.context:
-        raise WindowExceeded(who, need, window.context)
+        raise WindowExceeded(model_name, need, window.context)
 
 
-def truncate_model_request(ask: ModelRequest, who: str, window: ModelWindow | None) -> ModelRequest:
+def truncate_model_request(ask: ModelRequest, model_name: str, window: ModelWindow | None) -> ModelRequest:
     """Drop the oldest turns of `ask` if all of it would not leave room for an output.
 
     Raises WindowExceeded if not even the last turn fits.
@@ -97,18 +97,18 @@ def truncate_model_request(ask: ModelRequest, who: str, window: ModelWindow | No
     around = count_tokens((), ask.instructions, _request_tools(ask)).tokens
     left = truncate_to_fit(ask.input, count_item_tokens(ask.input), room - around)
     ask = replace(ask, input=keep_last_turn(ask.input) if left is None else left)
-    check_fits_window(ask, who, window)
+    check_fits_window(ask, model_name, window)
     return ask
 
 
-def is_window_exceeded(wrong: ConvoError) -> bool:
+def is_window_exceeded(error: ConvoError) -> bool:
     """Whether the model rejected the input as too long for its window."""
-    return wrong.code == WINDOW_EXCEEDED_CODE
+    return error.code == WINDOW_EXCEEDED_CODE
 
 
 def _minimum_tokens(counted: TokenCount, window: ModelWindow) -> int:
     """Return the smallest count that the model's own tokenizer can give."""
-    exact = not counted.estimated and window.counted == TOKENIZER_ENCODING
+    exact = not counted.is_estimate and window.counted == TOKENIZER_ENCODING
     return counted.tokens if exact else int(counted.tokens / ESTIMATE_ERROR_FACTOR)
 
 
@@ -135,16 +135,16 @@ async def _respond_truncating(model: Model, ask: ModelRequest) -> AsyncGenerator
             return
 
 
-def _truncate_further(ask: ModelRequest, wrong: ConvoError) -> ModelRequest:
+def _truncate_further(ask: ModelRequest, error: ConvoError) -> ModelRequest:
     """Drop more turns of `ask`. Raises `error` if it has another cause, or if no turn is left to drop."""
-    if not is_window_exceeded(wrong):
-        raise wrong
+    if not is_window_exceeded(error):
+        raise error
     sizes = count_item_tokens(ask.input)
-    part = wrong.room / wrong.need if isinstance(wrong, WindowExceeded) else RETRY_FRACTION
+    part = error.limit_tokens / error.needed_tokens if isinstance(error, WindowExceeded) else RETRY_FRACTION
     left = truncate_to_fit(ask.input, sizes, min(int(sum(sizes) * part), sum(sizes) - 1))
     left = keep_last_turn(ask.input) if left is None else left
     if len(left) == len(ask.input):
-        raise wrong
+        raise error
     return replace(ask, input=left)
 
 

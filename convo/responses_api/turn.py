@@ -47,12 +47,12 @@ class PreparedTurn:
     """
 
     request: ResponseRequest
-    before: LoadedHistory
-    saw: Path
+    history: LoadedHistory
+    input_path: Path
 
 
 async def prepare_turn(
-    request: ResponseRequest, edges: EndpointDeps, held: AsyncExitStack, last: LoadedHistory | None = None
+    request: ResponseRequest, deps: EndpointDeps, exit_stack: AsyncExitStack, last_history: LoadedHistory | None = None
 ) -> PreparedTurn:
     """Load the history of `request`; in a conversation, hold the write lock until `exit_stack` is closed.
 
@@ -60,52 +60,60 @@ async def prepare_turn(
 
     Raises RequestRefused, NotFound, NotCanonical, TryLater and StoreFault.
     """
-    if request.store or request.conversation:
-        await edges.store.upkeep.check_room()
-    if request.conversation:
-        await load_conversation(edges.store, request.conversation)
-        await edges.runs.wait_until_ended(edges.store.tenant, conversation=request.conversation)
-        await held.enter_async_context(conversation_write_lock(edges.store, request.conversation, edges.new_id("hold")))
-    if request.previous and last is None:
-        await edges.runs.wait_until_ended(edges.store.tenant, response_id=request.previous)
-    history = last or await load_request_history(request, edges.store)
-    saw = history.path.grow(
-        select_new_items(request.items, history.ids, await resolve_references(request.items, history.ids, edges.store))
+    if request.store or request.conversation_id:
+        await deps.store.admin.check_disk_space()
+    if request.conversation_id:
+        await load_conversation(deps.store, request.conversation_id)
+        await deps.runs.wait_until_ended(deps.store.tenant, conversation_id=request.conversation_id)
+        await exit_stack.enter_async_context(
+            conversation_write_lock(deps.store, request.conversation_id, deps.new_id("hold"))
+        )
+    if request.previous_response_id and last_history is None:
+        await deps.runs.wait_until_ended(deps.store.tenant, response_id=request.previous_response_id)
+    history = last_history or await load_request_history(request, deps.store)
+    saw = history.path.append(
+        select_new_items(
+            request.items, history.item_ids, await resolve_references(request.items, history.item_ids, deps.store)
+        )
     )
     check_call_pairs(saw.items)
-    if edges.manner.strict:
-        check_strict_input(request.items, history.ids, saw.items)
+    if deps.options.strict:
+        check_strict_input(request.items, history.item_ids, saw.items)
     return PreparedTurn(request, history, saw)
 
 
-def stream_model_events(turn: PreparedTurn, edges: EndpointDeps) -> AsyncGenerator[StreamEvent, None]:
+def stream_model_events(turn: PreparedTurn, deps: EndpointDeps) -> AsyncGenerator[StreamEvent, None]:
     """Stream the model's events.
 
     Raises WindowExceeded and the errors of `ModelOpener`; iteration raises the errors of `Model.respond`.
     """
     return (
-        compaction.respond_with_compaction(turn.request, turn.saw.items, edges)
+        compaction.respond_with_compaction(turn.request, turn.input_path.items, deps)
         if turn.request.generate
         else _stream_prepared_only()
     )
 
 
-def list_unsent_fields(turn: PreparedTurn, edges: EndpointDeps) -> tuple[str, ...]:
+def list_unsent_fields(turn: PreparedTurn, deps: EndpointDeps) -> tuple[str, ...]:
     """Return the fields of the request and its history that the model is not sent, named as in `convo.models.base`."""
     if not turn.request.generate:
         return ()
-    model, name = edges.models(turn.request.model)
+    model, name = deps.models(turn.request.model)
     named = get_ignored_fields(
-        model, compaction.build_response_model_request(turn.request, remove_incomplete_items(turn.saw.items), name)
+        model,
+        compaction.build_response_model_request(turn.request, remove_incomplete_items(turn.input_path.items), name),
     )
-    return (*named, *(f"stream_options.{name}" for name in ("include_obfuscation",) if turn.request.padded))
+    return (
+        *named,
+        *(f"stream_options.{name}" for name in ("include_obfuscation",) if turn.request.include_obfuscation),
+    )
 
 
-def find_implicit_provider(turn: PreparedTurn, edges: EndpointDeps) -> str | None:
+def find_implicit_provider(turn: PreparedTurn, deps: EndpointDeps) -> str | None:
     """Return the provider of the model if the model's name does not begin with it."""
     if not turn.request.generate:
         return None
-    named = get_provider_name(edges.models(turn.request.model)[0])
+    named = get_provider_name(deps.models(turn.request.model)[0])
     return named if named and not turn.request.model.startswith(f"{named}/") else None
 
 
@@ -129,77 +137,77 @@ class ResponseStream:
     """
 
     def __init__(
-        self, answer: AsyncGenerator[StreamEvent, None], *, receipts: bool = False, hidden: bool = False
+        self, answer: AsyncGenerator[StreamEvent, None], *, sent_only: bool = False, hidden: bool = False
     ) -> None:
-        self._answer, self._receipts, self._hidden = answer, receipts, hidden
-        self.finished: list[Item] = []
-        self._partial, self._text = ResponseAccumulator(), StreamedTextChecksum()
-        self._heard = 0
+        self._events, self._is_sent_only, self._is_hidden = answer, sent_only, hidden
+        self.finished_items: list[Item] = []
+        self._accumulator, self._streamed_text = ResponseAccumulator(), StreamedTextChecksum()
+        self._event_count = 0
 
-    def so_far(self) -> list[Item]:
+    def items_so_far(self) -> list[Item]:
         """Return the finished items, and those with partial text as incomplete."""
-        return [] if self._hidden else self.received()
+        return [] if self._is_hidden else self.received_items()
 
-    def received(self) -> list[Item]:
+    def received_items(self) -> list[Item]:
         """Return the same items, whether or not the reader has received them."""
-        return self._partial.kept
+        return self._accumulator.incomplete_output
 
-    def sent(self, event: StreamEvent) -> None:
+    def mark_sent(self, event: StreamEvent) -> None:
         """Count `event` as sent to the reader."""
-        accumulate_event(self._partial, event)
+        accumulate_event(self._accumulator, event)
 
-    async def first(self) -> StreamEvent:
+    async def read_first(self) -> StreamEvent:
         """Return the first event. Raises StreamBroken if there is none, and the errors of the model."""
         try:
-            return self._taken(await anext(self._answer))
+            return self._record(await anext(self._events))
         except StopAsyncIteration:
             raise StreamBroken("the model's answer ended before it began") from None
 
-    async def after(self, event: StreamEvent) -> StreamEvent:
+    async def read_next(self, event: StreamEvent) -> StreamEvent:
         """Return the event after `event`, which is not terminal."""
         if event["type"] == "response.output_item.done":
-            self.finished.append(event["item"])
-        self._heard += 1
-        if self._heard % EVENTS_PER_LOOP_PASS == 0:
+            self.finished_items.append(event["item"])
+        self._event_count += 1
+        if self._event_count % EVENTS_PER_LOOP_PASS == 0:
             await asyncio.sleep(0)
         try:
-            return self._taken(await anext(self._answer))
+            return self._record(await anext(self._events))
         except StopAsyncIteration:
             return response.build_failed_event(
-                StreamBroken("the model's answer ended before it was whole"), self.finished
+                StreamBroken("the model's answer ended before it was whole"), self.finished_items
             )
         except LimitReached as reached:
-            return response.build_limit_event(reached, self.received())
+            return response.build_limit_event(reached, self.received_items())
         except ConvoError as fault:
-            return response.build_failed_event(fault, self.finished)
+            return response.build_failed_event(fault, self.finished_items)
 
-    def ended(self, event: StreamEvent) -> response.TurnResult:
+    def build_result(self, event: StreamEvent) -> response.TurnResult:
         """Return the result of the terminal event `event`."""
         end = response.result_from_event(event)
         whole = "limit" not in (end.error or {})
-        return response.with_text_differs_error(end) if whole and self._text.differs(event) else end
+        return response.with_text_differs_error(end) if whole and self._streamed_text.has_different_text(event) else end
 
-    def _taken(self, event: StreamEvent) -> StreamEvent:
-        self._text.take(event)
-        if not self._receipts:
-            self.sent(event)
+    def _record(self, event: StreamEvent) -> StreamEvent:
+        self._streamed_text.add(event)
+        if not self._is_sent_only:
+            self.mark_sent(event)
         return event
 
 
-def accumulate_event(partial: ResponseAccumulator, event: StreamEvent) -> None:
+def accumulate_event(accumulator: ResponseAccumulator, event: StreamEvent) -> None:
     """Add `event` to the accumulator; an invalid event is passed on to the reader and adds nothing."""
     with suppress(StreamBroken):
-        partial.take(validate_stream_event(event))
+        accumulator.add(validate_stream_event(event))
 
 
 class EventSequencer:
     """Numbers events, and renames them as configured."""
 
-    def __init__(self, renamed: Mapping[str, str]) -> None:
-        self._renamed, self._numbers = renamed, count()
+    def __init__(self, event_names: Mapping[str, str]) -> None:
+        self._event_names, self._numbers = event_names, count()
 
     def __call__(self, event: StreamEvent) -> StreamEvent:
-        name = self._renamed.get(event["type"], event["type"])
+        name = self._event_names.get(event["type"], event["type"])
         return {**event, "type": name, "sequence_number": next(self._numbers)}
 
 
@@ -210,82 +218,82 @@ DRAIN_LOOP_PASSES = 200
 class ResponseTurn:
     """One request in progress; `last_history` is the history that it continues, if it is not in the store."""
 
-    def __init__(self, request: ResponseRequest, edges: EndpointDeps, last: LoadedHistory | None = None) -> None:
-        self._request, self._edges, self._last = request, edges, last
-        self._began = edges.clock.ticks()
-        self._told = EventSequencer(edges.manner.renamed)
-        self._left: tuple[PreparedTurn, Link, TurnResult] | None = None
+    def __init__(self, request: ResponseRequest, deps: EndpointDeps, last_history: LoadedHistory | None = None) -> None:
+        self._request, self._deps, self._last = request, deps, last_history
+        self._started_s = deps.clock.monotonic()
+        self._sequencer = EventSequencer(deps.options.event_names)
+        self._finished_turn: tuple[PreparedTurn, Link, TurnResult] | None = None
 
     async def events(self) -> AsyncGenerator[StreamEvent, None]:
         """Stream the events of the answer. Raises the errors of `Endpoint.create`."""
-        for_clients = self._edges.manner.for_clients
+        for_clients = self._deps.options.is_server
         link: Link | None = None
         end: TurnResult | None = None
         event: StreamEvent | None = None
         async with AsyncExitStack() as held:
-            foreground = held.enter_context(self._edges.runs.foreground(self._edges.store.tenant))
-            turn = await prepare_turn(self._request, self._edges, held, self._last)
-            foreground.conversation = self._request.conversation
-            asked = await held.enter_async_context(aclosing(stream_model_events(turn, self._edges)))
-            shown = turn.request.shown
-            listening = ResponseStream(asked, receipts=for_clients and shown, hidden=for_clients and not shown)
+            foreground = held.enter_context(self._deps.runs.track_foreground(self._deps.store.tenant))
+            turn = await prepare_turn(self._request, self._deps, held, self._last)
+            foreground.conversation_id = self._request.conversation_id
+            asked = await held.enter_async_context(aclosing(stream_model_events(turn, self._deps)))
+            shown = turn.request.stream
+            listening = ResponseStream(asked, sent_only=for_clients and shown, hidden=for_clients and not shown)
             try:
-                event = await foreground.wait(listening.first())
-                link = self._begun(turn, answered=True)
+                event = await foreground.wait(listening.read_first())
+                link = self._build_link(turn, has_answered=True)
                 foreground.response_id = link.id
-                yield self._told(build_created_event(link))
-                yield self._told({"type": "response.in_progress", "response": build_response(link, ())})
+                yield self._sequencer(build_created_event(link))
+                yield self._sequencer({"type": "response.in_progress", "response": build_response(link, ())})
                 while event["type"] not in TERMINAL_EVENTS:
-                    yield self._told(event)
+                    yield self._sequencer(event)
                     if for_clients and shown:
-                        listening.sent(event)
-                    event = await foreground.wait(listening.after(event))
-                end = listening.ended(event)
-                foreground.close()
-                link, end = await await_to_completion(self._keep_at_last(turn, link, end))
+                        listening.mark_sent(event)
+                    event = await foreground.wait(listening.read_next(event))
+                end = listening.build_result(event)
+                foreground.begin_close()
+                link, end = await await_to_completion(self._commit_or_report(turn, link, end))
             except (asyncio.CancelledError, GeneratorExit, TryLater) as why:
-                if isinstance(why, TryLater) and not foreground.stopped:
+                if isinstance(why, TryLater) and not foreground.is_stopped:
                     raise
-                foreground.close()
-                if end is None and (link is not None or (for_clients and not foreground.stopped)):
+                foreground.begin_close()
+                if end is None and (link is not None or (for_clients and not foreground.is_stopped)):
                     unsent = event if isinstance(why, GeneratorExit) and for_clients else None
-                    link = link or self._begun(turn, answered=False)
-                    await self._stop(
-                        turn, link, asked, listening, unsent, disconnected=for_clients and not foreground.stopped
+                    link = link or self._build_link(turn, has_answered=False)
+                    await self._cancel(
+                        turn, link, asked, listening, unsent, disconnected=for_clients and not foreground.is_stopped
                     )
                 raise
         assert link is not None
         assert end is not None
-        self._left = turn, link, end
-        yield self._told(build_terminal_event(link, end.output))
+        self._finished_turn = turn, link, end
+        yield self._sequencer(build_terminal_event(link, end.output))
 
-    def left(self) -> LoadedHistory | None:
+    def to_history(self) -> LoadedHistory | None:
         """Return the history that a request can continue now; None until the answer has ended, or if it failed."""
-        if self._left is None or not self._left[2].acknowledged:
+        if self._finished_turn is None or not self._finished_turn[2].is_confirmed:
             return None
-        turn, link, end = self._left
-        path = turn.saw.grow(end.output)
+        turn, link, end = self._finished_turn
+        path = turn.input_path.append(end.output)
         return LoadedHistory(path, resolve_item_ids(path), previous=link)
 
-    def _begun(self, turn: PreparedTurn, *, answered: bool) -> Link:
-        waited = self._edges.clock.ticks() - self._began
+    def _build_link(self, turn: PreparedTurn, *, has_answered: bool) -> Link:
+        waited = self._deps.clock.monotonic() - self._started_s
         return response.build_turn_link(
             turn.request,
-            turn.before,
-            turn.saw,
-            response_id=self._edges.new_id("resp"),
-            created_at=self._edges.clock.now() - waited,
-            first_token_s=waited if answered else None,
-            ignored=list_unsent_fields(turn, self._edges),
-            provider=find_implicit_provider(turn, self._edges),
+            turn.history,
+            turn.input_path,
+            response_id=self._deps.new_id("resp"),
+            created_at=self._deps.clock.now() - waited,
+            first_token_s=waited if has_answered else None,
+            ignored=list_unsent_fields(turn, self._deps),
+            provider=find_implicit_provider(turn, self._deps),
         )
 
-    async def _stop(
+    async def _cancel(
         self,
         turn: PreparedTurn,
         link: Link,
-        asked: AsyncGenerator[StreamEvent, None],
-        listening: ResponseStream,
+        model_events: AsyncGenerator[StreamEvent, None],
+        stream: ResponseStream,
         unsent: StreamEvent | None,
         *,
         disconnected: bool,
@@ -298,46 +306,50 @@ class ResponseTurn:
         end: TurnResult | None = None
         try:
             if unsent is not None and disconnected:
-                end = await _drain_finished_response(listening, unsent)
-            await asked.aclose()
+                end = await _drain_finished_response(stream, unsent)
+            await model_events.aclose()
         finally:
             if end is None:
-                end = (response.disconnected_result if disconnected else response.cancelled_result)(listening.so_far())
-            await await_to_completion(self._keep(turn, link, end))
+                end = (response.disconnected_result if disconnected else response.cancelled_result)(
+                    stream.items_so_far()
+                )
+            await await_to_completion(self._commit_result(turn, link, end))
 
-    async def _keep_at_last(self, turn: PreparedTurn, link: Link, end: TurnResult) -> tuple[Link, TurnResult]:
+    async def _commit_or_report(self, turn: PreparedTurn, link: Link, result: TurnResult) -> tuple[Link, TurnResult]:
         """Commit the result. A server reports a store that fails now in the stream, if the response is streamed."""
         try:
-            return await self._keep(turn, link, end)
+            return await self._commit_result(turn, link, result)
         except StoreFault:
-            if not (self._edges.manner.for_clients and turn.request.shown):
+            if not (self._deps.options.is_server and turn.request.stream):
                 raise
-            return self._finished(turn, link, response.not_stored_result(end.output))
+            return self._finish_link(turn, link, response.not_stored_result(result.output))
 
-    async def _keep(self, turn: PreparedTurn, link: Link, end: TurnResult) -> tuple[Link, TurnResult]:
+    async def _commit_result(self, turn: PreparedTurn, link: Link, result: TurnResult) -> tuple[Link, TurnResult]:
         """Commit the result and return it: failed if another writer changed the conversation in the meantime."""
-        link, end = self._finished(turn, link, end)
-        change = response.build_turn_transaction(turn.before, turn.saw, end, link, self._edges.new_id)
+        link, result = self._finish_link(turn, link, result)
+        change = response.build_turn_transaction(turn.history, turn.input_path, result, link, self._deps.new_id)
         if not turn.request.store:
-            if turn.before.conversation is None or not end.joins:
-                return link, end
+            if turn.history.conversation is None or not result.is_appended:
+                return link, result
             change = replace(change, links=())  # the conversation stores its items; the response is not stored
         try:
-            await commit_turn(self._edges.store, change, turn, end)
+            await commit_turn(self._deps.store, change, turn, result)
         except Conflict as lost:
-            return await self._keep(
-                turn, link, response.result_from_event(response.build_failed_event(lost, end.output))
+            return await self._commit_result(
+                turn, link, response.result_from_event(response.build_failed_event(lost, result.output))
             )
-        return link, end
+        return link, result
 
-    def _finished(self, turn: PreparedTurn, link: Link, end: TurnResult) -> tuple[Link, TurnResult]:
-        return response.finish_turn_link(link, turn.saw, end, self._edges.clock.ticks() - self._began), end
+    def _finish_link(self, turn: PreparedTurn, link: Link, result: TurnResult) -> tuple[Link, TurnResult]:
+        return response.finish_turn_link(
+            link, turn.input_path, result, self._deps.clock.monotonic() - self._started_s
+        ), result
 
 
-async def _drain_finished_response(listening: ResponseStream, event: StreamEvent) -> TurnResult | None:
+async def _drain_finished_response(stream: ResponseStream, event: StreamEvent) -> TurnResult | None:
     """Return the model's result if it has already sent all of its answer; `event` is the last one that was read."""
     while event["type"] not in TERMINAL_EVENTS:
-        following = asyncio.ensure_future(listening.after(event))
+        following = asyncio.ensure_future(stream.read_next(event))
         try:
             for _ in range(DRAIN_LOOP_PASSES):
                 if following.done():
@@ -350,13 +362,13 @@ async def _drain_finished_response(listening: ResponseStream, event: StreamEvent
         if following.cancelled():
             return None
         event = following.result()
-    end = listening.ended(event)
-    return end if end.acknowledged else None
+    end = stream.build_result(event)
+    return end if end.is_confirmed else None
 
 
-async def commit_turn(store: Store, change: Transaction, turn: PreparedTurn, end: TurnResult) -> None:
+async def commit_turn(store: Store, change: Transaction, turn: PreparedTurn, result: TurnResult) -> None:
     """Commit `change`, even if a node that it builds on was deleted in the meantime, or never stored."""
     try:
         await store.commit(change)
     except NotFound:
-        await store.commit(response.rebase_turn_transaction(change, turn.saw, end))
+        await store.commit(response.rebase_turn_transaction(change, turn.input_path, result))

@@ -34,12 +34,12 @@ def accept_any(name: str, value: Json) -> None:
     """Accept any value."""
 
 
-def string_validator(*, longest: int | None = None) -> Validator:
+def string_validator(*, max_length: int | None = None) -> Validator:
     def check(name: str, value: Json) -> None:
         if not isinstance(value, str):
             raise errors.invalid_type_error(name, "a string", describe_type(value))
-        if longest is not None and len(value) > longest:
-            raise errors.too_long_error(name, "string", longest, len(value))
+        if max_length is not None and len(value) > max_length:
+            raise errors.too_long_error(name, "string", max_length, len(value))
 
     return check
 
@@ -56,11 +56,11 @@ def validate_boolean(name: str, value: Json) -> None:
         raise errors.invalid_type_error(name, "a boolean", describe_type(value))
 
 
-def integer_validator(least: int, most: int | None = None) -> Validator:
+def integer_validator(minimum: int, maximum: int | None = None) -> Validator:
     def check(name: str, value: Json) -> None:
         if isinstance(value, bool) or not isinstance(value, int):
             raise errors.invalid_type_error(name, "an integer", describe_type(value))
-        _validate_range(name, "integer", value, least, most)
+        _validate_range(name, "integer", value, minimum, maximum)
 
     return check
 
@@ -71,20 +71,20 @@ def validate_integer(name: str, value: Json) -> None:
         raise errors.invalid_type_error(name, "an integer", describe_type(value))
 
 
-def decimal_validator(least: float, most: float) -> Validator:
+def decimal_validator(minimum: float, maximum: float) -> Validator:
     def check(name: str, value: Json) -> None:
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise errors.invalid_type_error(name, "a decimal", describe_type(value))
-        _validate_range(name, "decimal", value, least, most)
+        _validate_range(name, "decimal", value, minimum, maximum)
 
     return check
 
 
-def _validate_range(name: str, kind: str, value: float, least: float, most: float | None) -> None:
-    if value < least:
-        raise errors.below_minimum_error(name, kind, least, value)
-    if most is not None and not value <= most:
-        raise errors.above_maximum_error(name, kind, most, value)
+def _validate_range(name: str, kind: str, value: float, minimum: float, maximum: float | None) -> None:
+    if value < minimum:
+        raise errors.below_minimum_error(name, kind, minimum, value)
+    if maximum is not None and not value <= maximum:
+        raise errors.above_maximum_error(name, kind, maximum, value)
 
 
 def enum_validator(*known: str) -> Validator:
@@ -125,11 +125,11 @@ def object_validator(
     return check
 
 
-def array_validator(inner: Validator) -> Validator:
+def array_validator(item_validator: Validator) -> Validator:
     def check(name: str, value: Json) -> None:
         validate_array(name, value)
         for at, one in enumerate(value):
-            inner(f"{name}[{at}]", one)
+            item_validator(f"{name}[{at}]", one)
 
     return check
 
@@ -140,15 +140,15 @@ def validate_metadata(name: str, value: Json) -> None:
     if len(value) > MAX_METADATA_PAIRS:
         raise errors.too_many_properties_error(name, MAX_METADATA_PAIRS, len(value))
     for key, said in value.items():
-        string_validator(longest=MAX_METADATA_KEY_LENGTH)(f"{name} key", key)
-        string_validator(longest=MAX_METADATA_VALUE_LENGTH)(f"{name}.{key}", said)
+        string_validator(max_length=MAX_METADATA_KEY_LENGTH)(f"{name} key", key)
+        string_validator(max_length=MAX_METADATA_VALUE_LENGTH)(f"{name}.{key}", said)
 
 
-def validate_known_fields(known: Collection[str], given: Collection[str], *, within: str = "") -> None:
+def validate_known_fields(known: Collection[str], given: Collection[str], *, prefix: str = "") -> None:
     """Raise RequestRefused with the name of the first unknown field, after `prefix`."""
     unknown = sorted(set(given) - set(known))
     if unknown:
-        raise errors.unknown_parameter_error(within + unknown[0])
+        raise errors.unknown_parameter_error(prefix + unknown[0])
 
 
 def _validate_string_or_typed_object(name: str, value: Json) -> None:
@@ -178,7 +178,7 @@ def _conversation_id_of(value: Json) -> str | None:
 
 def _validate_stream_options(name: str, value: Json) -> None:
     validate_object(name, value)
-    validate_known_fields(("include_obfuscation",), value, within=f"{name}.")
+    validate_known_fields(("include_obfuscation",), value, prefix=f"{name}.")
     if value.get("include_obfuscation") is not None:
         validate_boolean(f"{name}.include_obfuscation", value["include_obfuscation"])
 
@@ -186,7 +186,7 @@ def _validate_stream_options(name: str, value: Json) -> None:
 def _validate_background_options(name: str, value: Json) -> None:
     """Accept only "soonest": a background response starts at once, and a later window would promise a lower price."""
     validate_object(name, value)
-    validate_known_fields(("completion_window",), value, within=f"{name}.")
+    validate_known_fields(("completion_window",), value, prefix=f"{name}.")
     if "completion_window" in value:
         enum_validator("soonest")(f"{name}.completion_window", value["completion_window"])
 
@@ -307,15 +307,15 @@ class ResponseRequest:
 
     model: str
     items: tuple[Item, ...] = ()
-    previous: str | None = None
-    conversation: str | None = None
+    previous_response_id: str | None = None
+    conversation_id: str | None = None
     store: bool = True
     parameters: Mapping[str, Json] = field(default_factory=dict)
     generate: bool = True
-    compact_at: int | None = None
-    compact_now: bool = False
-    shown: bool = True
-    padded: bool = False
+    compact_threshold: int | None = None
+    is_compaction: bool = False
+    stream: bool = True
+    include_obfuscation: bool = False
 
     @property
     def background(self) -> bool:
@@ -327,7 +327,7 @@ class ResponseRequest:
         return self.parameters.get("instructions")
 
     @property
-    def for_the_model(self) -> dict[str, Json]:
+    def model_parameters(self) -> dict[str, Json]:
         return {name: value for name, value in self.parameters.items() if name in MODEL_FIELDS}
 
 
@@ -358,14 +358,16 @@ def _parse_request(body: Mapping[str, Json]) -> ResponseRequest:
     return ResponseRequest(
         model=given.get("model", ""),
         items=tuple(item for item in items if not is_compaction_trigger(item)),
-        previous=previous,
-        conversation=conversation,
+        previous_response_id=previous,
+        conversation_id=conversation,
         store=given.get("store", True),
         parameters={name: value for name, value in given.items() if name in MODEL_FIELDS or name in ECHOED_FIELDS},
-        compact_at=min((one["compact_threshold"] for one in given.get("context_management") or ()), default=None),
-        compact_now=has_compaction_trigger(items),
-        shown=given.get("stream", True),
-        padded=bool((given.get("stream_options") or {}).get("include_obfuscation")),
+        compact_threshold=min(
+            (one["compact_threshold"] for one in given.get("context_management") or ()), default=None
+        ),
+        is_compaction=has_compaction_trigger(items),
+        stream=given.get("stream", True),
+        include_obfuscation=bool((given.get("stream_options") or {}).get("include_obfuscation")),
     )
 
 

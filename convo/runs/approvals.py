@@ -26,8 +26,12 @@ from convo.runs.state import PENDING_STAGES, ApprovalDecided, Phase, Stage, Tool
 RunDocument = Mapping[str, Any]
 
 PENDING_STAGE_WORDS = tuple(STAGE_WORDS[stage] for stage in PENDING_STAGES)
-PENDING_WORD, OUTCOME_UNKNOWN_WORD = STAGE_WORDS[Stage.WAITING], STAGE_WORDS[Stage.UNKNOWN]
-READY_WORD, DONE_WORD, NESTED_RUN_WORD = STAGE_WORDS[Stage.READY], STAGE_WORDS[Stage.DONE], STAGE_WORDS[Stage.INSIDE]
+PENDING_WORD, OUTCOME_UNKNOWN_WORD = STAGE_WORDS[Stage.PENDING], STAGE_WORDS[Stage.OUTCOME_UNKNOWN]
+READY_WORD, DONE_WORD, NESTED_RUN_WORD = (
+    STAGE_WORDS[Stage.READY],
+    STAGE_WORDS[Stage.DONE],
+    STAGE_WORDS[Stage.NESTED_RUN_PAUSED],
+)
 PAUSED_WORD = PHASE_WORDS[Phase.PAUSED]
 
 
@@ -47,14 +51,14 @@ class PendingApproval:
     tool: str
     arguments: str
     agent: str
-    unknown: bool = False
-    hosted: bool = False
-    verdict: bool | None = None
+    outcome_unknown: bool = False
+    is_hosted: bool = False
+    approved: bool | None = None
 
 
 def list_pending_approvals(document: RunDocument) -> tuple[PendingApproval, ...]:
     """Return the undecided calls of a stored run; none unless it is paused. Raises UnknownSchema, InvalidRunState."""
-    return tuple(call for call in list_decidable_approvals(document) if call.verdict is None)
+    return tuple(call for call in list_decidable_approvals(document) if call.approved is None)
 
 
 def list_decidable_approvals(document: RunDocument) -> tuple[PendingApproval, ...]:
@@ -136,11 +140,17 @@ def _find_enclosing_call(document: RunDocument, call_id: str) -> RunDocument | N
 
 def pending_approval_from_call(call: ToolCall, agent: str) -> PendingApproval:
     """Build a PendingApproval from a call of a loaded run."""
-    unknown = call.stage is Stage.UNKNOWN
-    verdict = call.verdict if call.is_decided else None
+    unknown = call.stage is Stage.OUTCOME_UNKNOWN
+    verdict = call.approved if call.is_decided else None
     hosted = call.tool is None
     return PendingApproval(
-        call.id, format_lookup(call.lookup), call.arguments, agent, unknown=unknown, hosted=hosted, verdict=verdict
+        call.id,
+        format_lookup(call.lookup),
+        call.arguments,
+        agent,
+        outcome_unknown=unknown,
+        is_hosted=hosted,
+        approved=verdict,
     )
 
 
@@ -151,9 +161,9 @@ def _parse_pending_approval(call: RunDocument, agent: str) -> PendingApproval:
         tool=format_lookup(call["lookup"]),
         arguments=call["arguments"],
         agent=agent,
-        unknown=call["stage"] == OUTCOME_UNKNOWN_WORD,
-        hosted=hosted,
-        verdict=call["verdict"] if _is_decided(call) else None,
+        outcome_unknown=call["stage"] == OUTCOME_UNKNOWN_WORD,
+        is_hosted=hosted,
+        approved=call["verdict"] if _is_decided(call) else None,
     )
 
 

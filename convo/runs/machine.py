@@ -65,141 +65,156 @@ StepResult: TypeAlias = tuple[Run, tuple[RunEffect, ...]]
 
 
 def _on_run_started(run: Run, event: RunStarted) -> StepResult:
-    guards = run.current.input_guardrails
+    guards = run.current_agent.input_guardrails
     first = [place for place, guard in enumerate(guards) if not guard.parallel]
     if not first:
         return _request_model_call(run)
-    run = replace(run, phase=Phase.GUARDING, guards=frozenset(first))
+    run = replace(run, phase=Phase.CHECKING_INPUT, open_guardrails=frozenset(first))
     return run, tuple(CheckInputGuardrail(run.agent, place) for place in first)
 
 
 def _on_guardrail_passed(run: Run, event: GuardrailPassed) -> StepResult:
-    run = _remove_guardrail(run, event.place, event)
-    if run.guards or (run.phase is Phase.ASKING and not run.answered):
+    run = _remove_guardrail(run, event.guardrail_index, event)
+    if run.open_guardrails or (run.phase is Phase.CALLING_MODEL and not run.has_response):
         return run, ()
-    if run.phase is Phase.GUARDING:
+    if run.phase is Phase.CHECKING_INPUT:
         return _request_model_call(run)
-    return _process_response(run) if run.phase is Phase.ASKING else _finish_run(run)
+    return _process_response(run) if run.phase is Phase.CALLING_MODEL else _finish_run(run)
 
 
 def _on_guardrail_tripped(run: Run, event: GuardrailTripped) -> StepResult:
-    side = "output" if run.phase is Phase.CHECKING else "input"
-    guards = run.current.output_guardrails if side == "output" else run.current.input_guardrails
-    run = _remove_guardrail(run, event.place, event)
+    side = "output" if run.phase is Phase.CHECKING_OUTPUT else "input"
+    guards = run.current_agent.output_guardrails if side == "output" else run.current_agent.input_guardrails
+    run = _remove_guardrail(run, event.guardrail_index, event)
     return _fail_run(
-        run, f"{side}_guardrail", f"Guardrail {guards[event.place].name} tripped: {event.reason}", halt=True
+        run,
+        f"{side}_guardrail",
+        f"Guardrail {guards[event.guardrail_index].name} tripped: {event.reason}",
+        cancel_tasks=True,
     )
 
 
 def _on_model_responded(run: Run, event: ModelResponded) -> StepResult:
-    if run.answered:
+    if run.has_response:
         raise IllegalTransition(run.phase, "ModelResponded", "the model has answered")
     calls = parse_tool_calls(run, event)
     if isinstance(calls, RunFailure):
-        return _fail_run(run, calls.code, calls.message, halt=bool(run.guards))
-    names = dict.fromkeys((*run.used.get(run.agent, ()), *iter_used_tool_names(event)))
-    used = {**run.used, run.agent: tuple(names)} if names else run.used
-    run = replace(run, batch=calls, text=extract_last_message_text(event), used=used, answered=True)
-    return (run, ()) if run.guards else _process_response(run)
+        return _fail_run(run, calls.code, calls.message, cancel_tasks=bool(run.open_guardrails))
+    names = dict.fromkeys((*run.used_tools.get(run.agent, ()), *iter_used_tool_names(event)))
+    used = {**run.used_tools, run.agent: tuple(names)} if names else run.used_tools
+    run = replace(run, calls=calls, text=extract_last_message_text(event), used_tools=used, has_response=True)
+    return (run, ()) if run.open_guardrails else _process_response(run)
 
 
 def _on_approval_evaluated(run: Run, event: ApprovalEvaluated) -> StepResult:
-    call = _require_call(run, event.call_id, (Stage.JUDGING,), event)
-    run = run.put(_apply_approval_policy(run, call, event.needed))
-    return (run, ()) if run.at(Stage.JUDGING) else run_ready_calls(run)
+    call = _require_call(run, event.call_id, (Stage.CHECKING_APPROVAL,), event)
+    run = run.replace_call(_apply_approval_policy(run, call, event.needs_approval))
+    return (run, ()) if run.calls_at(Stage.CHECKING_APPROVAL) else run_ready_calls(run)
 
 
 def _on_tool_returned(run: Run, event: ToolReturned) -> StepResult:
-    call = _require_call(run, event.call_id, (Stage.STARTED,), event)
-    return run_ready_calls(run.put(complete_call(call, event.output)))
+    call = _require_call(run, event.call_id, (Stage.RUNNING,), event)
+    return run_ready_calls(run.replace_call(complete_call(call, event.output)))
 
 
 def _on_nested_run_paused(run: Run, event: NestedRunPaused) -> StepResult:
-    call = _require_call(run, event.call_id, (Stage.STARTED,), event)
-    return run_ready_calls(run.put(replace(call, stage=Stage.INSIDE, inner=event.inner)))
+    call = _require_call(run, event.call_id, (Stage.RUNNING,), event)
+    return run_ready_calls(run.replace_call(replace(call, stage=Stage.NESTED_RUN_PAUSED, nested_run=event.nested_run)))
 
 
 def _on_effect_failed(run: Run, event: EffectFailed) -> StepResult:
-    return _fail_run(run, event.code, event.message, halt=True)
+    return _fail_run(run, event.code, event.message, cancel_tasks=True)
 
 
 def _on_approval_decided(run: Run, event: ApprovalDecided) -> StepResult:
     """Record a decision. Nothing runs before `RunResumed`, and until then a later decision replaces it."""
     outer = _find_enclosing_call(run, event.call_id)
-    if outer and outer.inner:
-        return run.put(_with_nested_run(outer, outer.inner, _on_approval_decided(outer.inner.run, event)[0])), ()
-    call = run.call(event.call_id)
+    if outer and outer.nested_run:
+        return run.replace_call(
+            _with_nested_run(outer, outer.nested_run, _on_approval_decided(outer.nested_run.run, event)[0])
+        ), ()
+    call = run.find_call(event.call_id)
     if call is None or not call.is_decided:
         call = _require_call(run, event.call_id, PENDING_STAGES, event)
     if event.arguments is not None and (not event.approve or event.always or call.tool is None):
         raise InputFault("only one approved call of a function takes other arguments", hint="approve it, this once")
-    run = run.put(_apply_decision(call, event))
+    run = run.replace_call(_apply_decision(call, event))
     if not event.always:
         return run, ()
     tool = run.agent, call.lookup
-    reasons = {key: words for key, words in run.reasons.items() if key != tool}
+    reasons = {key: words for key, words in run.sticky_rejection_messages.items() if key != tool}
     if not event.approve and event.message is not None:
         reasons[tool] = event.message
-    run = replace(run, always={**run.always, tool: event.approve}, reasons=reasons)
-    for other in run.at(Stage.WAITING):
+    run = replace(
+        run, sticky_decisions={**run.sticky_decisions, tool: event.approve}, sticky_rejection_messages=reasons
+    )
+    for other in run.calls_at(Stage.PENDING):
         if other.lookup == call.lookup:
-            run = run.put(_apply_decision(other, event))
+            run = run.replace_call(_apply_decision(other, event))
     return run, ()
 
 
 def _on_tool_output_supplied(run: Run, event: ToolOutputSupplied) -> StepResult:
     outer = _find_enclosing_call(run, event.call_id)
-    if outer and outer.inner:
-        return run.put(_with_nested_run(outer, outer.inner, _on_tool_output_supplied(outer.inner.run, event)[0])), ()
-    call = _require_call(run, event.call_id, (Stage.UNKNOWN,), event)
-    return run.put(complete_call(call, event.output)), ()
+    if outer and outer.nested_run:
+        return run.replace_call(
+            _with_nested_run(outer, outer.nested_run, _on_tool_output_supplied(outer.nested_run.run, event)[0])
+        ), ()
+    call = _require_call(run, event.call_id, (Stage.OUTCOME_UNKNOWN,), event)
+    return run.replace_call(complete_call(call, event.output)), ()
 
 
 def _on_input_added(run: Run, event: InputAdded) -> StepResult:
-    return replace(run, staged=(*run.staged, *event.items)), ()
+    return replace(run, staged_items=(*run.staged_items, *event.items)), ()
 
 
 def _on_run_resumed(run: Run, event: RunResumed) -> StepResult:
     """Run the ready calls; a call with a paused nested run becomes ready once that run can resume."""
-    inside = (call for call in run.at(Stage.INSIDE) if call.inner and _can_resume(call.inner.run))
+    inside = (
+        call for call in run.calls_at(Stage.NESTED_RUN_PAUSED) if call.nested_run and _can_resume(call.nested_run.run)
+    )
     return run_ready_calls(_replace_calls(run, (replace(call, stage=Stage.READY) for call in inside)))
 
 
 def _on_handoff_completed(run: Run, event: HandoffCompleted) -> StepResult:
-    (call,) = run.batch
-    assert call.to is not None
-    return _request_model_call(replace(run, agent=call.to, batch=()))
+    (call,) = run.calls
+    assert call.target is not None
+    return _request_model_call(replace(run, agent=call.target, calls=()))
 
 
 def _on_cancel_requested(run: Run, event: CancelRequested) -> StepResult:
-    return replace(run, phase=Phase.STOPPED), (CancelTasks(),)
+    return replace(run, phase=Phase.CANCELLED), (CancelTasks(),)
 
 
-def _request_model_call(run: Run, *before: RunEffect) -> StepResult:
+def _request_model_call(run: Run, *earlier_effects: RunEffect) -> StepResult:
     """Request one model call; the first one also starts the input guardrails that run in parallel to it."""
-    effects = (*before, AppendToHistory(run.staged)) if run.staged else before
-    run = replace(run, staged=(), batch=(), answered=False, text=None)
+    effects = (*earlier_effects, AppendToHistory(run.staged_items)) if run.staged_items else earlier_effects
+    run = replace(run, staged_items=(), calls=(), has_response=False, text=None)
     if run.limits.max_turns is not None and run.turn >= run.limits.max_turns:
         failed, end = _fail_run(run, "max_turns", f"Max turns ({run.limits.max_turns}) exceeded")
         return failed, (*effects, *end)
-    guards = run.current.input_guardrails if run.turn == 0 else ()
+    guards = run.current_agent.input_guardrails if run.turn == 0 else ()
     beside = [place for place, guard in enumerate(guards) if guard.parallel]
-    run = replace(run, phase=Phase.ASKING, turn=run.turn + 1, guards=frozenset(beside))
+    run = replace(run, phase=Phase.CALLING_MODEL, turn=run.turn + 1, open_guardrails=frozenset(beside))
     return run, (*effects, *(CheckInputGuardrail(run.agent, place) for place in beside), build_model_call(run))
 
 
 def build_model_call(run: Run) -> CallModel:
-    return CallModel(run.agent, run.turn, free=run.current.reset_tool_choice and bool(run.used.get(run.agent)))
+    return CallModel(
+        run.agent,
+        run.turn,
+        omit_tool_choice=run.current_agent.reset_tool_choice and bool(run.used_tools.get(run.agent)),
+    )
 
 
 def run_ready_calls(run: Run) -> StepResult:
     """Start ready calls up to the limit of parallel calls. If none runs, pause the run or complete its calls."""
-    room = run.limits.parallel - len(run.at(Stage.STARTED))
-    starts = run.at(Stage.READY)[: max(room, 0)]
+    room = run.limits.max_parallel_calls - len(run.calls_at(Stage.RUNNING))
+    starts = run.calls_at(Stage.READY)[: max(room, 0)]
     for call in starts:
-        run = run.put(replace(call, stage=Stage.STARTED))
-    if run.at(Stage.STARTED):
-        return replace(run, phase=Phase.WORKING), tuple(RunTool(call) for call in starts)
+        run = run.replace_call(replace(call, stage=Stage.RUNNING))
+    if run.calls_at(Stage.RUNNING):
+        return replace(run, phase=Phase.RUNNING_TOOLS), tuple(RunTool(call) for call in starts)
     if run.pending:
         return replace(run, phase=Phase.PAUSED), (PauseRun(run.pending),)
     return _complete_calls(run)
@@ -207,54 +222,56 @@ def run_ready_calls(run: Run) -> StepResult:
 
 def _complete_calls(run: Run) -> StepResult:
     """Append the outputs of all calls, then hand off, finish or request the next model call."""
-    over = run.at(Stage.HANDOFF)
+    over = run.calls_at(Stage.HANDOFF)
     for call in over:
-        words = format_handoff_output(run.graph[str(call.to)].name) if call is over[0] else IGNORED_HANDOFF_OUTPUT
-        run = run.put(replace(call, output=build_function_call_output(call, words)))
-    append = AppendToHistory(tuple(call.output for call in run.batch if call.output is not None))
+        words = format_handoff_output(run.graph[str(call.target)].name) if call is over[0] else IGNORED_HANDOFF_OUTPUT
+        run = run.replace_call(replace(call, output=build_function_call_output(call, words)))
+    append = AppendToHistory(tuple(call.output for call in run.calls if call.output is not None))
     if over:
         call = over[0]
-        run = replace(run, phase=Phase.HANDING, batch=(call,))
-        return run, (append, PrepareHandoff(call, run.agent, str(call.to)))
-    for call in run.batch:
-        if call.output is not None and call.ran and _is_final_output(run, call):
+        run = replace(run, phase=Phase.HANDING_OFF, calls=(call,))
+        return run, (append, PrepareHandoff(call, run.agent, str(call.target)))
+    for call in run.calls:
+        if call.output is not None and call.has_run and _is_final_output(run, call):
             return _accept_final_output(run, call.output["output"], append)
     return _request_model_call(run, append)
 
 
-def _accept_final_output(run: Run, output: Json, *before: RunEffect) -> StepResult:
+def _accept_final_output(run: Run, output: Json, *earlier_effects: RunEffect) -> StepResult:
     """Check the final output with the output guardrails, or finish the run if there are none."""
-    places = range(len(run.current.output_guardrails))
-    run = replace(run, output=output, batch=(), guards=frozenset(places), phase=Phase.CHECKING)
+    places = range(len(run.current_agent.output_guardrails))
+    run = replace(run, output=output, calls=(), open_guardrails=frozenset(places), phase=Phase.CHECKING_OUTPUT)
     checks = tuple(CheckOutputGuardrail(run.agent, place, output) for place in places)
     if checks:
-        return run, (*before, *checks)
+        return run, (*earlier_effects, *checks)
     done, end = _finish_run(run)
-    return done, (*before, *end)
+    return done, (*earlier_effects, *end)
 
 
-def _fail_run(run: Run, code: str, message: str, *, halt: bool = False) -> StepResult:
+def _fail_run(run: Run, code: str, message: str, *, cancel_tasks: bool = False) -> StepResult:
     failure = RunFailure(code, message)
-    failed = replace(run, phase=Phase.FAILED, failure=failure, guards=frozenset())
-    return failed, (CancelTasks(), FailRun(failure)) if halt else (FailRun(failure),)
+    failed = replace(run, phase=Phase.FAILED, failure=failure, open_guardrails=frozenset())
+    return failed, (CancelTasks(), FailRun(failure)) if cancel_tasks else (FailRun(failure),)
 
 
 def complete_call(call: ToolCall, output: Json) -> ToolCall:
     """Return `call` with the output of its tool."""
-    return replace(call, stage=Stage.DONE, output=build_function_call_output(call, output), ran=True, inner=None)
+    return replace(
+        call, stage=Stage.DONE, output=build_function_call_output(call, output), has_run=True, nested_run=None
+    )
 
 
 def _process_response(run: Run) -> StepResult:
     """Process a response that passed every guardrail."""
-    if run.batch:
-        run = _replace_calls(run, (_apply_sticky_rejection(run, call) for call in run.at(Stage.WAITING)))
-        judging = run.at(Stage.JUDGING)
+    if run.calls:
+        run = _replace_calls(run, (_apply_sticky_rejection(run, call) for call in run.calls_at(Stage.PENDING)))
+        judging = run.calls_at(Stage.CHECKING_APPROVAL)
         return (
-            (replace(run, phase=Phase.CLEARING), tuple(map(EvaluateApproval, judging)))
+            (replace(run, phase=Phase.CHECKING_APPROVALS), tuple(map(EvaluateApproval, judging)))
             if judging
             else run_ready_calls(run)
         )
-    schema = run.current.output
+    schema = run.current_agent.output
     if schema is None:
         return _accept_final_output(run, run.text or "")
     if not run.text:
@@ -265,28 +282,32 @@ def _process_response(run: Run) -> StepResult:
         return _fail_run(run, MODEL_BEHAVIOR, f"The answer does not fit its schema: {wrong}")
 
 
-def _replace_calls(run: Run, calls: Iterable[ToolCall]) -> Run:
-    for call in calls:
-        run = run.put(call)
+def _replace_calls(run: Run, changed_calls: Iterable[ToolCall]) -> Run:
+    for call in changed_calls:
+        run = run.replace_call(call)
     return run
 
 
 def _apply_sticky_rejection(run: Run, call: ToolCall) -> ToolCall:
     """Return `call` with the output of a rejection if a sticky decision rejects its tool."""
     tool = run.agent, call.lookup
-    if run.always.get(tool) is not False:
+    if run.sticky_decisions.get(tool) is not False:
         return call
-    return replace(call, stage=Stage.DONE, output=build_function_call_output(call, run.reasons.get(tool, NOT_APPROVED)))
+    return replace(
+        call,
+        stage=Stage.DONE,
+        output=build_function_call_output(call, run.sticky_rejection_messages.get(tool, NOT_APPROVED)),
+    )
 
 
 def _apply_approval_policy(run: Run, call: ToolCall, needed: bool) -> ToolCall:
-    waiting = replace(call, stage=Stage.WAITING)
+    waiting = replace(call, stage=Stage.PENDING)
     return _apply_sticky_rejection(run, waiting) if needed else replace(call, stage=Stage.READY)
 
 
 def _apply_decision(call: ToolCall, event: ApprovalDecided) -> ToolCall:
     """Apply a decision to a call. For a call with an unknown outcome it is final: the tool runs again or not."""
-    call = replace(call, verdict=None if call.stage is Stage.UNKNOWN else event.approve)
+    call = replace(call, approved=None if call.stage is Stage.OUTCOME_UNKNOWN else event.approve)
     if call.tool is None:
         item = build_mcp_approval_response(call, event.approve, None if event.approve else event.message)
         return replace(call, stage=Stage.DONE, output=item)
@@ -306,10 +327,10 @@ def _find_enclosing_call(run: Run, call_id: str) -> ToolCall | None:
     A model numbers its calls anew in each run, so a call of a nested run can have the id of an outer call that is not
     pending. Raises IllegalTransition if several nested runs have decided calls with this id.
     """
-    own = run.call(call_id)
+    own = run.find_call(call_id)
     if own and own.stage in PENDING_STAGES:
         return None
-    inside = [(call, call.inner.run) for call in run.at(Stage.INSIDE) if call.inner]
+    inside = [(call, call.nested_run.run) for call in run.calls_at(Stage.NESTED_RUN_PAUSED) if call.nested_run]
     waits = (call for call, inner in inside if any(call_id == one.id for one in inner.pending))
     found = next(waits, None)
     if found or own:
@@ -323,20 +344,20 @@ def _find_enclosing_call(run: Run, call_id: str) -> ToolCall | None:
 
 
 def _contains_call(run: Run, call_id: str) -> bool:
-    return run.call(call_id) is not None or _find_enclosing_call(run, call_id) is not None
+    return run.find_call(call_id) is not None or _find_enclosing_call(run, call_id) is not None
 
 
-def _with_nested_run(call: ToolCall, inner: NestedRun, run: Run) -> ToolCall:
-    return replace(call, inner=replace(inner, run=run))
+def _with_nested_run(call: ToolCall, nested_run: NestedRun, run: Run) -> ToolCall:
+    return replace(call, nested_run=replace(nested_run, run=run))
 
 
 def _can_resume(run: Run) -> bool:
-    inside = (call.inner.run for call in run.at(Stage.INSIDE) if call.inner)
-    return not run.pending or bool(run.at(Stage.READY)) or any(map(_can_resume, inside))
+    inside = (call.nested_run.run for call in run.calls_at(Stage.NESTED_RUN_PAUSED) if call.nested_run)
+    return not run.pending or bool(run.calls_at(Stage.READY)) or any(map(_can_resume, inside))
 
 
 def _is_final_output(run: Run, call: ToolCall) -> bool:
-    after = run.current.after_tools
+    after = run.current_agent.after_tools
     named = isinstance(after, frozenset) and call.tool is not None and {call.tool.name, call.tool.title} & after
     return after == "first output" or bool(named)
 
@@ -346,7 +367,7 @@ def _finish_run(run: Run) -> StepResult:
 
 
 def _require_call(run: Run, call_id: str, stages: tuple[Stage, ...], event: object) -> ToolCall:
-    call = run.call(call_id)
+    call = run.find_call(call_id)
     if call is None:
         raise IllegalTransition(run.phase, type(event).__name__, f"there is no call {call_id}")
     if call.stage not in stages:
@@ -354,39 +375,46 @@ def _require_call(run: Run, call_id: str, stages: tuple[Stage, ...], event: obje
     return call
 
 
-def _remove_guardrail(run: Run, place: int, event: object) -> Run:
-    if place not in run.guards:
-        raise IllegalTransition(run.phase, type(event).__name__, f"guardrail {place} has nothing to say")
-    return replace(run, guards=run.guards - {place})
+def _remove_guardrail(run: Run, guardrail_index: int, event: object) -> Run:
+    if guardrail_index not in run.open_guardrails:
+        raise IllegalTransition(run.phase, type(event).__name__, f"guardrail {guardrail_index} has nothing to say")
+    return replace(run, open_guardrails=run.open_guardrails - {guardrail_index})
 
 
-_AFTER_CALL_MODEL = {Phase.ASKING, Phase.FAILED}
-_AFTER_COMPLETE_CALLS = {*_AFTER_CALL_MODEL, Phase.HANDING, Phase.CHECKING, Phase.DONE}
-_AFTER_RUN_CALLS = {*_AFTER_COMPLETE_CALLS, Phase.WORKING, Phase.PAUSED}
-_AFTER_RESPONSE = {*_AFTER_RUN_CALLS, Phase.CLEARING}
+_AFTER_CALL_MODEL = {Phase.CALLING_MODEL, Phase.FAILED}
+_AFTER_COMPLETE_CALLS = {*_AFTER_CALL_MODEL, Phase.HANDING_OFF, Phase.CHECKING_OUTPUT, Phase.DONE}
+_AFTER_RUN_CALLS = {*_AFTER_COMPLETE_CALLS, Phase.RUNNING_TOOLS, Phase.PAUSED}
+_AFTER_RESPONSE = {*_AFTER_RUN_CALLS, Phase.CHECKING_APPROVALS}
 
-_FALLIBLE_PHASES = (Phase.GUARDING, Phase.ASKING, Phase.CLEARING, Phase.WORKING, Phase.HANDING, Phase.CHECKING)
+_FALLIBLE_PHASES = (
+    Phase.CHECKING_INPUT,
+    Phase.CALLING_MODEL,
+    Phase.CHECKING_APPROVALS,
+    Phase.RUNNING_TOOLS,
+    Phase.HANDING_OFF,
+    Phase.CHECKING_OUTPUT,
+)
 """Phases with an effect in progress that can fail."""
 
 TRANSITIONS: dict[tuple[Phase, type], set[Phase]] = {
-    (Phase.NEW, RunStarted): {*_AFTER_CALL_MODEL, Phase.GUARDING},
-    (Phase.GUARDING, GuardrailPassed): {*_AFTER_CALL_MODEL, Phase.GUARDING},
-    (Phase.GUARDING, GuardrailTripped): {Phase.FAILED},
-    (Phase.ASKING, GuardrailPassed): _AFTER_RESPONSE,
-    (Phase.ASKING, GuardrailTripped): {Phase.FAILED},
-    (Phase.ASKING, ModelResponded): _AFTER_RESPONSE,
-    (Phase.CLEARING, ApprovalEvaluated): _AFTER_RESPONSE,
-    (Phase.WORKING, ToolReturned): _AFTER_RUN_CALLS,
-    (Phase.WORKING, NestedRunPaused): {Phase.WORKING, Phase.PAUSED},
+    (Phase.NEW, RunStarted): {*_AFTER_CALL_MODEL, Phase.CHECKING_INPUT},
+    (Phase.CHECKING_INPUT, GuardrailPassed): {*_AFTER_CALL_MODEL, Phase.CHECKING_INPUT},
+    (Phase.CHECKING_INPUT, GuardrailTripped): {Phase.FAILED},
+    (Phase.CALLING_MODEL, GuardrailPassed): _AFTER_RESPONSE,
+    (Phase.CALLING_MODEL, GuardrailTripped): {Phase.FAILED},
+    (Phase.CALLING_MODEL, ModelResponded): _AFTER_RESPONSE,
+    (Phase.CHECKING_APPROVALS, ApprovalEvaluated): _AFTER_RESPONSE,
+    (Phase.RUNNING_TOOLS, ToolReturned): _AFTER_RUN_CALLS,
+    (Phase.RUNNING_TOOLS, NestedRunPaused): {Phase.RUNNING_TOOLS, Phase.PAUSED},
     (Phase.PAUSED, ApprovalDecided): {Phase.PAUSED},
     (Phase.PAUSED, ToolOutputSupplied): {Phase.PAUSED},
     (Phase.PAUSED, InputAdded): {Phase.PAUSED},
     (Phase.PAUSED, RunResumed): _AFTER_RUN_CALLS,
-    (Phase.HANDING, HandoffCompleted): _AFTER_CALL_MODEL,
-    (Phase.CHECKING, GuardrailPassed): {Phase.CHECKING, Phase.DONE},
-    (Phase.CHECKING, GuardrailTripped): {Phase.FAILED},
+    (Phase.HANDING_OFF, HandoffCompleted): _AFTER_CALL_MODEL,
+    (Phase.CHECKING_OUTPUT, GuardrailPassed): {Phase.CHECKING_OUTPUT, Phase.DONE},
+    (Phase.CHECKING_OUTPUT, GuardrailTripped): {Phase.FAILED},
     **{(phase, EffectFailed): {Phase.FAILED} for phase in _FALLIBLE_PHASES},
-    **{(phase, CancelRequested): {Phase.STOPPED} for phase in Phase if phase not in TERMINAL_PHASES},
+    **{(phase, CancelRequested): {Phase.CANCELLED} for phase in Phase if phase not in TERMINAL_PHASES},
 }
 """(phase, type of event) -> the phases that can follow."""
 
@@ -472,7 +500,7 @@ def build_function_call_output(call: ToolCall, output: Json) -> Item:
 
 def build_rejection_output(call: ToolCall, reason: str | None) -> Item:
     """Build the output item of a rejected call, or of a call with an unknown outcome that is not run again."""
-    if call.stage is Stage.UNKNOWN:
+    if call.stage is Stage.OUTCOME_UNKNOWN:
         return build_function_call_output(
             call, f"{OUTCOME_UNKNOWN_MESSAGE} {reason}" if reason else OUTCOME_UNKNOWN_MESSAGE
         )
@@ -497,10 +525,12 @@ def _parse_tool_call(run: Run, answer: ModelResponded, item: Item) -> ToolCall |
     if not item.get("namespace") and name in answer.handoffs:
         to = answer.handoffs[name]
         run.graph[to]  # raises NotFound for an unknown agent
-        return ToolCall(item, named, Stage.HANDOFF, ("handoff", name), to=to, arguments=written)
+        return ToolCall(item, named, Stage.HANDOFF, ("handoff", name), target=to, arguments=written)
     tool = answer.tools.find(item)
     if tool is None:
-        return RunFailure(MODEL_BEHAVIOR, f"Tool {_qualified_tool_name(item)} not found in agent {run.current.name}")
+        return RunFailure(
+            MODEL_BEHAVIOR, f"Tool {_qualified_tool_name(item)} not found in agent {run.current_agent.name}"
+        )
     return classify_call(run, ToolCall(item, named, Stage.READY, lookup_of(tool), tool, arguments=written))
 
 
@@ -518,23 +548,23 @@ def _initial_stage(run: Run, lookup: Lookup, tool: Tool, *, fits: bool) -> Stage
     """Return the stage of a new call. A tool with a sticky rejection is PENDING here; its output is added later."""
     if tool.needs_approval is False:
         return Stage.READY
-    if run.always.get((run.agent, lookup)):
+    if run.sticky_decisions.get((run.agent, lookup)):
         return Stage.READY
-    return Stage.JUDGING if callable(tool.needs_approval) and fits else Stage.WAITING
+    return Stage.CHECKING_APPROVAL if callable(tool.needs_approval) and fits else Stage.PENDING
 
 
 def _parse_mcp_request(run: Run, item: Item) -> ToolCall | RunFailure:
     named, server, name = (item.get(field) for field in ("id", "server_label", "name"))
     if not (isinstance(named, str) and isinstance(server, str) and isinstance(name, str)):
         return RunFailure(MODEL_BEHAVIOR, "A hosted tool's request for approval does not say which tool, or has no id")
-    call = ToolCall(item, named, Stage.WAITING, ("mcp", server, name), arguments=str(item.get("arguments") or ""))
-    always = run.always.get((run.agent, call.lookup))
+    call = ToolCall(item, named, Stage.PENDING, ("mcp", server, name), arguments=str(item.get("arguments") or ""))
+    always = run.sticky_decisions.get((run.agent, call.lookup))
     if always is None:
         return call
     return replace(
         call,
         stage=Stage.DONE,
-        output=build_mcp_approval_response(call, always, run.reasons.get((run.agent, call.lookup))),
+        output=build_mcp_approval_response(call, always, run.sticky_rejection_messages.get((run.agent, call.lookup))),
     )
 
 
@@ -554,16 +584,16 @@ def _message_text(message: Item) -> str:
 NOT_RUN_MESSAGE = "The run ended before this tool was called."
 
 
-def build_missing_outputs(run: Run, said: Iterable[Item]) -> tuple[Item, ...]:
+def build_missing_outputs(run: Run, items: Iterable[Item]) -> tuple[Item, ...]:
     """Build outputs for the calls in `items` that have none, in order.
 
     items:  the items since the last model call, with its response
     """
-    said = tuple(said)
-    answered = {get_call_id(item) for item in said if is_client_output(item)}
-    answered |= {item.get("approval_request_id") for item in said}
-    open_calls = (item for item in said if _answerable_id(item) and _answerable_id(item) not in answered)
-    return tuple(_build_missing_output(item, run.call(str(_answerable_id(item)))) for item in open_calls)
+    items = tuple(items)
+    answered = {get_call_id(item) for item in items if is_client_output(item)}
+    answered |= {item.get("approval_request_id") for item in items}
+    open_calls = (item for item in items if _answerable_id(item) and _answerable_id(item) not in answered)
+    return tuple(_build_missing_output(item, run.find_call(str(_answerable_id(item)))) for item in open_calls)
 
 
 def _answerable_id(item: Item) -> str | None:
@@ -586,6 +616,6 @@ def _build_missing_output(item: Item, call: ToolCall | None) -> Item:
             "approve": False,
             "reason": NOT_RUN_MESSAGE,
         }
-    started = call is not None and call.stage in (Stage.STARTED, Stage.UNKNOWN, Stage.INSIDE)
+    started = call is not None and call.stage in (Stage.RUNNING, Stage.OUTCOME_UNKNOWN, Stage.NESTED_RUN_PAUSED)
     words = OUTCOME_UNKNOWN_MESSAGE if started else NOT_RUN_MESSAGE
     return {"type": f"{item_type(item)}_output", "call_id": get_call_id(item), "output": words}

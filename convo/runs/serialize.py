@@ -40,26 +40,26 @@ KNOWN_DOCUMENT_VERSIONS = ("1",)
 
 PHASE_WORDS: Mapping[Phase, str] = {
     Phase.NEW: "NEW",
-    Phase.GUARDING: "GUARDING",
-    Phase.ASKING: "ASKING",
-    Phase.CLEARING: "CLEARING",
-    Phase.WORKING: "WORKING",
+    Phase.CHECKING_INPUT: "GUARDING",
+    Phase.CALLING_MODEL: "ASKING",
+    Phase.CHECKING_APPROVALS: "CLEARING",
+    Phase.RUNNING_TOOLS: "WORKING",
     Phase.PAUSED: "PAUSED",
-    Phase.HANDING: "HANDING",
-    Phase.CHECKING: "CHECKING",
+    Phase.HANDING_OFF: "HANDING",
+    Phase.CHECKING_OUTPUT: "CHECKING",
     Phase.DONE: "DONE",
     Phase.FAILED: "FAILED",
-    Phase.STOPPED: "STOPPED",
+    Phase.CANCELLED: "STOPPED",
 }
 """The stored word of each phase. It never changes, even if the name in Python does."""
 
 STAGE_WORDS: Mapping[Stage, str] = {
-    Stage.JUDGING: "JUDGING",
-    Stage.WAITING: "WAITING",
+    Stage.CHECKING_APPROVAL: "JUDGING",
+    Stage.PENDING: "WAITING",
     Stage.READY: "READY",
-    Stage.STARTED: "STARTED",
-    Stage.UNKNOWN: "UNKNOWN",
-    Stage.INSIDE: "INSIDE",
+    Stage.RUNNING: "STARTED",
+    Stage.OUTCOME_UNKNOWN: "UNKNOWN",
+    Stage.NESTED_RUN_PAUSED: "INSIDE",
     Stage.DONE: "DONE",
     Stage.HANDOFF: "HANDOFF",
 }
@@ -76,16 +76,16 @@ def run_to_json(run: Run) -> dict[str, Json]:
     return {
         "version": RUN_DOCUMENT_VERSION,
         "agent": run.agent,
-        "limits": {"max_turns": run.limits.max_turns, "parallel": run.limits.parallel},
+        "limits": {"max_turns": run.limits.max_turns, "parallel": run.limits.max_parallel_calls},
         "phase": PHASE_WORDS[run.phase],
         "turn": run.turn,
-        "batch": [_call_to_json(call) for call in run.batch],
-        "guards": [{"place": place, "name": _guardrail_name(run, place)} for place in sorted(run.guards)],
-        "answered": run.answered,
+        "batch": [_call_to_json(call) for call in run.calls],
+        "guards": [{"place": place, "name": _guardrail_name(run, place)} for place in sorted(run.open_guardrails)],
+        "answered": run.has_response,
         "text": run.text,
-        "used": {agent: list(names) for agent, names in run.used.items()},
-        "always": [_sticky_decision_to_json(run, *key) for key in run.always],
-        "staged": [dict(item) for item in run.staged],
+        "used": {agent: list(names) for agent, names in run.used_tools.items()},
+        "always": [_sticky_decision_to_json(run, *key) for key in run.sticky_decisions],
+        "staged": [dict(item) for item in run.staged_items],
         "output": _output_to_json(run),
         "failure": {"code": run.failure.code, "message": run.failure.message} if run.failure else None,
     }
@@ -141,7 +141,7 @@ def _parse_limits(said: Mapping[str, Any]) -> RunLimits:
     default = RunLimits()
     return RunLimits(
         max_turns=said.get("max_turns", default.max_turns),
-        parallel=said.get("parallel", default.parallel),
+        max_parallel_calls=said.get("parallel", default.max_parallel_calls),
     )
 
 
@@ -166,17 +166,17 @@ def _call_to_json(call: ToolCall) -> dict[str, Json]:
         "stage": STAGE_WORDS[call.stage],
         "lookup": list(call.lookup),
         "tool": _fingerprint(call.tool),
-        "to": call.to,
+        "to": call.target,
         "arguments": call.arguments,
         "output": None if call.output is None else dict(call.output),
-        "ran": call.ran,
+        "ran": call.has_run,
         "inner": _nested_run_to_json(call),
-        **({} if call.verdict is None else {"verdict": call.verdict}),
+        **({} if call.approved is None else {"verdict": call.approved}),
     }
 
 
 def _nested_run_to_json(call: ToolCall) -> Json:
-    inner = call.inner
+    inner = call.nested_run
     return {"run": run_to_json(inner.run), "items": [dict(item) for item in inner.items]} if inner else None
 
 
@@ -211,7 +211,7 @@ def _parse_nested_run(tool: Tool | None, said: Mapping[str, Any] | None, where: 
 def _sticky_decision_to_json(run: Run, agent: str, lookup: Lookup) -> dict[str, Json]:
     holder = run.graph.agents.get(agent)
     tool = _find_tool(holder.functions, lookup) if holder else None
-    approve, words = run.always[agent, lookup], run.reasons.get((agent, lookup))
+    approve, words = run.sticky_decisions[agent, lookup], run.sticky_rejection_messages.get((agent, lookup))
     said = {"agent": agent, "lookup": list(lookup), "tool": _fingerprint(tool), "approve": approve}
     return said if words is None else {**said, "message": words}
 
@@ -251,7 +251,11 @@ def _fingerprint(tool: Tool | None) -> str | None:
 
 def _guardrail_name(run: Run, place: int) -> str | None:
     """Return the guardrail's name; None for an index that a terminal run no longer has."""
-    guards = run.current.output_guardrails if run.phase is Phase.CHECKING else run.current.input_guardrails
+    guards = (
+        run.current_agent.output_guardrails
+        if run.phase is Phase.CHECKING_OUTPUT
+        else run.current_agent.input_guardrails
+    )
     return guards[place].name if place < len(guards) else None
 
 
@@ -269,7 +273,7 @@ def _output_to_json(run: Run) -> dict[str, Json]:
     """Return the output as JSON; a value that JSON cannot represent is parsed from the final text again."""
     if _is_json(run.output):
         return {"value": run.output}
-    if run.current.output is None or run.text is None:
+    if run.current_agent.output is None or run.text is None:
         raise NotCanonical(f"the output of agent {run.agent!r} is no JSON: {type(run.output).__name__}")
     return {"read": True}
 
@@ -298,19 +302,19 @@ def _is_json(value: Json) -> bool:
     return value is None or type(value) in (str, int, bool) or (type(value) is float and math.isfinite(value))
 
 
-def apply_call_log(run: Run, started: Container[str], results: Mapping[str, Json]) -> Run:
+def apply_call_log(run: Run, started_call_ids: Container[str], results: Mapping[str, Json]) -> Run:
     """Return `run` with the calls that started or completed since it was stored; the call log is newer than the run.
 
     results:  outputs of completed calls, by call id
     """
 
     def now(call: ToolCall) -> ToolCall:
-        if call.stage in (Stage.READY, Stage.STARTED) and call.id in results:
+        if call.stage in (Stage.READY, Stage.RUNNING) and call.id in results:
             return complete_call(call, results[call.id])
-        begun = call.stage is Stage.READY and call.id in started
-        return replace(call, stage=Stage.STARTED) if begun else call
+        begun = call.stage is Stage.READY and call.id in started_call_ids
+        return replace(call, stage=Stage.RUNNING) if begun else call
 
-    return replace(run, batch=tuple(map(now, run.batch))) if run.phase is Phase.WORKING else run
+    return replace(run, calls=tuple(map(now, run.calls))) if run.phase is Phase.RUNNING_TOOLS else run
 
 
 def pause_interrupted_run(run: Run, results: Mapping[str, Json]) -> Run:
@@ -318,11 +322,13 @@ def pause_interrupted_run(run: Run, results: Mapping[str, Json]) -> Run:
 
     results:  stored outputs of calls that had started, by call id
     """
-    if run.phase is not Phase.WORKING:
+    if run.phase is not Phase.RUNNING_TOOLS:
         return run
-    for call in run.at(Stage.STARTED):
+    for call in run.calls_at(Stage.RUNNING):
         known = call.id in results
-        run = run.put(complete_call(call, results[call.id]) if known else replace(call, stage=Stage.UNKNOWN))
+        run = run.replace_call(
+            complete_call(call, results[call.id]) if known else replace(call, stage=Stage.OUTCOME_UNKNOWN)
+        )
     return replace(run, phase=Phase.PAUSED)
 
 
@@ -331,31 +337,35 @@ def recover_run(run: Run, results: Mapping[str, Json]) -> StepResult:
 
     results:  stored outputs of calls that had started, by call id
     """
-    if run.phase is Phase.WORKING:
+    if run.phase is Phase.RUNNING_TOOLS:
         return _recover_calls(run, results)
     again = REPEATABLE_EFFECTS.get(run.phase)
     return run, again(run) if again else ()
 
 
 def _recover_calls(run: Run, results: Mapping[str, Json]) -> StepResult:
-    for call in run.at(Stage.STARTED):
+    for call in run.calls_at(Stage.RUNNING):
         known = call.id in results
-        run = run.put(complete_call(call, results[call.id]) if known else replace(call, stage=Stage.UNKNOWN))
+        run = run.replace_call(
+            complete_call(call, results[call.id]) if known else replace(call, stage=Stage.OUTCOME_UNKNOWN)
+        )
     return run_ready_calls(run)
 
 
 def _repeat_model_call(run: Run) -> tuple[RunEffect, ...]:
-    checks = tuple(CheckInputGuardrail(run.agent, place) for place in sorted(run.guards))
-    return checks if run.answered else (*checks, build_model_call(run))
+    checks = tuple(CheckInputGuardrail(run.agent, place) for place in sorted(run.open_guardrails))
+    return checks if run.has_response else (*checks, build_model_call(run))
 
 
 REPEATABLE_EFFECTS: dict[Phase, Callable[[Run], tuple[RunEffect, ...]]] = {
-    Phase.GUARDING: lambda run: tuple(CheckInputGuardrail(run.agent, place) for place in sorted(run.guards)),
-    Phase.ASKING: _repeat_model_call,
-    Phase.CLEARING: lambda run: tuple(map(EvaluateApproval, run.at(Stage.JUDGING))),
+    Phase.CHECKING_INPUT: lambda run: tuple(
+        CheckInputGuardrail(run.agent, place) for place in sorted(run.open_guardrails)
+    ),
+    Phase.CALLING_MODEL: _repeat_model_call,
+    Phase.CHECKING_APPROVALS: lambda run: tuple(map(EvaluateApproval, run.calls_at(Stage.CHECKING_APPROVAL))),
     Phase.PAUSED: lambda run: (PauseRun(run.pending),),
-    Phase.HANDING: lambda run: tuple(PrepareHandoff(call, run.agent, str(call.to)) for call in run.batch),
-    Phase.CHECKING: lambda run: tuple(
-        CheckOutputGuardrail(run.agent, place, run.output) for place in sorted(run.guards)
+    Phase.HANDING_OFF: lambda run: tuple(PrepareHandoff(call, run.agent, str(call.target)) for call in run.calls),
+    Phase.CHECKING_OUTPUT: lambda run: tuple(
+        CheckOutputGuardrail(run.agent, place, run.output) for place in sorted(run.open_guardrails)
     ),
 }

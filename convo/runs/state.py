@@ -20,35 +20,35 @@ class Phase(StrEnum):
     """The phase of a run."""
 
     NEW = "new"
-    GUARDING = "guarding its input"
-    ASKING = "asking the model"
-    CLEARING = "finding out what needs approval"
-    WORKING = "running tools"
+    CHECKING_INPUT = "guarding its input"
+    CALLING_MODEL = "asking the model"
+    CHECKING_APPROVALS = "finding out what needs approval"
+    RUNNING_TOOLS = "running tools"
     PAUSED = "paused"
-    HANDING = "handing over"
-    CHECKING = "checking its answer"
+    HANDING_OFF = "handing over"
+    CHECKING_OUTPUT = "checking its answer"
     DONE = "done"
     FAILED = "failed"
-    STOPPED = "stopped"
+    CANCELLED = "stopped"
 
 
-TERMINAL_PHASES = {Phase.DONE, Phase.FAILED, Phase.STOPPED}
+TERMINAL_PHASES = {Phase.DONE, Phase.FAILED, Phase.CANCELLED}
 
 
 class Stage(StrEnum):
     """The stage of one tool call."""
 
-    JUDGING = "it is asked whether it needs approval"
-    WAITING = "a person has to decide"
+    CHECKING_APPROVAL = "it is asked whether it needs approval"
+    PENDING = "a person has to decide"
     READY = "it may run"
-    STARTED = "it runs"
-    UNKNOWN = "it ran, and nobody knows what came of it"
-    INSIDE = "it is a run of its own, in which a person has to decide"
+    RUNNING = "it runs"
+    OUTCOME_UNKNOWN = "it ran, and nobody knows what came of it"
+    NESTED_RUN_PAUSED = "it is a run of its own, in which a person has to decide"
     DONE = "it has an output"
     HANDOFF = "it hands over, once the others are done"
 
 
-PENDING_STAGES = (Stage.WAITING, Stage.UNKNOWN)
+PENDING_STAGES = (Stage.PENDING, Stage.OUTCOME_UNKNOWN)
 """Stages that need a person's decision."""
 
 
@@ -72,17 +72,17 @@ class ToolCall:
     stage: Stage
     lookup: Lookup
     tool: Tool | None = None
-    to: str | None = None
+    target: str | None = None
     arguments: str = ""
     output: Item | None = None
-    ran: bool = False
-    inner: "NestedRun | None" = None
-    verdict: bool | None = None
+    has_run: bool = False
+    nested_run: "NestedRun | None" = None
+    approved: bool | None = None
 
     @property
     def is_decided(self) -> bool:
         """Whether a person decided on it and it has not run since, so the decision can still be changed."""
-        return self.verdict is not None and not self.ran and self.stage in (Stage.READY, Stage.DONE)
+        return self.approved is not None and not self.has_run and self.stage in (Stage.READY, Stage.DONE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class RunLimits:
     """
 
     max_turns: int | None = 10
-    parallel: int = 8
+    max_parallel_calls: int = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,58 +130,58 @@ class Run:
     limits: RunLimits = RunLimits()
     phase: Phase = Phase.NEW
     turn: int = 0
-    batch: tuple[ToolCall, ...] = ()
-    guards: frozenset[int] = frozenset()
-    answered: bool = False
+    calls: tuple[ToolCall, ...] = ()
+    open_guardrails: frozenset[int] = frozenset()
+    has_response: bool = False
     text: str | None = None
-    used: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    always: Mapping[tuple[str, Lookup], bool] = field(default_factory=dict)
-    reasons: Mapping[tuple[str, Lookup], str] = field(default_factory=dict)
-    staged: tuple[Item, ...] = ()
+    used_tools: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    sticky_decisions: Mapping[tuple[str, Lookup], bool] = field(default_factory=dict)
+    sticky_rejection_messages: Mapping[tuple[str, Lookup], str] = field(default_factory=dict)
+    staged_items: tuple[Item, ...] = ()
     output: Json = None
     failure: RunFailure | None = None
 
     @property
-    def current(self) -> Agent:
+    def current_agent(self) -> Agent:
         return self.graph[self.agent]
 
     @property
     def pending(self) -> tuple[ToolCall, ...]:
         """The calls that need a decision, with those of nested runs."""
-        return tuple(call for _, call in self.waiting)
+        return tuple(call for _, call in self.pending_with_agents)
 
     @property
-    def waiting(self) -> "tuple[tuple[str, ToolCall], ...]":
+    def pending_with_agents(self) -> "tuple[tuple[str, ToolCall], ...]":
         """The pending calls, each with the identity of its agent."""
         found: list[tuple[str, ToolCall]] = []
-        for call in self.batch:
+        for call in self.calls:
             if call.stage in PENDING_STAGES:
                 found.append((self.agent, call))
-            elif call.stage is Stage.INSIDE and call.inner:
-                found += call.inner.run.waiting
+            elif call.stage is Stage.NESTED_RUN_PAUSED and call.nested_run:
+                found += call.nested_run.run.pending_with_agents
         return tuple(found)
 
     @property
-    def decidable(self) -> "tuple[tuple[str, ToolCall], ...]":
+    def decidable_with_agents(self) -> "tuple[tuple[str, ToolCall], ...]":
         """The calls that are pending or were decided at this pause, in order, each with the identity of its agent."""
         found: list[tuple[str, ToolCall]] = []
-        for call in self.batch:
+        for call in self.calls:
             if call.stage in PENDING_STAGES or call.is_decided:
                 found.append((self.agent, call))
-            elif call.stage is Stage.INSIDE and call.inner:
-                found += call.inner.run.decidable
+            elif call.stage is Stage.NESTED_RUN_PAUSED and call.nested_run:
+                found += call.nested_run.run.decidable_with_agents
         return tuple(found)
 
-    def at(self, stage: Stage) -> tuple[ToolCall, ...]:
-        return tuple([call for call in self.batch if call.stage is stage])
+    def calls_at(self, stage: Stage) -> tuple[ToolCall, ...]:
+        return tuple([call for call in self.calls if call.stage is stage])
 
-    def call(self, call_id: str) -> ToolCall | None:
-        return next((call for call in self.batch if call.id == call_id), None)
+    def find_call(self, call_id: str) -> ToolCall | None:
+        return next((call for call in self.calls if call.id == call_id), None)
 
-    def put(self, call: ToolCall) -> "Run":
+    def replace_call(self, call: ToolCall) -> "Run":
         """Return the run with `call` in place of the call with the same id."""
-        at = [one.id for one in self.batch].index(call.id)
-        return replace(self, batch=(*self.batch[:at], call, *self.batch[at + 1 :]))
+        at = [one.id for one in self.calls].index(call.id)
+        return replace(self, calls=(*self.calls[:at], call, *self.calls[at + 1 :]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,14 +206,14 @@ class RunStarted:
 class GuardrailPassed:
     """A guardrail passed; `guardrail_index` as in its effect."""
 
-    place: int
+    guardrail_index: int
 
 
 @dataclass(frozen=True, slots=True)
 class GuardrailTripped:
     """A guardrail tripped, for a reason."""
 
-    place: int
+    guardrail_index: int
     reason: str
 
 
@@ -236,7 +236,7 @@ class ApprovalEvaluated:
     """Whether a call needs approval, as the tool's own function decided."""
 
     call_id: str
-    needed: bool
+    needs_approval: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +252,7 @@ class NestedRunPaused:
     """The nested run of a call needs a decision."""
 
     call_id: str
-    inner: NestedRun
+    nested_run: NestedRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,7 +335,7 @@ class CheckInputGuardrail:
     """
 
     agent: str
-    place: int
+    guardrail_index: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,7 +347,7 @@ class CallModel:
 
     agent: str
     turn: int
-    free: bool = False
+    omit_tool_choice: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,7 +385,7 @@ class CheckOutputGuardrail:
     """
 
     agent: str
-    place: int
+    guardrail_index: int
     output: Json
 
 

@@ -41,7 +41,7 @@ def get_agent_identity(reference: Json) -> str:
     return str(reference.get("identity") or reference["name"])
 
 
-def resolve_agent_identities(document: Json, graph: Graph, fits: Callable[[str], bool]) -> dict[str, str]:
+def resolve_agent_identities(document: Json, graph: Graph, can_be_current: Callable[[str], bool]) -> dict[str, str]:
     """Map the identities in a state to those of the graph; an ambiguous one is left out.
 
     can_be_current:  whether an agent of the graph can be the current one, by the tools of its calls
@@ -56,7 +56,7 @@ def resolve_agent_identities(document: Json, graph: Graph, fits: Callable[[str],
     shown = _resolve_by_handoffs(document, graph, known)
     current = get_agent_identity(document["current_agent"])
     if current not in known:
-        fitting = [one for one in candidates[current] if fits(one) and shown.get(current) in (None, one)]
+        fitting = [one for one in candidates[current] if can_be_current(one) and shown.get(current) in (None, one)]
         known[current] = _require_single_agent(fitting, names[current])
     for said, name in names.items():
         if said not in known and said in shown:
@@ -96,7 +96,9 @@ def _resolve_by_handoffs(document: Json, graph: Graph, known: dict[str, str]) ->
             giver = known.get(get_agent_identity(source)) or led.get(get_agent_identity(source))
             name = called.get(str(raw.get("call_id")))
             to = (
-                next((one.to for one in build_handoff_tools(graph, giver) if one.name == name), None) if giver else None
+                next((one.target for one in build_handoff_tools(graph, giver) if one.name == name), None)
+                if giver
+                else None
             )
             if to is not None:
                 led[get_agent_identity(target)] = to
@@ -119,14 +121,14 @@ StickyDecisions: TypeAlias = dict[tuple[str, Lookup], ApprovalVerdict]
 
 def write_sticky_decisions(state: RunState, run: Run) -> RunState:
     """Return `state` with the sticky decisions of `run`."""
-    for (agent, lookup), approve in run.always.items():
+    for (agent, lookup), approve in run.sticky_decisions.items():
         call = build_sticky_call(lookup, GraphAgent(run.graph, agent).reference)
         document, slots = find_record_slots(state.version, state.document, call, always=True)
         for slot in slots:
-            if slot.for_good:
+            if slot.can_be_sticky:
                 record = get_path(document, slot.steps) or {}
-                words = run.reasons.get((agent, lookup))
-                lasting = add_verdict(record, (), ApprovalVerdict(approve, words, always=True), call.scope())
+                words = run.sticky_rejection_messages.get((agent, lookup))
+                lasting = add_verdict(record, (), ApprovalVerdict(approve, words, always=True), call.scope_digest())
                 document = replace_path(document, slot.steps, lasting)
                 state = RunState(document, state.version)
     return state
@@ -142,10 +144,12 @@ def read_sticky_decisions(state: RunState, graph: Graph, known: Mapping[str, str
     found: StickyDecisions = {}
     for holder, kept in state.records:
         verdict = get_sticky_decision(kept.record)
-        if holder or kept.echo or verdict is None:
+        if holder or kept.is_duplicate or verdict is None:
             continue
         tools = (
-            _iter_hosted_tools(state, graph, kept) if kept.hosted else _iter_function_tools(state, graph, known, kept)
+            _iter_hosted_tools(state, graph, kept)
+            if kept.is_hosted
+            else _iter_function_tools(state, graph, known, kept)
         )
         words = None if verdict else get_rejection_message(kept.record, None)
         found.update((one, ApprovalVerdict(verdict, words, always=True)) for one in tools)
@@ -167,9 +171,9 @@ def _iter_function_tools(
     for agent in owners:
         for lookup, tool in toolbox(graph[agent].functions).tools.items():
             call: StateCall = build_sticky_call(lookup, None)
-            if kept.key not in call.keys:
+            if kept.key not in call.record_keys:
                 continue
-            if state.version.number >= LEDGER_SINCE.number and kept.record.get("sticky_scope") != call.scope():
+            if state.version.number >= LEDGER_SINCE.number and kept.record.get("sticky_scope") != call.scope_digest():
                 raise InvalidRunState(
                     format_path((*kept.steps, "sticky_scope")), f"is the digest of another tool than {tool.title}"
                 )

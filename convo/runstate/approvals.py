@@ -46,29 +46,29 @@ def apply_verdict(state: RunState, calls: Iterable[PendingCall], verdict: Approv
     document = state.document
     asked = defaultdict[PathSteps, list[PendingCall]](list)
     for one in calls:
-        for holder in dict.fromkeys((one.holder,) if state.is_bound else ((), one.holder)):
+        for holder in dict.fromkeys((one.state_path,) if state.is_bound else ((), one.state_path)):
             asked[holder].append(one)  # before 1.15 the outermost state has their decisions too
     for holder, its in asked.items():
         document = replace_path(document, holder, _apply_in_document(state, get_path(document, holder), its, verdict))
     return RunState(document, state.version)
 
 
-def select_pending_calls(state: RunState, words: str) -> tuple[PendingCall, ...]:
+def select_pending_calls(state: RunState, selector: str) -> tuple[PendingCall, ...]:
     """Return the pending calls that `selector` names: an id, a tool or "all".
 
     An id selects its call, decided or not. A tool's name and "all" select undecided calls only, so they never override
     an earlier decision. Raises NotFound if no pending call has this id or tool.
     """
-    by_id = tuple(one for one in state.pending if one.id == words)
+    by_id = tuple(one for one in state.pending if one.id == selector)
     if by_id:
         return by_id
-    if words == ALL_CALLS:
-        return state.undecided()
-    of_tool = tuple(one for one in state.pending if words in (one.call.tool, *one.call.keys))
+    if selector == ALL_CALLS:
+        return state.list_undecided()
+    of_tool = tuple(one for one in state.pending if selector in (one.call.tool_name, *one.call.record_keys))
     found = tuple(one for one in of_tool if one.id not in state.verdicts)
     if not of_tool:
         waiting = ", ".join(one.id for one in state.pending)
-        raise NotFound("pending call", words, hint=f"one of {waiting}" if waiting else "nothing waits in this state")
+        raise NotFound("pending call", selector, hint=f"one of {waiting}" if waiting else "nothing waits in this state")
     return found
 
 
@@ -86,8 +86,8 @@ def _apply_in_document(state: RunState, kept: Json, calls: Sequence[PendingCall]
     for slot, its in noting.items():
         record = get_path(kept, slot.steps) or {}
         _check_verdict_supported(state.version, its[0], record, verdict)
-        lasting = ApprovalVerdict(verdict.approve, verdict.message, verdict.always and slot.for_good)
-        scope = its[-1].call.scope() if state.is_bound else None
+        lasting = ApprovalVerdict(verdict.approve, verdict.message, verdict.always and slot.can_be_sticky)
+        scope = its[-1].call.scope_digest() if state.is_bound else None
         kept = replace_path(kept, slot.steps, add_verdict(record, [one.id for one in its], lasting, scope))
     return kept
 
@@ -99,7 +99,7 @@ def _add_ledger_entries(document: Json, calls: Sequence[PendingCall]) -> Json:
 
 
 def _require_ledger_entry(one: PendingCall) -> Json:
-    where: PathSteps = (*one.way, "raw_item")
+    where: PathSteps = (*one.item_path, "raw_item")
     try:
         bound = build_ledger_entry(one.call)
     except ValueError as wrong:
@@ -119,7 +119,7 @@ def _check_verdict_supported(version: Version, one: PendingCall, record: Json, v
     overruled = verdict.approve and not verdict.always and get_sticky_decision(record) is False
     if overruled and version.number < CALL_APPROVAL_WINS_SINCE.number:
         raise InvalidUsage(
-            f"{one.call.tool} was rejected for good, and readers of {version.label} let that stand over {one.id}",
+            f"{one.call.tool_name} was rejected for good, and readers of {version.label} let that stand over {one.id}",
             hint=f"approve it with --always, or write a newer label with --schema {CALL_APPROVAL_WINS_SINCE.label}",
         )
 
@@ -141,28 +141,28 @@ CALL_COPY_PATTERNS = tuple(
 )
 
 
-def edit_arguments(state: RunState, one: PendingCall, arguments: str) -> RunState:
+def edit_arguments(state: RunState, pending_call: PendingCall, arguments: str) -> RunState:
     """Return `state` with the arguments of a pending call replaced; earlier decisions on the call stay.
 
     arguments:  of a function, a JSON object as text; of a custom tool, any text
 
     Raises InvalidUsage for a call or state that cannot be edited, and InvalidRunState for arguments of another form.
     """
-    _check_editable(state, one)
-    if one.call.is_function:
+    _check_editable(state, pending_call)
+    if pending_call.call.is_function:
         _check_json_object(arguments)
     document = state.document
-    for holder in _iter_enclosing_states(one.holder):
-        for way in tuple(_iter_call_copies(get_path(document, holder), one.call.raw)):
-            field = ARGUMENT_FIELDS[one.call.type]
+    for holder in _iter_enclosing_states(pending_call.state_path):
+        for way in tuple(_iter_call_copies(get_path(document, holder), pending_call.call.raw)):
+            field = ARGUMENT_FIELDS[pending_call.call.type]
             document = replace_path(document, (*holder, *way, field), arguments)
     if state.is_bound:
-        document = _rebind_call(document, one)
+        document = _rebind_call(document, pending_call)
     return RunState(document, state.version)
 
 
 def _check_editable(state: RunState, one: PendingCall) -> None:
-    for holder in _iter_enclosing_states(one.holder):
+    for holder in _iter_enclosing_states(one.state_path):
         inner = get_path(state.document, holder)
         if inner.get("conversation_id") or inner.get("previous_response_id") or inner.get("auto_previous_response_id"):
             raise InvalidUsage(
@@ -203,11 +203,11 @@ def _iter_call_copies(document: Json, raw: Item) -> Iterator[PathSteps]:
 
 
 def _rebind_call(document: Json, one: PendingCall) -> Json:
-    item = get_path(document, one.way)
+    item = get_path(document, one.item_path)
     call = parse_state_call(item["raw_item"], item)
     assert call is not None
     try:
         bound = build_ledger_entry(call)
     except ValueError as wrong:
-        raise InvalidRunState(format_path((*one.way, "raw_item")), f"cannot be bound: {wrong}") from wrong
-    return replace_path(document, (*one.holder, *LEDGER_PATH, one.id), bound)
+        raise InvalidRunState(format_path((*one.item_path, "raw_item")), f"cannot be bound: {wrong}") from wrong
+    return replace_path(document, (*one.state_path, *LEDGER_PATH, one.id), bound)

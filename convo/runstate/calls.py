@@ -66,8 +66,8 @@ def import_calls(document: Json, run: Run) -> tuple[ToolCall, ...]:
     wrong = find_agent_mismatch(document, run.graph, run.agent)
     if wrong is not None:
         raise wrong
-    ways = {offer.name: offer.to for offer in build_handoff_tools(run.graph, run.agent)}
-    calls = parse_tool_calls(run, ModelResponded(open_calls, toolbox(run.current.functions), ways))
+    ways = {offer.name: offer.target for offer in build_handoff_tools(run.graph, run.agent)}
+    calls = parse_tool_calls(run, ModelResponded(open_calls, toolbox(run.current_agent.functions), ways))
     if isinstance(calls, RunFailure):
         words = calls.message[:1].lower() + calls.message[1:]
         raise Unsupported("convo", f"what this state waits for: {words}", hint=SDK_RESUME_HINT)
@@ -178,13 +178,13 @@ def find_open_nested_states(document: Json) -> dict[str, PathMatch]:
 
 
 def _mark_nested(call: ToolCall) -> ToolCall:
-    return replace(call, stage=Stage.INSIDE, output=None)
+    return replace(call, stage=Stage.NESTED_RUN_PAUSED, output=None)
 
 
 def _mark_stage(call: ToolCall, done: Mapping[str, Item], waits: bool, begun: bool) -> ToolCall:
     if call.id in done:
-        return replace(call, stage=Stage.DONE, output=done[call.id], ran=call.tool is not None)
+        return replace(call, stage=Stage.DONE, output=done[call.id], has_run=call.tool is not None)
     if begun and call.tool is not None:
-        return replace(call, stage=Stage.UNKNOWN, output=None)
-    undone = call.stage is Stage.JUDGING or (waits and call.stage is not Stage.HANDOFF)
-    return replace(call, stage=Stage.WAITING, output=None) if undone else call
+        return replace(call, stage=Stage.OUTCOME_UNKNOWN, output=None)
+    undone = call.stage is Stage.CHECKING_APPROVAL or (waits and call.stage is not Stage.HANDOFF)
+    return replace(call, stage=Stage.PENDING, output=None) if undone else call

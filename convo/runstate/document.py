@@ -55,19 +55,19 @@ def _quote_key(key: str) -> str:
     return '"' + "".join(char if char.isprintable() and char != '"' else f"\\u{ord(char):04x}" for char in key) + '"'
 
 
-def parse_path_pattern(words: str) -> tuple[str, ...]:
+def parse_path_pattern(text: str) -> tuple[str, ...]:
     """Parse `"a.b[].c"` into the steps that `iter_path_matches` takes."""
-    return tuple(re.findall(r"\[\]|[^.\[\]]+", words))
+    return tuple(re.findall(r"\[\]|[^.\[\]]+", text))
 
 
-def iter_path_matches(value: Json, steps: Sequence[str], way: PathSteps = ()) -> Iterator[PathMatch]:
+def iter_path_matches(value: Json, steps: Sequence[str], prefix: PathSteps = ()) -> Iterator[PathMatch]:
     """Iterate over the values below `value` that match the pattern `steps`."""
     if not steps:
-        yield PathMatch(way, value)
+        yield PathMatch(prefix, value)
         return
     step, rest = steps[0], steps[1:]
     for key, below in _iter_matching_members(value, step):
-        yield from iter_path_matches(below, rest, (*way, key))
+        yield from iter_path_matches(below, rest, (*prefix, key))
 
 
 def _iter_matching_members(value: Json, step: str) -> Iterable[tuple[PathStep, Json]]:
@@ -283,9 +283,9 @@ class JsonToken(NamedTuple):
     steps:  the path at the start of the token
     """
 
-    at: int
-    mark: str
-    way: Sequence[PathStep | None]
+    offset: int
+    text: str
+    steps: Sequence[PathStep | None]
     is_key: bool
 
 
@@ -295,9 +295,9 @@ def locate_offset(text: str, offset: int) -> str:
     if offset > MAX_SCANNED_CHARS:
         return format_path(way)
     for found in _iter_tokens(text):
-        if found.at >= offset:
+        if found.offset >= offset:
             break
-        way = _known_steps(found.way)
+        way = _known_steps(found.steps)
     return format_path(way)
 
 
@@ -331,13 +331,13 @@ def _known_steps(way: Sequence[PathStep | None]) -> list[PathStep]:
 
 
 def _too_deep_error(text: str) -> InvalidRunState:
-    deep = next((found.way for found in _iter_tokens(text) if len(found.way) > MAX_DEPTH), ())
+    deep = next((found.steps for found in _iter_tokens(text) if len(found.steps) > MAX_DEPTH), ())
     return InvalidRunState(format_path(_known_steps(deep)[:8]) + "…", f"is nested deeper than {MAX_DEPTH} levels")
 
 
 def _locate_token(text: str, fits: Callable[[str], bool]) -> str:
     """Return the path of the first token for which `fits` returns True."""
-    return next((format_path(_known_steps(found.way)) for found in _iter_tokens(text) if fits(found.mark)), "$")
+    return next((format_path(_known_steps(found.steps)) for found in _iter_tokens(text) if fits(found.text)), "$")
 
 
 def _is_too_long_number(token: str) -> bool:
@@ -348,12 +348,12 @@ def _iter_duplicate_keys(text: str) -> Iterator[str]:
     """Iterate over the paths of duplicate keys."""
     seen: list[set[str]] = []
     for found in _iter_tokens(text):
-        while len(seen) > len(found.way):
+        while len(seen) > len(found.steps):
             seen.pop()
-        while len(seen) < len(found.way):
+        while len(seen) < len(found.steps):
             seen.append(set())
-        key = found.way[-1] if found.is_key else None
+        key = found.steps[-1] if found.is_key else None
         if isinstance(key, str):
             if key in seen[-1]:
-                yield format_path(_known_steps(found.way))
+                yield format_path(_known_steps(found.steps))
             seen[-1].add(key)

@@ -34,7 +34,7 @@ from convo.runstate.state import RunState, wrap_document
 from convo.runstate.versions import NEWEST_VERSION
 from convo.tools.tool import NOT_APPROVED
 
-EXPORTABLE_PHASES = {Phase.PAUSED, Phase.DONE, Phase.NEW, Phase.ASKING}
+EXPORTABLE_PHASES = {Phase.PAUSED, Phase.DONE, Phase.NEW, Phase.CALLING_MODEL}
 """Phases without anything in progress that a reader would have to know about."""
 
 EMPTY_LISTS = (
@@ -56,22 +56,22 @@ def export_run_state(run: Run, account: RunTranscript) -> RunState:
     calls do not fit the run.
     """
     _check_exportable(run, account)
-    return write_sticky_decisions(_write_decisions(run_state_from_json(_build_document(run, account)), run.batch), run)
+    return write_sticky_decisions(_write_decisions(run_state_from_json(_build_document(run, account)), run.calls), run)
 
 
 def _check_exportable(run: Run, account: RunTranscript) -> None:
-    if run.graph.duplicates and (account.base or not account.own):
+    if run.graph.duplicates and (account.base or not account.convo_only):
         raise InputFault(
             f"several agents are called {run.graph.duplicates[0]!r}, and only the Agents SDK can number them",
             hint="give each agent a name of its own",
         )
-    unknown = run.at(Stage.UNKNOWN)
-    if unknown and not account.unknown:
+    unknown = run.calls_at(Stage.OUTCOME_UNKNOWN)
+    if unknown and not account.allow_unknown_outcomes:
         raise StateFault(
             f"call {unknown[0].id} was started and its outcome is unknown; the Agents SDK would run it again",
             hint="say what came of it, or that it may run again, and go on",
         )
-    if run.phase not in EXPORTABLE_PHASES or (run.phase is Phase.ASKING and run.answered):
+    if run.phase not in EXPORTABLE_PHASES or (run.phase is Phase.CALLING_MODEL and run.has_response):
         raise StateFault(f"a run that is {run.phase} cannot be written as a RunState", hint="let it pause, or end")
 
 
@@ -106,23 +106,25 @@ def _verdict_from_call(call: ToolCall) -> ApprovalVerdict:
 
 def _build_document(run: Run, account: RunTranscript) -> dict[str, Json]:
     base = relabel_state(account.base, NEWEST_VERSION.label)[0].document if account.base else {}
-    told = _model_calls_since_base(base, run.agent, account.turns) if base else account.turns
+    told = _model_calls_since_base(base, run.agent, account.model_calls) if base else account.model_calls
     fresh = told[1:] if base else told
     inside = {
-        call.id: _export_nested_run(call, call.inner, account, base) for call in run.at(Stage.INSIDE) if call.inner
+        call.id: _export_nested_run(call, call.nested_run, account, base)
+        for call in run.calls_at(Stage.NESTED_RUN_PAUSED)
+        if call.nested_run
     }
     speaker = GraphAgent(run.graph, run.agent)
     shown = {answerable_call_id(one.value["raw_item"]): one.value for one in iter_interruptions(base)}
     own = [
         shown.get(call.id) or run_items.build_approval_item(speaker, call)
-        for call in run.batch
+        for call in run.calls
         if is_interruption(call)
     ]
     asked = [*own, *iter_nested_interruptions(inside)]
     answer = fresh[-1].output if fresh else None
-    begun = [*inside, *(call.id for call in run.at(Stage.UNKNOWN))]
+    begun = [*inside, *(call.id for call in run.calls_at(Stage.OUTCOME_UNKNOWN))]
     session = _build_run_items(run, told, base, base.get("session_items") or base.get("generated_items") or ())
-    summed = account.summed and max(0, account.summed - len(account.turns) + len(told))
+    summed = account.summarized_calls and max(0, account.summarized_calls - len(account.model_calls) + len(told))
     seen = {} if summed else base
     kept = _build_run_items(run, told[summed:], seen, seen.get("generated_items") or ())
     answers = [*(base.get("model_responses") or ()), *(_build_response(turn) for turn in fresh)]
@@ -135,14 +137,15 @@ def _build_document(run: Run, account: RunTranscript) -> dict[str, Json]:
             for key, value in base.items()
             if key != SCHEMA_VERSION_KEY and not (fresh and key in LAST_RESPONSE_MEMBERS)
         },
-        "current_turn": run.turn - (run.phase is Phase.ASKING),
+        "current_turn": run.turn - (run.phase is Phase.CALLING_MODEL),
         "current_agent": speaker.reference,
-        "original_input": seen.get("original_input", [dict(item) for item in account.before]),
-        "pending_input": [dict(item) for item in run.staged],
+        "original_input": seen.get("original_input", [dict(item) for item in account.input_items]),
+        "pending_input": [dict(item) for item in run.staged_items],
         "model_responses": answers,
         "context": _build_context(account, base.get("context") or {}, [*session, *own], fresh, begun),
         "tool_use_tracker": {
-            get_agent_identity(GraphAgent(run.graph, one).reference): list(names) for one, names in run.used.items()
+            get_agent_identity(GraphAgent(run.graph, one).reference): list(names)
+            for one, names in run.used_tools.items()
         },
         "max_turns": run.limits.max_turns,
         "no_active_agent_run": True,
@@ -163,11 +166,14 @@ def _export_nested_run(call: ToolCall, inner: NestedRun, account: RunTranscript,
     there = find_open_nested_states(base).get(call.id)
     first = next((at for at, item in enumerate(inner.items) if not is_user_message(item)), len(inner.items))
     told = split_model_calls(inner.run.graph, inner.run.graph.start, inner.items[first:])
-    if told and inner.run.batch:
+    if told and inner.run.calls:
         told[-1] = replace(told[-1], agent=inner.run.agent)
     within = wrap_document(there.value) if there else None
     return export_run_state(
-        inner.run, RunTranscript(inner.items[:first], told, values=account.values, base=within, own=account.own)
+        inner.run,
+        RunTranscript(
+            inner.items[:first], told, context_values=account.context_values, base=within, convo_only=account.convo_only
+        ),
     )
 
 
@@ -192,10 +198,10 @@ def _build_run_items(
     for number, turn in enumerate(told):
         speaker = GraphAgent(run.graph, turn.agent)
         items += () if base and not number else run_items.build_response_items(speaker, turn.output)
-        after = [item for item in turn.after if not (is_client_output(item) and get_call_id(item) in held)]
+        after = [item for item in turn.added_items if not (is_client_output(item) and get_call_id(item) in held)]
         items += run_items.build_followup_items(speaker, turn.output, after)
     if told:
-        done = [call.output for call in run.batch if call.output and call.ran and call.id not in held]
+        done = [call.output for call in run.calls if call.output and call.has_run and call.id not in held]
         items += run_items.build_followup_items(GraphAgent(run.graph, run.agent), told[-1].output, done)
     return items
 
@@ -245,7 +251,7 @@ def _build_context(
         **base,
         "usage": total_usage(base.get("usage"), [turn.usage for turn in fresh]),
         "tool_invocations": ledger,
-        **build_context_members(account.values, base),
+        **build_context_members(account.context_values, base),
     }
 
 
@@ -266,13 +272,13 @@ UNSUPPORTED_ACTION_LISTS = (
 
 def is_interruption(call: ToolCall) -> bool:
     """Return whether the state asks for this call; a rejected call is listed too, with its decision and message."""
-    return call.stage not in (Stage.HANDOFF, Stage.INSIDE) and not call.ran
+    return call.stage not in (Stage.HANDOFF, Stage.NESTED_RUN_PAUSED) and not call.has_run
 
 
 def build_current_step(run: Run, waiting: list[Json]) -> Json:
     if run.phase is Phase.DONE:
         return None
-    if not run.batch:
+    if not run.calls:
         return {"type": "next_step_run_again"}
     data = {"interruptions": waiting, "response_accepted": False, "llm_end_hooks_started": True}
     return {"type": INTERRUPTION_STEP, "data": data}
@@ -285,32 +291,36 @@ def iter_nested_interruptions(inside: Mapping[str, RunState]) -> Iterator[Json]:
 
 
 def build_processed_response(
-    run: Run, base: Mapping[str, Json], answer: Sequence[Item] | None, asked: list[Json], inside: Mapping[str, RunState]
+    run: Run,
+    base: Mapping[str, Json],
+    answer: Sequence[Item] | None,
+    approval_items: list[Json],
+    nested_states: Mapping[str, RunState],
 ) -> Json:
     """Build the last response as processed by the SDK, with its calls as actions.
 
     answer:  its items; None if it is still the base's last response
     """
-    if not run.batch:
+    if not run.calls:
         return None
     if answer is None:
         last = base["last_processed_response"]
         return {
             **last,
-            "functions": _build_function_actions(run, last.get("functions") or (), inside),
-            "interruptions": asked,
+            "functions": _build_function_actions(run, last.get("functions") or (), nested_states),
+            "interruptions": approval_items,
         }
-    over = [call for call in run.batch if call.stage is Stage.HANDOFF]
+    over = [call for call in run.calls if call.stage is Stage.HANDOFF]
     return {
         "new_items": list(run_items.build_response_items(GraphAgent(run.graph, run.agent), answer)),
-        "tools_used": [call.tool.title if call.tool else call.lookup[-1] for call in run.batch],
+        "tools_used": [call.tool.title if call.tool else call.lookup[-1] for call in run.calls],
         "functions": _build_function_actions(
-            run, (run_items.build_function_action(call) for call in run.batch if call.tool), inside
+            run, (run_items.build_function_action(call) for call in run.calls if call.tool), nested_states
         ),
         **{key: [] for key in UNSUPPORTED_ACTION_LISTS},
         "handoffs": [{"tool_call": dict(call.item), "handoff": {"tool_name": call.lookup[-1]}} for call in over],
-        "mcp_approval_requests": [run_items.build_mcp_request(call) for call in run.batch if call.lookup[0] == "mcp"],
-        "interruptions": asked,
+        "mcp_approval_requests": [run_items.build_mcp_request(call) for call in run.calls if call.lookup[0] == "mcp"],
+        "interruptions": approval_items,
         "mcp_tool_bindings": {},
     }
 
@@ -320,7 +330,7 @@ def _build_function_actions(
 ) -> list[Json]:
     """Build the actions of function calls, with the current nested states."""
     made_of: list[Json] = []
-    calls = {call.id: call for call in run.batch}
+    calls = {call.id: call for call in run.calls}
     for action in actions:
         call = calls.get(str(get_call_id(action["tool_call"])))
         kept = {key: value for key, value in action.items() if key != "agent_run_state" or call is None}
@@ -338,21 +348,21 @@ TOKEN_DETAILS = {
 UsageJson = Mapping[str, Any]
 
 
-def build_model_response(output: list[Json], response_id: str | None, said: UsageJson | None) -> dict[str, Json]:
+def build_model_response(output: list[Json], response_id: str | None, usage_json: UsageJson | None) -> dict[str, Json]:
     """Build the entry of one response."""
     return {
-        "usage": _count_usage([said], entries=False),
+        "usage": _count_usage([usage_json], entries=False),
         "output": output,
         "response_id": response_id,
         "request_id": None,
     }
 
 
-def total_usage(before: UsageJson | None, answers: Iterable[UsageJson | None]) -> dict[str, Json]:
+def total_usage(base_usage: UsageJson | None, answers: Iterable[UsageJson | None]) -> dict[str, Json]:
     """Sum the usage of the base and of the run's own responses."""
     return (
-        _add_usage(before, _count_usage(list(answers), entries=True))
-        if before
+        _add_usage(base_usage, _count_usage(list(answers), entries=True))
+        if base_usage
         else _count_usage(list(answers), entries=True)
     )
 

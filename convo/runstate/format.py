@@ -35,11 +35,11 @@ def iter_nested_states(document: Json) -> Iterator[PathMatch]:
     return (place for place in iter_path_matches(document, NESTED_STATE_PATTERN) if isinstance(place.value, dict))
 
 
-def iter_states(document: Json, way: PathSteps = ()) -> Iterator[PathMatch]:
+def iter_states(document: Json, prefix: PathSteps = ()) -> Iterator[PathMatch]:
     """Iterate over `document` and all nested states, outer states first."""
-    yield PathMatch(way, document)
+    yield PathMatch(prefix, document)
     for inner, child in iter_nested_states(document):
-        yield from iter_states(child, (*way, *inner))
+        yield from iter_states(child, (*prefix, *inner))
 
 
 def iter_interruptions(document: Json) -> Iterator[PathMatch]:
@@ -100,8 +100,8 @@ class LocatedRecord:
     key: str
     record: DecisionRecord
     agent: Json = None
-    hosted: bool = False
-    echo: bool = False
+    is_hosted: bool = False
+    is_duplicate: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +232,7 @@ class RecordSlot:
     """
 
     steps: PathSteps
-    for_good: bool = True
+    can_be_sticky: bool = True
 
 
 RecordSlots = tuple[Json, tuple[RecordSlot, ...]]
@@ -278,11 +278,11 @@ class Version:
     release: str
     summary: str
     keys: tuple[str, ...] = ()
-    values: Callable[[Json], Iterator[PathMatch]] = find_no_values
-    older: RelabelStep = return_unchanged
-    newer: RelabelStep = return_unchanged
-    reads: Callable[[Json], Iterator[LocatedRecord]] = find_no_records
-    room: Callable[[Json, StateCall, bool], RecordSlots | None] = find_no_slots
+    find_values: Callable[[Json], Iterator[PathMatch]] = find_no_values
+    to_older: RelabelStep = return_unchanged
+    from_older: RelabelStep = return_unchanged
+    find_records: Callable[[Json], Iterator[LocatedRecord]] = find_no_records
+    find_slots: Callable[[Json, StateCall, bool], RecordSlots | None] = find_no_slots
 
     @property
     def number(self) -> tuple[int, int]:
@@ -290,11 +290,11 @@ class Version:
         major, minor = self.label.split(".")
         return int(major), int(minor)
 
-    def own(self, document: Json) -> Iterator[PathMatch]:
+    def iter_own_members(self, document: Json) -> Iterator[PathMatch]:
         """Iterate over the places of `document`, without nested states, that no older label has."""
         for words in self.keys:
             yield from iter_path_matches(document, parse_path_pattern(words))
-        yield from self.values(document)
+        yield from self.find_values(document)
 
 
 def expand_item_keys(*keys: str) -> tuple[str, ...]:

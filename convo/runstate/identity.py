@@ -60,8 +60,8 @@ class StateCall:
     raw: Item
     name: str | None = None
     lookup: LookupKey | None = None
-    space: str | None = None
-    alias: bool = False
+    namespace: str | None = None
+    has_bare_name_alias: bool = False
     agent: Mapping[str, Json] | None = None
 
     @property
@@ -90,31 +90,31 @@ class StateCall:
         return self.raw.get(field, self.raw.get("operations") if field == "operation" else None)
 
     @property
-    def tool(self) -> str:
+    def tool_name(self) -> str:
         """The name shown to a person."""
         return self.name or self.type
 
     @cached_property
-    def keys(self) -> tuple[str, ...]:
+    def record_keys(self) -> tuple[str, ...]:
         """The keys under which a decision on this call is stored, its own key last."""
-        bare = (self.tool,) if self.alias else ()
-        return tuple(dict.fromkeys((*bare, self._key())))
+        bare = (self.tool_name,) if self.has_bare_name_alias else ()
+        return tuple(dict.fromkeys((*bare, self._own_record_key())))
 
-    def kept_under(self, *, always: bool) -> tuple[str, ...]:
+    def record_keys_for(self, *, always: bool) -> tuple[str, ...]:
         """Return the keys for a decision; a sticky one is stored under the tool's own key only."""
-        return self.keys[-1:] if always else self.keys
+        return self.record_keys[-1:] if always else self.record_keys
 
-    def _key(self) -> str:
-        match self.lookup or make_lookup_key(self.name, self.space):
+    def _own_record_key(self) -> str:
+        match self.lookup or make_lookup_key(self.name, self.namespace):
             case ("namespaced", space, name):
                 return f"{space}.{name}"
             case ("deferred_top_level", name) if self.lookup:
                 return f"deferred_top_level:{name}"
             case ("deferred_top_level", name):
                 return f"{name}.{name}"
-        return self.tool
+        return self.tool_name
 
-    def scope(self, role: str | None = None) -> str | None:
+    def scope_digest(self, role: str | None = None) -> str | None:
         """Return the digest of the tool; None if the call does not name its tool."""
         if self.is_function:
             lookup = self.lookup or make_lookup_key(
@@ -131,7 +131,7 @@ class StateCall:
 
         Raises ValueError for arguments with a lone surrogate and for arguments nested too deeply.
         """
-        scope = self.scope(role)
+        scope = self.scope_digest(role)
         if self.type not in ARGUMENT_FIELDS or self.arguments is None or self.id is None or scope is None:
             return None
         meaning: dict[str, Json] = {"approval_scope": scope}
@@ -152,32 +152,32 @@ def _scope_digest(
     return _hash_json({**said, "tool_lookup_key": list(lookup)} if lookup else said)
 
 
-def parse_state_call(raw: Json, shown: Mapping[str, Json] | None = None) -> StateCall | None:
+def parse_state_call(raw: Json, run_item: Mapping[str, Json] | None = None) -> StateCall | None:
     """Parse the call in `raw` with the tool's fields of `run_item`; None if it is not a call that needs decisions."""
     raw = _unwrap_hosted_call(raw)
     if not isinstance(raw, dict) or not isinstance(raw.get("type"), str) or raw["type"] not in ARGUMENT_FIELDS:
         return None
-    shown = shown or {}
-    name = _non_empty_string(shown.get("tool_name")) or _non_empty_string(raw.get("name"))
-    space = _non_empty_string(shown.get("tool_namespace")) or _non_empty_string(raw.get("namespace"))
-    agent = shown.get("agent")
+    run_item = run_item or {}
+    name = _non_empty_string(run_item.get("tool_name")) or _non_empty_string(raw.get("name"))
+    space = _non_empty_string(run_item.get("tool_namespace")) or _non_empty_string(raw.get("namespace"))
+    agent = run_item.get("agent")
     return StateCall(
         raw=raw,
         name=name,
-        lookup=_parse_lookup_key(shown.get("tool_lookup_key")) or _implied_lookup_key(raw, name, space),
-        space=space,
-        alias=shown.get("allow_bare_name_alias") is True,
+        lookup=_parse_lookup_key(run_item.get("tool_lookup_key")) or _implied_lookup_key(raw, name, space),
+        namespace=space,
+        has_bare_name_alias=run_item.get("allow_bare_name_alias") is True,
         agent=agent if isinstance(agent, dict) else None,
     )
 
 
-def make_lookup_key(name: str | None, space: str | None) -> LookupKey | None:
+def make_lookup_key(name: str | None, namespace: str | None) -> LookupKey | None:
     """Return the lookup of a function tool; a namespace equal to the tool's name means a deferred tool."""
     if not name:
         return None
-    if space == name:
+    if namespace == name:
         return ("deferred_top_level", name)
-    return ("namespaced", space, name) if space else ("bare", name)
+    return ("namespaced", namespace, name) if namespace else ("bare", name)
 
 
 def _implied_lookup_key(raw: Item, name: str | None, space: str | None) -> LookupKey | None:

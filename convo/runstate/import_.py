@@ -50,10 +50,10 @@ class ImportedRun:
     items: tuple[Item, ...]
     strategy: Strategy
     handle: str | None
-    acknowledged: int
-    responses: tuple[str, ...]
-    values: Mapping[str, Json]
-    source: Hash
+    confirmed_count: int
+    response_ids: tuple[str, ...]
+    context_values: Mapping[str, Json]
+    source_hash: Hash
 
 
 def import_run_state(state: RunState, graph: Graph, values: Mapping[str, Json] | None = None) -> ImportedRun:
@@ -104,10 +104,12 @@ def _import_run(state: RunState, graph: Graph, decisions: tuple[StateDecision, .
         RunLimits(max_turns=document["max_turns"]),
         Phase.PAUSED,
         document["current_turn"],
-        used={known[said]: tuple(names) for said, names in _iter_used_tools(document) if said in known},
-        always={tool: verdict.approve for tool, verdict in lasting.items()},
-        reasons={tool: verdict.message for tool, verdict in lasting.items() if verdict.message is not None},
-        staged=tuple(document.get("pending_input") or ()),
+        used_tools={known[said]: tuple(names) for said, names in _iter_used_tools(document) if said in known},
+        sticky_decisions={tool: verdict.approve for tool, verdict in lasting.items()},
+        sticky_rejection_messages={
+            tool: verdict.message for tool, verdict in lasting.items() if verdict.message is not None
+        },
+        staged_items=tuple(document.get("pending_input") or ()),
     )
     waits = get_path(document, ("current_step", "type")) == INTERRUPTION_STEP
     return _import_paused_run(state, run, decisions) if waits else _import_unpaused_run(state, run)
@@ -123,7 +125,7 @@ def _import_nested_run(call: ToolCall, state: RunState, decisions: tuple[StateDe
     run = _import_run(state, tool.inside, decisions)
     _check_paused_sendable(state.document, run, Strategy.SESSION)
     items, _ = _import_history(state.document, run)
-    return replace(call, inner=NestedRun(run, items))
+    return replace(call, nested_run=NestedRun(run, items))
 
 
 def _check_paused_sendable(document: Json, run: Run, strategy: Strategy) -> None:
@@ -143,26 +145,26 @@ def _prefix_error(place: PathSteps, wrong: InvalidRunState) -> InvalidRunState:
 
 def _import_paused_run(state: RunState, run: Run, decisions: tuple[StateDecision, ...]) -> Run:
     """Return the run with the calls of the last response and the decisions on them."""
-    run = replace(run, batch=import_calls(state.document, run))
+    run = replace(run, calls=import_calls(state.document, run))
     for call_id, place in find_open_nested_states(state.document).items():
-        call = run.call(call_id)
+        call = run.find_call(call_id)
         if call is None:
             raise InvalidRunState(format_path(place.steps), "answers a call that the last answer does not hold")
         try:
-            run = run.put(_import_nested_run(call, wrap_document(place.value), decisions))
+            run = run.replace_call(_import_nested_run(call, wrap_document(place.value), decisions))
         except InvalidRunState as wrong:
             raise _prefix_error(place.steps, wrong) from wrong
     by_call = defaultdict[str | None, list[StateDecision]](list)
     for decision in decisions:
         by_call[decision.call_id].append(decision)
     for one in state.pending:
-        if one.holder:
+        if one.state_path:
             continue
-        call = run.call(one.id)
+        call = run.find_call(one.id)
         if call is None:
             raise _unplanned_call_error(one, state, run)
         said = [decision for decision in by_call[one.id] if not decision.always] or by_call[one.id]
-        if said and call.stage is not Stage.UNKNOWN:  # approving a call does not approve running it again
+        if said and call.stage is not Stage.OUTCOME_UNKNOWN:  # approving a call does not approve running it again
             words = next((decision.message for decision in said if decision.message), None)
             run, _ = step_run(run, ApprovalDecided(one.id, all(decision.approve for decision in said), words))
     return run
@@ -173,8 +175,8 @@ def _unplanned_call_error(one: PendingCall, state: RunState, run: Run) -> Invali
 
     In label 1.0 it can be the call of an agent used as a tool, whose state is not stored; otherwise it was made up.
     """
-    where = format_path((*one.way, "raw_item"))
-    if state.label == LABELS[0] and run.at(Stage.READY):
+    where = format_path((*one.item_path, "raw_item"))
+    if state.label == LABELS[0] and run.calls_at(Stage.READY):
         words = f"waits in an agent behind a tool, and label {state.label} does not keep what happened there"
         return InvalidRunState(where, words, hint="nobody can go on with it: begin the run again, with a newer release")
     return InvalidRunState(where, "waits, and the last answer holds no such call")
@@ -188,14 +190,14 @@ def _import_unpaused_run(state: RunState, run: Run) -> Run:
     last = raws[-1]
     if is_assistant_message(last):
         return replace(run, phase=Phase.DONE, text=item_text(last), output=_parse_final_output(run, item_text(last)))
-    if is_client_output(last) and (state.is_bound or run.current.after_tools != "ask again"):
+    if is_client_output(last) and (state.is_bound or run.current_agent.after_tools != "ask again"):
         return replace(run, phase=Phase.DONE, output=last.get("output"))
     return run
 
 
 def _parse_final_output(run: Run, words: str) -> Json:
     try:
-        return run.current.output.value(words) if run.current.output else words
+        return run.current_agent.output.value(words) if run.current_agent.output else words
     except Mismatch as wrong:
         raise InvalidRunState(
             "$.generated_items", f"ends in an answer that does not fit its schema: {wrong}"
@@ -207,7 +209,7 @@ def _parse_final_output(run: Run, words: str) -> Json:
 
 def _import_history(document: Json, run: Run) -> tuple[tuple[Item, ...], int]:
     """Return the history, and how many of its items the server of the last response has."""
-    history = [*iter_history(document, {call.id for call in run.batch})]
+    history = [*iter_history(document, {call.id for call in run.calls})]
     return tuple(place.value for place in history), count_confirmed_items(document, history)
 
 

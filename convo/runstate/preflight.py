@@ -19,12 +19,12 @@ from convo.runstate.import_ import GENERATED_ITEMS, count_confirmed_items, is_ca
 
 def check_sendable(document: Json, run: Run, strategy: Strategy) -> None:
     """Raise InvalidRunState if a server would reject the next request."""
-    worked_on = frozenset(call.id for call in run.batch)
+    worked_on = frozenset(call.id for call in run.calls)
     history = [*iter_history(document, worked_on)]
-    if STRATEGY_INFO[strategy].remembers:
+    if STRATEGY_INFO[strategy].is_server_side:
         had = [*_iter_response_items(document)]
         history = [*had, *history[count_confirmed_items(document, history) :], *_iter_pending_input(document)]
-        view = LintView(_list_items(history), strategy, owned=len(had), waiting=worked_on)
+        view = LintView(_list_items(history), strategy, server_count=len(had), pending_call_ids=worked_on)
         _raise_fault(check_malformed_item(view), history)
         _raise_fault(
             (
@@ -36,7 +36,7 @@ def check_sendable(document: Json, run: Run, strategy: Strategy) -> None:
         )
         return
     history += _iter_pending_input(document)
-    view = LintView(_list_items(history), strategy, waiting=worked_on)
+    view = LintView(_list_items(history), strategy, pending_call_ids=worked_on)
     for rule in (check_malformed_item, check_output_without_call, check_call_without_output):
         _raise_fault(rule(view), history)
     _check_open_calls(document, history, worked_on)
@@ -60,8 +60,8 @@ def _raise_fault(faults: Iterable[LintIssue], history: Sequence[PathMatch]) -> N
 
 
 def _fault_location(fault: LintIssue, history: Sequence[PathMatch]) -> PathMatch:
-    assert fault.at is not None
-    return history[fault.at]
+    assert fault.item_index is not None
+    return history[fault.item_index]
 
 
 def _list_items(history: Sequence[PathMatch]) -> tuple[Item, ...]:

@@ -144,7 +144,7 @@ def _check_no_newer_members(document: Json, version: Version, way: PathSteps) ->
             format_path((*way, "max_turns")), f"is null, which came with 1.10; the label is {version.label}"
         )
     for newer in list_versions_after(version):
-        for place in newer.own(document):
+        for place in newer.iter_own_members(document):
             words = f"came with {newer.label}, and the label is {version.label}; {DOWNGRADE_WARNING}"
             raise InvalidRunState(format_path((*way, *place.steps)), words)
 
@@ -273,7 +273,7 @@ def _has_tool_name(call: StateCall) -> bool:
 def _is_bound_to(entry: Json, call: StateCall, roles: tuple[str | None, ...], place: PathSteps) -> bool:
     """Return whether a ledger entry fits a call; a deferred tool can be called under its bare name."""
     said = (entry["approval_scope"], entry["fingerprint"])
-    deferred = [("deferred_top_level", call.tool)] if call.is_function else []
+    deferred = [("deferred_top_level", call.tool_name)] if call.is_function else []
     try:
         for lookup in (call.lookup, *deferred):
             meant = call if lookup == call.lookup else replace(call, lookup=lookup)
@@ -319,10 +319,10 @@ AGENT_MEMBERS = ("agent", "source_agent", "target_agent")
 class ShapeRule(NamedTuple):
     """A rule for the values at a path; `expectation` completes the message "... must be"."""
 
-    where: str
-    words: str
-    fits: Callable[[Json], bool]
-    needed: bool = False
+    path_pattern: str
+    expectation: str
+    is_valid: Callable[[Json], bool]
+    is_required: bool = False
 
 
 def _is_type(*kinds: type) -> Callable[[Json], bool]:
@@ -397,12 +397,12 @@ def _is_session_write(value: Json) -> bool:
 
 
 SHAPE_RULES = (
-    ShapeRule("$schemaVersion", "a string", _is_type(str), needed=True),
-    ShapeRule("current_agent", "an object with the agent's name", _is_agent, needed=True),
-    ShapeRule("original_input", "a string or a list of items", _is_input, needed=True),
-    ShapeRule("context", "an object", _is_type(dict), needed=True),
-    ShapeRule("max_turns", "a number of turns, or null for no limit", _or_null(_is_count), needed=True),
-    ShapeRule("current_turn", "a number of turns", _is_count, needed=True),
+    ShapeRule("$schemaVersion", "a string", _is_type(str), is_required=True),
+    ShapeRule("current_agent", "an object with the agent's name", _is_agent, is_required=True),
+    ShapeRule("original_input", "a string or a list of items", _is_input, is_required=True),
+    ShapeRule("context", "an object", _is_type(dict), is_required=True),
+    ShapeRule("max_turns", "a number of turns, or null for no limit", _or_null(_is_count), is_required=True),
+    ShapeRule("current_turn", "a number of turns", _is_count, is_required=True),
     ShapeRule("conversation_id", "an id or null", _or_null(is_valid_id)),
     ShapeRule("previous_response_id", "an id or null", _or_null(is_valid_id)),
     ShapeRule("auto_previous_response_id", "true or false", _is_type(bool)),
@@ -443,7 +443,7 @@ SHAPE_RULES = (
         for key in ("requests", "input_tokens", "output_tokens", "total_tokens")
     ),
 )
-COMPILED_SHAPE_RULES = tuple((rule, parse_path_pattern(rule.where)) for rule in SHAPE_RULES)
+COMPILED_SHAPE_RULES = tuple((rule, parse_path_pattern(rule.path_pattern)) for rule in SHAPE_RULES)
 
 RUN_ITEM_LIST_PATTERNS = tuple(parse_path_pattern(holder.removesuffix("[]")) for holder in RUN_ITEM_PATTERNS)
 CALL_PATTERNS = tuple(
@@ -459,12 +459,14 @@ def check_shape(document: Json, way: PathSteps = ()) -> None:
     """Check the types of one state's members, without nested states. Raises InvalidRunState."""
     for rule, steps in COMPILED_SHAPE_RULES:
         for place in iter_path_matches(document, steps):
-            if not rule.fits(place.value):
+            if not rule.is_valid(place.value):
                 raise InvalidRunState(
-                    format_path((*way, *place.steps)), f"must be {rule.words}, not {_describe_value(place.value)}"
+                    format_path((*way, *place.steps)), f"must be {rule.expectation}, not {_describe_value(place.value)}"
                 )
-        if rule.needed and rule.where not in document:
-            raise InvalidRunState(format_path((*way, rule.where)), "is missing; no release reads a state without it")
+        if rule.is_required and rule.path_pattern not in document:
+            raise InvalidRunState(
+                format_path((*way, rule.path_pattern)), "is missing; no release reads a state without it"
+            )
     for place in chain(_iter_invalid_run_items(document), _iter_invalid_calls(document)):
         raise InvalidRunState(format_path((*way, *place.steps)), f"must be {place.value}")
     _check_guardrail_result_start(document, way)
@@ -550,7 +552,7 @@ def run_state_summary_to_json(state: RunState) -> dict[str, Json]:
 
 def state_call_to_json(one: PendingCall) -> dict[str, Json]:
     """Return a pending call as JSON."""
-    return {"call_id": one.id, "tool_name": one.call.tool, "arguments": one.call.arguments, "agent": one.agent}
+    return {"call_id": one.id, "tool_name": one.call.tool_name, "arguments": one.call.arguments, "agent": one.agent}
 
 
 def _decision_to_json(one: StateDecision) -> dict[str, Json]:
@@ -561,5 +563,5 @@ def _decision_to_json(one: StateDecision) -> dict[str, Json]:
         "decision": "approve" if one.approve else "reject",
         "always": one.always,
         "message": one.message,
-        "authenticated": one.bound,
+        "authenticated": one.is_bound,
     }

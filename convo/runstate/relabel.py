@@ -49,10 +49,10 @@ def _cross_version(document: Json, version: Version, way: PathSteps, *, down: bo
     """Move a document and its nested states across one version: nested states first if `down`, else last."""
     if down:
         document, inner = _cross_version_nested(document, version, way, down=True)
-        document, outer = version.older(document)
+        document, outer = version.to_older(document)
         document, gone = _remove_version_keys(document, version)
         return document, (*inner, *_prefix_losses(way, (*outer, *gone)))
-    document, outer = version.newer(document)
+    document, outer = version.from_older(document)
     document, inner = _cross_version_nested(document, version, way, down=False)
     return document, (*_prefix_losses(way, outer), *inner)
 

@@ -97,17 +97,17 @@ class GraphAgent:
         return {"name": name, "identity": CONVO_IDENTITY_PREFIX + self.identity} if shared else {"name": name}
 
     @property
-    def ways(self) -> dict[str, str]:
+    def handoff_targets(self) -> dict[str, str]:
         """Names of the handoff tools -> identities of their targets."""
-        return {offer.name: offer.to for offer in build_handoff_tools(self.graph, self.identity)}
+        return {offer.name: offer.target for offer in build_handoff_tools(self.graph, self.identity)}
 
-    def tool(self, call: Item) -> Tool | None:
+    def find_tool(self, call: Item) -> Tool | None:
         return toolbox(self.graph[self.identity].functions).find(call)
 
 
 def build_response_items(speaker: GraphAgent, output: Iterable[Item]) -> Iterator[dict[str, Json]]:
     """Build the run items of a response."""
-    ways = speaker.ways
+    ways = speaker.handoff_targets
     for item in output:
         if item_type(item) == "function_call" and item.get("name") in ways and not item.get("namespace"):
             yield _build_run_item("handoff_call_item", speaker, item)
@@ -121,7 +121,7 @@ def build_followup_items(
     speaker: GraphAgent, output: Iterable[Item], after: Iterable[Item]
 ) -> Iterator[dict[str, Json]]:
     """Build the run items that follow a response: outputs of its calls, approval responses and messages of the user."""
-    ways = speaker.ways
+    ways = speaker.handoff_targets
     names = {get_call_id(item): str(item.get("name")) for item in output if item_type(item) == "function_call"}
     for item in after:
         to = ways.get(names.get(get_call_id(item), ""))
@@ -168,14 +168,14 @@ def lookup_to_json(lookup: Lookup) -> dict[str, Json]:
     return {"kind": kinds, **({"namespace": space[0]} if space else {}), "name": name}
 
 
-def build_ledger(items: Iterable[Mapping[str, Json]], done: Iterable[str]) -> dict[str, Json]:
+def build_ledger(items: Iterable[Mapping[str, Json]], completed_call_ids: Iterable[str]) -> dict[str, Json]:
     """Build the ledger entries of the calls in run items, by call id.
 
     completed_call_ids:  calls whose entries are marked as completed, so they cannot run again
 
     Raises ValueError for arguments without a digest.
     """
-    over = frozenset(done)
+    over = frozenset(completed_call_ids)
     ledger: dict[str, Json] = {}
     for item in items:
         call = parse_state_call(item["raw_item"], item)
@@ -211,7 +211,7 @@ def _build_tool_fields(speaker: GraphAgent, item: Item) -> dict[str, Json]:
     """Return the fields of a call's tool; only its name if the agent no longer has the tool."""
     if item_type(item) != "function_call":
         return {}
-    tool = speaker.tool(item)
+    tool = speaker.find_tool(item)
     if tool is None:
         return {"tool_name": str(item.get("name"))}
     key = lookup_of(tool)
@@ -235,7 +235,7 @@ class ModelCall:
 
     agent: str
     output: Sequence[Item]
-    after: Sequence[Item] = ()
+    added_items: Sequence[Item] = ()
     response_id: str | None = None
     usage: Mapping[str, Json] | None = None
 
@@ -257,15 +257,15 @@ class RunTranscript:
                              and `input_items` counts only if a summary was made since
     """
 
-    before: Sequence[Item]
-    turns: Sequence[ModelCall] = ()
+    input_items: Sequence[Item]
+    model_calls: Sequence[ModelCall] = ()
     strategy: Strategy = Strategy.SESSION
     handle: str | None = None
-    summed: int = 0
-    values: Mapping[str, Json] = field(default_factory=dict)
+    summarized_calls: int = 0
+    context_values: Mapping[str, Json] = field(default_factory=dict)
     base: RunState | None = None
-    own: bool = False
-    unknown: bool = False
+    convo_only: bool = False
+    allow_unknown_outcomes: bool = False
 
 
 def split_model_calls(graph: Graph, first: str, items: Iterable[Item]) -> list[ModelCall]:
@@ -294,6 +294,6 @@ def split_responses(items: Iterable[Item]) -> Iterator[tuple[list[Item], list[It
 
 def _agent_after_response(graph: Graph, agent: str, output: Sequence[Item]) -> str:
     """Return the identity of the next agent; if a response has several handoffs, the first one counts."""
-    ways = {offer.name: offer.to for offer in build_handoff_tools(graph, agent)}
+    ways = {offer.name: offer.target for offer in build_handoff_tools(graph, agent)}
     called = (str(item.get("name")) for item in output if get_call_id(item) and not item.get("namespace"))
     return next((ways[name] for name in called if name in ways), agent)

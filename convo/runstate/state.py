@@ -35,8 +35,8 @@ class PendingCall:
     """
 
     call: StateCall
-    way: PathSteps
-    holder: PathSteps
+    item_path: PathSteps
+    state_path: PathSteps
 
     @property
     def id(self) -> str:
@@ -66,7 +66,7 @@ class StateDecision:
     always: bool
     message: str | None
     agent: str | None
-    bound: bool
+    is_bound: bool
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class RunState:
             for way, item in iter_interruptions(document):
                 call = parse_state_call(item.get("raw_item"), item)
                 if call is not None and call.id is not None:
-                    place = waiting[call.id].way if call.id in waiting else (*holder, *way)
+                    place = waiting[call.id].item_path if call.id in waiting else (*holder, *way)
                     waiting[call.id] = PendingCall(call, place, holder)
         return tuple(waiting.values())
 
@@ -109,13 +109,15 @@ class RunState:
             (holder, kept)
             for holder, document in iter_states(self.document)
             for version in reversed(list_versions_up_to(self.version))
-            for kept in version.reads(document)
+            for kept in version.find_records(document)
         )
 
     @cached_property
     def decisions(self) -> tuple[StateDecision, ...]:
         """All decisions: those on a call, and sticky ones once for each pending call they cover."""
-        found = (one for holder, kept in self.records if not kept.echo for one in self._decided(holder, kept))
+        found = (
+            one for holder, kept in self.records if not kept.is_duplicate for one in self._iter_decisions(holder, kept)
+        )
         return tuple(dict.fromkeys(found))
 
     @cached_property
@@ -128,7 +130,7 @@ class RunState:
                 found[one.call_id] = one.approve and found.get(one.call_id, True)
         return {**sticky, **own}
 
-    def undecided(self) -> tuple[PendingCall, ...]:
+    def list_undecided(self) -> tuple[PendingCall, ...]:
         """Return the pending calls without a decision."""
         return tuple(one for one in self.pending if one.id not in self.verdicts)
 
@@ -138,7 +140,7 @@ class RunState:
         usage = get_path(self.document, ("context", "usage")) or {}
         return {key: usage.get(key, 0) for key in USAGE_FIELDS}
 
-    def _decided(self, holder: PathSteps, kept: LocatedRecord) -> Iterator[StateDecision]:
+    def _iter_decisions(self, holder: PathSteps, kept: LocatedRecord) -> Iterator[StateDecision]:
         agents = {one.id: one.agent for one in self.pending}
         ledger = get_path(self.document, (*holder, "context", "tool_invocations")) or {}
         by_call = [
@@ -152,9 +154,9 @@ class RunState:
             yield StateDecision(call, kept.key, approve, False, words, owner, self.is_bound and call in ledger)
         verdict = get_sticky_decision(kept.record)
         if verdict is not None:
-            yield from self._for_good(holder, kept, verdict, {call for call, _ in by_call})
+            yield from self._iter_sticky_decisions(holder, kept, verdict, {call for call, _ in by_call})
 
-    def _for_good(
+    def _iter_sticky_decisions(
         self, holder: PathSteps, kept: LocatedRecord, verdict: bool, apart: set[str]
     ) -> Iterator[StateDecision]:
         covered = [one for one in self.pending if one.id not in apart and self._covers(holder, kept, one)]
@@ -169,9 +171,9 @@ class RunState:
 
     def _covers(self, holder: PathSteps, kept: LocatedRecord, one: PendingCall) -> bool:
         """Return whether a sticky record covers a pending call; before 1.15 outermost ones cover nested states too."""
-        near = one.holder == holder or not self.is_bound
+        near = one.state_path == holder or not self.is_bound
         mine = kept.agent is None or kept.agent == one.call.agent
-        return near and mine and kept.key in one.call.keys and (not kept.hosted or one.call.is_hosted)
+        return near and mine and kept.key in one.call.record_keys and (not kept.is_hosted or one.call.is_hosted)
 
 
 def wrap_document(document: Json) -> RunState:

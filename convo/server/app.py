@@ -75,28 +75,28 @@ class Gateway:
         self,
         service: EndpointService,
         serve: ServeSettings,
-        inspected: InspectorDeps,
+        inspector_deps: InspectorDeps,
         *,
         clock: Clock,
         new_id: NewId,
-        keys: Authenticator | None = None,
+        authenticator: Authenticator | None = None,
         log: LogExchange | None = None,
-        trouble: ReportStoreFault | None = None,
-        bounds: WebSocketLimits | None = None,
+        report_store_fault: ReportStoreFault | None = None,
+        websocket_limits: WebSocketLimits | None = None,
     ) -> None:
-        self.ending = False
+        self.is_shutting_down = False
         self.sockets = WebSocketConnections()
         self.metrics = Metrics()
-        self._metrics_of: dict[str, Metrics] = {}
-        self._service, self._serve, self._inspected = service, serve, inspected
-        self._keys = keys or SingleTenant()
-        self._guarded = keys is None
+        self._metrics_by_tenant: dict[str, Metrics] = {}
+        self._service, self._serve, self._inspector_deps = service, serve, inspector_deps
+        self._authenticator = authenticator or SingleTenant()
+        self._is_local_only = authenticator is None
         self._clock, self._new_id, self._log = clock, new_id, log
-        self._trouble, self._bounds = trouble, bounds or WebSocketLimits()
-        self._running = 0
-        self._measured: float | None = None
-        inspected.store.upkeep.observe(self.metrics.store_took)
-        self._limits = RateLimits(serve.limits, clock.ticks)
+        self._report_store_fault, self._websocket_limits = report_store_fault, websocket_limits or WebSocketLimits()
+        self._running_requests = 0
+        self._store_measured_at: float | None = None
+        inspector_deps.store.admin.set_transaction_observer(self.metrics.record_store_duration)
+        self._rate_limits = RateLimits(serve.limits, clock.monotonic)
         paths = [
             Path(path, PathHandler(self, path, methods))
             for path, methods in group_by_path((*API_ROUTES, *inspector.INSPECTOR_ROUTES))
@@ -117,60 +117,62 @@ class Gateway:
         except ClientDisconnected:
             exchange.status = CLIENT_CLOSED_STATUS
         except ConvoError as fault:
-            self._notice(fault, exchange.tenant)
-            await exchange.refuse(fault)
+            self._report_fault(fault, exchange.tenant)
+            await exchange.send_error(fault)
         finally:
             if not exchange.status:
-                await exchange.answer(INTERNAL_ERROR_BODY, 500, CLOSE_CONNECTION_HEADERS)
-            self._tell(exchange)
+                await exchange.send_json(INTERNAL_ERROR_BODY, 500, CLOSE_CONNECTION_HEADERS)
+            self._record_exchange(exchange)
 
-    def _notice(self, fault: ConvoError, tenant: str) -> None:
+    def _report_fault(self, fault: ConvoError, tenant: str) -> None:
         """Count and report a store error, even if the client does not see it."""
         for one in (fault, fault.__cause__):
             if isinstance(one, StoreFault):
-                self._counting(tenant).store_fault()
-                if self._trouble:
-                    self._trouble(one)
+                self._metrics_for(tenant).record_store_fault()
+                if self._report_store_fault:
+                    self._report_store_fault(one)
 
-    def _counting(self, tenant: str) -> Metrics | CombinedMetrics:
+    def _metrics_for(self, tenant: str) -> Metrics | CombinedMetrics:
         """Return the metrics of `tenant`; without keys there is one tenant."""
-        if self._guarded or not tenant:
+        if self._is_local_only or not tenant:
             return self.metrics
-        return CombinedMetrics(self.metrics, self._own_metrics(tenant))
+        return CombinedMetrics(self.metrics, self._tenant_metrics(tenant))
 
-    def _own_metrics(self, tenant: str) -> Metrics:
-        if tenant not in self._metrics_of:
-            self._metrics_of[tenant] = Metrics(process=False)
-        return self._metrics_of[tenant]
+    def _tenant_metrics(self, tenant: str) -> Metrics:
+        if tenant not in self._metrics_by_tenant:
+            self._metrics_by_tenant[tenant] = Metrics(process=False)
+        return self._metrics_by_tenant[tenant]
 
-    async def _figures(self, exchange: HttpExchange) -> bytes:
+    async def _render_metrics(self, exchange: HttpExchange) -> bytes:
         """Render the metrics that the caller may see."""
-        if not self._keys.is_admin(read_authorization(exchange)):
-            return self._own_metrics(exchange.tenant).text()
+        if not self._authenticator.is_admin(read_authorization(exchange)):
+            return self._tenant_metrics(exchange.tenant).render()
         await self._measure_store()
-        return self.metrics.text()
+        return self.metrics.render()
 
     async def _measure_store(self) -> None:
         """Measure the store's size, at most once a minute; if the store fails, the last size stays."""
-        now = self._clock.ticks()
-        if self._measured is not None and now - self._measured < STORE_SIZE_MAX_AGE_S:
+        now = self._clock.monotonic()
+        if self._store_measured_at is not None and now - self._store_measured_at < STORE_SIZE_MAX_AGE_S:
             return
-        self._measured = now
+        self._store_measured_at = now
         with suppress(StoreFault):
-            size = await self._inspected.store.upkeep.size()
+            size = await self._inspector_deps.store.admin.size_bytes()
             if size is not None:
-                self.metrics.store_size(size)
+                self.metrics.set_store_size(size)
 
-    async def carry_out(self, route: ApiRoute, exchange: HttpExchange) -> None:
+    async def handle_request(self, route: ApiRoute, exchange: HttpExchange) -> None:
         """Handle one request that matched `route`. Raises ConvoError and ClientDisconnected."""
-        if route.open:
-            await self._handle(route, exchange)
+        if route.is_public:
+            await self._run_handler(route, exchange)
             return
-        with self._room(exchange):
-            await self._handle(route, exchange)
+        with self._request_slot(exchange):
+            await self._run_handler(route, exchange)
 
     @contextmanager
-    def _room(self, exchange: HttpExchange, *, of: str = "", limited: bool = True) -> Iterator[None]:
+    def _request_slot(
+        self, exchange: HttpExchange, *, expected_tenant: str = "", is_limited: bool = True
+    ) -> Iterator[None]:
         """Authenticate one request and count it as running.
 
         expected_tenant:  the key must belong to this tenant; "" accepts any
@@ -178,77 +180,81 @@ class Gateway:
 
         Raises RequestRefused, KeyRefused and TryLater.
         """
-        exchange.tenant = self._tenant(exchange)
-        if of not in ("", exchange.tenant):
+        exchange.tenant = self._authenticate(exchange)
+        if expected_tenant not in ("", exchange.tenant):
             raise errors.incorrect_api_key_error()
-        if self.ending:
+        if self.is_shutting_down:
             raise errors.server_shutting_down_error()
-        if self._running >= self._serve.max_requests:
+        if self._running_requests >= self._serve.max_requests:
             raise errors.overloaded_error()
-        if limited:
-            self._limits.enter(exchange.tenant)
-        self._running += 1
+        if is_limited:
+            self._rate_limits.acquire(exchange.tenant)
+        self._running_requests += 1
         try:
             yield
         finally:
-            self._running -= 1
-            if limited:
-                self._limits.leave(exchange.tenant)
+            self._running_requests -= 1
+            if is_limited:
+                self._rate_limits.release(exchange.tenant)
 
-    def _tenant(self, exchange: HttpExchange) -> str:
+    def _authenticate(self, exchange: HttpExchange) -> str:
         """Return the tenant of a request. Raises RequestRefused and KeyRefused."""
-        if self._guarded:
+        if self._is_local_only:
             auth.check_local_caller(exchange.headers)
         if sum(name.lower() == AUTHORIZATION_HEADER for name, _ in exchange.scope["headers"]) > 1:
             raise errors.duplicate_authorization_error()
-        return self._keys.tenant(read_authorization(exchange))
+        return self._authenticator.authenticate(read_authorization(exchange))
 
-    async def talk(self, exchange: HttpExchange, receive: "Receive", send: "Send") -> None:
+    async def serve_websocket(self, exchange: HttpExchange, receive: "Receive", send: "Send") -> None:
         """Serve a WebSocket. Raises RequestRefused, KeyRefused and TryLater before it is accepted."""
         exchange.route = websocket.WEBSOCKET_PATH
         http.parse_query(exchange.scope["query_string"], ())
-        with self._room(exchange, limited=False):
+        with self._request_slot(exchange, is_limited=False):
             if len(self.sockets) >= self._serve.max_requests:
                 raise errors.overloaded_error()
         await websocket.accept_websocket(receive, send, exchange.id)
         exchange.status = websocket.SWITCHING_PROTOCOLS_STATUS
         house = WebSocketDeps(
             self._clock,
-            self._bounds,
-            self._counting(exchange.tenant),
-            read=partial(parse_json_object, serve=self._serve),
-            room=partial(self._room, exchange, of=exchange.tenant),
-            told=partial(self._inspected.going.told, exchange.tenant),
+            self._websocket_limits,
+            self._metrics_for(exchange.tenant),
+            parse_message=partial(parse_json_object, serve=self._serve),
+            request_slot=partial(self._request_slot, exchange, expected_tenant=exchange.tenant),
+            track_events=partial(self._inspector_deps.live_responses.track, exchange.tenant),
         )
-        socket = WebSocketConnection(receive, send, self._service.of(exchange.tenant), house)
-        async with self.sockets.holding(socket):
+        socket = WebSocketConnection(receive, send, self._service.endpoint_for(exchange.tenant), house)
+        async with self.sockets.track(socket):
             await socket.serve()
 
-    async def _handle(self, route: ApiRoute, exchange: HttpExchange) -> None:
+    async def _run_handler(self, route: ApiRoute, exchange: HttpExchange) -> None:
         scope = exchange.scope
         query = http.parse_query(scope["query_string"], route.query)
-        body = await exchange.document(self._serve, optional=route.optional) if route.takes else {}
+        body = (
+            await exchange.read_json_object(self._serve, optional=route.is_body_optional)
+            if route.request_schema
+            else {}
+        )
         asked = HandlerContext(
-            self._service, self._inspected, partial(self._figures, exchange), self.ending, exchange.tenant,
-            scope["path_params"], query, body,
+            self._service, self._inspector_deps, partial(self._render_metrics, exchange), self.is_shutting_down,
+            exchange.tenant, scope["path_params"], query, body,
         )  # fmt: skip
         answer: HandlerResult | None = None
-        async with CancelOnDisconnect(exchange) if route.asks else nullcontext():
+        async with CancelOnDisconnect(exchange) if route.calls_model else nullcontext():
             answer = await route.handler(asked)
         if answer is None:
             raise ClientDisconnected
         if isinstance(answer, EventsResult):
-            counting = self._counting(exchange.tenant)
+            counting = self._metrics_for(exchange.tenant)
             await relay_events(exchange, answer, counting, keepalive_s=self._serve.keepalive_s)
         elif isinstance(answer, RawResponse):
-            await exchange.answer_bytes(answer.body, answer.form, answer.status, answer.headers)
+            await exchange.send_bytes(answer.body, answer.content_type, answer.status, answer.headers)
         else:
-            await exchange.answer(answer)
+            await exchange.send_json(answer)
 
-    def _tell(self, exchange: HttpExchange) -> None:
+    def _record_exchange(self, exchange: HttpExchange) -> None:
         if exchange.status != websocket.SWITCHING_PROTOCOLS_STATUS:
-            counting = self._counting(exchange.tenant)
-            counting.answered(exchange.method, exchange.route, exchange.status, exchange.took_s)
+            counting = self._metrics_for(exchange.tenant)
+            counting.record_request(exchange.method, exchange.route, exchange.status, exchange.duration_s)
         if self._log:
             self._log(exchange)
 
@@ -262,19 +268,19 @@ def read_authorization(exchange: HttpExchange) -> str | None:
 class PathHandler:
     """Dispatches the methods of one path."""
 
-    def __init__(self, gateway: Gateway, path: str, methods: dict[str, ApiRoute]) -> None:
-        self._gateway, self._path, self._methods = gateway, path, methods
-        if "GET" in methods:
-            methods["HEAD"] = methods["GET"]
+    def __init__(self, gateway: Gateway, path: str, routes: dict[str, ApiRoute]) -> None:
+        self._gateway, self._path, self._routes = gateway, path, routes
+        if "GET" in routes:
+            routes["HEAD"] = routes["GET"]
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         exchange: HttpExchange = scope["exchange"]
         exchange.route = self._path
-        route = self._methods.get(scope["method"])
+        route = self._routes.get(scope["method"])
         if route is None:
-            exchange.allow = ", ".join(self._methods)
-            raise errors.method_not_allowed_error(scope["method"], scope["path"], exchange.allow)
-        await self._gateway.carry_out(route, exchange)
+            exchange.allowed_methods = ", ".join(self._routes)
+            raise errors.method_not_allowed_error(scope["method"], scope["path"], exchange.allowed_methods)
+        await self._gateway.handle_request(route, exchange)
 
 
 class WebSocketHandler:
@@ -284,7 +290,7 @@ class WebSocketHandler:
         self._gateway = gateway
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        await self._gateway.talk(scope["exchange"], receive, send)
+        await self._gateway.serve_websocket(scope["exchange"], receive, send)
 
 
 async def reject_unknown_path(scope: "Scope", receive: "Receive", send: "Send") -> None:

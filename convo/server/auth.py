@@ -31,7 +31,7 @@ BEARER_PREFIX = "bearer "
 class Authenticator(Protocol):
     """Maps API keys to tenants."""
 
-    def tenant(self, authorization: str | None) -> str:
+    def authenticate(self, authorization: str | None) -> str:
         """Return the tenant of the key in this header. Raises KeyRefused."""
         ...
 
@@ -43,7 +43,7 @@ class Authenticator(Protocol):
 class SingleTenant:
     """One tenant for every caller."""
 
-    def tenant(self, authorization: str | None) -> str:
+    def authenticate(self, authorization: str | None) -> str:
         return LOCAL_TENANT
 
     def is_admin(self, authorization: str | None) -> bool:
@@ -54,8 +54,8 @@ class KeysFile:
     """The keys in one file. Raises InvalidSettings if the file or a line of it is invalid."""
 
     def __init__(self, path: Path) -> None:
-        self._path, self._seen = path, read_file_stamp(path)
-        if self._seen is None:
+        self._path, self._stamp = path, read_file_stamp(path)
+        if self._stamp is None:
             raise InvalidSettings(f"{path}: there is no such keys file", hint="convo serve --new-key NAME makes one")
         listed = list(read_key_entries(path))
         for digest in find_shared_hashes(listed):
@@ -63,35 +63,35 @@ class KeysFile:
             raise InvalidSettings(
                 f"{path}: one key stands under several names: {names}", hint="give each a key of its own"
             )
-        self._known, self._admins = group_by_hash_prefix(listed), read_admin_hashes(path)
+        self._names_by_hash, self._admin_hashes = group_by_hash_prefix(listed), read_admin_hashes(path)
 
-    def tenant(self, authorization: str | None) -> str:
+    def authenticate(self, authorization: str | None) -> str:
         """Return the tenant of the key in this header. Raises KeyRefused."""
         if not authorization:
             raise errors.missing_api_key_error()
         if not authorization[: len(BEARER_PREFIX)].lower() == BEARER_PREFIX:
             raise errors.incorrect_api_key_error()
-        self._look_again()
+        self._reload_if_changed()
         digest = hash_api_key(authorization[len(BEARER_PREFIX) :].strip())
         found = ""
-        for known, name in self._known.get(digest[:BUCKET_DIGITS], ()):
+        for known, name in self._names_by_hash.get(digest[:BUCKET_DIGITS], ()):
             if hmac.compare_digest(known, digest):
                 found = name
         if not found:
             raise errors.incorrect_api_key_error()
         return found
 
-    def _look_again(self) -> None:
+    def _reload_if_changed(self) -> None:
         seen = read_file_stamp(self._path)
-        if seen != self._seen:
-            self._seen = seen
+        if seen != self._stamp:
+            self._stamp = seen
             listed = list(read_key_entries(self._path, strict=False)) if seen else []
             unclear = find_shared_hashes(listed)
-            self._known = group_by_hash_prefix([entry for entry in listed if entry[1] not in unclear])
-            self._admins = read_admin_hashes(self._path) if seen else frozenset()
+            self._names_by_hash = group_by_hash_prefix([entry for entry in listed if entry[1] not in unclear])
+            self._admin_hashes = read_admin_hashes(self._path) if seen else frozenset()
 
     def is_admin(self, authorization: str | None) -> bool:
-        return hash_api_key((authorization or "")[len(BEARER_PREFIX) :].strip()) in self._admins
+        return hash_api_key((authorization or "")[len(BEARER_PREFIX) :].strip()) in self._admin_hashes
 
 
 def hash_api_key(key: str) -> str:
@@ -140,20 +140,20 @@ def read_admin_hashes(path: Path) -> frozenset[str]:
     return frozenset(one["hash"] for one in found if one and one["admin"])
 
 
-def find_shared_hashes(listed: Sequence[tuple[str, str]]) -> Set[str]:
+def find_shared_hashes(entries: Sequence[tuple[str, str]]) -> Set[str]:
     """Return the hashes that have more than one name."""
     owner: dict[str, str] = {}
-    return {digest for name, digest in listed if owner.setdefault(digest, name) != name}
+    return {digest for name, digest in entries if owner.setdefault(digest, name) != name}
 
 
-def group_by_hash_prefix(listed: Sequence[tuple[str, str]]) -> Mapping[str, Sequence[tuple[str, str]]]:
+def group_by_hash_prefix(entries: Sequence[tuple[str, str]]) -> Mapping[str, Sequence[tuple[str, str]]]:
     """Group (hash, name) by the first digits of the hash.
 
     The lookup uses the hash of the presented key: its duration reveals nothing about a key that the
     caller does not have.
     """
     found: dict[str, list[tuple[str, str]]] = {}
-    for name, digest in listed:
+    for name, digest in entries:
         found.setdefault(digest[:BUCKET_DIGITS], []).append((digest, name))
     return found
 

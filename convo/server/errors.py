@@ -43,15 +43,15 @@ def body_not_an_object_error() -> RequestRefused:
     return RequestRefused("The JSON body of your request must be an object")
 
 
-def body_too_large_error(most: int) -> RequestRefused:
+def body_too_large_error(max_bytes: int) -> RequestRefused:
     return RequestRefused(
-        f"The body of your request is larger than {most:,} bytes", code="request_too_large", status=413
+        f"The body of your request is larger than {max_bytes:,} bytes", code="request_too_large", status=413
     )
 
 
-def headers_too_large_error(most: int) -> RequestRefused:
+def headers_too_large_error(max_bytes: int) -> RequestRefused:
     return RequestRefused(
-        f"The headers of your request are larger than {most:,} bytes", code="headers_too_large", status=431
+        f"The headers of your request are larger than {max_bytes:,} bytes", code="headers_too_large", status=431
     )
 
 
@@ -73,9 +73,9 @@ def invalid_handshake_error() -> RequestRefused:
     )
 
 
-def too_many_items_error(name: str, most: int, got: int) -> RequestRefused:
+def too_many_items_error(name: str, maximum: int, got: int) -> RequestRefused:
     return RequestRefused(
-        f"Invalid '{name}': array too long. Expected an array with maximum length {most}, "
+        f"Invalid '{name}': array too long. Expected an array with maximum length {maximum}, "
         f"but got an array with length {got} instead",
         code="array_above_max_length",
         param=name,
@@ -111,15 +111,15 @@ def duplicate_authorization_error() -> RequestRefused:
     )
 
 
-def host_not_allowed_error(said: str) -> RequestRefused:
+def host_not_allowed_error(text: str) -> RequestRefused:
     return RequestRefused(
-        f"This server answers to its own address alone, not to '{said}'", code="host_not_allowed", status=403
+        f"This server answers to its own address alone, not to '{text}'", code="host_not_allowed", status=403
     )
 
 
-def origin_not_allowed_error(said: str) -> RequestRefused:
+def origin_not_allowed_error(text: str) -> RequestRefused:
     return RequestRefused(
-        f"This server takes no requests from the web page '{said}'", code="origin_not_allowed", status=403
+        f"This server takes no requests from the web page '{text}'", code="origin_not_allowed", status=403
     )
 
 
@@ -134,9 +134,9 @@ def missing_http_parameter_error(name: str) -> RequestRefused:
     return RequestRefused(f"Missing required parameter: '{name}'", code="missing_required_parameter", param=name)
 
 
-def http_parameter_type_error(name: str, wanted: str) -> RequestRefused:
+def http_parameter_type_error(name: str, expected: str) -> RequestRefused:
     """Build the error; `expected` has its article: "an integer"."""
-    return RequestRefused(f"Invalid type for '{name}': expected {wanted}", code="invalid_type", param=name)
+    return RequestRefused(f"Invalid type for '{name}': expected {expected}", code="invalid_type", param=name)
 
 
 def http_parameter_value_error(name: str, got: str, known: tuple[str, ...]) -> RequestRefused:

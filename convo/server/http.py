@@ -63,19 +63,19 @@ class ClientConnection:
 
     def __init__(self) -> None:
         self.closed = False
-        self._on_close: Callable[[], object] | None = None
+        self._close_callback: Callable[[], object] | None = None
 
-    def on_close(self, call: Callable[[], object] | None) -> None:
+    def set_close_callback(self, callback: Callable[[], object] | None) -> None:
         """Call `callback` once when the client disconnects, at once if it has already; None removes the callback."""
-        self._on_close = call
-        if self.closed and call is not None:
-            call()
+        self._close_callback = callback
+        if self.closed and callback is not None:
+            callback()
 
     def close(self) -> None:
         if not self.closed:
             self.closed = True
-            if self._on_close is not None:
-                self._on_close()
+            if self._close_callback is not None:
+                self._close_callback()
 
 
 class HttpExchange:
@@ -95,40 +95,40 @@ class HttpExchange:
 
     def __init__(self, scope: "Scope", receive: "Receive", send: "Send", *, request_id: str, clock: Clock) -> None:
         self.scope, self.receive, self._send = scope, receive, send
-        self.id, self.route, self.tenant, self.status, self.allow = request_id, "", "", 0, ""
-        self.code = self.limit = ""
-        self.differs = False
-        self.ignored: tuple[str, ...] = ()
+        self.id, self.route, self.tenant, self.status, self.allowed_methods = request_id, "", "", 0, ""
+        self.error_code = self.limit_name = ""
+        self.text_differs = False
+        self.ignored_fields: tuple[str, ...] = ()
         self.connection: ClientConnection = (scope.get("extensions") or {}).get(
             CONNECTION_EXTENSION
         ) or ClientConnection()
         self.headers: Mapping[bytes, bytes] = dict(scope["headers"])
-        self._clock, self._began = clock, clock.ticks()
+        self._clock, self._started_s = clock, clock.monotonic()
 
     @property
     def method(self) -> str:
         return str(self.scope.get("method", "WEBSOCKET"))
 
     @property
-    def took_s(self) -> float:
-        return self._clock.ticks() - self._began
+    def duration_s(self) -> float:
+        return self._clock.monotonic() - self._started_s
 
     # -- request ----------------------------------------------------------------------------------
 
-    async def document(self, serve: ServeSettings, *, optional: bool) -> dict[str, Json]:
+    async def read_json_object(self, serve: ServeSettings, *, optional: bool) -> dict[str, Json]:
         """Read the JSON object in the body; {} for an empty body if `optional`.
 
         Raises RequestRefused and ClientDisconnected.
         """
-        raw = await self._body(serve)
+        raw = await self._read_body(serve)
         if not raw and optional:
             return {}
-        self._check_form()
+        self._check_content_headers()
         if len(raw) > DECODE_IN_THREAD_BYTES:
             return await asyncio.to_thread(parse_json_object, raw, serve)
         return parse_json_object(raw, serve)
 
-    def _check_form(self) -> None:
+    def _check_content_headers(self) -> None:
         given = self.headers.get(b"content-type", b"").decode("latin-1")
         form, _, more = given.lower().partition(";")
         charset = more.partition("charset=")[2].strip(' "')
@@ -138,17 +138,17 @@ class HttpExchange:
         if coding.lower() != "identity":
             raise errors.unsupported_encoding_error(coding)
 
-    async def _body(self, serve: ServeSettings) -> bytes:
+    async def _read_body(self, serve: ServeSettings) -> bytes:
         announced = self.headers.get(b"content-length", b"")
         if announced.isdigit() and int(announced[:20]) > serve.max_body_bytes:
             raise errors.body_too_large_error(serve.max_body_bytes)
         try:
             async with asyncio.timeout(serve.read_s):
-                return await self._gathered(serve.max_body_bytes)
+                return await self._receive_body(serve.max_body_bytes)
         except TimeoutError as late:
             raise errors.request_timeout_error(serve.read_s) from late
 
-    async def _gathered(self, most: int) -> bytes:
+    async def _receive_body(self, max_bytes: int) -> bytes:
         pieces: list[bytes] = []
         size, more = 0, True
         while more:
@@ -157,48 +157,50 @@ class HttpExchange:
                 raise ClientDisconnected
             piece, more = message.get("body", b""), message.get("more_body", False)
             size += len(piece)
-            if size > most:
-                raise errors.body_too_large_error(most)
+            if size > max_bytes:
+                raise errors.body_too_large_error(max_bytes)
             pieces.append(piece)
         return b"".join(pieces)
 
     # -- response ---------------------------------------------------------------------------------
 
-    async def begin(self, status: int, headers: Iterable[Header]) -> None:
+    async def start_response(self, status: int, headers: Iterable[Header]) -> None:
         self.status = status
-        if self.ignored:
-            headers = (*headers, (b"x-convo-ignored", ", ".join(self.ignored).encode()))
-        took = b"%d" % (self.took_s * 1000)
+        if self.ignored_fields:
+            headers = (*headers, (b"x-convo-ignored", ", ".join(self.ignored_fields).encode()))
+        took = b"%d" % (self.duration_s * 1000)
         common = ((b"x-request-id", self.id.encode()), (b"openai-processing-ms", took))
         await self._send({"type": "http.response.start", "status": status, "headers": [*headers, *common]})
 
-    async def piece(self, body: bytes, *, more: bool = True) -> None:
+    async def send_chunk(self, body: bytes, *, more: bool = True) -> None:
         await self._send({"type": "http.response.body", "body": body, "more_body": more})
 
-    async def answer(self, value: Json, status: int = 200, headers: Iterable[Header] = ()) -> None:
-        await self.answer_bytes(serialize_strict_json(value), JSON_CONTENT_TYPE, status, headers)
+    async def send_json(self, value: Json, status: int = 200, headers: Iterable[Header] = ()) -> None:
+        await self.send_bytes(serialize_strict_json(value), JSON_CONTENT_TYPE, status, headers)
 
-    async def answer_bytes(self, body: bytes, form: bytes, status: int = 200, headers: Iterable[Header] = ()) -> None:
+    async def send_bytes(
+        self, body: bytes, content_type: bytes, status: int = 200, headers: Iterable[Header] = ()
+    ) -> None:
         length = ((b"content-length", b"%d" % len(body)),) if status != NO_CONTENT_STATUS else ()
-        await self.begin(status, ((b"content-type", form), *length, *headers))
-        await self.piece(body, more=False)
+        await self.start_response(status, ((b"content-type", content_type), *length, *headers))
+        await self.send_chunk(body, more=False)
 
-    def reached(self, event: StreamEvent) -> list[Header]:
+    def record_limit(self, event: StreamEvent) -> list[Header]:
         """Return the header that names the limit which ended the answer with `event`, and record the limit for the log.
 
         Also records for the log whether the answer's text differs from the streamed text.
         """
-        self.differs = self.differs or STREAMED_TEXT_DIFFERS in event
+        self.text_differs = self.text_differs or STREAMED_TEXT_DIFFERS in event
         limit = event.get(LIMIT_FIELD)
-        self.limit = limit["name"] if limit else self.limit
-        return [(LIMIT_HEADER, self.limit.encode())] if limit else []
+        self.limit_name = limit["name"] if limit else self.limit_name
+        return [(LIMIT_HEADER, self.limit_name.encode())] if limit else []
 
-    async def refuse(self, fault: ConvoError) -> None:
+    async def send_error(self, fault: ConvoError) -> None:
         """Respond with the error object of `fault`, under its status."""
-        self.code = fault.code
-        self.limit = fault.limit if isinstance(fault, LimitReached) else ""
-        allow = ((b"allow", self.allow.encode()),) if self.allow else ()
-        await self.answer({"error": error_object(fault)}, fault.status, (*build_error_headers(fault), *allow))
+        self.error_code = fault.code
+        self.limit_name = fault.limit if isinstance(fault, LimitReached) else ""
+        allow = ((b"allow", self.allowed_methods.encode()),) if self.allowed_methods else ()
+        await self.send_json({"error": error_object(fault)}, fault.status, (*build_error_headers(fault), *allow))
 
 
 def parse_json_object(raw: bytes, serve: ServeSettings) -> dict[str, Json]:
@@ -339,39 +341,39 @@ class QueryParameter:
     """
 
     name: str
-    read: Callable[[str, str], Any]
+    parse: Callable[[str, str], Any]
     schema: Mapping[str, Json]
-    words: str
-    many: bool = False
+    description: str
+    is_repeatable: bool = False
 
 
-def parse_text_value(name: str, said: str) -> str:
-    return said
+def parse_text_value(name: str, text: str) -> str:
+    return text
 
 
-def parse_integer_value(name: str, said: str) -> int:
-    digits = said.removeprefix("-")
+def parse_integer_value(name: str, text: str) -> int:
+    digits = text.removeprefix("-")
     if not (digits.isascii() and digits.isdigit() and len(digits) < 19):
         raise errors.http_parameter_type_error(name, "an integer")
-    return int(said)
+    return int(text)
 
 
-def _parse_boolean_value(name: str, said: str) -> bool:
-    if said not in ("true", "false"):
+def _parse_boolean_value(name: str, text: str) -> bool:
+    if text not in ("true", "false"):
         raise errors.http_parameter_type_error(name, "a boolean")
-    return said == "true"
+    return text == "true"
 
 
-def _parse_include_value(name: str, said: str) -> str:
-    if said not in INCLUDABLE:
-        raise errors.http_parameter_value_error(name, said, INCLUDABLE)
-    return said
+def _parse_include_value(name: str, text: str) -> str:
+    if text not in INCLUDABLE:
+        raise errors.http_parameter_value_error(name, text, INCLUDABLE)
+    return text
 
 
-def _parse_order_value(name: str, said: str) -> str:
-    if said not in ("asc", "desc"):
-        raise errors.http_parameter_value_error(name, said, ("asc", "desc"))
-    return said
+def _parse_order_value(name: str, text: str) -> str:
+    if text not in ("asc", "desc"):
+        raise errors.http_parameter_value_error(name, text, ("asc", "desc"))
+    return text
 
 
 INCLUDE_PARAMETER = QueryParameter(
@@ -379,7 +381,7 @@ INCLUDE_PARAMETER = QueryParameter(
     _parse_include_value,
     {"type": "array", "items": {"type": "string", "enum": list(INCLUDABLE)}},
     "What to show as well; everything that is kept is shown in any case.",
-    many=True,
+    is_repeatable=True,
 )
 PAGE_PARAMETERS = (
     QueryParameter(
@@ -418,14 +420,14 @@ def parse_query(raw: bytes, known: Sequence[QueryParameter]) -> dict[str, Any]:
     for said_name, said in parse_qsl(raw.decode("latin-1"), keep_blank_values=True, errors="replace"):
         name = said_name.removesuffix("[]")
         query = by_name.get(name)
-        if query is None or (said_name != name and not query.many):
+        if query is None or (said_name != name and not query.is_repeatable):
             raise errors.unknown_http_parameter_error(said_name)
-        if query.many:
-            found.setdefault(name, []).append(query.read(name, said))
+        if query.is_repeatable:
+            found.setdefault(name, []).append(query.parse(name, said))
         elif name in found:
             raise errors.repeated_parameter_error(name)
         else:
-            found[name] = query.read(name, said)
+            found[name] = query.parse(name, said)
     return found
 
 

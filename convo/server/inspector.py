@@ -35,34 +35,34 @@ LIMIT_PARAMETER = QueryParameter("limit", parse_integer_value, {"type": "integer
 SEEN_PARAMETER = QueryParameter("seen", parse_text_value, {"type": "string"}, "The version that the page has.")
 
 
-async def serve_page(asked: HandlerContext) -> HandlerResult:
-    return await serve_page_file(replace(asked, ids={"name": ""}))
+async def serve_page(context: HandlerContext) -> HandlerResult:
+    return await serve_page_file(replace(context, path_params={"name": ""}))
 
 
-async def serve_page_file(asked: HandlerContext) -> HandlerResult:
+async def serve_page_file(context: HandlerContext) -> HandlerResult:
     """Serve a file of the page. Raises RequestRefused if there is no such file."""
-    found = pages.load_page_files().get(asked.ids["name"])
+    found = pages.load_page_files().get(context.path_params["name"])
     if found is None:
-        raise errors.unknown_url_error("GET", pages.INSPECTOR_FILES_PATH + asked.ids["name"])
-    return RawResponse(found.body, found.form, PAGE_HEADERS)
+        raise errors.unknown_url_error("GET", pages.INSPECTOR_FILES_PATH + context.path_params["name"])
+    return RawResponse(found.body, found.content_type, PAGE_HEADERS)
 
 
-async def serve_favicon(asked: HandlerContext) -> HandlerResult:
+async def serve_favicon(context: HandlerContext) -> HandlerResult:
     """Respond without content, so that the browser shows no error: there is no icon."""
     return RawResponse(b"", b"image/x-icon", SECURITY_HEADERS, NO_CONTENT_STATUS)
 
 
-async def serve_session_list(asked: HandlerContext) -> HandlerResult:
+async def serve_session_list(context: HandlerContext) -> HandlerResult:
     from convo.server import inspector_data
 
-    return make_uncached_response(await inspector_data.encode_session_list(asked))
+    return make_uncached_response(await inspector_data.encode_session_list(context))
 
 
-async def serve_conversation_view(asked: HandlerContext) -> HandlerResult:
+async def serve_conversation_view(context: HandlerContext) -> HandlerResult:
     """Serve the data of one conversation. Raises NotFound and AmbiguousHandle."""
     from convo.server import inspector_data
 
-    return make_uncached_response(await inspector_data.encode_conversation_view(asked))
+    return make_uncached_response(await inspector_data.encode_conversation_view(context))
 
 
 def make_uncached_response(body: bytes) -> RawResponse:
@@ -70,9 +70,11 @@ def make_uncached_response(body: bytes) -> RawResponse:
 
 
 INSPECTOR_ROUTES = (
-    ApiRoute("GET", "/", serve_page, "The inspector page.", "Text", open=True),
-    ApiRoute("GET", "/favicon.ico", serve_favicon, "No picture.", "Text", open=True),
-    ApiRoute("GET", f"{pages.INSPECTOR_FILES_PATH}{{name}}", serve_page_file, "A file of the page.", "Text", open=True),
+    ApiRoute("GET", "/", serve_page, "The inspector page.", "Text", is_public=True),
+    ApiRoute("GET", "/favicon.ico", serve_favicon, "No picture.", "Text", is_public=True),
+    ApiRoute(
+        "GET", f"{pages.INSPECTOR_FILES_PATH}{{name}}", serve_page_file, "A file of the page.", "Text", is_public=True
+    ),
     ApiRoute("GET", "/inspect/api/list", serve_session_list, "What can be opened.", "Text", query=(LIMIT_PARAMETER,)),
     ApiRoute(
         "GET",

@@ -34,62 +34,64 @@ class Metrics:
             "convo_request_seconds", "From a request to the end of its answer.", ["route"],
             registry=registry, buckets=LATENCY_BUCKETS_S,
         )  # fmt: skip
-        self._first = Histogram(
+        self._first_event_latency = Histogram(
             "convo_first_event_seconds", "From a request to the first event of its answer.", ["route"],
             registry=registry, buckets=LATENCY_BUCKETS_S,
         )  # fmt: skip
         self._store_seconds: Histogram | None = None
         self._store_bytes: Gauge | None = None
-        self._streams = Gauge("convo_streams_open", "Streams that are being sent.", registry=registry)
+        self._open_streams = Gauge("convo_streams_open", "Streams that are being sent.", registry=registry)
         self._tokens = Counter("convo_tokens", "Tokens as models reported them.", ["model", "kind"], registry=registry)
-        self._faults = Counter("convo_store_errors", "Answers that the store stood in the way of.", registry=registry)
-        self._models: set[str] = set()
+        self._store_faults = Counter(
+            "convo_store_errors", "Answers that the store stood in the way of.", registry=registry
+        )
+        self._model_labels: set[str] = set()
 
-    def answered(self, method: str, route: str, status: int, took_s: float) -> None:
+    def record_request(self, method: str, route: str, status: int, duration_s: float) -> None:
         self._requests.labels(method, route, status).inc()
-        self._latency.labels(route).observe(took_s)
+        self._latency.labels(route).observe(duration_s)
 
-    def first_event(self, route: str, after_s: float) -> None:
-        self._first.labels(route).observe(after_s)
+    def record_first_event(self, route: str, after_s: float) -> None:
+        self._first_event_latency.labels(route).observe(after_s)
 
-    def ended(self, response: Json) -> None:
+    def record_response(self, response: Json) -> None:
         """Count the tokens of a response that has ended."""
         usage = response.get("usage")
         if not usage:
             return
-        model = self._label(str(response.get("model")))
+        model = self._label_for(str(response.get("model")))
         for kind, tokens in count_tokens_by_kind(usage).items():
             self._tokens.labels(model, kind).inc(tokens)
 
-    def stream(self, change: int) -> None:
-        self._streams.inc(change)
+    def add_open_streams(self, delta: int) -> None:
+        self._open_streams.inc(delta)
 
-    def store_fault(self) -> None:
-        self._faults.inc()
+    def record_store_fault(self) -> None:
+        self._store_faults.inc()
 
-    def store_took(self, seconds: float) -> None:
+    def record_store_duration(self, duration_s: float) -> None:
         """Count one transaction of the store."""
         if self._store_seconds is None:
             self._store_seconds = Histogram(
                 "convo_store_seconds", "Store transactions, with the wait for their start.",
                 registry=self._registry, buckets=LATENCY_BUCKETS_S,
             )  # fmt: skip
-        self._store_seconds.observe(seconds)
+        self._store_seconds.observe(duration_s)
 
-    def store_size(self, size: int) -> None:
+    def set_store_size(self, size: int) -> None:
         if self._store_bytes is None:
             self._store_bytes = Gauge(
                 "convo_store_bytes", "Bytes of the store on its disk, at most a minute old.", registry=self._registry
             )
         self._store_bytes.set(size)
 
-    def text(self) -> bytes:
+    def render(self) -> bytes:
         return generate_latest(self._registry)
 
-    def _label(self, model: str) -> str:
-        if len(self._models) < MAX_MODEL_LABELS:
-            self._models.add(model)
-        return model if model in self._models else OTHER_MODELS_LABEL
+    def _label_for(self, model: str) -> str:
+        if len(self._model_labels) < MAX_MODEL_LABELS:
+            self._model_labels.add(model)
+        return model if model in self._model_labels else OTHER_MODELS_LABEL
 
 
 class CombinedMetrics:
@@ -98,25 +100,25 @@ class CombinedMetrics:
     def __init__(self, *metrics: Metrics) -> None:
         self._metrics = metrics
 
-    def answered(self, method: str, route: str, status: int, took_s: float) -> None:
+    def record_request(self, method: str, route: str, status: int, duration_s: float) -> None:
         for one in self._metrics:
-            one.answered(method, route, status, took_s)
+            one.record_request(method, route, status, duration_s)
 
-    def first_event(self, route: str, after_s: float) -> None:
+    def record_first_event(self, route: str, after_s: float) -> None:
         for one in self._metrics:
-            one.first_event(route, after_s)
+            one.record_first_event(route, after_s)
 
-    def ended(self, response: Json) -> None:
+    def record_response(self, response: Json) -> None:
         for one in self._metrics:
-            one.ended(response)
+            one.record_response(response)
 
-    def stream(self, change: int) -> None:
+    def add_open_streams(self, delta: int) -> None:
         for one in self._metrics:
-            one.stream(change)
+            one.add_open_streams(delta)
 
-    def store_fault(self) -> None:
+    def record_store_fault(self) -> None:
         for one in self._metrics:
-            one.store_fault()
+            one.record_store_fault()
 
 
 def count_tokens_by_kind(usage: Json) -> dict[str, int]:

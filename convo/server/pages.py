@@ -58,7 +58,7 @@ class PageFile(NamedTuple):
     """One file of the page."""
 
     body: bytes
-    form: bytes
+    content_type: bytes
 
 
 @cache
@@ -86,9 +86,9 @@ def bundle_scripts() -> str:
     return "\n".join(SCRIPT_EXPORT.sub("", SCRIPT_IMPORT.sub("", read_static_text(name))) for name in SCRIPT_FILES)
 
 
-def format_policy_hash(inline: str) -> str:
+def format_policy_hash(source: str) -> str:
     """Format the policy source of an inline script or style."""
-    return f"'sha256-{b64encode(sha256(inline.encode()).digest()).decode()}'"
+    return f"'sha256-{b64encode(sha256(source.encode()).digest()).decode()}'"
 
 
 @cache
@@ -123,14 +123,14 @@ img { max-width: 100%; height: auto; }
 """
 
 
-def render_conversation_page(document: ConversationDocument, *, data: bool = True) -> str:
+def render_conversation_page(document: ConversationDocument, *, include_data: bool = True) -> str:
     """Render the page of a conversation; with `include_data` it can be imported again."""
     name = escape(replace_unprintable(document.name or "A conversation"))
     facts = "".join(
         f"<dt>{label}</dt><dd>{escape(replace_unprintable(words))}</dd>" for label, words in _header_facts(document)
     )
     articles = "\n".join(_render_article(at, item) for at, item in enumerate(document.items, 1))
-    kept = f"{PAGE_BEGIN}{document_to_embedded_json(document)}{PAGE_END}\n" if data else ""
+    kept = f"{PAGE_BEGIN}{document_to_embedded_json(document)}{PAGE_END}\n" if include_data else ""
     return (
         f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{CONVERSATION_PAGE_POLICY}">\n'
@@ -149,19 +149,19 @@ def _header_facts(document: ConversationDocument) -> Iterator[tuple[str, str]]:
         yield "Instructions", document.instructions
 
 
-def _render_article(at: int, item: Item) -> str:
-    body = "\n".join(PASSAGE_RENDERERS[passage.form](passage.words, at) for passage in item_passages(item))
-    head = f'<h2 id="i{at}">{at} · {escape(item_title(item))}</h2>'
-    return f'<article class="{_css_class(item)}" aria-labelledby="i{at}">\n{head}\n{body}\n</article>'
+def _render_article(index: int, item: Item) -> str:
+    body = "\n".join(PASSAGE_RENDERERS[passage.form](passage.text, index) for passage in item_passages(item))
+    head = f'<h2 id="i{index}">{index} · {escape(item_title(item))}</h2>'
+    return f'<article class="{_css_class(item)}" aria-labelledby="i{index}">\n{head}\n{body}\n</article>'
 
 
 def _css_class(item: Item) -> str:
     return "user" if is_user_message(item) else "assistant" if is_assistant_message(item) else "other"
 
 
-def _render_image(url: str, at: int) -> str:
+def _render_image(url: str, index: int) -> str:
     if INLINE_IMAGE.fullmatch(url):
-        return f'<img src="{url}" alt="the image of item {at}">'
+        return f'<img src="{url}" alt="the image of item {index}">'
     shown = url.partition(";")[0] if url.startswith("data:") else url
     return f'<p class="aside">an image: {escape(shown)}</p>'
 

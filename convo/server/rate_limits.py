@@ -21,28 +21,28 @@ class RateLimits:
 
     def __init__(self, limits: ServeLimits, ticks: Callable[[], float]) -> None:
         self._limits, self._ticks = limits, ticks
-        self._all = MinuteWindow()
+        self._process_window = MinuteWindow()
         self._windows: dict[str, MinuteWindow] = {}
         self._running: dict[str, int] = {}
 
-    def enter(self, name: str) -> None:
+    def acquire(self, name: str) -> None:
         """Start a request of the key `name`; `release` ends it.
 
         Raises TryLater (429) with the seconds to wait; the request is then not counted.
         """
-        (concurrent, per_minute), now = self._limits.of(name), self._ticks()
+        (concurrent, per_minute), now = self._limits.for_key(name), self._ticks()
         running = self._running.get(name, 0)
         if 0 < concurrent <= running:
             raise _rate_limit_error(f"{concurrent} concurrent requests", running, CONCURRENCY_RETRY_S)
         window = self._windows.setdefault(name, MinuteWindow())
         window.check(per_minute, now, "requests per minute (RPM)")
-        self._all.check(self._limits.process_per_minute, now, "requests per minute (RPM) of this server")
-        for one, limit in ((window, per_minute), (self._all, self._limits.process_per_minute)):
+        self._process_window.check(self._limits.process_per_minute, now, "requests per minute (RPM) of this server")
+        for one, limit in ((window, per_minute), (self._process_window, self._limits.process_per_minute)):
             if limit:
                 one.times.append(now)
         self._running[name] = running + 1
 
-    def leave(self, name: str) -> None:
+    def release(self, name: str) -> None:
         left = self._running[name] - 1
         if left:
             self._running[name] = left
@@ -56,12 +56,12 @@ class MinuteWindow:
     def __init__(self) -> None:
         self.times: deque[float] = deque()
 
-    def check(self, most: int, now: float, what: str) -> None:
+    def check(self, limit: int, now: float, description: str) -> None:
         """Raise TryLater if `limit` requests were accepted in the last minute; 0 is no limit."""
         while self.times and self.times[0] <= now - MINUTE_S:
             self.times.popleft()
-        if 0 < most <= len(self.times):
-            raise _rate_limit_error(f"{most} {what}", len(self.times), self.times[-most] + MINUTE_S - now)
+        if 0 < limit <= len(self.times):
+            raise _rate_limit_error(f"{limit} {description}", len(self.times), self.times[-limit] + MINUTE_S - now)
 
 
 def _rate_limit_error(limit: str, used: int, wait_s: float) -> TryLater:

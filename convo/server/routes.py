@@ -85,20 +85,20 @@ def build_openapi_document(routes: Sequence["ApiRoute"]) -> dict[str, Json]:
 
 def _build_operation(route: "ApiRoute") -> dict[str, Json]:
     return {
-        "operationId": route.operation,
-        "tags": [route.operation.partition("_")[0]],
+        "operationId": route.operation_id,
+        "tags": [route.operation_id.partition("_")[0]],
         "summary": route.summary,
         "parameters": [
             *map(_path_parameter_object, PATH_PARAMETER.findall(route.path)),
             *map(_query_parameter_object, route.query),
         ],
-        **({"requestBody": _request_body_object(route)} if route.takes else {}),
+        **({"requestBody": _request_body_object(route)} if route.request_schema else {}),
         "responses": {
             "200": _success_response_object(route),
             "4XX": {"$ref": "#/components/responses/Refused"},
             "5XX": {"$ref": "#/components/responses/Failed"},
         },
-        **({"security": []} if route.open else {}),
+        **({"security": []} if route.is_public else {}),
     }
 
 
@@ -107,24 +107,27 @@ def _path_parameter_object(name: str) -> dict[str, Json]:
 
 
 def _query_parameter_object(query: QueryParameter) -> dict[str, Json]:
-    return {"name": query.name, "in": "query", "description": query.words, "schema": query.schema}
+    return {"name": query.name, "in": "query", "description": query.description, "schema": query.schema}
 
 
 def _request_body_object(route: "ApiRoute") -> dict[str, Json]:
-    return {"required": not route.optional, "content": {JSON_MEDIA_TYPE: {"schema": schema_ref(str(route.takes))}}}
+    return {
+        "required": not route.is_body_optional,
+        "content": {JSON_MEDIA_TYPE: {"schema": schema_ref(str(route.request_schema))}},
+    }
 
 
 def _success_response_object(route: "ApiRoute") -> dict[str, Json]:
-    if route.gives == "Text":
+    if route.response_schema == "Text":
         return {"description": route.summary, "content": {"text/plain": {"schema": {"type": "string"}}}}
-    told = _json_response_object(route.summary, schema_ref(route.gives))
-    if route.events:
+    told = _json_response_object(route.summary, schema_ref(route.response_schema))
+    if route.can_stream:
         told["content"][SSE_MEDIA_TYPE] = {"schema": {"type": "string", "description": SSE_DESCRIPTION}}
     return told
 
 
-def _json_response_object(words: str, schema: Mapping[str, Json]) -> dict[str, Json]:
-    return {"description": words, "content": {JSON_MEDIA_TYPE: {"schema": schema}}}
+def _json_response_object(description: str, schema: Mapping[str, Json]) -> dict[str, Json]:
+    return {"description": description, "content": {JSON_MEDIA_TYPE: {"schema": schema}}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +141,7 @@ class InspectorDeps:
 
     store: Store
     prices: Mapping[str, Price] = field(default_factory=dict)
-    going: LiveResponses = field(default_factory=LiveResponses)
+    live_responses: LiveResponses = field(default_factory=LiveResponses)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,40 +158,40 @@ class HandlerContext:
     """
 
     service: EndpointService
-    inspected: InspectorDeps
-    figures: Callable[[], Awaitable[bytes]]
-    ending: bool
+    inspector: InspectorDeps
+    render_metrics: Callable[[], Awaitable[bytes]]
+    is_shutting_down: bool
     tenant: str
-    ids: Mapping[str, str]
+    path_params: Mapping[str, str]
     query: Mapping[str, Any]
     body: dict[str, Json]
 
     @property
     def endpoint(self) -> Endpoint:
         """The endpoint of this tenant."""
-        return self.service.of(self.tenant)
+        return self.service.endpoint_for(self.tenant)
 
-    def array(self, name: str) -> list[Json]:
+    def get_array(self, name: str) -> list[Json]:
         """Return the array at `name` in the body; null counts as empty. Raises RequestRefused."""
         value = self.body.get(name)
         if value is not None and not isinstance(value, list):
             raise errors.http_parameter_type_error(name, "an array")
         return value or []
 
-    def strings(self, name: str) -> dict[str, str]:
+    def get_object(self, name: str) -> dict[str, str]:
         """Return the object at `name` in the body; null counts as empty. Raises RequestRefused."""
         value = self.body.get(name)
         if value is not None and not isinstance(value, dict):
             raise errors.http_parameter_type_error(name, "an object")
         return value or {}
 
-    def flag(self, name: str) -> bool:
+    def get_boolean(self, name: str) -> bool:
         value = self.body.get(name)
         if value is not None and not isinstance(value, bool):
             raise errors.http_parameter_type_error(name, "a boolean")
         return bool(value)
 
-    def only(self, *names: str) -> None:
+    def check_fields(self, *names: str) -> None:
         """Raise RequestRefused if the body has another field."""
         for name in self.body:
             if name not in names:
@@ -200,7 +203,7 @@ class RawResponse:
     """A response whose body is already serialized."""
 
     body: bytes
-    form: bytes
+    content_type: bytes
     headers: tuple[tuple[bytes, bytes], ...] = ()
     status: int = 200
 
@@ -221,124 +224,138 @@ def to_list_resource(page: ItemPage) -> dict[str, Json]:
     }
 
 
-async def create_response(asked: HandlerContext) -> HandlerResult:
-    streamed = asked.flag("stream")
-    body = {**asked.body, "stream": streamed}
-    events = asked.endpoint.create(body)
+async def create_response(context: HandlerContext) -> HandlerResult:
+    streamed = context.get_boolean("stream")
+    body = {**context.body, "stream": streamed}
+    events = context.endpoint.create(body)
     if body.get("background") is True:
-        return EventsResult(events, streamed, early=True)
-    return EventsResult(asked.inspected.going.told(asked.tenant, events), streamed)
+        return EventsResult(events, streamed, is_first_event_final=True)
+    return EventsResult(context.inspector.live_responses.track(context.tenant, events), streamed)
 
 
-async def retrieve_response(asked: HandlerContext) -> HandlerResult:
-    query = asked.query
+async def retrieve_response(context: HandlerContext) -> HandlerResult:
+    query = context.query
     if query.get("stream"):
-        events = asked.endpoint.follow(asked.ids["response_id"], after=query.get("starting_after"))
-        return EventsResult(events, streamed=True, maybe=True)
+        events = context.endpoint.follow(context.path_params["response_id"], after=query.get("starting_after"))
+        return EventsResult(events, stream=True, may_be_empty=True)
     if "starting_after" in query:
         raise errors.parameter_requires_error("starting_after", "stream=true")
-    return await asked.endpoint.retrieve(asked.ids["response_id"])
+    return await context.endpoint.retrieve(context.path_params["response_id"])
 
 
-async def delete_response(asked: HandlerContext) -> HandlerResult:
-    response_id = asked.ids["response_id"]
-    await asked.endpoint.delete(response_id)
+async def delete_response(context: HandlerContext) -> HandlerResult:
+    response_id = context.path_params["response_id"]
+    await context.endpoint.delete(response_id)
     return {"id": response_id, "object": "response", "deleted": True}
 
 
-async def cancel_response(asked: HandlerContext) -> HandlerResult:
-    return await asked.endpoint.cancel(asked.ids["response_id"])
+async def cancel_response(context: HandlerContext) -> HandlerResult:
+    return await context.endpoint.cancel(context.path_params["response_id"])
 
 
-async def list_input_items(asked: HandlerContext) -> HandlerResult:
+async def list_input_items(context: HandlerContext) -> HandlerResult:
     return to_list_resource(
-        await asked.endpoint.input_items(asked.ids["response_id"], **to_page_arguments(asked.query))
+        await context.endpoint.list_input_items(context.path_params["response_id"], **to_page_arguments(context.query))
     )
 
 
-async def compact_response(asked: HandlerContext) -> HandlerResult:
-    return await asked.endpoint.compact(asked.body)
+async def compact_response(context: HandlerContext) -> HandlerResult:
+    return await context.endpoint.compact(context.body)
 
 
-async def count_input_tokens(asked: HandlerContext) -> HandlerResult:
-    tokens = await asked.endpoint.count(asked.body)
+async def count_input_tokens(context: HandlerContext) -> HandlerResult:
+    tokens = await context.endpoint.count_input_tokens(context.body)
     return {"object": "response.input_tokens", "input_tokens": tokens}
 
 
-async def create_conversation(asked: HandlerContext) -> HandlerResult:
-    asked.only("items", "metadata")
-    return await asked.endpoint.create_conversation(asked.array("items"), asked.strings("metadata"))
+async def create_conversation(context: HandlerContext) -> HandlerResult:
+    context.check_fields("items", "metadata")
+    return await context.endpoint.create_conversation(context.get_array("items"), context.get_object("metadata"))
 
 
-async def retrieve_conversation(asked: HandlerContext) -> HandlerResult:
-    return await asked.endpoint.conversation(asked.ids["conversation_id"])
+async def retrieve_conversation(context: HandlerContext) -> HandlerResult:
+    return await context.endpoint.retrieve_conversation(context.path_params["conversation_id"])
 
 
-async def update_conversation(asked: HandlerContext) -> HandlerResult:
-    asked.only("metadata")
-    if "metadata" not in asked.body:
+async def update_conversation(context: HandlerContext) -> HandlerResult:
+    context.check_fields("metadata")
+    if "metadata" not in context.body:
         raise errors.missing_http_parameter_error("metadata")
-    return await asked.endpoint.update_conversation(asked.ids["conversation_id"], asked.strings("metadata"))
-
-
-async def delete_conversation(asked: HandlerContext) -> HandlerResult:
-    conversation_id = asked.ids["conversation_id"]
-    await asked.endpoint.delete_conversation(conversation_id)
-    return {"id": conversation_id, "object": "conversation.deleted", "deleted": True}
-
-
-async def add_conversation_items(asked: HandlerContext) -> HandlerResult:
-    asked.only("items")
-    if asked.body.get("items") is None:
-        raise errors.missing_http_parameter_error("items")
-    return to_list_resource(await asked.endpoint.add_items(asked.ids["conversation_id"], asked.array("items")))
-
-
-async def list_conversation_items(asked: HandlerContext) -> HandlerResult:
-    return to_list_resource(
-        await asked.endpoint.conversation_items(asked.ids["conversation_id"], **to_page_arguments(asked.query))
+    return await context.endpoint.update_conversation(
+        context.path_params["conversation_id"], context.get_object("metadata")
     )
 
 
-async def retrieve_conversation_item(asked: HandlerContext) -> HandlerResult:
-    return dict(await asked.endpoint.conversation_item(asked.ids["conversation_id"], asked.ids["item_id"]))
+async def delete_conversation(context: HandlerContext) -> HandlerResult:
+    conversation_id = context.path_params["conversation_id"]
+    await context.endpoint.delete_conversation(conversation_id)
+    return {"id": conversation_id, "object": "conversation.deleted", "deleted": True}
 
 
-async def delete_conversation_item(asked: HandlerContext) -> HandlerResult:
-    return await asked.endpoint.delete_item(asked.ids["conversation_id"], asked.ids["item_id"])
+async def add_conversation_items(context: HandlerContext) -> HandlerResult:
+    context.check_fields("items")
+    if context.body.get("items") is None:
+        raise errors.missing_http_parameter_error("items")
+    return to_list_resource(
+        await context.endpoint.add_conversation_items(
+            context.path_params["conversation_id"], context.get_array("items")
+        )
+    )
 
 
-async def list_model_resources(asked: HandlerContext) -> HandlerResult:
-    return {"object": "list", "data": list(await asked.service.models())}
+async def list_conversation_items(context: HandlerContext) -> HandlerResult:
+    return to_list_resource(
+        await context.endpoint.list_conversation_items(
+            context.path_params["conversation_id"], **to_page_arguments(context.query)
+        )
+    )
 
 
-async def retrieve_model_resource(asked: HandlerContext) -> HandlerResult:
-    wanted = asked.ids["model"]
-    for known in await asked.service.models():
+async def retrieve_conversation_item(context: HandlerContext) -> HandlerResult:
+    return dict(
+        await context.endpoint.retrieve_conversation_item(
+            context.path_params["conversation_id"], context.path_params["item_id"]
+        )
+    )
+
+
+async def delete_conversation_item(context: HandlerContext) -> HandlerResult:
+    return await context.endpoint.delete_conversation_item(
+        context.path_params["conversation_id"], context.path_params["item_id"]
+    )
+
+
+async def list_model_resources(context: HandlerContext) -> HandlerResult:
+    return {"object": "list", "data": list(await context.service.list_models())}
+
+
+async def retrieve_model_resource(context: HandlerContext) -> HandlerResult:
+    wanted = context.path_params["model"]
+    for known in await context.service.list_models():
         if known["id"] == wanted:
             return known
     raise errors.unknown_model_error(wanted)
 
 
-async def report_health(asked: HandlerContext) -> HandlerResult:
+async def report_health(context: HandlerContext) -> HandlerResult:
     """Report that the process runs; nothing is checked."""
     return {"status": "ok"}
 
 
-async def report_readiness(asked: HandlerContext) -> HandlerResult:
+async def report_readiness(context: HandlerContext) -> HandlerResult:
     """Report that the server can handle requests. Raises TryLater if it cannot, for any reason."""
-    if asked.ending:
+    if context.is_shutting_down:
         raise errors.server_shutting_down_error()
     try:
-        await asked.service.check()
+        await context.service.check_ready()
     except ConvoError as fault:
         raise errors.not_ready_error() from fault
     return {"status": "ready"}
 
 
-async def report_metrics(asked: HandlerContext) -> HandlerResult:
+async def report_metrics(context: HandlerContext) -> HandlerResult:
     """Return the server's metrics without keys or for an admin key, else those of the caller's tenant."""
-    return RawResponse(await asked.figures(), PROMETHEUS_CONTENT_TYPE)
+    return RawResponse(await context.render_metrics(), PROMETHEUS_CONTENT_TYPE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,17 +376,17 @@ class ApiRoute:
     path: str
     handler: RouteHandler
     summary: str
-    gives: str
-    takes: str | None = None
-    optional: bool = False
+    response_schema: str
+    request_schema: str | None = None
+    is_body_optional: bool = False
     query: tuple[QueryParameter, ...] = ()
-    events: bool = False
-    open: bool = False
-    asks: bool = False
-    operation: str = ""
+    can_stream: bool = False
+    is_public: bool = False
+    calls_model: bool = False
+    operation_id: str = ""
 
 
-async def serve_openapi_document(asked: HandlerContext) -> HandlerResult:
+async def serve_openapi_document(context: HandlerContext) -> HandlerResult:
     """Serve the OpenAPI document of `API_ROUTES`."""
     return load_openapi_document()
 
@@ -386,89 +403,89 @@ ITEM_PATH = f"{CONVERSATION_PATH}/items/{{item_id}}"
 API_ROUTES = (
     ApiRoute(
         "POST", "/v1/responses", create_response, "Ask for one response.", "ResponseResource",
-        takes="CreateResponseBody", events=True, operation="responses_create",
+        request_schema="CreateResponseBody", can_stream=True, operation_id="responses_create",
     ),
     ApiRoute(
         "POST", "/v1/responses/compact", compact_response, "Make a smaller window for a history.",
-        "CompactResource", takes="CompactResponseBody", asks=True, operation="responses_compact",
+        "CompactResource", request_schema="CompactResponseBody", calls_model=True, operation_id="responses_compact",
     ),
     ApiRoute(
         "POST", "/v1/responses/input_tokens", count_input_tokens, "Count the input tokens of a request.",
-        "InputTokens", takes="CountTokensBody", asks=True, operation="responses_count",
+        "InputTokens", request_schema="CountTokensBody", calls_model=True, operation_id="responses_count",
     ),
     ApiRoute(
         "GET", RESPONSE_PATH, retrieve_response, "Retrieve a response, or follow its events.", "ResponseResource",
         query=(STREAM_PARAMETER, STARTING_AFTER_PARAMETER, INCLUDE_PARAMETER, OBFUSCATION_PARAMETER),
-        events=True, operation="responses_retrieve",
+        can_stream=True, operation_id="responses_retrieve",
     ),
     ApiRoute(
         "DELETE", RESPONSE_PATH, delete_response, "Delete a response; its children keep their history.", "Deleted",
-        operation="responses_delete",
+        operation_id="responses_delete",
     ),
     ApiRoute(
         "POST", f"{RESPONSE_PATH}/cancel", cancel_response, "Stop a background response.", "ResponseResource",
-        takes="Empty", optional=True, operation="responses_cancel",
+        request_schema="Empty", is_body_optional=True, operation_id="responses_cancel",
     ),
     ApiRoute(
         "GET", f"{RESPONSE_PATH}/input_items", list_input_items, "List the whole context of a response.", "ItemList",
-        query=LIST_PARAMETERS, operation="responses_input_items",
+        query=LIST_PARAMETERS, operation_id="responses_input_items",
     ),
     ApiRoute(
         "POST", "/v1/conversations", create_conversation, "Create a conversation.", "Conversation",
-        takes="CreateConversationBody", optional=True, operation="conversations_create",
+        request_schema="CreateConversationBody", is_body_optional=True, operation_id="conversations_create",
     ),
     ApiRoute(
         "GET", CONVERSATION_PATH, retrieve_conversation, "Retrieve a conversation.", "Conversation",
-        operation="conversations_retrieve",
+        operation_id="conversations_retrieve",
     ),
     ApiRoute(
         "POST", CONVERSATION_PATH, update_conversation, "Replace a conversation's metadata.", "Conversation",
-        takes="UpdateConversationBody", operation="conversations_update",
+        request_schema="UpdateConversationBody", operation_id="conversations_update",
     ),
     ApiRoute(
         "DELETE", CONVERSATION_PATH, delete_conversation, "Delete a conversation.", "Deleted",
-        operation="conversations_delete",
+        operation_id="conversations_delete",
     ),
     ApiRoute(
         "POST", f"{CONVERSATION_PATH}/items", add_conversation_items, "Append up to 20 items.", "ItemList",
-        takes="AddItemsBody", query=(INCLUDE_PARAMETER,), operation="conversations_add_items",
+        request_schema="AddItemsBody", query=(INCLUDE_PARAMETER,), operation_id="conversations_add_items",
     ),
     ApiRoute(
         "GET", f"{CONVERSATION_PATH}/items", list_conversation_items, "List items.", "ItemList", query=LIST_PARAMETERS,
-        operation="conversations_items",
+        operation_id="conversations_items",
     ),
     ApiRoute(
         "GET", ITEM_PATH, retrieve_conversation_item, "Retrieve an item.", "Item", query=(INCLUDE_PARAMETER,),
-        operation="conversations_item",
+        operation_id="conversations_item",
     ),
     ApiRoute(
         "DELETE", ITEM_PATH, delete_conversation_item, "Delete an item; gives the conversation.", "Conversation",
-        operation="conversations_delete_item",
+        operation_id="conversations_delete_item",
     ),
     ApiRoute(
         "GET", "/v1/models", list_model_resources, "List what can be asked for as a model.", "ModelList",
-        operation="standing_models",
+        operation_id="standing_models",
     ),
     ApiRoute(
         "GET", "/v1/models/{model:path}", retrieve_model_resource, "Retrieve a model.", "Model",
-        operation="standing_model",
+        operation_id="standing_model",
     ),
     ApiRoute(
-        "GET", "/healthz", report_health, "Whether the server runs.", "Status", open=True,
-        operation="standing_healthz",
+        "GET", "/healthz", report_health, "Whether the server runs.", "Status", is_public=True,
+        operation_id="standing_healthz",
     ),
     ApiRoute(
-        "GET", "/readyz", report_readiness, "Whether the server can answer.", "Status", open=True,
-        operation="standing_readyz",
+        "GET", "/readyz", report_readiness, "Whether the server can answer.", "Status", is_public=True,
+        operation_id="standing_readyz",
     ),
     ApiRoute(
-        "GET", "/openapi.json", serve_openapi_document, "This document.", "Document", open=True,
-        operation="routes_document",
+        "GET", "/openapi.json", serve_openapi_document, "This document.", "Document", is_public=True,
+        operation_id="routes_document",
     ),
     ApiRoute(
         "GET", "/metrics", report_metrics,
         "Prometheus metrics of your key's name; of the whole server with an admin's key.", "Text",
-        operation="standing_metrics",
+        operation_id="standing_metrics",
     ),
 )  # fmt: skip
 """In the order of matching: fixed parts before variable ones."""

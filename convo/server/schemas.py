@@ -23,20 +23,20 @@ def schema_ref(name: str) -> Schema:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def number_schema(least: float, most: float) -> Schema:
-    return {"type": "number", "minimum": least, "maximum": most}
+def number_schema(minimum: float, maximum: float) -> Schema:
+    return {"type": "number", "minimum": minimum, "maximum": maximum}
 
 
-def integer_schema(least: int, most: int | None = None) -> Schema:
-    return {"type": "integer", "minimum": least, **({} if most is None else {"maximum": most})}
+def integer_schema(minimum: int, maximum: int | None = None) -> Schema:
+    return {"type": "integer", "minimum": minimum, **({} if maximum is None else {"maximum": maximum})}
 
 
 def enum_schema(*values: str) -> Schema:
     return {"type": "string", "enum": list(values)}
 
 
-def array_schema(items: Schema, most: int | None = None) -> Schema:
-    return {"type": "array", "items": items, **({} if most is None else {"maxItems": most})}
+def array_schema(items: Schema, maximum: int | None = None) -> Schema:
+    return {"type": "array", "items": items, **({} if maximum is None else {"maxItems": maximum})}
 
 
 def any_of_schema(*schemas: Schema) -> Schema:
@@ -158,13 +158,13 @@ def deletion_schema(kind: str) -> Schema:
     return object_schema({"id": STRING_SCHEMA, "object": const_schema(kind), "deleted": const_schema(True)})
 
 
-def list_schema(of: Schema) -> Schema:
+def list_schema(item_schema: Schema) -> Schema:
     ids = {
         "first_id": nullable_schema(STRING_SCHEMA),
         "last_id": nullable_schema(STRING_SCHEMA),
         "has_more": BOOLEAN_SCHEMA,
     }
-    return object_schema({"object": const_schema("list"), "data": array_schema(of), **ids})
+    return object_schema({"object": const_schema("list"), "data": array_schema(item_schema), **ids})
 
 
 USAGE_SCHEMA = object_schema(
@@ -222,7 +222,7 @@ ERROR_PROPERTIES = {
 }
 
 SCHEMAS: Mapping[str, Schema] = {
-    "AddItemsBody": closed_object_schema({"items": array_schema(schema_ref("InputItem"), most=20)}, {}),
+    "AddItemsBody": closed_object_schema({"items": array_schema(schema_ref("InputItem"), maximum=20)}, {}),
     "CompactResource": object_schema(
         {
             "id": STRING_SCHEMA,
@@ -243,7 +243,7 @@ SCHEMAS: Mapping[str, Schema] = {
     ),
     "CountTokensBody": request_body_schema(*COUNT_PROPERTIES, model=False),
     "CreateConversationBody": closed_object_schema(
-        {}, {"items": array_schema(schema_ref("InputItem"), most=20), "metadata": METADATA_SCHEMA}
+        {}, {"items": array_schema(schema_ref("InputItem"), maximum=20), "metadata": METADATA_SCHEMA}
     ),
     "CreateResponseBody": request_body_schema(*CREATE_PROPERTIES),
     "Deleted": any_of_schema(deletion_schema("response"), deletion_schema("conversation.deleted")),

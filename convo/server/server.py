@@ -63,12 +63,12 @@ class GatewayServer(uvicorn.Server):
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
-        self.told = asyncio.Event()
+        self.end_requested = asyncio.Event()
 
-    def end(self) -> None:
+    def request_end(self) -> None:
         """Stop accepting connections, let running requests finish, and close."""
         self.should_exit = True
-        self.told.set()
+        self.end_requested.set()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -77,7 +77,7 @@ class GatewayServer(uvicorn.Server):
     async def main_loop(self) -> None:
         while not await self.on_tick(0):  # updates the Date header of responses
             with suppress(TimeoutError):
-                await asyncio.wait_for(self.told.wait(), DATE_REFRESH_S)
+                await asyncio.wait_for(self.end_requested.wait(), DATE_REFRESH_S)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         for server in self.servers:
@@ -85,11 +85,11 @@ class GatewayServer(uvicorn.Server):
         for connection in list(self.server_state.connections):
             connection.shutdown()
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._at_rest(), self.config.timeout_graceful_shutdown)
+            await asyncio.wait_for(self._wait_until_idle(), self.config.timeout_graceful_shutdown)
         for task in self.server_state.tasks:
             task.cancel()
 
-    async def _at_rest(self) -> None:
+    async def _wait_until_idle(self) -> None:
         while self.server_state.connections or self.server_state.tasks:  # noqa: ASYNC110 - uvicorn has no event for it
             await asyncio.sleep(CLOSE_POLL_S)
 
@@ -119,9 +119,9 @@ def open_listening_socket(host: str, port: int) -> socket.socket:
     return listening
 
 
-def local_base_url(listening: socket.socket) -> str:
+def local_base_url(listening_socket: socket.socket) -> str:
     """Return the base URL for a client on this machine."""
-    host, port = listening.getsockname()[:2]
+    host, port = listening_socket.getsockname()[:2]
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/v1"
 
 
@@ -135,8 +135,8 @@ def check_keys_required(serve: ServeSettings) -> None:
 
 
 async def run_gateway(
-    gateway: Gateway, service: EndpointService, serve: ServeSettings, listening: socket.socket, ending: asyncio.Event,
-    report: Callable[[BaseException], None], delayed: Callable[[], None] = lambda: None,
+    gateway: Gateway, service: EndpointService, serve: ServeSettings, listening_socket: socket.socket,
+    stop_event: asyncio.Event, report: Callable[[BaseException], None], report_delay: Callable[[], None] = lambda: None,
 ) -> None:  # fmt: skip
     """Serve until `stop_event` is set, and then until the grace time is over. Closes the service.
 
@@ -146,15 +146,15 @@ async def run_gateway(
     sys.setswitchinterval(THREAD_SWITCH_INTERVAL_S)
     server = GatewayServer(build_uvicorn_config(gateway, serve))
     with report_unexpected_errors(report):
-        running = asyncio.create_task(server.serve([listening]))
-        told = asyncio.create_task(ending.wait())
+        running = asyncio.create_task(server.serve([listening_socket]))
+        told = asyncio.create_task(stop_event.wait())
         await asyncio.wait({running, told}, return_when=asyncio.FIRST_COMPLETED)
         told.cancel()
-        gateway.ending = True
-        patience = asyncio.get_running_loop().call_later(SHUTDOWN_NOTICE_S, delayed)
+        gateway.is_shutting_down = True
+        patience = asyncio.get_running_loop().call_later(SHUTDOWN_NOTICE_S, report_delay)
         closing = asyncio.create_task(service.aclose(serve.grace_s))
         await gateway.sockets.aclose(serve.grace_s)
-        server.end()
+        server.request_end()
         await closing
         await running
         patience.cancel()
@@ -179,11 +179,11 @@ def build_uvicorn_config(gateway: Gateway, serve: ServeSettings) -> uvicorn.Conf
     )
 
 
-def make_websocket_protocol(write_s: float, **named: Any) -> asyncio.Protocol:
+def make_websocket_protocol(write_s: float, **options: Any) -> asyncio.Protocol:
     """Create a connection's protocol; its module is imported with the first WebSocket."""
     from convo.server.websocket_protocol import BoundedWebSocketProtocol
 
-    return BoundedWebSocketProtocol(write_s, **named)
+    return BoundedWebSocketProtocol(write_s, **options)
 
 
 @contextmanager
@@ -224,25 +224,25 @@ class BufferedTransport:
 
     def __init__(self, transport: Transport, loop: AbstractEventLoop) -> None:
         self._transport, self._loop = transport, loop
-        self._waiting: list[bytes] = []
-        self._size = 0
+        self._buffer: list[bytes] = []
+        self._size_bytes = 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
 
     def write(self, data: bytes) -> None:
-        if not self._waiting:
+        if not self._buffer:
             self._loop.call_soon(self.flush)
-        self._waiting.append(data)
-        self._size += len(data)
-        if self._size > MAX_BUFFERED_BYTES:
+        self._buffer.append(data)
+        self._size_bytes += len(data)
+        if self._size_bytes > MAX_BUFFERED_BYTES:
             self.flush()
 
     def flush(self) -> None:
-        if self._waiting:
-            gathered = b"".join(self._waiting)
-            self._waiting.clear()
-            self._size = 0
+        if self._buffer:
+            gathered = b"".join(self._buffer)
+            self._buffer.clear()
+            self._size_bytes = 0
             self._transport.write(gathered)
 
     def close(self) -> None:
@@ -255,12 +255,12 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     serve: ClassVar[ServeSettings]
 
-    _head = 0
-    _timer: TimerHandle | None = None
-    _stalled: TimerHandle | None = None
+    _head_bytes = 0
+    _head_timer: TimerHandle | None = None
+    _write_timer: TimerHandle | None = None
     _in_head = True
     _fault: ConvoError | None = None
-    _pipelined = 0
+    _pipelined_bytes = 0
 
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
@@ -268,24 +268,24 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         super().connection_made(BufferedTransport(transport, self.loop))  # type: ignore[arg-type]  # it implements the interface without the base class
-        self._wait_for_a_head()
+        self._start_head_timer()
 
     def eof_received(self) -> None:
         self.transport.flush()  # type: ignore[attr-defined]  # data buffered so far is still sent
-        self._left()
+        self._notify_disconnect()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_waiting()
-        self._taken()
-        self._left()
+        self._stop_head_timer()
+        self._stop_write_timer()
+        self._notify_disconnect()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._stalled = self.loop.call_later(self.serve.write_s, self.transport.abort)
+        self._write_timer = self.loop.call_later(self.serve.write_s, self.transport.abort)
 
     def resume_writing(self) -> None:
-        self._taken()
+        self._stop_write_timer()
         super().resume_writing()
 
     def data_received(self, data: bytes) -> None:
@@ -293,23 +293,23 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             return
         super().data_received(data)
         if self._in_head and not self.transport.is_closing():
-            self._grow(len(data))
+            self._count_head_bytes(len(data))
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._head, self._in_head = 0, True
-        self._wait_for_a_head()
+        self._head_bytes, self._in_head = 0, True
+        self._start_head_timer()
 
     def on_header(self, name: bytes, value: bytes) -> None:
         super().on_header(name, value)
-        self._head += len(name) + len(value)
-        if self._head > self.serve.max_header_bytes:
+        self._head_bytes += len(name) + len(value)
+        if self._head_bytes > self.serve.max_header_bytes:
             self._fault = errors.headers_too_large_error(self.serve.max_header_bytes)
             raise ValueError(self._fault.message)  # ends the parsing; uvicorn then calls `send_400_response`
 
     def on_headers_complete(self) -> None:
         self._in_head = False
-        self._stop_waiting()
+        self._stop_head_timer()
         before = self.cycle
         super().on_headers_complete()
         if self.cycle is before:
@@ -318,30 +318,30 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self.scope["extensions"] = {CONNECTION_EXTENSION: connection}  # type: ignore[dict-item]  # typed for dicts only
         self._unanswered = [(cycle, one) for cycle, one in self._unanswered if not cycle.response_complete]
         self._unanswered.append((self.cycle, connection))
-        self._read_on(0)
+        self._resume_reading(0)
 
     def on_body(self, body: bytes) -> None:
         super().on_body(body)
-        self._read_on(len(body))
+        self._resume_reading(len(body))
 
     def on_message_complete(self) -> None:
         super().on_message_complete()
-        self._read_on(0)
+        self._resume_reading(0)
 
-    def _read_on(self, size: int) -> None:
+    def _resume_reading(self, size: int) -> None:
         """Continue reading after a whole request, within limits: only a socket that is read reports that it was closed.
 
         uvicorn stops reading while requests wait for the responses before them, and if a body is large.
         """
         if self.cycle is None:
             return
-        self._pipelined = self._pipelined + size if self.pipeline else 0
-        if len(self.pipeline) > MAX_PIPELINED_REQUESTS or self._pipelined > self.serve.max_body_bytes:
+        self._pipelined_bytes = self._pipelined_bytes + size if self.pipeline else 0
+        if len(self.pipeline) > MAX_PIPELINED_REQUESTS or self._pipelined_bytes > self.serve.max_body_bytes:
             return
         if self.pipeline or not self.cycle.more_body:
             self.flow.resume_reading()
 
-    def _left(self) -> None:
+    def _notify_disconnect(self) -> None:
         """Notify every request without a response that its client disconnected."""
         for cycle, connection in self._unanswered:
             if not cycle.response_complete:
@@ -351,33 +351,33 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._unanswered.clear()
 
     def send_400_response(self, msg: str) -> None:
-        self._refuse(self._fault or errors.invalid_http_error())
+        self._send_error(self._fault or errors.invalid_http_error())
 
-    def _grow(self, size: int) -> None:
+    def _count_head_bytes(self, size: int) -> None:
         """Count the bytes of incomplete headers."""
-        self._head += size
-        if self._head > 2 * self.serve.max_header_bytes:
-            self._refuse(errors.headers_too_large_error(self.serve.max_header_bytes))
+        self._head_bytes += size
+        if self._head_bytes > 2 * self.serve.max_header_bytes:
+            self._send_error(errors.headers_too_large_error(self.serve.max_header_bytes))
 
-    def _wait_for_a_head(self) -> None:
-        self._stop_waiting()
-        self._timer = self.loop.call_later(self.serve.read_s, self._too_late)
+    def _start_head_timer(self) -> None:
+        self._stop_head_timer()
+        self._head_timer = self.loop.call_later(self.serve.read_s, self._refuse_slow_head)
 
-    def _stop_waiting(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+    def _stop_head_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
 
-    def _taken(self) -> None:
-        if self._stalled is not None:
-            self._stalled.cancel()
-            self._stalled = None
+    def _stop_write_timer(self) -> None:
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
 
-    def _too_late(self) -> None:
+    def _refuse_slow_head(self) -> None:
         if not self.transport.is_closing():
-            self._refuse(errors.request_timeout_error(self.serve.read_s))
+            self._send_error(errors.request_timeout_error(self.serve.read_s))
 
-    def _refuse(self, fault: ConvoError) -> None:
+    def _send_error(self, fault: ConvoError) -> None:
         """Send an error response without a request, and close."""
         body = http.serialize_strict_json({"error": error_object(fault)})
         head = b"content-type: application/json\r\ncontent-length: %d\r\nx-request-id: %b\r\nconnection: close\r\n\r\n"

@@ -42,118 +42,118 @@ class EventsResult:
     """
 
     events: AsyncGenerator[StreamEvent, None]
-    streamed: bool
-    early: bool = False
-    maybe: bool = False
+    stream: bool
+    is_first_event_final: bool = False
+    may_be_empty: bool = False
 
 
 class StreamMetrics(Protocol):
     """Records metrics of streams."""
 
-    def first_event(self, route: str, after_s: float) -> None: ...
+    def record_first_event(self, route: str, after_s: float) -> None: ...
 
-    def ended(self, response: Json) -> None: ...
+    def record_response(self, response: Json) -> None: ...
 
-    def stream(self, change: int) -> None: ...
+    def add_open_streams(self, delta: int) -> None: ...
 
 
 async def relay_events(
-    exchange: HttpExchange, answering: EventsResult, noticing: StreamMetrics, *, keepalive_s: float
+    exchange: HttpExchange, result: EventsResult, metrics: StreamMetrics, *, keepalive_s: float
 ) -> None:
     """Send the events or the response of `result`, until the client disconnects.
 
     Raises ConvoError if nothing has been sent yet.
     """
-    if not answering.streamed:
+    if not result.stream:
         async with CancelOnDisconnect(exchange):
-            last = await _collect_response(exchange, answering, noticing)
-            await exchange.answer(last["response"], headers=exchange.reached(last))
+            last = await _collect_response(exchange, result, metrics)
+            await exchange.send_json(last["response"], headers=exchange.record_limit(last))
         return
-    told = SSEWriter(exchange, noticing)
-    noticing.stream(+1)
+    told = SSEWriter(exchange, metrics)
+    metrics.add_open_streams(+1)
     try:
-        async with CancelOnDisconnect(exchange, told.quiet, keepalive_s):
-            await _write_events(answering, told)
+        async with CancelOnDisconnect(exchange, told.write_keepalive, keepalive_s):
+            await _write_events(result, told)
     finally:
-        noticing.stream(-1)
+        metrics.add_open_streams(-1)
 
 
-async def _collect_response(exchange: HttpExchange, answering: EventsResult, noticing: StreamMetrics) -> StreamEvent:
+async def _collect_response(exchange: HttpExchange, result: EventsResult, metrics: StreamMetrics) -> StreamEvent:
     """Return the event with the final response. Raises ConvoError."""
     last: StreamEvent | None = None
-    async with aclosing(answering.events) as events:
+    async with aclosing(result.events) as events:
         async for event in events:
             if last is None:
-                noticing.first_event(exchange.route, exchange.took_s)
+                metrics.record_first_event(exchange.route, exchange.duration_s)
                 event = record_ignored_fields(event, exchange)
             last = event
-            if answering.early:
+            if result.is_first_event_final:
                 break
     if last is None:
         raise errors.empty_stream_error()
     if last["type"] in SENT_TERMINAL_EVENTS:
-        noticing.ended(last["response"])
+        metrics.record_response(last["response"])
     return last
 
 
-async def _write_events(answering: EventsResult, told: "SSEWriter") -> None:
+async def _write_events(result: EventsResult, writer: "SSEWriter") -> None:
     try:
-        async with aclosing(answering.events) as events:
+        async with aclosing(result.events) as events:
             async for event in events:
-                await told.event(event)
+                await writer.write_event(event)
     except ConvoError as fault:
-        if not told.begun:
+        if not writer.is_started:
             raise
-        await told.fault(fault)
-    await told.end(maybe=answering.maybe)
+        await writer.write_error(fault)
+    await writer.end(may_be_empty=result.may_be_empty)
 
 
 class SSEWriter:
     """Writes a stream of server-sent events."""
 
-    def __init__(self, exchange: HttpExchange, noticing: StreamMetrics) -> None:
-        self._exchange, self._noticing = exchange, noticing
-        self._next, self._quiet = 0, True
-        self.begun = False
+    def __init__(self, exchange: HttpExchange, metrics: StreamMetrics) -> None:
+        self._exchange, self._metrics = exchange, metrics
+        self._next_sequence_number, self._is_quiet = 0, True
+        self.is_started = False
 
-    async def event(self, event: StreamEvent) -> None:
-        if not self.begun:
+    async def write_event(self, event: StreamEvent) -> None:
+        if not self.is_started:
             event = record_ignored_fields(event, self._exchange)
-            await self._begin()
-        if self._next == 0:
-            self._noticing.first_event(self._exchange.route, self._exchange.took_s)
-        self._next, self._quiet = event["sequence_number"] + 1, False
+            await self._start()
+        if self._next_sequence_number == 0:
+            self._metrics.record_first_event(self._exchange.route, self._exchange.duration_s)
+        self._next_sequence_number, self._is_quiet = event["sequence_number"] + 1, False
         if self._exchange.connection.closed:
             raise ClientDisconnected
-        for name, limit in self._exchange.reached(event):
-            await self._exchange.piece(b": %b %b\n\n" % (name, limit))
+        for name, limit in self._exchange.record_limit(event):
+            await self._exchange.send_chunk(b": %b %b\n\n" % (name, limit))
         event = to_api_event(event)
-        await self._exchange.piece(encode_sse_event(event))
+        await self._exchange.send_chunk(encode_sse_event(event))
         if event["type"] in SENT_TERMINAL_EVENTS:
-            self._noticing.ended(event["response"])
+            self._metrics.record_response(event["response"])
 
-    async def fault(self, fault: ConvoError) -> None:
-        await self._exchange.piece(encode_sse_event(error_event(fault, self._next)))
+    async def write_error(self, fault: ConvoError) -> None:
+        await self._exchange.send_chunk(encode_sse_event(error_event(fault, self._next_sequence_number)))
 
-    async def quiet(self) -> None:
+    async def write_keepalive(self) -> None:
         """Send a keepalive comment if nothing was sent since the last call."""
-        if self._quiet:
-            if not self.begun:
-                await self._begin()
-            await self._exchange.piece(SSE_KEEPALIVE_COMMENT)
-        self._quiet = True
+        if self._is_quiet:
+            if not self.is_started:
+                await self._start()
+            await self._exchange.send_chunk(SSE_KEEPALIVE_COMMENT)
+        self._is_quiet = True
 
-    async def end(self, *, maybe: bool) -> None:
+    async def end(self, *, may_be_empty: bool) -> None:
         """End the stream. Raises StreamBroken if nothing was sent, unless `may_be_empty`."""
-        if not (self.begun or maybe):
+        if not (self.is_started or may_be_empty):
             raise errors.empty_stream_error()
-        if not self.begun:
-            await self._begin()
-        await self._exchange.piece(SSE_DONE, more=False)
+        if not self.is_started:
+            await self._start()
+        await self._exchange.send_chunk(SSE_DONE, more=False)
 
-    async def _begin(self) -> None:
-        self.begun = True
-        await self._exchange.begin(200, SSE_HEADERS)
+    async def _start(self) -> None:
+        self.is_started = True
+        await self._exchange.start_response(200, SSE_HEADERS)
 
 
 def to_api_event(event: StreamEvent) -> StreamEvent:
@@ -178,7 +178,7 @@ def record_ignored_fields(event: StreamEvent, exchange: HttpExchange) -> StreamE
         size += len(shown) + 2
         if shown and size <= MAX_IGNORED_HEADER_BYTES:
             names.append(shown)
-    exchange.ignored = tuple(names)
+    exchange.ignored_fields = tuple(names)
     return {name: value for name, value in event.items() if name != IGNORED_PARAMETER}
 
 
@@ -192,43 +192,46 @@ class CancelOnDisconnect:
     """
 
     def __init__(
-        self, exchange: HttpExchange, quiet: Callable[[], Awaitable[None]] | None = None, every_s: float | None = None
+        self,
+        exchange: HttpExchange,
+        send_keepalive: Callable[[], Awaitable[None]] | None = None,
+        interval_s: float | None = None,
     ) -> None:
-        self._exchange, self._quiet, self._every_s = exchange, quiet, every_s
-        self._gone = False
-        self._begins: asyncio.TimerHandle | None = None
-        self._keeping_alive: asyncio.Task[None] | None = None
+        self._exchange, self._send_keepalive, self._interval_s = exchange, send_keepalive, interval_s
+        self._is_disconnected = False
+        self._keepalive_timer: asyncio.TimerHandle | None = None
+        self._keepalive_task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> None:
         self._block = asyncio.current_task()
-        self._exchange.connection.on_close(self._cancel)
-        if self._quiet and self._every_s:
-            self._begins = asyncio.get_running_loop().call_later(self._every_s, self._begin)
+        self._exchange.connection.set_close_callback(self._cancel)
+        if self._send_keepalive and self._interval_s:
+            self._keepalive_timer = asyncio.get_running_loop().call_later(self._interval_s, self._start_keepalive)
 
-    def _begin(self) -> None:
-        self._keeping_alive = asyncio.create_task(self._keep_alive())
+    def _start_keepalive(self) -> None:
+        self._keepalive_task = asyncio.create_task(self._keep_alive())
 
     async def _keep_alive(self) -> None:
-        assert self._quiet is not None
-        assert self._every_s is not None
+        assert self._send_keepalive is not None
+        assert self._interval_s is not None
         while True:
-            await self._quiet()
-            await asyncio.sleep(self._every_s)
+            await self._send_keepalive()
+            await asyncio.sleep(self._interval_s)
 
     def _cancel(self) -> None:
         assert self._block
-        self._gone = True
+        self._is_disconnected = True
         self._block.cancel()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        self._exchange.connection.on_close(None)
-        if self._begins:
-            self._begins.cancel()
-        if self._keeping_alive:
-            self._keeping_alive.cancel()
-        if not self._gone:
+        self._exchange.connection.set_close_callback(None)
+        if self._keepalive_timer:
+            self._keepalive_timer.cancel()
+        if self._keepalive_task:
+            self._keepalive_task.cancel()
+        if not self._is_disconnected:
             return False
         assert self._block
         if kind is not asyncio.CancelledError:
@@ -245,21 +248,21 @@ class LiveResponse:
     """One response in progress."""
 
     response: Mapping[str, Json]
-    partial: ResponseAccumulator = field(default_factory=ResponseAccumulator)
+    accumulator: ResponseAccumulator = field(default_factory=ResponseAccumulator)
 
-    def goes_on_from(self, link_ids: frozenset[str], conversation_id: str | None) -> bool:
+    def is_continuation_of(self, link_ids: frozenset[str], conversation_id: str | None) -> bool:
         """Whether it continues one of these links, or this conversation."""
         conversation = (self.response.get("conversation") or {}).get("id")
         if conversation is not None:
             return bool(conversation == conversation_id)
         return self.response.get("previous_response_id") in link_ids
 
-    def as_json(self) -> dict[str, Json]:
+    def to_json(self) -> dict[str, Json]:
         return {
             "response_id": self.response["id"],
             "status": "in_progress",
             "model": self.response.get("model"),
-            "text": join_output_text(self.partial),
+            "text": join_output_text(self.accumulator),
         }
 
 
@@ -267,35 +270,35 @@ class LiveResponses:
     """The responses in progress of all tenants."""
 
     def __init__(self) -> None:
-        self._heard: dict[str, dict[str, LiveResponse]] = {}
+        self._by_tenant: dict[str, dict[str, LiveResponse]] = {}
 
-    def of(self, tenant: str) -> list[LiveResponse]:
+    def for_tenant(self, tenant: str) -> list[LiveResponse]:
         """Return a tenant's responses in progress, oldest first."""
-        return list(self._heard.get(tenant, {}).values())
+        return list(self._by_tenant.get(tenant, {}).values())
 
-    async def told(self, tenant: str, events: AsyncGenerator[StreamEvent, None]) -> AsyncGenerator[StreamEvent, None]:
+    async def track(self, tenant: str, events: AsyncGenerator[StreamEvent, None]) -> AsyncGenerator[StreamEvent, None]:
         """Yield `events` and track their response while it is in progress."""
         heard: LiveResponse | None = None
         try:
             async with aclosing(events):
                 async for event in events:
                     if heard is not None:
-                        heard.partial.take(event)
+                        heard.accumulator.add(event)
                     elif event["type"] in START_EVENTS and event["response"].get("store") is not False:
                         heard = LiveResponse(event["response"])
-                        self._heard.setdefault(tenant, {})[heard.response["id"]] = heard
+                        self._by_tenant.setdefault(tenant, {})[heard.response["id"]] = heard
                     yield event
         finally:
             if heard is not None:
-                self._forget(tenant, heard)
+                self._remove(tenant, heard)
 
-    def _forget(self, tenant: str, heard: LiveResponse) -> None:
-        theirs = self._heard[tenant]
-        del theirs[heard.response["id"]]
+    def _remove(self, tenant: str, live_response: LiveResponse) -> None:
+        theirs = self._by_tenant[tenant]
+        del theirs[live_response.response["id"]]
         if not theirs:
-            del self._heard[tenant]
+            del self._by_tenant[tenant]
 
 
-def join_output_text(partial: ResponseAccumulator) -> str:
+def join_output_text(accumulator: ResponseAccumulator) -> str:
     """Join the text of all output items so far."""
-    return "\n".join(filter(None, (item_text(item) for item in partial.output)))
+    return "\n".join(filter(None, (item_text(item) for item in accumulator.output)))

@@ -35,7 +35,7 @@ class TurnMessage:
     """A turn to run: `body` for `ResponsesConnection.create`; `stream_id` is None if the request has none."""
 
     body: Mapping[str, Json]
-    lane: str | None
+    stream_id: str | None
 
 
 def parse_stream_id(message: Mapping[str, Json]) -> str | None:
@@ -62,25 +62,25 @@ def parse_turn_message(message: Mapping[str, Json]) -> TurnMessage:
     return TurnMessage(body, parse_stream_id(message))
 
 
-def check_text_message(said: str | None) -> bytes:
+def check_text_message(text: str | None) -> bytes:
     """Return the text of a message as bytes. Raises RequestRefused for a binary message."""
-    if said is None:
+    if text is None:
         raise RequestRefused("A message over a WebSocket has to be text", code="invalid_json")
-    return said.encode()
+    return text.encode()
 
 
-def too_many_streams_error(most: int) -> RequestRefused:
+def too_many_streams_error(maximum: int) -> RequestRefused:
     return RequestRefused(
-        f"This WebSocket connection has reached its maximum number of distinct stream IDs ({most}). "
+        f"This WebSocket connection has reached its maximum number of distinct stream IDs ({maximum}). "
         "Reuse an existing stream_id or open a new WebSocket connection",
         code="websocket_stream_limit_reached",
         param="stream_id",
     )
 
 
-def queue_full_error(most: int) -> RequestRefused:
+def queue_full_error(maximum: int) -> RequestRefused:
     return RequestRefused(
-        f"{most} requests wait on this WebSocket connection already. Wait until one of them is answered",
+        f"{maximum} requests wait on this WebSocket connection already. Wait until one of them is answered",
         code="websocket_queue_full",
         status=429,
     )
@@ -94,12 +94,12 @@ def connection_expired_error(limit_s: float) -> RequestRefused:
     )
 
 
-def with_stream_id(event: StreamEvent, lane: str | None) -> StreamEvent:
+def with_stream_id(event: StreamEvent, stream_id: str | None) -> StreamEvent:
     """Return `event` with its stream id."""
-    return event if lane is None else {**event, "stream_id": lane}
+    return event if stream_id is None else {**event, "stream_id": stream_id}
 
 
-def build_error_message(fault: ConvoError, number: int, lane: str | None) -> StreamEvent:
+def build_error_message(fault: ConvoError, number: int, stream_id: str | None) -> StreamEvent:
     """Build the error event: nested as in the specification, and flat as the openai package reads it from a stream.
 
     number:  the sequence number that the next event of the stream would have had
@@ -107,7 +107,7 @@ def build_error_message(fault: ConvoError, number: int, lane: str | None) -> Str
     event = error_event(fault, number)
     code = event["error"]["code"] or fault.code
     return with_stream_id(
-        {**event, "status": fault.status, "code": code, "error": {**event["error"], "code": code}}, lane
+        {**event, "status": fault.status, "code": code, "error": {**event["error"], "code": code}}, stream_id
     )
 
 
@@ -139,9 +139,9 @@ class WebSocketLimits:
     max_streams:  distinct stream ids
     """
 
-    age_s: float = 60 * 60
-    waiting: int = 8
-    lanes: int = 32
+    max_age_s: float = 60 * 60
+    max_queued: int = 8
+    max_streams: int = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,23 +165,23 @@ class InvalidMessage:
     """A message that is not a turn; its error is sent in the order of the messages."""
 
     fault: ConvoError
-    lane: str | None
+    stream_id: str | None
 
 
 @dataclass(slots=True)
 class TurnProgress:
     """The progress of a turn: the next sequence number, and the status so far."""
 
-    number: int = 0
+    next_sequence_number: int = 0
     status: int = 200
 
 
 class TurnMetrics(StreamMetrics, Protocol):
     """Records metrics of turns and their streams."""
 
-    def answered(self, method: str, route: str, status: int, took_s: float) -> None: ...
+    def record_request(self, method: str, route: str, status: int, duration_s: float) -> None: ...
 
-    def store_fault(self) -> None: ...
+    def record_store_fault(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,189 +194,191 @@ class WebSocketDeps:
     """
 
     clock: Clock
-    bounds: WebSocketLimits
-    counting: TurnMetrics
-    read: Callable[[bytes], dict[str, Json]]
-    room: Callable[[], AbstractContextManager[None]]
-    told: Callable[[AsyncGenerator[StreamEvent, None]], AsyncGenerator[StreamEvent, None]]
+    limits: WebSocketLimits
+    metrics: TurnMetrics
+    parse_message: Callable[[bytes], dict[str, Json]]
+    request_slot: Callable[[], AbstractContextManager[None]]
+    track_events: Callable[[AsyncGenerator[StreamEvent, None]], AsyncGenerator[StreamEvent, None]]
 
 
 class WebSocketConnection:
     """One accepted connection."""
 
-    def __init__(self, receive: "Receive", send: "Send", endpoint: Endpoint, house: WebSocketDeps) -> None:
-        self._receive, self._raw_send, self._endpoint, self._house = receive, send, endpoint, house
-        self._chains: dict[str | None, ResponsesConnection] = {}
-        self._waiting: deque[TurnMessage | InvalidMessage] = deque()
+    def __init__(self, receive: "Receive", send: "Send", endpoint: Endpoint, deps: WebSocketDeps) -> None:
+        self._receive, self._raw_send, self._endpoint, self._deps = receive, send, endpoint, deps
+        self._connections: dict[str | None, ResponsesConnection] = {}
+        self._queue: deque[TurnMessage | InvalidMessage] = deque()
         self._changed = asyncio.Event()
-        self._ending: CloseReason | None = None
+        self._close_reason: CloseReason | None = None
 
     async def serve(self) -> None:
         """Run turns one at a time until the connection ends."""
         async with asyncio.TaskGroup() as group:
-            aging = group.create_task(self._grow_old())
-            self._answering = group.create_task(self._answer_all())
-            listening = group.create_task(self._listen())
-            await asyncio.wait({self._answering, listening}, return_when=asyncio.FIRST_COMPLETED)
-            for task in (aging, self._answering, listening):
+            aging = group.create_task(self._close_at_max_age())
+            self._turns_task = group.create_task(self._run_turns())
+            listening = group.create_task(self._receive_messages())
+            await asyncio.wait({self._turns_task, listening}, return_when=asyncio.FIRST_COMPLETED)
+            for task in (aging, self._turns_task, listening):
                 task.cancel()
-        await self._say_goodbye()
+        await self._send_close()
 
-    def end(self, ending: CloseReason) -> None:
+    def close_after_turn(self, reason: CloseReason) -> None:
         """Start no further turn. The first reason stays, unless the client disconnects afterwards."""
-        if self._ending is None or ending is CLIENT_DISCONNECTED:
-            self._ending = ending
+        if self._close_reason is None or reason is CLIENT_DISCONNECTED:
+            self._close_reason = reason
         self._changed.set()
 
-    def break_off(self) -> None:
+    def cancel_turn(self) -> None:
         """Cancel the running turn."""
-        self._answering.cancel()
+        self._turns_task.cancel()
 
     # -- turns ------------------------------------------------------------------------------------
 
-    async def _answer_all(self) -> None:
-        while (said := await self._next()) is not None:
+    async def _run_turns(self) -> None:
+        while (said := await self._next_message()) is not None:
             if isinstance(said, InvalidMessage):
-                await self._send(build_error_message(said.fault, 0, said.lane))
+                await self._send_event(build_error_message(said.fault, 0, said.stream_id))
             else:
-                await self._carry_out(said)
+                await self._run_turn(said)
 
-    async def _next(self) -> TurnMessage | InvalidMessage | None:
+    async def _next_message(self) -> TurnMessage | InvalidMessage | None:
         """Return the oldest message in the queue; None when the connection ends."""
-        while self._ending is None:
-            if self._waiting:
-                return self._waiting.popleft()
+        while self._close_reason is None:
+            if self._queue:
+                return self._queue.popleft()
             self._changed.clear()
             await self._changed.wait()
         return None
 
-    async def _carry_out(self, turn: TurnMessage) -> None:
+    async def _run_turn(self, message: TurnMessage) -> None:
         progress, began, counting = (
             TurnProgress(status=CLIENT_CLOSED_STATUS),
-            self._house.clock.ticks(),
-            self._house.counting,
+            self._deps.clock.monotonic(),
+            self._deps.metrics,
         )
-        counting.stream(+1)
+        counting.add_open_streams(+1)
         try:
-            with self._house.room():
-                events = self._house.told(self._chain(turn.lane).create(turn.body))
-                await self._pass_on(events, turn.lane, progress, began)
+            with self._deps.request_slot():
+                events = self._deps.track_events(self._connection_for(message.stream_id).create(message.body))
+                await self._send_events(events, message.stream_id, progress, began)
         except ConvoError as fault:
             progress.status = fault.status
             if isinstance(fault, StoreFault):
-                counting.store_fault()
-            await self._send(build_error_message(fault, progress.number, turn.lane))
+                counting.record_store_fault()
+            await self._send_event(build_error_message(fault, progress.next_sequence_number, message.stream_id))
         finally:
-            counting.stream(-1)
-            counting.answered(WEBSOCKET_METHOD, WEBSOCKET_PATH, progress.status, self._house.clock.ticks() - began)
+            counting.add_open_streams(-1)
+            counting.record_request(
+                WEBSOCKET_METHOD, WEBSOCKET_PATH, progress.status, self._deps.clock.monotonic() - began
+            )
 
-    async def _pass_on(
-        self, answer: AsyncGenerator[StreamEvent, None], lane: str | None, progress: TurnProgress, began: float
+    async def _send_events(
+        self, answer: AsyncGenerator[StreamEvent, None], stream_id: str | None, progress: TurnProgress, started_s: float
     ) -> None:
         async with aclosing(answer) as events:
             async for event in events:
-                if progress.number == 0:
-                    self._house.counting.first_event(WEBSOCKET_PATH, self._house.clock.ticks() - began)
-                progress.number = event["sequence_number"] + 1
-                if not await self._send(with_stream_id(event, lane)):
+                if progress.next_sequence_number == 0:
+                    self._deps.metrics.record_first_event(WEBSOCKET_PATH, self._deps.clock.monotonic() - started_s)
+                progress.next_sequence_number = event["sequence_number"] + 1
+                if not await self._send_event(with_stream_id(event, stream_id)):
                     return
                 if event["type"] in SENT_TERMINAL_EVENTS:
-                    self._house.counting.ended(event["response"])
+                    self._deps.metrics.record_response(event["response"])
                     progress.status = 200
 
-    def _chain(self, lane: str | None) -> ResponsesConnection:
-        if lane not in self._chains:
-            self._chains[lane] = self._endpoint.connect()
-        return self._chains[lane]
+    def _connection_for(self, stream_id: str | None) -> ResponsesConnection:
+        if stream_id not in self._connections:
+            self._connections[stream_id] = self._endpoint.connect()
+        return self._connections[stream_id]
 
     # -- messages ---------------------------------------------------------------------------------
 
-    async def _listen(self) -> None:
+    async def _receive_messages(self) -> None:
         while (message := await self._receive())["type"] == "websocket.receive":
-            await self._take(message.get("text"))
-        self.end(CLIENT_DISCONNECTED)
+            await self._queue_message(message.get("text"))
+        self.close_after_turn(CLIENT_DISCONNECTED)
 
-    async def _grow_old(self) -> None:
-        age_s = self._house.bounds.age_s
-        await self._house.clock.sleep(age_s)
-        self.end(CloseReason(1001, "the connection is too old", connection_expired_error(age_s)))
+    async def _close_at_max_age(self) -> None:
+        age_s = self._deps.limits.max_age_s
+        await self._deps.clock.sleep(age_s)
+        self.close_after_turn(CloseReason(1001, "the connection is too old", connection_expired_error(age_s)))
 
-    async def _take(self, text: str | None) -> None:
+    async def _queue_message(self, text: str | None) -> None:
         """Queue a message, or respond at once to one that is not queued."""
-        lane, most = None, self._house.bounds.waiting
-        if len(self._waiting) >= most:
-            await self._send(build_error_message(queue_full_error(most), 0, None))
+        lane, most = None, self._deps.limits.max_queued
+        if len(self._queue) >= most:
+            await self._send_event(build_error_message(queue_full_error(most), 0, None))
             return
         try:
-            asked = self._house.read(check_text_message(text))
+            asked = self._deps.parse_message(check_text_message(text))
             lane = parse_stream_id(asked)
             if asked.get("type") == STEER_MESSAGE_TYPE:
-                await self._send(build_steer_failed_event(asked))
+                await self._send_event(build_steer_failed_event(asked))
                 return
-            self._waiting.append(self._turn(asked))
+            self._queue.append(self._parse_turn(asked))
         except ConvoError as fault:
-            self._waiting.append(InvalidMessage(fault, lane))
+            self._queue.append(InvalidMessage(fault, lane))
         self._changed.set()
 
-    def _turn(self, asked: dict[str, Json]) -> TurnMessage:
+    def _parse_turn(self, message: dict[str, Json]) -> TurnMessage:
         """Parse a turn. Raises RequestRefused for another message, or for one stream id too many."""
-        turn, most = parse_turn_message(asked), self._house.bounds.lanes
-        lanes = {*self._chains, *(waiting.lane for waiting in self._waiting), turn.lane} - {None}
+        turn, most = parse_turn_message(message), self._deps.limits.max_streams
+        lanes = {*self._connections, *(waiting.stream_id for waiting in self._queue), turn.stream_id} - {None}
         if len(lanes) > most:
             raise too_many_streams_error(most)
         return turn
 
     # -- sending ----------------------------------------------------------------------------------
 
-    async def _send(self, event: StreamEvent) -> bool:
+    async def _send_event(self, event: StreamEvent) -> bool:
         """Send an event; return whether the client is still connected."""
-        return await self._tell(
+        return await self._send_message(
             {"type": "websocket.send", "text": http.serialize_strict_json(to_api_event(event)).decode("ascii")}
         )
 
-    async def _say_goodbye(self) -> None:
-        ending = self._ending
+    async def _send_close(self) -> None:
+        ending = self._close_reason
         if ending is not None and ending.fault is not None:
-            await self._send(build_error_message(ending.fault, 0, None))
+            await self._send_event(build_error_message(ending.fault, 0, None))
         if ending is not None and ending.code is not None:
-            await self._tell({"type": "websocket.close", "code": ending.code, "reason": ending.reason})
+            await self._send_message({"type": "websocket.close", "code": ending.code, "reason": ending.reason})
 
-    async def _tell(self, message: MutableMapping[str, Any]) -> bool:
-        if self._ending is CLIENT_DISCONNECTED:
+    async def _send_message(self, message: MutableMapping[str, Any]) -> bool:
+        if self._close_reason is CLIENT_DISCONNECTED:
             return False
         try:
             await self._raw_send(message)
         except (OSError, RuntimeError):  # the client disconnected, or the protocol closed the connection
-            self.end(CLIENT_DISCONNECTED)
-        return self._ending is not CLIENT_DISCONNECTED
+            self.close_after_turn(CLIENT_DISCONNECTED)
+        return self._close_reason is not CLIENT_DISCONNECTED
 
 
 class WebSocketConnections:
     """All open connections, so that the server can close them at shutdown."""
 
     def __init__(self) -> None:
-        self._open: dict[WebSocketConnection, asyncio.Event] = {}
+        self._close_events: dict[WebSocketConnection, asyncio.Event] = {}
 
     def __len__(self) -> int:
-        return len(self._open)
+        return len(self._close_events)
 
     @asynccontextmanager
-    async def holding(self, socket: WebSocketConnection) -> AsyncIterator[None]:
-        self._open[socket] = asyncio.Event()
+    async def track(self, connection: WebSocketConnection) -> AsyncIterator[None]:
+        self._close_events[connection] = asyncio.Event()
         try:
             yield
         finally:
-            self._open.pop(socket).set()
+            self._close_events.pop(connection).set()
 
     async def aclose(self, grace_s: float) -> None:
         """Close every connection after its running turn, or after `grace_s` seconds."""
-        left = [asyncio.create_task(closed.wait()) for closed in self._open.values()]
-        for socket in self._open:
-            socket.end(SERVER_STOPPING)
+        left = [asyncio.create_task(closed.wait()) for closed in self._close_events.values()]
+        for socket in self._close_events:
+            socket.close_after_turn(SERVER_STOPPING)
         if left:
             await asyncio.wait(left, timeout=grace_s + FINAL_SEND_TIMEOUT_S)  # the service ends running turns
-        for socket in list(self._open):
-            socket.break_off()
+        for socket in list(self._close_events):
+            socket.cancel_turn()
         if left:
             await asyncio.wait(left, timeout=FINAL_SEND_TIMEOUT_S)
         for waiting in left:

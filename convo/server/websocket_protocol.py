@@ -21,7 +21,7 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
     def __init__(self, write_s: float, **named: Any) -> None:
         super().__init__(**named)
         self._write_s = write_s
-        self._stalled: TimerHandle | None = None
+        self._write_timer: TimerHandle | None = None
 
     def eof_received(self) -> None:
         """Stop sending: the client has closed the connection."""
@@ -30,29 +30,29 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
         self.writable.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._taken()
+        self._stop_write_timer()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._stalled = self.loop.call_later(self._write_s, self.transport.abort)
+        self._write_timer = self.loop.call_later(self._write_s, self.transport.abort)
 
     def resume_writing(self) -> None:
-        self._taken()
+        self._stop_write_timer()
         super().resume_writing()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         if not (self.handshake_initiated or self.transport.is_closing()):
-            self._refuse()  # the headers are complete and are no handshake
+            self._send_error()  # the headers are complete and are no handshake
 
     def handle_connect(self, event: Request) -> None:
         if is_ascii_handshake(event) and self.conn.accept(event).status_code == 101:
             super().handle_connect(event)
         else:
-            self._refuse()
+            self._send_error()
 
-    def _refuse(self) -> None:
+    def _send_error(self) -> None:
         """Send an HTTP error response, and close."""
         fault = errors.invalid_handshake_error()
         body = http.serialize_strict_json({"error": error_object(fault)})
@@ -61,10 +61,10 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
         self.transport.write(STATUS_LINE[fault.status] + head + body)
         self.transport.close()
 
-    def _taken(self) -> None:
-        if self._stalled is not None:
-            self._stalled.cancel()
-            self._stalled = None
+    def _stop_write_timer(self) -> None:
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
 
 
 def is_ascii_handshake(handshake: Request) -> bool:

@@ -53,10 +53,10 @@ class StoreCheckReport(NamedTuple):
     skipped_reason:    why some checks were skipped; empty if none was
     """
 
-    rows: Mapping[str, int]
+    row_counts: Mapping[str, int]
     problems: Sequence[StoreProblem] = ()
-    sessions: Sequence[NamedSession] = ()
-    unchecked: str = ""
+    damaged_sessions: Sequence[NamedSession] = ()
+    skipped_reason: str = ""
 
 
 class TruncatedSession(NamedTuple):
@@ -69,9 +69,9 @@ class TruncatedSession(NamedTuple):
 
     tenant: str
     name: str
-    items: int
-    rest: str
-    rest_items: int
+    item_count: int
+    rest_name: str
+    rest_item_count: int
 
 
 class RecoveryReport(NamedTuple):
@@ -84,28 +84,28 @@ class RecoveryReport(NamedTuple):
     recreated_sessions:  sessions created for histories whose own record is lost
     """
 
-    rows: Mapping[str, int]
-    whole: Sequence[NamedSession]
-    cut: Sequence[TruncatedSession]
-    lost: Sequence[NamedSession]
-    made: Sequence[NamedSession]
+    row_counts: Mapping[str, int]
+    complete_sessions: Sequence[NamedSession]
+    truncated_sessions: Sequence[TruncatedSession]
+    lost_sessions: Sequence[NamedSession]
+    recreated_sessions: Sequence[NamedSession]
 
 
 class ProblemCounter:
     """Count problems by code and keep the first of each as its example."""
 
     def __init__(self) -> None:
-        self._found: dict[str, tuple[int, str]] = {}
+        self._counts: dict[str, tuple[int, str]] = {}
 
     def add(self, code: str, example: str, count: int = 1) -> None:
-        before, first = self._found.get(code, (0, example))
-        self._found[code] = before + count, first
+        before, first = self._counts.get(code, (0, example))
+        self._counts[code] = before + count, first
 
     def __bool__(self) -> bool:
-        return bool(self._found)
+        return bool(self._counts)
 
     def __iter__(self) -> Iterator[StoreProblem]:
-        return (StoreProblem(code, count, example) for code, (count, example) in self._found.items())
+        return (StoreProblem(code, count, example) for code, (count, example) in self._counts.items())
 
 
 TransactionObserver: TypeAlias = Callable[[float], None]
@@ -133,10 +133,10 @@ class TenantStats(NamedTuple):
     """
 
     tenant: str
-    rows: Mapping[str, int]
-    bytes: int
-    oldest: float | None
-    newest: float | None
+    row_counts: Mapping[str, int]
+    size_bytes: int
+    oldest_at: float | None
+    newest_at: float | None
 
 
 class PruneResult(NamedTuple):
@@ -158,31 +158,31 @@ class StoreAdmin(Protocol):
         """
         ...
 
-    async def check(self) -> None:
+    async def check_ready(self) -> None:
         """Query the database. Raises StoreFault if it cannot be reached or lacks a migration."""
         ...
 
-    async def check_room(self) -> None:
+    async def check_disk_space(self) -> None:
         """Check that there is disk space for a response, before a model is called. Raises StoreFull."""
         ...
 
-    async def holdings(self) -> Sequence[TenantStats]:
+    async def tenant_stats(self) -> Sequence[TenantStats]:
         """Return the statistics of each tenant, sorted by name; tenants without records are left out."""
         ...
 
-    async def tenants(self) -> Sequence[str]:
+    async def tenant_names(self) -> Sequence[str]:
         """Return the names of all tenants that ever stored something. The cost is independent of the amount of data."""
         ...
 
-    async def size(self) -> int | None:
+    async def size_bytes(self) -> int | None:
         """Return the bytes on disk, with indexes and logs; None if there is no disk. Reads no rows."""
         ...
 
-    def observe(self, observe: TransactionObserver) -> None:
+    def set_transaction_observer(self, observer: TransactionObserver) -> None:
         """Call `observer` after every later transaction of this process."""
         ...
 
-    async def prune(self, tenant: str, before: float, *, dry: bool) -> PruneResult:
+    async def prune(self, tenant: str, cutoff: float, *, dry_run: bool) -> PruneResult:
         """Remove records last used, or created, before `cutoff` (seconds since 1970), as the `remove_` methods do.
 
         For a session the time of its last use counts; for a conversation or response that no session references, the
@@ -194,18 +194,18 @@ class StoreAdmin(Protocol):
         """
         ...
 
-    async def abandoned(self) -> Sequence[AbandonedRun]:
+    async def abandoned_runs(self) -> Sequence[AbandonedRun]:
         """Return the open runs whose lease has expired on the database's own clock, in any order."""
         ...
 
-    async def forget_events(self, older_than_s: float) -> int:
+    async def prune_events(self, older_than_s: float) -> int:
         """Delete the events of runs that ended longer ago than this, and leases that expired as long ago.
 
         Returns the number of responses whose events were deleted.
         """
         ...
 
-    async def secret(self, name: str, fresh: bytes) -> bytes:
+    async def get_or_create_secret(self, name: str, new_secret: bytes) -> bytes:
         """Return the database's secret of this name. If there is none, `new_secret` is stored and returned."""
         ...
 
@@ -229,7 +229,7 @@ class Conversation:
     id: str
     head: Key
     created_at: float
-    ids: tuple[str, ...] = ()
+    item_ids: tuple[str, ...] = ()
     metadata: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -252,13 +252,13 @@ class AgentRun:
     """
 
     id: str
-    session: str
+    session_id: str
     revision: int
     status: Literal["running", "paused", "done", "failed", "stopped"]
     document: Mapping[str, Json]
     created_at: float
     changed_at: float
-    state: str | None = None
+    source_state_hash: str | None = None
 
 
 class AgentCall(NamedTuple):
@@ -268,10 +268,10 @@ class AgentCall(NamedTuple):
     output:     the tool output for the model, once the call has ended
     """
 
-    run: str
+    run_id: str
     call_id: str
     started_at: float
-    ended: bool = False
+    has_ended: bool = False
     output: Json = None
 
 
@@ -306,17 +306,17 @@ class Transaction:
                    is replaced; one that has ended is never changed, and a write to it (also a second end) is ignored
     """
 
-    grow: tuple[AppendItems, ...] = ()
+    appends: tuple[AppendItems, ...] = ()
     links: tuple[Link, ...] = ()
     session: Session | None = None
-    expect: Key | AnyHead | None = ANY_HEAD
+    expected_session_head: Key | AnyHead | None = ANY_HEAD
     conversation: Conversation | None = None
-    conversation_expect: Key | AnyHead | None = ANY_HEAD
-    erase: tuple[Key, ...] = ()
-    starts: str | None = None
-    ends: str | None = None
+    expected_conversation_head: Key | AnyHead | None = ANY_HEAD
+    erased_nodes: tuple[Key, ...] = ()
+    started_run_id: str | None = None
+    ended_run_id: str | None = None
     agent_run: AgentRun | None = None
-    calls: tuple[AgentCall, ...] = ()
+    agent_calls: tuple[AgentCall, ...] = ()
 
 
 class SessionStats(NamedTuple):
@@ -328,10 +328,10 @@ class SessionStats(NamedTuple):
     first_item:         None if there is none, or if it was deleted
     """
 
-    items: int
-    waiting: int
-    turns: int
-    first: Item | None
+    item_count: int
+    unconfirmed_count: int
+    turn_count: int
+    first_item: Item | None
 
 
 class SearchHit(NamedTuple):
@@ -352,7 +352,7 @@ class HandleMatch(NamedTuple):
 
     kind: str
     id: str
-    words: str
+    label: str
 
 
 class Lease(NamedTuple):
@@ -380,14 +380,14 @@ class Store(Protocol):
     @property
     def tenant(self) -> str: ...
 
-    def of(self, tenant: str) -> "Store":
+    def for_tenant(self, tenant: str) -> "Store":
         """Return the same database for another tenant. Closing either closes both."""
         ...
 
     @property
-    def upkeep(self) -> StoreAdmin: ...
+    def admin(self) -> StoreAdmin: ...
 
-    async def commit(self, change: Transaction) -> None:
+    async def commit(self, transaction: Transaction) -> None:
         """Apply `transaction`.
 
         Raises Conflict if a head is not the expected one or a name is taken; NotFound if an append, a record or an
@@ -404,7 +404,7 @@ class Store(Protocol):
         """
         ...
 
-    async def tail(self, head: Key, after: Key) -> Sequence[Item]:
+    async def items_after(self, head: Key, after: Key) -> Sequence[Item]:
         """Return the items after `after` on the path to `head`, oldest first; none before them is read.
 
         Raises NotFound for an unknown `head`, ItemDeleted if one of these items was deleted, Conflict if `after` is not
@@ -420,7 +420,7 @@ class Store(Protocol):
         """Return the sessions, last used first."""
         ...
 
-    async def outline(self, session_id: str) -> SessionStats:
+    async def session_stats(self, session_id: str) -> SessionStats:
         """Return the figures of a session; only its first item is read. Raises NotFound."""
         ...
 
@@ -430,11 +430,11 @@ class Store(Protocol):
         """Return every link that this session made, oldest first."""
         ...
 
-    async def answers(self, *saw: Key) -> Sequence[Link]:
+    async def responses_to(self, *input_heads: Key) -> Sequence[Link]:
         """Return the links whose input ends at one of `input_heads`, oldest first, in one query for all of them."""
         ...
 
-    async def family(self, link_id: str) -> Sequence[Link]:
+    async def related_links(self, link_id: str) -> Sequence[Link]:
         """Return the whole tree of links that contains this one, oldest first; empty for an unknown link.
 
         It includes forks, made by any session, and the other children of a parent that is not stored.
@@ -456,7 +456,7 @@ class Store(Protocol):
         """
         ...
 
-    async def append(self, response_id: str, events: Sequence[StreamEvent]) -> None:
+    async def append_events(self, response_id: str, events: Sequence[StreamEvent]) -> None:
         """Append events to an open run; durable on return.
 
         Raises Conflict if the run is not open or a sequence number does not follow the last one; InputFault if an event
@@ -471,23 +471,28 @@ class Store(Protocol):
     async def agent_run(self, run_id: str) -> AgentRun | None: ...
 
     async def agent_runs(
-        self, *, session: str | None = None, state: str | None = None, status: str | None = None, limit: int = 100
+        self,
+        *,
+        session_id: str | None = None,
+        source_state_hash: str | None = None,
+        status: str | None = None,
+        limit: int = 100,
     ) -> Sequence[AgentRun]:
         """Return agent runs, last changed first: those of a session, with a source state, with a status, or all."""
         ...
 
-    async def calls(self, run_id: str) -> Sequence[AgentCall]:
+    async def agent_calls(self, run_id: str) -> Sequence[AgentCall]:
         """Return the tool calls of a run by start time, then in the order in which they were first written."""
         ...
 
-    async def find(self, prefix: str, *, limit: int = 20) -> Sequence[HandleMatch]:
+    async def find_handles(self, prefix: str, *, limit: int = 20) -> Sequence[HandleMatch]:
         """Return records whose handle begins with `prefix`.
 
         Sessions (by name and id) come first, then links, conversations and agent runs; each newest first.
         """
         ...
 
-    async def search(self, words: str, *, limit: int = 20) -> Sequence[SearchHit]:
+    async def search_items(self, query: str, *, limit: int = 20) -> Sequence[SearchHit]:
         """Return items that contain all words of `query`, best first; quotes and operators are ordinary characters.
 
         There is one hit for each item and session that reaches it, by its record or by its links.
@@ -510,7 +515,7 @@ class Store(Protocol):
         """Delete a conversation. Links made in it keep their input. Raises NotFound."""
         ...
 
-    async def lease(self, name: str, holder: str, ttl_s: float, *, instead_of: str | None = None) -> Lease:
+    async def acquire_lease(self, name: str, holder: str, ttl_s: float, *, dead_holder: str | None = None) -> Lease:
         """Acquire or renew the right to write under `name` for `ttl_s` seconds.
 
         dead_holder:  a holder known to be dead, whose lease is taken over
@@ -519,15 +524,15 @@ class Store(Protocol):
         """
         ...
 
-    async def release(self, lease: Lease) -> None:
+    async def release_lease(self, lease: Lease) -> None:
         """Release a lease; does nothing if another holder has it now."""
         ...
 
-    async def holder(self, name: str) -> str | None:
+    async def lease_holder(self, name: str) -> str | None:
         """Return the holder of the lease `name` by the store's own clock, or None."""
         ...
 
-    async def revision(self) -> str | None:
+    async def data_version(self) -> str | None:
         """Return a value that changes whenever something may have been written, by any process, for any tenant.
 
         It costs nearly nothing, so it can be polled; None if the store has no such counter.
@@ -563,8 +568,8 @@ def merge_link(there: Link | None, new: Link) -> Link:
         return new
     return replace(
         there,
-        session=there.session or new.session,
-        parent=there.parent or new.parent,
+        session_id=there.session_id or new.session_id,
+        parent_id=there.parent_id or new.parent_id,
         first_token_s=new.first_token_s if there.first_token_s is None else there.first_token_s,
     )
 
@@ -593,10 +598,10 @@ def check_next_revision(new: AgentRun, there: int) -> None:
 def iter_referenced_keys(change: Transaction) -> Iterator[Key]:
     """Iterate over the key of every node that a record of the transaction references."""
     for link in change.links:
-        yield from (link.saw, link.head)
+        yield from (link.input_head, link.head)
     if change.session:
-        yield from (change.session.head, change.session.mark)
-        yield from (change.session.written,) if change.session.written else ()
+        yield from (change.session.head, change.session.confirmed_head)
+        yield from (change.session.file_head,) if change.session.file_head else ()
     if change.conversation:
         yield change.conversation.head
 
@@ -604,15 +609,19 @@ def iter_referenced_keys(change: Transaction) -> Iterator[Key]:
 def iter_stored_names(change: Transaction) -> Iterator[str]:
     """Iterate over every name in the transaction that is stored in a column and not in JSON."""
     for link in change.links:
-        yield from (link.id, *((link.parent,) if link.parent else ()), *((link.session,) if link.session else ()))
+        yield from (
+            link.id,
+            *((link.parent_id,) if link.parent_id else ()),
+            *((link.session_id,) if link.session_id else ()),
+        )
     if change.session:
-        yield from (change.session.id, change.session.name, change.session.link or "")
+        yield from (change.session.id, change.session.name, change.session.link_id or "")
     if change.conversation:
         yield change.conversation.id
     if change.agent_run:
-        yield from (change.agent_run.id, change.agent_run.session, change.agent_run.state or "")
-    for call in change.calls:
-        yield from (call.run, call.call_id)
+        yield from (change.agent_run.id, change.agent_run.session_id, change.agent_run.source_state_hash or "")
+    for call in change.agent_calls:
+        yield from (call.run_id, call.call_id)
 
 
 def check_stored_names(change: Transaction) -> None:
@@ -628,8 +637,8 @@ def check_stored_name(name: str) -> None:
 
 def check_item_ids(conversation: Conversation, length: int) -> None:
     """Check that a conversation has an id for each of its items. Raises InputFault."""
-    if len(conversation.ids) != length:
-        raise InputFault(f"{conversation.id} has {length} items, but {len(conversation.ids)} ids for them")
+    if len(conversation.item_ids) != length:
+        raise InputFault(f"{conversation.id} has {length} items, but {len(conversation.item_ids)} ids for them")
 
 
 def check_sequence_numbers(events: Sequence[StreamEvent], kept: int) -> int:
@@ -690,8 +699,8 @@ class FileHealth(NamedTuple):
     """
 
     file: FilePath
-    schema: int | None
-    known: int
+    schema_version: int | None
+    latest_schema_version: int
     free_bytes: int
     filesystem: str = ""
     quick_check: str | None = "ok"
@@ -708,15 +717,15 @@ class ServerHealth(NamedTuple):
     uses_tls:               whether the connection is encrypted
     """
 
-    place: str
-    version: int
+    location: str
+    server_version: int
     role: str
-    schema: int | None
-    known: int
-    may_create: bool = False
-    lacking: Sequence[str] = ()
-    read_only: bool = False
-    tls: bool = False
+    schema_version: int | None
+    latest_schema_version: int
+    can_create_schema: bool = False
+    missing_privileges: Sequence[str] = ()
+    is_read_only: bool = False
+    uses_tls: bool = False
 
 
 StoreHealth: TypeAlias = FileHealth | ServerHealth

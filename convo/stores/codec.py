@@ -32,24 +32,24 @@ def decode_link(row: Sequence[Any]) -> Link:
     model, strategy, url, organisation, project, conversation, stored, form = decode_json(route)
     return Link(
         id=link_id,
-        saw=Key(saw.hex()),
+        input_head=Key(saw.hex()),
         head=Key(head.hex()),
-        sent=sent,
+        sent_count=sent,
         model=model,
         strategy=Strategy(strategy),
         status=status,
         created_at=created_at,
-        parent=parent,
-        session=session,
+        parent_id=parent,
+        session_id=session,
         scope=Scope(url, organisation, project),
         conversation_id=conversation,
         previous_response_id=parent if previous == SAME_AS_PARENT else previous,
-        seconds=seconds,
+        duration_s=seconds,
         first_token_s=first_token_s,
         parameters=decode_json(parameters) if parameters else {},
         usage=merge_integers(form, figures) if figures is not None else None,
         error=decode_json(error) if error else None,
-        stored=stored,
+        is_stored=stored,
     )
 
 
@@ -57,12 +57,12 @@ def encode_route(made: Link) -> tuple[list[Json], str | None]:
     """Return the part of a link that repeats from call to call, and the integers of its usage."""
     form, figures = split_integers(made.usage)
     place = [made.scope.url, made.scope.organisation, made.scope.project]
-    return [made.model, made.strategy, *place, made.conversation_id, made.stored, form], figures
+    return [made.model, made.strategy, *place, made.conversation_id, made.is_stored, form], figures
 
 
 def encode_previous_response_id(made: Link) -> str | None:
     """Return the value of the column `previous`."""
-    chained = made.parent is not None and made.previous_response_id == made.parent
+    chained = made.parent_id is not None and made.previous_response_id == made.parent_id
     return SAME_AS_PARENT if chained else made.previous_response_id
 
 
@@ -79,15 +79,15 @@ def decode_session(row: Sequence[Any]) -> Session:
         strategy=Strategy(strategy),
         model=model,
         head=Key(head.hex()),
-        mark=Key(mark.hex()),
+        confirmed_head=Key(mark.hex()),
         created_at=created_at,
         used_at=used_at,
         scope=Scope(url, organisation, project),
-        link=link,
+        link_id=link,
         handle=handle,
-        written=Key(written.hex()) if written else None,
+        file_head=Key(written.hex()) if written else None,
         instructions=instructions,
-        use=used,
+        use_order=used,
     )
 
 

@@ -105,7 +105,7 @@ async def check_store(url: str, progress: ReportProgress) -> StoreCheckReport:
 
         database = PostgresDatabase(url)
         try:
-            return await database.run(lambda db: check_postgres(db, database.place, progress), however_long=True)
+            return await database.run(lambda db: check_postgres(db, database.location, progress), no_time_limit=True)
         finally:
             await database.aclose()
     raise InvalidUsage(
@@ -142,11 +142,12 @@ def recover_store(url: str, target: Path, progress: ReportProgress) -> RecoveryR
     return recover_database(_sqlite_path(place), target, progress)
 
 
-def store_schema_sql(url: str, *, partitions: int = 0, above: int = 0) -> str:
+def store_schema_sql(url: str, *, partitions: int = 0, after_migration: int = 0) -> str:
     """Return the SQL that creates the store of `url`, for a role that may create tables there.
 
     partitions:  hash partitions of each table by tenant; PostgreSQL only
-    above:       the number of the last migration that ran there; PostgreSQL only, because a SQLite file is migrated
+    after_migration:       the number of the last migration that ran there; PostgreSQL only, because a SQLite file is
+                           migrated
                  when it is opened
 
     Raises InvalidUsage if the store has no tables, or no partitions, or its driver is not installed.
@@ -156,10 +157,10 @@ def store_schema_sql(url: str, *, partitions: int = 0, above: int = 0) -> str:
         _check_postgres_driver()
         from convo.stores.postgres.connection import schema_sql as postgres_schema_sql
 
-        return postgres_schema_sql(partitions, above=above)
+        return postgres_schema_sql(partitions, after_migration=after_migration)
     if partitions:
         raise InvalidUsage("only PostgreSQL spreads its tables over partitions")
-    if above:
+    if after_migration:
         raise InvalidUsage("only PostgreSQL's migrations are printed one by one", hint="convo store migrate")
     if scheme != "sqlite":
         raise InvalidUsage(f"a store of the kind {scheme!r} has no tables")

@@ -17,10 +17,10 @@ class LeaseGuard:
 
     def __init__(self, store: Store, lease: Lease, ttl_s: float) -> None:
         self._store, self._lease, self._ttl_s = store, lease, ttl_s
-        self._renewing = asyncio.create_task(self._renew())
+        self._renewal_task = asyncio.create_task(self._renew())
 
     @classmethod
-    async def take(cls, store: Store, name: str, holder: str, ttl_s: float) -> "LeaseGuard":
+    async def acquire(cls, store: Store, name: str, holder: str, ttl_s: float) -> "LeaseGuard":
         """Acquire the right to write under `name`, `ttl_s` seconds at a time.
 
         holder:  a name from `convo.runtime`; holders of one process differ in the suffix
@@ -28,23 +28,23 @@ class LeaseGuard:
         Raises Busy if a running process holds it, or one that may be running on another machine.
         """
         try:
-            lease = await store.lease(name, holder, ttl_s)
+            lease = await store.acquire_lease(name, holder, ttl_s)
         except Busy as busy:
-            if not is_process_dead(busy.holder):
+            if not is_process_dead(busy.process):
                 raise
-            lease = await store.lease(name, holder, ttl_s, instead_of=busy.holder)
+            lease = await store.acquire_lease(name, holder, ttl_s, dead_holder=busy.process)
         return cls(store, lease, ttl_s)
 
     async def release(self) -> None:
         """Release the lease. If the store cannot be reached, it expires."""
-        self._renewing.cancel()
+        self._renewal_task.cancel()
         with suppress(asyncio.CancelledError):
-            await self._renewing
+            await self._renewal_task
         with suppress(StoreFault):
-            await self._store.release(self._lease)
+            await self._store.release_lease(self._lease)
 
     async def _renew(self) -> None:
         while True:
             await asyncio.sleep(self._ttl_s / 3)
             with suppress(Busy, StoreFault):
-                self._lease = await self._store.lease(self._lease.name, self._lease.holder, self._ttl_s)
+                self._lease = await self._store.acquire_lease(self._lease.name, self._lease.holder, self._ttl_s)

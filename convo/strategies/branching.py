@@ -14,26 +14,30 @@ from convo.history.tree import Path, common_prefix_length
 from convo.strategies.state import ConversationState, last_answer_depth
 
 
-def undo_last_answer(held: ConversationState, last: Link | None) -> ConversationState:
+def undo_last_answer(state: ConversationState, last: Link | None) -> ConversationState:
     """Return `state` as of the last input, without the items after it.
 
     last:  the last confirmed link, if any
     Raises InvalidUsage when there is no input, and WrongOwner when a conversation has confirmed the turn.
     """
-    if held.unacknowledged:
-        kept = held.path.first(_last_user_depth(held.path))
-        if len(kept) > max(held.path.place(held.mark), compaction_depth(held.path)):
-            return replace(held, path=kept)
-    back = _before_last_confirmed_turn(held, last)
-    inputs = held.path.upto(last.saw) if last and held.remembers else held.path.first(_last_user_depth(held.path))
+    if state.unconfirmed_nodes:
+        kept = state.path.first(_last_user_depth(state.path))
+        if len(kept) > max(state.path.depth(state.confirmed_head), compaction_depth(state.path)):
+            return replace(state, path=kept)
+    back = _before_last_confirmed_turn(state, last)
+    inputs = (
+        state.path.up_to(last.input_head)
+        if last and state.is_server_side
+        else state.path.first(_last_user_depth(state.path))
+    )
     return replace(back, path=inputs)
 
 
-def undo_last_turn(held: ConversationState, last: Link | None) -> ConversationState:
+def undo_last_turn(state: ConversationState, last: Link | None) -> ConversationState:
     """Return `state` without the last turn. Raises the errors of `undo_last_answer`."""
-    if held.unacknowledged:
-        return replace(held, path=_without_last_input(held))
-    return _before_last_confirmed_turn(held, last)
+    if state.unconfirmed_nodes:
+        return replace(state, path=_without_last_input(state))
+    return _before_last_confirmed_turn(state, last)
 
 
 def _without_last_input(held: ConversationState) -> Path:
@@ -41,7 +45,7 @@ def _without_last_input(held: ConversationState) -> Path:
 
     Raises InvalidUsage when there is no input after the last compaction.
     """
-    kept = max(last_answer_depth(held), held.path.place(held.mark), compaction_depth(held.path))
+    kept = max(last_answer_depth(held), held.path.depth(held.confirmed_head), compaction_depth(held.path))
     return _shorten_path(held.path, kept if kept < len(held.path) else _last_turn_start(held.path))
 
 
@@ -53,17 +57,17 @@ def _before_last_confirmed_turn(held: ConversationState, last: Link | None) -> C
         )
     if _is_restarted_chain(held) or (held.strategy is Strategy.CHAIN and last and not last.previous_response_id):
         path = _shorten_path(held.path, _last_turn_start(held.path))
-        return replace(held, path=path, mark=path.root, handle=None)
+        return replace(held, path=path, confirmed_head=path.root, handle=None)
     if held.strategy is Strategy.CHAIN and last:
-        path = held.path.first(held.path.place(last.saw) - last.sent)
-        return replace(held, path=path, mark=path.head, handle=last.previous_response_id)
+        path = held.path.first(held.path.depth(last.input_head) - last.sent_count)
+        return replace(held, path=path, confirmed_head=path.head, handle=last.previous_response_id)
     path = _shorten_path(held.path, _last_turn_start(held.path))
-    return replace(held, path=path, mark=path.head)
+    return replace(held, path=path, confirmed_head=path.head)
 
 
 def _is_restarted_chain(held: ConversationState) -> bool:
     """Return whether a chain has a history for which there is no response yet."""
-    return held.strategy is Strategy.CHAIN and held.mark == held.path.root and bool(len(held.path))
+    return held.strategy is Strategy.CHAIN and held.confirmed_head == held.path.root and bool(len(held.path))
 
 
 def _shorten_path(path: Path, count: int) -> Path:
@@ -104,7 +108,7 @@ def _item_at(path: Path, place: int) -> Item:
     return path.nodes[place - 1].item
 
 
-def rewind_to_depth(held: ConversationState, at: int, began: Link | None) -> ConversationState:
+def rewind_to_depth(state: ConversationState, depth: int, next_link: Link | None) -> ConversationState:
     """Return `state` as of its first `depth` nodes.
 
     depth:      between two turns
@@ -112,21 +116,21 @@ def rewind_to_depth(held: ConversationState, at: int, began: Link | None) -> Con
     Raises WrongOwner when a conversation has confirmed the nodes after it, and InvalidUsage when there are none,
     when `depth` is before a compaction, or when no response of a chain ends there.
     """
-    if at == len(held.path):
+    if depth == len(state.path):
         raise InvalidUsage("nothing stands behind that turn", hint="/rewind N, with an earlier one")
-    path = held.path.first(at)
-    if at < compaction_depth(held.path):
+    path = state.path.first(depth)
+    if depth < compaction_depth(state.path):
         raise InvalidUsage("what was said before a compaction is another branch", hint="convo inspect shows it")
-    if at >= held.path.place(held.mark):
-        return replace(held, path=path)
-    if held.strategy is Strategy.CONVERSATION:
+    if depth >= state.path.depth(state.confirmed_head):
+        return replace(state, path=path)
+    if state.strategy is Strategy.CONVERSATION:
         raise WrongOwner(
             "these turns belong to the conversation at its endpoint and cannot be taken back here",
-            hint=f"convo convert {held.handle} --to session, and take them back there",
+            hint=f"convo convert {state.handle} --to session, and take them back there",
         )
-    if held.strategy is Strategy.CHAIN:
-        return _rewind_chain(held, at, began)
-    return replace(held, path=path, mark=path.head)
+    if state.strategy is Strategy.CHAIN:
+        return _rewind_chain(state, depth, next_link)
+    return replace(state, path=path, confirmed_head=path.head)
 
 
 def _rewind_chain(held: ConversationState, at: int, began: Link | None) -> ConversationState:
@@ -136,25 +140,25 @@ def _rewind_chain(held: ConversationState, at: int, began: Link | None) -> Conve
     """
     path = held.path.first(at)
     if at == 0 or (began is not None and began.previous_response_id is None):
-        return replace(held, path=path, mark=path.root, handle=None)
-    if began is None or held.path.place(began.saw) - began.sent != at:
+        return replace(held, path=path, confirmed_head=path.root, handle=None)
+    if began is None or held.path.depth(began.input_head) - began.sent_count != at:
         raise InvalidUsage("no response of this chain ends there", hint="convo inspect shows where they end")
-    return replace(held, path=path, mark=path.head, handle=began.previous_response_id)
+    return replace(held, path=path, confirmed_head=path.head, handle=began.previous_response_id)
 
 
-def replace_history(held: ConversationState, point: Path, window: Sequence[Item]) -> ConversationState:
+def replace_history(state: ConversationState, point: Path, replacement: Sequence[Item]) -> ConversationState:
     """Return `state` with `replacement` in place of all items up to `point`.
 
     Raises Conflict when the history no longer begins with `point`: it was rewound or edited.
     """
-    later = items_after_point(held.path, point)
-    confirmed = max(0, held.path.place(held.mark) - len(point))
-    path = Path(held.path.root).grow(items_for_owner(window, held.strategy))
-    marked = path.grow(items_for_owner(later[:confirmed], held.strategy))
-    whole = marked.grow(later[confirmed:])
-    if held.strategy is Strategy.CHAIN:
-        return replace(held, path=whole, mark=path.root, handle=None)
-    return replace(held, path=whole, mark=marked.head)
+    later = items_after_point(state.path, point)
+    confirmed = max(0, state.path.depth(state.confirmed_head) - len(point))
+    path = Path(state.path.root).append(items_for_owner(replacement, state.strategy))
+    marked = path.append(items_for_owner(later[:confirmed], state.strategy))
+    whole = marked.append(later[confirmed:])
+    if state.strategy is Strategy.CHAIN:
+        return replace(state, path=whole, confirmed_head=path.root, handle=None)
+    return replace(state, path=whole, confirmed_head=marked.head)
 
 
 def items_after_point(path: Path, point: Path) -> tuple[Item, ...]:
@@ -162,7 +166,7 @@ def items_after_point(path: Path, point: Path) -> tuple[Item, ...]:
 
     Raises Conflict when `path` does not begin with `point`.
     """
-    shared = path.shared(point)
+    shared = path.common_depth(point)
     if shared < len(point):
         shared += common_prefix_length(path.items[shared : len(point)], point.items[shared:])
     if shared < len(point):
@@ -175,7 +179,7 @@ def items_after_point(path: Path, point: Path) -> tuple[Item, ...]:
 
 def items_for_owner(items: Iterable[Item], strategy: Strategy) -> tuple[Item, ...]:
     """Return `items` in the form that their owner accepts as new: a server's ids are valid only in its own list."""
-    if not STRATEGY_INFO[strategy].remembers:
+    if not STRATEGY_INFO[strategy].is_server_side:
         return tuple(items)
     formed = (to_resendable(item) for item in items)
     return tuple(sent for item in formed if item is not None and (sent := to_sendable(item)) is not None)

@@ -30,14 +30,16 @@ from convo.history.tree import Key, Path, Prefix, common_prefix_length, is_same_
 from convo.strategies.state import ConversationState, RequestInput
 
 
-def build_request_input(held: ConversationState, *, store: bool = False, seal: bool = False) -> RequestInput:
+def build_request_input(
+    state: ConversationState, *, store: bool = False, encrypt_reasoning: bool = False
+) -> RequestInput:
     """Build the input of the next request.
 
     store:              keep a copy at the endpoint although the client owns the history
     encrypt_reasoning:  the model reasons, and can return its reasoning encrypted
     Raises Conflict when the path does not contain the confirmed head.
     """
-    return INPUT_BUILDERS[held.strategy](held, store, seal)
+    return INPUT_BUILDERS[state.strategy](state, store, encrypt_reasoning)
 
 
 def _full_history_input(held: ConversationState, store: bool, seal: bool) -> RequestInput:
@@ -49,7 +51,7 @@ def _full_history_input(held: ConversationState, store: bool, seal: bool) -> Req
 
 
 def _delta_input(held: ConversationState, state: Mapping[str, Json]) -> RequestInput:
-    nodes = held.unacknowledged
+    nodes = held.unconfirmed_nodes
     return RequestInput(_map_not_none(to_sendable, (node.item for node in nodes)), len(nodes), state)
 
 
@@ -72,35 +74,35 @@ INPUT_BUILDERS: dict[Strategy, Callable[[ConversationState, bool, bool], Request
 
 
 def build_request_body(
-    sent: RequestInput, *, model: str, instructions: str | None, parameters: Mapping[str, Json]
+    request_input: RequestInput, *, model: str, instructions: str | None, parameters: Mapping[str, Json]
 ) -> dict[str, Json]:
     """Build the request body. Instructions are in every request: no owner keeps them from turn to turn."""
     said = {"instructions": instructions} if instructions else {}
-    made = {"model": model, **said, "input": list(sent.items), **sent.state, **parameters}
-    both = [*sent.state.get("include", ()), *(parameters.get("include") or ())]
+    made = {"model": model, **said, "input": list(request_input.items), **request_input.state_fields, **parameters}
+    both = [*request_input.state_fields.get("include", ()), *(parameters.get("include") or ())]
     return {**made, "include": list(dict.fromkeys(both))} if both else made
 
 
-def apply_response(held: ConversationState, sent: RequestInput, response: Response) -> ConversationState:
+def apply_response(state: ConversationState, request_input: RequestInput, response: Response) -> ConversationState:
     """Return the state after a response with an id: its output on the path, and the confirmed head after it.
 
     The owner's copy has the input in the form in which it was sent, and so does the path, so that both are the
     same nodes. A client-side history keeps every item in its first form.
     """
-    path = held.path
-    if held.remembers:
-        path = path.upto(held.mark).grow(sent.items)
-    path = path.grow(response.get("output") or ())
-    handle = held.handle
-    if held.strategy is Strategy.CHAIN:
+    path = state.path
+    if state.is_server_side:
+        path = path.up_to(state.confirmed_head).append(request_input.items)
+    path = path.append(response.get("output") or ())
+    handle = state.handle
+    if state.strategy is Strategy.CHAIN:
         handle = response.get("id") or handle
-    return replace(held, path=path, mark=path.head, handle=handle)
+    return replace(state, path=path, confirmed_head=path.head, handle=handle)
 
 
-def apply_cancellation(held: ConversationState, output: Sequence[Item]) -> ConversationState:
+def apply_cancellation(state: ConversationState, output: Sequence[Item]) -> ConversationState:
     """Return the state after a cancelled response: its partial output as incomplete items, the same confirmed head."""
     partial = ({**item, "status": "incomplete"} for item in output if to_sendable({**item, "status": "incomplete"}))
-    return replace(held, path=held.path.grow(partial))
+    return replace(state, path=state.path.append(partial))
 
 
 def _resendable_items(path: Path) -> Prefix[Item]:
@@ -112,7 +114,7 @@ def _resendable_items(path: Path) -> Prefix[Item]:
     near = range(len(path), max(0, len(path) - MAX_LOOKBACK_NODES), -1)
     known = next((place for place in near if path.nodes[place - 1].key in _RESENDABLE_CACHE), 0)
     before = _RESENDABLE_CACHE[path.nodes[known - 1].key] if known else Prefix[Item]()
-    forms = before.grow(
+    forms = before.append(
         _map_not_none(to_resendable, _map_not_none(to_sendable, (node.item for node in path.nodes[known:])))
     )
     _RESENDABLE_CACHE[path.head] = forms
@@ -131,10 +133,10 @@ OUTPUT_TYPES = frozenset(OUTPUT_BY_CALL.values())
 def newest_sendable_items(items: Sequence[Item], limit: int | None) -> list[Item]:
     """Return the sendable items among the newest `limit` of `items`; None: among all."""
     kept = items if limit is None else items[max(len(items) - limit, 0) :]
-    return drop_unpaired_items(kept, cut=len(kept) < len(items))
+    return drop_unpaired_items(kept, is_truncated=len(kept) < len(items))
 
 
-def drop_unpaired_items(items: Sequence[Item], *, cut: bool) -> list[Item]:
+def drop_unpaired_items(items: Sequence[Item], *, is_truncated: bool) -> list[Item]:
     """Return `items` without calls that have no output, and without the reasoning directly before those calls.
 
     A program without its output is dropped with all its calls. Of two outputs of one call the later one is kept.
@@ -154,7 +156,7 @@ def drop_unpaired_items(items: Sequence[Item], *, cut: bool) -> list[Item]:
         ):
             while kept and item_type(kept[-1]) == "reasoning":
                 kept.pop()
-        elif item_type(item) not in OUTPUT_TYPES or (at in outputs and not (cut and found.get(-1 - at) == at)):
+        elif item_type(item) not in OUTPUT_TYPES or (at in outputs and not (is_truncated and found.get(-1 - at) == at)):
             kept.append(item)
     return kept
 
@@ -182,16 +184,16 @@ class RetryAction(Enum):
 class RetryDecision:
     """Whether to send again, and the reason as text."""
 
-    resend: RetryAction
-    evidence: str
+    action: RetryAction
+    reason: str
 
 
-def decide_retry(strategy: Strategy, failure: ConvoError, *, answering: bool) -> RetryDecision:
+def decide_retry(strategy: Strategy, failure: ConvoError, *, response_started: bool) -> RetryDecision:
     """Decide whether to retry after a failed attempt.
 
     response_started:  an output event had already been received
     """
-    if answering:
+    if response_started:
         return RetryDecision(RetryAction.NO, "the answer had begun")
     if not isinstance(failure, TryLater | Unreachable):
         return RetryDecision(RetryAction.NO, "the same request would be refused again")
@@ -219,23 +221,23 @@ def is_unsent_request(failure: ConvoError) -> bool:
     return failure.code in UNSENT_CODES or isinstance(failure, KeyRefused | ModelFault | Unreadable)
 
 
-def reconcile(held: ConversationState, tail: Sequence[Item]) -> ConversationState:
+def reconcile(state: ConversationState, tail: Sequence[Item]) -> ConversationState:
     """Return `state` with the owner's tail on its path, followed by the items that the owner lacks.
 
     tail:  the owner's items after the confirmed head, oldest first; items of other clients may be among them
     """
     if not tail:
-        return held
-    rest = _missing_at_owner([node.item for node in held.unacknowledged], tail)
-    confirmed = held.path.upto(held.mark).grow(tail)
-    return replace(held, path=confirmed.grow(rest), mark=confirmed.head)
+        return state
+    rest = _missing_at_owner([node.item for node in state.unconfirmed_nodes], tail)
+    confirmed = state.path.up_to(state.confirmed_head).append(tail)
+    return replace(state, path=confirmed.append(rest), confirmed_head=confirmed.head)
 
 
-def items_after_confirmed(held: ConversationState, newest_first: Sequence[Item]) -> list[Item] | None:
+def items_after_confirmed(state: ConversationState, newest_first: Sequence[Item]) -> list[Item] | None:
     """Return the owner's items after the confirmed head, oldest first; None when they do not reach back to it."""
-    if held.mark == held.path.root:
+    if state.confirmed_head == state.path.root:
         return list(reversed(newest_first))
-    known = held.path.upto(held.mark).nodes[-1].item
+    known = state.path.up_to(state.confirmed_head).nodes[-1].item
     for at, item in enumerate(newest_first):
         if _is_same_answer(item, known):
             return list(reversed(newest_first[:at]))

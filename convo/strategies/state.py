@@ -26,28 +26,28 @@ class ConversationState:
 
     strategy: Strategy
     path: Path
-    mark: Key
+    confirmed_head: Key
     handle: str | None = None
 
     @property
-    def unacknowledged(self) -> tuple[Node, ...]:
+    def unconfirmed_nodes(self) -> tuple[Node, ...]:
         """The nodes after the confirmed head. Raises Conflict when the path does not contain it."""
-        return self.path.after(self.mark)
+        return self.path.after(self.confirmed_head)
 
     @property
-    def remembers(self) -> bool:
+    def is_server_side(self) -> bool:
         """Whether the owner stores the history itself."""
-        return STRATEGY_INFO[self.strategy].remembers
+        return STRATEGY_INFO[self.strategy].is_server_side
 
 
-def last_answer_depth(held: ConversationState) -> int:
+def last_answer_depth(state: ConversationState) -> int:
     """Return the number of nodes up to the last complete response after the confirmed head; 0 without one.
 
     Only a new root has a response there: it begins with a history of another owner.
     """
-    confirmed = held.path.place(held.mark)
+    confirmed = state.path.depth(state.confirmed_head)
     return next(
-        (at for at in range(len(held.path), confirmed, -1) if is_complete_answer(held.path.nodes[at - 1].item)), 0
+        (at for at in range(len(state.path), confirmed, -1) if is_complete_answer(state.path.nodes[at - 1].item)), 0
     )
 
 
@@ -67,8 +67,8 @@ class RequestInput:
     """
 
     items: Sequence[Item]
-    nodes: int
-    state: Mapping[str, Json]
+    node_count: int
+    state_fields: Mapping[str, Json]
 
 
 TURN_HANDLE_PATTERN = re.compile(r"(.+)@(-?\d{1,9})", re.ASCII)
@@ -86,10 +86,10 @@ class OwnerSelection:
 
     strategy: Strategy | None
     handle: str | None = None
-    last: bool = False
+    use_last_session: bool = False
 
 
-def select_owner(flags: Collection[Strategy], handle: str | None, *, last: bool = False) -> OwnerSelection:
+def select_owner(flags: Collection[Strategy], handle: str | None, *, use_last_session: bool = False) -> OwnerSelection:
     """Decide the owner from the flags `--replay --session --conversation --chain --from -c`.
 
     Raises WrongOwner for two owners or a handle of another owner than the flag, and InvalidUsage for -c together
@@ -103,14 +103,15 @@ def select_owner(flags: Collection[Strategy], handle: str | None, *, last: bool 
         raise WrongOwner(
             f"one owner a conversation: {named} exclude each other{_owner_clause(handle)}", hint=_flags_hint(belongs)
         )
-    if last and handle:
+    if use_last_session and handle:
         raise InvalidUsage("-c goes on with the session used last; --from names another", hint="use one of them")
     strategy = next(iter(flags), None)
     if strategy and handle and belongs not in (strategy, Strategy.SESSION) and _is_certain_mismatch(strategy, belongs):
         raise WrongOwner(
-            f"--{strategy} takes {STRATEGY_INFO[strategy].handle}{_owner_clause(handle)}", hint=_flags_hint(belongs)
+            f"--{strategy} takes {STRATEGY_INFO[strategy].handle_format}{_owner_clause(handle)}",
+            hint=_flags_hint(belongs),
         )
-    return OwnerSelection(strategy or _implied_strategy(belongs), handle, last)
+    return OwnerSelection(strategy or _implied_strategy(belongs), handle, use_last_session)
 
 
 def parse_turn_handle(handle: str) -> tuple[str, int | None]:
@@ -136,7 +137,7 @@ ID_NAMES = {Strategy.CHAIN: "response", Strategy.CONVERSATION: "conversation"}
 def owner_of_handle(handle: str) -> Strategy:
     """Return the owner of handles of this form."""
     for strategy, owner in STRATEGY_INFO.items():
-        if owner.prefix and handle.startswith(owner.prefix):
+        if owner.handle_prefix and handle.startswith(owner.handle_prefix):
             return strategy
     if handle.endswith(".json") or "/" in handle or "\\" in handle:
         return Strategy.REPLAY
@@ -158,7 +159,7 @@ def _owner_clause(handle: str | None) -> str:
     if not handle:
         return ""
     belongs = owner_of_handle(handle)
-    return f"; {handle!r} belongs to {STRATEGY_INFO[belongs].words} (--{belongs})"
+    return f"; {handle!r} belongs to {STRATEGY_INFO[belongs].description} (--{belongs})"
 
 
 def _flags_hint(belongs: Strategy | None) -> str:

@@ -68,8 +68,8 @@ class TransferItem:
     """
 
     item: Item
-    maker: ItemOrigin = UNKNOWN_ORIGIN
-    confirmed: bool = True
+    origin: ItemOrigin = UNKNOWN_ORIGIN
+    is_confirmed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +81,9 @@ class TransferTarget:
     model: str
 
     @property
-    def remembers(self) -> bool:
+    def is_server_side(self) -> bool:
         """Whether the new owner stores the history itself."""
-        return STRATEGY_INFO[self.strategy].remembers
+        return STRATEGY_INFO[self.strategy].is_server_side
 
 
 class TransferLoss(NamedTuple):
@@ -91,8 +91,8 @@ class TransferLoss(NamedTuple):
 
     code: str
     effect: LossEffect
-    why: str
-    places: tuple[int, ...]
+    reason: str
+    positions: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,18 +104,18 @@ class TransferPlan:
     """
 
     items: tuple[Item, ...]
-    confirmed: int
+    confirmed_count: int
     losses: tuple[TransferLoss, ...]
 
 
-def plan_transfer(said: Sequence[TransferItem], target: TransferTarget) -> TransferPlan:
+def plan_transfer(items: Sequence[TransferItem], target: TransferTarget) -> TransferPlan:
     """Decide which of `items` are transferred to `target`, and in which form."""
     report = LossCollector()
-    formed = [_convert_item(one, target, report.at(place)) for place, one in enumerate(said, 1)]
-    _drop_traces_without_reasoning(said, formed, report)
+    formed = [_convert_item(one, target, report.recorder_at(place)) for place, one in enumerate(items, 1)]
+    _drop_traces_without_reasoning(items, formed, report)
     _check_call_pairs(formed, report)
-    kept = [(one, item) for one, item in zip(said, formed, strict=True) if item is not None]
-    return TransferPlan(tuple(item for _, item in kept), sum(one.confirmed for one, _ in kept), report.losses())
+    kept = [(one, item) for one, item in zip(items, formed, strict=True) if item is not None]
+    return TransferPlan(tuple(item for _, item in kept), sum(one.is_confirmed for one, _ in kept), report.losses())
 
 
 RecordLoss = Callable[..., None]
@@ -125,19 +125,19 @@ class LossCollector:
     """Collects losses by code, effect and reason, in the order of their first positions."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[str, LossEffect, str], list[int]] = {}
+        self._positions: dict[tuple[str, LossEffect, str], list[int]] = {}
 
-    def at(self, place: int) -> RecordLoss:
+    def recorder_at(self, place: int) -> RecordLoss:
         """Return a function that records a loss at `place`."""
 
         def tell(code: str, effect: LossEffect, why: str) -> None:
-            self._found.setdefault((code, effect, why), []).append(place)
+            self._positions.setdefault((code, effect, why), []).append(place)
 
         return tell
 
     def losses(self) -> tuple[TransferLoss, ...]:
         """Return the losses collected so far."""
-        return tuple(TransferLoss(*named, tuple(places)) for named, places in self._found.items())
+        return tuple(TransferLoss(*named, tuple(places)) for named, places in self._positions.items())
 
 
 def _convert_item(one: TransferItem, target: TransferTarget, tell: RecordLoss) -> Item | None:
@@ -151,7 +151,7 @@ def _convert_item(one: TransferItem, target: TransferTarget, tell: RecordLoss) -
         if effect is LossEffect.LEFT_OUT:
             return None
     item: Item | None = _drop_uploaded_files(one, target, tell)
-    if item is not None and target.remembers and "id" in item:
+    if item is not None and target.is_server_side and "id" in item:
         item = _drop_id(item, tell)
     return (
         item if item is None or target.strategy is not Strategy.CONVERSATION else _convert_incomplete(item, one, tell)
@@ -165,7 +165,7 @@ TransferRule = Callable[[TransferItem, TransferTarget], RuleLoss]
 def _check_plain_reasoning(one: TransferItem, target: TransferTarget) -> RuleLoss:
     if item_type(one.item) != "reasoning" or one.item.get(SEAL_FIELD):
         return None
-    effect = LossEffect.LEFT_OUT if target.remembers else LossEffect.NOT_SENT
+    effect = LossEffect.LEFT_OUT if target.is_server_side else LossEffect.NOT_SENT
     return "reasoning_unsealed", effect, "reasoning that is not sealed lives only at the server that made it"
 
 
@@ -184,15 +184,15 @@ def _check_encrypted(one: TransferItem, target: TransferTarget) -> RuleLoss:
 
 
 def _check_unknown_sealer(one: TransferItem, target: TransferTarget) -> RuleLoss:
-    if item_type(one.item) == "reasoning" and target.remembers:
+    if item_type(one.item) == "reasoning" and target.is_server_side:
         return "reasoning_unknown", LossEffect.LEFT_OUT, "sealed reasoning, and nobody knows who could open it"
     return "seal_unknown", LossEffect.KEPT, "nobody knows who sealed it; another model or endpoint refuses it"
 
 
 def _check_hosted_tool_trace(one: TransferItem, target: TransferTarget) -> RuleLoss:
-    if not _is_hosted_tool_trace(one.item) or one.maker.scope in (None, target.scope):
+    if not _is_hosted_tool_trace(one.item) or one.origin.scope in (None, target.scope):
         return None
-    return "hosted_elsewhere", LossEffect.LEFT_OUT, f"the trace of a tool that {one.maker.scope} ran"
+    return "hosted_elsewhere", LossEffect.LEFT_OUT, f"the trace of a tool that {one.origin.scope} ran"
 
 
 def _is_hosted_tool_trace(item: Item) -> bool:
@@ -201,7 +201,7 @@ def _is_hosted_tool_trace(item: Item) -> bool:
 
 
 def _check_reference(one: TransferItem, target: TransferTarget) -> RuleLoss:
-    if item_type(one.item) != ITEM_REFERENCE or one.maker.scope == target.scope:
+    if item_type(one.item) != ITEM_REFERENCE or one.origin.scope == target.scope:
         return None
     return "reference_elsewhere", LossEffect.LEFT_OUT, "it only names an item that another server keeps"
 
@@ -220,12 +220,12 @@ TRANSFER_RULES: tuple[TransferRule, ...] = (
 def _drop_uploaded_files(one: TransferItem, target: TransferTarget, tell: RecordLoss) -> Item | None:
     """Return the item without uploaded files that only its own server has; None when it has nothing else."""
     content = one.item.get("content")
-    if not isinstance(content, list) or one.maker.scope in (None, target.scope):
+    if not isinstance(content, list) or one.origin.scope in (None, target.scope):
         return one.item
     rest = [part for part in content if not _is_uploaded_file(part)]
     if len(rest) == len(content):
         return one.item
-    why = f"a file that was uploaded to {one.maker.scope}"
+    why = f"a file that was uploaded to {one.origin.scope}"
     tell("file_elsewhere", LossEffect.CHANGED if rest else LossEffect.LEFT_OUT, why)
     return {**one.item, "content": rest} if rest else None
 
@@ -244,7 +244,7 @@ def _drop_id(item: Item, tell: RecordLoss) -> Item:
 
 def _convert_incomplete(item: Item, one: TransferItem, tell: RecordLoss) -> Item | None:
     """Return a confirmed incomplete item in a form that a conversation accepts."""
-    if not one.confirmed or to_sendable(item) is item:
+    if not one.is_confirmed or to_sendable(item) is item:
         return item
     words = to_sendable(item)
     why = "it was cut off, and only its words can be said again" if words else "it was cut off and says nothing"
@@ -264,7 +264,7 @@ def _drop_traces_without_reasoning(
             lost = False
         elif lost and formed[at] is not None and _is_hosted_tool_trace(one.item):
             why = "the trace of a tool, which needs the thought before it"
-            report.at(at + 1)("hosted_without_reasoning", LossEffect.LEFT_OUT, why)
+            report.recorder_at(at + 1)("hosted_without_reasoning", LossEffect.LEFT_OUT, why)
             formed[at] = None
 
 
@@ -278,10 +278,12 @@ def _check_call_pairs(formed: list[Item | None], report: LossCollector) -> None:
         if is_client_call(item):
             calls[named] = place
         elif is_client_output(item) and calls.pop(named, None) is None and not _has_call(formed[: place - 1], named):
-            report.at(place)("orphan_output", LossEffect.LEFT_OUT, "an output whose call is not in this history")
+            report.recorder_at(place)(
+                "orphan_output", LossEffect.LEFT_OUT, "an output whose call is not in this history"
+            )
             formed[place - 1] = None
     for place in calls.values():
-        report.at(place)(
+        report.recorder_at(place)(
             "open_call", LossEffect.KEPT, "a call that waits for its output: say that first, or convo repair"
         )
 
@@ -296,11 +298,11 @@ def _has_call(before: Iterable[Item | None], named: str) -> bool:
 def _find_sealer(one: TransferItem) -> ItemOrigin:
     """Return the origin of encrypted content: the server it came from, otherwise the one named in the content."""
     seal = one.item[SEAL_FIELD]
-    if one.maker.scope not in (None, EMBEDDED_SCOPE):
-        return one.maker
+    if one.origin.scope not in (None, EMBEDDED_SCOPE):
+        return one.origin
     if seal.startswith(PROVIDER_SEAL_PREFIX):
         return ItemOrigin(EMBEDDED_SCOPE, unquote(seal.split(":")[1]))
-    return ItemOrigin(EMBEDDED_SCOPE) if seal.startswith(CONVO_SEAL_PREFIX) else one.maker
+    return ItemOrigin(EMBEDDED_SCOPE) if seal.startswith(CONVO_SEAL_PREFIX) else one.origin
 
 
 def _can_decrypt(maker: ItemOrigin, target: TransferTarget, named: str) -> bool:

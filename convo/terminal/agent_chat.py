@@ -45,99 +45,99 @@ OPEN_RUN_HINT = "/retry goes on with the run, /stop ends it"
 class RunView(Protocol):
     """Shows the events of the runs of one chat; `convo.cli.agent_run` implements it."""
 
-    running: AgentRunner
+    runner: AgentRunner
 
-    async def all_of(self, events: AsyncGenerator[StreamEvent, None]) -> None: ...
+    async def show_events(self, events: AsyncGenerator[StreamEvent, None]) -> None: ...
 
-    async def opened(self, chat: "Chat") -> None: ...
+    async def switch_chat(self, chat: "Chat") -> None: ...
 
-    async def left(self) -> int: ...
+    async def report_exit(self) -> int: ...
 
 
 class AgentChat:
     """The agent runs of an interactive chat."""
 
-    def __init__(self, talk: "Repl", show: RunView, medium: DisplayOptions) -> None:
-        self._talk, self._show, self._medium = talk, show, medium
+    def __init__(self, repl: "Repl", view: RunView, display: DisplayOptions) -> None:
+        self._repl, self._view, self._display = repl, view, display
 
     @property
-    def running(self) -> AgentRunner:
-        return self._show.running
+    def runner(self) -> AgentRunner:
+        return self._view.runner
 
     @property
     def status(self) -> str:
         """The phase, the agent and the undecided calls of the newest run, as text."""
-        run = self.running.run
+        run = self.runner.run
         waits = ", ".join(call.id for call in run.pending)
         return f"{run.phase}, with {run.agent}" + (f"; {waits} wait for a decision" if waits else "")
 
-    def tools(self) -> list[tuple[str, str]]:
+    def list_tools(self) -> list[tuple[str, str]]:
         """Return the name and the description of each tool of the active agent."""
-        return [(tool.name, tool.description) for tool in self.running.run.graph[self.running.run.agent].functions]
+        return [(tool.name, tool.description) for tool in self.runner.run.graph[self.runner.run.agent].functions]
 
-    async def begin(self) -> None:
+    async def resume_open_run(self) -> None:
         """Ask for the decisions of a paused run; print a note about an interrupted one.
 
         Raises the errors of the run.
         """
-        if self.running.pending:
-            self._talk.say("the run of this conversation is paused")
-            await self._settled()
-        elif self.running.unfinished:
-            self._talk.say("the run of this conversation was cut off; /retry goes on with it")
+        if self.runner.pending_calls:
+            self._repl.print_message("the run of this conversation is paused")
+            await self._ask_for_decisions()
+        elif self.runner.can_resume:
+            self._repl.print_message("the run of this conversation was cut off; /retry goes on with it")
 
-    async def say(self, items: Sequence[Item]) -> None:
+    async def send(self, items: Sequence[Item]) -> None:
         """Start a run; while one is paused, send nothing and ask for its decisions instead.
 
         Raises the errors of the run.
         """
-        await self._show.opened(self._talk.chat)
-        if self.running.pending:
-            self._talk.say("nothing was sent: the run is paused")
-            await self._settled()
+        await self._view.switch_chat(self._repl.chat)
+        if self.runner.pending_calls:
+            self._repl.print_message("nothing was sent: the run is paused")
+            await self._ask_for_decisions()
             return
-        await self._shown(self.running.say(items))
+        await self._show_run(self.runner.start(items))
 
-    async def again(self) -> None:
+    async def retry(self) -> None:
         """Continue a run that was stopped or that failed.
 
         Raises InvalidUsage if no run is open, and the errors of the run.
         """
-        await self._show.opened(self._talk.chat)
-        if not self.running.unfinished:
+        await self._view.switch_chat(self._repl.chat)
+        if not self.runner.can_resume:
             raise InvalidUsage("no run is open, so there is nothing to go on with", hint="say something")
-        if self.running.pending:
-            await self._settled()
+        if self.runner.pending_calls:
+            await self._ask_for_decisions()
         else:
-            await self._shown(self.running.go_on())
+            await self._show_run(self.runner.resume())
 
     async def stop(self) -> None:
         """End the open run; it cannot be continued. Raises InvalidUsage if no run is open."""
-        if not self.running.unfinished:
+        if not self.runner.can_resume:
             raise InvalidUsage("no run is open", hint="/status says where the conversation stands")
-        await self.running.stop()
-        self._talk.say("the run is ended; the conversation goes on from here")
+        await self.runner.stop()
+        self._repl.print_message("the run is ended; the conversation goes on from here")
 
-    def check(self, command: str) -> None:
+    def check_command(self, command: str) -> None:
         """Raise InvalidUsage for a command without meaning for agents, StateFault for one barred by the open run."""
         if command in COMMANDS_WITHOUT_AGENTS:
             raise InvalidUsage(f"/{command} knows nothing of agents", hint=COMMANDS_WITHOUT_AGENTS[command])
-        if command in HEAD_MOVING_COMMANDS and self.running.unfinished:
+        if command in HEAD_MOVING_COMMANDS and self.runner.can_resume:
             raise StateFault(f"/{command} would move the conversation under an open run", hint=OPEN_RUN_HINT)
-        if command == "next" and self.running.pending:
+        if command == "next" and self.runner.pending_calls:
             raise StateFault("what the run sends next follows from what is decided on its calls", hint=OPEN_RUN_HINT)
 
-    async def _shown(self, events: AsyncGenerator[StreamEvent, None]) -> None:
-        await self._show.all_of(events)
-        await self._settled()
+    async def _show_run(self, events: AsyncGenerator[StreamEvent, None]) -> None:
+        await self._view.show_events(events)
+        await self._ask_for_decisions()
 
-    async def _settled(self) -> None:
+    async def _ask_for_decisions(self) -> None:
         """Ask for decisions and continue the run until it no longer pauses or the user leaves."""
-        while self.running.pending:
-            if not await ask_for_decisions(self.running, self._talk.typed, self._talk.say, self._medium):
-                await self._show.left()
+        while self.runner.pending_calls:
+            if not await ask_for_decisions(self.runner, self._repl.read_line, self._repl.print_message, self._display):
+                await self._view.report_exit()
                 return
-            await self._show.all_of(self.running.go_on())
+            await self._view.show_events(self.runner.resume())
 
 
 SENTENCE_ITEM_TYPES = ("function_call", "mcp_approval_request")
@@ -157,36 +157,41 @@ class RunPrinter(AnswerPrinter):
         err: TextIO,
         *,
         live: bool,
-        sheet: AnswerRenderer | None = None,
-        folded: FormatReasoning | None = None,
+        renderer: AnswerRenderer | None = None,
+        format_reasoning: FormatReasoning | None = None,
     ) -> None:
         super().__init__(
-            out, err, live=live, silent=(*UNANNOUNCED_TYPES, *SENTENCE_ITEM_TYPES), sheet=sheet, folded=folded
+            out,
+            err,
+            live=live,
+            unannounced=(*UNANNOUNCED_TYPES, *SENTENCE_ITEM_TYPES),
+            renderer=renderer,
+            format_reasoning=format_reasoning,
         )
-        self._last: str | None = None
+        self._last_text: str | None = None
 
-    def take(self, event: StreamEvent) -> None:
+    def print_event(self, event: StreamEvent) -> None:
         if not str(event["type"]).startswith("convo."):
-            super().take(event)
-            self._remember(event)
+            super().print_event(event)
+            self._record_last_message(event)
             return
-        self.end()
+        self.finish()
         for line in format_run_event(event):
             self._err.write(wrap_text(escape_control_chars(line), detect_display_without_color(self._err).width) + "\n")
             self._err.flush()
         if event["type"] == "convo.finished":
-            self._final(event["output"])
+            self._print_final_output(event["output"])
 
-    def _remember(self, event: StreamEvent) -> None:
+    def _record_last_message(self, event: StreamEvent) -> None:
         """Record the text of the last message: it is the final output, except where a tool's output is."""
         if event["type"] == "response.output_item.done" and item_type(event["item"]) == "message":
-            self._last = item_text(event["item"])
+            self._last_text = item_text(event["item"])
 
-    def _final(self, output: Json) -> None:
+    def _print_final_output(self, output: Json) -> None:
         """Print the final output unless the last message is its text."""
-        if self._last is None or (isinstance(output, str) and output != self._last):
-            self._say(value_to_text(output))
-            self.end()
+        if self._last_text is None or (isinstance(output, str) and output != self._last_text):
+            self._write(value_to_text(output))
+            self.finish()
 
 
 def format_run_event(event: StreamEvent) -> list[str]:
@@ -215,9 +220,9 @@ def format_pending_call(call: Mapping[str, Json]) -> str:
     return f"{asks} ({call['call_id']}); {said}"
 
 
-def shorten_to_line(words: str) -> str:
+def shorten_to_line(text: str) -> str:
     """Put `text` on one line and cut it at `MAX_SENTENCE_CHARS`."""
-    line = " ".join(words.split())
+    line = " ".join(text.split())
     return line if len(line) <= MAX_SENTENCE_CHARS else f"{line[:MAX_SENTENCE_CHARS]}... ({len(line):,} characters)"
 
 

@@ -25,9 +25,11 @@ if TYPE_CHECKING:
 WorkResult = TypeVar("WorkResult")
 
 
-async def consume_interruptibly(events: AsyncGenerator[StreamEvent, None], take: Callable[[StreamEvent], None]) -> None:
+async def consume_interruptibly(
+    events: AsyncGenerator[StreamEvent, None], on_event: Callable[[StreamEvent], None]
+) -> None:
     """Call `on_event` with each event. Raises the errors of `run_interruptibly`."""
-    await run_interruptibly(_consume(events, take))
+    await run_interruptibly(_consume(events, on_event))
 
 
 async def run_interruptibly(work: Coroutine[Any, Any, WorkResult]) -> WorkResult:
@@ -53,10 +55,10 @@ async def run_interruptibly(work: Coroutine[Any, Any, WorkResult]) -> WorkResult
             raise Interrupted("stopped; what came so far is kept") from None
 
 
-async def _consume(events: AsyncGenerator[StreamEvent, None], take: Callable[[StreamEvent], None]) -> None:
+async def _consume(events: AsyncGenerator[StreamEvent, None], on_event: Callable[[StreamEvent], None]) -> None:
     async with aclosing(events) as answer:
         async for event in answer:
-            take(event)
+            on_event(event)
             await asyncio.sleep(0)  # a stream that never suspends must not block the Ctrl-C handler
 
 
@@ -82,23 +84,25 @@ class LazyMarkdownRenderer:
 
     def __init__(self, stream: TextIO, environ: Mapping[str, str]) -> None:
         self._stream, self._environ = stream, environ
-        self._page: AnswerRenderer | None = None
+        self._renderer: AnswerRenderer | None = None
 
-    def say(self, words: str) -> None:
-        self._page = self._page or self._made()
-        self._page.say(words)
+    def write(self, text: str) -> None:
+        self._renderer = self._renderer or self._make_renderer()
+        self._renderer.write(text)
 
-    def end(self) -> None:
-        if self._page:
-            self._page.end()
+    def finish(self) -> None:
+        if self._renderer:
+            self._renderer.finish()
 
-    def _made(self) -> AnswerRenderer:
+    def _make_renderer(self) -> AnswerRenderer:
         from convo.terminal.markdown.render import MarkdownOptions
         from convo.terminal.markdown.stream import MarkdownRenderer
 
         medium = detect_display(self._stream, self._environ)
         links = has_clickable_links(self._environ)
-        paper = MarkdownOptions(colour=medium.colour, boxes=medium.boxes, links=links and medium.colour)
+        paper = MarkdownOptions(
+            has_color=medium.has_color, has_box_chars=medium.has_box_chars, has_links=links and medium.has_color
+        )
         return MarkdownRenderer(self._stream, paper, lambda: get_terminal_size().columns)
 
 
@@ -124,26 +128,26 @@ def reasoning_text(item: Item) -> str:
     return "\n\n".join(str(part["text"]).strip() for part in parts if part.get("text"))
 
 
-def format_reasoning_line(words: str, medium: DisplayOptions) -> str:
+def format_reasoning_line(text: str, display: DisplayOptions) -> str:
     """Format reasoning as one line; where it is cut, it ends with the total number of words."""
-    line = " ".join(escape_control_chars(words).split())
+    line = " ".join(escape_control_chars(text).split())
     if not line:
         return ""
-    room = (medium.width or REASONING_COLUMNS) - 1
+    room = (display.width or REASONING_COLUMNS) - 1
     shown = truncate_text(f"thought: {line}", room)
     if shown.endswith("…"):
         more = f" ({len(line.split()):,} words; /reasoning)"
         shown = truncate_text(f"thought: {line}", room - len(more)) + more
-    return medium.paint(medium.drawn(shown), "dim")
+    return display.apply_style(display.translate_box_chars(shown), "dim")
 
 
-async def handle_reasoning(talk: "Repl", _: str) -> None:
+async def handle_reasoning(repl: "Repl", _: str) -> None:
     """Print the reasoning of the last turn."""
-    said = list(_last_turn_reasoning(talk.chat.held.path.items))
+    said = list(_last_turn_reasoning(repl.chat.state.path.items))
     if not said:
-        talk.say("  nothing is known of what the model thought; many models keep it to themselves")
+        repl.print_message("  nothing is known of what the model thought; many models keep it to themselves")
     for words in said:
-        talk.say("\n".join(f"  {line}".rstrip() for line in words.split("\n")))
+        repl.print_message("\n".join(f"  {line}".rstrip() for line in words.split("\n")))
 
 
 def _last_turn_reasoning(items: tuple[Item, ...]) -> Iterator[str]:

@@ -42,33 +42,33 @@ class PausedRun(NamedTuple):
     paused_s:      seconds since the run paused
     """
 
-    run: str
-    session: str
-    since: float
+    run_id: str
+    session_name: str
+    paused_s: float
     calls: tuple[PendingApproval, ...]
 
 
-def render_pending_call(call: PendingApproval, medium: DisplayOptions, *more: KeyValue) -> str:
+def render_pending_call(call: PendingApproval, display: DisplayOptions, *extra_rows: KeyValue) -> str:
     """Render one call in full: its tool, then one line for each property."""
-    title = f"{call.tool} has an unknown outcome" if call.unknown else f"{call.tool} waits for a decision"
-    return "\n".join([escape_control_chars(title), *key_value_lines([*_call_rows(call), *more], medium)])
+    title = f"{call.tool} has an unknown outcome" if call.outcome_unknown else f"{call.tool} waits for a decision"
+    return "\n".join([escape_control_chars(title), *key_value_lines([*_call_rows(call), *extra_rows], display)])
 
 
-def render_paused_runs(paused: Sequence[PausedRun], medium: DisplayOptions) -> str:
+def render_paused_runs(runs: Sequence[PausedRun], display: DisplayOptions) -> str:
     """Render one line for each pending call; one for a run whose calls are all decided."""
-    rows = [(run, call) for run in paused for call in (run.calls or (None,))]
+    rows = [(run, call) for run in runs for call in (run.calls or (None,))]
     columns = [
         Column("call", [call.call_id if call else "-" for _, call in rows], style="id"),
-        Column("session", [run.session for run, _ in rows]),
-        Column("agent", [call.agent if call else "-" for _, call in rows], goes=2),
-        Column("waits", [format_duration(run.since) for run, _ in rows], goes=1),
-        Column("run", [run.run for run, _ in rows], goes=0),
+        Column("session", [run.session_name for run, _ in rows]),
+        Column("agent", [call.agent if call else "-" for _, call in rows], drop_order=2),
+        Column("waits", [format_duration(run.paused_s) for run, _ in rows], drop_order=1),
+        Column("run", [run.run_id for run, _ in rows], drop_order=0),
         Column("tool", [_tool_cell(call) for _, call in rows]),
         Column(
             "arguments", [decode_json_escapes(" ".join(call.arguments.split())) if call else "" for _, call in rows]
         ),
     ]
-    return medium.drawn("\n".join(table_lines(fit_columns(columns, medium), medium)))
+    return display.translate_box_chars("\n".join(table_lines(fit_columns(columns, display), display)))
 
 
 def format_duration(seconds: float) -> str:
@@ -83,19 +83,19 @@ def format_duration(seconds: float) -> str:
 def _tool_cell(call: PendingApproval | None) -> str:
     if call is None:
         return "decided"
-    return f"{call.tool}, outcome unknown" if call.unknown else call.tool
+    return f"{call.tool}, outcome unknown" if call.outcome_unknown else call.tool
 
 
 def _call_rows(call: PendingApproval) -> Iterator[KeyValue]:
     yield "agent", call.agent
     yield "call", call.call_id
-    if call.hosted:
+    if call.is_hosted:
         yield "runs", "at the provider"
     first, *rest = format_arguments(call.arguments).splitlines() or [""]
     yield "arguments", first
     for line in rest:
         yield "", line
-    if call.unknown:
+    if call.outcome_unknown:
         yield "note", "it was started and left no result: it may have run, or not"
 
 
@@ -129,25 +129,29 @@ HOSTED_CALL_CHOICES = ("approve", "reject", "always", "never", LEAVE_CHOICE)
 UNKNOWN_OUTCOME_CHOICES = ("again", "output", "reject", ABORT_CHOICE, LEAVE_CHOICE)
 
 
-async def ask_for_decisions(running: AgentRunner, ask: AskUser, say: PrintMessage, medium: DisplayOptions) -> bool:
+async def ask_for_decisions(
+    runner: AgentRunner, ask: AskUser, print_message: PrintMessage, display: DisplayOptions
+) -> bool:
     """Ask the user for a decision on each pending call.
 
     Returns whether the run can continue: every call is decided, and the run was not ended.
     """
-    while running.pending:
-        call = pending_approval_from_call(running.pending[0], running.run.agent)
-        say(render_pending_call(call, medium))
-        if not await _ask_for_decision(running, call, ask, say, medium):
+    while runner.pending_calls:
+        call = pending_approval_from_call(runner.pending_calls[0], runner.run.agent)
+        print_message(render_pending_call(call, display))
+        if not await _ask_for_decision(runner, call, ask, print_message, display):
             return False
-    return running.unfinished
+    return runner.can_resume
 
 
 async def _ask_for_decision(
-    running: AgentRunner, call: PendingApproval, ask: AskUser, say: PrintMessage, medium: DisplayOptions
+    runner: AgentRunner, call: PendingApproval, ask: AskUser, print_message: PrintMessage, display: DisplayOptions
 ) -> bool:
     """Ask until the user makes a valid decision. Returns False if the user leaves."""
-    choices = UNKNOWN_OUTCOME_CHOICES if call.unknown else HOSTED_CALL_CHOICES if call.hosted else CALL_CHOICES
-    question = wrap_text(", ".join(CHOICE_USAGE.get(name, name) for name in choices) + "? ", medium.width)
+    choices = (
+        UNKNOWN_OUTCOME_CHOICES if call.outcome_unknown else HOSTED_CALL_CHOICES if call.is_hosted else CALL_CHOICES
+    )
+    question = wrap_text(", ".join(CHOICE_USAGE.get(name, name) for name in choices) + "? ", display.width)
     while True:
         try:
             name, why = parse_choice(await ask(question))
@@ -156,14 +160,16 @@ async def _ask_for_decision(
         if name == LEAVE_CHOICE:
             return False
         if name not in choices:
-            say(f"one of {', '.join(choices)}; {LEAVE_CHOICE} decides nothing")
+            print_message(f"one of {', '.join(choices)}; {LEAVE_CHOICE} decides nothing")
             continue
         try:
             await (
-                running.stop() if name == ABORT_CHOICE else running.decide(await _make_decision_event(name, call, why))
+                runner.stop()
+                if name == ABORT_CHOICE
+                else runner.apply_decisions(await _make_decision_event(name, call, why))
             )
         except ConvoError as wrong:
-            say(f"convo: {wrong.message}" + (f"\n  try: {wrong.hint}" if wrong.hint else ""))
+            print_message(f"convo: {wrong.message}" + (f"\n  try: {wrong.hint}" if wrong.hint else ""))
             continue
         return True
 
@@ -174,14 +180,14 @@ def parse_choice(line: str) -> tuple[str, str]:
     return CHOICE_SYNONYMS.get(word.lower(), word.lower()), why.strip()
 
 
-async def _make_decision_event(name: str, call: PendingApproval, why: str) -> ApprovalDecided | ToolOutputSupplied:
+async def _make_decision_event(name: str, call: PendingApproval, detail: str) -> ApprovalDecided | ToolOutputSupplied:
     match name:
         case "output":
-            return ToolOutputSupplied(call.call_id, why)
+            return ToolOutputSupplied(call.call_id, detail)
         case "edit":
             return ApprovalDecided(call.call_id, approve=True, arguments=await _run_editor(call.arguments))
     approve = name in ("approve", "always", "again")
-    return ApprovalDecided(call.call_id, approve, None if approve else why or None, name in ("always", "never"))
+    return ApprovalDecided(call.call_id, approve, None if approve else detail or None, name in ("always", "never"))
 
 
 async def _run_editor(arguments: str) -> str:

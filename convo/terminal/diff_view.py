@@ -37,59 +37,63 @@ class DiffSide(NamedTuple):
     items: Sequence[Item]
 
 
-def render_history_diff(a: DiffSide, b: DiffSide, found: HistoryDiff, medium: DisplayOptions) -> str:
+def render_history_diff(a: DiffSide, b: DiffSide, diff: HistoryDiff, display: DisplayOptions) -> str:
     """Render both histories, their first difference, and everything after it side by side."""
-    head = [("A", _format_side(a)), ("B", _format_side(b)), ("", _describe_difference(a, b, found))]
-    shown = [*key_value_lines(head, medium), *([] if found.alike else ["", *_side_by_side_lines(found, medium)])]
-    if not found.alike:
-        shown += ["", "  " + ", ".join(_diff_counts(found))]
-    return medium.drawn("\n".join(shown))
+    head = [("A", _format_side(a)), ("B", _format_side(b)), ("", _describe_difference(a, b, diff))]
+    shown = [*key_value_lines(head, display), *([] if diff.is_equal else ["", *_side_by_side_lines(diff, display)])]
+    if not diff.is_equal:
+        shown += ["", "  " + ", ".join(_diff_counts(diff))]
+    return display.translate_box_chars("\n".join(shown))
 
 
-def render_request_diff(a: SentRequest, b: SentRequest, found: RequestDiff, medium: DisplayOptions) -> str:
+def render_request_diff(a: SentRequest, b: SentRequest, diff: RequestDiff, display: DisplayOptions) -> str:
     """Render the first byte that differs, and how much of the common prefix was cached."""
-    return medium.drawn("\n".join(key_value_lines([*_request_rows(a, b, found), *_cache_rows(found)], medium)))
+    return display.translate_box_chars(
+        "\n".join(key_value_lines([*_request_rows(a, b, diff), *_cache_rows(diff)], display))
+    )
 
 
 def _format_side(side: DiffSide) -> str:
     return f"{side.name}, {format_count(len(side.items))}, {side.owner}"
 
 
-def _describe_difference(a: DiffSide, b: DiffSide, found: HistoryDiff) -> str:
-    if found.alike:
-        return f"both say the same: {format_count(found.same)}"
-    alike = f"{format_count(found.same)} the same" if found.same else "nothing at the beginning is the same"
-    if found.path:
-        return f"{alike}; item {found.same + 1} differs in {found.path}"
-    if found.same < min(len(a.items), len(b.items)):
-        return f"{alike}; item {found.same + 1} is another one"
+def _describe_difference(a: DiffSide, b: DiffSide, diff: HistoryDiff) -> str:
+    if diff.is_equal:
+        return f"both say the same: {format_count(diff.common_count)}"
+    alike = (
+        f"{format_count(diff.common_count)} the same" if diff.common_count else "nothing at the beginning is the same"
+    )
+    if diff.path:
+        return f"{alike}; item {diff.common_count + 1} differs in {diff.path}"
+    if diff.common_count < min(len(a.items), len(b.items)):
+        return f"{alike}; item {diff.common_count + 1} is another one"
     longer = "B" if len(b.items) > len(a.items) else "A"
     return f"{alike}; {longer} goes on from there"
 
 
-def _diff_counts(found: HistoryDiff) -> Iterator[str]:
-    yield f"only in A {found.many('only a'):,}"
-    yield f"only in B {found.many('only b'):,}"
-    yield f"different {found.many('changed'):,}"
-    yield f"the same again {found.many('same'):,}"
+def _diff_counts(diff: HistoryDiff) -> Iterator[str]:
+    yield f"only in A {diff.count_pairs('only a'):,}"
+    yield f"only in B {diff.count_pairs('only b'):,}"
+    yield f"different {diff.count_pairs('changed'):,}"
+    yield f"the same again {diff.count_pairs('same'):,}"
 
 
-def _side_by_side_lines(found: HistoryDiff, medium: DisplayOptions) -> Iterator[str]:
-    room = DEFAULT_SIDE_COLUMNS if medium.width is None else max(16, (medium.width - 5) // 2)
-    yield medium.paint(f"  {pad_text('A', room)}   {'B'}", "dim")
-    for run in _group_by_status(found.rest):
-        if len(run) > MAX_EQUAL_ITEMS_SHOWN and run[0].mark == "same":
-            yield medium.paint(f"  {format_count(len(run))} the same", "dim")
+def _side_by_side_lines(diff: HistoryDiff, display: DisplayOptions) -> Iterator[str]:
+    room = DEFAULT_SIDE_COLUMNS if display.width is None else max(16, (display.width - 5) // 2)
+    yield display.apply_style(f"  {pad_text('A', room)}   {'B'}", "dim")
+    for run in _group_by_status(diff.pairs):
+        if len(run) > MAX_EQUAL_ITEMS_SHOWN and run[0].status == "same":
+            yield display.apply_style(f"  {format_count(len(run))} the same", "dim")
             continue
         for pair in run:
-            yield _format_pair(pair, found, room, medium)
+            yield _format_pair(pair, diff, room, display)
 
 
 def _group_by_status(rest: Sequence[DiffPair]) -> Iterator[list[DiffPair]]:
     """Group consecutive pairs with the same mark."""
     run: list[DiffPair] = []
     for pair in rest:
-        if run and run[-1].mark != pair.mark:
+        if run and run[-1].status != pair.status:
             yield run
             run = []
         run.append(pair)
@@ -97,10 +101,10 @@ def _group_by_status(rest: Sequence[DiffPair]) -> Iterator[list[DiffPair]]:
         yield run
 
 
-def _format_pair(pair: DiffPair, found: HistoryDiff, room: int, medium: DisplayOptions) -> str:
-    left, right = _format_item(pair.a, found.a, room), _format_item(pair.b, found.b, room)
-    words = f"  {pad_text(left, room)} {DIFF_MARKS[pair.mark]} {right}".rstrip()
-    return medium.paint(words, DIFF_STYLES[pair.mark]) if pair.mark in DIFF_STYLES else words
+def _format_pair(pair: DiffPair, diff: HistoryDiff, room: int, display: DisplayOptions) -> str:
+    left, right = _format_item(pair.a, diff.a, room), _format_item(pair.b, diff.b, room)
+    words = f"  {pad_text(left, room)} {DIFF_MARKS[pair.status]} {right}".rstrip()
+    return display.apply_style(words, DIFF_STYLES[pair.status]) if pair.status in DIFF_STYLES else words
 
 
 def _format_item(at: int | None, items: Sequence[Item], room: int) -> str:
@@ -110,22 +114,24 @@ def _format_item(at: int | None, items: Sequence[Item], room: int) -> str:
     return truncate_text(begins + escape_control_chars(item_preview(items[at], max(8, room - len(begins)))), room)
 
 
-def _request_rows(a: SentRequest, b: SentRequest, found: RequestDiff) -> Iterator[KeyValue]:
-    for name, request, size in (("A", a, found.sizes[0]), ("B", b, found.sizes[1])):
-        before = f", behind {format_count(len(request.before))} of its owner" if request.before else ""
+def _request_rows(a: SentRequest, b: SentRequest, diff: RequestDiff) -> Iterator[KeyValue]:
+    for name, request, size in (("A", a, diff.sizes_bytes[0]), ("B", b, diff.sizes_bytes[1])):
+        before = (
+            f", behind {format_count(len(request.prepended_items))} of its owner" if request.prepended_items else ""
+        )
         yield name, f"{request.name}, {request.model or 'a file'}, {size:,} bytes{before}"
-    if found.byte is None:
+    if diff.byte_offset is None:
         yield "differs", "nowhere: both are the same, byte for byte"
         return
-    yield "differs", f"at byte {found.byte:,}, in {found.path}"
-    yield "A has", found.a or "(nothing)"
-    yield "B has", found.b or "(nothing)"
+    yield "differs", f"at byte {diff.byte_offset:,}, in {diff.path}"
+    yield "A has", diff.a or "(nothing)"
+    yield "B has", diff.b or "(nothing)"
 
 
-def _cache_rows(found: RequestDiff) -> Iterator[KeyValue]:
-    yield "alike", f"{found.prefix} tokens at the beginning of what both models were shown"
-    yield "expected", f"at most {found.expected:,} of them cached"
+def _cache_rows(diff: RequestDiff) -> Iterator[KeyValue]:
+    yield "alike", f"{diff.common_prefix} tokens at the beginning of what both models were shown"
+    yield "expected", f"at most {diff.expected_cached_tokens:,} of them cached"
     said = "nothing was reported"
-    if found.reported:
-        said = f"{found.reported.cached:,} cached of {found.reported.input:,} input tokens of B"
+    if diff.reported_usage:
+        said = f"{diff.reported_usage.cached_tokens:,} cached of {diff.reported_usage.input_tokens:,} input tokens of B"
     yield "reported", said

@@ -51,40 +51,40 @@ PROMPT_STYLE = Style.from_dict({"bar": "dim"})
 class LineEditor:
     """Reads messages; see `convo.terminal.prompt.PromptReader`."""
 
-    echoes = False
+    has_echo = False
 
-    def __init__(self, at: PromptOptions) -> None:
-        self.pasted: list[str] = []
-        self._screen, self._input = make_editor_output(), PasteDetectingInput(sys.stdin)
-        self._at = at
+    def __init__(self, options: PromptOptions) -> None:
+        self.pasted_texts: list[str] = []
+        self._output, self._input = make_editor_output(), PasteDetectingInput(sys.stdin)
+        self._options = options
         self._session = EditorSession(
-            history=open_prompt_history(at.history),
-            key_bindings=build_key_bindings(self.pasted.append),
-            completer=EditorCompleter(at.words),
+            history=open_prompt_history(options.history_path),
+            key_bindings=build_key_bindings(self.pasted_texts.append),
+            completer=EditorCompleter(options.suggest),
             complete_while_typing=False,
             multiline=True,
             prompt_continuation=" " * len(PROMPT),
-            editing_mode=EditingMode.VI if at.vi else EditingMode.EMACS,
+            editing_mode=EditingMode.VI if options.is_vi else EditingMode.EMACS,
             enable_suspend=True,
             tempfile_suffix=".md",
             style=PROMPT_STYLE,
             input=self._input,
-            output=self._screen,
+            output=self._output,
         )
         self._session.app.ttimeoutlen = ESCAPE_TIMEOUT_S
-        if at.bar:
-            self._session.app.layout = self._with_bar(at.bar)
+        if options.render_status_line:
+            self._session.app.layout = self._add_status_line(options.render_status_line)
 
-    async def line(self, prompt: str = PROMPT, default: str = "") -> str:
-        self.pasted.clear()
+    async def read_line(self, prompt: str = PROMPT, default: str = "") -> str:
+        self.pasted_texts.clear()
         return replace_surrogates(await self._session.prompt_async(prompt, default=default))
 
     def close(self) -> None:
         with suppress(OSError):  # the terminal may be gone
-            self._screen.leave_brackets()
+            self._output.end_bracketed_paste()
 
     @contextmanager
-    def listening(self, stop: Callable[[], None]) -> Iterator[None]:
+    def watch_stop_key(self, stop: Callable[[], None]) -> Iterator[None]:
         """Call `stop` on Esc, and store all other keys for the next prompt, until the context exits."""
         loop, flush = asyncio.get_running_loop(), TimerSlot()
 
@@ -95,7 +95,7 @@ class LineEditor:
                 store_typeahead(self._input, list(presses))
 
         def ready() -> None:
-            flush.drop()
+            flush.cancel()
             typed(self._input.read_keys(), alone=False)
             flush.timer = loop.call_later(ESCAPE_TIMEOUT_S, lambda: typed(self._input.flush_keys(), alone=True))
 
@@ -103,16 +103,16 @@ class LineEditor:
             try:
                 yield
             finally:
-                flush.drop()
+                flush.cancel()
 
     @contextmanager
-    def aside(self) -> Iterator[None]:
+    def release_terminal(self) -> Iterator[None]:
         """Release the terminal for another program until the context exits."""
         with self._input.detach(), self._input.cooked_mode():
-            self._screen.leave_brackets()
+            self._output.end_bracketed_paste()
             yield
 
-    def _with_bar(self, bar: Callable[[int], str]) -> Layout:
+    def _add_status_line(self, render_status_line: Callable[[int], str]) -> Layout:
         """Add a status line to the layout.
 
         The library's own toolbar waits until the terminal has reported its cursor position.
@@ -120,7 +120,7 @@ class LineEditor:
         app = self._session.app
 
         def words() -> str:
-            return bar(app.output.get_size().columns)
+            return render_status_line(app.output.get_size().columns)
 
         line = Window(FormattedTextControl(words, style="class:bar"), height=1, dont_extend_height=True)
         whole = HSplit([app.layout.container, ConditionalContainer(line, ~is_done)])
@@ -146,7 +146,7 @@ class TimerSlot:
 
     timer: asyncio.TimerHandle | None = None
 
-    def drop(self) -> None:
+    def cancel(self) -> None:
         if self.timer:
             self.timer.cancel()
 
@@ -157,7 +157,7 @@ class EditorOutput(Vt100_Output):
     def disable_bracketed_paste(self) -> None:
         """Do nothing: bracketed paste stays on until `end_bracketed_paste`."""
 
-    def leave_brackets(self) -> None:
+    def end_bracketed_paste(self) -> None:
         super().disable_bracketed_paste()
         self.flush()
 
@@ -211,7 +211,7 @@ def is_prompt_empty() -> bool:
     return not get_app().current_buffer.text
 
 
-def build_key_bindings(pasted: Callable[[str], None]) -> KeyBindings:
+def build_key_bindings(on_paste: Callable[[str], None]) -> KeyBindings:
     """Build the key bindings; `on_paste` is called with each pasted text."""
     bindings = KeyBindings()
     bindings.add("enter", filter=PROMPT_HAS_FOCUS)(accept_line)
@@ -229,7 +229,7 @@ def build_key_bindings(pasted: Callable[[str], None]) -> KeyBindings:
     @bindings.add(Keys.BracketedPaste)
     def paste(event: KeyPressEvent) -> None:
         text = event.data.replace("\r\n", "\n").replace("\r", "\n")
-        pasted(text)
+        on_paste(text)
         event.current_buffer.insert_text(text)
 
     return bindings
@@ -291,25 +291,25 @@ ENTRY_START = "\n# "
 class PromptHistory(History):
     """Prompt history in a file that several terminals share; newest entry first."""
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, path: Path) -> None:
         super().__init__()
-        self._place, self._size = place, -1
+        self._path, self._loaded_size_bytes = path, -1
 
     async def load(self) -> AsyncGenerator[str, None]:
-        size = self._now()
-        if size != self._size:
-            self._loaded_strings, self._size = list(self.load_history_strings()), size
+        size = self._file_size()
+        if size != self._loaded_size_bytes:
+            self._loaded_strings, self._loaded_size_bytes = list(self.load_history_strings()), size
         for entry in self._loaded_strings:
             yield entry
 
-    def behind(self) -> bool:
+    def is_stale(self) -> bool:
         """Whether another process has changed the file since it was loaded."""
-        return self._now() != self._size
+        return self._file_size() != self._loaded_size_bytes
 
     def load_history_strings(self) -> Iterable[str]:
         try:
-            with self._place.open("rb") as file:
-                begin = max(0, self._now() - MAX_HISTORY_BYTES)
+            with self._path.open("rb") as file:
+                begin = max(0, self._file_size() - MAX_HISTORY_BYTES)
                 file.seek(begin)
                 text = file.read().decode("utf-8", "replace")
                 return parse_history_entries(text.partition(ENTRY_START)[2] if begin else text)
@@ -318,32 +318,32 @@ class PromptHistory(History):
 
     def store_string(self, string: str) -> None:
         with suppress(OSError):
-            file = os.open(self._place, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             try:
                 fcntl.flock(file, fcntl.LOCK_EX)
-                mine = os.fstat(file).st_size == self._size
+                mine = os.fstat(file).st_size == self._loaded_size_bytes
                 os.write(file, format_history_entry(string).encode("utf-8", "replace"))
-                self._size = os.fstat(file).st_size if mine else -1
+                self._loaded_size_bytes = os.fstat(file).st_size if mine else -1
             finally:
                 os.close(file)
 
-    def _now(self) -> int:
+    def _file_size(self) -> int:
         try:
-            return self._place.stat().st_size
+            return self._path.stat().st_size
         except OSError:
             return 0
 
 
 def reload_if_stale(buffer: Buffer) -> None:
     """Reload the history into an open, empty prompt if another terminal has added to the file."""
-    if isinstance(buffer.history, PromptHistory) and buffer.history.behind():
+    if isinstance(buffer.history, PromptHistory) and buffer.history.is_stale():
         buffer.reset()
         buffer.load_history_if_not_yet_loaded()
 
 
-def format_history_entry(words: str) -> str:
+def format_history_entry(text: str) -> str:
     """Format an entry for the file: a line with the time, then each line of the text with "+" before it."""
-    return f"{ENTRY_START}{datetime.now()}\n" + "".join(f"+{line}\n" for line in words.split("\n"))
+    return f"{ENTRY_START}{datetime.now()}\n" + "".join(f"+{line}\n" for line in text.split("\n"))
 
 
 def parse_history_entries(text: str) -> list[str]:
@@ -361,17 +361,17 @@ def parse_history_entries(text: str) -> list[str]:
     return ["\n".join(lines) for lines in reversed(found)]
 
 
-def open_prompt_history(place: Path) -> History:
+def open_prompt_history(path: Path) -> History:
     """Open the history file at `path` with mode 0600; in memory if the file cannot be opened."""
     try:
-        make_private_folder(place.parent)
-        place.touch(mode=0o600, exist_ok=True)
-        if place.stat().st_mode & 0o077:
-            place.chmod(0o600)
-        place.open("ab").close()
+        make_private_folder(path.parent)
+        path.touch(mode=0o600, exist_ok=True)
+        if path.stat().st_mode & 0o077:
+            path.chmod(0o600)
+        path.open("ab").close()
     except (OSError, StoreFault):
         return InMemoryHistory()
-    return PromptHistory(place)
+    return PromptHistory(path)
 
 
 class EditorCompleter(Completer):
@@ -391,4 +391,4 @@ class EditorCompleter(Completer):
         except ConvoError:  # without a readable store there are no completions
             return
         for offer in offers:
-            yield Completion(offer.word, start_position=-length, display_meta=offer.about)
+            yield Completion(offer.text, start_position=-length, display_meta=offer.description)

@@ -23,32 +23,32 @@ class SearchResult(NamedTuple):
     """
 
     session: Session
-    at: int
-    of: int | None
-    who: str
+    item_number: int
+    item_count: int | None
+    author: str
     snippet: str
 
     def __str__(self) -> str:
-        return f"{self.at}/{self.of}" if self.of else f"{self.at}, on a branch"
+        return f"{self.item_number}/{self.item_count}" if self.item_count else f"{self.item_number}, on a branch"
 
 
-def render_session_list(glances: Sequence[SessionSummary], medium: DisplayOptions) -> str:
+def render_session_list(summaries: Sequence[SessionSummary], display: DisplayOptions) -> str:
     """Render one line for each session."""
-    sessions = [one.session for one in glances]
+    sessions = [one.session for one in summaries]
     columns = [
         Column("session", [one.name for one in sessions], style="id"),
-        Column("owner", [str(one.strategy) for one in sessions], goes=3),
-        Column("model", [one.model for one in sessions], goes=0),
-        Column("items", [f"{one.items:,}" for one in glances], right=True, goes=2),
-        Column("turns", [f"{one.turns:,}" for one in glances], right=True, goes=1),
+        Column("owner", [str(one.strategy) for one in sessions], drop_order=3),
+        Column("model", [one.model for one in sessions], drop_order=0),
+        Column("items", [f"{one.item_count:,}" for one in summaries], align_right=True, drop_order=2),
+        Column("turns", [f"{one.turn_count:,}" for one in summaries], align_right=True, drop_order=1),
         Column("used", [format_local_time(one.used_at) for one in sessions]),
-        Column("first words", [one.words for one in glances]),
+        Column("first words", [one.first_words for one in summaries]),
     ]
-    return medium.drawn("\n".join(table_lines(fit_columns(columns, medium), medium)))
+    return display.translate_box_chars("\n".join(table_lines(fit_columns(columns, display), display)))
 
 
 def render_session(
-    glance: SessionSummary, said: Sequence[Item], medium: DisplayOptions, run: "OpenRun | None" = None
+    summary: SessionSummary, unconfirmed: Sequence[Item], display: DisplayOptions, open_run: "OpenRun | None" = None
 ) -> str:
     """Render all fields of a session's record.
 
@@ -57,19 +57,21 @@ def render_session(
     """
     from convo.terminal.terminal import key_value_lines
 
-    name = medium.paint(escape_control_chars(glance.session.name), "bold")
-    return medium.drawn("\n".join([name, *key_value_lines(_session_rows(glance, said, run), medium)]))
+    name = display.apply_style(escape_control_chars(summary.session.name), "bold")
+    return display.translate_box_chars(
+        "\n".join([name, *key_value_lines(_session_rows(summary, unconfirmed, open_run), display)])
+    )
 
 
-def render_search_results(places: Sequence[SearchResult], medium: DisplayOptions) -> str:
+def render_search_results(results: Sequence[SearchResult], display: DisplayOptions) -> str:
     """Render one line for each item that a search found."""
     columns = [
-        Column("session", [place.session.name for place in places], style="id"),
-        Column("item", [str(place) for place in places]),
-        Column("by", [place.who for place in places], goes=0),
-        Column("words", [place.snippet for place in places]),
+        Column("session", [place.session.name for place in results], style="id"),
+        Column("item", [str(place) for place in results]),
+        Column("by", [place.author for place in results], drop_order=0),
+        Column("words", [place.snippet for place in results]),
     ]
-    return medium.drawn("\n".join(table_lines(fit_columns(columns, medium), medium)))
+    return display.translate_box_chars("\n".join(table_lines(fit_columns(columns, display), display)))
 
 
 def format_local_time(at: float) -> str:
@@ -77,25 +79,33 @@ def format_local_time(at: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
 
 
-def _session_rows(glance: SessionSummary, said: Sequence[Item], run: "OpenRun | None") -> list[tuple[str, str]]:
+def _session_rows(
+    summary: SessionSummary, unconfirmed: Sequence[Item], open_run: "OpenRun | None"
+) -> list[tuple[str, str]]:
     from convo.terminal.status_line import describe_open_run, format_continue_command
     from convo.terminal.terminal import format_count, unconfirmed_rows
 
-    session, on = glance.session, format_continue_command(glance.session, run)
-    opened = describe_open_run(run) if run else ""
-    unread = [*([("waiting", opened)] if opened else []), ("waiting", f"{format_count(glance.waiting)} unacknowledged")]
+    session, on = summary.session, format_continue_command(summary.session, open_run)
+    opened = describe_open_run(open_run) if open_run else ""
+    unread = [
+        *([("waiting", opened)] if opened else []),
+        ("waiting", f"{format_count(summary.unconfirmed_count)} unacknowledged"),
+    ]
     system = [("system", session.instructions)] if session.instructions else []
     return [
         ("id", session.id),
-        ("owner", f"{STRATEGY_INFO[session.strategy].words} (--{session.strategy})"),
+        ("owner", f"{STRATEGY_INFO[session.strategy].description} (--{session.strategy})"),
         ("handle", session.handle or "none: its name is its handle"),
         ("endpoint", str(session.scope)),
         ("model", session.model),
         *system,
-        ("head", f"{session.head[:12]}, {format_count(glance.items)}"),
-        ("mark", f"{session.mark[:12]}, {format_count(glance.items - glance.waiting)} confirmed"),
-        *(unconfirmed_rows(said, opened) if len(said) == glance.waiting else unread),
-        ("turns", f"{glance.turns:,}"),
+        ("head", f"{session.head[:12]}, {format_count(summary.item_count)}"),
+        (
+            "mark",
+            f"{session.confirmed_head[:12]}, {format_count(summary.item_count - summary.unconfirmed_count)} confirmed",
+        ),
+        *(unconfirmed_rows(unconfirmed, opened) if len(unconfirmed) == summary.unconfirmed_count else unread),
+        ("turns", f"{summary.turn_count:,}"),
         ("created", format_local_time(session.created_at)),
         ("used", format_local_time(session.used_at)),
         *([("go on", on)] if on else []),
@@ -109,39 +119,44 @@ KIND_DROP_ORDER = {"places": 0, "events": 1, "items": 2}
 """Drop order of the columns on a narrow terminal."""
 
 
-def render_tenant_stats(kept: Sequence[TenantStats], medium: DisplayOptions) -> str:
+def render_tenant_stats(tenants: Sequence[TenantStats], display: DisplayOptions) -> str:
     """Render one line for each tenant."""
     columns = [
-        Column("tenant", [one.tenant for one in kept], style="id"),
+        Column("tenant", [one.tenant for one in tenants], style="id"),
         *(
-            Column(kind, [f"{one.rows[kind]:,}" for one in kept], right=True, goes=KIND_DROP_ORDER.get(kind))
-            for kind in kept[0].rows
+            Column(
+                kind,
+                [f"{one.row_counts[kind]:,}" for one in tenants],
+                align_right=True,
+                drop_order=KIND_DROP_ORDER.get(kind),
+            )
+            for kind in tenants[0].row_counts
         ),
-        Column("size", [format_bytes(one.bytes) for one in kept], right=True),
-        Column("oldest", [_format_optional_time(one.oldest) for one in kept]),
-        Column("newest", [_format_optional_time(one.newest) for one in kept]),
+        Column("size", [format_bytes(one.size_bytes) for one in tenants], align_right=True),
+        Column("oldest", [_format_optional_time(one.oldest_at) for one in tenants]),
+        Column("newest", [_format_optional_time(one.newest_at) for one in tenants]),
     ]
-    return medium.drawn("\n".join(table_lines(fit_columns(columns, medium), medium)))
+    return display.translate_box_chars("\n".join(table_lines(fit_columns(columns, display), display)))
 
 
-def render_prune_results(found: Sequence[tuple[str, PruneResult]], medium: DisplayOptions) -> str:
+def render_prune_results(results: Sequence[tuple[str, PruneResult]], display: DisplayOptions) -> str:
     """Render one line for each tenant that loses data."""
     columns = [
-        Column("tenant", [name for name, _ in found], style="id"),
+        Column("tenant", [name for name, _ in results], style="id"),
         *(
-            Column(kind, [f"{getattr(one, kind):,}" for _, one in found], right=True)
+            Column(kind, [f"{getattr(one, kind):,}" for _, one in results], align_right=True)
             for kind in ("sessions", "responses", "conversations")
         ),
     ]
-    return medium.drawn("\n".join(table_lines(fit_columns(columns, medium), medium)))
+    return display.translate_box_chars("\n".join(table_lines(fit_columns(columns, display), display)))
 
 
-def format_bytes(count: int) -> str:
+def format_bytes(size_bytes: int) -> str:
     """Format bytes in the largest unit of which there is at least one: "999 B", "1.5 MB"."""
-    figure, unit = float(count), 0
+    figure, unit = float(size_bytes), 0
     while round(figure, 1) >= SIZE_UNIT_FACTOR and unit < len(SIZE_UNITS) - 1:
         figure, unit = figure / SIZE_UNIT_FACTOR, unit + 1
-    return f"{figure:,.1f} {SIZE_UNITS[unit]}" if unit else f"{count} B"
+    return f"{figure:,.1f} {SIZE_UNITS[unit]}" if unit else f"{size_bytes} B"
 
 
 def _format_optional_time(moment: float | None) -> str:

@@ -32,21 +32,21 @@ class CompletionTarget(NamedTuple):
     """
 
     kind: str
-    word: str
+    prefix: str
 
 
 class Suggestion(NamedTuple):
     """A completion and its short description."""
 
-    word: str
-    about: str = ""
+    text: str
+    description: str = ""
 
 
 SuggestCompletions: TypeAlias = Callable[[str], Awaitable[tuple[int, Sequence[Suggestion]]]]
 """Maps the text before the cursor to the number of characters to replace and the suggestions."""
 
 
-def find_completion_target(before: str, taken: Callable[[str], str]) -> CompletionTarget:
+def find_completion_target(before: str, get_argument_kind: Callable[[str], str]) -> CompletionTarget:
     """Find the text to complete at the end of `before`.
 
     get_argument_kind:  returns the kind of a command's argument, by the command's name
@@ -54,7 +54,9 @@ def find_completion_target(before: str, taken: Callable[[str], str]) -> Completi
     if before.startswith("/") and not before.startswith("//"):
         name, space, words = before[1:].partition(" ")
         return (
-            CompletionTarget(taken(name.lower()), words.lstrip()) if space else CompletionTarget(COMMAND_NAME, before)
+            CompletionTarget(get_argument_kind(name.lower()), words.lstrip())
+            if space
+            else CompletionTarget(COMMAND_NAME, before)
         )
     last = before[_last_word_start(before) :]
     if last.startswith("@"):
@@ -70,9 +72,9 @@ def _last_word_start(before: str) -> int:
     return max(before.rfind(blank) for blank in " \t\n") + 1
 
 
-def suggest_files(word: str) -> list[Suggestion]:
+def suggest_files(prefix: str) -> list[Suggestion]:
     """Suggest the files and folders that begin with `prefix`; names with blanks are quoted."""
-    written = word.lstrip("\"'")
+    written = prefix.lstrip("\"'")
     folder, begin = os.path.split(written)
     try:
         there = sorted(os.scandir(os.path.expanduser(folder) or "."), key=lambda one: one.name)
@@ -92,11 +94,11 @@ def _file_suggestions(folder: str, there: Sequence["os.DirEntry[str]"]) -> Itera
             yield Suggestion(f"{whole}/" if is_folder else whole)
 
 
-def filter_suggestions(offers: Sequence[Suggestion], word: str) -> list[Suggestion]:
+def filter_suggestions(suggestions: Sequence[Suggestion], prefix: str) -> list[Suggestion]:
     """Return the suggestions that begin with `prefix`; if there are none, those that contain it."""
-    low = word.lower()
-    begin = [one for one in offers if one.word.lower().startswith(low)]
-    return begin or [one for one in offers if low in one.word.lower()]
+    low = prefix.lower()
+    begin = [one for one in suggestions if one.text.lower().startswith(low)]
+    return begin or [one for one in suggestions if low in one.text.lower()]
 
 
 PROMPT = "> "
@@ -119,13 +121,13 @@ class PromptOptions:
     render_status_line:  renders the line below the prompt for a number of columns; None for no line
     """
 
-    history: Path
-    words: SuggestCompletions
+    history_path: Path
+    suggest: SuggestCompletions
     editing: str = ""
-    bar: Callable[[int], str] | None = None
+    render_status_line: Callable[[int], str] | None = None
 
     @property
-    def vi(self) -> bool:
+    def is_vi(self) -> bool:
         return self.editing == EDITING_VI
 
 
@@ -136,10 +138,10 @@ class PromptReader(Protocol):
     has_echo:      whether the terminal shows typed text while an answer streams
     """
 
-    pasted: list[str]
-    echoes: bool
+    pasted_texts: list[str]
+    has_echo: bool
 
-    async def line(self, prompt: str = PROMPT, default: str = "") -> str:
+    async def read_line(self, prompt: str = PROMPT, default: str = "") -> str:
         """Read the next message; "" for an empty or discarded line.
 
         default:  the initial text, where a line can be edited
@@ -148,43 +150,43 @@ class PromptReader(Protocol):
         """
         ...
 
-    def listening(self, stop: Callable[[], None]) -> AbstractContextManager[None]:
+    def watch_stop_key(self, stop: Callable[[], None]) -> AbstractContextManager[None]:
         """Call `stop` on the key that cancels work; the other keys wait for the next prompt."""
         ...
 
-    def aside(self) -> AbstractContextManager[None]:
+    def release_terminal(self) -> AbstractContextManager[None]:
         """Release the terminal for another program."""
         ...
 
     def close(self) -> None: ...
 
 
-def make_prompt_reader(at: PromptOptions) -> PromptReader:
+def make_prompt_reader(options: PromptOptions) -> PromptReader:
     """Make the reader for this terminal."""
-    if at.editing == EDITING_PLAIN or os.environ.get("TERM") in DUMB_TERMINALS or not sys.stderr.isatty():
+    if options.editing == EDITING_PLAIN or os.environ.get("TERM") in DUMB_TERMINALS or not sys.stderr.isatty():
         return PlainReader()
     from convo.terminal.line_editor import LineEditor
 
-    return LineEditor(at)
+    return LineEditor(options)
 
 
 class PlainReader:
     """Reads with the terminal's own line editing."""
 
-    echoes = True
+    has_echo = True
 
     def __init__(self) -> None:
-        self.pasted: list[str] = []
+        self.pasted_texts: list[str] = []
 
-    async def line(self, prompt: str = PROMPT, default: str = "") -> str:
+    async def read_line(self, prompt: str = PROMPT, default: str = "") -> str:
         if default:
             write_to_terminal(f"{default}\n")
         return await read_plain_line(prompt)
 
-    def listening(self, stop: Callable[[], None]) -> AbstractContextManager[None]:
+    def watch_stop_key(self, stop: Callable[[], None]) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def aside(self) -> AbstractContextManager[None]:
+    def release_terminal(self) -> AbstractContextManager[None]:
         return nullcontext()
 
     def close(self) -> None:
@@ -217,8 +219,8 @@ async def read_plain_line(question: str) -> str:
     return line.removesuffix("\n")
 
 
-def write_to_terminal(words: str) -> None:
+def write_to_terminal(text: str) -> None:
     """Write to stderr if it is a terminal; a file needs no prompts."""
     if sys.stderr.isatty():
-        sys.stderr.write(words)
+        sys.stderr.write(text)
         sys.stderr.flush()

@@ -18,27 +18,27 @@ KEY_READ_BYTES = 1024
 
 
 @contextmanager
-def disable_echo(terminal: int) -> Iterator[None]:
+def disable_echo(fd: int) -> Iterator[None]:
     """Turn off echo and line buffering until the context exits; Ctrl-C and Ctrl-Z keep their meaning."""
     try:
-        before = termios.tcgetattr(terminal)
+        before = termios.tcgetattr(fd)
     except termios.error:
         yield
         return
-    now = termios.tcgetattr(terminal)
+    now = termios.tcgetattr(fd)
     now[0] &= ~NEWLINE_FLAGS
     now[3] &= ~ECHO_FLAGS
     now[6][termios.VMIN] = 1
-    termios.tcsetattr(terminal, termios.TCSANOW, now)
+    termios.tcsetattr(fd, termios.TCSANOW, now)
     try:
         yield
     finally:
         with suppress(termios.error):  # the terminal may be gone
-            termios.tcsetattr(terminal, termios.TCSANOW, before)
+            termios.tcsetattr(fd, termios.TCSANOW, before)
 
 
 @contextmanager
-def on_key(keys: bytes, act: Callable[[], None]) -> Iterator[None]:
+def on_key(keys: bytes, callback: Callable[[], None]) -> Iterator[None]:
     """Call `callback` in the running loop when one of `keys` is pressed, until the context exits.
 
     Does nothing where stdin is no terminal, or where the process is in the background.
@@ -54,7 +54,7 @@ def on_key(keys: bytes, act: Callable[[], None]) -> Iterator[None]:
         if not typed:
             loop.remove_reader(terminal)
         if any(key in keys for key in typed):
-            act()
+            callback()
 
     with disable_echo(terminal):
         loop.add_reader(terminal, pressed)

@@ -49,44 +49,44 @@ HINTS_IN_REPL = {NotFound.hint: "/resume lists what was used last"}
 class ReplHost(Protocol):
     """Interface of the command that runs the REPL."""
 
-    def status(self, chat: Chat) -> str: ...
+    def render_status(self, chat: Chat) -> str: ...
 
-    async def next(self, chat: Chat, words: str) -> str: ...
+    async def render_next_request(self, chat: Chat, text: str) -> str: ...
 
-    async def context(self, chat: Chat) -> str: ...
+    async def render_context_usage(self, chat: Chat) -> str: ...
 
     def receipt(self, chat: Chat) -> str: ...
 
-    async def inspect(self, chat: Chat, handle: str) -> str: ...
+    async def render_handle(self, chat: Chat, handle: str) -> str: ...
 
-    async def switch(self, chat: Chat, model: str) -> None: ...
+    async def switch_model(self, chat: Chat, model: str) -> None: ...
 
-    async def prepare(self, chat: Chat) -> None: ...
+    async def compact_if_needed(self, chat: Chat) -> None: ...
 
-    async def compact(self, chat: Chat, words: str) -> str: ...
+    async def compact(self, chat: Chat, text: str) -> str: ...
 
-    async def own(self, chat: Chat, owner: str) -> tuple[Chat, str]: ...
+    async def change_strategy(self, chat: Chat, owner: str) -> tuple[Chat, str]: ...
 
     async def fork(self, chat: Chat, number: int | None) -> Chat: ...
 
-    async def new(self, chat: Chat, name: str) -> Chat: ...
+    async def open_new(self, chat: Chat, name: str) -> Chat: ...
 
-    async def resume(self, chat: Chat, handle: str) -> Chat: ...
+    async def open_existing(self, chat: Chat, handle: str) -> Chat: ...
 
-    async def recent(self, chat: Chat) -> str: ...
+    async def render_recent_sessions(self, chat: Chat) -> str: ...
 
     async def rename(self, chat: Chat, name: str) -> None: ...
 
-    async def export(self, chat: Chat, words: str) -> str: ...
+    async def export(self, chat: Chat, text: str) -> str: ...
 
     async def links(self, chat: Chat) -> Sequence[Link]: ...
 
     @property
     def prices(self) -> Mapping[str, Price]: ...
 
-    async def standing(self, chat: Chat) -> StatusLineState: ...
+    async def load_status_line_state(self, chat: Chat) -> StatusLineState: ...
 
-    def check_takes(self, chat: Chat, parts: Sequence[Json]) -> None: ...
+    def check_input_supported(self, chat: Chat, parts: Sequence[Json]) -> None: ...
 
 
 class Repl:
@@ -102,47 +102,47 @@ class Repl:
         self,
         chat: Chat,
         reader: PromptReader,
-        look: ReplHost,
+        host: ReplHost,
         *,
         out: TextIO,
         err: TextIO,
-        along: Iterable[tuple[str, dict[str, Json]]] = (),
+        attachments: Iterable[tuple[str, dict[str, Json]]] = (),
         live: bool = True,
         quiet: bool = False,
-        bar: StatusLine | None = None,
-        sheet: AnswerRenderer | None = None,
-        folded: FormatReasoning | None = None,
+        status_line: StatusLine | None = None,
+        renderer: AnswerRenderer | None = None,
+        format_reasoning: FormatReasoning | None = None,
     ) -> None:
         """Prepare the loop.
 
         status_line:  kept up to date for a reader that draws one
         renderer:     receives the text of the answers
         """
-        self.chat, self.look, self.reader, self.leaving = chat, look, reader, False
-        self.heads, self.along = UndoStack(), list(along)
-        self.runs: AgentChat | None = None
+        self.chat, self.host, self.reader, self.is_exiting = chat, host, reader, False
+        self.undo_stack, self.attachments = UndoStack(), list(attachments)
+        self.agent_chat: AgentChat | None = None
         self._out, self._err = out, err
-        self._live, self._quiet, self._bar = live, quiet, bar
-        self._sheet, self._folded = sheet, folded
-        self._reading: asyncio.Future[str] | None = None
-        self._pressed = self._escaped = False
-        chat.noted = self.note
+        self._live, self._quiet, self._status_line = live, quiet, status_line
+        self._renderer, self._format_reasoning = renderer, format_reasoning
+        self._line_future: asyncio.Future[str] | None = None
+        self._has_interrupt = self._has_escape = False
+        chat.notify = self.notify
 
     @property
-    def medium(self) -> DisplayOptions:
+    def display(self) -> DisplayOptions:
         """The abilities of the terminal, colors included."""
         return detect_display(self._err, os.environ)
 
     async def run(self) -> int:
         """Run the loop until the user exits. Returns the exit code."""
-        warming = asyncio.create_task(self._warm())
+        warming = asyncio.create_task(self._warm_up())
         try:
-            with on_signal(signal.SIGINT, self._press):
+            with on_signal(signal.SIGINT, self._on_interrupt):
                 if not self._quiet:
                     self.show_last_turns()
-                if self.runs:
-                    await self._tried(self.runs.begin())
-                return await self._talk()
+                if self.agent_chat:
+                    await self._report_errors(self.agent_chat.resume_open_run())
+                return await self._read_loop()
         finally:
             self.reader.close()
             warming.cancel()
@@ -151,95 +151,97 @@ class Repl:
 
     def show_last_turns(self) -> None:
         """Print the last turns, if there are any."""
-        for line in last_turn_lines(self.chat.held.path.items, self.medium):
+        for line in last_turn_lines(self.chat.state.path.items, self.display):
             self._err.write(line + "\n")
         self._err.flush()
 
-    async def _warm(self) -> None:
+    async def _warm_up(self) -> None:
         """Warm up the endpoint while the user types; errors are reported by the first request."""
         await asyncio.sleep(WARM_UP_DELAY_S)
         with suppress(ConvoError):
-            await self.chat.edges.endpoint.warm(self.chat.asking.wire_model)
+            await self.chat.deps.endpoint.warm(self.chat.options.wire_model)
 
-    async def _talk(self) -> int:
+    async def _read_loop(self) -> int:
         warned = False
-        while not self.leaving:
-            await self._look_up()
+        while not self.is_exiting:
+            await self._update_status_line()
             try:
-                line = await self.typed()
+                line = await self.read_line()
             except EOFError:
                 return 0
             except Interrupted:
                 if warned:
                     return 130
-                self.say("Ctrl-C again or Ctrl-D leaves")
+                self.print_message("Ctrl-C again or Ctrl-D leaves")
                 warned = True
                 continue
             warned = False
             if line.strip():
-                await self._carry_out(line)
+                await self._handle_line(line)
         return 0
 
-    async def _look_up(self) -> None:
+    async def _update_status_line(self) -> None:
         """Update the status line; keep the old one if the state cannot be loaded."""
-        if self._bar:
+        if self._status_line:
             with suppress(ConvoError):
-                standing = await self.look.standing(self.chat)
-                self._bar.standing = standing._replace(along=len(self.along))
+                standing = await self.host.load_status_line_state(self.chat)
+                self._status_line.state = standing._replace(attachment_count=len(self.attachments))
 
-    async def typed(self, prompt: str = PROMPT, default: str = "") -> str:
+    async def read_line(self, prompt: str = PROMPT, default: str = "") -> str:
         """Read a line. Raises the errors of the reader, and Interrupted also for a Ctrl-C before the prompt appears."""
         try:
-            if self._pressed:
+            if self._has_interrupt:
                 raise Interrupted("nothing was typed")
-            self._reading = asyncio.ensure_future(self.reader.line(prompt, default))
-            return await self._reading
+            self._line_future = asyncio.ensure_future(self.reader.read_line(prompt, default))
+            return await self._line_future
         except asyncio.CancelledError:
-            if not self._pressed:
+            if not self._has_interrupt:
                 raise
             raise Interrupted("nothing was typed") from None
         finally:
-            self._reading, self._pressed = None, False
+            self._line_future, self._has_interrupt = None, False
 
-    def _press(self) -> None:
+    def _on_interrupt(self) -> None:
         """Handle a Ctrl-C that no answer handles: interrupt the current or the next prompt. A late Esc is ignored."""
-        if self._escaped:
-            self._escaped = False
+        if self._has_escape:
+            self._has_escape = False
             return
-        self._pressed = True
-        if self._reading:
-            self._reading.cancel()
+        self._has_interrupt = True
+        if self._line_future:
+            self._line_future.cancel()
 
-    def _escape(self) -> None:
+    def _on_escape(self) -> None:
         """Treat Esc as a Ctrl-C that only running work receives."""
-        self._escaped = True
+        self._has_escape = True
         signal.raise_signal(signal.SIGINT)
 
-    async def answer(self, events: AsyncGenerator[StreamEvent, None]) -> None:
+    async def show_answer(self, events: AsyncGenerator[StreamEvent, None]) -> None:
         """Show one answer and its receipt. Raises the errors of the turn, and Interrupted."""
         before = self.chat.turn
-        printer = AnswerPrinter(self._out, self._err, live=self._live, sheet=self._sheet, folded=self._folded)
+        printer = AnswerPrinter(
+            self._out, self._err, live=self._live, renderer=self._renderer, format_reasoning=self._format_reasoning
+        )
         try:
-            await consume_interruptibly(events, printer.take)
+            await consume_interruptibly(events, printer.print_event)
         except Interrupted:
-            if self.reader.echoes and not printer.open_line:
-                self.say("")  # the terminal has printed ^C
+            if self.reader.has_echo and not printer.has_open_line:
+                self.print_message("")  # the terminal has printed ^C
             raise
         finally:
-            printer.end()
+            printer.finish()
             if self.chat.turn is not before:
-                self._after()
+                self._print_receipt()
 
-    def say(self, words: str) -> None:
+    def print_message(self, text: str) -> None:
         """Print a message that is no part of an answer, wrapped to the terminal."""
-        self.show(wrap_text(escape_control_chars(words), self.medium.width) + "\n")
+        self.print_block(wrap_text(escape_control_chars(text), self.display.width) + "\n")
 
-    def show(self, words: str) -> None:
+    def print_block(self, text: str) -> None:
         """Print text that is already laid out, or is meant to be copied."""
-        self._err.write(escape_control_chars(words))
+        self._err.write(escape_control_chars(text))
         self._err.flush()
 
-    def to_terminal(self, sequence: str) -> bool:
+    def send_control_sequence(self, sequence: str) -> bool:
         """Send a control sequence to the terminal. Returns whether it was sent."""
         told = bool(sequence) and self._err.isatty() and os.environ.get("TERM") not in DUMB_TERMINALS
         if told:
@@ -247,48 +249,51 @@ class Repl:
             self._err.flush()
         return told
 
-    def note(self, words: str) -> None:
+    def notify(self, text: str) -> None:
         """Print a message, unless --quiet is set."""
         if not self._quiet:
-            self.say(words)
+            self.print_message(text)
 
-    async def _carry_out(self, line: str) -> None:
-        self._escaped = False
+    async def _handle_line(self, line: str) -> None:
+        self._has_escape = False
         if is_slash_command(line):
             work = dispatch_command(self, line.strip())
         else:
-            work = run_shell_line(self, line) if line.startswith("!") else self._ask(unescape_slash(line))
-        with self.reader.listening(self._escape):
-            await self._tried(work)
+            work = run_shell_line(self, line) if line.startswith("!") else self._send_message(unescape_slash(line))
+        with self.reader.watch_stop_key(self._on_escape):
+            await self._report_errors(work)
 
-    async def _tried(self, work: Awaitable[None]) -> None:
+    async def _report_errors(self, work: Awaitable[None]) -> None:
         """Await `work`, and report its errors without ending the chat."""
         try:
             await work
         except Interrupted as stopped:
-            self.say(f"{stopped.message}; /retry asks again, /undo takes it back")
+            self.print_message(f"{stopped.message}; /retry asks again, /undo takes it back")
         except ConvoError as error:
-            self.say(redact_passwords(f"convo: {error.message}"))
+            self.print_message(redact_passwords(f"convo: {error.message}"))
             if error.hint:
-                self.show(redact_passwords(f"  try: {HINTS_IN_REPL.get(error.hint, error.hint)}\n"))
+                self.print_block(redact_passwords(f"  try: {HINTS_IN_REPL.get(error.hint, error.hint)}\n"))
 
-    async def _ask(self, words: str) -> None:
-        before, along = self.chat.held.path.head, [*self.along, *load_mentioned_files(words, self.reader.pasted)]
-        self.look.check_takes(self.chat, [part for _, part in along])
+    async def _send_message(self, text: str) -> None:
+        before, along = (
+            self.chat.state.path.head,
+            [*self.attachments, *load_mentioned_files(text, self.reader.pasted_texts)],
+        )
+        self.host.check_input_supported(self.chat, [part for _, part in along])
         for name, part in along:
-            self.note(format_attachment(name, part))
+            self.notify(format_attachment(name, part))
         try:
-            if not (self.runs and self.runs.running.unfinished):
-                await self.look.prepare(self.chat)
-            said = [user_message(words, *(part for _, part in along))]
-            await (self.runs.say(said) if self.runs else self.answer(self.chat.say(said)))
+            if not (self.agent_chat and self.agent_chat.runner.can_resume):
+                await self.host.compact_if_needed(self.chat)
+            said = [user_message(text, *(part for _, part in along))]
+            await (self.agent_chat.send(said) if self.agent_chat else self.show_answer(self.chat.send(said)))
         finally:
-            if self.chat.held.path.head != before:
-                self.along.clear()
+            if self.chat.state.path.head != before:
+                self.attachments.clear()
 
-    def _after(self) -> None:
+    def _print_receipt(self) -> None:
         if self.chat.turn and self.chat.turn.link:
-            self.note(self.look.receipt(self.chat))
+            self.notify(self.host.receipt(self.chat))
 
 
 def is_slash_command(line: str) -> bool:
@@ -308,26 +313,28 @@ MAX_PREVIEW_LINES = 6
 PREVIEW_COLUMNS = 80
 
 
-def last_turn_lines(items: Sequence[Item], medium: DisplayOptions, turns: int = PREVIEW_TURNS) -> Iterator[str]:
+def last_turn_lines(items: Sequence[Item], display: DisplayOptions, turns: int = PREVIEW_TURNS) -> Iterator[str]:
     """Yield the lines of the last turns; nothing without messages."""
     said = [item for item in items if (is_user_message(item) or is_assistant_message(item)) and item_text(item).strip()]
     asked = [at for at, item in enumerate(said) if is_user_message(item)]
     begin = asked[-turns] if len(asked) >= turns else 0
     if begin:
-        yield medium.paint(medium.drawn(f"… {begin} earlier"), "dim")
+        yield display.apply_style(display.translate_box_chars(f"… {begin} earlier"), "dim")
     for item in said[begin:]:
-        yield from _message_lines(item, medium)
+        yield from _message_lines(item, display)
 
 
-def _message_lines(item: Item, medium: DisplayOptions) -> Iterator[str]:
+def _message_lines(item: Item, display: DisplayOptions) -> Iterator[str]:
     """Yield the first lines of a message; a user message begins with the prompt sign."""
-    room = (medium.width or PREVIEW_COLUMNS) - 2
+    room = (display.width or PREVIEW_COLUMNS) - 2
     lines = [line for line in escape_control_chars(_displayed_text(item)).expandtabs(4).split("\n") if line.strip()]
     for at, line in enumerate(lines[:MAX_PREVIEW_LINES]):
         mark = "> " if at == 0 and is_user_message(item) else "  "
-        yield medium.paint(mark + medium.drawn(truncate_text(line, room)), "dim")
+        yield display.apply_style(mark + display.translate_box_chars(truncate_text(line, room)), "dim")
     if len(lines) > MAX_PREVIEW_LINES:
-        yield medium.paint(medium.drawn(f"  … {len(lines) - MAX_PREVIEW_LINES} more lines"), "dim")
+        yield display.apply_style(
+            display.translate_box_chars(f"  … {len(lines) - MAX_PREVIEW_LINES} more lines"), "dim"
+        )
 
 
 def _displayed_text(item: Item) -> str:

@@ -40,34 +40,36 @@ BYTE_BAR_LABEL_COLUMNS = 26
 """Columns of a strategy's name and its number beside the bar."""
 
 
-def render_race(lanes: Sequence[RaceResult], price: Price | None, medium: DisplayOptions) -> str:
+def render_race(results: Sequence[RaceResult], price: Price | None, display: DisplayOptions) -> str:
     """Render the table, then the bytes that each strategy sent as bars."""
-    table = fit_columns([*_race_columns(lanes, price)], medium)
-    shown = [*table_lines(table, medium), "", "bytes sent", *_byte_bars(lanes, medium)]
-    shown += [f"{lane.strategy}: {lane.error['message']}" for lane in lanes if lane.error]
-    return medium.drawn("\n".join(shown))
+    table = fit_columns([*_race_columns(results, price)], display)
+    shown = [*table_lines(table, display), "", "bytes sent", *_byte_bars(results, display)]
+    shown += [f"{lane.strategy}: {lane.error['message']}" for lane in results if lane.error]
+    return display.translate_box_chars("\n".join(shown))
 
 
-def format_race_progress(done: int, of: int, strategy: Strategy, room: int = 24) -> str:
+def format_race_progress(done: int, total: int, strategy: Strategy, columns: int = 24) -> str:
     """Format the progress of a race as one line."""
-    filled = room * done // of if of else room
-    return f"[{'#' * filled}{' ' * (room - filled)}] {done}/{of} {strategy}"
+    filled = columns * done // total if total else columns
+    return f"[{'#' * filled}{' ' * (columns - filled)}] {done}/{total} {strategy}"
 
 
-def _race_columns(lanes: Sequence[RaceResult], price: Price | None) -> Iterator[Column]:
-    used = [lane.used for lane in lanes]
-    yield Column("owner", [str(lane.strategy) for lane in lanes], style="bold")
-    yield Column("turns", [str(len(lane.laps)) for lane in lanes], right=True, goes=0)
-    yield Column("bytes", [f"{lane.bytes:,}" for lane in lanes], right=True)
-    yield Column("items", [f"{lane.items:,}" for lane in lanes], right=True)
-    yield Column("in", [f"{one.input:,}" if one else NO_VALUE for one in used], right=True)
-    yield Column("cached", [f"{one.cached:,}" if one else NO_VALUE for one in used], right=True, goes=2)
-    yield Column("out", [f"{one.output:,}" if one else NO_VALUE for one in used], right=True)
+def _race_columns(results: Sequence[RaceResult], price: Price | None) -> Iterator[Column]:
+    used = [lane.usage for lane in results]
+    yield Column("owner", [str(lane.strategy) for lane in results], style="bold")
+    yield Column("turns", [str(len(lane.turns)) for lane in results], align_right=True, drop_order=0)
+    yield Column("bytes", [f"{lane.request_bytes:,}" for lane in results], align_right=True)
+    yield Column("items", [f"{lane.sent_count:,}" for lane in results], align_right=True)
+    yield Column("in", [f"{one.input_tokens:,}" if one else NO_VALUE for one in used], align_right=True)
+    yield Column(
+        "cached", [f"{one.cached_tokens:,}" if one else NO_VALUE for one in used], align_right=True, drop_order=2
+    )
+    yield Column("out", [f"{one.output_tokens:,}" if one else NO_VALUE for one in used], align_right=True)
     if price:
-        yield Column("cost", [_format_usd(lane.cost_usd(price)) for lane in lanes], right=True)
-    yield Column("first", [_format_seconds(lane.first_token_s) for lane in lanes], right=True, goes=1)
-    yield Column("total", [_format_seconds(lane.seconds) for lane in lanes], right=True)
-    yield Column("ended", [lane.error["code"] if lane.error else "well" for lane in lanes])
+        yield Column("cost", [_format_usd(lane.cost_usd(price)) for lane in results], align_right=True)
+    yield Column("first", [_format_seconds(lane.first_token_s) for lane in results], align_right=True, drop_order=1)
+    yield Column("total", [_format_seconds(lane.duration_s) for lane in results], align_right=True)
+    yield Column("ended", [lane.error["code"] if lane.error else "well" for lane in results])
 
 
 def _format_usd(cost: float | None) -> str:
@@ -78,53 +80,60 @@ def _format_seconds(seconds: float | None) -> str:
     return NO_VALUE if seconds is None else f"{seconds:.2f} s"
 
 
-def _byte_bars(lanes: Sequence[RaceResult], medium: DisplayOptions) -> Iterator[str]:
-    most = max((lane.bytes for lane in lanes), default=0)
+def _byte_bars(results: Sequence[RaceResult], display: DisplayOptions) -> Iterator[str]:
+    most = max((lane.request_bytes for lane in results), default=0)
     room = (
         MAX_BYTE_BAR_COLUMNS
-        if medium.width is None
-        else max(1, min(MAX_BYTE_BAR_COLUMNS, medium.width - BYTE_BAR_LABEL_COLUMNS))
+        if display.width is None
+        else max(1, min(MAX_BYTE_BAR_COLUMNS, display.width - BYTE_BAR_LABEL_COLUMNS))
     )
-    sign = "█" if medium.boxes else "#"
-    for lane in lanes:
-        size = max(1, round(room * lane.bytes / most)) if lane.bytes else 0
-        yield f"{lane.strategy:<12}  {sign * size} {lane.bytes:,}"
+    sign = "█" if display.has_box_chars else "#"
+    for lane in results:
+        size = max(1, round(room * lane.request_bytes / most)) if lane.request_bytes else 0
+        yield f"{lane.strategy:<12}  {sign * size} {lane.request_bytes:,}"
 
 
 MAX_NAMED_POSITIONS = 6
 """Item numbers of one loss that are listed; the others are counted."""
 
 
-def render_losses(losses: Sequence[TransferLoss], notes: Sequence[str], medium: DisplayOptions) -> str:
+def render_losses(losses: Sequence[TransferLoss], notes: Sequence[str], display: DisplayOptions) -> str:
     """Render the losses of a transfer, one line for each kind."""
-    rows = [(f"{loss.effect}", f"{loss.code}: {loss.why} ({format_positions(loss)})") for loss in losses]
+    rows = [(f"{loss.effect}", f"{loss.code}: {loss.reason} ({format_positions(loss)})") for loss in losses]
     rows += [("note", note) for note in notes]
-    return medium.drawn("\n".join(key_value_lines(rows or [("losses", "everything goes over as it is")], medium)))
+    return display.translate_box_chars(
+        "\n".join(key_value_lines(rows or [("losses", "everything goes over as it is")], display))
+    )
 
 
 def format_positions(loss: TransferLoss) -> str:
     """Format the item numbers of a loss: "items 3, 5 and 9", "items 1, 2, 3, 4, 5, 6 and 20 more"."""
-    first, more = [str(at) for at in loss.places[:MAX_NAMED_POSITIONS]], len(loss.places) - MAX_NAMED_POSITIONS
-    if len(loss.places) == 1:
+    first, more = [str(at) for at in loss.positions[:MAX_NAMED_POSITIONS]], len(loss.positions) - MAX_NAMED_POSITIONS
+    if len(loss.positions) == 1:
         return f"item {first[0]}"
     last = f"{more} more" if more > 0 else first.pop()
     return f"items {', '.join(first)} and {last}"
 
 
-def render_conversion(rows: Iterator[KeyValue] | Sequence[KeyValue], medium: DisplayOptions) -> str:
-    return medium.drawn("\n".join(key_value_lines(list(rows), medium)))
+def render_conversion(rows: Iterator[KeyValue] | Sequence[KeyValue], display: DisplayOptions) -> str:
+    return display.translate_box_chars("\n".join(key_value_lines(list(rows), display)))
 
 
-def new_session_rows(name: str, strategy: Strategy, handle: str | None, items: int, waiting: int) -> Iterator[KeyValue]:
+def new_session_rows(
+    name: str, strategy: Strategy, handle: str | None, item_count: int, unconfirmed_count: int
+) -> Iterator[KeyValue]:
     """Yield the properties of a new session."""
     owner = STRATEGY_INFO[strategy]
     yield "session", name
-    yield "owner", f"{owner.words} (--{strategy})"
+    yield "owner", f"{owner.description} (--{strategy})"
     if handle:
         yield "handle", handle
-    elif owner.remembers:
+    elif owner.is_server_side:
         yield "handle", "none yet: the first turn makes it, and sends everything"
-    yield "items", format_count(items) + (f", of them {waiting} unacknowledged" if waiting else "")
+    yield (
+        "items",
+        format_count(item_count) + (f", of them {unconfirmed_count} unacknowledged" if unconfirmed_count else ""),
+    )
 
 
 MAX_COUNT_DIGITS = 6
@@ -137,22 +146,25 @@ COMPACTION_METHOD_TEXTS = {
 }
 
 
-def render_compaction(session: Session, done: CompactionResult, medium: DisplayOptions) -> str:
+def render_compaction(session: Session, compaction: CompactionResult, display: DisplayOptions) -> str:
     """Render the result of a compaction as a screen."""
-    return medium.drawn("\n".join(key_value_lines(_compaction_rows(session, done), medium)))
+    return display.translate_box_chars("\n".join(key_value_lines(_compaction_rows(session, compaction), display)))
 
 
-def format_compaction(session: Session, done: CompactionResult) -> str:
+def format_compaction(session: Session, compaction: CompactionResult) -> str:
     """Format the result of a compaction as one line, for an interactive chat."""
-    made = done.made
-    folded = f"compacted {format_count(len(made.plan.folded))}, {format_token_reduction(made.before, done.after)}"
-    before = [f"before it: {format_old_history_command(session, done.old)}"] if done.old else []
+    made = compaction.prepared
+    tokens = format_token_reduction(made.count_before, compaction.count_after)
+    folded = f"compacted {format_count(len(made.plan.compacted_items))}, {tokens}"
+    before = (
+        [f"before it: {format_old_history_command(session, compaction.old_handle)}"] if compaction.old_handle else []
+    )
     return "; ".join([folded, *before, *made.notes])
 
 
-def parse_compact_arguments(words: str) -> tuple[CompactionOptions, bool]:
+def parse_compact_arguments(text: str) -> tuple[CompactionOptions, bool]:
     """Parse the arguments of /compact: a focus, --keep-last N, --yes. Raises InvalidUsage."""
-    said, keep, yes = words.split(), 0, False
+    said, keep, yes = text.split(), 0, False
     focus: list[str] = []
     while said:
         word = said.pop(0)
@@ -162,7 +174,7 @@ def parse_compact_arguments(words: str) -> tuple[CompactionOptions, bool]:
             yes = True
         else:
             focus.append(word)
-    return CompactionOptions(focus=" ".join(focus) or None, keep=keep), yes
+    return CompactionOptions(focus=" ".join(focus) or None, keep_turns=keep), yes
 
 
 def _parse_turn_count(word: str) -> int:
@@ -171,11 +183,14 @@ def _parse_turn_count(word: str) -> int:
     return int(word)
 
 
-def render_compaction_preview(made: PreparedCompaction, medium: DisplayOptions) -> str:
+def render_compaction_preview(prepared: PreparedCompaction, display: DisplayOptions) -> str:
     """Render a compaction that was prepared but not applied as a screen."""
-    rows = [("would take", format_token_reduction(made.before, made.after)), *_prepared_rows(made)]
-    rows += [("window" if at == 0 else "", line) for at, line in enumerate(_replacement_lines(made))]
-    return medium.drawn("\n".join(key_value_lines(rows, medium)))
+    rows = [
+        ("would take", format_token_reduction(prepared.count_before, prepared.count_after)),
+        *_prepared_rows(prepared),
+    ]
+    rows += [("window" if at == 0 else "", line) for at, line in enumerate(_replacement_lines(prepared))]
+    return display.translate_box_chars("\n".join(key_value_lines(rows, display)))
 
 
 def format_token_reduction(before: TokenCount, after: TokenCount) -> str:
@@ -184,87 +199,92 @@ def format_token_reduction(before: TokenCount, after: TokenCount) -> str:
     return f"{before} → {after} tokens, {less} % less"
 
 
-def format_old_history_command(session: Session, old: str) -> str:
+def format_old_history_command(session: Session, old_handle: str) -> str:
     """Return the command that continues the history from before the compaction."""
     flag = "--replay --from" if session.strategy is Strategy.REPLAY else "--from"
-    return f"convo chat {flag} {quote(old)}"
+    return f"convo chat {flag} {quote(old_handle)}"
 
 
-def _compaction_rows(session: Session, done: CompactionResult) -> Iterator[KeyValue]:
-    yield "compacted", format_token_reduction(done.made.before, done.after)
-    yield from _prepared_rows(done.made)
-    if done.later:
-        yield "later", f"{format_count(done.later)} behind it, said meanwhile or not yet acknowledged"
+def _compaction_rows(session: Session, compaction: CompactionResult) -> Iterator[KeyValue]:
+    yield "compacted", format_token_reduction(compaction.prepared.count_before, compaction.count_after)
+    yield from _prepared_rows(compaction.prepared)
+    if compaction.later_count:
+        yield "later", f"{format_count(compaction.later_count)} behind it, said meanwhile or not yet acknowledged"
     yield "goes on as", format_owner_handle(session)
     yield (
         "before",
-        format_old_history_command(session, done.old)
-        if done.old
+        format_old_history_command(session, compaction.old_handle)
+        if compaction.old_handle
         else "the items stay in the same list, before the compaction",
     )
 
 
-def _prepared_rows(made: PreparedCompaction) -> Iterator[KeyValue]:
-    kept = f", {format_count(len(made.plan.kept))} stay as they were said" if made.plan.kept else ""
-    yield "folded", format_count(len(made.plan.folded)) + kept
-    yield "made", COMPACTION_METHOD_TEXTS[made.plan.way]
+def _prepared_rows(prepared: PreparedCompaction) -> Iterator[KeyValue]:
+    kept = f", {format_count(len(prepared.plan.kept_items))} stay as they were said" if prepared.plan.kept_items else ""
+    yield "folded", format_count(len(prepared.plan.compacted_items)) + kept
+    yield "made", COMPACTION_METHOD_TEXTS[prepared.plan.method]
 
 
-def _replacement_lines(made: PreparedCompaction) -> Iterator[str]:
-    for item in made.window:
+def _replacement_lines(prepared: PreparedCompaction) -> Iterator[str]:
+    for item in prepared.replacement:
         yield f"{item.get('role') or item_type(item)}: {item_preview(item, 200)}"
 
 
 SEVERITY_STYLES = {Severity.ERROR: "bad", Severity.WARNING: "id"}
 
 
-def render_lint_report(report: LintReport, medium: DisplayOptions) -> str:
+def render_lint_report(report: LintReport, display: DisplayOptions) -> str:
     """Render one report as a screen, without the last line break."""
-    lines = [f"{medium.paint(escape_control_chars(report.handle), 'bold')}: {_summarize_findings(report)}"]
+    lines = [f"{display.apply_style(escape_control_chars(report.handle), 'bold')}: {_summarize_findings(report)}"]
     places = [_finding_location(report, at) for at in range(len(report.findings))]
     wide = max(map(text_width, places), default=0)
     for one, place in zip(report.findings, places, strict=True):
-        severity = medium.paint(f"{one.severity:<7}", SEVERITY_STYLES[one.severity])
+        severity = display.apply_style(f"{one.severity:<7}", SEVERITY_STYLES[one.severity])
         lines.append(
-            f"  {pad_text(place, wide)}  {severity}  {escape_control_chars(f'{one.code}: {one.fault.message}')}"
+            f"  {pad_text(place, wide)}  {severity}  {escape_control_chars(f'{one.code}: {one.issue.message}')}"
         )
-    lines += [f"  {escape_control_chars(f'{code}: {why}')}" for code, why in report.open]
+    lines += [f"  {escape_control_chars(f'{code}: {why}')}" for code, why in report.unchecked_rules]
     if report.findings:
         lines.append(f"  try: convo lint --explain {report.findings[0].code}")
-    return medium.drawn("\n".join(lines))
+    return display.translate_box_chars("\n".join(lines))
 
 
 def render_repair(
-    name: str, made: RepairResult | None, places: Sequence[str], medium: DisplayOptions, *, kept: bool = True
+    name: str, repair: RepairResult | None, item_paths: Sequence[str], display: DisplayOptions, *, is_saved: bool = True
 ) -> str:
     """Render one repair as a screen, without the last line break; `repair` is None if there was nothing to fix."""
-    if made is None:
+    if repair is None:
         return "nothing to mend, so nothing was made"
-    owner = STRATEGY_INFO[made.view.strategy].words
-    head = f"{medium.paint(escape_control_chars(name), 'bold')}: {format_count(len(made.view.items))}, held by {owner}"
-    lines = [head if kept else f"{head} (not made)"]
-    wide = max((text_width(_change_location(one, places)) for one in made.changes), default=0)
-    for one in made.changes:
-        why = f"{one.why} [{one.code}]" if one.code else one.why
-        lines.append(f"  {pad_text(_change_location(one, places), wide)}  {one.what:<12}  {escape_control_chars(why)}")
-    return medium.drawn("\n".join(lines))
+    owner = STRATEGY_INFO[repair.view.strategy].description
+    title = display.apply_style(escape_control_chars(name), "bold")
+    head = f"{title}: {format_count(len(repair.view.items))}, held by {owner}"
+    lines = [head if is_saved else f"{head} (not made)"]
+    wide = max((text_width(_change_location(one, item_paths)) for one in repair.changes), default=0)
+    for one in repair.changes:
+        why = f"{one.reason} [{one.code}]" if one.code else one.reason
+        lines.append(
+            f"  {pad_text(_change_location(one, item_paths), wide)}  {one.action:<12}  {escape_control_chars(why)}"
+        )
+    return display.translate_box_chars("\n".join(lines))
 
 
 def _summarize_findings(report: LintReport) -> str:
-    counts = [format_count(report.errors, "error"), format_count(report.warnings, "warning")]
-    told = ", ".join(words for words, number in zip(counts, (report.errors, report.warnings), strict=True) if number)
+    counts = [format_count(report.error_count, "error"), format_count(report.warning_count, "warning")]
+    told = ", ".join(
+        words for words, number in zip(counts, (report.error_count, report.warning_count), strict=True) if number
+    )
     return f"{told or 'nothing found'} in {format_count(len(report.view.items))}"
 
 
 def _finding_location(report: LintReport, at: int) -> str:
     one = report.findings[at]
-    line = report.line(one)
-    path = one.fault.link if one.fault.at is None and one.fault.link else report.path(one)
+    line = report.finding_line(one)
+    path = one.issue.link_id if one.issue.item_index is None and one.issue.link_id else report.finding_path(one)
     return escape_control_chars(f"{report.handle}:{line} {path}" if line else path)
 
 
-def _change_location(one: RepairChange, places: Sequence[str]) -> str:
-    return "" if one.at is None else escape_control_chars(places[one.at])
+def _change_location(one: RepairChange, item_paths: Sequence[str]) -> str:
+    return "" if one.source_index is None else escape_control_chars(item_paths[one.source_index])
 
 
 class CheckLevel(StrEnum):
@@ -272,10 +292,10 @@ class CheckLevel(StrEnum):
 
     OK = "ok"
     WARNING = "warning"
-    FAULT = "fault"
+    ERROR = "fault"
 
 
-LEVEL_STYLES = {CheckLevel.WARNING: "bold", CheckLevel.FAULT: "bad"}
+LEVEL_STYLES = {CheckLevel.WARNING: "bold", CheckLevel.ERROR: "bad"}
 """Style of the name of a check that is not ok."""
 
 
@@ -283,41 +303,41 @@ class CheckResult(NamedTuple):
     """Result of one check: one sentence, and the next step if there is one."""
 
     level: CheckLevel
-    found: str
-    next: str = ""
+    message: str
+    hint: str = ""
 
 
 class CheckReport(NamedTuple):
     """The name of a check and its result."""
 
     name: str
-    finding: CheckResult
+    result: CheckResult
 
 
-def make_ok_result(found: str, next_step: str = "") -> CheckResult:
-    return CheckResult(CheckLevel.OK, found, next_step)
+def make_ok_result(message: str, hint: str = "") -> CheckResult:
+    return CheckResult(CheckLevel.OK, message, hint)
 
 
-def make_warning_result(found: str, next_step: str) -> CheckResult:
-    return CheckResult(CheckLevel.WARNING, found, next_step)
+def make_warning_result(message: str, hint: str) -> CheckResult:
+    return CheckResult(CheckLevel.WARNING, message, hint)
 
 
-def make_error_result(found: str, next_step: str) -> CheckResult:
-    return CheckResult(CheckLevel.FAULT, found, next_step)
+def make_error_result(message: str, hint: str) -> CheckResult:
+    return CheckResult(CheckLevel.ERROR, message, hint)
 
 
-def render_checks(reports: Sequence[CheckReport], medium: DisplayOptions) -> str:
+def render_checks(reports: Sequence[CheckReport], display: DisplayOptions) -> str:
     """Render all checks in their order; a result that is not ok begins with its level."""
     rows = []
     for name, (level, found, next_step) in reports:
         rows.append((name, found if level is CheckLevel.OK else f"{level}: {found}"))
         rows += [("", f"try: {next_step}")] if next_step else []
     styles = {name: LEVEL_STYLES[finding.level] for name, finding in reports if finding.level in LEVEL_STYLES}
-    return medium.drawn("\n".join(key_value_lines(rows, medium, styles)))
+    return display.translate_box_chars("\n".join(key_value_lines(rows, display, styles)))
 
 
 def summarize_checks(reports: Sequence[CheckReport]) -> str:
     """Count the errors and the warnings, in one line."""
-    many = {level: sum(report.finding.level is level for report in reports) for level in CheckLevel}
-    said = [format_count(many[level], level) for level in (CheckLevel.FAULT, CheckLevel.WARNING) if many[level]]
+    many = {level: sum(report.result.level is level for report in reports) for level in CheckLevel}
+    said = [format_count(many[level], level) for level in (CheckLevel.ERROR, CheckLevel.WARNING) if many[level]]
     return " and ".join(said) or "nothing is wrong"

@@ -23,12 +23,12 @@ from convo.terminal.terminal import (
 DECISION_NAMES = {True: "approved", False: "rejected"}
 
 
-def render_paused_state(state: RunState, name: str, medium: DisplayOptions) -> str:
+def render_paused_state(state: RunState, name: str, display: DisplayOptions) -> str:
     """Render the state as a screen, without the last line break."""
-    shown = [medium.paint(escape_control_chars(name), "bold"), *key_value_lines(_run_state_rows(state), medium)]
+    shown = [display.apply_style(escape_control_chars(name), "bold"), *key_value_lines(_run_state_rows(state), display)]
     if state.pending:
-        shown += ["", *table_lines(fit_columns(_pending_columns(state), medium), medium)]
-    return medium.drawn("\n".join(shown))
+        shown += ["", *table_lines(fit_columns(_pending_columns(state), display), display)]
+    return display.translate_box_chars("\n".join(shown))
 
 
 def loss_lines(losses: Sequence[RelabelLoss]) -> Iterator[str]:
@@ -67,9 +67,9 @@ def _pending_columns(state: RunState) -> list[Column]:
     pending = state.pending
     return [
         Column("call", [one.id for one in pending], style="id"),
-        Column("agent", [one.agent for one in pending], goes=1),
+        Column("agent", [one.agent for one in pending], drop_order=1),
         Column("decision", [_decision_cell(state, one) for one in pending]),
-        Column("tool", [one.call.tool for one in pending]),
+        Column("tool", [one.call.tool_name for one in pending]),
         Column("arguments", [_arguments_cell(one) for one in pending]),
     ]
 

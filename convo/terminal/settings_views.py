@@ -46,12 +46,12 @@ class ProviderStatus:
     """
 
     provider: Provider
-    key: str
+    key_status: str
     variable: str | None
-    lacks: ConvoError | None = None
-    failed: ConvoError | None = None
+    setup_error: ConvoError | None = None
+    list_error: ConvoError | None = None
     models: Sequence[str] | None = None
-    place: str | None = None
+    key_location: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +59,12 @@ class BuiltInModel:
     """The built-in model: its full name, its size in bytes, and its file if installed."""
 
     model: str
-    size: int
+    size_bytes: int
     path: Path | None
 
 
 def render_models(
-    settings: Settings, built_in: BuiltInModel, entries: Sequence[ProviderStatus], medium: DisplayOptions
+    settings: Settings, built_in: BuiltInModel, providers: Sequence[ProviderStatus], display: DisplayOptions
 ) -> str:
     """Render the settings of models and the table of providers, then one line for each model that a server listed."""
     head = [
@@ -74,18 +74,22 @@ def render_models(
         *_alias_rows(settings),
         *_settings_file_rows(settings),
     ]
-    told = [escape_control_chars(f"{entry.provider.name}/{model}") for entry in entries for model in entry.models or ()]
-    table = table_lines(fit_columns(_provider_columns(entries), medium), medium)
-    return medium.drawn("\n".join([*key_value_lines(head, medium), "", *table, *([""] if told else []), *told]))
+    told = [
+        escape_control_chars(f"{entry.provider.name}/{model}") for entry in providers for model in entry.models or ()
+    ]
+    table = table_lines(fit_columns(_provider_columns(providers), display), display)
+    return display.translate_box_chars(
+        "\n".join([*key_value_lines(head, display), "", *table, *([""] if told else []), *told])
+    )
 
 
-def format_megabytes(size: int) -> str:
-    return f"{size / 1e6:.0f} MB"
+def format_megabytes(size_bytes: int) -> str:
+    return f"{size_bytes / 1e6:.0f} MB"
 
 
 def _default_model_rows(settings: Settings) -> Iterator[KeyValue]:
     """Yield the default model, or why there is none."""
-    origin = settings.origin("model")
+    origin = settings.get_source("model")
     try:
         full = str(resolve_model(settings, None, "model").name)
     except InvalidSettings as wrong:
@@ -111,8 +115,10 @@ def _model_data_rows(settings: Settings) -> Iterator[KeyValue]:
 
 def _format_built_in(built_in: BuiltInModel) -> str:
     if built_in.path is None:
-        return f"{built_in.model}, not installed; convo models pull fetches it ({format_megabytes(built_in.size)})"
-    return f"{built_in.model}, {built_in.path} ({format_megabytes(built_in.size)})"
+        return (
+            f"{built_in.model}, not installed; convo models pull fetches it ({format_megabytes(built_in.size_bytes)})"
+        )
+    return f"{built_in.model}, {built_in.path} ({format_megabytes(built_in.size_bytes)})"
 
 
 def _alias_rows(settings: Settings) -> Iterator[KeyValue]:
@@ -128,9 +134,9 @@ def _alias_rows(settings: Settings) -> Iterator[KeyValue]:
 def _settings_file_rows(settings: Settings) -> Iterator[KeyValue]:
     """Yield the settings files with values, highest precedence first, or the file that would be read."""
     files = (Layer.PROFILE, Layer.PROJECT, Layer.USER)
-    said = dict.fromkeys(one.origin for one in settings.listed if one.origin.layer in files)
-    places = list(dict.fromkeys(origin.place for origin in sorted(said)))
-    for at, place in enumerate(places or [f"{settings.places.settings} says nothing yet"]):
+    said = dict.fromkeys(one.source for one in settings.entries if one.source.layer in files)
+    places = list(dict.fromkeys(origin.location for origin in sorted(said)))
+    for at, place in enumerate(places or [f"{settings.paths.settings_file} says nothing yet"]):
         yield "" if at else "settings", place
 
 
@@ -139,7 +145,7 @@ def _provider_columns(entries: Sequence[ProviderStatus]) -> list[Column]:
     return [
         Column("provider", [one.name for one in providers], style="id"),
         Column("api", [one.api for one in providers]),
-        Column("endpoint", [one.endpoint for one in providers], goes=0),
+        Column("endpoint", [one.endpoint for one in providers], drop_order=0),
         Column("set up", [_setup_cell(entry) for entry in entries]),
         Column("key", [_key_cell(entry) for entry in entries]),
         Column("base URL", [one.base_url or "-" for one in providers]),
@@ -148,7 +154,7 @@ def _provider_columns(entries: Sequence[ProviderStatus]) -> list[Column]:
 
 def _setup_cell(entry: ProviderStatus) -> str:
     """Name the missing part in two words."""
-    match entry.lacks:
+    match entry.setup_error:
         case None:
             return "yes"
         case KeyRefused():
@@ -159,9 +165,9 @@ def _setup_cell(entry: ProviderStatus) -> str:
 
 
 def _key_cell(entry: ProviderStatus) -> str:
-    if entry.place and entry.place != entry.variable:
-        return f"{entry.place} {entry.key}"
-    return f"{entry.variable} {entry.key}" if entry.variable else entry.key
+    if entry.key_location and entry.key_location != entry.variable:
+        return f"{entry.key_location} {entry.key_status}"
+    return f"{entry.variable} {entry.key_status}" if entry.variable else entry.key_status
 
 
 UNKNOWN_VALUE = "-"
@@ -177,7 +183,7 @@ def list_known_models(settings: Settings) -> list[str]:
     return [*priced, *(name for name in load_model_windows() if name not in plain)]
 
 
-def render_known_models(settings: Settings, medium: DisplayOptions) -> str:
+def render_known_models(settings: Settings, display: DisplayOptions) -> str:
     """Render one line for each model; prices in USD per million tokens."""
     rows = list_known_models(settings)
     costs, rooms = (
@@ -186,10 +192,10 @@ def render_known_models(settings: Settings, medium: DisplayOptions) -> str:
     )
     columns = [
         Column("model", rows, style="id"),
-        Column("window", [f"{room.context:,}" if room else UNKNOWN_VALUE for room in rooms], right=True),
-        Column("input", [_price_cell(price and price.input) for price in costs], right=True),
-        Column("cached", [_price_cell(price and price.cached) for price in costs], right=True),
-        Column("output", [_price_cell(price and price.output) for price in costs], right=True),
+        Column("window", [f"{room.context:,}" if room else UNKNOWN_VALUE for room in rooms], align_right=True),
+        Column("input", [_price_cell(price and price.input) for price in costs], align_right=True),
+        Column("cached", [_price_cell(price and price.cached) for price in costs], align_right=True),
+        Column("output", [_price_cell(price and price.output) for price in costs], align_right=True),
         Column(
             "source",
             [
@@ -199,7 +205,7 @@ def render_known_models(settings: Settings, medium: DisplayOptions) -> str:
         ),
     ]
     read = f"windows in tokens, prices in USD per million tokens, as read on {load_model_data()['as_of']}"
-    return medium.drawn("\n".join([*table_lines(fit_columns(columns, medium), medium), "", read]))
+    return display.translate_box_chars("\n".join([*table_lines(fit_columns(columns, display), display), "", read]))
 
 
 def known_models_to_json(settings: Settings) -> dict[str, Json]:
@@ -220,7 +226,7 @@ def _known_model_to_json(name: str, settings: Settings) -> dict[str, Json]:
             "input": price.input,
             "cached": price.cached,
             "output": price.output,
-            "upto": price.upto,
+            "upto": price.max_input_tokens,
             "source": price.source or SETTINGS_SOURCE,
         },
     }
@@ -234,25 +240,25 @@ IGNORED_PREFIX = "ignored, "
 """Prefix of the source of a value that an untrusted file sets."""
 
 
-def render_settings(there: Sequence[Setting], medium: DisplayOptions, ignored: Sequence[Setting] = ()) -> str:
+def render_settings(settings: Sequence[Setting], display: DisplayOptions, ignored: Sequence[Setting] = ()) -> str:
     """Render one line for each value, in TOML where that differs from the plain text; ignored values come last."""
-    every = [*there, *ignored]
-    origins = [str(one.origin) for one in there] + [f"{IGNORED_PREFIX}{one.origin}" for one in ignored]
+    every = [*settings, *ignored]
+    origins = [str(one.source) for one in settings] + [f"{IGNORED_PREFIX}{one.source}" for one in ignored]
     columns = [
         Column("setting", [escape_unprintable(format_setting_key(one.key)) for one in every], style="id"),
         Column("value", [escape_unprintable(format_setting_value(one.value)) for one in every]),
         Column("origin", [escape_unprintable(origin) for origin in origins]),
     ]
-    return medium.drawn("\n".join(table_lines(fit_columns(columns, medium), medium)))
+    return display.translate_box_chars("\n".join(table_lines(fit_columns(columns, display), display)))
 
 
-def settings_to_json(there: Sequence[Setting], ignored: Sequence[Setting] = ()) -> list[Json]:
+def settings_to_json(settings: Sequence[Setting], ignored: Sequence[Setting] = ()) -> list[Json]:
     """Return the data of `render_settings`.
 
     Ignored values come first: a reader that indexes the list by key then keeps the effective value.
     """
     return [_setting_to_json(one, ignored=True) for one in ignored] + [
-        _setting_to_json(one, ignored=False) for one in there
+        _setting_to_json(one, ignored=False) for one in settings
     ]
 
 
@@ -260,9 +266,9 @@ def _setting_to_json(one: Setting, *, ignored: bool) -> Json:
     return {
         "key": format_setting_key(one.key),
         "value": None if one.value is None else _value_to_json(one.value),
-        "layer": LAYER_NAMES[one.origin.layer],
-        "profile": one.origin.profile or None,
-        "place": one.origin.place,
+        "layer": LAYER_NAMES[one.source.layer],
+        "profile": one.source.profile or None,
+        "place": one.source.location,
         "ignored": ignored,
     }
 
@@ -274,8 +280,8 @@ def format_setting_value(value: object) -> str:
         return str(value).lower()
     if type(value) is tuple:
         return f"[{', '.join(map(repr, value))}]"
-    if isinstance(value, Storage) and value.ttl is not None:
-        return f"{value}, for {value.ttl:g} s"
+    if isinstance(value, Storage) and value.default_ttl_s is not None:
+        return f"{value}, for {value.default_ttl_s:g} s"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

@@ -20,7 +20,7 @@ MAX_QUEUED_SIGNALS = 2
 
 
 @contextmanager
-def on_signal(number: int, act: Callable[[], None]) -> Iterator[None]:
+def on_signal(number: int, callback: Callable[[], None]) -> Iterator[None]:
     """Call `callback` in the running loop when the signal arrives; its earlier handler does not run.
 
     A signal that the parent process set to be ignored, as `nohup` does, stays ignored. Outside the main thread
@@ -42,7 +42,7 @@ def on_signal(number: int, act: Callable[[], None]) -> Iterator[None]:
 
     def heard() -> None:
         waiting.pop()
-        act()
+        callback()
 
     try:
         signal.signal(number, told)

@@ -39,11 +39,11 @@ TRAILING_PUNCTUATION = ".,;:!?)]}'\""
 """Characters that may follow a file name in a sentence."""
 
 
-def find_mentioned_files(words: str, pasted: Iterable[str], is_file: Callable[[str], bool]) -> list[str]:
+def find_mentioned_files(text: str, pasted: Iterable[str], is_file: Callable[[str], bool]) -> list[str]:
     """Find the files that a message mentions outside pasted text, each once, in order."""
     elsewhere = "\n".join(pasted)
     found: dict[str, None] = {}
-    for mention in FILE_MENTION.finditer(words):
+    for mention in FILE_MENTION.finditer(text):
         if mention[0] in elsewhere:
             continue
         bare = mention["bare"] or ""
@@ -52,9 +52,9 @@ def find_mentioned_files(words: str, pasted: Iterable[str], is_file: Callable[[s
     return list(found)
 
 
-def load_mentioned_files(words: str, pasted: Iterable[str]) -> list[tuple[str, dict[str, Json]]]:
+def load_mentioned_files(text: str, pasted: Iterable[str]) -> list[tuple[str, dict[str, Json]]]:
     """Load the files that a message mentions, each with its name. Raises Unreadable."""
-    return [(name, load_attachment(name)) for name in find_mentioned_files(words, pasted, is_existing_file)]
+    return [(name, load_attachment(name)) for name in find_mentioned_files(text, pasted, is_existing_file)]
 
 
 def is_existing_file(name: str) -> bool:
@@ -77,78 +77,84 @@ def _format_attachment_size(size: int) -> str:
 # -- the commands ----------------------------------------------------------------------------------
 
 
-async def handle_attach(talk: "Repl", words: str) -> None:
-    if words:
-        added = [(name, load_attachment(name)) for name in split_file_names(words)]
-        talk.look.check_takes(talk.chat, [part for _, part in [*talk.along, *added]])
-        talk.along.extend(added)
-    if not talk.along:
-        talk.say("nothing goes along with the next message; /attach FILE, or @FILE in the message")
-    for name, part in talk.along:
-        talk.say(format_attachment(name, part))
+async def handle_attach(repl: "Repl", text: str) -> None:
+    if text:
+        added = [(name, load_attachment(name)) for name in split_file_names(text)]
+        repl.host.check_input_supported(repl.chat, [part for _, part in [*repl.attachments, *added]])
+        repl.attachments.extend(added)
+    if not repl.attachments:
+        repl.print_message("nothing goes along with the next message; /attach FILE, or @FILE in the message")
+    for name, part in repl.attachments:
+        repl.print_message(format_attachment(name, part))
 
 
-async def handle_detach(talk: "Repl", words: str) -> None:
-    names = split_file_names(words) or [name for name, _ in talk.along]
-    left = [one for one in talk.along if one[0] not in names]
-    if len(left) == len(talk.along):
+async def handle_detach(repl: "Repl", text: str) -> None:
+    names = split_file_names(text) or [name for name, _ in repl.attachments]
+    left = [one for one in repl.attachments if one[0] not in names]
+    if len(left) == len(repl.attachments):
         raise InvalidUsage("no such thing goes along with the next message", hint="/attach lists what does")
-    talk.along[:] = left
-    talk.say(f"{format_count(len(left), 'thing')} left to go along" if left else "nothing goes along any more")
+    repl.attachments[:] = left
+    repl.print_message(
+        f"{format_count(len(left), 'thing')} left to go along" if left else "nothing goes along any more"
+    )
 
 
-def split_file_names(words: str) -> Sequence[str]:
+def split_file_names(text: str) -> Sequence[str]:
     """Split `text` into file names; names with blanks are quoted. Raises InvalidUsage for an unclosed quote."""
     try:
-        return shlex.split(words)
+        return shlex.split(text)
     except ValueError as wrong:
-        raise InvalidUsage(f"a quote is not closed in {words!r}", hint='/attach "a name with blanks.txt"') from wrong
+        raise InvalidUsage(f"a quote is not closed in {text!r}", hint='/attach "a name with blanks.txt"') from wrong
 
 
 NO_INSTRUCTIONS = "-"
 """The argument of /system that removes the instructions."""
 
 
-async def handle_system(talk: "Repl", words: str) -> None:
-    if words:
-        said = None if words == NO_INSTRUCTIONS else words
-        talk.chat.asking = replace(talk.chat.asking, instructions=said)
-        talk.say("from the next message on" if said else "no instructions from the next message on")
+async def handle_system(repl: "Repl", text: str) -> None:
+    if text:
+        said = None if text == NO_INSTRUCTIONS else text
+        repl.chat.options = replace(repl.chat.options, instructions=said)
+        repl.print_message("from the next message on" if said else "no instructions from the next message on")
         return
-    now = talk.chat.asking.instructions
-    talk.say(
+    now = repl.chat.options.instructions
+    repl.print_message(
         "\n".join(f"  {line}" for line in now.splitlines()) if now else "  no instructions; /system TEXT sets some"
     )
 
 
-async def handle_tools(talk: "Repl", _: str) -> None:
-    offered = talk.runs.tools() if talk.runs else list_request_tools(talk.chat.asking.parameters.get("tools") or ())
+async def handle_tools(repl: "Repl", _: str) -> None:
+    offered = (
+        repl.agent_chat.list_tools()
+        if repl.agent_chat
+        else list_request_tools(repl.chat.options.parameters.get("tools") or ())
+    )
     wide = max((len(name) for name, _ in offered), default=0)
     for name, about in offered:
-        talk.say(f"  {name:<{wide}}  {get_first_line(about)}".rstrip())
+        repl.print_message(f"  {name:<{wide}}  {get_first_line(about)}".rstrip())
     if not offered:
-        talk.say("  no tools go with a turn; agents have them: convo chat --agent FILE:NAME")
+        repl.print_message("  no tools go with a turn; agents have them: convo chat --agent FILE:NAME")
 
 
-def list_request_tools(offered: Sequence[Json]) -> list[tuple[str, str]]:
+def list_request_tools(tools: Sequence[Json]) -> list[tuple[str, str]]:
     """Return the name (or the type, where it has none) and the description of each tool of a request."""
-    return [(str(one.get("name") or one.get("type")), str(one.get("description") or "")) for one in offered]
+    return [(str(one.get("name") or one.get("type")), str(one.get("description") or "")) for one in tools]
 
 
-def get_first_line(words: str) -> str:
-    return next(iter(words.strip().splitlines()), "")
+def get_first_line(text: str) -> str:
+    return next(iter(text.strip().splitlines()), "")
 
 
-async def handle_usage(talk: "Repl", _: str) -> None:
+async def handle_usage(repl: "Repl", _: str) -> None:
     from convo.terminal import usage_views
 
-    talk.say(usage_views.format_session_usage(await talk.look.links(talk.chat), talk.look.prices))
+    repl.print_message(usage_views.format_session_usage(await repl.host.links(repl.chat), repl.host.prices))
 
 
-async def handle_cost(talk: "Repl", _: str) -> None:
+async def handle_cost(repl: "Repl", _: str) -> None:
     from convo.terminal import usage_views
 
-    talk.say(usage_views.format_session_cost(await talk.look.links(talk.chat), talk.look.prices))
+    repl.print_message(usage_views.format_session_cost(await repl.host.links(repl.chat), repl.host.prices))
 
 
 MAX_OSC52_BYTES = 74_994
@@ -168,22 +174,22 @@ CLIPBOARD_PROGRAMS: Sequence[tuple[str, Sequence[str]]] = (
 CODE_BLOCK = re.compile(r"^(?P<fence>```+|~~~+)[^\n]*\n(?P<code>.*?)^(?P=fence)[ \t]*$", re.MULTILINE | re.DOTALL)
 
 
-async def handle_copy(talk: "Repl", words: str) -> None:
+async def handle_copy(repl: "Repl", words: str) -> None:
     if words not in ("", "code"):
         raise InvalidUsage(f"/copy takes nothing or 'code', not {words!r}", hint="/copy, or /copy code")
     answers = [
-        said for item in talk.chat.reread().path.items if is_assistant_message(item) and (said := item_text(item))
+        said for item in repl.chat.load_state().path.items if is_assistant_message(item) and (said := item_text(item))
     ]
     if not answers:
         raise InvalidUsage("there is no answer to copy yet", hint="type a message")
     what = find_last_code_block(answers[-1]) if words else answers[-1]
     takers = [
-        *(["the terminal"] if talk.to_terminal(build_osc52_sequence(what)) else []),
+        *(["the terminal"] if repl.send_control_sequence(build_osc52_sequence(what)) else []),
         *await copy_with_programs(what, os.environ),
     ]
     if not takers:
         raise InvalidUsage("nothing here takes what is copied", hint="install xclip or wl-clipboard, or /export it")
-    talk.say(f"copied {format_count(len(what), 'character')} ({', '.join(takers)})")
+    repl.print_message(f"copied {format_count(len(what), 'character')} ({', '.join(takers)})")
 
 
 def find_last_code_block(answer: str) -> str:
@@ -194,30 +200,30 @@ def find_last_code_block(answer: str) -> str:
     return blocks[-1]
 
 
-def build_osc52_sequence(words: str) -> str:
+def build_osc52_sequence(text: str) -> str:
     """Build the control sequence that copies `text`; "" if it exceeds `MAX_OSC52_BYTES`."""
-    raw = words.encode("utf-8", "replace")
+    raw = text.encode("utf-8", "replace")
     return f"\x1b]52;c;{base64.b64encode(raw).decode('ascii')}\x07" if len(raw) <= MAX_OSC52_BYTES else ""
 
 
-async def copy_with_programs(words: str, environ: Mapping[str, str]) -> list[str]:
+async def copy_with_programs(text: str, environ: Mapping[str, str]) -> list[str]:
     """Copy `text` with the available programs. Returns the names of those that succeeded."""
     there = [
         argv
         for variable, argv in CLIPBOARD_PROGRAMS
         if (not variable or environ.get(variable)) and shutil.which(argv[0])
     ]
-    return [argv[0] for argv in there if await _run_clipboard_program(argv, words)]
+    return [argv[0] for argv in there if await _run_clipboard_program(argv, text)]
 
 
-async def _run_clipboard_program(argv: Sequence[str], words: str) -> bool:
+async def _run_clipboard_program(argv: Sequence[str], text: str) -> bool:
     try:
         process = await asyncio.create_subprocess_exec(*argv, stdin=PIPE, stdout=DEVNULL, stderr=DEVNULL)
     except OSError:
         return False
     try:
         async with asyncio.timeout(CLIPBOARD_TIMEOUT_S):
-            await process.communicate(words.encode("utf-8", "replace"))
+            await process.communicate(text.encode("utf-8", "replace"))
     except TimeoutError:
         process.kill()
         await process.wait()
@@ -228,101 +234,103 @@ CLEAR_SCREEN = "\x1b[H\x1b[2J"
 """Clears the screen; the scrollback stays."""
 
 
-async def handle_new(talk: "Repl", name: str) -> None:
-    _switch_chat(talk, await talk.look.new(talk.chat, name))
-    talk.say("a new conversation" + (f", {name}" if name else ""))
+async def handle_new(repl: "Repl", name: str) -> None:
+    _switch_chat(repl, await repl.host.open_new(repl.chat, name))
+    repl.print_message("a new conversation" + (f", {name}" if name else ""))
 
 
-async def handle_clear(talk: "Repl", name: str) -> None:
-    talk.to_terminal(CLEAR_SCREEN)
-    await handle_new(talk, name)
+async def handle_clear(repl: "Repl", name: str) -> None:
+    repl.send_control_sequence(CLEAR_SCREEN)
+    await handle_new(repl, name)
 
 
-async def handle_resume(talk: "Repl", handle: str) -> None:
+async def handle_resume(repl: "Repl", handle: str) -> None:
     if not handle:
-        talk.show(await talk.look.recent(talk.chat) + "\n")
+        repl.print_block(await repl.host.render_recent_sessions(repl.chat) + "\n")
         return
-    left = talk.chat.session.name
-    _switch_chat(talk, await talk.look.resume(talk.chat, handle))
+    left = repl.chat.session.name
+    _switch_chat(repl, await repl.host.open_existing(repl.chat, handle))
     stays = f"; {left} stays where it stands" if left else ""
-    talk.say(f"{talk.chat.session.name} goes on from {format_count(len(talk.chat.held.path))}{stays}")
-    talk.show_last_turns()
+    repl.print_message(f"{repl.chat.session.name} goes on from {format_count(len(repl.chat.state.path))}{stays}")
+    repl.show_last_turns()
 
 
-def _switch_chat(talk: "Repl", chat: "Chat") -> None:
-    talk.chat = chat
-    talk.along.clear()
+def _switch_chat(repl: "Repl", chat: "Chat") -> None:
+    repl.chat = chat
+    repl.attachments.clear()
 
 
-async def handle_rename(talk: "Repl", name: str) -> None:
+async def handle_rename(repl: "Repl", name: str) -> None:
     if not name:
         raise InvalidUsage("/rename takes the new name", hint="/rename words-with-dashes")
-    before = talk.chat.session.name
-    await talk.look.rename(talk.chat, name)
-    talk.say(f"{before} is now {name}" if before else f"it will be called {name}")
+    before = repl.chat.session.name
+    await repl.host.rename(repl.chat, name)
+    repl.print_message(f"{before} is now {name}" if before else f"it will be called {name}")
 
 
-async def handle_export(talk: "Repl", words: str) -> None:
-    talk.say(await talk.look.export(talk.chat, words))
+async def handle_export(repl: "Repl", text: str) -> None:
+    repl.print_message(await repl.host.export(repl.chat, text))
 
 
 EDIT_PROMPT = "edit> "
 """The prompt at which the last message is edited."""
 
 
-async def handle_undo(talk: "Repl", _: str) -> None:
-    _report_move(talk, await talk.heads.back(talk.chat), "took back")
+async def handle_undo(repl: "Repl", _: str) -> None:
+    _report_move(repl, await repl.undo_stack.undo(repl.chat), "took back")
 
 
-async def handle_rewind(talk: "Repl", words: str) -> None:
-    number = _parse_turn_number(words, "/rewind") if words else None
-    _report_move(talk, await talk.heads.back(talk.chat, number), "went back before")
+async def handle_rewind(repl: "Repl", text: str) -> None:
+    number = _parse_turn_number(text, "/rewind") if text else None
+    _report_move(repl, await repl.undo_stack.undo(repl.chat, number), "went back before")
 
 
-async def handle_redo(talk: "Repl", _: str) -> None:
-    _report_move(talk, await talk.heads.forward(talk.chat), "took up again")
+async def handle_redo(repl: "Repl", _: str) -> None:
+    _report_move(repl, await repl.undo_stack.redo(repl.chat), "took up again")
 
 
-async def handle_edit(talk: "Repl", words: str) -> None:
+async def handle_edit(repl: "Repl", words: str) -> None:
     """Send the last message again as edited; Ctrl-C and Ctrl-D at the prompt change nothing."""
-    said = get_last_user_items(talk.chat)
+    said = get_last_user_items(repl.chat)
     if not words:
         with suppress(EOFError, Interrupted):
-            words = (await talk.typed(EDIT_PROMPT, item_text(said[-1]))).strip()
+            words = (await repl.read_line(EDIT_PROMPT, item_text(said[-1]))).strip()
     if not words:
-        talk.say("nothing was changed")
+        repl.print_message("nothing was changed")
         return
     content = said[-1].get("content")
     along = [part for part in content if part.get("type") != "input_text"] if isinstance(content, list) else []
-    await talk.heads.back(talk.chat)
-    await talk.answer(talk.chat.say([*said[:-1], user_message(words, *along)]))
+    await repl.undo_stack.undo(repl.chat)
+    await repl.show_answer(repl.chat.send([*said[:-1], user_message(words, *along)]))
 
 
-async def handle_fork(talk: "Repl", words: str) -> None:
-    number = _parse_turn_number(words, "/fork") if words else None
-    left = talk.chat.session.name
-    talk.chat = await talk.look.fork(talk.chat, number)
-    held = talk.chat.held
-    talk.say(f"{talk.chat.session.name} goes on from {format_count(len(held.path))}; {left} stays where it stands")
+async def handle_fork(repl: "Repl", text: str) -> None:
+    number = _parse_turn_number(text, "/fork") if text else None
+    left = repl.chat.session.name
+    repl.chat = await repl.host.fork(repl.chat, number)
+    held = repl.chat.state
+    repl.print_message(
+        f"{repl.chat.session.name} goes on from {format_count(len(held.path))}; {left} stays where it stands"
+    )
 
 
-def _parse_turn_number(words: str, command: str) -> int:
+def _parse_turn_number(text: str, command: str) -> int:
     try:
-        return int(words)
+        return int(text)
     except ValueError:
         raise InvalidUsage(
-            f"{command} takes a turn's number, not {words!r}", hint=f"{command} 1, or {command} -1"
+            f"{command} takes a turn's number, not {text!r}", hint=f"{command} 1, or {command} -1"
         ) from None
 
 
-def _report_move(talk: "Repl", before: Path, did: str) -> None:
+def _report_move(repl: "Repl", before: Path, action: str) -> None:
     """Print the turn that the head moved over, and the number of items now; `before` is the old path."""
-    now = talk.chat.held.path
-    shared = before.shared(now)
+    now = repl.chat.state.path
+    shared = before.common_depth(now)
     passed = before.nodes[shared:] if len(now) < len(before) else now.nodes[shared:]
     first = next((node.item for node in passed if is_user_message(node.item)), None)
     what = f'"{item_preview(first)}"' if first else "the last turn"
-    talk.say(f"{did} {what}; the next message goes on from {format_count(len(now))}")
+    repl.print_message(f"{action} {what}; the next message goes on from {format_count(len(now))}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,67 +343,67 @@ class SlashCommand:
     usage: str
     help: str
     run: Callable[["Repl", str], Awaitable[None]]
-    takes: str = ""
+    argument_kind: str = ""
 
 
 MODEL_ARGUMENT, HANDLE_ARGUMENT, OWNER_ARGUMENT = "model", "handle", "owner"
 
 
-async def handle_help(talk: "Repl", _: str) -> None:
+async def handle_help(repl: "Repl", _: str) -> None:
     rows = [(f"/{name} {row.usage}".strip(), row.help) for name, row in SLASH_COMMANDS.items()]
-    talk.say("\n".join(render_help(rows, SLASH_COMMAND_ALIASES, talk.medium.width)))
+    repl.print_message("\n".join(render_help(rows, SLASH_COMMAND_ALIASES, repl.display.width)))
 
 
-async def handle_exit(talk: "Repl", _: str) -> None:
-    talk.leaving = True
+async def handle_exit(repl: "Repl", _: str) -> None:
+    repl.is_exiting = True
 
 
-async def handle_status(talk: "Repl", _: str) -> None:
-    talk.say(talk.look.status(talk.chat))
-    if talk.runs:
-        talk.say(f"  run         {talk.runs.status}")
+async def handle_status(repl: "Repl", _: str) -> None:
+    repl.print_message(repl.host.render_status(repl.chat))
+    if repl.agent_chat:
+        repl.print_message(f"  run         {repl.agent_chat.status}")
 
 
-async def handle_next(talk: "Repl", words: str) -> None:
-    talk.show(await talk.look.next(talk.chat, words) + "\n")
+async def handle_next(repl: "Repl", text: str) -> None:
+    repl.print_block(await repl.host.render_next_request(repl.chat, text) + "\n")
 
 
-async def handle_context(talk: "Repl", _: str) -> None:
-    talk.show(await talk.look.context(talk.chat) + "\n")
+async def handle_context(repl: "Repl", _: str) -> None:
+    repl.print_block(await repl.host.render_context_usage(repl.chat) + "\n")
 
 
-async def handle_inspect(talk: "Repl", handle: str) -> None:
-    talk.show(await talk.look.inspect(talk.chat, handle) + "\n")
+async def handle_inspect(repl: "Repl", handle: str) -> None:
+    repl.print_block(await repl.host.render_handle(repl.chat, handle) + "\n")
 
 
-async def handle_model(talk: "Repl", name: str) -> None:
+async def handle_model(repl: "Repl", name: str) -> None:
     if name:
-        await talk.look.switch(talk.chat, name)
-    talk.say(f"model {talk.chat.asking.model}")
+        await repl.host.switch_model(repl.chat, name)
+    repl.print_message(f"model {repl.chat.options.model}")
 
 
-async def handle_owner(talk: "Repl", name: str) -> None:
+async def handle_owner(repl: "Repl", name: str) -> None:
     if name:
-        talk.chat, told = await talk.look.own(talk.chat, name)
-        talk.say(told)
+        repl.chat, told = await repl.host.change_strategy(repl.chat, name)
+        repl.print_message(told)
     else:
-        talk.say(talk.look.status(talk.chat))
-    if talk.runs:
-        talk.say(f"  run         {talk.runs.status}")
+        repl.print_message(repl.host.render_status(repl.chat))
+    if repl.agent_chat:
+        repl.print_message(f"  run         {repl.agent_chat.status}")
 
 
-async def handle_compact(talk: "Repl", words: str) -> None:
-    talk.say(await talk.look.compact(talk.chat, words))
+async def handle_compact(repl: "Repl", text: str) -> None:
+    repl.print_message(await repl.host.compact(repl.chat, text))
 
 
-async def handle_retry(talk: "Repl", _: str) -> None:
-    await (talk.runs.again() if talk.runs else talk.answer(talk.chat.again()))
+async def handle_retry(repl: "Repl", _: str) -> None:
+    await (repl.agent_chat.retry() if repl.agent_chat else repl.show_answer(repl.chat.retry()))
 
 
-async def handle_stop(talk: "Repl", _: str) -> None:
-    if not talk.runs:
+async def handle_stop(repl: "Repl", _: str) -> None:
+    if not repl.agent_chat:
         raise InvalidUsage("no agents answer here, so no run is open", hint="Ctrl-C stops an answer")
-    await talk.runs.stop()
+    await repl.agent_chat.stop()
 
 
 SLASH_COMMANDS = {
@@ -470,7 +478,7 @@ SLASH_COMMAND_ALIASES = {
 def get_argument_kind(name: str) -> str:
     """Return the kind of a command's argument, by name; "" if it cannot be completed."""
     row = SLASH_COMMANDS.get(SLASH_COMMAND_ALIASES.get(name, name))
-    return row.takes if row else ""
+    return row.argument_kind if row else ""
 
 
 def parse_slash_command(line: str) -> tuple[str, str]:
@@ -486,12 +494,12 @@ def parse_slash_command(line: str) -> tuple[str, str]:
     return name, words.strip()
 
 
-async def dispatch_command(talk: "Repl", line: str) -> None:
+async def dispatch_command(repl: "Repl", line: str) -> None:
     """Run a slash command. Raises the errors of `parse_slash_command` and of the command."""
     name, words = parse_slash_command(line)
-    if talk.runs:
-        talk.runs.check(name)
-    await SLASH_COMMANDS[name].run(talk, words)
+    if repl.agent_chat:
+        repl.agent_chat.check_command(name)
+    await SLASH_COMMANDS[name].run(repl, words)
 
 
 MAX_OUTPUT_CHARS = 100_000
@@ -503,12 +511,12 @@ INTERRUPT_EXIT_CODES = (-signal.SIGINT, 128 + signal.SIGINT)
 """Exit codes of an interrupted command; its output is not attached."""
 
 
-async def run_shell_line(talk: "Repl", line: str) -> None:
+async def run_shell_line(repl: "Repl", line: str) -> None:
     """Run `line`, which begins with "!" or "!!", in the shell.
 
     Raises InvalidUsage if it was pasted, or if it has no command.
     """
-    if any(text.startswith("!") and line.startswith(text) for text in talk.reader.pasted):
+    if any(text.startswith("!") and line.startswith(text) for text in repl.reader.pasted_texts):
         raise InvalidUsage("a ! that was pasted runs nothing", hint="type it, or a space in front of it for a message")
     keeps = line.startswith("!!")
     command = line.lstrip("!").strip()
@@ -516,13 +524,13 @@ async def run_shell_line(talk: "Repl", line: str) -> None:
         raise InvalidUsage(
             "there is no command behind the !", hint="!ls shows what it says; !!ls puts it into the next message too"
         )
-    with on_signal(signal.SIGINT, ignore_signal), talk.reader.aside():  # the command receives Ctrl-C itself
-        said, code = await (_run_captured(talk, command) if keeps else _run_uncaptured(command))
+    with on_signal(signal.SIGINT, ignore_signal), repl.reader.release_terminal():  # the command receives Ctrl-C itself
+        said, code = await (_run_captured(repl, command) if keeps else _run_uncaptured(command))
     if code:
-        talk.say(format_exit(code))
+        repl.print_message(format_exit(code))
     if keeps and code not in INTERRUPT_EXIT_CODES:
-        talk.along.append((f"!{command}", make_output_part(command, said, code)))
-        talk.say("it goes along with the next message; /detach takes it out")
+        repl.attachments.append((f"!{command}", make_output_part(command, said, code)))
+        repl.print_message("it goes along with the next message; /detach takes it out")
 
 
 async def _run_uncaptured(command: str) -> tuple[str, int]:
@@ -530,16 +538,16 @@ async def _run_uncaptured(command: str) -> tuple[str, int]:
     return "", await process.wait()
 
 
-async def _run_captured(talk: "Repl", command: str) -> tuple[str, int]:
+async def _run_captured(repl: "Repl", command: str) -> tuple[str, int]:
     process = await _start_shell(command, stdin=asyncio.subprocess.DEVNULL, stdout=PIPE, stderr=STDOUT)
     assert process.stdout
     pieces: list[bytes] = []
     while piece := await process.stdout.read(SHELL_READ_BYTES):
         pieces.append(piece)
-        talk.show(piece.decode("utf-8", "replace"))
+        repl.print_block(piece.decode("utf-8", "replace"))
     said = b"".join(pieces).decode("utf-8", "replace")
     if said and not said.endswith("\n"):
-        talk.show("\n")
+        repl.print_block("\n")
     return said, await process.wait()
 
 
@@ -554,22 +562,22 @@ async def _start_shell(
         raise InvalidUsage(f"the shell {shell} cannot be started: {why}", hint="SHELL names the shell") from wrong
 
 
-def make_output_part(command: str, said: str, code: int) -> dict[str, Json]:
+def make_output_part(command: str, output: str, exit_code: int) -> dict[str, Json]:
     """Make a content part from a command and its output."""
-    ending = f"\n{format_exit(code)}" if code else ""
-    return {"type": "input_text", "text": f"$ {command}\n{shorten_output(said.rstrip())}{ending}"}
+    ending = f"\n{format_exit(exit_code)}" if exit_code else ""
+    return {"type": "input_text", "text": f"$ {command}\n{shorten_output(output.rstrip())}{ending}"}
 
 
-def shorten_output(said: str) -> str:
+def shorten_output(output: str) -> str:
     """Keep both ends of an output that is longer than `MAX_OUTPUT_CHARS`."""
-    if len(said) <= MAX_OUTPUT_CHARS:
-        return said
-    left = len(said) - MAX_OUTPUT_CHARS
-    return f"{said[: MAX_OUTPUT_CHARS // 2]}\n[{left:,} characters left out]\n{said[-MAX_OUTPUT_CHARS // 2 :]}"
+    if len(output) <= MAX_OUTPUT_CHARS:
+        return output
+    left = len(output) - MAX_OUTPUT_CHARS
+    return f"{output[: MAX_OUTPUT_CHARS // 2]}\n[{left:,} characters left out]\n{output[-MAX_OUTPUT_CHARS // 2 :]}"
 
 
-def format_exit(code: int) -> str:
-    return f"(ended by signal {-code})" if code < 0 else f"(exit code {code})"
+def format_exit(exit_code: int) -> str:
+    return f"(ended by signal {-exit_code})" if exit_code < 0 else f"(exit code {exit_code})"
 
 
 def ignore_signal() -> None:

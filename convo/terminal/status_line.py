@@ -34,38 +34,38 @@ class StatusLineState(NamedTuple):
 
     owner: str
     model: str
-    tokens: int | None = None
-    window: int | None = None
+    used_tokens: int | None = None
+    context_window: int | None = None
     cost_usd: float | None = None
-    along: int = 0
+    attachment_count: int = 0
 
 
 class StatusLine:
     """Renders the current state; `state` is replaced between two prompts."""
 
-    standing: StatusLineState | None = None
+    state: StatusLineState | None = None
 
-    def line(self, columns: int) -> str:
+    def render(self, columns: int) -> str:
         """Render for a terminal of `columns`; the last column stays free, since some terminals wrap there."""
-        return format_status_line(self.standing, columns - 1) if self.standing else ""
+        return format_status_line(self.state, columns - 1) if self.state else ""
 
 
-def format_status_line(standing: StatusLineState, columns: int) -> str:
+def format_status_line(state: StatusLineState, columns: int) -> str:
     """Format the state in at most `columns`."""
-    for parts in _iter_variants(standing, columns):
+    for parts in _iter_variants(state, columns):
         words = PART_SEPARATOR.join(part for part in parts if part)
         if text_width(words) <= columns:
             return words
     return truncate_text(words, columns)
 
 
-def _iter_variants(standing: StatusLineState, columns: int) -> Iterator[tuple[str, ...]]:
+def _iter_variants(state: StatusLineState, columns: int) -> Iterator[tuple[str, ...]]:
     """Yield variants of the line, most detailed first."""
-    owner, model = standing.owner, standing.model
-    name, along = model.rpartition("/")[2], f"+{standing.along}" if standing.along else ""
-    filled, cost = _format_used_share(standing), "".join(format_cost(standing.cost_usd))
+    owner, model = state.owner, state.model
+    name, along = model.rpartition("/")[2], f"+{state.attachment_count}" if state.attachment_count else ""
+    filled, cost = _format_used_share(state), "".join(format_cost(state.cost_usd))
     short = owner if len(owner) <= SHORT_OWNER_COLUMNS else truncate_text(owner, SHORT_OWNER_COLUMNS)
-    yield owner, model, _format_used_window(standing), cost, along
+    yield owner, model, _format_used_window(state), cost, along
     yield owner, name, filled, cost, along
     for rest in ((name, filled, cost, along), (filled, cost, along), (filled, along)):
         yield short, *rest
@@ -84,15 +84,19 @@ MIN_OWNER_COLUMNS = 14
 """Columns that the owner keeps before another part is dropped."""
 
 
-def _format_used_share(standing: StatusLineState) -> str:
-    if standing.tokens is None:
+def _format_used_share(state: StatusLineState) -> str:
+    if state.used_tokens is None:
         return ""
-    return format_share(standing.tokens, standing.window) if standing.window else f"{standing.tokens:,} tokens"
+    return (
+        format_share(state.used_tokens, state.context_window)
+        if state.context_window
+        else f"{state.used_tokens:,} tokens"
+    )
 
 
-def _format_used_window(standing: StatusLineState) -> str:
-    filled = _format_used_share(standing)
-    return f"{filled} of {standing.window:,}" if filled and standing.window else filled
+def _format_used_window(state: StatusLineState) -> str:
+    filled = _format_used_share(state)
+    return f"{filled} of {state.context_window:,}" if filled and state.context_window else filled
 
 
 def format_share(tokens: int, whole: int) -> str:
@@ -104,17 +108,17 @@ def format_share(tokens: int, whole: int) -> str:
 MIN_SHOWN_USD = 0.0001
 
 
-def format_receipt(link: Link, session: Session, price: Price | None = None, calls: Sequence[Link] = ()) -> str:
+def format_receipt(link: Link, session: Session, price: Price | None = None, call_links: Sequence[Link] = ()) -> str:
     """Format the receipt of a turn, whatever its status.
 
     call_links:  the requests that `link` is the total of
     """
-    used = Usage.read(link.usage)
+    used = Usage.from_json(link.usage)
     why = f" ({link.error.get('limit') or link.error['code']})" if link.status == "incomplete" and link.error else ""
     ended = [] if link.status == "completed" else [link.status + why]
     parts = [
         *ended,
-        *([*format_token_counts(used), *format_cost(_total_cost_usd(calls or [link], price))] if used else []),
+        *([*format_token_counts(used), *format_cost(_total_cost_usd(call_links or [link], price))] if used else []),
         *_format_duration(link),
         _shown_id(link),
         format_owner_handle(session),
@@ -124,19 +128,19 @@ def format_receipt(link: Link, session: Session, price: Price | None = None, cal
 
 def combine_links(links: Sequence[Link]) -> Link:
     """Combine the links of one run: the last link, with the tokens and the seconds of all."""
-    used = [found for found in (Usage.read(link.usage) for link in links) if found]
-    seconds = [link.seconds for link in links if link.seconds is not None]
+    used = [found for found in (Usage.from_json(link.usage) for link in links) if found]
+    seconds = [link.duration_s for link in links if link.duration_s is not None]
     added = {
-        "input_tokens": sum(one.input for one in used),
+        "input_tokens": sum(one.input_tokens for one in used),
         "input_tokens_details": {
-            "cached_tokens": sum(one.cached for one in used),
-            "cache_write_tokens": sum(one.written for one in used),
+            "cached_tokens": sum(one.cached_tokens for one in used),
+            "cache_write_tokens": sum(one.cache_write_tokens for one in used),
         },
-        "output_tokens": sum(one.output for one in used),
-        "output_tokens_details": {"reasoning_tokens": sum(one.reasoning for one in used)},
-        "total_tokens": sum(one.input + one.output for one in used),
+        "output_tokens": sum(one.output_tokens for one in used),
+        "output_tokens_details": {"reasoning_tokens": sum(one.reasoning_tokens for one in used)},
+        "total_tokens": sum(one.input_tokens + one.output_tokens for one in used),
     }
-    return replace(links[-1], usage=added if used else None, seconds=sum(seconds) if seconds else None)
+    return replace(links[-1], usage=added if used else None, duration_s=sum(seconds) if seconds else None)
 
 
 def format_owner_handle(session: Session) -> str:
@@ -148,16 +152,16 @@ def format_owner_handle(session: Session) -> str:
 
 def _total_cost_usd(links: Sequence[Link], price: Price | None) -> float | None:
     """Sum the cost of each request: a price may depend on the length of one."""
-    costs = [found.cost_usd(price) for link in links if (found := Usage.read(link.usage))]
+    costs = [found.cost_usd(price) for link in links if (found := Usage.from_json(link.usage))]
     known = [cost for cost in costs if cost is not None]
     return sum(known) if known and len(known) == len(costs) else None
 
 
-def format_token_counts(used: Usage) -> list[str]:
+def format_token_counts(usage: Usage) -> list[str]:
     """Format input and output tokens, with the cached and the reasoning tokens in them."""
-    cached = f" ({used.cached:,} cached)" if used.cached else ""
-    thought = f" ({used.reasoning:,} reasoning)" if used.reasoning else ""
-    return [f"{used.input:,} in{cached}", f"{used.output:,} out{thought}"]
+    cached = f" ({usage.cached_tokens:,} cached)" if usage.cached_tokens else ""
+    thought = f" ({usage.reasoning_tokens:,} reasoning)" if usage.reasoning_tokens else ""
+    return [f"{usage.input_tokens:,} in{cached}", f"{usage.output_tokens:,} out{thought}"]
 
 
 def format_cost(cost_usd: float | None) -> list[str]:
@@ -170,34 +174,39 @@ def format_cost(cost_usd: float | None) -> list[str]:
 
 
 def _format_duration(link: Link) -> list[str]:
-    return [] if link.seconds is None else [f"{link.seconds:.1f} s"]
+    return [] if link.duration_s is None else [f"{link.duration_s:.1f} s"]
 
 
 def _shown_id(link: Link) -> str:
     return "" if link.id.startswith("try_") else link.id
 
 
-def format_status(session: Session, held: ConversationState, model: str) -> str:
+def format_status(session: Session, state: ConversationState, model: str) -> str:
     """Format the lines of /status."""
     owner = STRATEGY_INFO[session.strategy]
-    waiting = len(held.unacknowledged)
+    waiting = len(state.unconfirmed_nodes)
     rows = {
-        "owner": f"{owner.words} (--{session.strategy})",
+        "owner": f"{owner.description} (--{session.strategy})",
         "session": session.name or "(named after the first message)",
-        "handle": session.handle or ("the session itself" if not owner.remembers else "(made by the first answer)"),
+        "handle": session.handle
+        or ("the session itself" if not owner.is_server_side else "(made by the first answer)"),
         "endpoint": str(session.scope),
         "model": model,
-        "items": f"{len(held.path)}" + (f", of them {waiting} unacknowledged" if waiting else ""),
-        "turn sends": "what the owner has not acknowledged" if owner.remembers else "the whole path",
+        "items": f"{len(state.path)}" + (f", of them {waiting} unacknowledged" if waiting else ""),
+        "turn sends": "what the owner has not acknowledged" if owner.is_server_side else "the whole path",
     }
     return "\n".join(f"  {name:<11} {value}" for name, value in rows.items())
 
 
 def describe_open_run(run: OpenRun) -> str:
     """Describe the status of an open run."""
-    if run.paused:
-        return f"a run of agents waits for a decision on {', '.join(run.waits)}" if run.waits else PAUSED_RUN_TEXT
-    return f"a run of agents is under way in {run.by}" if run.by else ORPHANED_RUN_TEXT
+    if run.is_paused:
+        return (
+            f"a run of agents waits for a decision on {', '.join(run.pending_call_ids)}"
+            if run.pending_call_ids
+            else PAUSED_RUN_TEXT
+        )
+    return f"a run of agents is under way in {run.process}" if run.process else ORPHANED_RUN_TEXT
 
 
 PAUSED_RUN_TEXT = "a run of agents is paused"
@@ -209,4 +218,4 @@ def format_continue_command(session: Session, run: OpenRun | None) -> str:
     name = quote(session.name or session.id)
     if run is None:
         return f"convo chat --from {name}"
-    return f"convo resume {name} --agent FILE.py:NAME" if run.paused or run.left else ""
+    return f"convo resume {name} --agent FILE.py:NAME" if run.is_paused or run.is_orphaned else ""

@@ -40,16 +40,16 @@ class DisplayOptions(NamedTuple):
     """
 
     width: int | None = None
-    colour: bool = False
-    boxes: bool = True
+    has_color: bool = False
+    has_box_chars: bool = True
 
-    def paint(self, words: str, style: str) -> str:
+    def apply_style(self, text: str, style: str) -> str:
         """Wrap `text` in a style of `SGR_STYLES`, if the stream has styles."""
-        return f"\x1b[{SGR_STYLES[style]}m{words}\x1b[0m" if self.colour and words else words
+        return f"\x1b[{SGR_STYLES[style]}m{text}\x1b[0m" if self.has_color and text else text
 
-    def drawn(self, lines: str) -> str:
+    def translate_box_chars(self, lines: str) -> str:
         """Replace our box-drawing characters by ASCII if the stream cannot encode them."""
-        return lines if self.boxes else lines.translate(ASCII_FALLBACKS)
+        return lines if self.has_box_chars else lines.translate(ASCII_FALLBACKS)
 
 
 def detect_display(stream: TextIO, environ: Mapping[str, str]) -> DisplayOptions:
@@ -57,38 +57,38 @@ def detect_display(stream: TextIO, environ: Mapping[str, str]) -> DisplayOptions
     terminal = stream.isatty()
     return DisplayOptions(
         width=shutil.get_terminal_size().columns if terminal else None,
-        colour=terminal and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb",
-        boxes=_can_encode(stream.encoding or "ascii"),
+        has_color=terminal and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb",
+        has_box_chars=_can_encode(stream.encoding or "ascii"),
     )
 
 
 def detect_display_without_color(stream: TextIO) -> DisplayOptions:
     """Detect the abilities of `stream` except colors, for text that is escaped after it is styled."""
-    return detect_display(stream, os.environ)._replace(colour=False)
+    return detect_display(stream, os.environ)._replace(has_color=False)
 
 
-def text_width(words: str) -> int:
+def text_width(text: str) -> int:
     """Return the terminal columns of `text`."""
     return (
-        len(words)
-        if words.isascii()
-        else len(words) + sum(_char_width(sign) - 1 for sign in VARIABLE_WIDTH_CHAR.findall(words))
+        len(text)
+        if text.isascii()
+        else len(text) + sum(_char_width(sign) - 1 for sign in VARIABLE_WIDTH_CHAR.findall(text))
     )
 
 
-def truncate_text(words: str, room: int, more: str = "…") -> str:
+def truncate_text(text: str, columns: int, ellipsis: str = "…") -> str:
     """Cut `text` to at most `columns`, with `ellipsis` at the end of a cut text."""
-    if text_width(words) <= room:
-        return words
-    if words.isascii():
-        return (words[: max(0, room - len(more))].rstrip() + more)[:room] if room > 0 else ""
-    kept, left = "", room - len(more)
-    for sign in words:
+    if text_width(text) <= columns:
+        return text
+    if text.isascii():
+        return (text[: max(0, columns - len(ellipsis))].rstrip() + ellipsis)[:columns] if columns > 0 else ""
+    kept, left = "", columns - len(ellipsis)
+    for sign in text:
         left -= _char_width(sign)
         if left < 0:
             break
         kept += sign
-    return (kept.rstrip() + more)[:room] if room > 0 else ""
+    return (kept.rstrip() + ellipsis)[:columns] if columns > 0 else ""
 
 
 def wrap_line(line: str, columns: int) -> Iterator[str]:
@@ -109,19 +109,19 @@ def wrap_line(line: str, columns: int) -> Iterator[str]:
     yield now
 
 
-def wrap_text(words: str, columns: int | None) -> str:
+def wrap_text(text: str, columns: int | None) -> str:
     """Apply `wrap_line` to each longer line of `text`; `columns` None returns it unchanged."""
-    lines = words.split("\n")
+    lines = text.split("\n")
     return "\n".join(
         line if columns is None or text_width(line) <= columns else "\n".join(wrap_line(line, columns))
         for line in lines
     )
 
 
-def pad_text(words: str, room: int, *, right: bool = False) -> str:
+def pad_text(text: str, columns: int, *, align_right: bool = False) -> str:
     """Pad `text` to exactly `columns`; it must not be wider."""
-    space = " " * (room - text_width(words))
-    return space + words if right else words + space
+    space = " " * (columns - text_width(text))
+    return space + text if align_right else text + space
 
 
 @lru_cache(4096)
@@ -152,20 +152,20 @@ class Column(NamedTuple):
     style:        one of `SGR_STYLES`, for all cells
     """
 
-    head: str
+    heading: str
     cells: Sequence[str]
-    right: bool = False
-    goes: int | None = None
+    align_right: bool = False
+    drop_order: int | None = None
     style: str | None = None
 
     @property
-    def same(self) -> str | None:
+    def common_cell(self) -> str | None:
         """The cell that all lines share; None if they differ or if there is only one line."""
         return self.cells[0] if len(self.cells) > 1 and len(set(self.cells)) == 1 else None
 
     @property
-    def room(self) -> int:
-        return max(map(text_width, (self.head, *self.cells)))
+    def width(self) -> int:
+        return max(map(text_width, (self.heading, *self.cells)))
 
 
 class Table(NamedTuple):
@@ -175,58 +175,58 @@ class Table(NamedTuple):
     """
 
     columns: tuple[Column, ...]
-    said: tuple[tuple[str, str], ...] = ()
+    common_cells: tuple[tuple[str, str], ...] = ()
 
 
-def fit_columns(columns: Sequence[Column], medium: DisplayOptions) -> Table:
+def fit_columns(columns: Sequence[Column], display: DisplayOptions) -> Table:
     """Escape all cells, and drop columns until the table fits the display. The last column stays."""
     kept = [column._replace(cells=tuple(map(escape_control_chars, column.cells))) for column in columns]
     said: list[tuple[str, str]] = []
     for column in sorted(kept, key=_drop_key):
-        if column.goes is None or not _is_too_wide(kept, medium):
+        if column.drop_order is None or not _is_too_wide(kept, display):
             break
         kept.remove(column)
-        if column.same is not None:
-            said.append((column.head, column.same))
-    order = [column.head for column in columns]
+        if column.common_cell is not None:
+            said.append((column.heading, column.common_cell))
+    order = [column.heading for column in columns]
     return Table(tuple(kept), tuple(sorted(said, key=lambda pair: order.index(pair[0]))))
 
 
-def table_lines(table: Table, medium: DisplayOptions) -> Iterator[str]:
+def table_lines(table: Table, display: DisplayOptions) -> Iterator[str]:
     """Yield the headings, then every line, no wider than the display."""
-    rooms = [column.room for column in table.columns[:-1]]
-    yield medium.paint(
-        _format_row([column.head for column in table.columns], table, rooms, DisplayOptions(medium.width)), "dim"
+    rooms = [column.width for column in table.columns[:-1]]
+    yield display.apply_style(
+        _format_row([column.heading for column in table.columns], table, rooms, DisplayOptions(display.width)), "dim"
     )
     for at in range(len(table.columns[-1].cells)):
-        yield _format_row([column.cells[at] for column in table.columns], table, rooms, medium)
+        yield _format_row([column.cells[at] for column in table.columns], table, rooms, display)
 
 
-def _format_row(cells: Sequence[str], table: Table, rooms: Sequence[int], medium: DisplayOptions) -> str:
+def _format_row(cells: Sequence[str], table: Table, rooms: Sequence[int], display: DisplayOptions) -> str:
     """Format one line; a cell that crosses the right edge of the display is cut."""
     shown: list[str] = []
-    left = 10**9 if medium.width is None else medium.width
+    left = 10**9 if display.width is None else display.width
     for at, (cell, column) in enumerate(zip(cells, table.columns, strict=True)):
         room = max(0, left)
         words = truncate_text(cell, room)
         if at < len(rooms):
-            words = pad_text(words, min(rooms[at], room), right=column.right)
+            words = pad_text(words, min(rooms[at], room), align_right=column.align_right)
         left -= text_width(words) + COLUMN_GAP
-        shown.append(medium.paint(words, column.style) if column.style else words)
+        shown.append(display.apply_style(words, column.style) if column.style else words)
     return (" " * COLUMN_GAP).join(shown).rstrip()
 
 
 def _drop_key(column: Column) -> tuple[bool, int]:
     """Sort key of the columns to drop: first those whose cells are all equal, then by drop order."""
-    stays = column.goes is None
-    return (stays or column.same is None, 1_000 if column.goes is None else column.goes)
+    stays = column.drop_order is None
+    return (stays or column.common_cell is None, 1_000 if column.drop_order is None else column.drop_order)
 
 
-def _is_too_wide(columns: Sequence[Column], medium: DisplayOptions) -> bool:
-    if medium.width is None:
+def _is_too_wide(columns: Sequence[Column], display: DisplayOptions) -> bool:
+    if display.width is None:
         return False
-    words = min(columns[-1].room, MIN_LAST_COLUMN_WIDTH)
-    return sum(column.room + COLUMN_GAP for column in columns[:-1]) + words > medium.width
+    words = min(columns[-1].width, MIN_LAST_COLUMN_WIDTH)
+    return sum(column.width + COLUMN_GAP for column in columns[:-1]) + words > display.width
 
 
 LABEL_INDENT = 4
@@ -242,7 +242,7 @@ KeyValue = tuple[str, str]
 
 
 def key_value_lines(
-    rows: Iterable[KeyValue], medium: DisplayOptions, styles: Mapping[str, str] = NO_LABEL_STYLES
+    rows: Iterable[KeyValue], display: DisplayOptions, styles: Mapping[str, str] = NO_LABEL_STYLES
 ) -> Iterator[str]:
     """Yield the rows as lines, with the values aligned and wrapped at the right edge.
 
@@ -251,42 +251,42 @@ def key_value_lines(
     kept = [(label, escape_control_chars(words)) for label, words in rows]
     wide = max((len(label) for label, _ in kept), default=0)
     for label, words in kept:
-        for at, line in enumerate(_wrap_value(words, medium, wide + LABEL_INDENT)):
-            beside = medium.paint(f"{label:<{wide}}", styles.get(label, "dim")) if at == 0 else " " * wide
+        for at, line in enumerate(_wrap_value(words, display, wide + LABEL_INDENT)):
+            beside = display.apply_style(f"{label:<{wide}}", styles.get(label, "dim")) if at == 0 else " " * wide
             yield f"  {beside}  {line}".rstrip()
 
 
-def _wrap_value(words: str, medium: DisplayOptions, indent: int) -> list[str]:
+def _wrap_value(text: str, display: DisplayOptions, indent: int) -> list[str]:
     """Wrap `text` to the width after an indent; a word that is longer than a line is not split."""
-    if medium.width is None or text_width(words) <= medium.width - indent:
-        return [words]
+    if display.width is None or text_width(text) <= display.width - indent:
+        return [text]
     found = [""]
-    for word in words.split(" "):
+    for word in text.split(" "):
         longer = f"{found[-1]} {word}" if found[-1] else word
-        if text_width(longer) <= medium.width - indent:
+        if text_width(longer) <= display.width - indent:
             found[-1] = longer
         else:
             found.append(word)
     return [line for line in found if line]
 
 
-def unconfirmed_rows(items: Sequence[Item], run: str = "") -> Iterator[KeyValue]:
+def unconfirmed_rows(items: Sequence[Item], open_run: str = "") -> Iterator[KeyValue]:
     """Yield the rows for the open run, if there is one, and for the unconfirmed items."""
-    if run:
-        yield "waiting", run
+    if open_run:
+        yield "waiting", open_run
     if not items:
-        yield from () if run else [("waiting", "nothing is unacknowledged")]
+        yield from () if open_run else [("waiting", "nothing is unacknowledged")]
         return
-    yield "" if run else "waiting", f"{format_count(len(items))} unacknowledged"
+    yield "" if open_run else "waiting", f"{format_count(len(items))} unacknowledged"
     for item in items[:MAX_UNCONFIRMED_SHOWN]:
         yield "", f"{item.get('role') or item_type(item)}: {item_preview(item)}"
     if len(items) > MAX_UNCONFIRMED_SHOWN:
         yield "", f"and {len(items) - MAX_UNCONFIRMED_SHOWN} more"
 
 
-def format_count(number: int, one: str = "item") -> str:
+def format_count(number: int, noun: str = "item") -> str:
     """Format a number with its noun: "1 item", "1,024 items"."""
-    return f"{number:,} {one}" + ("" if number == 1 else "s")
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 CONTROL_CHARS = r"\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069"
@@ -318,11 +318,11 @@ FormatReasoning: TypeAlias = Callable[[Item], str]
 class AnswerRenderer(Protocol):
     """Lays out the text of an answer."""
 
-    def say(self, words: str) -> None:
+    def write(self, text: str) -> None:
         """Print `text`; its control characters are escaped already."""
         ...
 
-    def end(self) -> None:
+    def finish(self) -> None:
         """Finish the text, with the cursor at the start of a line; the next text is a new one."""
         ...
 
@@ -340,77 +340,79 @@ class AnswerPrinter:
         err: TextIO,
         *,
         live: bool,
-        silent: Container[str] = UNANNOUNCED_TYPES,
-        sheet: AnswerRenderer | None = None,
-        folded: FormatReasoning | None = None,
+        unannounced: Container[str] = UNANNOUNCED_TYPES,
+        renderer: AnswerRenderer | None = None,
+        format_reasoning: FormatReasoning | None = None,
     ) -> None:
         """Print text to `out`, and announce other items on `err`, except the types in `unannounced`.
 
         renderer:          gets the text instead of `out`
         format_reasoning:  formats the announcement of reasoning; None announces nothing
         """
-        self._sheet, self._folded = sheet, folded
-        self._out, self._err, self._live, self._silent = out, err, live, silent
-        self.open_line = False
-        self._shown: set[int] = set()
-        self._part: tuple[int, int] | None = None
+        self._renderer, self._format_reasoning = renderer, format_reasoning
+        self._out, self._err, self._live, self._unannounced = out, err, live, unannounced
+        self.has_open_line = False
+        self._shown_indexes: set[int] = set()
+        self._current_part: tuple[int, int] | None = None
 
-    def take(self, event: StreamEvent) -> None:
+    def print_event(self, event: StreamEvent) -> None:
         kind_of_event = event["type"]
         if kind_of_event in TEXT_DELTA_EVENTS and self._live:
-            self._piece(event)
+            self._print_delta(event)
         elif kind_of_event == "response.output_item.done":
-            self._item(event.get("output_index", 0), event["item"])
-        elif kind_of_event in ANSWER_END_EVENTS and not self._shown:  # the endpoint sent only the complete response
+            self._print_item(event.get("output_index", 0), event["item"])
+        elif (
+            kind_of_event in ANSWER_END_EVENTS and not self._shown_indexes
+        ):  # the endpoint sent only the complete response
             for at, item in enumerate(event["response"].get("output") or ()):
-                self._item(at, item)
+                self._print_item(at, item)
         if kind_of_event in ANSWER_END_EVENTS:  # the next response counts its items from 0
-            self._shown, self._part = set(), None
+            self._shown_indexes, self._current_part = set(), None
 
-    def end(self) -> None:
+    def finish(self) -> None:
         """Finish the last line, whether the answer is complete or not."""
-        if self.open_line and self._sheet:
-            self._sheet.end()
-            self.open_line = False
-        elif self.open_line:
-            self._say("\n")
+        if self.has_open_line and self._renderer:
+            self._renderer.finish()
+            self.has_open_line = False
+        elif self.has_open_line:
+            self._write("\n")
 
-    def _piece(self, event: StreamEvent) -> None:
+    def _print_delta(self, event: StreamEvent) -> None:
         part = event.get("output_index", 0), event.get("content_index", 0)
         if event["delta"]:
-            if self._part and self._part != part and self._part[0] == part[0]:
-                self._say("\n")  # separate the parts of a message as `item_text` does
-            self._shown.add(part[0])
-            self._part = part
-            self._say(event["delta"])
+            if self._current_part and self._current_part != part and self._current_part[0] == part[0]:
+                self._write("\n")  # separate the parts of a message as `item_text` does
+            self._shown_indexes.add(part[0])
+            self._current_part = part
+            self._write(event["delta"])
 
-    def _item(self, at: int, item: Item) -> None:
+    def _print_item(self, at: int, item: Item) -> None:
         if item_type(item) == "message":
-            if at not in self._shown:
-                self._say(item_text(item))
-            self.end()
-        elif item_type(item) == "reasoning" and self._folded:
-            self._announce(self._folded(item))
-        elif item_type(item) not in self._silent:
+            if at not in self._shown_indexes:
+                self._write(item_text(item))
+            self.finish()
+        elif item_type(item) == "reasoning" and self._format_reasoning:
+            self._announce(self._format_reasoning(item))
+        elif item_type(item) not in self._unannounced:
             self._announce(escape_control_chars(describe_item(item)))
-        self._shown.add(at)
+        self._shown_indexes.add(at)
 
     def _announce(self, line: str) -> None:
         if line:
-            self.end()
+            self.finish()
             self._err.write(line + "\n")
             self._err.flush()
 
-    def _say(self, words: str) -> None:
-        if words and self._sheet:
-            self._sheet.say(escape_control_chars(words))
-            self.open_line = True
-        elif words:
+    def _write(self, text: str) -> None:
+        if text and self._renderer:
+            self._renderer.write(escape_control_chars(text))
+            self.has_open_line = True
+        elif text:
             self._out.write(
-                escape_control_chars(words) if self._out.isatty() else CONTROL_CHAR.sub(escape_char_match, words)
+                escape_control_chars(text) if self._out.isatty() else CONTROL_CHAR.sub(escape_char_match, text)
             )
             self._out.flush()
-            self.open_line = not words.endswith("\n")
+            self.has_open_line = not text.endswith("\n")
 
 
 def describe_item(item: Item) -> str:
@@ -419,9 +421,9 @@ def describe_item(item: Item) -> str:
     return " ".join(str(part) for part in (f"[{item_type(item)}]", item.get("name"), said) if part)
 
 
-def escape_control_chars(words: str) -> str:
+def escape_control_chars(text: str) -> str:
     """Escape control characters and invisible characters; line breaks and tabs stay."""
-    return UNSAFE_CHAR.sub(escape_char_match, words)
+    return UNSAFE_CHAR.sub(escape_char_match, text)
 
 
 def escape_char_match(found: re.Match[str]) -> str:

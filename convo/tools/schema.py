@@ -59,7 +59,7 @@ class Record:
     @property
     def schema(self) -> JsonSchema:
         needed = [field.name for field in self.fields if self.strict or field.default is None]
-        properties = {field.name: self._property(field) for field in self.fields}
+        properties = {field.name: self._build_property(field) for field in self.fields}
         return {"type": "object", "properties": properties, "required": needed, "additionalProperties": False}
 
     def read(self, value: Json, place: str) -> dict[str, object]:
@@ -69,11 +69,13 @@ class Record:
         """
         if not isinstance(value, dict):
             raise Mismatch(_mismatch_message(place, "an object", value))
-        wrong = [f"{_join_place(place, name)}: there is no such field" for name in value if name not in self._names]
+        wrong = [
+            f"{_join_place(place, name)}: there is no such field" for name in value if name not in self._field_names
+        ]
         values: dict[str, object] = {}
         for field in self.fields:
             try:
-                values[field.name] = self._value(field, value, place)
+                values[field.name] = self._read_field(field, value, place)
             except Mismatch as found:
                 wrong.append(str(found))
         if wrong:
@@ -81,17 +83,17 @@ class Record:
         return values
 
     @property
-    def _names(self) -> set[str]:
+    def _field_names(self) -> set[str]:
         return {field.name for field in self.fields}
 
-    def _value(self, field: Field, written: Mapping[str, Json], place: str) -> object:
+    def _read_field(self, field: Field, written: Mapping[str, Json], place: str) -> object:
         if field.name in written:
             return field.form.read(written[field.name], _join_place(place, field.name))
         if field.default is None:
             raise Mismatch(f"{_join_place(place, field.name)}: is missing")
         return field.default()
 
-    def _property(self, field: Field) -> JsonSchema:
+    def _build_property(self, field: Field) -> JsonSchema:
         """Build the schema of a field; if strict, the default is in the description, as the API rejects `default`."""
         schema, words = dict(field.form.schema), field.description or field.form.schema.get("description")
         default = field.default() if field.default else None

@@ -85,10 +85,10 @@ class PreparedCompaction:
     """
 
     plan: CompactionPlan
-    point: Path
-    window: tuple[Item, ...]
-    before: TokenCount
-    after: TokenCount
+    source_path: Path
+    replacement: tuple[Item, ...]
+    count_before: TokenCount
+    count_after: TokenCount
     usage: Mapping[str, Json] | None = None
     notes: tuple[str, ...] = ()
 
@@ -101,14 +101,14 @@ class CompactionResult:
     later_count:  number of items that were appended meanwhile and follow the replacement
     """
 
-    made: PreparedCompaction
-    after: TokenCount
-    old: str | None
-    later: int = 0
+    prepared: PreparedCompaction
+    count_after: TokenCount
+    old_handle: str | None
+    later_count: int = 0
 
 
 async def prepare_compaction(
-    chat: Chat, wish: CompactionOptions, *, confirmed: bool = False, preview: bool = False
+    chat: Chat, options: CompactionOptions, *, confirmed: bool = False, preview: bool = False
 ) -> PreparedCompaction:
     """Prepare the compaction of `chat` without changing anything.
 
@@ -119,23 +119,25 @@ async def prepare_compaction(
     method is impossible, StoreFull before any request if the disk is nearly full, and the errors of the endpoint.
     """
     standing = await _snapshot_history(chat)
-    planned = plan_compaction(standing, wish)
+    planned = plan_compaction(standing, options)
     if not preview:
-        await chat.edges.store.upkeep.check_room()
-    if planned.way is CompactionMethod.IN_PLACE and preview:
-        planned = plan_from_items(planned, here=standing.here)
+        await chat.deps.store.admin.check_disk_space()
+    if planned.method is CompactionMethod.IN_PLACE and preview:
+        planned = plan_from_items(planned, is_embedded=standing.is_embedded)
     if (
         standing.strategy is Strategy.CONVERSATION
-        and planned.way is not CompactionMethod.IN_PLACE
+        and planned.method is not CompactionMethod.IN_PLACE
         and not (confirmed or preview)
     ):
         raise _confirmation_required(chat.session.handle)
-    if planned.way is CompactionMethod.IN_PLACE:
+    if planned.method is CompactionMethod.IN_PLACE:
         there = await _count_conversation(chat, standing.path)
         return PreparedCompaction(planned, standing.path, (), there, there)
-    found = await run_compaction(planned, chat.asking, chat.edges.endpoint, auto=wish.mode is CompactionMode.AUTO)
+    found = await run_compaction(
+        planned, chat.options, chat.deps.endpoint, allow_fallback=options.mode is CompactionMode.AUTO
+    )
     counts: list[tuple[TokenCount, TokenCount]] = []
-    for window in found.windows:
+    for window in found.replacements:
         counts.append(await _count_before_and_after(chat, standing.path.items, window))
         before, after = counts[-1]
         if after.tokens < before.tokens:
@@ -147,65 +149,69 @@ async def prepare_compaction(
     )
 
 
-async def apply_compaction(chat: Chat, one: PreparedCompaction, *, confirmed: bool = False) -> CompactionResult:
+async def apply_compaction(chat: Chat, prepared: PreparedCompaction, *, confirmed: bool = False) -> CompactionResult:
     """Replace the history that `prepared` was made from; the caller has the session's lease.
 
     Raises Conflict if that history no longer exists, StoreFault, and the errors of the endpoint.
     """
-    await chat.adopt()
-    if one.plan.way is CompactionMethod.IN_PLACE:
-        return await _compact_in_place(chat, one, confirmed=confirmed)
+    await chat.ensure_saved()
+    if prepared.plan.method is CompactionMethod.IN_PLACE:
+        return await _compact_in_place(chat, prepared, confirmed=confirmed)
     if chat.session.strategy is Strategy.CONVERSATION:
-        return await _compact_into_new_conversation(chat, one)
-    link_id = chat.edges.new_id("try")
-    await chat.catch_up()  # so that the branch includes items appended meanwhile
-    chat.reread()
+        return await _compact_into_new_conversation(chat, prepared)
+    link_id = chat.deps.new_id("try")
+    await chat.refresh()  # so that the branch includes items appended meanwhile
+    chat.load_state()
     async with branch_kept_on_success(chat, link_id) as old:
-        await chat.exchange(
-            lambda held: replace_history(held, one.point, one.window),
-            lambda held: _compaction_link(chat, one, held, link_id),
+        await chat.replace_history(
+            lambda held: replace_history(held, prepared.source_path, prepared.replacement),
+            lambda held: _compaction_link(chat, prepared, held, link_id),
         )
-    later = len(chat.held.path) - len(items_for_owner(one.window, chat.session.strategy))
-    return CompactionResult(one, one.after, old, later)
+    later = len(chat.state.path) - len(items_for_owner(prepared.replacement, chat.session.strategy))
+    return CompactionResult(prepared, prepared.count_after, old, later)
 
 
 async def _snapshot_history(chat: Chat) -> HistorySnapshot:
     """Load the confirmed history; a conversation is read from its endpoint, since others may write to it."""
-    held = chat.reread()
-    path = held.path.upto(held.mark)
+    held = chat.load_state()
+    path = held.path.up_to(held.confirmed_head)
     if held.strategy is Strategy.CONVERSATION and held.handle:
-        path = await load_conversation_history(held.handle, chat.edges)
+        path = await load_conversation_history(held.handle, chat.deps)
     return HistorySnapshot(
-        held.strategy, path, chat.edges.endpoint.scope == EMBEDDED_SCOPE, await _stored_responses(chat, held)
+        held.strategy, path, chat.deps.endpoint.scope == EMBEDDED_SCOPE, await _stored_responses(chat, held)
     )
 
 
 async def _stored_responses(chat: Chat, held: ConversationState) -> Mapping[Key, str]:
     """Map history positions to the stored responses that end there."""
-    scope, session = chat.edges.endpoint.scope, chat.session
+    scope, session = chat.deps.endpoint.scope, chat.session
     found = {
         link.head: link.id
-        for link in await chat.edges.store.links(session.id)
-        if link.stored and link.status in ANSWERED_STATUSES and link.id.startswith("resp_") and link.scope == scope
+        for link in await chat.deps.store.links(session.id)
+        if link.is_stored and link.status in ANSWERED_STATUSES and link.id.startswith("resp_") and link.scope == scope
     }
     if held.strategy is Strategy.CHAIN and held.handle:
-        return {**found, held.mark: held.handle}
-    edited = (held.path.head, held.mark) != (session.head, session.mark)
-    return found if edited or session.link not in found.values() else {**found, held.mark: str(session.link)}
+        return {**found, held.confirmed_head: held.handle}
+    edited = (held.path.head, held.confirmed_head) != (session.head, session.confirmed_head)
+    return (
+        found
+        if edited or session.link_id not in found.values()
+        else {**found, held.confirmed_head: str(session.link_id)}
+    )
 
 
 async def _count_before_and_after(
     chat: Chat, before: Sequence[Item], after: Sequence[Item]
 ) -> tuple[TokenCount, TokenCount]:
     """Count the tokens of both: by the endpoint, or by our own count where it has none."""
-    ask = make_endpoint_counter(chat.edges.endpoint)
+    ask = make_endpoint_counter(chat.deps.endpoint)
     theirs = [
-        await ask({"model": chat.asking.wire_model, "input": list(_countable_items(items))})
+        await ask({"model": chat.options.wire_model, "input": list(_countable_items(items))})
         for items in (before, after)
     ]
     one, other = theirs
     if one is not None and other is not None:
-        return TokenCount(one, estimated=False), TokenCount(other, estimated=False)
+        return TokenCount(one, is_estimate=False), TokenCount(other, is_estimate=False)
     return count_tokens(before), count_tokens(after)
 
 
@@ -215,48 +221,48 @@ def _countable_items(items: Sequence[Item]) -> tuple[Item, ...]:
 
 async def _count_conversation(chat: Chat, path: Path) -> TokenCount:
     """Count the tokens of a conversation that a model receives."""
-    body = {"model": chat.asking.wire_model, "conversation": chat.session.handle}
-    theirs = await make_endpoint_counter(chat.edges.endpoint)(body)
+    body = {"model": chat.options.wire_model, "conversation": chat.session.handle}
+    theirs = await make_endpoint_counter(chat.deps.endpoint)(body)
     return (
         count_tokens(path.items[last_compaction_index(path.items) or 0 :])
         if theirs is None
-        else TokenCount(theirs, estimated=False)
+        else TokenCount(theirs, is_estimate=False)
     )
 
 
 def _compaction_link(chat: Chat, one: PreparedCompaction, held: ConversationState, link_id: str) -> Link:
     """Build the link of a compaction; its replacement is the context of the next request."""
-    head = Path(held.path.root).grow(items_for_owner(one.window, held.strategy)).head
+    head = Path(held.path.root).append(items_for_owner(one.replacement, held.strategy)).head
     session = chat.session
     return Link(
         id=link_id,
-        saw=head,
+        input_head=head,
         head=head,
-        sent=0,
-        model=chat.asking.model,
+        sent_count=0,
+        model=chat.options.model,
         strategy=held.strategy,
         status="completed",
-        created_at=chat.edges.clock.now(),
-        parent=session.link,
-        session=session.id,
+        created_at=chat.deps.clock.now(),
+        parent_id=session.link_id,
+        session_id=session.id,
         scope=session.scope,
         parameters={"context_management": COMPACTION_PARAMETER},
         usage=one.usage,
-        stored=False,
+        is_stored=False,
     )
 
 
-async def _compact_in_place(chat: Chat, one: PreparedCompaction, *, confirmed: bool) -> CompactionResult:
+async def _compact_in_place(chat: Chat, prepared: PreparedCompaction, *, confirmed: bool) -> CompactionResult:
     """Let the endpoint add a compaction item to the conversation.
 
     Raises InvalidUsage if the endpoint refused and a new conversation was not confirmed. Raises EndpointFault if it
     answered without a compaction item; the items that it added are deleted again.
     """
-    handle, asking = chat.session.handle or "", chat.asking
+    handle, asking = chat.session.handle or "", chat.options
     said = {"instructions": asking.instructions} if asking.instructions else {}
     try:
         response = await collect_response(
-            chat.edges.endpoint,
+            chat.deps.endpoint,
             {"model": asking.wire_model, **said, "input": [COMPACTION_TRIGGER_ITEM], "conversation": handle},
         )
     except RequestRefused as refused:
@@ -273,21 +279,21 @@ async def _compact_in_place(chat: Chat, one: PreparedCompaction, *, confirmed: b
             code=fault.code,
             hint=f"convo compact {quote(handle)} --mode input --yes, for a new conversation",
         ) from fault
-    path = await load_conversation_history(handle, chat.edges)
+    path = await load_conversation_history(handle, chat.deps)
     output = response.get("output") or ()
 
     def mirrored(held: ConversationState) -> ConversationState:
-        waiting = [node.item for node in held.unacknowledged]
-        return replace(held, path=path.grow(waiting), mark=path.head)
+        waiting = [node.item for node in held.unconfirmed_nodes]
+        return replace(held, path=path.append(waiting), confirmed_head=path.head)
 
     def link(held: ConversationState) -> Link:
         saw = path.first(len(path) - len(output)).head
-        done = _compaction_link(chat, one, held, response.get("id") or chat.edges.new_id("try"))
+        done = _compaction_link(chat, prepared, held, response.get("id") or chat.deps.new_id("try"))
         used = response.get("usage")
-        return replace(done, saw=saw, head=path.head, usage=used, stored=True, conversation_id=handle)
+        return replace(done, input_head=saw, head=path.head, usage=used, is_stored=True, conversation_id=handle)
 
-    await chat.exchange(mirrored, link)
-    return CompactionResult(one, await _count_conversation(chat, path), None, len(chat.held.unacknowledged))
+    await chat.replace_history(mirrored, link)
+    return CompactionResult(prepared, await _count_conversation(chat, path), None, len(chat.state.unconfirmed_nodes))
 
 
 async def _delete_output(chat: Chat, handle: str, response: Response) -> str:
@@ -295,35 +301,35 @@ async def _delete_output(chat: Chat, handle: str, response: Response) -> str:
     stay = 0
     for item in response.get("output") or ():
         try:
-            await chat.edges.endpoint.delete_item(handle, str(item.get("id")))
+            await chat.deps.endpoint.delete_conversation_item(handle, str(item.get("id")))
         except ConvoError:
             stay += 1
     return f"{stay} of the items of its answer could not be deleted from {handle}" if stay else ""
 
 
-async def _compact_into_new_conversation(chat: Chat, one: PreparedCompaction) -> CompactionResult:
+async def _compact_into_new_conversation(chat: Chat, prepared: PreparedCompaction) -> CompactionResult:
     """Seed a new conversation with the replacement and the items appended to the old one meanwhile."""
     old, owner = chat.session.handle, Strategy.CONVERSATION
-    later = items_after_point(await load_conversation_history(old or "", chat.edges), one.point)
-    there = await seed_conversation(items_for_owner((*one.window, *later), owner), chat.edges)
+    later = items_after_point(await load_conversation_history(old or "", chat.deps), prepared.source_path)
+    there = await seed_conversation(items_for_owner((*prepared.replacement, *later), owner), chat.deps)
 
     def moved(held: ConversationState) -> ConversationState:
-        waiting = [node.item for node in held.unacknowledged]
-        return replace(held, path=there.path.grow(waiting), mark=there.path.head, handle=there.handle)
+        waiting = [node.item for node in held.unconfirmed_nodes]
+        return replace(held, path=there.path.append(waiting), confirmed_head=there.path.head, handle=there.handle)
 
     def link(held: ConversationState) -> Link:
-        link = _compaction_link(chat, one, held, chat.edges.new_id("try"))
-        return replace(link, saw=there.path.head, head=there.path.head)
+        link = _compaction_link(chat, prepared, held, chat.deps.new_id("try"))
+        return replace(link, input_head=there.path.head, head=there.path.head)
 
     try:
-        await chat.exchange(moved, link)
+        await chat.replace_history(moved, link)
     except BaseException:
         with suppress(ConvoError):
-            now = await chat.edges.store.session(chat.session.id)
+            now = await chat.deps.store.session(chat.session.id)
             if now is None or now.handle != there.handle:
-                await delete_seeded_conversation(there.handle, chat.edges)
+                await delete_seeded_conversation(there.handle, chat.deps)
         raise
-    return CompactionResult(one, one.after, old, len(later) + len(chat.held.unacknowledged))
+    return CompactionResult(prepared, prepared.count_after, old, len(later) + len(chat.state.unconfirmed_nodes))
 
 
 def _confirmation_required(handle: str | None) -> InvalidUsage:
@@ -354,13 +360,13 @@ class CompactionOutput(NamedTuple):
     """
 
     plan: CompactionPlan
-    windows: tuple[tuple[Item, ...], ...]
+    replacements: tuple[tuple[Item, ...], ...]
     usage: Mapping[str, Json] | None
     notes: tuple[str, ...] = ()
 
 
 async def run_compaction(
-    made: CompactionPlan, asking: RequestOptions, endpoint: Endpoint, *, auto: bool
+    planned: CompactionPlan, asking: RequestOptions, endpoint: Endpoint, *, allow_fallback: bool
 ) -> CompactionOutput:
     """Request a compaction as planned.
 
@@ -368,19 +374,21 @@ async def run_compaction(
 
     Raises the errors of the endpoint.
     """
-    if made.way is CompactionMethod.SUMMARY:
-        words, usage, notes = await _summarize(made, made.folded, asking, endpoint, MAX_SUMMARY_SPLITS)
-        return CompactionOutput(made, build_replacements(made, count_item_tokens(made.folded), words), usage, notes)
+    if planned.method is CompactionMethod.SUMMARY:
+        words, usage, notes = await _summarize(planned, planned.compacted_items, asking, endpoint, MAX_SUMMARY_SPLITS)
+        return CompactionOutput(
+            planned, build_replacements(planned, count_item_tokens(planned.compacted_items), words), usage, notes
+        )
     try:
-        answer = await endpoint.compact(_compact_body(made, asking))
+        answer = await endpoint.compact(_compact_body(planned, asking))
         check_compacted(answer)
     except EndpointFault as fault:
-        other = _fallback_plan(made, fault, here=endpoint.scope == EMBEDDED_SCOPE) if auto else None
+        other = _fallback_plan(planned, fault, is_embedded=endpoint.scope == EMBEDDED_SCOPE) if allow_fallback else None
         if other is None:
             raise
-        found = await run_compaction(other, asking, endpoint, auto=True)
-        return found._replace(notes=(f"{fault.message}; compacted by {other.way} instead", *found.notes))
-    return CompactionOutput(made, ((*answer["output"], *made.kept),), answer.get("usage"))
+        found = await run_compaction(other, asking, endpoint, allow_fallback=True)
+        return found._replace(notes=(f"{fault.message}; compacted by {other.method} instead", *found.notes))
+    return CompactionOutput(planned, ((*answer["output"], *planned.kept_items),), answer.get("usage"))
 
 
 def check_compacted(answer: Mapping[str, Json]) -> None:
@@ -392,28 +400,28 @@ def check_compacted(answer: Mapping[str, Json]) -> None:
 
 def _compact_body(made: CompactionPlan, asking: RequestOptions) -> dict[str, Json]:
     said = {"instructions": asking.instructions} if asking.instructions else {}
-    if made.way is CompactionMethod.PREVIOUS:
-        return {"model": asking.wire_model, **said, "previous_response_id": made.previous}
-    return {"model": asking.wire_model, **said, "input": list(items_for_owner(made.folded, Strategy.CHAIN))}
+    if made.method is CompactionMethod.PREVIOUS:
+        return {"model": asking.wire_model, **said, "previous_response_id": made.previous_response_id}
+    return {"model": asking.wire_model, **said, "input": list(items_for_owner(made.compacted_items, Strategy.CHAIN))}
 
 
-def _fallback_plan(made: CompactionPlan, fault: EndpointFault, *, here: bool) -> CompactionPlan | None:
+def _fallback_plan(made: CompactionPlan, fault: EndpointFault, *, is_embedded: bool) -> CompactionPlan | None:
     """Return another plan if the endpoint's error says that it lacks the planned method, else None."""
-    if made.way is CompactionMethod.PREVIOUS and fault.code == PREVIOUS_RESPONSE_NOT_FOUND:
-        return plan_from_items(made, here=here)
-    if fault.code == NOT_COMPACTED and not here:
-        return CompactionPlan(CompactionMethod.SUMMARY, made.folded, made.kept, None, made.focus)
-    if made.way is CompactionMethod.INPUT and fault.status in COMPACTION_UNSUPPORTED_STATUSES and not here:
-        return CompactionPlan(CompactionMethod.SUMMARY, made.folded, made.kept, None, made.focus)
-    if made.way is CompactionMethod.PREVIOUS and fault.status in COMPACTION_UNSUPPORTED_STATUSES:
-        return CompactionPlan(CompactionMethod.SUMMARY, made.folded, made.kept, None, made.focus)
+    if made.method is CompactionMethod.PREVIOUS and fault.code == PREVIOUS_RESPONSE_NOT_FOUND:
+        return plan_from_items(made, is_embedded=is_embedded)
+    if fault.code == NOT_COMPACTED and not is_embedded:
+        return CompactionPlan(CompactionMethod.SUMMARY, made.compacted_items, made.kept_items, None, made.focus)
+    if made.method is CompactionMethod.INPUT and fault.status in COMPACTION_UNSUPPORTED_STATUSES and not is_embedded:
+        return CompactionPlan(CompactionMethod.SUMMARY, made.compacted_items, made.kept_items, None, made.focus)
+    if made.method is CompactionMethod.PREVIOUS and fault.status in COMPACTION_UNSUPPORTED_STATUSES:
+        return CompactionPlan(CompactionMethod.SUMMARY, made.compacted_items, made.kept_items, None, made.focus)
     return None
 
 
 class SummaryResult(NamedTuple):
     """A model's summary; `usage` and `notes` as in `CompactionOutput`."""
 
-    words: str
+    text: str
     usage: Mapping[str, Json] | None
     notes: tuple[str, ...] = ()
 
@@ -431,9 +439,9 @@ async def _summarize(
         if not splits or half is None or not _is_window_exceeded(wrong):
             raise
     first = await _summarize(made, folded[:half], asking, endpoint, splits - 1)
-    whole = await _summarize(made, (summary_message(first.words), *folded[half:]), asking, endpoint, splits - 1)
+    whole = await _summarize(made, (summary_message(first.text), *folded[half:]), asking, endpoint, splits - 1)
     return SummaryResult(
-        whole.words, _add_usage(first.usage, whole.usage), tuple(dict.fromkeys(first.notes + whole.notes))
+        whole.text, _add_usage(first.usage, whole.usage), tuple(dict.fromkeys(first.notes + whole.notes))
     )
 
 
@@ -509,23 +517,25 @@ RemoveBranch: TypeAlias = Callable[[], Awaitable[None]]
 async def _remove_unless_committed(chat: Chat, link_id: str, undo: RemoveBranch) -> None:
     """Call `undo`, except if the link was committed or the store cannot be read."""
     with suppress(ConvoError):
-        now = await chat.edges.store.session(chat.session.id)
-        if now is None or now.link != link_id:
+        now = await chat.deps.store.session(chat.session.id)
+        if now is None or now.link_id != link_id:
             await undo()
 
 
 async def _branch_session(chat: Chat) -> tuple[str, RemoveBranch | None]:
     """Create a session with the same head, and return its name; an earlier copy is reused."""
-    store, session = chat.edges.store, chat.session
+    store, session = chat.deps.store, chat.session
     wish = f"{session.name}-{BRANCH_SUFFIX}"
     for one in await store.sessions():
         if one.head == session.head and one.name.startswith(wish):
             return one.name, None
     name = await find_free_session_name(store, wish)
     now = await store.session(session.id)
-    behind = max(now.use - 1, 0) if now and now.use else 0  # below the session's own, so that `-c` continues that one
-    twin = replace(session, id=chat.edges.new_id("ses"), name=name, created_at=chat.edges.clock.now(), use=behind)
-    await store.commit(Transaction(session=twin, expect=None))
+    behind = (
+        max(now.use_order - 1, 0) if now and now.use_order else 0
+    )  # below the session's own, so that `-c` continues that one
+    twin = replace(session, id=chat.deps.new_id("ses"), name=name, created_at=chat.deps.clock.now(), use_order=behind)
+    await store.commit(Transaction(session=twin, expected_session_head=None))
 
     async def undo() -> None:
         await store.remove_session(twin.id)
@@ -536,13 +546,13 @@ async def _branch_session(chat: Chat) -> tuple[str, RemoveBranch | None]:
 def _branch_replay_file(chat: Chat) -> tuple[str, RemoveBranch | None]:
     """Copy the replay file in its folder, and return the path; an earlier copy is reused."""
     stem, suffix = os.path.splitext(chat.session.handle or "")
-    content = format_replay_file(chat.held.path.items)
+    content = format_replay_file(chat.state.path.items)
     for place in iter_numbered_paths(f"{stem}-{BRANCH_SUFFIX}{suffix}"):
         if not os.path.lexists(place):
             break
         if _has_content(FilePath(place), content):
             return place, None
-    ReplayFile(place).write(chat.held.path.items)
+    ReplayFile(place).write(chat.state.path.items)
 
     async def undo() -> None:
         with suppress(OSError):
@@ -571,11 +581,11 @@ class CompactionDue:
     """The tokens of a history, the threshold that they reached, and the context window; None if unknown."""
 
     tokens: int
-    bound: int
-    window: int | None
+    threshold_tokens: int
+    window_tokens: int | None
 
     def __str__(self) -> str:
-        part = f", {round(100 * self.tokens / self.window)} % of the window" if self.window else ""
+        part = f", {round(100 * self.tokens / self.window_tokens)} % of the window" if self.window_tokens else ""
         return f"the history takes {self.tokens:,} tokens{part}"
 
 
@@ -586,31 +596,33 @@ class AutoCompaction:
     window_settings:  context windows from the settings
     """
 
-    def __init__(self, at: CompactionThreshold, own: Mapping[str, ContextLimits] = NO_WINDOW_SETTINGS) -> None:
-        self._at, self._own = at, own
-        self._tried = 0.0
+    def __init__(
+        self, threshold: CompactionThreshold, window_settings: Mapping[str, ContextLimits] = NO_WINDOW_SETTINGS
+    ) -> None:
+        self._threshold, self._window_settings = threshold, window_settings
+        self._retry_at_tokens = 0.0
 
-    def due(self, chat: Chat) -> CompactionDue | None:
+    def check_due(self, chat: Chat) -> CompactionDue | None:
         """Return the reason to compact now, or None. Raises nothing and reads no item."""
-        last = chat.record.last
-        if last is None or is_compaction_link(last) or _is_just_compacted(chat.held):
+        last = chat.record.last_link
+        if last is None or is_compaction_link(last) or _is_just_compacted(chat.state):
             return None
-        known = find_model_window(chat.asking.model, self._own)
+        known = find_model_window(chat.options.model, self._window_settings)
         window = known.context if known else None
         tokens, bound = (
-            tokens_if_over_threshold(self._at, Usage.read(last.usage), window),
-            threshold_tokens(self._at, window),
+            tokens_if_over_threshold(self._threshold, Usage.from_json(last.usage), window),
+            threshold_tokens(self._threshold, window),
         )
-        return CompactionDue(tokens, bound, window) if tokens and bound and tokens >= self._tried else None
+        return CompactionDue(tokens, bound, window) if tokens and bound and tokens >= self._retry_at_tokens else None
 
-    async def shorten(
+    async def compact_chat(
         self, chat: Chat, reached: CompactionDue, noted: Callable[[str], None]
     ) -> CompactionResult | None:
         """Compact `chat`, or ask its endpoint to. Returns None if the history was not replaced.
 
         noted:  called with a message before a compaction, and with the error that prevents one
         """
-        self._tried = reached.tokens * RETRY_GROWTH_FACTOR
+        self._retry_at_tokens = reached.tokens * RETRY_GROWTH_FACTOR
         if chat.session.strategy is Strategy.CONVERSATION:
             noted(f"{reached}; {_request_endpoint_compaction(chat, reached)}")
             return None
@@ -631,17 +643,17 @@ def is_compaction_link(link: Link) -> bool:
 
 def _is_just_compacted(held: ConversationState) -> bool:
     """Whether no response followed the compaction: the tokens of the new history are unknown until then."""
-    confirmed = held.path.place(held.mark)
+    confirmed = held.path.depth(held.confirmed_head)
     last = held.path.nodes[confirmed - 1].item if confirmed else None
     return last is not None and (item_type(last) == "compaction" or is_summary(last))
 
 
 def _request_endpoint_compaction(chat: Chat, reached: CompactionDue) -> str:
     """Add `context_management` to all later requests, if the server supports it. Returns a message for the user."""
-    if not _has_context_management(chat.edges.endpoint.scope):
+    if not _has_context_management(chat.deps.endpoint.scope):
         return "its endpoint does not compact by itself: convo compact HANDLE --yes goes on with a new conversation"
-    wanted = [{"type": "compaction", "compact_threshold": reached.bound}]
-    chat.asking = replace(chat.asking, parameters={**chat.asking.parameters, "context_management": wanted})
+    wanted = [{"type": "compaction", "compact_threshold": reached.threshold_tokens}]
+    chat.options = replace(chat.options, parameters={**chat.options.parameters, "context_management": wanted})
     return "its endpoint is asked to compact it"
 
 

@@ -54,8 +54,8 @@ class ConversationSource:
     handle: str
     scope: Scope | None
     model: str | None
-    held: ConversationState
-    said: tuple[TransferItem, ...]
+    state: ConversationState
+    transfer_items: tuple[TransferItem, ...]
     name: str | None = None
     instructions: str | None = None
     created_at: float | None = None
@@ -65,23 +65,23 @@ class ConversationSource:
 
     @property
     def strategy(self) -> Strategy:
-        return self.held.strategy
+        return self.state.strategy
 
-    def without_secrets(self, document: ConversationDocument) -> "ConversationSource":
+    def with_redacted_document(self, document: ConversationDocument) -> "ConversationSource":
         """Return the source with the redacted items and instructions of `document`.
 
         Metadata, links and a name that contains a secret are left out.
         """
-        said = tuple(replace(one, item=item) for one, item in zip(self.said, document.items, strict=True))
+        said = tuple(replace(one, item=item) for one, item in zip(self.transfer_items, document.items, strict=True))
         named = document.name if document.name == self.name else None
-        return replace(self, said=said, name=named, instructions=document.instructions, metadata={}, links=())
+        return replace(self, transfer_items=said, name=named, instructions=document.instructions, metadata={}, links=())
 
-    def document(self) -> ConversationDocument:
+    def to_document(self) -> ConversationDocument:
         """Return the conversation as a document that a file can contain."""
-        path = self.held.path
+        path = self.state.path
         return ConversationDocument(
             items=path.items,
-            acknowledged=path.place(self.held.mark),
+            confirmed_count=path.depth(self.state.confirmed_head),
             name=self.name,
             model=self.model,
             instructions=self.instructions,
@@ -98,22 +98,22 @@ async def load_source(known: ConversationView, store: Store, endpoint: Endpoint 
     Raises ItemDeleted if an item of the history was deleted, and the errors of the endpoint.
     """
     handle = _owner_handle(known)
-    held, notes = ConversationState(known.strategy, known.path, known.mark, handle), list(known.notes)
+    held, notes = ConversationState(known.strategy, known.path, known.confirmed_head, handle), list(known.notes)
     metadata: Mapping[str, str] = {}
     if known.strategy is Strategy.CONVERSATION and handle and endpoint:
-        held, metadata, told = await _read_from_owner(held, store, endpoint, whole=known.lost is None)
-        notes = [*notes, *told] if known.lost is None else told
-    elif known.lost:
-        raise ItemDeleted(known.lost)
-    elif known.strategy is Strategy.CHAIN and endpoint and known.session and held.unacknowledged:
+        held, metadata, told = await _read_from_owner(held, store, endpoint, whole=known.unreadable_head is None)
+        notes = [*notes, *told] if known.unreadable_head is None else told
+    elif known.unreadable_head:
+        raise ItemDeleted(known.unreadable_head)
+    elif known.strategy is Strategy.CHAIN and endpoint and known.session and held.unconfirmed_nodes:
         held = reconcile(held, (await load_owner_tail(held, endpoint, store)).items)
     links = [*known.links, *await _links_on_path(store, held.path)]
     return ConversationSource(
         handle=known.handle,
         scope=known.scope,
         model=known.model,
-        held=held,
-        said=_to_transfer_items(held, links, known.scope),
+        state=held,
+        transfer_items=_to_transfer_items(held, links, known.scope),
         name=known.session.name if known.session else None,
         instructions=_source_instructions(known),
         created_at=known.session.created_at if known.session else None,
@@ -126,14 +126,14 @@ async def load_source(known: ConversationView, store: Store, endpoint: Endpoint 
 def _owner_handle(known: ConversationView) -> str | None:
     if known.session:
         return known.session.handle
-    return known.handle if STRATEGY_INFO[known.strategy].remembers else None
+    return known.handle if STRATEGY_INFO[known.strategy].is_server_side else None
 
 
 def _source_instructions(known: ConversationView) -> str | None:
     """Return the instructions of each turn: from the record, else from the last link."""
     if known.session:
         return known.session.instructions
-    at = next((link for link in known.links if link.id == known.at), None)
+    at = next((link for link in known.links if link.id == known.current_link_id), None)
     said = at.parameters.get("instructions") if at else None
     return said if isinstance(said, str) else None
 
@@ -145,20 +145,20 @@ async def _read_from_owner(held: ConversationState, store: Store, endpoint: Endp
     """Load a conversation from its endpoint, followed by the items that only the record has."""
     handle = held.handle or ""
     try:
-        resource = await endpoint.conversation(handle)
+        resource = await endpoint.retrieve_conversation(handle)
         theirs = await _read_conversation_items(handle, store, endpoint)
     except Unreachable as failure:
         if not whole:
             raise
         return held, {}, [f"{failure.message}; this is the local mirror"]
-    ours = held.path.upto(held.mark).items
+    ours = held.path.up_to(held.confirmed_head).items
     if common_prefix_length(ours, theirs) == len(ours):
         held = reconcile(held, theirs[len(ours) :])
         notes = []
     else:
-        confirmed = Path(root_key(store.tenant)).grow(theirs)
-        waiting = [node.item for node in held.unacknowledged]
-        held = replace(held, path=confirmed.grow(waiting), mark=confirmed.head)
+        confirmed = Path(root_key(store.tenant)).append(theirs)
+        waiting = [node.item for node in held.unconfirmed_nodes]
+        held = replace(held, path=confirmed.append(waiting), confirmed_head=confirmed.head)
         notes = ["the record and the conversation differ; the conversation is right"]
     return held, resource.get("metadata") or {}, notes
 
@@ -169,7 +169,7 @@ async def _read_conversation_items(conversation_id: str, store: Store, endpoint:
     if found:
         return (await store.path(found.head)).items
     return await list_all_items(
-        lambda after: endpoint.conversation_items(conversation_id, after=after, limit=PAGE_ITEMS, order="asc")
+        lambda after: endpoint.list_conversation_items(conversation_id, after=after, limit=PAGE_ITEMS, order="asc")
     )
 
 
@@ -177,15 +177,15 @@ async def _links_on_path(store: Store, path: Path) -> Sequence[Link]:
     """Load the links whose response begins on this path, after the last item of their input."""
     keys, answer = (path.root, *path.keys), [False, *(is_complete_answer(node.item) for node in path.nodes)]
     ends = [key for key, before, then in zip(keys, answer, answer[1:], strict=False) if then and not before]
-    return await store.answers(*ends)
+    return await store.responses_to(*ends)
 
 
 def _to_transfer_items(held: ConversationState, links: Sequence[Link], scope: Scope | None) -> tuple[TransferItem, ...]:
     made = _item_origins(held.path, links)
-    confirmed = held.path.place(held.mark)
-    there = ItemOrigin(scope) if held.remembers else UNKNOWN_ORIGIN
+    confirmed = held.path.depth(held.confirmed_head)
+    there = ItemOrigin(scope) if held.is_server_side else UNKNOWN_ORIGIN
     return tuple(
-        TransferItem(node.item, made.get(node.key, there), confirmed=at < confirmed)
+        TransferItem(node.item, made.get(node.key, there), is_confirmed=at < confirmed)
         for at, node in enumerate(held.path.nodes)
     )
 
@@ -196,8 +196,8 @@ def _item_origins(path: Path, links: Sequence[Link]) -> dict[Key, ItemOrigin]:
     depth = {key: at for at, key in enumerate(keys, 1)} | {path.root: 0}
     found: dict[Key, ItemOrigin] = {}
     for link in links:
-        if link.head in depth and link.saw in depth:
-            answered = keys[depth[link.saw] : depth[link.head]]
+        if link.head in depth and link.input_head in depth:
+            answered = keys[depth[link.input_head] : depth[link.head]]
             found |= dict.fromkeys(answered, ItemOrigin(link.scope, link.model))
     return found
 
@@ -225,7 +225,7 @@ async def seed_conversation(
     handle = str(created["id"])
     try:
         for at in range(SEED_BATCH_ITEMS, len(items), SEED_BATCH_ITEMS):
-            await edges.endpoint.add_items(handle, items[at : at + SEED_BATCH_ITEMS])
+            await edges.endpoint.add_conversation_items(handle, items[at : at + SEED_BATCH_ITEMS])
         path = await load_conversation_history(handle, edges)
         if len(path) != len(items):
             raise StateFault(f"{handle} holds {len(path)} items, and was given {len(items)}")
@@ -247,18 +247,18 @@ async def convert_chat(chat: Chat, to: Strategy) -> tuple[Chat, TransferPlan]:
     Raises InvalidUsage if the conversation is empty or has that strategy already, and the errors of
     `convert_conversation`.
     """
-    edges = chat.edges
-    chat.reread()
+    edges = chat.deps
+    chat.load_state()
     session = await edges.store.session(chat.session.id)
     if session is None:
         raise InvalidUsage("nothing was said yet", hint=f"leave, and begin with convo chat --{to}")
     source = await load_source(await load_session_view(edges.store, session), edges.store, edges.endpoint)
-    target = TransferTarget(to, edges.endpoint.scope, chat.asking.model)
+    target = TransferTarget(to, edges.endpoint.scope, chat.options.model)
     check_convertible(source, target)
-    carried = plan_transfer(source.said, target)
+    carried = plan_transfer(source.transfer_items, target)
     beside = SessionWriter(edges.store, edges.clock, edges.new_id)
     made = await convert_conversation(source, carried, target, ConvertDestination(), beside, edges.endpoint)
-    return Chat(await load_session_record(made, edges), chat.asking, edges), carried
+    return Chat(await load_session_record(made, edges), chat.options, edges), carried
 
 
 MAX_NAME_ATTEMPTS = 5
@@ -273,7 +273,9 @@ class SessionWriter:
     clock: Clock
     new_id: NewId
 
-    async def write(self, session: Session, path: Path, name: str | None, links: Sequence[Link] = ()) -> Session:
+    async def write_session(
+        self, session: Session, path: Path, name: str | None, links: Sequence[Link] = ()
+    ) -> Session:
         """Store `session` and its path in one transaction. Returns the session with its final name.
 
         name:  the required name; None takes the session's own, with a number if it is taken
@@ -285,7 +287,9 @@ class SessionWriter:
             session = replace(session, name=name or await find_free_session_name(self.store, session.name))
             try:
                 await shielded(
-                    self.store.commit(Transaction(grow=grow, links=tuple(links), session=session, expect=None))
+                    self.store.commit(
+                        Transaction(appends=grow, links=tuple(links), session=session, expected_session_head=None)
+                    )
                 )
                 break
             except Conflict:
@@ -304,7 +308,7 @@ class ConvertDestination:
 
 def check_convertible(source: ConversationSource, target: TransferTarget) -> None:
     """Raise InvalidUsage if the conversation has the target's owner already."""
-    same_place = source.scope == target.scope or not target.remembers
+    same_place = source.scope == target.scope or not target.is_server_side
     if source.strategy is target.strategy and same_place and target.strategy is not Strategy.CONVERSATION:
         raise InvalidUsage(
             f"{source.handle} is owned by {target.strategy} already", hint="convo chat --fork makes a second one"
@@ -313,10 +317,10 @@ def check_convertible(source: ConversationSource, target: TransferTarget) -> Non
 
 async def convert_conversation(
     source: ConversationSource,
-    carried: TransferPlan,
+    plan: TransferPlan,
     target: TransferTarget,
-    wish: ConvertDestination,
-    beside: SessionWriter,
+    destination: ConvertDestination,
+    writer: SessionWriter,
     endpoint: Endpoint | None = None,
 ) -> Session:
     """Convert the conversation as planned. Returns the record of the new session.
@@ -328,14 +332,14 @@ async def convert_conversation(
     """
     if target.strategy is Strategy.CONVERSATION:
         assert endpoint
-        return await _convert_to_conversation(source, carried, target, wish, beside, endpoint)
-    path = Path(root_key(beside.store.tenant)).grow(carried.items)
-    mark = path.root if target.strategy is Strategy.CHAIN else path.first(carried.confirmed).head
-    session = _new_session(source, target, path, beside)
-    session = replace(session, mark=mark)
+        return await _convert_to_conversation(source, plan, target, destination, writer, endpoint)
+    path = Path(root_key(writer.store.tenant)).append(plan.items)
+    mark = path.root if target.strategy is Strategy.CHAIN else path.first(plan.confirmed_count).head
+    session = _new_session(source, target, path, writer)
+    session = replace(session, confirmed_head=mark)
     if target.strategy is Strategy.REPLAY:
-        return await _convert_to_file(session, path, wish, beside)
-    return await beside.write(session, path, wish.name)
+        return await _convert_to_file(session, path, destination, writer)
+    return await writer.write_session(session, path, destination.name)
 
 
 def _new_session(source: ConversationSource, target: TransferTarget, path: Path, beside: SessionWriter) -> Session:
@@ -346,7 +350,7 @@ def _new_session(source: ConversationSource, target: TransferTarget, path: Path,
         strategy=target.strategy,
         model=target.model,
         head=path.head,
-        mark=path.head,
+        confirmed_head=path.head,
         created_at=now,
         used_at=now,
         scope=target.scope,
@@ -357,16 +361,16 @@ def _new_session(source: ConversationSource, target: TransferTarget, path: Path,
 async def _convert_to_file(session: Session, path: Path, wish: ConvertDestination, beside: SessionWriter) -> Session:
     file = await _choose_file(session, path, wish, beside.store)
     is_new = not file.exists()
-    file.check()
+    file.check_writable()
     if is_new:
         file.write(path.items)
-    session = replace(session, handle=str(file.place), written=path.head)
+    session = replace(session, handle=str(file.path), file_head=path.head)
     try:
-        return await beside.write(session, path, wish.name)
+        return await beside.write_session(session, path, wish.name)
     except ConvoError:
         if is_new:
             with suppress(OSError):
-                os.unlink(file.place)
+                os.unlink(file.path)
         raise
 
 
@@ -376,19 +380,17 @@ async def _choose_file(session: Session, path: Path, wish: ConvertDestination, s
     for file in map(ReplayFile, places):
         if not file.exists() or await _is_unclaimed_copy(file, path, store):
             return file
-    raise Conflict(f"{file.place} is there already", hint="name a file that is not, with --as")
+    raise Conflict(f"{file.path} is there already", hint="name a file that is not, with --as")
 
 
 async def _is_unclaimed_copy(file: ReplayFile, path: Path, store: Store) -> bool:
     """Whether a file contains exactly `path`, and no session has it as its handle."""
-    return (
-        _file_holds_path(file, path) and await find_session_by_handle(store, Strategy.REPLAY, str(file.place)) is None
-    )
+    return _file_holds_path(file, path) and await find_session_by_handle(store, Strategy.REPLAY, str(file.path)) is None
 
 
 def _file_holds_path(file: ReplayFile, path: Path) -> bool:
     with suppress(Unreadable):
-        return file.place.is_file() and format_replay_file(file.read()) == format_replay_file(path.items)
+        return file.path.is_file() and format_replay_file(file.read()) == format_replay_file(path.items)
     return False
 
 
@@ -400,13 +402,13 @@ async def _convert_to_conversation(
     beside: SessionWriter,
     endpoint: Endpoint,
 ) -> Session:
-    seed, rest = carried.items[: carried.confirmed], carried.items[carried.confirmed :]
+    seed, rest = carried.items[: carried.confirmed_count], carried.items[carried.confirmed_count :]
     edges = ChatDeps(beside.store, endpoint, beside.clock, beside.new_id)
     made = await seed_conversation(seed, edges, source.metadata)
-    path = made.path.grow(rest)
-    session = replace(_new_session(source, target, path, beside), mark=made.path.head, handle=made.handle)
+    path = made.path.append(rest)
+    session = replace(_new_session(source, target, path, beside), confirmed_head=made.path.head, handle=made.handle)
     try:
-        return await beside.write(session, path, wish.name)
+        return await beside.write_session(session, path, wish.name)
     except BaseException:
         await delete_seeded_conversation(made.handle, edges)
         raise

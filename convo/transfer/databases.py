@@ -37,7 +37,7 @@ def read_agents_sessions(database: "ForeignDatabase") -> list[ConversationDocume
 def _agents_session_document(database: "ForeignDatabase", session: str, created: int | None) -> ConversationDocument:
     rows = database.rows("SELECT id, message_data FROM agent_messages WHERE session_id = ? ORDER BY id", session)
     items = tuple(_parse_item(row["message_data"], f"message {row['id']} of {session!r}") for row in rows)
-    return ConversationDocument(items=items, acknowledged=len(items), name=session, created_at=created)
+    return ConversationDocument(items=items, confirmed_count=len(items), name=session, created_at=created)
 
 
 def _parse_item(data: str, where: str) -> dict[str, Json]:
@@ -53,7 +53,7 @@ def _parse_item(data: str, where: str) -> dict[str, Json]:
 def read_llm_logs(database: "ForeignDatabase") -> list[ConversationDocument]:
     """Read all conversations that have items, oldest first."""
     new = read_llm_threads(database) if "threads" in database.tables else {}
-    old = read_llm_conversations(database, besides=new)
+    old = read_llm_conversations(database, excluded_ids=new)
     found = [document for document in (*old.values(), *new.values()) if document.items]
     return sorted(found, key=lambda document: document.created_at or 0)
 
@@ -145,7 +145,7 @@ def _thread_document(database: "ForeignDatabase", thread: Mapping[str, Any], mos
     items = items if system is None else items[1:]
     return ConversationDocument(
         items=items,
-        acknowledged=len(items),
+        confirmed_count=len(items),
         name=thread["name"],
         instructions=system,
         created_at=parse_llm_time(thread["datetime_utc"], database),
@@ -234,10 +234,12 @@ WHERE p.response_id = ? ORDER BY p."order"
 """
 
 
-def read_llm_conversations(database: "ForeignDatabase", besides: Collection[str]) -> dict[str, ConversationDocument]:
+def read_llm_conversations(
+    database: "ForeignDatabase", excluded_ids: Collection[str]
+) -> dict[str, ConversationDocument]:
     """Read all conversations by id, except those in `excluded_ids`."""
     rows = database.rows("SELECT id, name FROM conversations ORDER BY id")
-    return {row["id"]: _conversation_document(database, row) for row in rows if row["id"] not in besides}
+    return {row["id"]: _conversation_document(database, row) for row in rows if row["id"] not in excluded_ids}
 
 
 def _conversation_document(database: "ForeignDatabase", conversation: Mapping[str, Any]) -> ConversationDocument:
@@ -245,7 +247,7 @@ def _conversation_document(database: "ForeignDatabase", conversation: Mapping[st
     items = tuple(item for response in responses for item in _response_items(database, response))
     return ConversationDocument(
         items=items,
-        acknowledged=len(items),
+        confirmed_count=len(items),
         name=conversation["name"],
         instructions=next((said for one in responses if (said := _system_prompt(database, one))), None),
         created_at=parse_llm_time(responses[0]["datetime_utc"], database) if responses else None,

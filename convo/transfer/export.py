@@ -28,18 +28,20 @@ def render_replay(document: ConversationDocument) -> str:
     return format_replay_file(document.items)
 
 
-def render_jsonl(document: ConversationDocument, *, links: bool = False) -> str:
-    found = document_to_lines(document) if links else iter(document.items)
+def render_jsonl(document: ConversationDocument, *, include_links: bool = False) -> str:
+    found = document_to_lines(document) if include_links else iter(document.items)
     return "".join(format_json_line(one) + "\n" for one in found)
 
 
-def render_markdown_export(document: ConversationDocument, *, data: bool = True) -> str:
+def render_markdown_export(document: ConversationDocument, *, include_data: bool = True) -> str:
     """Render for reading; with `include_data` the result can be imported again."""
     blocks = [f"# {_one_line(document.name or 'A conversation')}", *_header_blocks(document)]
     for at, item in enumerate(document.items, 1):
         blocks.append(f"## {at}. {_one_line(item_title(item))}")
         blocks += [PASSAGE_RENDERERS[passage.form](passage) for passage in item_passages(item)]
-    blocks.append(COMMENT_BEGIN + document_to_embedded_json(document) + COMMENT_END if data else COMMENT_WITHOUT_DATA)
+    blocks.append(
+        COMMENT_BEGIN + document_to_embedded_json(document) + COMMENT_END if include_data else COMMENT_WITHOUT_DATA
+    )
     return "\n\n".join(blocks) + "\n"
 
 
@@ -55,11 +57,11 @@ def _one_line(words: str) -> str:
 
 
 def _render_prose(passage: Passage) -> str:
-    return passage.words
+    return passage.text
 
 
 def _render_quote(passage: Passage) -> str:
-    return "\n".join(f"> {one}".rstrip() for one in passage.words.split("\n"))
+    return "\n".join(f"> {one}".rstrip() for one in passage.text.split("\n"))
 
 
 def _inline_code(words: str) -> str:
@@ -68,19 +70,19 @@ def _inline_code(words: str) -> str:
 
 def _render_fence(passage: Passage) -> str:
     """Return a fence that is longer than any run of backticks in the text."""
-    longest = max((len(run) for run in BACKTICK_RUN.findall(passage.words)), default=0)
+    longest = max((len(run) for run in BACKTICK_RUN.findall(passage.text)), default=0)
     fence = "`" * max(3, longest + 1)
-    return f"{fence}\n{passage.words}\n{fence}"
+    return f"{fence}\n{passage.text}\n{fence}"
 
 
 def _render_image(passage: Passage) -> str:
-    if passage.words.startswith("data:"):
-        return f"*an image: {_inline_code(passage.words.partition(';')[0].removeprefix('data:'))}*"
-    return f"*an image: {_inline_code(passage.words)}*"
+    if passage.text.startswith("data:"):
+        return f"*an image: {_inline_code(passage.text.partition(';')[0].removeprefix('data:'))}*"
+    return f"*an image: {_inline_code(passage.text)}*"
 
 
 def _render_aside(passage: Passage) -> str:
-    return f"*{passage.words}*"
+    return f"*{passage.text}*"
 
 
 PASSAGE_RENDERERS: dict[str, Callable[[Passage], str]] = {

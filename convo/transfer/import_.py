@@ -133,7 +133,7 @@ def _no_data_error() -> InputFault:
 def _parse_items(text: str) -> ConversationDocument:
     """Parse a list of items, a request, or one item a line; all items are confirmed. Raises InputFault."""
     items = parse_item_file(UNNAMED_FILE, text).items
-    return ConversationDocument(items=items, acknowledged=len(items))
+    return ConversationDocument(items=items, confirmed_count=len(items))
 
 
 def _load_json(text: str, line: int | None = None) -> Json:
@@ -174,7 +174,7 @@ class ImportDefaults:
 
 
 async def import_document(
-    document: ConversationDocument, answers: ImportDefaults, beside: SessionWriter, name: str | None = None
+    document: ConversationDocument, defaults: ImportDefaults, writer: SessionWriter, name: str | None = None
 ) -> Session:
     """Store `document` as a new session.
 
@@ -183,31 +183,31 @@ async def import_document(
     Raises Conflict if `name` is taken or another process imports the same document, Unreadable for an item or link
     that cannot be stored, and StoreFault.
     """
-    session_id, now = imported_session_id(document, name, beside.store.tenant), beside.clock.now()
-    there = await beside.store.session(session_id)
+    session_id, now = imported_session_id(document, name, writer.store.tenant), writer.clock.now()
+    there = await writer.store.session(session_id)
     if there and name is not None and there.name != name:
-        session_id = beside.new_id("ses")  # the earlier import was renamed since, and its old name is requested again
-    path = Path(root_key(beside.store.tenant)).grow(document.items)
-    links = await _missing_links(document, path, session_id, beside)
+        session_id = writer.new_id("ses")  # the earlier import was renamed since, and its old name is requested again
+    path = Path(root_key(writer.store.tenant)).append(document.items)
+    links = await _missing_links(document, path, session_id, writer)
     session = Session(
         id=session_id,
         name=name or imported_session_name(document),
         strategy=Strategy.SESSION,
-        model=document.model or answers.model,
+        model=document.model or defaults.model,
         head=path.head,
-        mark=path.first(document.acknowledged).head,
+        confirmed_head=path.first(document.confirmed_count).head,
         created_at=now if document.created_at is None else document.created_at,
         used_at=now,
-        scope=answers.scope,
+        scope=defaults.scope,
         instructions=document.instructions,
     )
-    return await beside.write(session, path, name, links)
+    return await writer.write_session(session, path, name, links)
 
 
 def imported_session_id(document: ConversationDocument, name: str | None, tenant: str) -> str:
     """Return the session id that an import of `document` under the requested name gets; the same one each time."""
-    head = Path(root_key(tenant)).grow(document.items).head
-    own = [document.acknowledged, document.name, document.model, document.instructions, document.created_at]
+    head = Path(root_key(tenant)).append(document.items).head
+    own = [document.confirmed_count, document.name, document.model, document.instructions, document.created_at]
     parts = [str(head), *own, [dict(link) for link in document.links], name]
     return f"ses_{sha256(json.dumps(parts).encode()).hexdigest()[:32]}"
 
@@ -237,10 +237,10 @@ async def find_imported_sessions(
 async def _find_continued_session(
     sessions: Iterable[Session], document: ConversationDocument, store: Store
 ) -> Session | None:
-    head = Path(root_key(store.tenant)).grow(document.items).head
+    head = Path(root_key(store.tenant)).append(document.items).head
     for session in sessions:
         with suppress(ItemDeleted):
-            if session.head == head or (await store.path(session.head)).passes(head):
+            if session.head == head or (await store.path(session.head)).contains(head):
                 return session
     return None
 
@@ -264,7 +264,7 @@ async def _missing_links(
     except InputFault as wrong:
         raise Unreadable(wrong.message) from wrong
     common = commonprefix([link.id for link in links])  # noqa: RUF071  ids are compared character by character
-    if not links or not await beside.store.find(common, limit=1):
+    if not links or not await beside.store.find_handles(common, limit=1):
         return links
     return [link for link in links if await beside.store.link(link.id) is None]
 
@@ -280,7 +280,7 @@ def document_from_run_state(found: Json) -> ConversationDocument:
     if owner:
         raise InputFault(f"its history is held by {owner}", hint=f"convo convert {owner} --to session")
     items = tuple(run_state_items(state))
-    return ConversationDocument(items=items, acknowledged=len(items))
+    return ConversationDocument(items=items, confirmed_count=len(items))
 
 
 def run_state_items(state: RunState) -> list[Item]:

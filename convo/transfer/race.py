@@ -37,11 +37,11 @@ RACE_NAME_PREFIX = f"{SCRATCH_PREFIX}race-"
 class RaceTurn:
     """One turn with one strategy: the size of its request bodies, its sent items, and the reported usage and times."""
 
-    bytes: int
-    items: int
-    used: Usage | None
+    request_bytes: int
+    sent_count: int
+    usage: Usage | None
     first_token_s: float | None
-    seconds: float
+    duration_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,50 +49,50 @@ class RaceResult:
     """All turns of one strategy; `error` is set if they ended early, `session` names the session if it is kept."""
 
     strategy: Strategy
-    laps: tuple[RaceTurn, ...] = ()
+    turns: tuple[RaceTurn, ...] = ()
     error: Mapping[str, str] | None = None
     session: str | None = None
 
     @property
-    def bytes(self) -> int:
-        return sum(lap.bytes for lap in self.laps)
+    def request_bytes(self) -> int:
+        return sum(lap.request_bytes for lap in self.turns)
 
     @property
-    def items(self) -> int:
-        return sum(lap.items for lap in self.laps)
+    def sent_count(self) -> int:
+        return sum(lap.sent_count for lap in self.turns)
 
     @property
-    def used(self) -> Usage | None:
+    def usage(self) -> Usage | None:
         """Tokens of all turns; None unless every turn reported them."""
-        told = [lap.used for lap in self.laps if lap.used]
-        return sum(told, start=Usage()) if told and len(told) == len(self.laps) else None
+        told = [lap.usage for lap in self.turns if lap.usage]
+        return sum(told, start=Usage()) if told and len(told) == len(self.turns) else None
 
     def cost_usd(self, price: Price | None) -> float | None:
         """Return the cost of all turns in USD; None unless every turn's cost is known."""
-        costs = [lap.used.cost_usd(price) if lap.used else None for lap in self.laps]
+        costs = [lap.usage.cost_usd(price) if lap.usage else None for lap in self.turns]
         known = [cost for cost in costs if cost is not None]
         return sum(known) if known and len(known) == len(costs) else None
 
     @property
     def first_token_s(self) -> float | None:
         """Median over the turns of the time to the first token, in seconds; None if no turn has one."""
-        told = [lap.first_token_s for lap in self.laps if lap.first_token_s is not None]
+        told = [lap.first_token_s for lap in self.turns if lap.first_token_s is not None]
         return median(told) if told else None
 
     @property
-    def seconds(self) -> float:
-        return sum(lap.seconds for lap in self.laps)
+    def duration_s(self) -> float:
+        return sum(lap.duration_s for lap in self.turns)
 
 
 @dataclass(frozen=True, slots=True)
 class RacePlan:
     """The messages of a race and its options; `folder` is for the file of the replay strategy."""
 
-    turns: Sequence[str]
+    messages: Sequence[str]
     asking: RequestOptions
-    edges: ChatDeps
+    deps: ChatDeps
     folder: Path
-    keep: bool = False
+    keep_sessions: bool = False
 
 
 def ignore_progress(*told: object) -> None:
@@ -108,9 +108,9 @@ class RaceObserver:
     on_strategy_end:  with the result of a strategy, also if it ended early
     """
 
-    begins: Callable[[Strategy, int], None] = ignore_progress
-    took: Callable[[Strategy, int, RaceTurn], None] = ignore_progress
-    ended: Callable[[RaceResult], None] = ignore_progress
+    on_turn_start: Callable[[Strategy, int], None] = ignore_progress
+    on_turn_end: Callable[[Strategy, int, RaceTurn], None] = ignore_progress
+    on_strategy_end: Callable[[RaceResult], None] = ignore_progress
 
 
 async def run_race(course: RacePlan, watch: RaceObserver = RaceObserver()) -> list[RaceResult]:
@@ -118,40 +118,40 @@ async def run_race(course: RacePlan, watch: RaceObserver = RaceObserver()) -> li
 
     Raises StoreFault, and the errors of loading the model before the first turn.
     """
-    await course.edges.endpoint.warm(course.asking.wire_model)
-    await _remove_killed_races(course.edges)
+    await course.deps.endpoint.warm(course.asking.wire_model)
+    await _remove_killed_races(course.deps)
     lanes = []
     for strategy in RACE_ORDER:
         lanes.append(await _run_strategy(course, strategy, watch))
-        watch.ended(lanes[-1])
+        watch.on_strategy_end(lanes[-1])
     return lanes
 
 
 async def _run_strategy(course: RacePlan, strategy: Strategy, watch: RaceObserver) -> RaceResult:
-    tally = CountingEndpoint(course.edges.endpoint)
-    edges = replace(course.edges, endpoint=cast(Endpoint, tally))
+    tally = CountingEndpoint(course.deps.endpoint)
+    edges = replace(course.deps, endpoint=cast(Endpoint, tally))
     name = await find_free_session_name(
-        edges.store, f"race-{strategy}" if course.keep else f"{RACE_NAME_PREFIX}{strategy}"
+        edges.store, f"race-{strategy}" if course.keep_sessions else f"{RACE_NAME_PREFIX}{strategy}"
     )
     file = find_free_file(str(course.folder / f"race-{strategy}.json")) if strategy is Strategy.REPLAY else None
     want = OwnerSelection(strategy, file)
     chat = await open_chat(want, None, course.asking, edges, name=name)
-    lane = RaceResult(strategy, session=name if course.keep else None)
-    async with _session_lease(chat, keep=course.keep):
+    lane = RaceResult(strategy, session=name if course.keep_sessions else None)
+    async with _session_lease(chat, keep_session=course.keep_sessions):
         try:
-            for number, words in enumerate(course.turns):
-                watch.begins(strategy, number)
+            for number, words in enumerate(course.messages):
+                watch.on_turn_start(strategy, number)
                 lap = await _run_turn(chat, words, tally)
-                lane = replace(lane, laps=(*lane.laps, lap))
-                watch.took(strategy, number + 1, lap)
+                lane = replace(lane, turns=(*lane.turns, lap))
+                watch.on_turn_end(strategy, number + 1, lap)
         except ConvoError as failure:
             lane = replace(lane, error={"code": failure.code, "message": failure.message})
     return lane
 
 
 async def _run_turn(chat: Chat, words: str, tally: "CountingEndpoint") -> RaceTurn:
-    tally.bytes = 0
-    async with aclosing(chat.say([user_message(words)])) as events:
+    tally.request_bytes = 0
+    async with aclosing(chat.send([user_message(words)])) as events:
         async for _ in events:
             pass
     assert chat.turn
@@ -159,23 +159,25 @@ async def _run_turn(chat: Chat, words: str, tally: "CountingEndpoint") -> RaceTu
     assert link
     if link.status not in ANSWERED_STATUSES:
         raise EndpointFault(f"a turn ended as {link.status}")
-    return RaceTurn(tally.bytes, link.sent, Usage.read(link.usage), link.first_token_s, link.seconds or 0.0)
+    return RaceTurn(
+        tally.request_bytes, link.sent_count, Usage.from_json(link.usage), link.first_token_s, link.duration_s or 0.0
+    )
 
 
 @asynccontextmanager
-async def _session_lease(chat: Chat, *, keep: bool) -> AsyncIterator[None]:
+async def _session_lease(chat: Chat, *, keep_session: bool) -> AsyncIterator[None]:
     """Hold the lease of a session; without `keep_session` the session is deleted at the end."""
-    hold = await acquire_session_lease(chat.edges.store, chat.session)
+    hold = await acquire_session_lease(chat.deps.store, chat.session)
     try:
         yield
     finally:
         try:
-            if not keep:
-                await _delete_at_endpoint(chat.session, chat.edges)
+            if not keep_session:
+                await _delete_at_endpoint(chat.session, chat.deps)
         finally:
             await hold.release()
-        if not keep and await chat.edges.store.session(chat.session.id):
-            await delete_sessions(chat.edges.store, [chat.session])
+        if not keep_session and await chat.deps.store.session(chat.session.id):
+            await delete_sessions(chat.deps.store, [chat.session])
 
 
 async def _remove_killed_races(edges: ChatDeps) -> None:
@@ -208,7 +210,7 @@ async def _delete_at_endpoint(session: Session, edges: ChatDeps) -> None:
 
 
 def _is_stored_response(link: Link) -> bool:
-    return link.stored and link.id.startswith("resp_")
+    return link.is_stored and link.id.startswith("resp_")
 
 
 class CountingEndpoint:
@@ -216,13 +218,15 @@ class CountingEndpoint:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
-        self.bytes = 0
+        self.request_bytes = 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._endpoint, name)
 
     async def create(self, body: Mapping[str, Json]) -> AsyncGenerator[StreamEvent, None]:
-        self.bytes += len(json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace"))
+        self.request_bytes += len(
+            json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+        )
         async with aclosing(self._endpoint.create(body)) as events:
             async for event in events:
                 yield event

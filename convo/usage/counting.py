@@ -34,10 +34,10 @@ class TokenCount(NamedTuple):
     """A number of tokens; `is_estimate` if any part of it was counted without a tokenizer."""
 
     tokens: int
-    estimated: bool
+    is_estimate: bool
 
     def __str__(self) -> str:
-        return f"about {self.tokens:,}" if self.estimated else f"{self.tokens:,}"
+        return f"about {self.tokens:,}" if self.is_estimate else f"{self.tokens:,}"
 
 
 class Tokenizer(Protocol):
@@ -53,7 +53,7 @@ def count_tokens(items: Sequence[Item], instructions: str | None = None, tools: 
     counted = _count_texts(texts)
     return TokenCount(
         tokens=counted.tokens + beside + ITEM_OVERHEAD_TOKENS * len(items),
-        estimated=counted.estimated or beside > 0,
+        is_estimate=counted.is_estimate or beside > 0,
     )
 
 
@@ -174,24 +174,24 @@ class Usage:
     `cached_tokens` and `cache_write_tokens` are parts of `input_tokens`, `reasoning_tokens` of `output_tokens`.
     """
 
-    input: int = 0
-    cached: int = 0
-    output: int = 0
-    reasoning: int = 0
-    written: int = 0
+    input_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+    reasoning_tokens: int = 0
+    cache_write_tokens: int = 0
 
     @classmethod
-    def read(cls, usage: Mapping[str, Json] | None) -> "Usage | None":
+    def from_json(cls, usage: Mapping[str, Json] | None) -> "Usage | None":
         """Parse a usage object; None if there is none. A count that is not a positive whole number becomes 0."""
         if not usage:
             return None
         into, out = usage.get("input_tokens_details"), usage.get("output_tokens_details")
         return cls(
-            input=_read_token_count(usage, "input_tokens"),
-            cached=_read_token_count(into, "cached_tokens"),
-            output=_read_token_count(usage, "output_tokens"),
-            reasoning=_read_token_count(out, "reasoning_tokens"),
-            written=_read_token_count(into, "cache_write_tokens"),
+            input_tokens=_read_token_count(usage, "input_tokens"),
+            cached_tokens=_read_token_count(into, "cached_tokens"),
+            output_tokens=_read_token_count(usage, "output_tokens"),
+            reasoning_tokens=_read_token_count(out, "reasoning_tokens"),
+            cache_write_tokens=_read_token_count(into, "cache_write_tokens"),
         )
 
     def cost_usd(self, price: Price | None) -> float | None:
@@ -199,19 +199,19 @@ class Usage:
         if price is None:
             return None
         return price.cost_usd(
-            input_tokens=self.input,
-            cached_tokens=self.cached,
-            output_tokens=self.output,
-            written_tokens=self.written,
+            input_tokens=self.input_tokens,
+            cached_tokens=self.cached_tokens,
+            output_tokens=self.output_tokens,
+            written_tokens=self.cache_write_tokens,
         )
 
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(
-            input=self.input + other.input,
-            cached=self.cached + other.cached,
-            output=self.output + other.output,
-            reasoning=self.reasoning + other.reasoning,
-            written=self.written + other.written,
+            input_tokens=self.input_tokens + other.input_tokens,
+            cached_tokens=self.cached_tokens + other.cached_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
+            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
         )
 
 

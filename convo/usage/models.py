@@ -31,7 +31,7 @@ def is_text_only_model(model: str) -> bool:
     return model.startswith(TEXT_ONLY_MODELS)
 
 
-def find_price(model: str, own: Mapping[str, Price]) -> Price | None:
+def find_price(model: str, price_settings: Mapping[str, Price]) -> Price | None:
     """Return the price of a model, or None. All names are provider/model.
 
     `price_settings` take precedence over models.toml; a dated name without a price has that of the name without its
@@ -39,14 +39,18 @@ def find_price(model: str, own: Mapping[str, Price]) -> Price | None:
     """
     known = load_prices()
     plain = MODEL_DATE_SUFFIX.sub("", model)
-    return own.get(model) or known.get(model) or own.get(plain) or known.get(plain)
+    return price_settings.get(model) or known.get(model) or price_settings.get(plain) or known.get(plain)
 
 
 @cache
 def load_prices() -> Mapping[str, Price]:
     """Load the known prices by provider/model."""
     rows = load_model_data()["prices"].items()
-    return {name: Price(**({**row, "above": tuple(row["above"])} if "above" in row else row)) for name, row in rows}
+    return {name: Price(**{**row, "long_input_factors": _factors(row)}) for name, row in rows}
+
+
+def _factors(row: Mapping[str, Any]) -> tuple[float, ...] | None:
+    return tuple(row["long_input_factors"]) if "long_input_factors" in row else None
 
 
 MODEL_DATA_FILE = Path(__file__).with_name("models.toml")
@@ -76,17 +80,19 @@ class ModelWindow(NamedTuple):
     source: str = ""
 
 
-def find_model_window(model: str, own: Mapping[str, ContextLimits] = NO_WINDOW_SETTINGS) -> ModelWindow | None:
+def find_model_window(
+    model: str, window_settings: Mapping[str, ContextLimits] = NO_WINDOW_SETTINGS
+) -> ModelWindow | None:
     """Return the window of a model, with or without a vendor in front ("openai/gpt-5"), or None.
 
     window_settings:  windows from the settings by provider/model, which take precedence
     """
     name = model.rpartition("/")[2]
     known = load_model_windows().get(name) or load_model_windows().get(MODEL_DATE_SUFFIX.sub("", name))
-    said = own.get(model)
+    said = window_settings.get(model)
     if said is None:
         return known
-    return ModelWindow(said.context, said.output, known.counted if known else None, SETTINGS_SOURCE)
+    return ModelWindow(said.context_tokens, said.output_tokens, known.counted if known else None, SETTINGS_SOURCE)
 
 
 @cache

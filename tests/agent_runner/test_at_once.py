@@ -20,18 +20,18 @@ async def test_who_was_slow_to_open_a_session_catches_up_with_who_was_fast(bench
     slow, fast = await bench.open(None, "mine"), await bench.open(None, "mine")
     await say(fast, "two")
 
-    await slow.catch_up()
+    await slow.refresh()
     await say(slow, "three")
 
     told = ["user: one", "assistant: one", "user: two", "assistant: two", "user: three", "assistant: three"]
-    assert spoken(slow.held.path.items) == told
+    assert spoken(slow.state.path.items) == told
 
 
 async def test_a_new_session_has_nothing_to_catch_up_with(bench: Bench) -> None:
     chat = await bench.open(Strategy.SESSION)
-    await chat.catch_up()
+    await chat.refresh()
     await say(chat, "one")
-    assert spoken(chat.held.path.items) == ["user: one", "assistant: one"]
+    assert spoken(chat.state.path.items) == ["user: one", "assistant: one"]
 
 
 @pytest.mark.parametrize("strategy", Strategy)
@@ -60,7 +60,7 @@ async def test_who_lost_it_in_the_middle_of_an_answer_does_not_write_over_the_ot
 ) -> None:
     await say(await bench.open(Strategy.REPLAY, name="mine"), "one")
     slow = await bench.open(None, "mine")
-    events = slow.say([user_message("two")])
+    events = slow.send([user_message("two")])
     await anext(events)
     fast = await bench.open(None, "mine")
     await say(fast, "three")
@@ -76,25 +76,25 @@ async def test_who_lost_it_in_the_middle_of_an_answer_does_not_write_over_the_ot
 async def test_a_file_that_was_edited_while_the_answer_came_keeps_both(bench: Bench, tmp_path: Path) -> None:
     place, notes = tmp_path / "talk.json", list[str]()
     chat = await bench.open(Strategy.REPLAY, name="mine")
-    chat.noted = notes.append
+    chat.notify = notes.append
     await say(chat, "one")
-    events = chat.say([user_message("two")])
+    events = chat.send([user_message("two")])
     await anext(events)
     place.write_text(place.read_text().replace('"one"', '"uno"'))
 
     assert answer(await collected(events)) == "two"
 
     told = ["user: uno", "assistant: uno", "user: two", "assistant: two"]
-    assert spoken(chat.held.path.items) == told
+    assert spoken(chat.state.path.items) == told
     assert notes == [f"{place} was changed while the answer came; both are kept"]
-    assert not chat.held.unacknowledged
+    assert not chat.state.unconfirmed_nodes
     again = await bench.open(None, "mine")
-    assert spoken(again.reread().path.items) == told
+    assert spoken(again.load_state().path.items) == told
 
 
 async def test_sessions_that_begin_with_the_same_words_at_once_get_names_of_their_own(bench: Bench) -> None:
     chats: list[Chat] = [await bench.open(Strategy.SESSION) for _ in range(3)]
-    told = await asyncio.gather(*(collected(chat.say([user_message("hello")])) for chat in chats))
+    told = await asyncio.gather(*(collected(chat.send([user_message("hello")])) for chat in chats))
     assert [answer(events) for events in told] == ["hello"] * 3
     assert sorted(session.name for session in await bench.store.sessions()) == ["hello", "hello-2", "hello-3"]
 

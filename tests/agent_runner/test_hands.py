@@ -76,7 +76,7 @@ async def test_whatever_a_call_raises_is_what_came_of_it_and_its_thread_goes_on(
     def fails() -> Any:
         raise raised
 
-    assert (await capture_on_thread(fails)).raised is raised
+    assert (await capture_on_thread(fails)).exception is raised
     assert (await capture_on_thread(lambda: "on")).value == "on"
 
 
@@ -91,8 +91,8 @@ async def test_a_call_that_is_not_waited_for_any_more_stands_in_nobodys_way() ->
 
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):
-            await capture_async(late, thread=True)
-    assert await capture_async(lambda: "next", thread=True) == CallOutcome("next")
+            await capture_async(late, in_thread=True)
+    assert await capture_async(lambda: "next", in_thread=True) == CallOutcome("next")
     go.set()
     await done.wait()
 

@@ -31,9 +31,9 @@ async def test_a_run_calls_its_tools_and_answers(bench: Bench, ledger: Ledger, s
     whole = ["user: hello", "call look", "call_1: look done", "call look", "call_1: look done"]
     assert inputs(bench) == (new if strategy in SERVERS else [whole[:1], whole[:3], whole])
     assert words(await history(bench)) == [*whole, "assistant: Done."]
-    assert one.kept
+    assert one.run_row
     kept = await load_run_row(bench.store, "mine")
-    assert (kept.id, kept.status) == (one.kept.id, "done")
+    assert (kept.id, kept.status) == (one.run_row.id, "done")
 
 
 async def test_an_agent_says_how_it_is_asked(bench: Bench, ledger: Ledger) -> None:
@@ -104,8 +104,8 @@ async def test_a_model_that_uses_an_id_again_gets_each_output_where_it_belongs(b
     await say(one, "hello")
     for _ in range(2):
         one = await running(bench, agent)
-        await one.decide(ApprovalDecided("call_1", approve=True))
-        await read(one.go_on())
+        await one.apply_decisions(ApprovalDecided("call_1", approve=True))
+        await read(one.resume())
     await say(one, "well?")
     pair = ["call look", "call_1: look done"]
     assert inputs(bench)[-1] == ["user: hello", *pair, *pair, "assistant: Done.", "user: well?"]
@@ -119,7 +119,7 @@ async def test_an_agent_of_another_model_is_not_sent_reasoning_that_it_could_not
     bench.model = scripted(bench.folder, {"output": [thought, *calls("look")["output"]]}, {"output": transfer})
     billing = Agent("billing", model=scripted(bench.folder, {"text": "Here."}, name="billing.json"))
     agent = Agent("desk", tools=(ledger.tool("look"),), handoffs=(billing,))
-    route = RunConfig(route=lambda model: ModelRoute(RequestOptions(model, model), bench.endpoint))
+    route = RunConfig(resolve_model=lambda model: ModelRoute(RequestOptions(model, model), bench.endpoint))
     await say(await running(bench, agent, route), "hello")
 
     second, third = inputs(bench)[1:]
@@ -141,7 +141,9 @@ async def test_every_request_of_a_run_of_the_sdks_agents_carries_the_same_cache_
     model = scripted(bench.folder, calls("look"), {"text": "Done."})
     official = Official(bench.endpoint)
     agent = Agent("desk", model=model, tools=(ledger.tool("look"),), cache_key=True)
-    one = await running(bench, agent, RunConfig(route=lambda model: ModelRoute(RequestOptions(model, model), official)))
+    one = await running(
+        bench, agent, RunConfig(resolve_model=lambda model: ModelRoute(RequestOptions(model, model), official))
+    )
     await say(one, "hello")
 
     first, second = (body["prompt_cache_key"] for body in official.bodies)

@@ -42,7 +42,9 @@ async def test_the_start_of_a_call_is_in_the_ledger_before_it_runs(bench: Bench,
     @tool(needs_approval=asks)
     async def look() -> str:
         (row,) = await bench.store.agent_runs()
-        seen.append([(call.call_id.rpartition("/")[2], call.ended) for call in await bench.store.calls(row.id)])
+        seen.append(
+            [(call.call_id.rpartition("/")[2], call.has_ended) for call in await bench.store.agent_calls(row.id)]
+        )
         return "done"
 
     bench.model = scripted(bench.folder, calls("look"), {"text": "Done."})
@@ -50,8 +52,8 @@ async def test_the_start_of_a_call_is_in_the_ledger_before_it_runs(bench: Bench,
     await say(one, "hello")
     if asks:
         assert seen == []
-        await one.decide(ApprovalDecided("call_1", approve=True))
-        await read(one.go_on())
+        await one.apply_decisions(ApprovalDecided("call_1", approve=True))
+        await read(one.resume())
     assert seen == [[("call_1", False)]]
 
 
@@ -70,17 +72,17 @@ async def test_a_call_whose_id_a_model_used_before_is_not_taken_for_the_one_that
         await asyncio.Event().wait()
         return "never"
 
-    agent, one_by_one = Agent("desk", tools=(look, endless)), RunConfig(limits=RunLimits(parallel=1))
+    agent, one_by_one = Agent("desk", tools=(look, endless)), RunConfig(limits=RunLimits(max_parallel_calls=1))
     again = calls(("call_9", "endless"), ("call_1", "look"))
     bench.model = scripted(bench.folder, calls("look"), again, {"text": "Done."})
     await cut_off(say(await running(bench, agent, one_by_one), "hello"), began)
     assert ran == ["look"]
 
     other = await running(bench, agent, one_by_one)
-    await read(other.go_on())
-    assert [call.id for call in other.pending] == ["call_9"]
-    await other.decide(ToolOutputSupplied("call_9", "given"))
-    await read(other.go_on())
+    await read(other.resume())
+    assert [call.id for call in other.pending_calls] == ["call_9"]
+    await other.apply_decisions(ToolOutputSupplied("call_9", "given"))
+    await read(other.resume())
     assert (ran, inputs(bench)[-1][-2:]) == (["look", "look"], ["call_9: given", "call_1: look 2"])
 
 
@@ -98,7 +100,7 @@ async def test_a_handoff_that_was_cut_off_as_it_was_told_is_not_told_again_and_t
     await cut_off(say(await running(bench, agent), "hello"), began)
 
     other = await running(bench, agent)
-    events = await read(other.go_on())
+    events = await read(other.resume())
     assert own(events) == ["started", "warning", "handoff", "finished"]
     assert "the handoff to billing may or may not have been told of; it is not told again" in str(events)
     assert (told, other.output) == (["{}"], "Here.")
@@ -116,10 +118,10 @@ async def test_what_an_input_filter_made_of_a_request_that_failed_goes_out_again
     bench.endpoint.faults = [Fault(RequestRefused("no", status=400))]
     with pytest.raises(RequestRefused):
         await say(one, "hello")
-    await read((await running(bench, agent, filtered)).go_on())
+    await read((await running(bench, agent, filtered)).resume())
     assert bench.bodies[0] == bench.bodies[1]
     assert (inputs(bench)[1], bench.bodies[1]["instructions"]) == (["user: hello", "user: more"], "Help. more")
-    kept = ["user: hello", "user: more"] if STRATEGY_INFO[strategy].remembers else ["user: hello"]
+    kept = ["user: hello", "user: more"] if STRATEGY_INFO[strategy].is_server_side else ["user: hello"]
     assert words(await history(bench)) == [*kept, "assistant: more"]
 
 
@@ -135,12 +137,12 @@ async def test_a_tool_that_was_forced_before_a_pause_is_not_forced_after_it(
     if through == "the store":
         one = await running(bench, agent)
     else:
-        assert one.kept
-        written = serialize_run_state(await build_run_state(bench.store, one.chat.session, one.kept, one.run, {}))
+        assert one.run_row
+        written = serialize_run_state(await build_run_state(bench.store, one.chat.session, one.run_row, one.run, {}))
         found = import_run_state(parse_run_state(written.encode()), graph(agent))
         chat = await bench.open(Strategy.SESSION, name="elsewhere")
-        one = await AgentRunner.adopt(chat, found.run, found.items, state=found.source)
-    await one.decide(ApprovalDecided("call_1", approve=True))
-    await read(one.go_on())
+        one = await AgentRunner.import_run(chat, found.run, found.items, state_hash=found.source_hash)
+    await one.apply_decisions(ApprovalDecided("call_1", approve=True))
+    await read(one.resume())
     assert [body.get("tool_choice") for body in bench.bodies] == ["required", None]
     assert (one.output, ledger.ran) == ("Paid.", ["pay"])

@@ -32,16 +32,16 @@ async def test_a_paused_run_goes_on_in_another_process_and_sends_both_outputs(
     assert own(events) == ["started", "tool_started", "tool_output", "paused"]
     waits = {"call_id": "c1", "tool": "pay", "agent": "desk", "arguments": "{}", "unknown": False}
     assert events[-1]["pending"] == [waits]
-    assert one.kept
-    assert (one.kept.status, ledger.ran) == ("paused", ["look"])
+    assert one.run_row
+    assert (one.run_row.status, ledger.ran) == ("paused", ["look"])
 
     other = await running(bench, agent)
-    assert [call.id for call in other.pending] == ["c1"]
-    await other.decide(ApprovalDecided("c1", approve=True))
+    assert [call.id for call in other.pending_calls] == ["c1"]
+    await other.apply_decisions(ApprovalDecided("c1", approve=True))
     assert ledger.ran == ["look"]
 
     third = await running(bench, agent)
-    assert own(await read(third.go_on())) == ["started", "tool_started", "tool_output", "finished"]
+    assert own(await read(third.resume())) == ["started", "tool_started", "tool_output", "finished"]
     assert (third.output, ledger.ran, len(bench.bodies)) == ("Paid.", ["look", "pay"], 2)
     assert inputs(bench)[1][-2:] == ["c1: pay done", "c2: look done"]
     assert len(inputs(bench)[1]) == (2 if strategy in SERVERS else 5)
@@ -52,7 +52,7 @@ async def test_without_a_decision_the_same_calls_wait_and_nothing_is_asked(bench
     bench.model = scripted(bench.folder, calls("pay"))
     one = await running(bench, agent)
     first = (await say(one, "hello"))[-1]
-    again = await read((await running(bench, agent)).go_on())
+    again = await read((await running(bench, agent)).resume())
     assert again[-1] == first
     assert (len(bench.bodies), ledger.ran) == (1, [])
 
@@ -76,10 +76,10 @@ async def test_a_rejection_is_told_to_the_model_and_input_that_was_added_follows
     bench.model = scripted(bench.folder, calls("pay"), {"text": "Well."})
     one = await running(bench, agent)
     await say(one, "hello")
-    await one.decide(
+    await one.apply_decisions(
         InputAdded((user_message("leave it"),)), ApprovalDecided("call_1", approve=False, message="too dear")
     )
-    await read(one.go_on())
+    await read(one.resume())
     assert inputs(bench)[-1][-2:] == ["call_1: too dear", "user: leave it"]
     assert ledger.ran == []
 
@@ -90,8 +90,8 @@ async def test_decisions_are_taken_all_or_none(bench: Bench, ledger: Ledger) -> 
     one = await running(bench, agent)
     await say(one, "hello")
     with pytest.raises(ConvoError, match="there is no call c9"):
-        await one.decide(ApprovalDecided("call_1", approve=True), ApprovalDecided("c9", approve=True))
-    assert len((await running(bench, agent)).pending) == 1
+        await one.apply_decisions(ApprovalDecided("call_1", approve=True), ApprovalDecided("c9", approve=True))
+    assert len((await running(bench, agent)).pending_calls) == 1
 
 
 async def test_an_approval_for_good_holds_for_later_calls_also_in_another_process(bench: Bench, ledger: Ledger) -> None:
@@ -99,8 +99,8 @@ async def test_an_approval_for_good_holds_for_later_calls_also_in_another_proces
     bench.model = scripted(bench.folder, calls("pay"), calls("pay"), {"text": "Paid."})
     await say(await running(bench, agent), "hello")
     one = await running(bench, agent)
-    await one.decide(ApprovalDecided("call_1", approve=True, always=True))
-    events = await read((await running(bench, agent)).go_on())
+    await one.apply_decisions(ApprovalDecided("call_1", approve=True, always=True))
+    events = await read((await running(bench, agent)).resume())
     assert (own(events)[-1], ledger.ran) == ("finished", ["pay", "pay"])
 
 
@@ -118,7 +118,7 @@ async def test_a_function_says_whether_a_call_needs_approval(bench: Bench) -> No
     bench.model = scripted(bench.folder, calls(("c1", "pay", {"cents": 5}), ("c2", "pay", {"cents": 500})))
     one = await running(bench, Agent("desk", tools=(pay,)))
     await say(one, "hello")
-    assert ([call.id for call in one.pending], paid) == (["c2"], [5])
+    assert ([call.id for call in one.pending_calls], paid) == (["c2"], [5])
 
 
 async def test_a_run_is_found_by_its_id_and_by_its_session_and_only_there(bench: Bench, ledger: Ledger) -> None:
@@ -126,13 +126,15 @@ async def test_a_run_is_found_by_its_id_and_by_its_session_and_only_there(bench:
     bench.model = scripted(bench.folder, calls("pay"))
     one = await running(bench, agent)
     await say(one, "hello")
-    assert one.kept
+    assert one.run_row
     assert (
-        (await load_run_row(bench.store, "mine")).id == (await load_run_row(bench.store, one.kept.id)).id == one.kept.id
+        (await load_run_row(bench.store, "mine")).id
+        == (await load_run_row(bench.store, one.run_row.id)).id
+        == one.run_row.id
     )
     other = await bench.open(Strategy.SESSION, name="other")
     with pytest.raises(InvalidUsage, match="belongs to another session"):
-        await AgentRunner.open(other, graph(agent), kept=one.kept)
+        await AgentRunner.open(other, graph(agent), run_row=one.run_row)
 
 
 async def test_a_second_process_that_goes_on_with_the_same_run_is_refused_and_runs_nothing(
@@ -142,13 +144,13 @@ async def test_a_second_process_that_goes_on_with_the_same_run_is_refused_and_ru
     bench.model = scripted(bench.folder, calls("pay"), {"text": "Paid."})
     await say(await running(bench, agent), "hello")
     first, second = await running(bench, agent), await running(bench, agent)
-    await first.decide(ApprovalDecided("call_1", approve=True))
+    await first.apply_decisions(ApprovalDecided("call_1", approve=True))
     with pytest.raises(Conflict):
-        await second.decide(ApprovalDecided("call_1", approve=True))
+        await second.apply_decisions(ApprovalDecided("call_1", approve=True))
     third = await running(bench, agent)
-    await read(first.go_on())
+    await read(first.resume())
     with pytest.raises(Conflict):
-        await read(third.go_on())
+        await read(third.resume())
     assert (ledger.ran, len(bench.bodies)) == (["pay"], 2)
 
 
@@ -164,12 +166,12 @@ async def test_a_run_that_was_written_down_elsewhere_is_taken_up_with_its_histor
 
     file = str(bench.folder / "other.json") if strategy is Strategy.REPLAY else None
     chat = await bench.open(strategy, one.chat.session.handle if strategy in SERVERS else file, name="other")
-    other = await AgentRunner.adopt(chat, one.run, () if strategy in SERVERS else items, state="sha")
-    assert other.kept
-    assert (other.kept.status, other.kept.state, other.kept.revision) == ("paused", "sha", 1)
+    other = await AgentRunner.import_run(chat, one.run, () if strategy in SERVERS else items, state_hash="sha")
+    assert other.run_row
+    assert (other.run_row.status, other.run_row.source_state_hash, other.run_row.revision) == ("paused", "sha", 1)
     again = await AgentRunner.open(chat, graph(agent))
-    await again.decide(ApprovalDecided("call_1", approve=True))
-    await read(again.go_on())
+    await again.apply_decisions(ApprovalDecided("call_1", approve=True))
+    await read(again.resume())
     assert (again.output, ledger.ran) == ("Paid.", ["pay"])
     assert inputs(bench)[-1] == (["call_1: pay done"] if strategy in SERVERS else [*words(items), "call_1: pay done"])
 
@@ -183,8 +185,8 @@ async def test_a_hosted_tools_request_for_approval_is_answered_in_its_own_kind(b
 
     bench.model = scripted(bench.folder, {"text": "As you like."}, name="then.json")
     other = await running(bench, Agent("desk"))
-    await other.decide(ApprovalDecided("mcpr_1", approve=False, message="no"))
-    await read(other.go_on())
+    await other.apply_decisions(ApprovalDecided("mcpr_1", approve=False, message="no"))
+    await read(other.resume())
     verdict = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": False, "reason": "no"}
     assert bench.bodies[-1]["input"][-1] == verdict
     assert other.output == "As you like."

@@ -43,16 +43,16 @@ async def test_a_failed_request_leaves_the_run_open_and_is_asked_again(
     one = await running(bench, agent, strategy=strategy)
 
     async def read_on() -> None:
-        async for event in one.say([user_message("hello")]):
+        async for event in one.start([user_message("hello")]):
             if event["type"] == "convo.tool_output":
                 bench.endpoint.faults = [Fault(RequestRefused("no", status=400))]
 
     with pytest.raises(RequestRefused):
         await read_on()
-    assert (one.unfinished, len(bench.bodies)) == (True, 2)
+    assert (one.can_resume, len(bench.bodies)) == (True, 2)
 
     other = await running(bench, agent)
-    assert own(await read(other.go_on())) == ["started", "finished"]
+    assert own(await read(other.resume())) == ["started", "finished"]
     assert bench.bodies[1] == bench.bodies[2]
     assert (other.output, other.run.turn, ledger.ran) == ("Done.", 2, ["look"])
 
@@ -63,14 +63,14 @@ async def test_an_answer_that_was_stopped_is_asked_for_again_without_what_came_o
 ) -> None:
     bench.model = scripted(bench.folder, {"text": "A long answer that comes in several pieces."})
     one = await running(bench, Agent("desk"), strategy=strategy)
-    async with aclosing(one.say([user_message("hello")])) as events:
+    async with aclosing(one.start([user_message("hello")])) as events:
         async for event in events:
             if event["type"].endswith(".delta"):
                 break
-    assert one.unfinished
+    assert one.can_resume
 
     again = await running(bench, Agent("desk"))
-    await read(again.go_on())
+    await read(again.resume())
     assert bench.bodies[0] == bench.bodies[1]
     assert words(await history(bench)) == [
         "user: hello",
@@ -83,7 +83,7 @@ async def test_something_else_may_be_said_after_a_failed_request(bench: Bench) -
     bench.endpoint.faults = [Fault(RequestRefused("no", status=400))]
     with pytest.raises(RequestRefused):
         await say(one, "hello")
-    first = one.kept
+    first = one.run_row
     await say(one, "well?")
     assert inputs(bench)[-1] == ["user: hello", "user: well?"]
     assert first
@@ -122,11 +122,11 @@ async def test_a_run_that_is_stopped_among_its_tools_keeps_what_came_and_asks_ab
         await going
 
     other = await running(bench, agent)
-    events = await read(other.go_on())
+    events = await read(other.resume())
     assert own(events) == ["started", "paused"]
     assert [(call["call_id"], call["unknown"]) for call in events[-1]["pending"]] == [("c2", True)]
-    await other.decide(ToolOutputSupplied("c2", "given"))
-    await read((await running(bench, agent)).go_on())
+    await other.apply_decisions(ToolOutputSupplied("c2", "given"))
+    await read((await running(bench, agent)).resume())
     assert inputs(bench)[-1][-2:] == ["c1: quick done", "c2: given"]
     assert runs == ["quick", "endless"]
 
@@ -151,10 +151,10 @@ async def test_a_call_of_unknown_outcome_may_be_run_again(bench: Bench) -> None:
     going.cancel()
     with pytest.raises(asyncio.CancelledError):
         await going
-    await read(one.go_on())
-    assert [call.id for call in one.pending] == ["call_1"]
-    await one.decide(ApprovalDecided("call_1", approve=True))
-    await read(one.go_on())
+    await read(one.resume())
+    assert [call.id for call in one.pending_calls] == ["call_1"]
+    await one.apply_decisions(ApprovalDecided("call_1", approve=True))
+    await read(one.resume())
     assert (len(runs), one.output) == (2, "Done.")
 
 
@@ -171,9 +171,9 @@ async def test_when_a_result_cannot_be_stored_another_process_asks_about_it_and_
         await say(one, "hello")
 
     full.down = False
-    assert own(await read((await running(bench, agent)).go_on())) == ["started", "paused"]
+    assert own(await read((await running(bench, agent)).resume())) == ["started", "paused"]
     again = await running(bench, agent)
-    assert [call.id for call in again.pending] == ["call_1"]
+    assert [call.id for call in again.pending_calls] == ["call_1"]
     assert ledger.ran == ["look"]
 
 
@@ -185,6 +185,6 @@ async def test_when_a_result_could_not_be_stored_the_same_process_still_knows_it
     with pytest.raises(StoreFull):
         await say(one, "hello")
     full.down = False
-    await read(one.go_on())
+    await read(one.resume())
     assert (one.output, ledger.ran) == ("Done.", ["look"])
     assert inputs(bench)[-1][-1] == "call_1: look done"

@@ -97,7 +97,7 @@ async def test_a_guardrail_beside_the_model_stops_an_answer_that_has_begun(bench
     seen = []
 
     async def read_on() -> None:
-        async for event in one.say([user_message("hello")]):
+        async for event in one.start([user_message("hello")]):
             seen.append(event)
             if event["type"].endswith(".delta"):
                 stopped.set()

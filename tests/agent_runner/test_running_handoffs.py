@@ -34,7 +34,8 @@ def answering(bench: Bench, *replies: dict[str, Any], name: str = "billing.json"
 def routed(bench: Bench, **habits: Any) -> RunConfig:
     """Hands over with these habits, and lets every agent have its own model."""
     return RunConfig(
-        habits=HandoffDefaults(**habits), route=lambda model: ModelRoute(RequestOptions(model, model), bench.endpoint)
+        handoff_defaults=HandoffDefaults(**habits),
+        resolve_model=lambda model: ModelRoute(RequestOptions(model, model), bench.endpoint),
     )
 
 
@@ -69,8 +70,8 @@ async def test_when_nesting_with_a_session_the_model_gets_the_summary_but_the_st
         await running(bench, desks(answering(bench, calls("look"), tools=(look,))), nested, strategy=strategy), "hi"
     )
     again = await running(bench, desks(answering(bench, {"text": "Here."}, name="two.json", tools=(look,))), nested)
-    await again.decide(ApprovalDecided("call_1", approve=True))
-    await read(again.go_on())
+    await again.apply_decisions(ApprovalDecided("call_1", approve=True))
+    await read(again.resume())
 
     second, third = inputs(bench)[1:]
     assert len(second) == 1
@@ -83,7 +84,7 @@ async def test_when_nesting_with_a_session_the_model_gets_the_summary_but_the_st
     session = await bench.store.session("mine")
     assert session
     links = await bench.store.links(session.id)
-    assert [words((await bench.store.path(link.saw)).items) for link in links] == [["user: hi"], second, third]
+    assert [words((await bench.store.path(link.input_head)).items) for link in links] == [["user: hi"], second, third]
 
 
 @pytest.mark.usefixtures("both_ways")
@@ -138,7 +139,8 @@ async def test_when_a_summary_is_asked_for_under_a_server_owner_there_is_a_warni
 ) -> None:
     bench.model = scripted(bench.folder, TRANSFER, {"text": "Here."})
     events = await say(
-        await running(bench, desks(), RunConfig(habits=HandoffDefaults(nest=True)), strategy=strategy), "hello"
+        await running(bench, desks(), RunConfig(handoff_defaults=HandoffDefaults(nest=True)), strategy=strategy),
+        "hello",
     )
     assert own(events) == ["started", "warning", "handoff", "finished"]
     assert inputs(bench)[1] == [OVER]

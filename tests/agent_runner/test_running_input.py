@@ -132,7 +132,7 @@ async def test_when_the_callback_reorders_drops_and_adds_its_list_is_the_input_a
     async def callback(older: list[Item], new: list[Item]) -> list[Item]:
         return [user_message(f"Be brief, {len(older)}."), *new, *older[-1:]]
 
-    sent = await two_turns(bench, RunConfig(session_input=callback), "one", "one")
+    sent = await two_turns(bench, RunConfig(session_input_callback=callback), "one", "one")
     assert sent == [["user: Be brief, 0.", "user: one"], ["user: Be brief, 3.", "user: one", "assistant: one"]]
     kept = ["user: Be brief, 0.", "user: one", "assistant: one", "user: Be brief, 3.", "user: one", "assistant: one"]
     assert words(await history(bench)) == kept
@@ -140,15 +140,17 @@ async def test_when_the_callback_reorders_drops_and_adds_its_list_is_the_input_a
 
 @pytest.mark.usefixtures("both_ways")
 async def test_a_callback_has_to_return_a_list_of_items(bench: Bench) -> None:
-    one = await running(bench, Agent("desk"), RunConfig(session_input=lambda older, new: "all"))
+    one = await running(bench, Agent("desk"), RunConfig(session_input_callback=lambda older, new: "all"))
     with pytest.raises(InputFault, match="did not return a list of items"):
         await say(one, "hello")
     with pytest.raises(InvalidUsage, match="is no function"):
-        await running(bench, Agent("desk"), RunConfig(session_input="all"))  # type: ignore[arg-type]
+        await running(bench, Agent("desk"), RunConfig(session_input_callback="all"))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("strategy", SERVERS)
-@pytest.mark.parametrize("conduct", [RunConfig(session_limit=3), RunConfig(session_input=lambda older, new: new)])
+@pytest.mark.parametrize(
+    "conduct", [RunConfig(session_limit=3), RunConfig(session_input_callback=lambda older, new: new)]
+)
 async def test_a_server_owner_takes_no_limit_and_no_callback(
     bench: Bench, strategy: Strategy, conduct: RunConfig
 ) -> None:

@@ -22,8 +22,8 @@ ASK = calls(("c1", "ask_clerk", {"input": "How much?"}))
 
 def conduct(bench: Bench) -> RunConfig:
     return RunConfig(
-        scratch=lambda: open_store("memory"),
-        route=lambda model: ModelRoute(RequestOptions(model, model), bench.endpoint),
+        open_scratch_store=lambda: open_store("memory"),
+        resolve_model=lambda model: ModelRoute(RequestOptions(model, model), bench.endpoint),
     )
 
 
@@ -57,15 +57,15 @@ async def test_a_run_inside_a_call_waits_with_the_outer_one_and_goes_on_in_anoth
     events = await say(one, "hello")
     assert own(events) == ["started", "tool_started", "paused"]
     assert [(call["call_id"], call["agent"]) for call in events[-1]["pending"]] == [("i1", "clerk")]
-    assert one.kept
-    assert [call.call_id for call in list_pending_approvals(one.kept.document)] == ["i1"]
+    assert one.run_row
+    assert [call.call_id for call in list_pending_approvals(one.run_row.document)] == ["i1"]
     assert len(await bench.store.sessions()) == 1
 
     other = await running(bench, agent, conduct(bench))
-    assert own(await read(other.go_on())) == ["started", "paused"]
-    await other.decide(ApprovalDecided("i1", approve=True))
+    assert own(await read(other.resume())) == ["started", "paused"]
+    await other.apply_decisions(ApprovalDecided("i1", approve=True))
     third = await running(bench, agent, conduct(bench))
-    await read(third.go_on())
+    await read(third.resume())
     assert (third.output, ledger.ran) == ("It is 4.", ["look"])
     assert inputs(bench)[2] == ["user: How much?", "call look", "i1: look done"]
     assert words(await history(bench))[-2:] == ["c1: Four.", "assistant: It is 4."]

@@ -33,8 +33,8 @@ async def paused(bench: Bench, ledger: Ledger, count: int) -> AgentRunner:
 
 
 async def approved(one: AgentRunner) -> None:
-    await one.decide(*(ApprovalDecided(call.id, approve=True) for call in one.pending))
-    await read(one.go_on())
+    await one.apply_decisions(*(ApprovalDecided(call.id, approve=True) for call in one.pending_calls))
+    await read(one.resume())
     assert one.output == "Paid."
 
 
@@ -64,7 +64,7 @@ async def test_the_whole_run_is_written_as_often_for_many_calls_as_for_few(
         one = await paused(bench, ledger, count)
         written.clear()
         await approved(one)
-        assert len(written) > count - RunLimits().parallel
+        assert len(written) > count - RunLimits().max_parallel_calls
         whole.append(sum(written))
     assert whole[0] == whole[1]
 
@@ -74,7 +74,7 @@ async def test_the_whole_run_is_written_as_often_for_many_calls_as_for_few(
 
 async def stopped(one: AgentRunner, began: asyncio.Event, *said: str) -> None:
     """Let `one` go on, or begin, until a tool began that does not end; then its process is gone."""
-    going = asyncio.ensure_future(say(one, *said) if said else read(one.go_on()))
+    going = asyncio.ensure_future(say(one, *said) if said else read(one.resume()))
     await began.wait()
     going.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -106,11 +106,13 @@ class Desk:
             await asyncio.Event().wait()
             return "never"
 
-        return await running(self.bench, Agent("desk", tools=(quick, slow)), RunConfig(RunLimits(parallel=parallel)))
+        return await running(
+            self.bench, Agent("desk", tools=(quick, slow)), RunConfig(RunLimits(max_parallel_calls=parallel))
+        )
 
 
 def stages(one: AgentRunner) -> Sequence[Any]:
-    return [call.stage for call in one.run.batch]
+    return [call.stage for call in one.run.calls]
 
 
 async def test_another_process_finds_what_ended_and_what_began_since_the_run_was_written_whole(bench: Bench) -> None:
@@ -118,11 +120,11 @@ async def test_another_process_finds_what_ended_and_what_began_since_the_run_was
     await stopped(await desk.open(1), desk.began, "hello")
 
     other = await desk.open(1)
-    assert stages(other) == [Stage.DONE, Stage.DONE, Stage.STARTED, Stage.READY]
-    assert own(await read(other.go_on())) == ["started", "tool_started", "tool_output", "paused"]
-    assert [(call.id, call.stage) for call in other.pending] == [("c2", Stage.UNKNOWN)]
-    await other.decide(ToolOutputSupplied("c2", "given"))
-    await read(other.go_on())
+    assert stages(other) == [Stage.DONE, Stage.DONE, Stage.RUNNING, Stage.READY]
+    assert own(await read(other.resume())) == ["started", "tool_started", "tool_output", "paused"]
+    assert [(call.id, call.stage) for call in other.pending_calls] == [("c2", Stage.OUTCOME_UNKNOWN)]
+    await other.apply_decisions(ToolOutputSupplied("c2", "given"))
+    await read(other.resume())
     assert inputs(bench)[-1][-4:] == ["c0: quick done", "c1: quick done", "c2: given", "c3: quick done"]
     assert desk.runs == ["quick", "quick", "slow", "quick"]
 
@@ -130,12 +132,12 @@ async def test_another_process_finds_what_ended_and_what_began_since_the_run_was
 async def test_another_process_finds_a_call_that_ended_while_the_one_beside_it_still_ran(bench: Bench) -> None:
     desk = Desk(bench, "quick", "slow")
     first = await desk.open(2)
-    async with aclosing(first.say([user_message("hello")])) as events:
+    async with aclosing(first.start([user_message("hello")])) as events:
         async for event in events:
             if event["type"] == "convo.tool_output":
                 break
 
-    assert stages(await desk.open(2)) == [Stage.DONE, Stage.STARTED]
+    assert stages(await desk.open(2)) == [Stage.DONE, Stage.RUNNING]
 
 
 async def test_a_run_that_is_stopped_for_good_by_another_process_keeps_what_ended(bench: Bench) -> None:
@@ -154,12 +156,12 @@ async def test_a_call_that_may_run_again_and_did_not_yet_is_not_asked_about_twic
     await stopped(await desk.open(2), desk.began, "hello")
     await stopped(await desk.open(2), desk.began)
     other = await desk.open(2)
-    await read(other.go_on())
-    assert [call.id for call in other.pending] == ["c0", "c1", "c2"]
-    await other.decide(*(ApprovalDecided(call.id, approve=True) for call in other.pending))
+    await read(other.resume())
+    assert [call.id for call in other.pending_calls] == ["c0", "c1", "c2"]
+    await other.apply_decisions(*(ApprovalDecided(call.id, approve=True) for call in other.pending_calls))
     await stopped(other, desk.began)
 
     third = await desk.open(2)
-    assert stages(third) == [Stage.STARTED, Stage.STARTED, Stage.READY]
+    assert stages(third) == [Stage.RUNNING, Stage.RUNNING, Stage.READY]
     await stopped(third, desk.began)
-    assert stages(await desk.open(2)) == [Stage.UNKNOWN, Stage.UNKNOWN, Stage.STARTED]
+    assert stages(await desk.open(2)) == [Stage.OUTCOME_UNKNOWN, Stage.OUTCOME_UNKNOWN, Stage.RUNNING]

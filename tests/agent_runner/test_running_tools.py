@@ -83,7 +83,7 @@ async def test_no_more_tools_run_at_once_than_the_limit_says(bench: Bench) -> No
         return "done"
 
     bench.model = scripted(bench.folder, calls(*[(f"c{n}", "busy") for n in range(7)]), {"text": "Done."})
-    one = await running(bench, Agent("desk", tools=(busy,)), RunConfig(RunLimits(parallel=2)))
+    one = await running(bench, Agent("desk", tools=(busy,)), RunConfig(RunLimits(max_parallel_calls=2)))
     await say(one, "hello")
     assert at_once == [0, 2]
 
@@ -119,12 +119,14 @@ async def test_a_run_fails_with_a_tool_that_has_no_words_for_its_failure_and_the
         raise ValueError("sorry")
 
     bench.model = scripted(bench.folder, calls("broken", ("call_2", "look")), {"text": "Fine."})
-    one = await running(bench, Agent("desk", tools=(broken, ledger.tool("look"))), RunConfig(RunLimits(parallel=1)))
+    one = await running(
+        bench, Agent("desk", tools=(broken, ledger.tool("look"))), RunConfig(RunLimits(max_parallel_calls=1))
+    )
     with pytest.raises(RunFailed, match="tool 'broken' raised ValueError: sorry") as failed:
         await say(one, "hello")
     assert (failed.value.code, ledger.ran, type(failed.value.__cause__)) == ("tool_failed", [], RunFailed)
-    assert one.kept
-    assert one.kept.status == "failed"
+    assert one.run_row
+    assert one.run_row.status == "failed"
 
     await say(one, "again")
     unknown, not_run = "The tool was started, and its outcome is unknown.", "The run ended before this tool was called."
@@ -249,7 +251,7 @@ async def test_what_a_hosted_tool_logs_in_with_reaches_the_endpoint_and_is_not_k
     bench.endpoint.faults = [Fault(RequestRefused("no", status=400))]
     with pytest.raises(RequestRefused):
         await say(one, "hello")
-    await read(one.go_on())
+    await read(one.resume())
 
     assert [body["tools"] for body in bench.bodies] == [[files], [files]]
     links = await bench.store.links(one.chat.session.id)

@@ -35,7 +35,7 @@ def test_a_handoff_says_in_a_request_what_it_says_there() -> None:
     (offer,) = build_handoff_tools(found, "a")
     (theirs,) = Converter.convert_tools([], ways).tools
     assert offer.definition == theirs
-    assert offer.to == "Billing agent"
+    assert offer.target == "Billing agent"
 
 
 def test_an_agent_is_offered_as_the_agents_sdk_offers_a_handoff_to_it() -> None:
@@ -51,7 +51,7 @@ def test_when_a_handoff_happens_its_output_is_json_with_the_agents_name() -> Non
 
 def test_an_agent_that_is_off_now_is_not_offered() -> None:
     found = graph(Agent("a", handoffs=(Agent("b"), Agent("c"))))
-    assert [offer.to for offer in build_handoff_tools(found, "a", off={"b"})] == ["c"]
+    assert [offer.target for offer in build_handoff_tools(found, "a", disabled={"b"})] == ["c"]
 
 
 @tool
@@ -81,7 +81,7 @@ def filter_none(transcript: HandoffTranscript) -> HandoffTranscript:
 
 
 def planned(way: Handoff, habits: HandoffDefaults, *, remembers: bool = False) -> HandoffPlan:
-    return plan_handoff(way, habits, remembers=remembers, names=("a", "b"))
+    return plan_handoff(way, habits, is_server_history=remembers, agent_names=("a", "b"))
 
 
 def test_when_nothing_is_configured_nesting_is_off_and_the_raw_transcript_goes_on() -> None:

@@ -89,8 +89,8 @@ def test_when_approvals_are_among_the_items_of_a_state_they_are_never_sent() -> 
 def test_when_a_state_is_read_from_a_copy_the_same_is_known_as_sent() -> None:
     """Nothing depends on which object an item is."""
     items = (user_message("hi"), assistant_message("hello"), user_message("more"))
-    path = START.grow(copy.deepcopy(items[:2]))
-    held = ConversationState(Strategy.CONVERSATION, START.grow(items), path.head, "conv_1")
+    path = START.append(copy.deepcopy(items[:2]))
+    held = ConversationState(Strategy.CONVERSATION, START.append(items), path.head, "conv_1")
     assert build_request_input(held).items == (items[2],)
 
 
@@ -115,18 +115,18 @@ def test_when_arguments_to_run_differ_from_those_that_were_approved_the_state_is
 
 def test_when_only_part_of_the_input_was_taken_the_rest_is_sent_and_otherwise_all_of_it_once() -> None:
     said = [user_message("a"), user_message("b"), user_message("c")]
-    held = ConversationState(Strategy.CONVERSATION, START.grow(said), START.root, "conv_1")
-    assert [node.item for node in reconcile(held, said[:1]).unacknowledged] == said[1:]
+    held = ConversationState(Strategy.CONVERSATION, START.append(said), START.root, "conv_1")
+    assert [node.item for node in reconcile(held, said[:1]).unconfirmed_nodes] == said[1:]
     assert reconcile(held, []) == held
     assert build_request_input(held).items == tuple(said)
 
 
 def test_when_the_server_has_an_item_equal_to_one_that_waits_it_does_not_wait_any_more() -> None:
     held = ConversationState(
-        Strategy.CONVERSATION, START.grow([{"role": "user", "content": "a"}, user_message("b")]), START.root, "conv_1"
+        Strategy.CONVERSATION, START.append([{"role": "user", "content": "a"}, user_message("b")]), START.root, "conv_1"
     )
     there = {**user_message("a"), "id": "msg_1", "status": "completed"}
-    assert [node.item for node in reconcile(held, [there]).unacknowledged] == [user_message("b")]
+    assert [node.item for node in reconcile(held, [there]).unconfirmed_nodes] == [user_message("b")]
 
 
 # -- asking again -------------------------------------------------------------------------------------------------
@@ -140,14 +140,14 @@ def answered(status: int, headers: dict[str, str] | None = None) -> Any:
 @pytest.mark.parametrize("status", [408, 409, 429, 500, 503])
 def test_when_a_status_passes_the_same_is_asked_again_and_a_conversation_is_read_first(status: int) -> None:
     assert isinstance(answered(status), TryLater)
-    verdicts = {one: decide_retry(one, answered(status), answering=False).resend for one in Strategy}
+    verdicts = {one: decide_retry(one, answered(status), response_started=False).action for one in Strategy}
     careful = RetryAction.YES if status == 429 else RetryAction.READ_FIRST
     assert verdicts == {**dict.fromkeys(Strategy, RetryAction.YES), Strategy.CONVERSATION: careful}
 
 
 @pytest.mark.parametrize("status", [400, 404, 422])
 def test_when_a_status_is_final_nothing_is_asked_again(status: int) -> None:
-    assert decide_retry(Strategy.SESSION, answered(status), answering=False).resend is RetryAction.NO
+    assert decide_retry(Strategy.SESSION, answered(status), response_started=False).action is RetryAction.NO
 
 
 def test_when_a_server_says_whether_and_when_to_ask_again_that_counts() -> None:
@@ -169,33 +169,36 @@ TALK: tuple[Item, ...] = (
 
 
 def test_when_a_turn_is_taken_back_its_response_is_no_longer_what_is_compacted() -> None:
-    path = START.grow(TALK)
-    cut = HistorySnapshot(Strategy.CHAIN, path.first(2), here=False, stored={path.head: "resp_2"})
-    assert plan_compaction(cut, CompactionOptions()).way is CompactionMethod.INPUT
+    path = START.append(TALK)
+    cut = HistorySnapshot(Strategy.CHAIN, path.first(2), is_embedded=False, stored_responses={path.head: "resp_2"})
+    assert plan_compaction(cut, CompactionOptions()).method is CompactionMethod.INPUT
     with pytest.raises(InvalidUsage, match="no endpoint can look this history up"):
         plan_compaction(cut, CompactionOptions(CompactionMode.PREVIOUS))
 
 
 def test_when_the_last_response_was_not_stored_the_items_are_compacted_and_not_its_id() -> None:
-    path = START.grow(TALK)
-    standing = HistorySnapshot(Strategy.CHAIN, path, here=False, stored={path.first(2).head: "resp_1"})
+    path = START.append(TALK)
+    standing = HistorySnapshot(Strategy.CHAIN, path, is_embedded=False, stored_responses={path.first(2).head: "resp_1"})
     made = plan_compaction(standing, CompactionOptions())
-    assert (made.way, made.previous, len(made.folded)) == (CompactionMethod.INPUT, None, 4)
+    assert (made.method, made.previous_response_id, len(made.compacted_items)) == (CompactionMethod.INPUT, None, 4)
 
 
 @pytest.mark.parametrize("mode", CompactionMode)
 def test_when_a_call_or_a_hosted_tools_request_waits_nothing_is_compacted(mode: CompactionMode) -> None:
     request: Item = {"type": "mcp_approval_request", "id": "mcpr_1", "server_label": "s", "name": "pay"}
     for waiting in (request, {"type": "function_call", "call_id": "c1", "name": "pay"}):
-        path = START.grow([*TALK, waiting])
+        path = START.append([*TALK, waiting])
         with pytest.raises(StateFault, match="of pay waits for"):
             plan_compaction(
-                HistorySnapshot(Strategy.CHAIN, path, here=False, stored={path.head: "resp_1"}), CompactionOptions(mode)
+                HistorySnapshot(Strategy.CHAIN, path, is_embedded=False, stored_responses={path.head: "resp_1"}),
+                CompactionOptions(mode),
             )
     verdict: Item = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": True}
-    path = START.grow([*TALK, request, verdict])
+    path = START.append([*TALK, request, verdict])
     assert (
-        plan_compaction(HistorySnapshot(Strategy.CHAIN, path, here=False, stored={}), CompactionOptions()).folded
+        plan_compaction(
+            HistorySnapshot(Strategy.CHAIN, path, is_embedded=False, stored_responses={}), CompactionOptions()
+        ).compacted_items
         == path.items
     )
 
@@ -203,7 +206,7 @@ def test_when_a_call_or_a_hosted_tools_request_waits_nothing_is_compacted(mode: 
 @pytest.mark.parametrize("strategy", Strategy)
 def test_when_a_window_takes_the_place_of_a_history_no_id_of_its_messages_is_sent(strategy: Strategy) -> None:
     """With reasoning or without: an id means something in a server's own list alone."""
-    path = START.grow(TALK)
+    path = START.append(TALK)
     window = [{**assistant_message("they counted"), "id": "msg_1", "status": "completed"}]
     held = replace_history(ConversationState(strategy, path, path.head, "h"), path, window)
     sent = build_request_input(held).items if strategy is not Strategy.CONVERSATION else held.path.items

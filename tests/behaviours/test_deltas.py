@@ -136,11 +136,11 @@ async def test_when_an_output_was_sent_it_is_not_sent_again_unless_its_request_f
     bench: Bench, ledger: Ledger, strategy: Strategy
 ) -> None:
     one = await paused(bench, ledger, strategy, calls(("c3", "look")), {"text": "Paid."})
-    await one.decide(ApprovalDecided("c1", approve=True))
+    await one.apply_decisions(ApprovalDecided("c1", approve=True))
     bench.endpoint.faults = [Fault(RequestRefused("no", status=400))]
     with pytest.raises(RequestRefused):
-        await read(one.go_on())
-    await read((await running(bench, cashier(ledger))).go_on())
+        await read(one.resume())
+    await read((await running(bench, cashier(ledger))).resume())
     outputs = ["c1: pay done", "c2: look done"]
     assert inputs(bench) == [["user: hello"], outputs, outputs, ["c3: look done"]]
 
@@ -161,8 +161,8 @@ async def test_when_a_run_is_taken_up_what_was_delivered_is_not_sent_again_and_w
 ) -> None:
     await paused(bench, ledger, strategy)
     one = await running(bench, cashier(ledger))
-    await one.decide(ApprovalDecided("c1", approve=False, message="no"))
-    await read((await running(bench, cashier(ledger))).go_on())
+    await one.apply_decisions(ApprovalDecided("c1", approve=False, message="no"))
+    await read((await running(bench, cashier(ledger))).resume())
     assert inputs(bench) == [["user: hello"], ["c1: no", "c2: look done"]]
     assert ledger.ran == ["look"]
 
@@ -182,7 +182,7 @@ async def test_when_a_caller_says_a_call_without_an_output_it_is_sent_untouched(
     orphan = {"type": "function_call", "call_id": "c9", "name": "look", "arguments": "{}"}
     one = await running(bench, cashier(ledger))
     with pytest.raises(RequestRefused, match="No tool output found for function call c9"):
-        await read(one.say([user_message("hello"), orphan, user_message("well?")]))
+        await read(one.start([user_message("hello"), orphan, user_message("well?")]))
     assert inputs(bench) == [["user: hello", "call look", "user: well?"]]
 
 
@@ -236,7 +236,9 @@ async def test_when_a_filter_drops_an_output_under_a_server_owner_the_run_is_ref
 
 
 async def added(one: AgentRunner, *said: str) -> None:
-    await one.decide(*(InputAdded((user_message(text),)) for text in said), ApprovalDecided("c1", approve=True))
+    await one.apply_decisions(
+        *(InputAdded((user_message(text),)) for text in said), ApprovalDecided("c1", approve=True)
+    )
 
 
 def tail(bench: Bench, strategy: Strategy) -> Sequence[str]:
@@ -250,7 +252,7 @@ async def test_when_the_same_words_are_added_twice_both_are_sent_once(
 ) -> None:
     one = await paused(bench, ledger, strategy)
     await added(one, "now", "now")
-    await read((await running(bench, cashier(ledger))).go_on())
+    await read((await running(bench, cashier(ledger))).resume())
     assert tail(bench, strategy) == ["c1: pay done", "c2: look done", "user: now", "user: now"]
     assert words(await history(bench)).count("user: now") == 2
 
@@ -264,7 +266,7 @@ async def test_when_a_filter_rewrites_added_input_what_it_returns_is_what_was_sa
 
     one = await paused(bench, ledger, strategy, {"text": "-"}, calls(("c3", "look")), {"text": "Paid."})
     await added(one, "now")
-    await read((await running(bench, cashier(ledger), RunConfig(input_filter=rewrites))).go_on())
+    await read((await running(bench, cashier(ledger), RunConfig(input_filter=rewrites))).resume())
     assert inputs(bench)[1:] == [["c1: pay done", "c2: look done", "user: NOW"], ["c3: look done"]]
     kept = words(await history(bench))
     assert ("user: NOW" in kept, "user: now" in kept) == (True, False)
@@ -279,9 +281,9 @@ async def test_when_a_request_with_added_input_fails_the_input_waits_until_a_res
     await added(one, "now")
     bench.endpoint.faults = [Fault(failure)] * 4
     with pytest.raises(type(failure)):
-        await read(one.go_on())
+        await read(one.resume())
     bench.endpoint.faults = []
-    await read((await running(bench, cashier(ledger))).go_on())
+    await read((await running(bench, cashier(ledger))).resume())
     assert {tuple(one) for one in inputs(bench)[1:]} == {("c1: pay done", "c2: look done", "user: now")}
     assert words(await history(bench)).count("user: now") == 1
 

@@ -48,8 +48,8 @@ async def paused(
 async def gone_on(bench: Bench, ledger: Ledger, *decisions: Any, conduct: RunConfig | None = None) -> AgentRunner:
     """As another process goes on."""
     one = await running(bench, desk(ledger), conduct)
-    await one.decide(*decisions)
-    await read(one.go_on())
+    await one.apply_decisions(*decisions)
+    await read(one.resume())
     return one
 
 
@@ -62,8 +62,8 @@ async def test_when_a_paused_run_is_gone_on_with_undecided_the_same_calls_wait_a
 ) -> None:
     first = await paused(bench, ledger, strategy)
     one = await gone_on(bench, ledger)
-    assert [call.item for call in one.pending] == [call.item for call in first.pending]
-    assert ([call.id for call in one.pending], len(bench.bodies), ledger.ran) == (["c1"], 1, ["look"])
+    assert [call.item for call in one.pending_calls] == [call.item for call in first.pending_calls]
+    assert ([call.id for call in one.pending_calls], len(bench.bodies), ledger.ran) == (["c1"], 1, ["look"])
 
 
 @pytest.mark.parametrize("strategy", Strategy)
@@ -101,11 +101,11 @@ async def test_when_max_turns_was_reached_before_the_pause_the_tool_runs_and_the
 async def test_when_two_go_on_from_one_pause_the_second_is_told_and_runs_nothing(bench: Bench, ledger: Ledger) -> None:
     first = await paused(bench, ledger)
     second = await running(bench, desk(ledger))
-    await first.decide(APPROVED)
-    assert [call.id for call in second.pending] == ["c1"]
+    await first.apply_decisions(APPROVED)
+    assert [call.id for call in second.pending_calls] == ["c1"]
     with pytest.raises(Conflict):
-        await second.decide(ApprovalDecided("c1", approve=False))
-    await read(first.go_on())
+        await second.apply_decisions(ApprovalDecided("c1", approve=False))
+    await read(first.resume())
     assert (first.output, ledger.ran) == ("Paid.", ["look", "pay"])
 
 
@@ -127,7 +127,7 @@ async def test_when_approved_for_good_later_calls_of_the_tool_by_the_agent_run_w
     bench.model = scripted(bench.folder, calls(("c1", "pay")), calls(("c2", "pay")), {"text": "Paid."})
     await say(await running(bench, desk(ledger), strategy=strategy), "hello")
     one = await gone_on(bench, ledger, ApprovalDecided("c1", approve=True, always=True))
-    assert (one.output, one.pending, ledger.ran) == ("Paid.", (), ["pay", "pay"])
+    assert (one.output, one.pending_calls, ledger.ran) == ("Paid.", (), ["pay", "pay"])
 
 
 # -- the owner ----------------------------------------------------------------------------------------------
@@ -158,16 +158,16 @@ async def test_when_one_tool_ran_and_one_waits_both_outputs_are_sent_in_call_ord
 ) -> None:
     """The state is written, read and taken up in another session, as if it had come from elsewhere."""
     one = await paused(bench, ledger, strategy)
-    row, session = one.kept, await bench.store.session("mine")
+    row, session = one.run_row, await bench.store.session("mine")
     assert row
     assert session
     written = serialize_run_state(await build_run_state(bench.store, session, row, one.run, {}))
     found = import_run_state(parse_run_state(written.encode()), graph(desk(ledger)))
     chat = await bench.open(None, "mine") if found.handle else await bench.open(Strategy.SESSION, name="elsewhere")
     items = () if found.handle else found.items
-    other = await AgentRunner.adopt(chat, found.run, items, state=found.source)
-    await other.decide(APPROVED)
-    await read(other.go_on())
+    other = await AgentRunner.import_run(chat, found.run, items, state_hash=found.source_hash)
+    await other.apply_decisions(APPROVED)
+    await read(other.resume())
     assert inputs(bench)[1][-2:] == BOTH
     assert len(inputs(bench)[1]) == (2 if strategy in SERVERS else 5)
     assert (other.output, ledger.ran) == ("Paid.", ["look", "pay"])
@@ -202,12 +202,12 @@ async def test_when_an_output_guardrail_is_there_calls_are_kept_at_the_pause_and
     bench.model = scripted(bench.folder, calls(("c1", "pay"), ("c2", "look")), {"text": "Paid."})
     await say(await running(bench, guarded, strategy=strategy), "hello")
     one = await running(bench, guarded)
-    await one.decide(APPROVED)
+    await one.apply_decisions(APPROVED)
     if reason:
         with pytest.raises(RunFailed, match="not this"):
-            await read(one.go_on())
+            await read(one.resume())
     else:
-        await read(one.go_on())
+        await read(one.resume())
     kept = await history(bench)
     assert words(kept[:5]) == ["user: hello", "call pay", "call look", *BOTH]
     assert len(list(filter(is_assistant_message, kept))) == (0 if reason else 1)
@@ -216,11 +216,11 @@ async def test_when_an_output_guardrail_is_there_calls_are_kept_at_the_pause_and
 async def test_when_a_run_is_left_after_its_tools_it_goes_on_with_a_model_call(bench: Bench, ledger: Ledger) -> None:
     bench.model = scripted(bench.folder, calls("look"), {"text": "Done."})
     one = await running(bench, desk(ledger))
-    async with aclosing(one.say([user_message("hello")])) as events:
+    async with aclosing(one.start([user_message("hello")])) as events:
         async for event in events:
             if event["type"] == "convo.tool_output":
                 break
     other = await running(bench, desk(ledger))
-    events_then = await read(other.go_on())
+    events_then = await read(other.resume())
     assert own(events_then) == ["started", "finished"]
     assert (ledger.ran, inputs(bench)[-1][-1], other.output) == (["look"], "call_1: look done", "Done.")

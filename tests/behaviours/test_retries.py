@@ -43,7 +43,7 @@ async def test_when_an_ordinary_error_comes_it_is_raised_after_one_attempt(
 ) -> None:
     with pytest.raises(RequestRefused):
         await faulty(bench, ledger, strategy, Fault(RequestRefused("no", status=400)))
-    assert (len(bench.bodies), bench.clock.slept) == (1, [])
+    assert (len(bench.bodies), bench.clock.sleeps_s) == (1, [])
 
 
 async def test_when_a_conversation_is_locked_the_same_is_tried_three_times_more_with_growing_waits(
@@ -51,7 +51,7 @@ async def test_when_a_conversation_is_locked_the_same_is_tried_three_times_more_
 ) -> None:
     await faulty(bench, ledger, Strategy.CONVERSATION, *[Fault(LOCKED)] * 3)
     assert bench.bodies[0] == bench.bodies[1] == bench.bodies[2] == bench.bodies[3]
-    assert [int(seconds) for seconds in bench.clock.slept] == [1, 2, 4]
+    assert [int(seconds) for seconds in bench.clock.sleeps_s] == [1, 2, 4]
     assert inputs(bench)[4:] == [[OUTPUT]]
 
 
@@ -130,7 +130,7 @@ async def test_when_a_request_is_cancelled_it_is_never_tried_again(
 ) -> None:
     with pytest.raises(asyncio.CancelledError):
         await faulty(bench, ledger, strategy, Fault(asyncio.CancelledError()))
-    assert (len(bench.bodies), bench.clock.slept) == (1, [])
+    assert (len(bench.bodies), bench.clock.sleeps_s) == (1, [])
 
 
 @pytest.mark.parametrize("strategy", CLIENTS)

@@ -135,11 +135,11 @@ async def test_when_an_output_cannot_be_kept_the_call_is_not_run_again_by_itself
     bench.model = scripted(bench.folder, calls("pay"), {"text": "Done."})
     one = await running(bench, agent, strategy=strategy)
     await say(one, "hello")
-    await one.decide(ApprovalDecided("call_1", approve=True))
+    await one.apply_decisions(ApprovalDecided("call_1", approve=True))
     with pytest.raises(StoreUnavailable):
-        await read(one.go_on())
+        await read(one.resume())
     store.down = False
     other = await running(bench, agent)
-    await read(other.go_on())
-    assert [(call.id, call.stage.name) for call in other.pending] == [("call_1", "UNKNOWN")]
+    await read(other.resume())
+    assert [(call.id, call.stage.name) for call in other.pending_calls] == [("call_1", "UNKNOWN")]
     assert ledger.ran == ["pay"]

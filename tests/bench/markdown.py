@@ -104,23 +104,23 @@ def of_length(kind: str, length: int) -> str:
 def streaming(text: str, piece: int) -> Cost:
     """What convo does."""
     out, most = Bytes(), 0
-    page = MarkdownRenderer(out, MarkdownOptions(colour=True), lambda: 80)
+    page = MarkdownRenderer(out, MarkdownOptions(has_color=True), lambda: 80)
     began = time.process_time()
     for at in range(0, len(text), piece):
-        page.say(text[at : at + piece])
-        most = max(most, page.reading.size)
-    page.end()
-    return Cost(len(text), out.count, page.reading.looked, time.process_time() - began, most)
+        page.write(text[at : at + piece])
+        most = max(most, page.stream.open_chars)
+    page.finish()
+    return Cost(len(text), out.count, page.stream.examined_chars, time.process_time() - began, most)
 
 
 def naive(text: str, piece: int) -> Cost:
     """Parse and print everything at each piece, over what stood there."""
-    out, looked, paper = Bytes(), 0, MarkdownOptions(79, colour=True)
+    out, looked, paper = Bytes(), 0, MarkdownOptions(79, has_color=True)
     began = time.process_time()
     for at in range(0, len(text), piece):
         lines = text[: at + piece].split("\n")
         looked += at + piece
-        rows = BlockRenderer(parse_blocks(lines), lines, paper, RenderState()).rows()
+        rows = BlockRenderer(parse_blocks(lines), lines, paper, RenderState()).render()
         out.write("\x1b[H\x1b[J" + "\n".join(encode_row(row, paper) for row in rows))
     return Cost(len(text), out.count, looked, time.process_time() - began, len(text))
 

@@ -93,9 +93,11 @@ async def prepare(folder: Path) -> None:
     for name, count in ((SMALL, 4), (LONG, ITEMS)):
         items = history(count)
         (folder / f"{name}.json").write_text(json.dumps(items), encoding="utf-8")
-        path = History(root_key(store.tenant)).grow(items)
+        path = History(root_key(store.tenant)).append(items)
         record = Session(name, name, Strategy.SESSION, "scripted/echo", path.head, path.head, 1.0, 1.0)
-        await store.commit(Transaction((AppendItems(path.root, path.items),), session=record, expect=None))
+        await store.commit(
+            Transaction((AppendItems(path.root, path.items),), session=record, expected_session_head=None)
+        )
     await store.aclose()
 
 

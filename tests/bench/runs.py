@@ -150,7 +150,7 @@ async def convo(strategy: Strategy, turns: int, store: Store, folder: Path) -> L
     chat: Chat = await open_chat(want, await find_selected_session(store, want), RequestOptions("bench/m", "m"), edges)
     agent = Agent("forecaster", "Tell the weather.", tools=(weather,))
     running = await AgentRunner.open(chat, graph(agent), RunConfig(limits=RunLimits(max_turns=None)))
-    async for _ in running.say([user_message("What will the weather be?")]):
+    async for _ in running.start([user_message("What will the weather be?")]):
         pass
     ended = time.perf_counter()
     assert running.output == "It will rain.", running.run.failure

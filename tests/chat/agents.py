@@ -79,7 +79,7 @@ async def _streamed(events: AsyncGenerator[StreamEvent, None]) -> list[StreamEve
 
 
 async def say(one: AgentRunner, words: str) -> list[StreamEvent]:
-    return await read(one.say([user_message(words)]))
+    return await read(one.start([user_message(words)]))
 
 
 def own(events: Sequence[StreamEvent]) -> list[str]:

@@ -31,7 +31,7 @@ async def chatter(database: str, strategy: Strategy, file: Path) -> None:
     await acquire_session_lease(store, chat.session)
     print("ready", flush=True)
     while True:
-        async for _ in chat.say([user_message(f"message {len(chat.held.path)}")]):
+        async for _ in chat.send([user_message(f"message {len(chat.state.path)}")]):
             pass
         assert chat.turn
         assert chat.turn.link

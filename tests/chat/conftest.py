@@ -50,7 +50,7 @@ class Bench:
 
 async def say(chat: Chat, words: str) -> str:
     """Say `words`, read the answer to its end, and return its words."""
-    return answer([event async for event in chat.say([user_message(words)])])
+    return answer([event async for event in chat.send([user_message(words)])])
 
 
 def answer(events: list[StreamEvent]) -> str:

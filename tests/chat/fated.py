@@ -66,9 +66,9 @@ class FatedStore:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.store, name)
 
-    async def commit(self, change: Transaction) -> None:
+    async def commit(self, transaction: Transaction) -> None:
         self.fate("before a change")
-        await self.store.commit(change)
+        await self.store.commit(transaction)
         self.fate("after a change")
 
 
@@ -133,10 +133,10 @@ class Life:
         wanted = OwnerSelection(self.strategy, NAME if session else file if self.strategy is Strategy.REPLAY else None)
         chat = await open_chat(wanted, session, RequestOptions(model, model), edges, name=NAME)
         conduct = RunConfig(
-            RunLimits(parallel=2),
-            route=lambda model: ModelRoute(RequestOptions(model, model), endpoint),
-            scratch=lambda: open_store("memory"),
-            at=self.fate,
+            RunLimits(max_parallel_calls=2),
+            resolve_model=lambda model: ModelRoute(RequestOptions(model, model), endpoint),
+            open_scratch_store=lambda: open_store("memory"),
+            test_hook=self.fate,
         )
         return await AgentRunner.open(chat, graph(*self.agents()), conduct)
 
@@ -144,12 +144,12 @@ class Life:
         """Say something, unless that was said, and go on until the run is done; a person decides as it comes."""
         try:
             one = await self.open()
-            if one.kept is None and not await self.said():
-                async for _ in one.say([user_message("hello")]):
+            if one.run_row is None and not await self.said():
+                async for _ in one.start([user_message("hello")]):
                     pass
-            while one.unfinished:
-                await one.decide(*(self.decision(call) for call in one.pending))
-                async for _ in one.go_on():
+            while one.can_resume:
+                await one.apply_decisions(*(self.decision(call) for call in one.pending_calls))
+                async for _ in one.resume():
                     pass
             self.fate("at the end")
         finally:
@@ -159,7 +159,7 @@ class Life:
         return await self.store.session(NAME) is not None
 
     def decision(self, call: ToolCall) -> ApprovalDecided | ToolOutputSupplied:
-        if call.stage is Stage.UNKNOWN:
+        if call.stage is Stage.OUTCOME_UNKNOWN:
             self.log(json.dumps(["unknown", call.lookup[-1]]))
             return ToolOutputSupplied(call.id, f"{call.lookup[-1]} done")
         return ApprovalDecided(call.id, approve=True)
@@ -169,7 +169,7 @@ class Life:
         try:
             session = await self.store.session(NAME)
             assert session
-            rows = await self.store.agent_runs(session=session.id)
+            rows = await self.store.agent_runs(session_id=session.id)
             assert [row.status for row in rows] == ["done"]
             items: list[Item] = list((await self.store.path(session.head)).items)
             if self.strategy is Strategy.CONVERSATION:
@@ -178,8 +178,8 @@ class Life:
                 assert conversation.head == session.head
             if self.strategy is Strategy.REPLAY:
                 chat = (await self.open()).chat
-                chat.reread()
-                await chat.write()
+                chat.load_state()
+                await chat.write_replay_file()
                 assert json.loads((self.folder / "talk.json").read_text()) == items
             return words(items)
         finally:

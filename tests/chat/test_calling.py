@@ -33,7 +33,7 @@ class Line:
     closed: int = 0
 
     async def call(self, strategy: Strategy = Strategy.SESSION) -> StartedStream | None:
-        return await open_with_retry(self.open, strategy, self.clock, doubt=self.doubt, noted=self.notes.append)
+        return await open_with_retry(self.open, strategy, self.clock, check_tail=self.doubt, notify=self.notes.append)
 
     async def open(self) -> AsyncGenerator[StreamEvent, None] | None:
         self.tries += 1
@@ -59,9 +59,9 @@ async def test_an_answer_is_handed_on_with_its_first_piece() -> None:
     line = Line([[CREATED, PIECE, MORE]])
     opened = await line.call()
     assert opened
-    assert opened.events == [CREATED, PIECE]
+    assert opened.first_events == [CREATED, PIECE]
     assert [event async for event in opened.stream] == [MORE]
-    assert (line.tries, line.clock.slept, line.notes) == (1, [], [])
+    assert (line.tries, line.clock.sleeps_s, line.notes) == (1, [], [])
 
 
 async def test_waits_grow_from_one_second_and_differ_between_clients() -> None:
@@ -70,7 +70,7 @@ async def test_waits_grow_from_one_second_and_differ_between_clients() -> None:
     for _ in range(20):
         line = Line([DOWN, DOWN, DOWN, [PIECE]])
         assert await line.call()
-        waits.append(line.clock.slept)
+        waits.append(line.clock.sleeps_s)
     for base, column in zip((1, 2, 4), zip(*waits, strict=True), strict=True):
         assert base <= min(column) < max(column) <= base + 0.25
         assert len(set(column)) > 10
@@ -82,21 +82,21 @@ async def test_four_tries_are_all_and_the_last_failure_is_told() -> None:
     line = Line([DOWN, DOWN, DOWN, last, [PIECE]])
     with pytest.raises(TryLater, match="still overloaded"):
         await line.call()
-    assert (line.tries, len(line.clock.slept)) == (MAX_TRIES, MAX_TRIES - 1)
+    assert (line.tries, len(line.clock.sleeps_s)) == (MAX_TRIES, MAX_TRIES - 1)
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.5, 20.0, MAX_RETRY_AFTER_S])
 async def test_the_wait_that_the_endpoint_names_is_kept_exactly(seconds: float) -> None:
     line = Line([TryLater("Rate limit reached", status=429, retry_after_s=seconds), [PIECE]])
     assert await line.call()
-    assert line.clock.slept == [seconds]
+    assert line.clock.sleeps_s == [seconds]
 
 
 async def test_who_is_told_to_wait_for_long_is_told_so_and_does_not_ask_too_early() -> None:
     line = Line([TryLater("Come back tomorrow", status=429, retry_after_s=86_400.0), [PIECE]])
     with pytest.raises(TryLater, match="Come back tomorrow"):
         await line.call()
-    assert (line.tries, line.clock.slept) == (1, [])
+    assert (line.tries, line.clock.sleeps_s) == (1, [])
 
 
 @pytest.mark.parametrize("strategy", Strategy)
@@ -130,7 +130,7 @@ async def test_a_final_failure_is_told_at_once(failure: ConvoError) -> None:
     line = Line([failure, [PIECE]])
     with pytest.raises(type(failure)):
         await line.call()
-    assert (line.tries, line.clock.slept, line.notes) == (1, [], [])
+    assert (line.tries, line.clock.sleeps_s, line.notes) == (1, [], [])
 
 
 @pytest.mark.parametrize("events", [[], [CREATED]])

@@ -7,7 +7,7 @@ from tests.chat.conftest import Bench, say
 
 async def ask(bench: Bench, words: str, **state: str) -> str:
     """What another client of the same endpoint says; returns its response."""
-    bench.clock.move(60)
+    bench.clock.advance(60)
     events = [event async for event in bench.endpoint.create({"model": bench.model, "input": words, **state})]
     return str(events[-1]["response"]["id"])
 
@@ -19,19 +19,19 @@ async def test_an_empty_store_holds_nothing(bench: Bench) -> None:
 async def test_sessions_come_as_their_list_has_them_and_their_responses_are_no_other_clients(bench: Bench) -> None:
     for strategy in (Strategy.SESSION, Strategy.CHAIN, Strategy.CONVERSATION):
         await say(await bench.open(strategy, name=str(strategy)), "hi")
-        bench.clock.move(60)
+        bench.clock.advance(60)
     found = await list_store(bench.store, 5)
     assert [one.session.name for one in found.sessions] == ["conversation", "chain", "session"]
-    assert (found.others, found.more) == ([], False)
+    assert (found.unrecorded, found.has_more) == ([], False)
     assert store_listing_to_json(found)["sessions"] == [session_summary_to_json(one) for one in found.sessions]
-    assert (await list_store(bench.store, 2)).more
+    assert (await list_store(bench.store, 2)).has_more
 
 
 async def test_a_chain_of_another_client_is_listed_by_its_ends_newest_first(bench: Bench) -> None:
     first = await ask(bench, "one")
     left, right = [await ask(bench, words, previous_response_id=first) for words in ("left", "right")]
     found = await list_store(bench.store, 5)
-    assert [(one.handle, one.status, one.words) for one in found.others] == [
+    assert [(one.handle, one.status, one.first_words) for one in found.unrecorded] == [
         (right, "completed", "right"),
         (left, "completed", "left"),
     ]
@@ -41,7 +41,7 @@ async def test_a_conversation_is_listed_by_itself_also_when_nothing_was_answered
     empty, used = [(await bench.endpoint.create_conversation())["id"] for _ in range(2)]
     await ask(bench, "hi", conversation=used)
     found = await list_store(bench.store, 5)
-    assert [(one.handle, one.strategy, one.status) for one in found.others] == [
+    assert [(one.handle, one.strategy, one.status) for one in found.unrecorded] == [
         (used, "conversation", "completed"),
         (empty, "conversation", ""),
     ]

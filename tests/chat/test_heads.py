@@ -26,19 +26,19 @@ async def talked(bench: Bench, strategy: Strategy, *words: str) -> Chat:
 
 
 def said(chat: Chat) -> list[str]:
-    return [item_text(item) for item in chat.held.path.items]
+    return [item_text(item) for item in chat.state.path.items]
 
 
 @pytest.mark.parametrize("strategy", MOVING)
 async def test_what_was_taken_back_is_taken_up_again(bench: Bench, strategy: Strategy) -> None:
     chat, heads = await talked(bench, strategy, "one", "two", "three"), UndoStack()
-    stood, last = chat.held, chat.record.last
-    await heads.back(chat)
-    await heads.back(chat)
+    stood, last = chat.state, chat.record.last_link
+    await heads.undo(chat)
+    await heads.undo(chat)
     assert said(chat) == ["one", "one"]
-    await heads.forward(chat)
-    await heads.forward(chat)
-    assert (chat.held, chat.record.last) == (stood, last)
+    await heads.redo(chat)
+    await heads.redo(chat)
+    assert (chat.state, chat.record.last_link) == (stood, last)
     await say(chat, "four")
     assert said(chat)[-3:] == ["three", "four", "four"]
 
@@ -46,12 +46,12 @@ async def test_what_was_taken_back_is_taken_up_again(bench: Bench, strategy: Str
 @pytest.mark.parametrize("strategy", MOVING)
 async def test_after_something_else_was_said_there_is_nothing_to_take_up(bench: Bench, strategy: Strategy) -> None:
     chat, heads = await talked(bench, strategy, "one", "two"), UndoStack()
-    await heads.back(chat)
+    await heads.undo(chat)
     await say(chat, "other")
-    stood = chat.held
+    stood = chat.state
     with pytest.raises(InvalidUsage, match="nothing was taken back"):
-        await heads.forward(chat)
-    assert chat.held == stood
+        await heads.redo(chat)
+    assert chat.state == stood
 
 
 @pytest.mark.parametrize("strategy", MOVING)
@@ -63,7 +63,7 @@ async def test_the_next_turn_goes_on_from_the_turn_that_was_gone_back_to(
     confirmed = chat.session.handle if strategy is Strategy.CHAIN else None
     for words in ("two", "three"):
         await say(chat, words)
-    await UndoStack().back(chat, number)
+    await UndoStack().undo(chat, number)
     await say(chat, "other")
     assert said(chat) == ["one", "one", "other", "other"]
     body = bench.bodies[-1]
@@ -73,14 +73,14 @@ async def test_the_next_turn_goes_on_from_the_turn_that_was_gone_back_to(
         assert len(body["input"]) == 3
     assert chat.turn
     assert chat.turn.link
-    assert chat.turn.link.parent == (await bench.store.links(chat.session.id))[0].id
+    assert chat.turn.link.parent_id == (await bench.store.links(chat.session.id))[0].id
 
 
 @pytest.mark.parametrize("strategy", MOVING)
 async def test_what_was_left_stays_in_the_store(bench: Bench, strategy: Strategy) -> None:
     chat = await talked(bench, strategy, "one", "two")
-    left = chat.record.last
-    await UndoStack().back(chat, 1)
+    left = chat.record.last_link
+    await UndoStack().undo(chat, 1)
     await say(chat, "other")
     assert left
     assert [item_text(item) for item in (await bench.store.path(left.head)).items] == ["one", "one", "two", "two"]
@@ -89,10 +89,10 @@ async def test_what_was_left_stays_in_the_store(bench: Bench, strategy: Strategy
 @pytest.mark.parametrize("strategy", MOVING)
 async def test_another_process_finds_the_head_where_it_was_moved_to(bench: Bench, strategy: Strategy) -> None:
     chat = await talked(bench, strategy, "one", "two", "three")
-    await UndoStack().back(chat, 1)
+    await UndoStack().undo(chat, 1)
     again = await bench.open(handle="mine")
     assert said(again) == ["one", "one"]
-    assert again.held == chat.held
+    assert again.state == chat.state
     if strategy is Strategy.REPLAY:
         assert len(json.loads((bench.folder / "talk.json").read_text())) == 2
 
@@ -102,27 +102,27 @@ async def test_a_conversation_takes_back_what_it_did_not_confirm_and_nothing_els
     bench.endpoint.faults.append(Fault(RequestRefused("No.")))
     with pytest.raises(RequestRefused):
         await say(chat, "two")
-    await heads.back(chat)
+    await heads.undo(chat)
     assert said(chat) == ["one", "one"]
-    await heads.forward(chat)
+    await heads.redo(chat)
     assert said(chat) == ["one", "one", "two"]
-    await heads.back(chat)
+    await heads.undo(chat)
     for number in (None, 0):
         with pytest.raises(WrongOwner) as refused:
-            await heads.back(chat, number)
+            await heads.undo(chat, number)
         assert "convo convert" in refused.value.hint
     with pytest.raises(WrongOwner):
-        await fork_session(chat.session, chat.asking, bench.edges)
+        await fork_session(chat.session, chat.options, bench.edges)
 
 
 @pytest.mark.parametrize("strategy", Strategy)
 async def test_a_turn_that_is_not_there_changes_nothing(bench: Bench, strategy: Strategy) -> None:
     chat = await talked(bench, strategy, "one")
-    stood = chat.held
+    stood = chat.state
     for number in (2, -2, 99):
         with pytest.raises(NotFound):
-            await UndoStack().back(chat, number)
-    assert chat.held == stood
+            await UndoStack().undo(chat, number)
+    assert chat.state == stood
 
 
 # -- calls and their outputs are one unit ----------------------------------------------------------
@@ -135,9 +135,9 @@ async def called(bench: Bench, strategy: Strategy) -> Chat:
     script.write_text(json.dumps({"replies": [{"text": "hello"}, *calls, {"text": "fine"}]}))
     bench.model = f"scripted/{script}"
     chat = await talked(bench, strategy, "hi", "tea?")
-    call = chat.held.path.items[-1]
+    call = chat.state.path.items[-1]
     output = {"type": "function_call_output", "call_id": call["call_id"], "output": "hot"}
-    async for _ in chat.say([output]):
+    async for _ in chat.send([output]):
         pass
     return chat
 
@@ -145,8 +145,8 @@ async def called(bench: Bench, strategy: Strategy) -> Chat:
 @pytest.mark.parametrize("strategy", MOVING)
 async def test_undo_takes_a_whole_turn_with_its_calls(bench: Bench, strategy: Strategy) -> None:
     chat = await called(bench, strategy)
-    assert len(chat.held.path) == 6
-    await UndoStack().back(chat)
+    assert len(chat.state.path) == 6
+    await UndoStack().undo(chat)
     assert said(chat) == ["hi", "hello"]
     await say(chat, "and now?")
     assert chat.turn
@@ -168,12 +168,12 @@ async def test_a_fork_holds_whole_turns(bench: Bench, strategy: Strategy) -> Non
 @pytest.mark.parametrize("number", [0, 1, 2, 3])
 async def test_a_fork_goes_on_from_any_turn_and_its_source_stays(bench: Bench, strategy: Strategy, number: int) -> None:
     chat = await talked(bench, strategy, "one", "two", "three")
-    before = chat.held
-    made = await fork_session(await make_session_at_turn(bench.store, chat.session, number), chat.asking, bench.edges)
+    before = chat.state
+    made = await fork_session(await make_session_at_turn(bench.store, chat.session, number), chat.options, bench.edges)
     await say(made, "other")
     assert said(made) == [*("one", "one", "two", "two", "three", "three")[: 2 * number], "other", "other"]
     again = await bench.open(handle="mine")
-    assert again.held == before
+    assert again.state == before
     assert made.session.name != again.session.name
     if strategy is Strategy.REPLAY:
         assert made.session.handle != again.session.handle

@@ -32,12 +32,12 @@ class Watched:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.store, name)
 
-    async def commit(self, change: Transaction) -> None:
+    async def commit(self, transaction: Transaction) -> None:
         self._commits += 1
         number = self._commits
         if number in self.before:
             await self.before[number]()
-        await self.store.commit(change)
+        await self.store.commit(transaction)
         if number in self.after:
             await self.after[number]()
 
@@ -75,9 +75,9 @@ async def test_stopped_while_the_message_is_stored_the_chat_goes_on(
     chat = await bench.open(strategy, name="mine")
     await stopped_in_commit(watched, 1, lambda: say(chat, "one"))
 
-    assert (chat.turn, [item_text(item) for item in chat.held.path.items]) == (None, ["one"])
+    assert (chat.turn, [item_text(item) for item in chat.state.path.items]) == (None, ["one"])
     assert await say(chat, "two") == "two"
-    assert [item_text(item) for item in (await bench.open(None, "mine")).held.path.items] == ["one", "two", "two"]
+    assert [item_text(item) for item in (await bench.open(None, "mine")).state.path.items] == ["one", "two", "two"]
 
 
 @pytest.mark.parametrize("strategy", Strategy)
@@ -91,16 +91,16 @@ async def test_stopped_while_the_answer_is_stored_the_answer_counts(
     assert chat.turn
     assert chat.turn.link
     assert chat.turn.link.status == "completed"
-    assert not chat.held.unacknowledged
+    assert not chat.state.unconfirmed_nodes
     assert await say(chat, "two") == "two"
     again = await bench.open(None, "mine")
-    assert [item_text(item) for item in again.held.path.items] == ["one", "one", "two", "two"]
+    assert [item_text(item) for item in again.state.path.items] == ["one", "one", "two", "two"]
     assert len(await bench.store.links(again.session.id)) == 2
 
 
 async def test_another_ctrl_c_does_not_break_off_the_keeping_of_the_first(bench: Bench, watched: Watched) -> None:
     chat = await bench.open(Strategy.SESSION, name="mine")
-    events = chat.say([user_message("a message that is long enough to come in pieces")])
+    events = chat.send([user_message("a message that is long enough to come in pieces")])
 
     async def read_a_piece() -> None:
         async for event in events:
@@ -109,7 +109,7 @@ async def test_another_ctrl_c_does_not_break_off_the_keeping_of_the_first(bench:
 
     await read_a_piece()
     await stopped_in_commit(watched, 2, events.aclose)
-    assert [item["status"] for item in chat.held.path.items if item["role"] == "assistant"] == ["incomplete"]
+    assert [item["status"] for item in chat.state.path.items if item["role"] == "assistant"] == ["incomplete"]
     assert chat.turn
     assert chat.turn.link
     assert chat.turn.link.status == "cancelled"
@@ -119,7 +119,7 @@ async def test_a_name_that_is_taken_while_it_is_looked_for_gets_the_next_number(
     async def take(name: str) -> None:
         head = root_key(bench.store.tenant)
         session = Session(f"ses_{name}", name, Strategy.SESSION, bench.model, head, head, 0.0, 0.0)
-        await bench.store.commit(Transaction(session=session, expect=None))
+        await bench.store.commit(Transaction(session=session, expected_session_head=None))
 
     watched.before = {1: lambda: take("hello"), 2: lambda: take("hello-2")}
     chat = await bench.open(Strategy.SESSION)
@@ -132,7 +132,7 @@ async def test_a_name_that_is_always_taken_is_a_conflict(bench: Bench, watched: 
         head = root_key(bench.store.tenant)
         name = f"hello-{number}" if number > 1 else "hello"
         session = Session(f"ses_{name}", name, Strategy.SESSION, bench.model, head, head, 0.0, 0.0)
-        await bench.store.commit(Transaction(session=session, expect=None))
+        await bench.store.commit(Transaction(session=session, expected_session_head=None))
 
     watched.before = {number: lambda number=number: take(number) for number in range(1, 9)}  # type: ignore[misc]
     chat = await bench.open(Strategy.SESSION)

@@ -28,7 +28,7 @@ def test_every_form_holds_the_same_items(text: str, member: str, tmp_path: Path)
     place = tmp_path / "items"
     place.write_text(text, encoding="utf-8")
     read = read_item_file(str(place))
-    assert (read.items, read.member) == ((HI, HELLO), member)
+    assert (read.items, read.list_field) == ((HI, HELLO), member)
 
 
 def test_what_was_exported_with_its_links_is_read_as_items(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ async def check(database: Path, confirmed: list[str]) -> int:
             link = await store.link(link_id)
             assert link
             assert link.status == "completed"
-            assert path.passes(link.head)
+            assert path.contains(link.head)
         questions = [item_text(item) for item in path.items if is_user_message(item)]
         assert len(questions) == len(set(questions))
         return len(path)

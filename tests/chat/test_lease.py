@@ -17,7 +17,7 @@ START: Key = root_key("local")
 
 def session(strategy: Strategy = Strategy.SESSION, handle: str | None = None, name: str = "mine") -> Session:
     return Session(
-        id=f"ses_{name}", name=name, strategy=strategy, model="scripted/echo", head=START, mark=START,
+        id=f"ses_{name}", name=name, strategy=strategy, model="scripted/echo", head=START, confirmed_head=START,
         created_at=0, used_at=0, handle=handle,
     )  # fmt: skip
 
@@ -32,7 +32,7 @@ async def refused(store: Store, second: Session) -> Busy:
 async def elsewhere(store: Store, tmp_path: Path) -> Store:
     """A store on which another machine's process, which may be alive, holds three things."""
     for name in ("session ses_mine", "session ses_two words", f"file {tmp_path}/talk.json"):
-        await store.lease(name, "desk@1:42:17", 3600)
+        await store.acquire_lease(name, "desk@1:42:17", 3600)
     return store
 
 
@@ -80,7 +80,7 @@ async def test_what_is_given_back_can_be_taken_again(store: Store) -> None:
 
 async def test_a_killed_writer_of_this_machine_is_followed_at_once(store: Store) -> None:
     machine = process_identity().partition(":")[0]
-    await store.lease("session ses_mine", f"{machine}:4194305:1", 3600)
+    await store.acquire_lease("session ses_mine", f"{machine}:4194305:1", 3600)
     await (await acquire_session_lease(store, session())).release()
 
 

@@ -41,7 +41,7 @@ async def test_a_long_chain_is_read_once_and_each_fork_once_more(bench: Bench) -
     for number in range(12):
         await say(chat, f"turn {number}")
     for _ in range(3):
-        async for _event in chat.again():
+        async for _event in chat.retry():
             pass
     counted = Counted(bench.store)
     known = await load_handle_view(counted, "long")
@@ -54,7 +54,10 @@ async def test_every_link_knows_what_it_saw_although_it_copied_nothing(bench: Be
     for number in range(4):
         await say(chat, f"turn {number}")
     known = await load_handle_view(bench.store, "mine")
-    assert [(was.sent, was.saw) for was in (compute_link_stats(link, known.places) for link in known.links)] == [
+    assert [
+        (was.sent_count, was.input_count)
+        for was in (compute_link_stats(link, known.path_index) for link in known.links)
+    ] == [
         (1, 1),
         (3, 3),
         (5, 5),
@@ -66,14 +69,14 @@ async def test_every_link_knows_what_it_saw_although_it_copied_nothing(bench: Be
 async def test_forks_of_other_sessions_are_there_under_their_names(bench: Bench) -> None:
     first = await bench.open(Strategy.CHAIN, name="first")
     await say(first, "one")
-    bench.clock.move(1)
-    second = await fork_session(first.session, first.asking, bench.edges)
+    bench.clock.advance(1)
+    second = await fork_session(first.session, first.options, bench.edges)
     await say(second, "two")
-    bench.clock.move(1)
+    bench.clock.advance(1)
     await say(first, "three")
     known = await load_handle_view(bench.store, "first")
-    assert [known.names[link.session or ""] for link in known.links] == ["first", "first-2", "first"]
-    assert known.at == first.session.link
+    assert [known.session_names[link.session_id or ""] for link in known.links] == ["first", "first-2", "first"]
+    assert known.current_link_id == first.session.link_id
 
 
 async def test_a_history_that_lost_an_item_is_still_shown_by_its_links(bench: Bench) -> None:
@@ -81,18 +84,18 @@ async def test_a_history_that_lost_an_item_is_still_shown_by_its_links(bench: Be
     await say(chat, "secret")
     await say(chat, "second")
     handle = chat.session.handle or ""
-    first = (await bench.endpoint.conversation_items(handle, order="asc")).items[0]
-    await bench.endpoint.delete_item(handle, first["id"])
+    first = (await bench.endpoint.list_conversation_items(handle, order="asc")).items[0]
+    await bench.endpoint.delete_conversation_item(handle, first["id"])
 
     known = await load_handle_view(bench.store, "mine")
     assert [link.id for link in known.links] == [link.id for link in await bench.store.links(chat.session.id)]
-    assert (len(known.path), known.head, known.unacknowledged) == (0, chat.session.head, ())
+    assert (len(known.path), known.head, known.unconfirmed_nodes) == (0, chat.session.head, ())
     assert [note.partition(" was ")[2] for note in known.notes] == ["deleted; this history cannot be sent whole"]
     assert conversation_to_json(known)["head"] == chat.session.head
-    assert conversation_to_json(known)["links"][0]["saw"] == {"through": known.links[0].saw}
+    assert conversation_to_json(known)["links"][0]["saw"] == {"through": known.links[0].input_head}
 
     listed = await load_session_summary(bench.store, chat.session)
-    assert (listed.items, listed.turns, listed.words) == (4, 2, "")
+    assert (listed.item_count, listed.turn_count, listed.first_words) == (4, 2, "")
     theirs = await load_handle_view(bench.store, handle)
     assert (len(theirs.path), len(theirs.links)) == (3, 2)
 
@@ -100,9 +103,9 @@ async def test_a_history_that_lost_an_item_is_still_shown_by_its_links(bench: Be
 async def test_a_response_that_lost_an_item_is_still_shown(bench: Bench) -> None:
     chat = await bench.open(Strategy.CHAIN, name="mine")
     await say(chat, "secret")
-    await bench.store.commit(Transaction(erase=(chat.held.path.nodes[0].key,)))
+    await bench.store.commit(Transaction(erased_nodes=(chat.state.path.nodes[0].key,)))
     known = await load_handle_view(bench.store, chat.session.handle or "")
-    assert (known.at, len(known.path), known.head) == (chat.session.handle, 0, chat.session.head)
+    assert (known.current_link_id, len(known.path), known.head) == (chat.session.handle, 0, chat.session.head)
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -114,14 +117,14 @@ async def test_the_input_of_a_response_that_failed_is_unconfirmed(bench: Bench, 
         await say(chat, "two")
     last = (await bench.store.links(chat.session.id))[-1]
     known = await load_handle_view(bench.store, last.id)
-    assert [item_text(node.item) for node in known.unacknowledged] == (["two"] if fails else [])
+    assert [item_text(node.item) for node in known.unconfirmed_nodes] == (["two"] if fails else [])
 
 
 async def test_a_remote_conversation_is_found_by_the_record_that_mirrors_it(bench: Bench) -> None:
     chat = await bench.open(Strategy.CHAIN, name="mirror")
     await say(chat, "one")
     there = replace(chat.session, strategy=Strategy.CONVERSATION, handle="conv_remote_1", scope=THERE)
-    await bench.store.commit(Transaction(session=there, expect=there.head))
+    await bench.store.commit(Transaction(session=there, expected_session_head=there.head))
     known = await load_handle_view(bench.store, "conv_remote")
     assert (known.handle, known.strategy, known.scope, len(known.path)) == (
         "conv_remote_1",
@@ -136,7 +139,7 @@ async def test_a_beginning_that_two_mirrors_share_is_ambiguous(bench: Bench) -> 
         chat = await bench.open(Strategy.SESSION, name=f"mirror-{number}")
         await say(chat, "one")
         there = replace(chat.session, strategy=Strategy.CONVERSATION, handle=f"conv_remote_{number}", scope=THERE)
-        await bench.store.commit(Transaction(session=there, expect=there.head))
+        await bench.store.commit(Transaction(session=there, expected_session_head=there.head))
     with pytest.raises(AmbiguousHandle) as refused:
         await load_handle_view(bench.store, "conv_remote")
     assert {handle for handle, _ in refused.value.candidates} == {"conv_remote_1", "conv_remote_2"}
@@ -154,4 +157,7 @@ async def test_what_nobody_knows_is_said_by_its_kind(handle: str, kind: str, ben
 async def test_without_files_a_replayed_conversation_is_what_its_record_says(bench: Bench) -> None:
     await say(await bench.open(Strategy.REPLAY, name="mine"), "hi")
     (bench.folder / "talk.json").write_text('[{"role": "user", "content": "edited"}]', encoding="utf-8")
-    assert [len((await load_handle_view(bench.store, "mine", files=files)).path) for files in (True, False)] == [1, 2]
+    assert [len((await load_handle_view(bench.store, "mine", read_files=files)).path) for files in (True, False)] == [
+        1,
+        2,
+    ]

@@ -74,7 +74,7 @@ async def test_a_name_that_is_taken_gets_the_next_free_number(store: Store) -> N
     for number, name in enumerate(["chat", "chat-2", "chat-4", "other-7"]):
         head = root_key(store.tenant)
         session = Session(f"ses_{number}", name, Strategy.SESSION, "scripted/echo", head, head, 0.0, 0.0)
-        await store.commit(Transaction(session=session, expect=None))
+        await store.commit(Transaction(session=session, expected_session_head=None))
 
     assert await find_free_session_name(store, "new") == "new"
     assert await find_free_session_name(store, "chat") == "chat-3"

@@ -40,28 +40,30 @@ async def talked(bench: Bench, run: Run, *, run_id: str = "run_1", name: str = "
 
 
 async def held_by(store: Store, session: Session, holder: str) -> Lease:
-    return await store.lease(f"session {session.id}", holder, 60)
+    return await store.acquire_lease(f"session {session.id}", holder, 60)
 
 
 async def test_a_paused_run_is_open_and_says_what_it_waits_for(bench: Bench) -> None:
     session = await talked(bench, paused())
-    run = OpenRun("run_1", ("g1", "g2", "m1"), paused=True)
+    run = OpenRun("run_1", ("g1", "g2", "m1"), is_paused=True)
     assert await load_open_run(bench.store, session) == run
-    assert (await load_handle_view(bench.store, "shop")).run == run
+    assert (await load_handle_view(bench.store, "shop")).open_run == run
     assert await list_orphaned_runs(bench.store) == []
 
 
 async def test_a_run_that_nobody_performs_was_left_and_names_the_calls_that_nobody_knows_of(bench: Bench) -> None:
     session = await talked(bench, working("c1", "c2"))
     run = working("c1", "c2")
-    entries = [AgentCall("run_1", f"{run.turn}/{name}", 1.0, ended=name == "c1", output="x") for name in ("c1", "c2")]
-    await bench.store.commit(Transaction(calls=tuple(entries)))
+    entries = [
+        AgentCall("run_1", f"{run.turn}/{name}", 1.0, has_ended=name == "c1", output="x") for name in ("c1", "c2")
+    ]
+    await bench.store.commit(Transaction(agent_calls=tuple(entries)))
     found = await load_open_run(bench.store, session)
     assert found == OpenRun("run_1")
-    assert found.left
+    assert found.is_orphaned
     (left,) = await list_orphaned_runs(bench.store)
     assert (left.run.id, left.session.name, [one.call_id for one in left.calls]) == ("run_1", "shop", ["c2"])
-    assert (left.calls[0].tool, left.calls[0].unknown) == ("free", True)
+    assert (left.calls[0].tool, left.calls[0].outcome_unknown) == ("free", True)
 
 
 @pytest.mark.parametrize(("again", "unknown"), [((), ["c1"]), (("c1",), [])])
@@ -72,7 +74,7 @@ async def test_of_a_call_that_was_to_run_the_ledger_tells_whether_it_began(
     ready = [{**one, "stage": "READY"} for one in run_to_json(run)["batch"]]
     await talked(bench, run, batch=ready, again=list(again))
     assert [one.calls for one in await list_orphaned_runs(bench.store)] == [()]
-    await bench.store.commit(Transaction(calls=(AgentCall("run_1", f"{run.turn}/c1", 1.0),)))
+    await bench.store.commit(Transaction(agent_calls=(AgentCall("run_1", f"{run.turn}/c1", 1.0),)))
     (left,) = await list_orphaned_runs(bench.store)
     assert [one.call_id for one in left.calls] == unknown
 
@@ -82,13 +84,17 @@ async def test_a_run_whose_process_may_live_is_under_way(bench: Bench) -> None:
     hold = await acquire_session_lease(bench.store, session)
     found = await load_open_run(bench.store, session)
     assert found
-    assert (found.by.startswith("process "), found.left, await list_orphaned_runs(bench.store)) == (True, False, [])
+    assert (found.process.startswith("process "), found.is_orphaned, await list_orphaned_runs(bench.store)) == (
+        True,
+        False,
+        [],
+    )
     await hold.release()
     assert [left.run.id for left in await list_orphaned_runs(bench.store)] == ["run_1"]
 
     lease = await held_by(bench.store, session, ELSEWHERE)
     assert await list_orphaned_runs(bench.store) == []
-    await bench.store.release(lease)
+    await bench.store.release_lease(lease)
 
     machine, pid, began = process_identity().split(":")
     await held_by(bench.store, session, f"{machine}:{pid}:{int(began or 0) + 1}")
@@ -113,7 +119,7 @@ async def test_the_newest_run_of_a_session_is_the_one_that_counts(bench: Bench) 
 
 async def test_a_run_that_another_convo_kept_is_open_all_the_same(bench: Bench) -> None:
     session = await talked(bench, paused(), version=9)
-    assert await load_open_run(bench.store, session) == OpenRun("run_1", paused=True)
+    assert await load_open_run(bench.store, session) == OpenRun("run_1", is_paused=True)
 
 
 async def test_a_run_names_its_session_and_so_does_a_beginning_that_only_it_has(bench: Bench) -> None:

@@ -39,9 +39,12 @@ async def test_every_handle_of_a_session_goes_on_with_it(bench: Bench, strategy:
 
 async def test_the_session_used_last_is_gone_on_with_and_not_the_one_made_last(bench: Bench) -> None:
     chats = await one_of_each(bench)
-    bench.clock.move(60)
+    bench.clock.advance(60)
     await say(chats[Strategy.REPLAY], "two")
-    assert await find_selected_session(bench.store, OwnerSelection(None, last=True)) == chats[Strategy.REPLAY].session
+    assert (
+        await find_selected_session(bench.store, OwnerSelection(None, use_last_session=True))
+        == chats[Strategy.REPLAY].session
+    )
 
 
 async def test_without_a_handle_a_new_conversation_begins(bench: Bench) -> None:
@@ -69,13 +72,16 @@ async def test_a_record_is_opened_by_its_owners_flag_and_by_no_other(
     bench: Bench, strategy: Strategy, named: Strategy
 ) -> None:
     chats = await one_of_each(bench)
-    bench.clock.move(60)
+    bench.clock.advance(60)
     await say(chats[strategy], "two")
     if named is strategy:
-        assert await find_selected_session(bench.store, OwnerSelection(named, last=True)) == chats[strategy].session
+        assert (
+            await find_selected_session(bench.store, OwnerSelection(named, use_last_session=True))
+            == chats[strategy].session
+        )
         return
     with pytest.raises(WrongOwner, match=f"'by-{strategy}' is owned by .* \\(--{strategy}\\), not by "):
-        await find_selected_session(bench.store, OwnerSelection(named, last=True))
+        await find_selected_session(bench.store, OwnerSelection(named, use_last_session=True))
 
 
 async def test_a_chain_goes_on_from_an_older_response_as_a_session_of_its_own(bench: Bench) -> None:
@@ -88,7 +94,7 @@ async def test_a_chain_goes_on_from_an_older_response_as_a_session_of_its_own(be
     await say(branch, "other")
 
     assert branch.session.id != chat.session.id
-    assert spoken(branch.held.path.items) == ["user: one", "assistant: one", "user: other", "assistant: other"]
+    assert spoken(branch.state.path.items) == ["user: one", "assistant: one", "user: other", "assistant: other"]
     assert state(bench.bodies[-1]) == {"previous_response_id": first}
     assert await bench.store.session("mine") == chat.session
 
@@ -134,18 +140,18 @@ async def test_a_fork_goes_on_from_where_its_source_stands_and_leaves_it_alone(
     )
     assert await bench.store.session("mine") == before
     assert (second.session.name, second.session.strategy) == ("mine-2", strategy)
-    assert spoken(second.held.path.items) == [*whole, "assistant: two"]
+    assert spoken(second.state.path.items) == [*whole, "assistant: two"]
 
 
 async def test_a_fork_begins_behind_what_was_confirmed(bench: Bench) -> None:
     chat = await bench.open(Strategy.SESSION, name="mine")
     await say(chat, "one")
-    events = chat.say([user_message("two")])
+    events = chat.send([user_message("two")])
     await anext(events)
     await events.aclose()
     second = await fork_session(chat.session, ASKING, bench.edges)
-    assert spoken(chat.held.path.items)[2:] == ["user: two"]
-    assert spoken(second.held.path.items) == ["user: one", "assistant: one"]
+    assert spoken(chat.state.path.items)[2:] == ["user: two"]
+    assert spoken(second.state.path.items) == ["user: one", "assistant: one"]
 
 
 async def test_a_fork_of_a_file_goes_to_a_file_beside_it(bench: Bench, tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def test_an_empty_file_is_an_empty_conversation(text: str, place: Path) -> None:
 
 def test_a_missing_file_is_an_empty_conversation_and_is_not_made(place: Path) -> None:
     file = ReplayFile(place)
-    file.check()
+    file.check_writable()
     assert (file.read(), file.exists()) == ([], False)
 
 
@@ -90,20 +90,20 @@ def test_what_is_no_list_of_items_is_refused_and_stays(content: bytes, why: str,
 
 def test_a_folder_in_its_place_is_refused(place: Path) -> None:
     place.mkdir()
-    for refuse in (ReplayFile(place).read, ReplayFile(place).check):
+    for refuse in (ReplayFile(place).read, ReplayFile(place).check_writable):
         with pytest.raises(Unreadable, match="is a folder, not a replay file"):
             refuse()
 
 
 def test_a_change_by_somebody_else_is_seen(place: Path) -> None:
     file = ReplayFile(place)
-    assert not file.changed()
+    assert not file.is_changed()
     file.write(ITEMS)
-    assert not file.changed()
+    assert not file.is_changed()
     ReplayFile(place).write([*ITEMS, user_message("three")])
-    assert file.changed()
+    assert file.is_changed()
     assert len(file.read()) == 3
-    assert not file.changed()
+    assert not file.is_changed()
 
 
 # -- writing ---------------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ def test_a_link_stays_one_and_its_target_is_written(place: Path, tmp_path: Path)
     folder.mkdir()
     place.symlink_to(folder / "real.json")
     file = ReplayFile(place)
-    file.check()
+    file.check_writable()
     file.write(ITEMS)
     assert place.is_symlink()
     assert ReplayFile(folder / "real.json").read() == ReplayFile(place).read() == ITEMS
@@ -145,7 +145,7 @@ def test_a_link_stays_one_and_its_target_is_written(place: Path, tmp_path: Path)
 def test_links_that_lead_in_a_circle_are_refused(place: Path) -> None:
     place.symlink_to(place.name)
     file = ReplayFile(place)
-    for refuse in (file.check, file.read, lambda: file.write(ITEMS)):
+    for refuse in (file.check_writable, file.read, lambda: file.write(ITEMS)):
         with pytest.raises(Unreadable):
             refuse()
     assert place.is_symlink()
@@ -157,12 +157,12 @@ def test_links_that_lead_in_a_circle_are_refused(place: Path) -> None:
 )
 def test_a_place_where_nothing_can_be_written_is_known_before(name: str, why: str, tmp_path: Path) -> None:
     with pytest.raises(Unreadable, match=why):
-        ReplayFile(tmp_path / name).check()
+        ReplayFile(tmp_path / name).check_writable()
 
 
 def test_the_longest_name_that_a_file_can_have_will_do(tmp_path: Path) -> None:
     file = ReplayFile(tmp_path / ("t" * 250 + ".json"))
-    file.check()
+    file.check_writable()
     file.write(ITEMS)
     assert file.read() == ITEMS
 

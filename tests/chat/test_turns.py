@@ -49,7 +49,7 @@ def whole_or_new(strategy: Strategy, before: list[str], new: list[str]) -> list[
 
 async def stop_midway(chat: Chat, said: str) -> None:
     """Say something and close the answer after its first piece, as Ctrl-C does."""
-    async with aclosing(chat.say([user_message(said)])) as events:
+    async with aclosing(chat.send([user_message(said)])) as events:
         async for event in events:
             if event["type"].endswith(".delta"):
                 return
@@ -98,11 +98,11 @@ async def test_a_failed_turn_keeps_its_input_and_a_retry_sends_the_same_again(be
     with pytest.raises(RequestRefused):
         await say(chat, "two")
 
-    events = [event async for event in chat.again()]
+    events = [event async for event in chat.retry()]
 
     assert bench.bodies[2] == bench.bodies[1]
     assert events[-1]["type"] == "response.completed"
-    assert not chat.held.unacknowledged
+    assert not chat.state.unconfirmed_nodes
 
 
 @pytest.mark.parametrize("strategy", Strategy)
@@ -130,7 +130,7 @@ async def test_after_an_interruption_the_partial_goes_along_as_plain_words(
     chat = await bench.open(strategy, name="mine")
     await say(chat, "one")
     await stop_midway(chat, "two and a good deal more than that")
-    kept = chat.held.path.items[-1]
+    kept = chat.state.path.items[-1]
     partial = item_text(kept)
 
     await say(await bench.open(None, "mine") if elsewhere else chat, "three")
@@ -152,7 +152,7 @@ async def test_retry_after_an_interruption_sends_the_old_input_alone(bench: Benc
     await say(chat, "one")
     await stop_midway(chat, "two and a good deal more than that")
 
-    [event async for event in chat.again()]
+    [event async for event in chat.retry()]
 
     assert bench.bodies[2] == bench.bodies[1]
 
@@ -163,7 +163,7 @@ async def test_undo_after_an_interruption_drops_input_and_partial(bench: Bench, 
     await say(chat, "one")
     await stop_midway(chat, "two and a good deal more than that")
 
-    await chat.take_back()
+    await chat.undo()
     await say(chat, "three")
 
     assert spoken(bench.bodies[2]["input"]) == whole_or_new(strategy, ["user: one", "assistant: one"], ["user: three"])
@@ -176,7 +176,7 @@ async def test_undo_of_a_confirmed_turn_goes_on_from_the_one_before(bench: Bench
     state_before = expected_state(chat)
     await say(chat, "two")
 
-    await chat.take_back()
+    await chat.undo()
     await say(chat, "three")
 
     assert spoken(bench.bodies[2]["input"]) == whole_or_new(strategy, ["user: one", "assistant: one"], ["user: three"])
@@ -193,7 +193,7 @@ async def test_a_failure_before_the_answer_is_tried_again_with_the_same_request(
 
     assert await say(chat, "hi") == "hi"
     assert bench.bodies[0] == bench.bodies[1] == bench.bodies[2]
-    assert len(bench.clock.slept) == 2
+    assert len(bench.clock.sleeps_s) == 2
 
 
 @pytest.mark.parametrize("strategy", Strategy)
@@ -208,8 +208,8 @@ async def test_an_answer_that_got_lost_is_not_asked_for_twice_at_an_owner_that_k
 
     lost_and_found = strategy is Strategy.CONVERSATION
     assert len(bench.bodies) == (2 if lost_and_found else 3)
-    assert [item_text(item) for item in chat.held.path.items] == ["one", "one", "two", "two"]
-    assert not chat.held.unacknowledged
+    assert [item_text(item) for item in chat.state.path.items] == ["one", "one", "two", "two"]
+    assert not chat.state.unconfirmed_nodes
 
 
 @pytest.mark.parametrize("strategy", Strategy)
@@ -226,7 +226,7 @@ async def test_a_process_that_died_before_it_heard_the_answer_leaves_it_to_the_n
     await say(again, "three")
 
     answered = [] if strategy in CLIENTS else ["two"]
-    assert [item_text(item) for item in again.held.path.items] == ["one", "one", "two", *answered, "three", "three"]
+    assert [item_text(item) for item in again.state.path.items] == ["one", "one", "two", *answered, "three", "three"]
     assert spoken(bench.bodies[2]["input"]) == whole_or_new(
         strategy, ["user: one", "assistant: one", "user: two"], ["user: three"]
     )
@@ -240,7 +240,7 @@ async def test_nothing_is_sent_again_once_the_answer_began(bench: Bench, strateg
         await say(chat, "a message that is long enough to come in pieces")
 
     assert len(bench.bodies) == 1
-    assert chat.held.path.items[-1]["status"] == "incomplete"
+    assert chat.state.path.items[-1]["status"] == "incomplete"
 
 
 @pytest.mark.parametrize("strategy", Strategy)
@@ -252,13 +252,13 @@ async def test_a_turn_read_event_by_event_and_a_collected_one_leave_the_same(ben
     for chat in (collected, streamed):
         for message in ("one", "two"):
             if chat is collected:
-                [event async for event in chat.say([user_message(message)])]
+                [event async for event in chat.send([user_message(message)])]
             else:
-                async for _ in chat.say([user_message(message)]):
+                async for _ in chat.send([user_message(message)]):
                     pass
 
     assert [spoken(body["input"]) for body in bench.bodies[:2]] == [spoken(body["input"]) for body in bench.bodies[2:]]
-    assert [digest(item) for item in collected.held.path.items] == [digest(item) for item in streamed.held.path.items]
+    assert [digest(item) for item in collected.state.path.items] == [digest(item) for item in streamed.state.path.items]
 
 
 async def test_a_replay_file_that_was_edited_between_turns_is_what_was_said(bench: Bench, tmp_path: Path) -> None:
@@ -285,8 +285,8 @@ async def test_a_replay_file_in_the_easy_form_is_taken_as_it_is(bench: Bench, tm
         {"role": "assistant", "content": "who?"},
         user_message("me"),
     ]
-    assert chat.held.path.items[1] == {"role": "assistant", "content": "who?"}
-    assert assistant_message("me")["role"] == chat.held.path.items[-1]["role"]
+    assert chat.state.path.items[1] == {"role": "assistant", "content": "who?"}
+    assert assistant_message("me")["role"] == chat.state.path.items[-1]["role"]
 
 
 class Dies:
@@ -296,14 +296,14 @@ class Dies:
         self.store, self.left, self.reads = store, commits, reads
 
     def __getattr__(self, name: str) -> Any:
-        if not (self.left or self.reads) and name != "upkeep":  # the look at the free space of the disk
+        if not (self.left or self.reads) and name != "admin":  # the look at the free space of the disk
             raise Killed
         return getattr(self.store, name)
 
-    async def commit(self, change: Transaction) -> None:
+    async def commit(self, transaction: Transaction) -> None:
         if not self.left:
             raise Killed
-        await self.store.commit(change)
+        await self.store.commit(transaction)
         self.left -= 1
 
 

@@ -42,7 +42,7 @@ def kind_of(failure: ConvoError) -> str:
 
 async def fail(chat: Chat, failure: ConvoError, *, keep: bool) -> None:
     with pytest.raises(type(failure)):
-        async for _ in chat.say([user_message("two")], keep=keep):
+        async for _ in chat.send([user_message("two")], keep_on_failure=keep):
             pass
 
 
@@ -57,7 +57,7 @@ class Everything:
         sessions = await self.store.sessions()
         links = [link for session in sessions for link in await self.store.links(session.id)]
         files = [(file.name, file.read_bytes()) for file in sorted(self.folder.glob("*.json"))]
-        return [sessions, links, files, await self.store.search("two"), await self.store.find("conv_")]
+        return [sessions, links, files, await self.store.search_items("two"), await self.store.find_handles("conv_")]
 
 
 @pytest.mark.parametrize("strategy", Strategy)
@@ -69,7 +69,7 @@ async def test_who_does_not_keep_it_finds_everything_as_it_was(
     await say(chat, "one")
     everything = Everything(bench.store, tmp_path)
     before = await everything.now()
-    bench.clock.move(60)
+    bench.clock.advance(60)
     bench.endpoint.faults = [Fault(failure)]
 
     await fail(chat, failure, keep=False)
@@ -77,7 +77,7 @@ async def test_who_does_not_keep_it_finds_everything_as_it_was(
     assert await everything.now() == before
     assert chat.turn is None
     assert await say(chat, "three") == "three"
-    assert spoken(chat.held.path.items) == ["user: one", "assistant: one", "user: three", "assistant: three"]
+    assert spoken(chat.state.path.items) == ["user: one", "assistant: one", "user: three", "assistant: three"]
 
 
 @pytest.mark.parametrize("strategy", Strategy)
@@ -104,7 +104,7 @@ async def test_who_keeps_it_has_it_still(bench: Bench, strategy: Strategy, failu
     bench.endpoint.faults = [Fault(failure)]
     await fail(chat, failure, keep=True)
     again = await bench.open(None, "mine")
-    assert spoken([node.item for node in again.held.unacknowledged]) == ["user: two"]
+    assert spoken([node.item for node in again.state.unconfirmed_nodes]) == ["user: two"]
 
 
 @pytest.mark.parametrize("strategy", Strategy)
@@ -113,7 +113,7 @@ async def test_what_somebody_was_asked_is_kept(bench: Bench, strategy: Strategy,
     chat = await bench.open(strategy, name="mine")
     bench.endpoint.faults = [Fault(failure)] * 4
     await fail(chat, failure, keep=False)
-    assert spoken([node.item for node in chat.held.unacknowledged]) == ["user: two"]
+    assert spoken([node.item for node in chat.state.unconfirmed_nodes]) == ["user: two"]
 
 
 @pytest.mark.parametrize("strategy", Strategy)
@@ -122,7 +122,7 @@ async def test_what_somebody_may_have_taken_before_the_network_went_is_kept(benc
     gone = Unreachable("no such host", code=NO_CONNECTION)
     bench.endpoint.faults = [Fault(TryLater("down", status=503)), Fault(gone)]
     await fail(chat, gone, keep=False)
-    assert spoken([node.item for node in chat.held.unacknowledged]) == ["user: two"]
+    assert spoken([node.item for node in chat.state.unconfirmed_nodes]) == ["user: two"]
 
 
 # -- a store that is full --------------------------------------------------------------------------
@@ -146,6 +146,6 @@ async def test_an_end_that_could_not_be_stored_leaves_the_turn_unanswered_and_th
 
     await say(chat, "three")
     again = await bench.open(None, "mine")
-    asked = [item for item in spoken(again.held.path.items) if item.startswith("user")]
+    asked = [item for item in spoken(again.state.path.items) if item.startswith("user")]
     assert asked == ["user: one", "user: two", "user: three"]
-    assert not again.held.unacknowledged
+    assert not again.state.unconfirmed_nodes

@@ -32,11 +32,11 @@ class Counted(SqliteStore):
         self.paths += 1
         return await super().path(head)
 
-    async def revision(self) -> str:
+    async def data_version(self) -> str:
         self.looks += 1
         if self.looks == self.turn:
             await elsewhere(Path(self.database.file))
-        return await super().revision()
+        return await super().data_version()
 
 
 async def elsewhere(file: Path) -> None:
@@ -44,12 +44,12 @@ async def elsewhere(file: Path) -> None:
     other = SqliteStore(SqliteDatabase(file))
     session = await other.session("mine")
     assert session
-    grown = (await other.path(session.head)).grow([user_message("and?")])
+    grown = (await other.path(session.head)).append([user_message("and?")])
     await other.commit(
         Transaction(
             (AppendItems(session.head, (user_message("and?"),)),),
             session=replace(session, head=grown.head),
-            expect=session.head,
+            expected_session_head=session.head,
         )
     )
     await other.aclose()
@@ -77,7 +77,7 @@ async def test_a_run_of_agents_that_comes_to_wait_is_seen_although_nothing_was_s
         second = await anext(states)
     await store.aclose()
     await other.aclose()
-    assert (first.run, second.run) == (None, OpenRun("run_1", ("g1", "g2", "m1"), paused=True))
+    assert (first.open_run, second.open_run) == (None, OpenRun("run_1", ("g1", "g2", "m1"), is_paused=True))
 
 
 async def test_nothing_is_read_again_before_somebody_writes(home: Path) -> None:
@@ -91,15 +91,15 @@ async def test_nothing_is_read_again_before_somebody_writes(home: Path) -> None:
     await store.aclose()
     assert (len(first.path), len(second.path)) == (4, 5)
     assert store.paths == read + read // 2
-    assert clock.slept == [POLL_INTERVAL_S] * 99
+    assert clock.sleeps_s == [POLL_INTERVAL_S] * 99
 
 
 def test_an_answer_is_to_come_while_a_request_runs_or_nobody_has_taken_up_what_was_said() -> None:
     known = chain(2).known("resp_2")
     assert not is_in_progress(known)
-    said = known.path.grow([user_message("and then?")])
+    said = known.path.append([user_message("and then?")])
     assert is_in_progress(replace(known, path=said))
     running = replace(known.links[-1], id="resp_3", status="in_progress")
     assert is_in_progress(replace(known, links=(*known.links, running)))
-    tried = replace(running, status="failed", saw=said.head)
+    tried = replace(running, status="failed", input_head=said.head)
     assert not is_in_progress(replace(known, path=said, links=(*known.links, tried)))

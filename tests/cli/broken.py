@@ -30,10 +30,12 @@ def session(name: str, items: Sequence[Any] = BROKEN, *, scope: Scope = EMBEDDED
     """A session with these items and no links."""
 
     async def story(teller: Teller) -> None:
-        path = History(root_key(teller.store.tenant)).grow(items)
+        path = History(root_key(teller.store.tenant)).append(items)
         now = teller.clock.now()
         record = Session(f"ses_{name}", name, Strategy.SESSION, MODEL, path.head, path.head, now, now, scope)
-        await teller.store.commit(Transaction((AppendItems(path.root, path.items),), session=record, expect=None))
+        await teller.store.commit(
+            Transaction((AppendItems(path.root, path.items),), session=record, expected_session_head=None)
+        )
 
     return story
 

@@ -51,13 +51,13 @@ class Teller:
         return chat
 
     async def say(self, chat: Chat, words: str) -> None:
-        self.clock.move(60)
-        async for _ in chat.say([user_message(words)]):
+        self.clock.advance(60)
+        async for _ in chat.send([user_message(words)]):
             pass
 
     async def again(self, chat: Chat) -> None:
-        self.clock.move(60)
-        async for _ in chat.again():
+        self.clock.advance(60)
+        async for _ in chat.retry():
             pass
 
     async def fail(self, chat: Chat, words: str, error: ConvoError) -> None:
@@ -71,7 +71,7 @@ class Teller:
 
     async def another(self, words: str, **state: str) -> None:
         """What another client of the same endpoint says: `previous_response_id` or `conversation`."""
-        self.clock.move(60)
+        self.clock.advance(60)
         async for _ in self.endpoint.create({"model": MODEL, "input": words, **state}):
             pass
 

@@ -107,8 +107,8 @@ def conversations(url: str) -> list[int]:
     async def read() -> list[int]:
         store = open_store(url)
         try:
-            found = [await store.conversation(one.id) for one in await store.find("conv_", limit=1000)]
-            return [len(one.ids) for one in found if one]
+            found = [await store.conversation(one.id) for one in await store.find_handles("conv_", limit=1000)]
+            return [len(one.item_ids) for one in found if one]
         finally:
             await store.aclose()
 

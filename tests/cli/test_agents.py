@@ -210,7 +210,7 @@ def test_a_history_is_handed_over_as_a_summary_between_markers(convo: Convo, hom
     _, links = kept(home, "mine")
 
     async def seen(store: Store) -> str:
-        return item_text((await store.path(links[-1].saw)).items[0])
+        return item_text((await store.path(links[-1].input_head)).items[0])
 
     words = from_store(home, seen)
     assert "<<\n1. " in words

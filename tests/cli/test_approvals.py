@@ -112,7 +112,7 @@ def test_a_decision_is_kept_and_nothing_else_changes(convo: Convo, home: Path) -
     assert (got.exit, got.out, got.err) == (0, "", "approved guarded (g1)\nshop still waits for g2, m1\n")
     assert stages(home) == {"g1": "READY", "g2": "WAITING", "m1": "WAITING"}
     after = stands(home)
-    assert (after.revision, after.status, after.session) == (before.revision + 1, "paused", before.session)
+    assert (after.revision, after.status, after.session_id) == (before.revision + 1, "paused", before.session_id)
     assert run_from_json(after.document, paused().graph).pending != ()
 
 
@@ -142,7 +142,9 @@ def test_always_holds_for_every_later_call_of_the_tool(convo: Convo, home: Path)
     held(home, waits("shop", paused()))
     assert convo("approvals", "approve", "guarded", "--always").exit == 0
     assert stages(home) == {"g1": "READY", "g2": "READY", "m1": "WAITING"}
-    assert run_from_json(stands(home).document, paused().graph).always == {("shop", ("bare", "guarded")): True}
+    assert run_from_json(stands(home).document, paused().graph).sticky_decisions == {
+        ("shop", ("bare", "guarded")): True
+    }
 
 
 def test_arguments_are_changed_in_the_editor(

@@ -162,8 +162,8 @@ def test_a_mirror_that_holds_all_says_the_same(strategy: Strategy, server: Loopb
 def test_what_only_the_server_has_and_what_only_stands_here_are_told_apart(server: Loopback, convo: Convo) -> None:
     assert convo("chat", "--conversation", "-n", "mine", "one").exit == 0
     handle = convo("inspect", "mine", "--json").json()["links"][-1]["conversation_id"]
-    page = server.run(server.endpoint().conversation_items(handle, order="asc"))
-    server.run(server.endpoint().delete_item(handle, str(page.items[0]["id"])))
+    page = server.run(server.endpoint().list_conversation_items(handle, order="asc"))
+    server.run(server.endpoint().delete_conversation_item(handle, str(page.items[0]["id"])))
     ask(server, "by another", conversation=handle)
 
     got = convo("diff", "mine", "--drift", "--exit-code")

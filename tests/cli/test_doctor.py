@@ -203,7 +203,7 @@ def test_an_encoding_without_our_characters_is_told(launch: Launch) -> None:
     ("seen", "level", "said"),
     [
         (
-            TerminalFacts(DisplayOptions(80, colour=True), "xterm", "utf-8"),
+            TerminalFacts(DisplayOptions(80, has_color=True), "xterm", "utf-8"),
             CheckLevel.OK,
             "xterm, 80 columns, colour, utf-8",
         ),
@@ -214,7 +214,7 @@ def test_an_encoding_without_our_characters_is_told(launch: Launch) -> None:
         ),
         (TerminalFacts(DisplayOptions(30), "xterm", "utf-8"), CheckLevel.WARNING, "it has 30 columns; tables are cut"),
         (
-            TerminalFacts(DisplayOptions(80, boxes=False), "vt100", "ascii"),
+            TerminalFacts(DisplayOptions(80, has_box_chars=False), "vt100", "ascii"),
             CheckLevel.WARNING,
             "its encoding is ascii: other characters",
         ),
@@ -223,7 +223,7 @@ def test_an_encoding_without_our_characters_is_told(launch: Launch) -> None:
 def test_what_a_terminal_can_show_is_said(seen: TerminalFacts, level: CheckLevel, said: str) -> None:
     finding = doctor_checks.diagnose_terminal(seen)
 
-    assert (finding.level, finding.found.startswith(said)) == (level, True)
+    assert (finding.level, finding.message.startswith(said)) == (level, True)
 
 
 @pytest.mark.needs("terminal")

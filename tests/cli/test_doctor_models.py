@@ -87,9 +87,9 @@ def test_without_its_weights_the_chosen_model_cannot_answer(convo: Convo, monkey
 
 
 def test_the_weights_are_fetched_by_a_command_of_ours() -> None:
-    finding = doctor_checks.diagnose_local_model(doctor_checks.LocalModelFacts(engine=True, weights=None))
+    finding = doctor_checks.diagnose_local_model(doctor_checks.LocalModelFacts(has_engine=True, weights_file=None))
 
-    assert (finding.level, finding.next) == (CheckLevel.WARNING, "convo models pull")
+    assert (finding.level, finding.hint) == (CheckLevel.WARNING, "convo models pull")
 
 
 def test_every_extra_is_looked_for() -> None:

@@ -84,7 +84,7 @@ FILE = FileHealth(Path("/home/me/convo.db"), SCHEMA_VERSION, SCHEMA_VERSION, 10*
 def test_a_disk_that_may_surprise_somebody_is_a_warning(condition: FileHealth, level: CheckLevel, said: str) -> None:
     finding = diagnose_store(StoreFacts(Storage("sqlite", path=condition.file), SETTINGS, condition))
 
-    assert (finding.level, said in finding.found) == (level, True)
+    assert (finding.level, said in finding.message) == (level, True)
 
 
 # -- on a server ----------------------------------------------------------------------------------
@@ -162,31 +162,35 @@ SERVER = ServerHealth("PostgreSQL at host/db", 180_001, 'odd"name', 1, 1)
 @pytest.mark.parametrize(
     ("condition", "said", "next_step"),
     [
-        (SERVER._replace(version=110_022), "is PostgreSQL 11.22", "convo needs PostgreSQL 12 or newer"),
-        (SERVER._replace(read_only=True), "takes no writes", "name the primary in the connection string"),
+        (SERVER._replace(server_version=110_022), "is PostgreSQL 11.22", "convo needs PostgreSQL 12 or newer"),
+        (SERVER._replace(is_read_only=True), "takes no writes", "name the primary in the connection string"),
         (
-            SERVER._replace(lacking=["DELETE"]),
+            SERVER._replace(missing_privileges=["DELETE"]),
             "lacks DELETE",
             'GRANT DELETE ON ALL TABLES IN SCHEMA convo TO "odd""name";',
         ),
-        (SERVER._replace(schema=None), "lacks SELECT", "GRANT SELECT ON ALL TABLES IN SCHEMA convo"),
-        (SERVER._replace(schema=1, known=2, may_create=True), "is at schema 1 of 2", "convo store migrate"),
+        (SERVER._replace(schema_version=None), "lacks SELECT", "GRANT SELECT ON ALL TABLES IN SCHEMA convo"),
+        (
+            SERVER._replace(schema_version=1, latest_schema_version=2, can_create_schema=True),
+            "is at schema 1 of 2",
+            "convo store migrate",
+        ),
     ],
 )
 def test_what_stands_in_the_way_is_told_with_its_remedy(condition: ServerHealth, said: str, next_step: str) -> None:
     finding = diagnose_store(StoreFacts(Storage("postgres", url=Secret("postgresql://host/db")), SETTINGS, condition))
 
-    assert (finding.level, said in finding.found) == (CheckLevel.FAULT, True)
-    assert finding.next.startswith(next_step)
+    assert (finding.level, said in finding.message) == (CheckLevel.ERROR, True)
+    assert finding.hint.startswith(next_step)
 
 
 def test_state_that_goes_after_a_time_is_mentioned() -> None:
     finding = diagnose_store(
-        StoreFacts(Storage("postgres", url=Secret("postgresql://host/db"), ttl=60.0), SETTINGS, SERVER)
+        StoreFacts(Storage("postgres", url=Secret("postgresql://host/db"), default_ttl_s=60.0), SETTINGS, SERVER)
     )
 
     assert finding.level is CheckLevel.OK
-    assert finding.found.endswith("what is not used goes after a time (ttl)")
+    assert finding.message.endswith("what is not used goes after a time (ttl)")
 
 
 @pytest.mark.parametrize(

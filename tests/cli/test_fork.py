@@ -45,7 +45,7 @@ def test_a_response_is_gone_on_from_whoever_holds_its_history(
 def test_what_was_taken_back_can_still_be_forked(convo: Convo, home: Path) -> None:
     async def story(teller: Teller) -> None:
         chat = await teller.chat(Strategy.SESSION, "mine", "one", "two")
-        await chat.take_back()
+        await chat.undo()
 
     held(home, story)
     assert convo("chat", "--fork", "resp_2", "-n", "other", "three").exit == 0

@@ -192,7 +192,7 @@ def mirror(home: Path, server: Loopback, ids: list[str], *said: str) -> None:
     async def story(teller: Teller) -> None:
         chat = await teller.chat(Strategy.CHAIN, "monads", *said)
         session = replace(chat.session, scope=Scope(server.url), handle=ids[-1], model="openai/gpt-5-mini")
-        await teller.store.commit(Transaction(session=session, expect=session.head))
+        await teller.store.commit(Transaction(session=session, expected_session_head=session.head))
 
     held(home, story)
 
@@ -261,7 +261,7 @@ def test_a_mirrored_response_is_not_asked_for_at_another_endpoint(server: Loopba
     async def story(teller: Teller) -> None:
         chat = await teller.chat(Strategy.CHAIN, "monads", "one")
         session = replace(chat.session, scope=Scope("https://elsewhere.example/v1"), model="openai/gpt-5-mini")
-        await teller.store.commit(Transaction(session=session, expect=session.head))
+        await teller.store.commit(Transaction(session=session, expected_session_head=session.head))
 
     held(home, story)
     got = convo("inspect", "monads", "--remote", "--provider", "openai")

@@ -138,9 +138,9 @@ def test_q_ends_it_and_leaves_the_terminal_as_it_was(convo: Convo) -> None:
 def test_the_last_line_says_whether_an_answer_is_to_come(capsys: pytest.CaptureFixture[str]) -> None:
     talk = chain(1)
     path = talk.paths["resp_1"]
-    waiting = talk.known("resp_1", path=path.grow([user_message("and now?")]), mark=path.head)
+    waiting = talk.known("resp_1", path=path.append([user_message("and now?")]), confirmed_head=path.head)
     for known in (waiting, talk.known("resp_1")):
-        ScreenPainter().take(known)
+        ScreenPainter().show(known)
     first, second = re.findall(r"[a-z ;]+; q or Ctrl-C ends it", capsys.readouterr().out)
     assert (first, second) == ("watching; q or Ctrl-C ends it", "nothing is under way; q or Ctrl-C ends it")
 

@@ -200,9 +200,9 @@ def test_flags_say_how_a_run_behaves(folder: Path) -> None:
         context="bot/values.json",
     )
     cast = load_agent_setup(flags)
-    conduct = cast.conduct
+    conduct = cast.run_config
     assert (conduct.limits.max_turns, conduct.session_limit, conduct.values) == (3, 4, {"customer": "A1"})
-    assert (conduct.habits.nest, conduct.habits.markers) == (False, HistoryMarkers("<<", ">>"))
+    assert (conduct.handoff_defaults.nest, conduct.handoff_defaults.markers) == (False, HistoryMarkers("<<", ">>"))
     assert cast.model == "scripted/echo"
 
 
@@ -214,7 +214,7 @@ def test_a_history_mapper_alone_nests_nothing_and_a_line_says_so(folder: Path, c
     nested = convo("chat", "--agent", "bot/support.py:triage", *mapper, "--nest-history", "hi")
     assert "has no effect" not in nested.err
     flags = RunFlags(agent="bot/support.py:triage", history_mapper="bot/support.py:last_two", nest_history=True)
-    assert load_agent_setup(flags).conduct.habits.nest is True
+    assert load_agent_setup(flags).run_config.handoff_defaults.nest is True
 
 
 @pytest.mark.parametrize(

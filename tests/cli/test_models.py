@@ -46,7 +46,7 @@ def weights(home: Path) -> Path:
     path = home / "data" / "models" / BUILT_IN_WEIGHTS.file
     path.parent.mkdir(parents=True)
     with path.open("wb") as file:
-        file.truncate(BUILT_IN_WEIGHTS.size)
+        file.truncate(BUILT_IN_WEIGHTS.size_bytes)
     return path
 
 
@@ -284,7 +284,7 @@ def test_weights_that_are_here_are_named_and_not_fetched(
     got = convo("models", "pull", *argv)
     assert (got.exit, got.err) == (0, "")
     if argv:
-        assert (got.json()["fetched"], got.json()["size"]) == (False, BUILT_IN_WEIGHTS.size)
+        assert (got.json()["fetched"], got.json()["size"]) == (False, BUILT_IN_WEIGHTS.size_bytes)
     else:
         assert got.out.startswith("local/smollm2-135m-instruct was here already: /")
         assert got.out.endswith(f"{BUILT_IN_WEIGHTS.file} (98 MB)\n")
@@ -333,16 +333,16 @@ class Terminal(io.StringIO):
     ids=["pipe", "terminal"],
 )
 def test_a_fetch_is_one_line_that_a_terminal_sees_grow(stream: io.StringIO, written: str) -> None:
-    progress = DownloadProgress(stream, "fetching it", BUILT_IN_WEIGHTS.size)
-    for got in (0, 40_000_000, 2 * BUILT_IN_WEIGHTS.size):
-        progress.told(got)
-    progress.end()
+    progress = DownloadProgress(stream, "fetching it", BUILT_IN_WEIGHTS.size_bytes)
+    for got in (0, 40_000_000, 2 * BUILT_IN_WEIGHTS.size_bytes):
+        progress.update(got)
+    progress.finish()
     assert stream.getvalue() == written
 
 
 def test_what_is_not_fetched_takes_no_line() -> None:
     stream = Terminal()
-    DownloadProgress(stream, "fetching it", BUILT_IN_WEIGHTS.size).end()
+    DownloadProgress(stream, "fetching it", BUILT_IN_WEIGHTS.size_bytes).finish()
     assert stream.getvalue() == ""
 
 

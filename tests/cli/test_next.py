@@ -77,7 +77,7 @@ def test_the_body_that_agents_would_send_is_shown_with_their_words_and_tools(
 ) -> None:
     Path("who.json").write_text('{"who": "Ada"}')
     desk = [*agents("desk", MARKED), "--context", "who.json", "--input-filter", "bot.py:last_marked"]
-    limit = [] if STRATEGY_INFO[strategy].remembers else ["--session-limit", "1"]
+    limit = [] if STRATEGY_INFO[strategy].is_server_side else ["--session-limit", "1"]
     flags = [f"--{strategy}", "-n", "mine"] + (["--from", "./talk.json"] if strategy is Strategy.REPLAY else [])
     assert convo("chat", *flags, *desk, "hello").exit == 0
     before = len(server.requests)

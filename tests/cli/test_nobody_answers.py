@@ -107,5 +107,5 @@ def test_where_nobody_answers_no_chain_and_no_conversation_begins(
 ) -> None:
     argv = f"chat {row.argv} --{strategy} hi"
     check(Row(row.name, argv, row.exit, row.code, row.says, row.next, row.prepare), world, launch, convo, monkeypatch)
-    found = world.server.run(world.server.store.of(KEY).find("conv_"))
+    found = world.server.run(world.server.store.for_tenant(KEY).find_handles("conv_"))
     assert list(found) == []

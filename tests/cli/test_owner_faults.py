@@ -43,12 +43,12 @@ def begin(convo: Convo, strategy: Strategy) -> str:
 
 
 def whole_or_new(strategy: Strategy, *new: str) -> list[str]:
-    return list(new) if STRATEGY_INFO[strategy].remembers else ["user: one", "assistant: one", *new]
+    return list(new) if STRATEGY_INFO[strategy].is_server_side else ["user: one", "assistant: one", *new]
 
 
 def held(server: Loopback, conversation: str) -> list[str]:
     """What the server's conversation holds."""
-    page = server.run(server.endpoint().conversation_items(conversation, limit=100, order="asc"))
+    page = server.run(server.endpoint().list_conversation_items(conversation, limit=100, order="asc"))
     return spoken(page.items)
 
 
@@ -102,7 +102,7 @@ def test_after_a_stream_that_broke_the_partial_goes_along_as_plain_words(
     assert convo("chat", "-c", "three").exit == 0
 
     assert server.bodies[2]["input"][-3:] == [*said(LONG), cut_off(partial), *said("three")]
-    assert len(server.bodies[2]["input"]) == (3 if STRATEGY_INFO[strategy].remembers else 5)
+    assert len(server.bodies[2]["input"]) == (3 if STRATEGY_INFO[strategy].is_server_side else 5)
     assert state(server.bodies[2]) == state(server.bodies[1])
 
 

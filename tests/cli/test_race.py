@@ -99,7 +99,7 @@ def test_what_a_remote_endpoint_kept_is_deleted_there(convo: Convo, server: Loop
     server.replies({"text": "Hello."})
     told = convo("race", "hello", "again", "-m", "openai/any", "--json").json()
     assert all(one["error"] is None for one in told["owners"])
-    assert server.run(left_in(server.store.of(KEY))) == []
+    assert server.run(left_in(server.store.for_tenant(KEY))) == []
 
 
 @pytest.mark.needs("linux")
@@ -116,14 +116,14 @@ def test_what_a_killed_race_left_is_passed_over_by_continue_and_removed_by_the_n
     assert server.left.wait(30)
     server.release()
     assert [one.name for one in sessions(home)] == ["@race-conversation", "mine"]
-    assert server.run(left_in(server.store.of(KEY))) != []
+    assert server.run(left_in(server.store.for_tenant(KEY))) != []
     assert convo("chat", "-c", "--json", "two").json()["session"] == "mine"
     assert convo("inspect", "@last", "--json").json()["handle"] == "mine"
 
     assert convo("race", "hello", "-m", "openai/any").exit == 0
     assert [one.name for one in sessions(home)] == ["mine"]
-    left = server.run(left_in(server.store.of(KEY)))
-    assert server.run(confirmed_of(server.store.of(KEY), left)) == []
+    left = server.run(left_in(server.store.for_tenant(KEY)))
+    assert server.run(confirmed_of(server.store.for_tenant(KEY), left)) == []
 
 
 def test_a_race_that_still_runs_is_left_alone_by_another_one(
@@ -154,7 +154,7 @@ async def confirmed_of(store: Store, ids: list[str]) -> list[str]:
 
 
 async def left_in(store: Store) -> list[str]:
-    return [found.id for prefix in ("resp_", "conv_") for found in await store.find(prefix)]
+    return [found.id for prefix in ("resp_", "conv_") for found in await store.find_handles(prefix)]
 
 
 @pytest.mark.needs("terminal")

@@ -183,7 +183,7 @@ def test_a_server_over_the_store_imports_no_agents(convo: Convo, home: Path, mon
         for path in ("/", "/v1/models", "/inspector/sessions"):
             server.http.get(path)
         (run,) = runs(home)
-        server.http.get(f"/inspector/sessions/{run.session}")
+        server.http.get(f"/inspector/sessions/{run.session_id}")
         server.ask("hi", model="scripted/echo")
     assert not Path("imported.txt").exists()
 

@@ -78,7 +78,7 @@ def test_an_interrupted_chain_goes_on_from_the_same_response_with_the_output_tha
         ("call-without-output", "added", "$[3]")
     ]
     (record,) = sessions(home)
-    assert (record.handle, record.link, record.head == record.mark) == ("resp_2", "resp_2", False)
+    assert (record.handle, record.link_id, record.head == record.confirmed_head) == ("resp_2", "resp_2", False)
     assert convo("chat", "--from", "mended", *ECHO, "go on").exit == 0
     (link,) = [one for one in convo("inspect", "mended", "--json").json()["links"] if len(one["sent"]) == 2]
     assert link["previous_response_id"] == "resp_2"

@@ -429,7 +429,7 @@ def test_the_same_document_is_gone_on_with_by_one_process_at_a_time(
     document = json.loads(Path("state.json").read_text())
 
     async def held(store: Store) -> None:
-        await store.lease(f"state {item_hash(document)}", "other@elsewhere:1:1", 60)
+        await store.acquire_lease(f"state {item_hash(document)}", "other@elsewhere:1:1", 60)
 
     from_store(home, held)
     got = convo("resume", "state.json", *agents(), *paused, "--approve", "all")

@@ -64,7 +64,7 @@ def test_the_sdk_pauses_and_convo_finishes(convo: Convo, home: Path) -> None:
     model = scripted(REFUND, BACK)
     got = convo("resume", "state.json", *agents("desk", SDK), *model, "--approve", "c1")
     assert (got.exit, got.out) == (0, "Paid back.\n"), got.err
-    items, _ = kept(home, runs(home)[0].session)
+    items, _ = kept(home, runs(home)[0].session_id)
     assert [item.get("type", "message") for item in items] == [
         "message",
         "function_call",

@@ -263,5 +263,5 @@ def keep_house(tried: Trying, home: Path) -> None:
     weights = home / "data" / "models" / BUILT_IN_WEIGHTS.file
     weights.parent.mkdir()
     with weights.open("wb") as file:
-        file.truncate(BUILT_IN_WEIGHTS.size)
+        file.truncate(BUILT_IN_WEIGHTS.size_bytes)
     tried("models pull")

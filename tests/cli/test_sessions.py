@@ -159,7 +159,7 @@ def test_a_search_for_programs(convo: Convo, home: Path) -> None:
 def test_a_search_finds_what_was_said_on_a_branch_that_was_left(convo: Convo, home: Path) -> None:
     async def story(teller: Teller) -> None:
         chat = await teller.chat(Strategy.SESSION, "monads", "first", "second zebra")
-        await chat.take_back()
+        await chat.undo()
 
     held(home, story)
     assert "3, on a branch" in convo("sessions", "search", "zebra").out
@@ -240,7 +240,7 @@ def test_a_remote_endpoints_own_copy_is_named(convo: Convo, home: Path) -> None:
     async def story(teller: Teller) -> None:
         chat = await teller.chat(Strategy.CHAIN, "tea", "one")
         there = replace(chat.session, scope=Scope("https://api.example.com/v1"))
-        await teller.store.commit(Transaction(session=there, expect=there.head))
+        await teller.store.commit(Transaction(session=there, expected_session_head=there.head))
 
     held(home, story)
     got = convo("sessions", "rm", "tea", "--yes")
@@ -252,7 +252,7 @@ def test_copies_that_a_local_owner_left_at_an_endpoint_are_named(convo: Convo, h
         chat = await teller.chat(Strategy.SESSION, "tea", "one")
         assert chat.turn
         assert chat.turn.link
-        stored = replace(chat.turn.link, id="resp_kept", scope=Scope("https://api.example.com/v1"), stored=True)
+        stored = replace(chat.turn.link, id="resp_kept", scope=Scope("https://api.example.com/v1"), is_stored=True)
         await teller.store.commit(Transaction(links=(stored,)))
 
     held(home, story)

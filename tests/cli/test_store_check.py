@@ -249,7 +249,7 @@ def test_the_rows_of_a_server_are_checked(convo: Convo) -> None:
     async def said() -> None:
         store = open_store(url)
         await store.commit(everything("local"))
-        await store.of("guest").commit(everything("guest"))
+        await store.for_tenant("guest").commit(everything("guest"))
         await store.aclose()
 
     asyncio.run(said())

@@ -160,7 +160,7 @@ def test_a_conversation_that_is_held_from_another_home_is_waited_for(
 
     assert "Another process is currently operating on this conversation" in waiting
     assert (first.returncode, second.returncode, out) == (0, 0, "me too\n")
-    held = server.run(server.endpoint().conversation_items(conversation, limit=100, order="asc")).items
+    held = server.run(server.endpoint().list_conversation_items(conversation, limit=100, order="asc")).items
     assert [item["role"] for item in held] == ["user", "assistant"] * 3
 
 

@@ -183,7 +183,9 @@ class Hands:
 
     @property
     def conduct(self) -> Conduct:
-        return Conduct(scratch=lambda: open_store("memory"), habits=HandoffDefaults(nest=self.story.nests))
+        return Conduct(
+            open_scratch_store=lambda: open_store("memory"), handoff_defaults=HandoffDefaults(nest=self.story.nests)
+        )
 
     async def convo_begins(self) -> AgentRunner:
         given = self.given.get("conversation_id") or self.given.get("previous_response_id")
@@ -191,7 +193,7 @@ class Hands:
         running = await AgentRunner.open(
             await self._opened(STRATEGIES[self.owner], handle), from_object(self.story.first), self.conduct
         )
-        return await self._at_its_pause(running, running.say([user_message("hi")]))
+        return await self._at_its_pause(running, running.start([user_message("hi")]))
 
     async def convo_takes(self, words: str) -> tuple[AgentRunner, State]:
         """Convo's run of a state that the SDK wrote, everything in it decided."""
@@ -200,21 +202,23 @@ class Hands:
         chat = await self._opened(found.strategy, found.handle)
         items = found.items
         if found.handle:
-            chat.record.held = replace(chat.held, path=chat.held.path.grow(items[found.acknowledged :]))
+            chat.record.state = replace(chat.state, path=chat.state.path.append(items[found.confirmed_count :]))
             items = ()
-        running = await AgentRunner.adopt(chat, found.run, items, self.conduct, state=found.source)
+        running = await AgentRunner.import_run(chat, found.run, items, self.conduct, state_hash=found.source_hash)
         return await self.convo_goes_on(running), state
 
     async def convo_goes_on(self, running: AgentRunner) -> AgentRunner:
-        for call in running.pending:
-            await running.decide(ApprovalDecided(call.id, VERDICTS[call.id], None if VERDICTS[call.id] else NO))
-        return await self._at_its_pause(running, running.go_on())
+        for call in running.pending_calls:
+            await running.apply_decisions(
+                ApprovalDecided(call.id, VERDICTS[call.id], None if VERDICTS[call.id] else NO)
+            )
+        return await self._at_its_pause(running, running.resume())
 
     async def written(self, running: AgentRunner, base: State | None = None) -> str:
         assert self.chat is not None
-        assert running.kept is not None
+        assert running.run_row is not None
         return serialize_run_state(
-            await build_run_state(self.store, self.chat.session, running.kept, running.run, {}, base)
+            await build_run_state(self.store, self.chat.session, running.run_row, running.run, {}, base)
         )
 
     async def _opened(self, strategy: Strategy, handle: str | None) -> Chat:

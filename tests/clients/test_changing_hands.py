@@ -55,7 +55,7 @@ async def test_convo_finishes_what_the_sdk_paused(hands: Hands, name: str) -> No
     told(hands, STORIES[name])
     result = await hands.sdk_begins()
     running, _ = await hands.convo_takes(result.to_state().to_string())
-    while running.pending:
+    while running.pending_calls:
         running = await hands.convo_goes_on(running)
     assert (running.output, heard(hands)) == wanted_end
 
@@ -74,7 +74,7 @@ async def test_the_sdk_finishes_what_convo_paused(hands: Hands, name: str) -> No
 async def test_agents_of_one_name_are_never_written_for_the_sdk(hands: Hands) -> None:
     told(hands, STORIES["agents of one name"])
     running = await hands.convo_begins()
-    assert [call.id for call in running.pending] == ["call_2", "call_4"]
+    assert [call.id for call in running.pending_calls] == ["call_2", "call_4"]
     with pytest.raises(InputFault, match="several agents are called 'desk', and only the Agents SDK can number them"):
         await hands.written(running)
 
@@ -84,7 +84,7 @@ async def test_a_run_goes_from_the_sdk_to_convo_and_back(hands: Hands) -> None:
     told(hands, STORIES["two pauses"])
     result = await hands.sdk_begins()
     running, base = await hands.convo_takes(result.to_state().to_string())
-    assert [call.id for call in running.pending] == ["call_5"]
+    assert [call.id for call in running.pending_calls] == ["call_5"]
     result = await hands.sdk_goes_on(await hands.written(running, base))
     assert (result.final_output, heard(hands)) == wanted_end
 

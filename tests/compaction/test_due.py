@@ -9,12 +9,12 @@ from convo.usage.counting import Usage
 @pytest.mark.parametrize(
     ("at", "used", "window", "tokens"),
     [
-        (0.8, Usage(input=700, output=99), 1000, None),
-        (0.8, Usage(input=700, output=100), 1000, 800),
-        (0.8, Usage(input=7000), None, None),
-        (500, Usage(input=400, output=100), None, 500),
-        (500, Usage(input=499), 1000, None),
-        (0, Usage(input=10**9), 1000, None),
+        (0.8, Usage(input_tokens=700, output_tokens=99), 1000, None),
+        (0.8, Usage(input_tokens=700, output_tokens=100), 1000, 800),
+        (0.8, Usage(input_tokens=7000), None, None),
+        (500, Usage(input_tokens=400, output_tokens=100), None, 500),
+        (500, Usage(input_tokens=499), 1000, None),
+        (0, Usage(input_tokens=10**9), 1000, None),
         (0.8, None, 1000, None),
     ],
 )

@@ -20,49 +20,56 @@ def sized(items: Sequence[Item]) -> list[int]:
 
 def test_without_anything_to_answer_everything_is_folded() -> None:
     made = split_for_summary([RULE, ASK, ANSWER], [1, 1, 1])
-    assert (made.standing, made.folded, made.said, made.kept) == ((RULE,), (ASK, ANSWER), (ASK,), ())
+    assert (made.instructions, made.summarized_items, made.user_messages, made.kept_items) == (
+        (RULE,),
+        (ASK, ANSWER),
+        (ASK,),
+        (),
+    )
 
 
 def test_the_turn_that_is_to_be_answered_is_kept_as_it_is() -> None:
-    made = split_for_summary([ASK, ANSWER, MORE], [1, 1, 1], keep=10)
-    assert (made.folded, made.kept) == ((ASK, ANSWER), (MORE,))
+    made = split_for_summary([ASK, ANSWER, MORE], [1, 1, 1], keep_tokens=10)
+    assert (made.summarized_items, made.kept_items) == ((ASK, ANSWER), (MORE,))
 
 
 def test_a_turn_that_is_too_long_itself_is_cut_between_its_steps() -> None:
     """An agent's work of an hour is one turn: its last step is kept, and the question stays word for word."""
     work = [ASK, call(1), output(1), call(2), output(2), call(3), output(3)]
-    made = split_for_summary(work, sized(work), keep=4)
-    assert (made.said, made.kept) == ((ASK,), (call(2), output(2), call(3), output(3)))
+    made = split_for_summary(work, sized(work), keep_tokens=4)
+    assert (made.user_messages, made.kept_items) == ((ASK,), (call(2), output(2), call(3), output(3)))
 
 
 def test_a_last_step_longer_than_its_room_is_kept_all_the_same() -> None:
     work = [ASK, call(1), call(2), output(1), output(2)]
-    assert split_for_summary(work, sized(work), keep=1).kept == tuple(work[1:])
+    assert split_for_summary(work, sized(work), keep_tokens=1).kept_items == tuple(work[1:])
 
 
 def test_the_newest_words_of_the_user_stay_and_the_older_ones_are_folded() -> None:
-    assert split_for_summary([ASK, ANSWER, MORE, ANSWER], [5, 5, 5, 5], said=9).said == (MORE,)
+    assert split_for_summary([ASK, ANSWER, MORE, ANSWER], [5, 5, 5, 5], user_message_tokens=9).user_messages == (MORE,)
 
 
 def test_an_earlier_summary_is_folded_again_and_is_nobodys_own_words() -> None:
     earlier = summary_message("They looked once.")
     made = split_for_summary([earlier, MORE, ANSWER], [1, 1, 1])
-    assert (made.folded, made.said) == ((earlier, MORE, ANSWER), (MORE,))
+    assert (made.summarized_items, made.user_messages) == ((earlier, MORE, ANSWER), (MORE,))
 
 
 def test_of_nothing_nothing_is_folded() -> None:
-    assert split_for_summary([], [], keep=5).kept == split_for_summary([], []).folded == ()
+    assert split_for_summary([], [], keep_tokens=5).kept_items == split_for_summary([], []).summarized_items == ()
 
 
 @given(histories(), some.none() | some.integers(0, 12), some.integers(0, 12))
 def test_every_item_is_folded_or_stands_and_no_pair_is_torn(items: list[Item], keep: int | None, said: int) -> None:
-    made = split_for_summary(items, sized(items), keep=keep, said=said)
+    made = split_for_summary(items, sized(items), keep_tokens=keep, user_message_tokens=said)
 
-    early = items[: len(items) - len(made.kept)]
-    assert [*early, *made.kept] == items
-    assert list(made.standing) == instructions(early)
-    assert list(made.folded) == [item for item in early if item not in made.standing or not instructions([item])]
-    assert is_whole(made.folded)
-    assert is_whole(made.kept)
-    asked = [item for item in made.folded if is_user_message(item)]
-    assert list(made.said) == asked[len(asked) - min(said, len(asked)) :]
+    early = items[: len(items) - len(made.kept_items)]
+    assert [*early, *made.kept_items] == items
+    assert list(made.instructions) == instructions(early)
+    assert list(made.summarized_items) == [
+        item for item in early if item not in made.instructions or not instructions([item])
+    ]
+    assert is_whole(made.summarized_items)
+    assert is_whole(made.kept_items)
+    asked = [item for item in made.summarized_items if is_user_message(item)]
+    assert list(made.user_messages) == asked[len(asked) - min(said, len(asked)) :]

@@ -30,7 +30,7 @@ SEALED: Item = {"type": "compaction", "encrypted_content": "x"}
 
 
 def standing(strategy: Strategy, *items: Item, here: bool = True, stored: bool = False) -> HistorySnapshot:
-    path = START.grow(items or TALK)
+    path = START.append(items or TALK)
     known: Mapping[Key, str] = {path.head: "resp_1"} if stored else {}
     return HistorySnapshot(strategy, path, here, known)
 
@@ -53,35 +53,35 @@ def standing(strategy: Strategy, *items: Item, here: bool = True, stored: bool =
 def test_the_way_follows_from_the_owner_and_what_can_be_looked_up(
     strategy: Strategy, mode: CompactionMode, here: bool, stored: bool, way: CompactionMethod
 ) -> None:
-    assert plan_compaction(standing(strategy, here=here, stored=stored), CompactionOptions(mode)).way is way
+    assert plan_compaction(standing(strategy, here=here, stored=stored), CompactionOptions(mode)).method is way
 
 
 def test_what_is_sealed_is_left_to_whoever_can_open_it() -> None:
     there = standing(Strategy.SESSION, SEALED, *TALK)
-    assert plan_compaction(there, CompactionOptions()).way is CompactionMethod.INPUT
+    assert plan_compaction(there, CompactionOptions()).method is CompactionMethod.INPUT
     with pytest.raises(InvalidUsage, match="sealed"):
         plan_compaction(there, CompactionOptions(focus="names"))
 
 
 def test_turns_that_stay_are_counted_from_the_end() -> None:
-    made = plan_compaction(standing(Strategy.SESSION), CompactionOptions(keep=1))
-    assert [item_text(item) for item in made.kept] == ["two", "second"]
-    assert [item_text(item) for item in made.folded] == ["Be brief.", "one", "first"]
+    made = plan_compaction(standing(Strategy.SESSION), CompactionOptions(keep_turns=1))
+    assert [item_text(item) for item in made.kept_items] == ["two", "second"]
+    assert [item_text(item) for item in made.compacted_items] == ["Be brief.", "one", "first"]
 
 
 @pytest.mark.parametrize("keep", [2, 3])
 def test_where_every_turn_stays_there_is_nothing_to_fold(keep: int) -> None:
     with pytest.raises(InvalidUsage, match="nothing to compact"):
-        plan_compaction(standing(Strategy.SESSION), CompactionOptions(keep=keep))
+        plan_compaction(standing(Strategy.SESSION), CompactionOptions(keep_turns=keep))
 
 
 def test_an_earlier_response_of_the_chain_is_named_where_turns_stay() -> None:
-    path = START.grow(TALK)
+    path = START.append(TALK)
     there = HistorySnapshot(
-        Strategy.CHAIN, path, here=False, stored={path.first(3).head: "resp_1", path.head: "resp_2"}
+        Strategy.CHAIN, path, is_embedded=False, stored_responses={path.first(3).head: "resp_1", path.head: "resp_2"}
     )
-    made = plan_compaction(there, CompactionOptions(keep=1))
-    assert (made.way, made.previous) == (CompactionMethod.PREVIOUS, "resp_1")
+    made = plan_compaction(there, CompactionOptions(keep_turns=1))
+    assert (made.method, made.previous_response_id) == (CompactionMethod.PREVIOUS, "resp_1")
 
 
 @pytest.mark.parametrize("kind", ["function_call", "custom_tool_call", "shell_call"])
@@ -90,7 +90,7 @@ def test_a_call_without_its_output_defers_it(kind: str) -> None:
     with pytest.raises(StateFault, match="call_1"):
         plan_compaction(standing(Strategy.SESSION, *TALK, call), CompactionOptions())
     output: Item = {"type": f"{kind}_output", "call_id": "call_1", "output": "seen"}
-    assert plan_compaction(standing(Strategy.SESSION, *TALK, call, output), CompactionOptions()).folded
+    assert plan_compaction(standing(Strategy.SESSION, *TALK, call, output), CompactionOptions()).compacted_items
 
 
 def test_a_summary_alone_is_as_short_as_it_gets() -> None:
@@ -104,6 +104,6 @@ def test_a_summary_alone_is_as_short_as_it_gets() -> None:
 
 def test_a_chain_that_is_gone_is_folded_from_the_items() -> None:
     made = plan_compaction(standing(Strategy.CHAIN, stored=True), CompactionOptions())
-    assert plan_from_items(made, here=True).way is CompactionMethod.SUMMARY
-    assert plan_from_items(made, here=False).way is CompactionMethod.INPUT
-    assert plan_from_items(made, here=False).previous is None
+    assert plan_from_items(made, is_embedded=True).method is CompactionMethod.SUMMARY
+    assert plan_from_items(made, is_embedded=False).method is CompactionMethod.INPUT
+    assert plan_from_items(made, is_embedded=False).previous_response_id is None

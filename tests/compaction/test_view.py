@@ -71,7 +71,7 @@ def test_messages_that_a_client_puts_before_it_afterwards_are_seen() -> None:
 
 def test_words_of_the_user_that_stay_beside_it_are_seen_once() -> None:
     sealed = CompactionContent(
-        "local", (), "They looked.", (), covered_message_digests([ASK, ANSWER, MORE], Drawer(), beside=[MORE])
+        "local", (), "They looked.", (), covered_message_digests([ASK, ANSWER, MORE], Drawer(), kept_messages=[MORE])
     )
     assert items_shown_to_model([ASK, MORE, ours()], Drawer(sealed)) == (MORE, summary_message("They looked."))
 
@@ -110,9 +110,13 @@ def test_what_is_sealed_comes_out_as_it_went_in(before: Item, after: Item) -> No
 
 @given(histories(), histories())
 def test_no_pair_is_torn_and_no_instruction_lost_by_a_compaction(items: list[Item], later: list[Item]) -> None:
-    made = split_for_summary(items, [1] * len(items), keep=3)
+    made = split_for_summary(items, [1] * len(items), keep_tokens=3)
     sealed = CompactionContent(
-        "local", (*made.standing, *made.said), "Short.", made.kept, covered_message_digests(items, Drawer())
+        "local",
+        (*made.instructions, *made.user_messages),
+        "Short.",
+        made.kept_items,
+        covered_message_digests(items, Drawer()),
     )
     found = items_shown_to_model([*items, ours(), *later], Drawer(sealed))
     assert is_whole(found)

@@ -163,7 +163,7 @@ def test_what_was_said_for_this_run_against_the_record_is_refused(
 
 def test_a_model_typed_in_the_chat_may_not_leave_the_endpoint() -> None:
     with pytest.raises(WrongOwner) as refused:
-        choose_model(settings(record=REMOTE), "local", where="/model", record=REMOTE)
+        choose_model(settings(record=REMOTE), "local", source="/model", record=REMOTE)
     assert refused.value.message == (
         f"session 'tuesday' is held by {OPENAI}, but /model says convo's own endpoint for local/smollm2-135m-instruct"
     )

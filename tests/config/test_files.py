@@ -42,14 +42,14 @@ def refused(config: Path | None = None) -> str:
 
 
 def test_without_any_file_everything_is_built_in_or_from_the_environment(work: Path) -> None:
-    assert {setting.origin.layer for setting in load_settings().listed} == {Layer.DEFAULT}
+    assert {setting.source.layer for setting in load_settings().entries} == {Layer.DEFAULT}
 
 
 def test_the_users_file_lies_in_the_config_folder(work: Path, user: Path) -> None:
     user.write_text('model = "mine"')
 
     got = load_settings()
-    assert (got.model, got.origin("model").place) == ("mine", str(user))
+    assert (got.model, got.get_source("model").location) == ("mine", str(user))
 
 
 @pytest.mark.parametrize("up", [0, 1, 2, 3])
@@ -58,7 +58,7 @@ def test_the_projects_file_is_found_from_the_working_folder_upwards(work: Path, 
     (folder / ".convo.toml").write_text('model = "openai/project"')
 
     got = load_settings()
-    assert (got.model, got.origin("model").folder) == ("openai/project", folder)
+    assert (got.model, got.get_source("model").folder) == ("openai/project", folder)
 
 
 def test_the_nearest_project_file_is_the_only_one(work: Path) -> None:
@@ -73,7 +73,7 @@ def test_the_search_ends_at_the_home_folder(work: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("HOME", str(work.parent))
     (work.parent.parent / ".convo.toml").write_text('model = "openai/other"')
 
-    assert load_settings().origin("model").layer is Layer.DEFAULT
+    assert load_settings().get_source("model").layer is Layer.DEFAULT
 
 
 def test_a_home_folder_behind_a_link_still_ends_the_search(
@@ -83,13 +83,13 @@ def test_a_home_folder_behind_a_link_still_ends_the_search(
     monkeypatch.setenv("HOME", str(tmp_path / "linked"))
     (work.parent.parent / ".convo.toml").write_text('model = "openai/other"')
 
-    assert load_settings().origin("model").layer is Layer.DEFAULT
+    assert load_settings().get_source("model").layer is Layer.DEFAULT
 
 
 def test_the_search_ends_at_the_root_of_the_repository(work: Path, tmp_path: Path) -> None:
     (work.parent / ".git").mkdir()
     (work.parent.parent / ".convo.toml").write_text('model = "openai/outside"')
-    assert load_settings().origin("model").layer is Layer.DEFAULT
+    assert load_settings().get_source("model").layer is Layer.DEFAULT
     (work.parent / ".convo.toml").write_text('model = "openai/root"')
     assert load_settings().model == "openai/root"
 
@@ -135,7 +135,7 @@ def test_a_file_that_is_named_stands_in_for_the_users(work: Path, user: Path, mo
     monkeypatch.setenv("CONVO_CONFIG", "by-variable.toml")
     assert (load_settings().model, dict(load_settings().aliases)) == ("by-variable", {})
     got = load_settings(Path("by-flag.toml"))
-    assert (got.model, got.origin("model").place) == ("by-flag", str(work / "by-flag.toml"))
+    assert (got.model, got.get_source("model").location) == ("by-flag", str(work / "by-flag.toml"))
 
 
 def test_a_project_file_wins_over_the_file_that_is_named(work: Path) -> None:

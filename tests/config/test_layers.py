@@ -71,8 +71,8 @@ def test_the_stronger_of_two_layers_names_the_model(stronger: Layer, weaker: Lay
     got = settings(**MODEL[weaker], **MODEL[stronger])
 
     assert got.model == NAMED[stronger]
-    assert got.origin("model").layer is stronger
-    assert str(got.origin("model")) == ORIGINS[stronger]
+    assert got.get_source("model").layer is stronger
+    assert str(got.get_source("model")) == ORIGINS[stronger]
 
 
 @pytest.mark.parametrize(("stronger", "weaker"), list(combinations(URL, 2)))
@@ -81,7 +81,7 @@ def test_the_stronger_of_two_layers_names_the_base_url(stronger: Layer, weaker: 
 
     named = f"https://{stronger.name.lower()}/v1"
     assert got.providers["openai"].base_url == named
-    assert got.origin("providers", "openai", "base_url").layer is stronger
+    assert got.get_source("providers", "openai", "base_url").layer is stronger
 
 
 @pytest.mark.parametrize(("stronger", "weaker"), list(combinations(STORE, 2)))
@@ -89,7 +89,7 @@ def test_the_stronger_of_two_layers_names_the_store(stronger: Layer, weaker: Lay
     got = settings(**STORE[weaker], **STORE[stronger])
 
     assert got.storage.path == FILES[stronger]
-    assert got.origin("state_storage").layer is stronger
+    assert got.get_source("state_storage").layer is stronger
 
 
 def test_all_six_layers_together_leave_the_flag() -> None:
@@ -107,8 +107,8 @@ def test_layers_meet_value_by_value() -> None:
     assert got.providers["groq"] == Provider(
         "groq", "chat", base_url="http://127.0.0.1:9000/v1", key_env="GROQ_API_KEY"
     )
-    assert got.origin("providers", "groq", "base_url").place == "/home/me/work/.convo.toml"
-    assert got.origin("providers", "groq", "key_env").place == "/home/me/.config/convo/config.toml"
+    assert got.get_source("providers", "groq", "base_url").location == "/home/me/work/.convo.toml"
+    assert got.get_source("providers", "groq", "key_env").location == "/home/me/.config/convo/config.toml"
 
 
 def test_the_storage_of_a_layer_is_taken_whole() -> None:
@@ -146,7 +146,7 @@ def test_a_variable_that_is_set_to_nothing_says_nothing() -> None:
 )
 def test_without_a_word_the_key_decides_which_model_answers(environ: dict[str, str], model: str, why: str) -> None:
     got = settings(environ=environ)
-    assert (got.model, str(got.origin("model"))) == (model, why)
+    assert (got.model, str(got.get_source("model"))) == (model, why)
 
 
 def test_the_key_that_decides_is_the_one_that_openai_is_set_to_use() -> None:
@@ -161,7 +161,7 @@ def test_a_setting_prints_as_a_line_with_its_origin() -> None:
         project='model = "fast"\n[aliases]\n"gpt 5.1" = "groq/x"\n[prices]\n"groq/x" = {input = 1, output = 2}'
     )
 
-    lines = [str(setting) for setting in got.listed if setting.origin.layer is Layer.PROJECT]
+    lines = [str(setting) for setting in got.entries if setting.source.layer is Layer.PROJECT]
     assert lines == [
         'aliases."gpt 5.1" = groq/x  (from .convo.toml, /home/me/work)',
         "model = fast  (from .convo.toml, /home/me/work)",
@@ -170,7 +170,7 @@ def test_a_setting_prints_as_a_line_with_its_origin() -> None:
 
 
 def test_everything_that_holds_is_listed_once_in_order() -> None:
-    keys = [setting.key for setting in settings(SettingFlags(port=9000)).listed]
+    keys = [setting.key for setting in settings(SettingFlags(port=9000)).entries]
 
     assert keys == sorted(set(keys))
     assert {("model",), ("state_storage",), ("serve", "port"), ("providers", "openai", "key_env")} <= set(keys)
@@ -267,7 +267,7 @@ def test_what_no_key_could_be_called_is_no_tenant() -> None:
 
 def test_settings_keys_and_words_of_layers_never_change() -> None:
     """Settings files and scripts name them."""
-    rows = settings_to_json(settings(flags=SettingFlags(model="x/y"), user="compact_at = 0.5").listed)
+    rows = settings_to_json(settings(flags=SettingFlags(model="x/y"), user="compact_at = 0.5").entries)
     words = {row["key"]: row["layer"] for row in rows if not row["key"].startswith("providers.")}
     serve = (
         "host port seal_key_env max_body_bytes max_header_bytes max_depth max_items max_requests read_s write_s "

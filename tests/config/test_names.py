@@ -34,7 +34,7 @@ def test_a_name_is_split_at_its_first_slash(written: str, provider: str, model: 
 
     assert choice.name == ModelName(provider, model)
     assert choice.provider.name == provider
-    assert str(choice.origin) == "from -m"
+    assert str(choice.source) == "from -m"
 
 
 def test_a_model_name_prints_as_it_is_written() -> None:
@@ -54,7 +54,7 @@ def test_an_alias_of_the_settings_is_followed_too() -> None:
     choice = choose_model(settings(project='model = "fast"', user=GROQ + '[aliases]\nfast = "groq/llama"'))
 
     assert str(choice.name) == "groq/llama"
-    assert str(choice.origin) == "from .convo.toml, /home/me/work"
+    assert str(choice.source) == "from .convo.toml, /home/me/work"
 
 
 def test_an_alias_may_take_the_place_of_the_built_in_models_short_name() -> None:
@@ -126,7 +126,7 @@ def test_a_model_that_is_named_wrongly_does_not_keep_settings_from_being_read() 
 
 def test_a_model_that_is_typed_in_a_chat_says_so() -> None:
     with pytest.raises(InvalidSettings, match=r"^/model: 'ollama' is a provider, not a model$"):
-        choose_model(settings(), "ollama", where="/model")
+        choose_model(settings(), "ollama", source="/model")
 
 
 # -- bare names -----------------------------------------------------------------------------------

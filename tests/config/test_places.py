@@ -16,22 +16,22 @@ def mode(folder: Path) -> int:
 
 
 def test_convo_home_holds_all_three_folders(tmp_path: Path) -> None:
-    places = AppPaths.of({"CONVO_HOME": str(tmp_path)})
+    places = AppPaths.from_environ({"CONVO_HOME": str(tmp_path)})
 
     assert places == AppPaths(tmp_path / "data", tmp_path / "state", tmp_path / "config")
-    assert (places.database, places.settings) == (tmp_path / "data/convo.db", tmp_path / "config/config.toml")
-    assert (places.models, places.locks) == (tmp_path / "data/models", tmp_path / "state/locks")
-    assert places.prompts == tmp_path / "state/prompts"
+    assert (places.database, places.settings_file) == (tmp_path / "data/convo.db", tmp_path / "config/config.toml")
+    assert (places.weights, places.locks) == (tmp_path / "data/models", tmp_path / "state/locks")
+    assert places.prompt_history == tmp_path / "state/prompts"
 
 
 def test_a_relative_convo_home_begins_in_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert AppPaths.of({"CONVO_HOME": "here/../there"}).data == tmp_path / "there/data"
+    assert AppPaths.from_environ({"CONVO_HOME": "here/../there"}).data == tmp_path / "there/data"
 
 
 def test_convo_home_may_begin_at_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert AppPaths.of({"CONVO_HOME": "~/convo"}).state == tmp_path / "convo/state"
+    assert AppPaths.from_environ({"CONVO_HOME": "~/convo"}).state == tmp_path / "convo/state"
 
 
 @pytest.mark.parametrize("environ", [{}, {"CONVO_HOME": ""}])
@@ -42,7 +42,7 @@ def test_without_convo_home_the_platform_says_where(
     for name in ("XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"):
         monkeypatch.delenv(name, raising=False)
 
-    places = AppPaths.of(environ)
+    places = AppPaths.from_environ(environ)
 
     assert {place.name for place in places} == {"convo"}
     assert all(place.is_relative_to(tmp_path) for place in places)
@@ -51,13 +51,13 @@ def test_without_convo_home_the_platform_says_where(
 def test_a_user_without_a_home_folder_is_told_to_set_convo_home(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "nowhere")
     with pytest.raises(InvalidSettings) as refused:
-        AppPaths.of({})
+        AppPaths.from_environ({})
     assert refused.value.message == "this user has no home folder"
     assert refused.value.hint == "set CONVO_HOME to a folder that convo may write"
 
 
 def test_naming_a_place_makes_nothing(tmp_path: Path) -> None:
-    assert AppPaths.of({"CONVO_HOME": str(tmp_path / "home")}).database.name == "convo.db"
+    assert AppPaths.from_environ({"CONVO_HOME": str(tmp_path / "home")}).database.name == "convo.db"
     assert list(tmp_path.iterdir()) == []
 
 

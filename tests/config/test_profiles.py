@@ -43,8 +43,8 @@ def test_what_a_profile_does_not_say_the_files_do() -> None:
 
 
 def test_a_value_of_a_profile_says_so() -> None:
-    origin = settings(SettingFlags(profile="work"), user=TWO).origin("model")
-    assert (origin.layer, origin.place) == (Layer.PROFILE, str(USER / "config.toml"))
+    origin = settings(SettingFlags(profile="work"), user=TWO).get_source("model")
+    assert (origin.layer, origin.location) == (Layer.PROFILE, str(USER / "config.toml"))
     assert str(origin) == f"from profile work in config.toml, {USER}"
 
 
@@ -52,7 +52,7 @@ def test_a_profile_may_stand_in_both_files_and_the_projects_wins() -> None:
     project = '[profiles.work]\nmodel = "openai/here"\n'
     got = settings(SettingFlags(profile="work"), project=project, user=TWO)
     assert (got.model, got.tenant) == ("openai/here", "office")
-    assert got.origin("model").folder == WORK
+    assert got.get_source("model").folder == WORK
 
 
 def test_a_profile_that_no_file_has_is_refused_with_the_nearest() -> None:

@@ -188,9 +188,9 @@ def test_cached_tokens_cost_what_others_do_when_nothing_else_is_said() -> None:
 def test_the_limits_of_a_server_hold_for_every_key_and_a_name_may_have_its_own() -> None:
     text = "[serve.limits]\nper_minute = 60\nkeys.alice.per_minute = 600\nkeys.bob.concurrent = 2"
     limits = settings(user=text).serve.limits
-    assert [limits.of(name) for name in ("alice", "bob", "carol")] == [(500, 600), (2, 60), (500, 60)]
+    assert [limits.for_key(name) for name in ("alice", "bob", "carol")] == [(500, 600), (2, 60), (500, 60)]
     assert limits.process_per_minute == 0
-    assert settings().serve.limits.of("alice") == (500, 0)
+    assert settings().serve.limits.for_key("alice") == (500, 0)
 
 
 @pytest.mark.parametrize(

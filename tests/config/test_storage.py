@@ -108,7 +108,7 @@ def test_a_url_is_handed_on_as_it_is_and_shown_without_its_password(url: str, sh
 
     assert got.storage.url == Secret(url)
     assert str(got.storage) == shown
-    assert f"state_storage = {shown}  (from --store)" in map(str, got.listed)
+    assert f"state_storage = {shown}  (from --store)" in map(str, got.entries)
     assert url == shown or url not in repr(got)
 
 
@@ -183,28 +183,28 @@ def test_a_storage_without_a_server_is_shown_as_it_is_written() -> None:
 
 def test_nothing_goes_unless_somebody_says_so() -> None:
     for got in (settings(), settings(project=table("sqlite")), settings(SettingFlags(store="postgresql://db/x"))):
-        assert got.storage.ttl_s("local") is None
+        assert got.storage.get_ttl_s("local") is None
 
 
 def test_a_time_holds_for_every_tenant_that_has_none_of_its_own() -> None:
     text = table("memory") + "ttl = '30d'\n[state_storage.ttls]\nalice = '12h'\narchive = 'never'\n"
     storage = settings(project=text).storage
 
-    assert storage.ttl_s("local") == 30 * 86_400
-    assert storage.ttl_s("alice") == 12 * 3_600
-    assert storage.ttl_s("archive") is None
+    assert storage.get_ttl_s("local") == 30 * 86_400
+    assert storage.get_ttl_s("alice") == 12 * 3_600
+    assert storage.get_ttl_s("archive") is None
 
 
 def test_a_time_for_one_tenant_is_none_for_the_others() -> None:
     storage = settings(project=table("memory") + "ttls = { alice = '1w' }\n").storage
 
-    assert (storage.ttl_s("alice"), storage.ttl_s("local")) == (7 * 86_400, None)
+    assert (storage.get_ttl_s("alice"), storage.get_ttl_s("local")) == (7 * 86_400, None)
 
 
 def test_a_time_goes_with_the_store_that_it_was_written_for() -> None:
     """Another store that a flag names is not emptied after it."""
     got = settings(SettingFlags(store="memory"), project=table("sqlite") + "ttl = '30d'\n")
-    assert got.storage.ttl_s("local") is None
+    assert got.storage.get_ttl_s("local") is None
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ async def sides(request: pytest.FixtureRequest, tmp_path: Path, scripts: Scripts
         await there.aclose()
         return
     store = open_store("memory" if request.param.endswith("memory") else f"sqlite:{tmp_path / 'convo.db'}")
-    yield Sides(embedded_over(store, scripts), embedded_over(store.of("other"), scripts), scripts)
+    yield Sides(embedded_over(store, scripts), embedded_over(store.for_tenant("other"), scripts), scripts)
     await store.aclose()
 
 

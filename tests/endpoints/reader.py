@@ -47,34 +47,34 @@ class Reader:
     def __call__(self, name: str) -> tuple[Model, str]:
         return self, name
 
-    async def respond(self, ask: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-        summing = (ask.instructions or "").startswith(SUMMARY_INSTRUCTIONS)
-        (self.summaries if summing else self.asks).append(ask)
-        need = sum(len(item_text(item).split()) for item in ask.input)
-        if self.theirs is None and any(item_type(item) == "compaction" for item in ask.input):
-            raise Unsupported(ask.model, "compaction items", param="input")
+    async def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        summing = (request.instructions or "").startswith(SUMMARY_INSTRUCTIONS)
+        (self.summaries if summing else self.asks).append(request)
+        need = sum(len(item_text(item).split()) for item in request.input)
+        if self.theirs is None and any(item_type(item) == "compaction" for item in request.input):
+            raise Unsupported(request.model, "compaction items", param="input")
         if self.room is not None and need > self.room:
-            raise WindowExceeded(ask.model, need, self.room)
-        answer, words = ResponseEventWriter(random_id, ask.model), self.answer or f"shown {len(ask.input)}"
-        for event in answer.text(self.summary if summing else words):
+            raise WindowExceeded(request.model, need, self.room)
+        answer, words = ResponseEventWriter(random_id, request.model), self.answer or f"shown {len(request.input)}"
+        for event in answer.write_text(self.summary if summing else words):
             yield event
-        for event in answer.completed(TOLD):
+        for event in answer.write_completed(TOLD):
             yield event
 
     async def warm(self, model: str) -> None:
         """Nothing has to be ready."""
 
-    async def check_request(self, ask: ModelRequest) -> None:
+    async def check_request(self, request: ModelRequest) -> None:
         """It takes everything."""
 
-    async def count(self, ask: ModelRequest) -> int | None:
-        return sum(len(item_text(item).split()) for item in ask.input)
+    async def count(self, request: ModelRequest) -> int | None:
+        return sum(len(item_text(item).split()) for item in request.input)
 
-    async def compact(self, ask: ModelRequest) -> Sequence[Item] | None:
+    async def compact(self, request: ModelRequest) -> Sequence[Item] | None:
         if self.refuses:
             raise RequestRefused("This model cannot compact")
         if self.theirs is not None:
-            self.compactions.append(ask)
+            self.compactions.append(request)
         return self.theirs
 
     async def aclose(self) -> None:

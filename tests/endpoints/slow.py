@@ -36,33 +36,33 @@ class Slow:
     def __call__(self, name: str) -> tuple[Model, str]:
         return self, name
 
-    async def respond(self, ask: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-        answer = ResponseEventWriter(counting_ids(), ask.model)
-        self.asks.append(ask)
+    async def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        answer = ResponseEventWriter(counting_ids(), request.model)
+        self.asks.append(request)
         self.asked.set()
         try:
             if self._silent:
                 await self.go_on.wait()
-            for event in answer.whole(self._first) if self._first else ():
+            for event in answer.write_item(self._first) if self._first else ():
                 yield event
-            for event in answer.text("one "):
+            for event in answer.write_text("one "):
                 yield event
             await self.go_on.wait()
             if self._fails:
                 raise self._fails
-            for event in (*answer.text("two"), *answer.completed(make_usage(1, 2))):
+            for event in (*answer.write_text("two"), *answer.write_completed(make_usage(1, 2))):
                 yield event
         finally:
             self.closed.set()
 
     async def warm(self, model: str) -> None: ...
 
-    async def check_request(self, ask: ModelRequest) -> None: ...
+    async def check_request(self, request: ModelRequest) -> None: ...
 
-    async def count(self, ask: ModelRequest) -> int | None:
+    async def count(self, request: ModelRequest) -> int | None:
         return None
 
-    async def compact(self, ask: ModelRequest) -> Sequence[Item] | None:
+    async def compact(self, request: ModelRequest) -> Sequence[Item] | None:
         return None
 
     async def aclose(self) -> None: ...
@@ -79,7 +79,7 @@ def over(
     store: Store, models: Slow, *, new_id: NewId | None = None, manner: EndpointOptions | None = None
 ) -> EmbeddedEndpoint:
     """An endpoint whose time stands still and whose ids count."""
-    return EmbeddedEndpoint(store, models, FixedClock(), new_id or counting_ids(), manner=manner)
+    return EmbeddedEndpoint(store, models, FixedClock(), new_id or counting_ids(), options=manner)
 
 
 @asynccontextmanager
@@ -102,13 +102,13 @@ class Watched(MemoryStore):
         self.commits: list[Transaction] = []
         self._fails = fails
 
-    async def commit(self, change: Transaction) -> None:
+    async def commit(self, transaction: Transaction) -> None:
         if self._fails:
             raise self._fails
-        self.commits.append(change)
-        await super().commit(change)
+        self.commits.append(transaction)
+        await super().commit(transaction)
 
 
 def grown(path: Path) -> Transaction:
     """The change that puts `path` into a store."""
-    return Transaction(grow=(AppendItems(path.root, path.items),))
+    return Transaction(appends=(AppendItems(path.root, path.items),))

@@ -124,14 +124,14 @@ async def test_a_conversation_moves_at_its_end_and_is_locked_until_then(store: S
     response = await taken_on(endpoint, conversation=conversation)
 
     locked = await refusal(endpoint, "b", conversation=conversation)
-    before = await endpoint.conversation_items(conversation)
+    before = await endpoint.list_conversation_items(conversation)
     model.go_on.set()
     await all_of(endpoint, response)
 
     assert isinstance(locked, TryLater)
     assert locked.code == "conversation_locked"
     assert before.items == []
-    assert texts(await endpoint.conversation_items(conversation, order="asc")) == ["a", "one two"]
+    assert texts(await endpoint.list_conversation_items(conversation, order="asc")) == ["a", "one two"]
     assert (await ask(endpoint, "b", conversation=conversation))["status"] == "completed"
 
 
@@ -160,7 +160,7 @@ async def test_what_is_wrong_is_refused_before_anything_is_kept(store: Store) ->
     wrong = await refusal(endpoint, "a", background=True, previous_response_id="resp_nope")
     assert wrong.code == "previous_response_not_found"
     assert await store.link("resp_1") is None
-    assert await store.upkeep.abandoned() == []
+    assert await store.admin.abandoned_runs() == []
 
 
 async def test_a_model_that_breaks_off_fails_the_response_whenever_it_does(store: Store) -> None:
@@ -179,10 +179,10 @@ class Unhurried(MemoryStore):
         super().__init__()
         self.go_on, self.writing = asyncio.Event(), asyncio.Event()
 
-    async def append(self, response_id: str, events: Sequence[StreamEvent]) -> None:
+    async def append_events(self, response_id: str, events: Sequence[StreamEvent]) -> None:
         self.writing.set()
         await self.go_on.wait()
-        await super().append(response_id, events)
+        await super().append_events(response_id, events)
 
 
 async def test_what_comes_while_the_store_is_slow_is_kept_once_and_in_order() -> None:
@@ -215,8 +215,8 @@ async def test_cancelling_stops_the_model_and_keeps_what_came(store: Store) -> N
     assert (stopped["status"], texts(stopped["output"])) == ("cancelled", ["whole", "one "])
     assert (stopped["error"], stopped["incomplete_details"]) == (None, None)
     assert (await all_of(endpoint, response))[-1]["response"] == stopped
-    assert (await endpoint.conversation_items(conversation)).items == []
-    assert (await store.upkeep.abandoned(), await endpoint.cancel(response)) == ([], stopped)
+    assert (await endpoint.list_conversation_items(conversation)).items == []
+    assert (await store.admin.abandoned_runs(), await endpoint.cancel(response)) == ([], stopped)
     model.go_on.set()
     assert (await ask(endpoint, "b", conversation=conversation))["status"] == "completed"
 
@@ -243,7 +243,7 @@ async def test_what_somebody_waited_for_cannot_be_cancelled_or_followed(store: S
 
 async def test_another_tenant_neither_follows_nor_stops_it(store: Store) -> None:
     model = Slow()
-    endpoint, foreign = over(store, model), over(store.of("other"), model)
+    endpoint, foreign = over(store, model), over(store.for_tenant("other"), model)
     response = await taken_on(endpoint)
     for refused in (foreign.cancel(response), all_of(foreign, response), foreign.retrieve(response)):
         with pytest.raises(NotFound):
@@ -307,7 +307,7 @@ async def test_whoever_ends_it_first_it_ends_once(replicas: tuple[Store, Store])
     assert [end["response"] for end in ends] == [seen[0]] * 2
     assert list(seen) == [seen[0]] * 3
     assert seen[0]["status"] in ("cancelled", "completed")
-    assert await replicas[0].upkeep.abandoned() == []
+    assert await replicas[0].admin.abandoned_runs() == []
     await here.aclose()
 
 
@@ -319,17 +319,17 @@ async def test_a_run_whose_conversation_went_on_without_it_fails_and_adds_nothin
     await upto(endpoint, response, "response.output_text.delta")
     there = await store.conversation(conversation)
     assert there
-    path = Path(root_key(store.tenant)).grow([user_message("meanwhile")])
-    moved = replace(there, head=path.head, ids=("msg_x",))
+    path = Path(root_key(store.tenant)).append([user_message("meanwhile")])
+    moved = replace(there, head=path.head, item_ids=("msg_x",))
     grow = (AppendItems(path.root, path.items),)
-    await store.commit(Transaction(grow=grow, conversation=moved, conversation_expect=there.head))
+    await store.commit(Transaction(appends=grow, conversation=moved, expected_conversation_head=there.head))
 
     model.go_on.set()
 
     last = (await all_of(endpoint, response))[-1]
     assert (last["type"], last["response"]["error"]["code"]) == ("response.failed", "server_error")
-    assert texts(await endpoint.conversation_items(conversation)) == ["meanwhile"]
-    assert await store.upkeep.abandoned() == []
+    assert texts(await endpoint.list_conversation_items(conversation)) == ["meanwhile"]
+    assert await store.admin.abandoned_runs() == []
 
 
 async def test_after_a_restart_it_is_followed_from_the_store(replicas: tuple[Store, Store]) -> None:
@@ -348,11 +348,11 @@ async def test_a_run_that_nobody_carries_out_is_marked_failed_by_another_replica
     killed = over(store, model, new_id=random_id)
     response = await taken_on(killed)
     await upto(killed, response, "response.output_text.delta")
-    assert await store.upkeep.abandoned() == []
+    assert await store.admin.abandoned_runs() == []
     now[0] += RUN_LEASE_TTL_S + 1
 
     other = over(store, ready())
-    abandoned = await store.upkeep.abandoned()
+    abandoned = await store.admin.abandoned_runs()
     for one in abandoned:
         await other.mark_abandoned(one.response_id)
 
@@ -369,8 +369,8 @@ async def test_events_that_are_no_longer_kept_are_refused_and_the_response_stays
     response = await taken_on(endpoint)
     await all_of(endpoint, response)
 
-    assert await replicas[0].upkeep.forget_events(EVENT_RETENTION_S) == 0
-    assert await replicas[0].upkeep.forget_events(-1) == 1
+    assert await replicas[0].admin.prune_events(EVENT_RETENTION_S) == 0
+    assert await replicas[0].admin.prune_events(-1) == 1
 
     with pytest.raises(RequestRefused) as wrong:
         await all_of(endpoint, response)

@@ -84,7 +84,7 @@ def test_no_tenant_opens_anothers_compaction(items: list[Item], summary: str, te
     _, output = run([*items, TRIGGER], summary)
 
     async def opened() -> str:
-        endpoint = EmbeddedEndpoint(STORE.of(tenant), Reader(), SystemClock(), random_id)
+        endpoint = EmbeddedEndpoint(STORE.for_tenant(tenant), Reader(), SystemClock(), random_id)
         try:
             await ask(endpoint, [*output, LAST], store=False)
         except RequestRefused as wrong:

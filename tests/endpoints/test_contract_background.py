@@ -51,12 +51,12 @@ async def test_a_response_that_is_not_there_is_neither_followed_nor_cancelled(en
 async def test_a_list_can_be_cut_on_both_sides(endpoint: Endpoint) -> None:
     words = ["a", "b", "c", "d", "e"]
     conversation = str((await endpoint.create_conversation([user(one) for one in words]))["id"])
-    ids = [item["id"] for item in (await endpoint.conversation_items(conversation, order="asc")).items]
+    ids = [item["id"] for item in (await endpoint.list_conversation_items(conversation, order="asc")).items]
 
-    between = await endpoint.conversation_items(conversation, order="asc", after=ids[0], before=ids[3])
-    first = await endpoint.conversation_items(conversation, order="asc", after=ids[0], before=ids[4], limit=2)
-    ending = await endpoint.conversation_items(conversation, order="asc", before=ids[4], limit=2)
-    newest = await endpoint.conversation_items(conversation, before=ids[2])
+    between = await endpoint.list_conversation_items(conversation, order="asc", after=ids[0], before=ids[3])
+    first = await endpoint.list_conversation_items(conversation, order="asc", after=ids[0], before=ids[4], limit=2)
+    ending = await endpoint.list_conversation_items(conversation, order="asc", before=ids[4], limit=2)
+    newest = await endpoint.list_conversation_items(conversation, before=ids[2])
 
     assert (texts(between), between.has_more) == (["b", "c"], False)
     assert (texts(first), first.has_more) == (["b", "c"], True)
@@ -66,10 +66,10 @@ async def test_a_list_can_be_cut_on_both_sides(endpoint: Endpoint) -> None:
 
 async def test_what_a_response_saw_is_cut_on_both_sides(endpoint: Endpoint) -> None:
     response = (await ask(endpoint, [user("a"), user("b"), user("c")]))["id"]
-    ids = [item["id"] for item in (await endpoint.input_items(response)).items]
-    assert texts(await endpoint.input_items(response, after=ids[0], before=ids[2])) == ["b"]
+    ids = [item["id"] for item in (await endpoint.list_input_items(response)).items]
+    assert texts(await endpoint.list_input_items(response, after=ids[0], before=ids[2])) == ["b"]
     with pytest.raises(ConvoError) as wrong:
-        await endpoint.input_items(response, before="msg_nope")
+        await endpoint.list_input_items(response, before="msg_nope")
     assert told(wrong.value) == ("invalid_value", 400, "before")
 
 

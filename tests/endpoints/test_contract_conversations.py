@@ -17,7 +17,7 @@ async def opened(endpoint: Endpoint, *words: str) -> str:
 
 
 async def said_in(endpoint: Endpoint, conversation_id: str) -> list[str]:
-    return texts(await endpoint.conversation_items(conversation_id, order="asc", limit=100))
+    return texts(await endpoint.list_conversation_items(conversation_id, order="asc", limit=100))
 
 
 async def test_a_conversation_is_created_read_renamed_and_deleted(endpoint: Endpoint) -> None:
@@ -25,13 +25,13 @@ async def test_a_conversation_is_created_read_renamed_and_deleted(endpoint: Endp
 
     assert created["id"].startswith("conv_")
     assert (created["object"], created["metadata"]) == ("conversation", {"topic": "a"})
-    assert await endpoint.conversation(created["id"]) == created
+    assert await endpoint.retrieve_conversation(created["id"]) == created
     renamed = await endpoint.update_conversation(created["id"], {"topic": "b"})
     assert renamed == {**created, "metadata": {"topic": "b"}}
-    assert await endpoint.conversation(created["id"]) == renamed
+    assert await endpoint.retrieve_conversation(created["id"]) == renamed
     await endpoint.delete_conversation(created["id"])
     with pytest.raises(NotFound):
-        await endpoint.conversation(created["id"])
+        await endpoint.retrieve_conversation(created["id"])
 
 
 async def test_a_conversation_is_given_what_was_said_before_and_after(endpoint: Endpoint, script: Scripts) -> None:
@@ -52,7 +52,7 @@ async def test_items_of_a_conversation_are_spelled_out_and_keep_their_ids(endpoi
     created = await endpoint.create_conversation([user("a", id="msg_mine"), {"role": "assistant", "content": "b"}])
     response = await ask(endpoint, "c", conversation=created["id"])
 
-    listed = (await endpoint.conversation_items(created["id"], order="asc")).items
+    listed = (await endpoint.list_conversation_items(created["id"], order="asc")).items
 
     assert listed[0] == {
         "id": "msg_mine",
@@ -64,15 +64,15 @@ async def test_items_of_a_conversation_are_spelled_out_and_keep_their_ids(endpoi
     assert listed[1]["content"] == [{"type": "output_text", "text": "b"}]
     assert listed[3] == response["output"][0]
     assert all(item["id"].startswith("msg_") for item in listed)
-    assert [await endpoint.conversation_item(created["id"], item["id"]) for item in listed] == listed
+    assert [await endpoint.retrieve_conversation_item(created["id"], item["id"]) for item in listed] == listed
 
 
 async def test_the_items_of_a_response_are_called_as_in_its_conversation(endpoint: Endpoint) -> None:
     conversation = await opened(endpoint, "a")
     response = await ask(endpoint, "b", conversation=conversation)
 
-    there = (await endpoint.conversation_items(conversation, order="asc")).items
-    seen = (await endpoint.input_items(response["id"], order="asc")).items
+    there = (await endpoint.list_conversation_items(conversation, order="asc")).items
+    seen = (await endpoint.list_input_items(response["id"], order="asc")).items
 
     assert seen == there[:2]
 
@@ -80,11 +80,11 @@ async def test_the_items_of_a_response_are_called_as_in_its_conversation(endpoin
 async def test_added_items_come_back_with_their_ids_and_stand_at_the_end(endpoint: Endpoint, script: Scripts) -> None:
     conversation = await opened(endpoint, "a")
 
-    added = await endpoint.add_items(conversation, [user("b"), user("c", id="msg_c")])
+    added = await endpoint.add_conversation_items(conversation, [user("b"), user("c", id="msg_c")])
 
     assert texts(added) == ["b", "c"]
     assert added.items[1]["id"] == "msg_c"
-    assert (await endpoint.conversation_items(conversation, order="asc")).items[1:] == added.items
+    assert (await endpoint.list_conversation_items(conversation, order="asc")).items[1:] == added.items
     await ask(endpoint, "d", conversation=conversation)
     assert texts(script.asks[0].input) == ["a", "b", "c", "d"]
 
@@ -92,9 +92,9 @@ async def test_added_items_come_back_with_their_ids_and_stand_at_the_end(endpoin
 async def test_items_that_say_the_same_are_still_several(endpoint: Endpoint) -> None:
     conversation = await opened(endpoint, "a", "a")
     twin = {"id": "msg_twin", **user("b")}
-    await endpoint.add_items(conversation, [twin, twin])
+    await endpoint.add_conversation_items(conversation, [twin, twin])
 
-    listed = (await endpoint.conversation_items(conversation, order="asc")).items
+    listed = (await endpoint.list_conversation_items(conversation, order="asc")).items
 
     assert texts(listed) == ["a", "a", "b", "b"]
     assert len({item["id"] for item in listed}) == 4
@@ -107,15 +107,15 @@ async def test_a_deleted_item_is_gone_and_the_others_keep_their_ids(
 ) -> None:
     words = ["a", "a", "b", "c"]
     conversation = await opened(endpoint, *words)
-    before = (await endpoint.conversation_items(conversation, order="asc")).items
+    before = (await endpoint.list_conversation_items(conversation, order="asc")).items
 
-    answer = await endpoint.delete_item(conversation, before[gone]["id"])
+    answer = await endpoint.delete_conversation_item(conversation, before[gone]["id"])
 
     left = [item for at, item in enumerate(before) if at != gone]
-    assert answer == await endpoint.conversation(conversation)
-    assert (await endpoint.conversation_items(conversation, order="asc")).items == left
+    assert answer == await endpoint.retrieve_conversation(conversation)
+    assert (await endpoint.list_conversation_items(conversation, order="asc")).items == left
     with pytest.raises(NotFound) as caught:
-        await endpoint.conversation_item(conversation, before[gone]["id"])
+        await endpoint.retrieve_conversation_item(conversation, before[gone]["id"])
     assert (caught.value.kind, caught.value.handle) == ("item", before[gone]["id"])
     await ask(endpoint, "d", conversation=conversation)
     assert texts(script.asks[0].input) == [*texts(left), "d"]
@@ -124,9 +124,9 @@ async def test_a_deleted_item_is_gone_and_the_others_keep_their_ids(
 async def test_deleting_an_item_ends_the_chains_that_need_it_by_name(endpoint: Endpoint) -> None:
     conversation = await opened(endpoint, "my secret")
     response = await ask(endpoint, "b", conversation=conversation)
-    (oldest, *_) = (await endpoint.conversation_items(conversation, order="asc")).items
+    (oldest, *_) = (await endpoint.list_conversation_items(conversation, order="asc")).items
 
-    await endpoint.delete_item(conversation, oldest["id"])
+    await endpoint.delete_conversation_item(conversation, oldest["id"])
 
     wrong = await refusal(endpoint, "c", previous_response_id=response["id"])
     assert (wrong.code, wrong.status) == ("item_deleted", 400)
@@ -137,9 +137,9 @@ async def test_a_response_is_read_although_an_item_before_it_was_deleted(endpoin
     """Its own output is all that is read for it."""
     conversation = await opened(endpoint, "my secret")
     response = await ask(endpoint, "b", conversation=conversation)
-    (oldest, *_) = (await endpoint.conversation_items(conversation, order="asc")).items
+    (oldest, *_) = (await endpoint.list_conversation_items(conversation, order="asc")).items
 
-    await endpoint.delete_item(conversation, oldest["id"])
+    await endpoint.delete_conversation_item(conversation, oldest["id"])
 
     assert await endpoint.retrieve(response["id"]) == response
 
@@ -147,7 +147,7 @@ async def test_a_response_is_read_although_an_item_before_it_was_deleted(endpoin
 async def test_a_response_whose_own_output_was_deleted_is_refused_by_name(endpoint: Endpoint) -> None:
     conversation = await opened(endpoint)
     response = await ask(endpoint, "b", conversation=conversation)
-    await endpoint.delete_item(conversation, response["output"][0]["id"])
+    await endpoint.delete_conversation_item(conversation, response["output"][0]["id"])
 
     with pytest.raises(ConvoError) as told:
         await endpoint.retrieve(response["id"])
@@ -157,9 +157,9 @@ async def test_a_response_whose_own_output_was_deleted_is_refused_by_name(endpoi
 async def test_an_item_that_is_deleted_after_another_is_gone_from_its_response_too(endpoint: Endpoint) -> None:
     conversation = (await endpoint.create_conversation([user("first")]))["id"]
     response = await ask(endpoint, "second", conversation=conversation)
-    first, *_, answer = (await endpoint.conversation_items(conversation, order="asc")).items
-    await endpoint.delete_item(conversation, first["id"])
-    await endpoint.delete_item(conversation, answer["id"])
+    first, *_, answer = (await endpoint.list_conversation_items(conversation, order="asc")).items
+    await endpoint.delete_conversation_item(conversation, first["id"])
+    await endpoint.delete_conversation_item(conversation, answer["id"])
 
     with pytest.raises(ConvoError) as told:
         await endpoint.retrieve(response["id"])
@@ -172,9 +172,9 @@ async def test_a_response_of_a_deleted_conversation_keeps_what_it_saw(endpoint: 
 
     await endpoint.delete_conversation(conversation)
 
-    assert texts(await endpoint.input_items(response["id"], order="asc")) == ["a", "b"]
+    assert texts(await endpoint.list_input_items(response["id"], order="asc")) == ["a", "b"]
     follow = await ask(endpoint, "c", previous_response_id=response["id"])
-    assert texts(await endpoint.input_items(follow["id"], order="asc")) == ["a", "b", "b", "c"]
+    assert texts(await endpoint.list_input_items(follow["id"], order="asc")) == ["a", "b", "b", "c"]
 
 
 async def test_a_call_in_a_conversation_waits_for_its_output(endpoint: Endpoint, script: Scripts) -> None:
@@ -219,13 +219,13 @@ async def test_a_response_in_an_unknown_conversation_is_not_found(endpoint: Endp
 
 async def test_a_conversation_that_nobody_knows_is_not_found(endpoint: Endpoint) -> None:
     for refused in (
-        endpoint.conversation("conv_nope"),
+        endpoint.retrieve_conversation("conv_nope"),
         endpoint.delete_conversation("conv_nope"),
         endpoint.update_conversation("conv_nope", {}),
-        endpoint.conversation_items("conv_nope"),
-        endpoint.conversation_item("conv_nope", "msg_x"),
-        endpoint.delete_item("conv_nope", "msg_x"),
-        endpoint.add_items("conv_nope", [user("a")]),
+        endpoint.list_conversation_items("conv_nope"),
+        endpoint.retrieve_conversation_item("conv_nope", "msg_x"),
+        endpoint.delete_conversation_item("conv_nope", "msg_x"),
+        endpoint.add_conversation_items("conv_nope", [user("a")]),
     ):
         with pytest.raises(NotFound) as caught:
             await refused
@@ -236,7 +236,7 @@ async def test_another_tenants_conversation_is_not_there(endpoint: Endpoint, for
     theirs = await opened(foreign, "secret")
 
     assert isinstance(await refusal(endpoint, "a", conversation=theirs), NotFound)
-    for refused in (endpoint.conversation(theirs), endpoint.conversation_items(theirs)):
+    for refused in (endpoint.retrieve_conversation(theirs), endpoint.list_conversation_items(theirs)):
         with pytest.raises(NotFound):
             await refused
 
@@ -246,7 +246,10 @@ async def test_twenty_items_fit_at_a_time(endpoint: Endpoint, count: int, refuse
     items = [user(str(number)) for number in range(count)]
     conversation = await opened(endpoint)
 
-    for attempt in (lambda: endpoint.create_conversation(items), lambda: endpoint.add_items(conversation, items)):
+    for attempt in (
+        lambda: endpoint.create_conversation(items),
+        lambda: endpoint.add_conversation_items(conversation, items),
+    ):
         if not refused:
             await attempt()
             continue
@@ -285,7 +288,7 @@ async def test_a_response_with_store_false_appends_its_items_and_is_not_kept(end
     response = await ask(endpoint, "a", conversation=conversation, store=False)
 
     assert (response["store"], response["conversation"]) == (False, {"id": conversation})
-    assert len((await endpoint.conversation_items(conversation)).items) == 2
+    assert len((await endpoint.list_conversation_items(conversation)).items) == 2
     with pytest.raises(NotFound):
         await endpoint.retrieve(response["id"])
 
@@ -306,14 +309,14 @@ async def test_a_malformed_id_in_a_request_is_refused_by_its_parameter(
 
 @pytest.mark.parametrize("handle", MALFORMED[1:], ids=ascii)
 async def test_a_malformed_id_names_nothing(endpoint: Endpoint, handle: str) -> None:
-    for call in (endpoint.retrieve, endpoint.conversation, endpoint.delete_conversation):
+    for call in (endpoint.retrieve, endpoint.retrieve_conversation, endpoint.delete_conversation):
         with pytest.raises(NotFound) as wrong:
             await call(handle)
         assert wrong.value.message.isprintable() or "ü" in handle
     for listed in (
-        endpoint.conversation_items(handle),
-        endpoint.conversation_item(handle, "msg_1"),
-        endpoint.delete_item(handle, "msg_1"),
+        endpoint.list_conversation_items(handle),
+        endpoint.retrieve_conversation_item(handle, "msg_1"),
+        endpoint.delete_conversation_item(handle, "msg_1"),
     ):
         with pytest.raises(NotFound):
             await listed
@@ -322,8 +325,8 @@ async def test_a_malformed_id_names_nothing(endpoint: Endpoint, handle: str) -> 
 async def test_pages_of_a_conversation_begin_behind_an_item(endpoint: Endpoint) -> None:
     conversation = await opened(endpoint, *"abcde")
 
-    newest = await endpoint.conversation_items(conversation, limit=2)
-    rest = await endpoint.conversation_items(conversation, after=newest.items[-1]["id"], limit=3)
+    newest = await endpoint.list_conversation_items(conversation, limit=2)
+    rest = await endpoint.list_conversation_items(conversation, after=newest.items[-1]["id"], limit=3)
 
     assert (texts(newest), newest.has_more) == (["e", "d"], True)
     assert (texts(rest), rest.has_more) == (["c", "b", "a"], False)

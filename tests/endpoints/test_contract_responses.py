@@ -63,15 +63,15 @@ async def test_any_older_response_can_be_continued(endpoint: Endpoint, script: S
 
     fork = await ask(endpoint, "B", previous_response_id=first["id"])
 
-    assert texts(await endpoint.input_items(fork["id"], order="asc")) == ["a", "one", "B"]
-    assert texts(await endpoint.input_items(second["id"], order="asc")) == ["a", "one", "b"]
+    assert texts(await endpoint.list_input_items(fork["id"], order="asc")) == ["a", "one", "B"]
+    assert texts(await endpoint.list_input_items(second["id"], order="asc")) == ["a", "one", "b"]
 
 
 @pytest.mark.parametrize("said", [None, [], ""])
 async def test_a_chain_can_go_on_without_anything_new(endpoint: Endpoint, said: Any) -> None:
     first = await ask(endpoint, "a")
     second = await ask(endpoint, said, previous_response_id=first["id"])
-    assert texts(await endpoint.input_items(second["id"], order="asc")) == ["a", "a"]
+    assert texts(await endpoint.list_input_items(second["id"], order="asc")) == ["a", "a"]
 
 
 EASY: list[Any] = [
@@ -86,7 +86,7 @@ EASY: list[Any] = [
 async def test_words_may_come_in_every_easy_form(endpoint: Endpoint, script: Scripts, said: Any) -> None:
     response = await ask(endpoint, said)
 
-    (listed,) = (await endpoint.input_items(response["id"])).items
+    (listed,) = (await endpoint.list_input_items(response["id"])).items
     assert listed["content"] == [{"type": "input_text", "text": "hello"}]
     assert (listed["type"], listed["role"], listed["status"]) == ("message", "user", "completed")
     assert texts(script.asks[0].input) == ["hello"]
@@ -108,7 +108,7 @@ async def test_unknown_kinds_and_fields_are_kept_as_they_came(endpoint: Endpoint
 
     response = await ask(endpoint, [user("a", colour="red"), strange])
 
-    listed = (await endpoint.input_items(response["id"], order="asc")).items
+    listed = (await endpoint.list_input_items(response["id"], order="asc")).items
     assert listed[1] == strange
     assert listed[0]["colour"] == "red"
     assert script.asks[0].input[1] == strange
@@ -175,7 +175,7 @@ async def test_another_tenants_response_is_not_there(endpoint: Endpoint, foreign
 
     wrong = await refusal(endpoint, "b", previous_response_id=theirs)
     assert told(wrong) == ("previous_response_not_found", 400, "previous_response_id")
-    for what in (endpoint.retrieve, endpoint.delete, endpoint.input_items):
+    for what in (endpoint.retrieve, endpoint.delete, endpoint.list_input_items):
         with pytest.raises(NotFound):
             await what(theirs)
     assert (await foreign.retrieve(theirs))["id"] == theirs
@@ -193,12 +193,12 @@ async def test_deleting_a_response_keeps_its_children_usable(endpoint: Endpoint,
     gone = await refusal(endpoint, "c", previous_response_id=first["id"])
     assert gone.code == "previous_response_not_found"
     third = await ask(endpoint, "c", previous_response_id=second["id"])
-    assert texts(await endpoint.input_items(third["id"], order="asc")) == ["a", "one", "b", "two", "c"]
+    assert texts(await endpoint.list_input_items(third["id"], order="asc")) == ["a", "one", "b", "two", "c"]
 
 
 @pytest.mark.parametrize("handle", ["resp_nope", "conv_nope", "try_nope", "nope/../x"])
 async def test_a_response_that_nobody_knows_is_not_found(endpoint: Endpoint, handle: str) -> None:
-    for what in (endpoint.retrieve, endpoint.delete, endpoint.input_items):
+    for what in (endpoint.retrieve, endpoint.delete, endpoint.list_input_items):
         with pytest.raises(NotFound) as caught:
             await what(handle)
         assert (caught.value.kind, caught.value.handle) == ("response", handle)
@@ -210,9 +210,9 @@ async def test_a_response_that_nobody_knows_is_not_found(endpoint: Endpoint, han
 async def test_input_items_come_newest_first_in_pages(endpoint: Endpoint) -> None:
     response = await ask(endpoint, [user(str(number)) for number in range(5)])
 
-    newest = await endpoint.input_items(response["id"], limit=2)
-    rest = await endpoint.input_items(response["id"], after=newest.items[-1]["id"], limit=100)
-    upward = await endpoint.input_items(response["id"], after=newest.items[-1]["id"], order="asc")
+    newest = await endpoint.list_input_items(response["id"], limit=2)
+    rest = await endpoint.list_input_items(response["id"], after=newest.items[-1]["id"], limit=100)
+    upward = await endpoint.list_input_items(response["id"], after=newest.items[-1]["id"], order="asc")
 
     assert (texts(newest), newest.has_more) == (["4", "3"], True)
     assert (texts(rest), rest.has_more) == (["2", "1", "0"], False)
@@ -225,8 +225,8 @@ async def test_items_without_an_id_are_given_the_same_one_in_every_list(endpoint
     first = await ask(endpoint, said)
     second = await ask(endpoint, "c", previous_response_id=first["id"])
 
-    once = [item["id"] for item in (await endpoint.input_items(first["id"], order="asc")).items]
-    again = [item["id"] for item in (await endpoint.input_items(second["id"], order="asc")).items]
+    once = [item["id"] for item in (await endpoint.list_input_items(first["id"], order="asc")).items]
+    again = [item["id"] for item in (await endpoint.list_input_items(second["id"], order="asc")).items]
 
     assert again[:5] == once
     assert [one.split("_")[0] for one in once] == ["msg", "fc", "fc", "rs", "msg"]
@@ -249,7 +249,7 @@ async def test_pages_are_asked_for_within_limits(
 ) -> None:
     response = await ask(endpoint, "a")
     with pytest.raises(RequestRefused) as caught:
-        await endpoint.input_items(response["id"], **asked)
+        await endpoint.list_input_items(response["id"], **asked)
     assert told(caught.value) == (code, 400, param)
 
 
@@ -259,7 +259,7 @@ async def test_a_reference_to_an_item_of_the_history_adds_nothing(endpoint: Endp
 
     second = await ask(endpoint, [reference, user("b")], previous_response_id=first["id"])
 
-    assert texts(await endpoint.input_items(second["id"], order="asc")) == ["a", "a", "b"]
+    assert texts(await endpoint.list_input_items(second["id"], order="asc")) == ["a", "a", "b"]
     assert all(item.get("type") != "item_reference" for item in script.asks[1].input)
 
 
@@ -326,7 +326,7 @@ async def test_an_answer_that_breaks_off_ends_as_failed_and_cannot_be_continued(
 async def test_tokens_of_a_request_are_counted_with_the_history_before_it(endpoint: Endpoint) -> None:
     first = await ask(endpoint, "one two")
     counted = {"model": MODEL, "input": "three", "instructions": "four", "previous_response_id": first["id"]}
-    assert await endpoint.count(counted) == 6
+    assert await endpoint.count_input_tokens(counted) == 6
     with pytest.raises(ConvoError) as caught:
-        await endpoint.count({**counted, "previous_response_id": "resp_nope"})
+        await endpoint.count_input_tokens({**counted, "previous_response_id": "resp_nope"})
     assert caught.value.code == "previous_response_not_found"

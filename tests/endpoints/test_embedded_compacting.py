@@ -138,7 +138,7 @@ async def test_a_field_of_another_request_is_refused_by_its_name(endpoint: Embed
 
 
 async def test_a_server_that_keeps_nothing_compacts_all_the_same(store: Store, reader: Reader) -> None:
-    endpoint = EmbeddedEndpoint(store, reader, SystemClock(), random_id, manner=EndpointOptions(stateless=True))
+    endpoint = EmbeddedEndpoint(store, reader, SystemClock(), random_id, options=EndpointOptions(stateless=True))
     window = await compacted(endpoint, input=[user("One."), ANSWER])
     await ask(endpoint, [*window["output"], user("Two.")])
     assert reader.shown() == ["One.", SUMMED, "Two."]
@@ -146,5 +146,5 @@ async def test_a_server_that_keeps_nothing_compacts_all_the_same(store: Store, r
 
 async def test_tokens_are_counted_behind_a_compaction(endpoint: EmbeddedEndpoint) -> None:
     window = await compacted(endpoint, input=[user("One."), ANSWER])
-    counted = await endpoint.count({"model": "any", "input": window["output"]})
+    counted = await endpoint.count_input_tokens({"model": "any", "input": window["output"]})
     assert counted == len(f"One. {SUMMED}".split())

@@ -81,7 +81,7 @@ async def test_a_conversation_goes_on_from_its_compaction_and_keeps_everything(
     await ask(endpoint, "Three.", conversation=conversation, context_management=at(100))
     await ask(endpoint, "Four.", conversation=conversation)
     assert reader.shown() == [SUMMED, "Three.", "shown 2", "Four."]
-    kept = await endpoint.conversation_items(conversation, limit=100, order="asc")
+    kept = await endpoint.list_conversation_items(conversation, limit=100, order="asc")
     assert kinds(kept.items) == ["message"] * 5 + ["compaction"] + ["message"] * 3
 
 
@@ -137,7 +137,7 @@ async def test_a_chain_goes_on_from_a_trigger_with_the_users_words(endpoint: Emb
     made = await ask(endpoint, [TRIGGER], previous_response_id=last)
     await ask(endpoint, "Two.", previous_response_id=made["id"])
     assert reader.shown() == ["One.", SUMMED, "Two."]
-    listed = await endpoint.input_items(made["id"], order="asc")
+    listed = await endpoint.list_input_items(made["id"], order="asc")
     assert kinds(listed.items) == ["message", "message"]
 
 
@@ -201,7 +201,7 @@ async def test_an_answer_that_is_refused_after_a_compaction_leaves_nothing_behin
     wrong = await refusal(endpoint, LONG * 3, conversation=conversation, context_management=at(50))
     assert told(wrong)[0] == "context_length_exceeded"
     assert len(reader.summaries) == 1
-    assert kinds((await endpoint.conversation_items(conversation)).items) == ["message"] * 2
+    assert kinds((await endpoint.list_conversation_items(conversation)).items) == ["message"] * 2
 
 
 async def test_what_was_streamed_with_a_compaction_is_what_is_retrieved(endpoint: EmbeddedEndpoint) -> None:
@@ -236,7 +236,7 @@ async def test_another_tenant_does_not_open_a_compaction(
     store: Store, endpoint: EmbeddedEndpoint, reader: Reader
 ) -> None:
     made = await ask(endpoint, [user(LONG), TRIGGER])
-    foreign = EmbeddedEndpoint(store.of("other"), reader, SystemClock(), random_id)
+    foreign = EmbeddedEndpoint(store.for_tenant("other"), reader, SystemClock(), random_id)
     wrong = await refusal(foreign, [*made["output"], user("What was it?")])
     assert told(wrong) == ("invalid_encrypted_content", 400, None)
     assert made["output"][0]["id"] in wrong.message

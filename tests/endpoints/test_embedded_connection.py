@@ -57,7 +57,7 @@ async def test_what_is_stored_can_go_on_from_what_was_not(store: Store) -> None:
     await over_it(connection, "a", store=False)
     await over_it(connection, "b", previous_response_id="resp_1", store=True)
 
-    listed = await endpoint.input_items("resp_2", order="asc")
+    listed = await endpoint.list_input_items("resp_2", order="asc")
     assert texts(listed) == ["a", "one two", "b"]
     assert (await ask(endpoint, "c", previous_response_id="resp_2"))["status"] == "completed"
 
@@ -127,9 +127,9 @@ def at(item_id: str) -> dict[str, Any]:
 async def test_an_item_can_be_referred_to_wherever_it_stands(embedded: EmbeddedEndpoint, scripts: Scripts) -> None:
     """By its own id, by one made of its place, and by one that a conversation gave it."""
     first = await ask(embedded, "a")
-    (placed,) = (await embedded.input_items(first["id"])).items
+    (placed,) = (await embedded.list_input_items(first["id"])).items
     conversation = str((await embedded.create_conversation([user("b")]))["id"])
-    (given,) = (await embedded.conversation_items(conversation)).items
+    (given,) = (await embedded.list_conversation_items(conversation)).items
     own = first["output"][0]["id"]
 
     await ask(embedded, [at(placed["id"]), at(own), at(given["id"]), user("c")])
@@ -140,7 +140,7 @@ async def test_an_item_can_be_referred_to_wherever_it_stands(embedded: EmbeddedE
 async def test_a_reference_to_what_another_tenant_has_is_a_reference_to_nothing(
     store: Store, embedded: EmbeddedEndpoint, scripts: Scripts
 ) -> None:
-    foreign = EmbeddedEndpoint(store.of("other"), scripts, SystemClock(), random_id)
+    foreign = EmbeddedEndpoint(store.for_tenant("other"), scripts, SystemClock(), random_id)
     theirs = (await ask(foreign, "a"))["output"][0]["id"]
     wrong = await refusal(embedded, [at(theirs)])
     assert told(wrong) == ("invalid_request_error", 404, "input")
@@ -163,7 +163,7 @@ async def test_the_same_reference_twice_adds_one_item(embedded: EmbeddedEndpoint
 async def test_a_conversation_takes_what_is_only_referred_to(embedded: EmbeddedEndpoint) -> None:
     own = (await ask(embedded, "a"))["output"][0]["id"]
     conversation = str((await embedded.create_conversation([at(own), user("b")]))["id"])
-    assert texts(await embedded.conversation_items(conversation, order="asc")) == ["a", "b"]
+    assert texts(await embedded.list_conversation_items(conversation, order="asc")) == ["a", "b"]
     with pytest.raises(RequestRefused) as wrong:
-        await embedded.add_items(conversation, [at("msg_nope")])
+        await embedded.add_conversation_items(conversation, [at("msg_nope")])
     assert told(wrong.value) == ("invalid_request_error", 404, "input")

@@ -22,9 +22,9 @@ async def test_an_answer_that_is_all_at_hand_lets_others_in_between() -> None:
             await asyncio.sleep(0)
 
     beside, heard = asyncio.create_task(other()), ResponseStream(all_at_once())
-    event = await heard.first()
+    event = await heard.read_first()
     for _ in range(EVENTS - 1):
-        event = await heard.after(event)
+        event = await heard.read_next(event)
     beside.cancel()
 
     assert event["delta"] == str(EVENTS - 1)

@@ -37,11 +37,11 @@ async def _compared(steps: list[tuple[str, Any]]) -> None:
     expected: list[Item] = []
     for step, value in steps:
         if step == "add":
-            expected += (await endpoint.add_items(conversation, [user(words) for words in value])).items
+            expected += (await endpoint.add_conversation_items(conversation, [user(words) for words in value])).items
         elif expected:
             gone = expected.pop(value % len(expected))
-            await endpoint.delete_item(conversation, gone["id"])
-    listed = (await endpoint.conversation_items(conversation, limit=100, order="asc")).items
+            await endpoint.delete_conversation_item(conversation, gone["id"])
+    listed = (await endpoint.list_conversation_items(conversation, limit=100, order="asc")).items
     assert listed == expected
     assert len({item["id"] for item in listed}) == len(listed)
 
@@ -54,12 +54,12 @@ async def test_a_deleted_item_takes_its_place_and_what_stood_behind_it_with_it()
     assert before
     places = (await store.path(before.head)).keys
 
-    await endpoint.delete_item(conversation, before.ids[1])
+    await endpoint.delete_conversation_item(conversation, before.item_ids[1])
 
     after = await store.conversation(conversation)
     assert after
     assert [item_text(item) for item in (await store.path(after.head)).items] == ["keep", "after"]
-    assert after.ids == (before.ids[0], before.ids[2])
+    assert after.item_ids == (before.item_ids[0], before.item_ids[2])
     for gone in places[1:]:
         with pytest.raises(NotFound):
             await store.path(gone)

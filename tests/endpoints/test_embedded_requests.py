@@ -96,7 +96,7 @@ def test_every_field_is_honoured_handed_to_the_model_or_echoed(name: str) -> Non
     request = parse_response_request(body(**{name: value}))
 
     if name in MODEL_FIELDS:
-        assert request.for_the_model == {name: value}
+        assert request.model_parameters == {name: value}
     elif name in validation.ECHOED_FIELDS:
         assert request.parameters == {name: value}
         assert name in TypedResponse.model_fields

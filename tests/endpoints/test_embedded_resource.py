@@ -49,7 +49,7 @@ FIELDS: dict[str, tuple[type, ...]] = {
 """ResponseResource of the Open Responses specification, 2026-04-24: what must be there, and as what."""
 
 HERE = root_key("local")
-LINK = Link("resp_1", HERE, HERE, 1, "local/m", Strategy.CHAIN, "completed", 1_700_000_000.7, seconds=2.5)
+LINK = Link("resp_1", HERE, HERE, 1, "local/m", Strategy.CHAIN, "completed", 1_700_000_000.7, duration_s=2.5)
 
 
 def test_every_field_of_the_specification_is_there_when_nothing_was_asked() -> None:

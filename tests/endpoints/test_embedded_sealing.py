@@ -18,11 +18,11 @@ SEALED = CompactionContent("local", (message("developer", "Be brief."),), "They 
 
 
 async def sealed_by(sealing: CompactionCipher, sealed: CompactionContent = SEALED) -> Item:
-    return {"type": "compaction", "id": "cmp_1", "encrypted_content": await sealing.seal(sealed)}
+    return {"type": "compaction", "id": "cmp_1", "encrypted_content": await sealing.encrypt(sealed)}
 
 
 async def opened_by(sealing: CompactionCipher, item: Item) -> CompactionContent | None:
-    return (await sealing.opener())(item)
+    return (await sealing.load_decryptor())(item)
 
 
 async def refused(sealing: CompactionCipher, item: Item) -> str:
@@ -56,7 +56,10 @@ async def test_another_gateway_does_not_open_it() -> None:
 
 async def test_another_tenant_of_the_same_database_does_not_open_it(store: Store) -> None:
     item = await sealed_by(CompactionCipher(store, Secret("shared")))
-    assert await refused(CompactionCipher(store.of("other"), Secret("shared")), item) == "invalid_encrypted_content"
+    assert (
+        await refused(CompactionCipher(store.for_tenant("other"), Secret("shared")), item)
+        == "invalid_encrypted_content"
+    )
 
 
 async def test_a_key_that_is_set_later_makes_no_older_item_useless(store: Store) -> None:
@@ -90,7 +93,7 @@ async def test_what_a_provider_sealed_is_left_to_it(store: Store, content: str) 
 async def test_the_tenant_that_stands_inside_is_what_counts(store: Store) -> None:
     item = await sealed_by(CompactionCipher(store), replace(SEALED, tenant="other"))
     assert await refused(CompactionCipher(store), item) == "invalid_encrypted_content"
-    assert await opened_by(CompactionCipher(store.of("other")), item) == replace(SEALED, tenant="other")
+    assert await opened_by(CompactionCipher(store.for_tenant("other")), item) == replace(SEALED, tenant="other")
 
 
 async def test_without_the_package_that_seals_the_way_to_it_is_said(
@@ -99,5 +102,5 @@ async def test_without_the_package_that_seals_the_way_to_it_is_said(
     for name in [name for name in sys.modules if name.split(".")[0] == "cryptography"]:
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(RequestRefused) as caught:
-        await CompactionCipher(store).seal(SEALED)
+        await CompactionCipher(store).encrypt(SEALED)
     assert caught.value.hint == "pip install 'convo-state[serve]'"

@@ -39,7 +39,7 @@ async def test_closing_the_answer_stops_the_model_and_keeps_it_as_cancelled(stor
     assert (kept["status"], kept["error"]) == ("cancelled", None)
     assert [item["status"] for item in kept["output"]] == ["incomplete"]
     assert texts(kept["output"]) == ["one "]
-    assert (await endpoint.conversation_items(conversation)).items == []
+    assert (await endpoint.list_conversation_items(conversation)).items == []
     model.go_on.set()
     assert (await events(endpoint, "b", previous_response_id="resp_1"))[-1]["type"] == "response.completed"
     assert texts(model.asks[-1].input) == ["a", "one ", "b"]
@@ -98,7 +98,7 @@ async def test_closing_ends_though_a_task_ended_in_the_same_round_of_the_event_l
     async def work() -> None:
         ended.set()
 
-    task = runs.start(work())
+    task = runs.start_task(work())
     await asyncio.sleep(0)
     assert task.done()
     await runs.aclose(1.0)
@@ -112,7 +112,7 @@ class Unhurried(MemoryStore):
         super().__init__()
         self.go_on, self.writing = asyncio.Event(), asyncio.Event()
 
-    async def commit(self, change: Transaction) -> None:
+    async def commit(self, transaction: Transaction) -> None:
         self.writing.set()
         await self.go_on.wait()
-        await super().commit(change)
+        await super().commit(transaction)

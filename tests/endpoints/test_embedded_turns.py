@@ -29,7 +29,7 @@ async def test_the_answer_is_durable_before_the_last_event_is_told(store: Store,
         async for event in answer:
             there = await store.conversation(conversation)
             assert there
-            seen.append((event["type"], await store.link("resp_1") is not None, len(there.ids)))
+            seen.append((event["type"], await store.link("resp_1") is not None, len(there.item_ids)))
 
     assert {(kept, items) for _, kept, items in seen[:-1]} == {(False, 0)}
     assert seen[-1] == ("response.completed", True, 2)
@@ -52,10 +52,10 @@ async def test_a_link_says_what_was_seen_sent_and_added(store: Store, embedded: 
     one, two = (link for link in links if link)
     path = await store.path(two.head)
     assert texts(path.items) == ["a", "b", "b", "c", "c"]
-    assert (path.place(one.saw), path.place(one.head), path.place(two.saw)) == (2, 3, 4)
-    assert (one.sent, two.sent) == (2, 1)
-    assert (one.parent, two.parent, two.previous_response_id) == (None, one.id, one.id)
-    assert (one.strategy, one.session, one.scope, one.stored) == (Strategy.CHAIN, None, EMBEDDED_SCOPE, True)
+    assert (path.depth(one.input_head), path.depth(one.head), path.depth(two.input_head)) == (2, 3, 4)
+    assert (one.sent_count, two.sent_count) == (2, 1)
+    assert (one.parent_id, two.parent_id, two.previous_response_id) == (None, one.id, one.id)
+    assert (one.strategy, one.session_id, one.scope, one.is_stored) == (Strategy.CHAIN, None, EMBEDDED_SCOPE, True)
     assert one.parameters == {"instructions": "Be brief.", "temperature": 0.5}
     assert two.parameters == {}
     assert one.usage == first["usage"]
@@ -74,7 +74,7 @@ async def test_a_turn_in_a_conversation_says_so(store: Store, embedded: Embedded
     response = await ask(embedded, "b", conversation=conversation)
     link = await store.link(response["id"])
     assert link
-    assert (link.strategy, link.conversation_id, link.sent) == (Strategy.CONVERSATION, conversation, 1)
+    assert (link.strategy, link.conversation_id, link.sent_count) == (Strategy.CONVERSATION, conversation, 1)
     there = await store.conversation(conversation)
     assert there
     assert there.head == link.head
@@ -128,7 +128,7 @@ async def test_secrets_of_tools_reach_the_model_and_nothing_else(store: Store, s
 
 async def test_what_a_model_refuses_comes_out_as_it_is(store: Store) -> None:
     class Refusing(Slow):
-        async def respond(self, ask: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        async def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
             raise Unsupported("m", "images", param="input")
             yield {}
 
@@ -149,7 +149,7 @@ async def test_an_answer_that_breaks_off_is_kept_with_what_was_finished(store: S
     assert got[-1]["response"]["error"] == {"code": "server_error", "message": "the connection broke"}
     link = await store.link("resp_1")
     assert link
-    assert (link.status, link.head) == ("failed", link.saw)
+    assert (link.status, link.head) == ("failed", link.input_head)
     assert link.error == {"code": "stream_broken", "message": "the connection broke"}
 
 
@@ -171,12 +171,12 @@ async def test_a_full_disk_at_the_end_is_told_instead_of_a_last_event() -> None:
 
 
 async def test_links_of_other_endpoints_and_attempts_are_no_responses(store: Store, embedded: EmbeddedEndpoint) -> None:
-    path = Path(root_key(store.tenant)).grow([user_message("a")])
+    path = Path(root_key(store.tenant)).append([user_message("a")])
     ours = Link("resp_a", path.head, path.head, 1, MODEL, Strategy.CHAIN, "completed", 1.0)
     links = (
         replace(ours, id="resp_elsewhere", scope=EMBEDDED_SCOPE._replace(url="https://api.openai.com/v1")),
         replace(ours, id="try_a"),
-        replace(ours, id="resp_unstored", stored=False),
+        replace(ours, id="resp_unstored", is_stored=False),
     )
     await store.commit(replace(grown(path), links=(ours, *links)))
 

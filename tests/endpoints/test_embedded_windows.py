@@ -37,7 +37,7 @@ HISTORY: list[Item] = [
 
 @pytest.fixture
 async def endpoint(store: Store, reader: Reader) -> AsyncIterator[EmbeddedEndpoint]:
-    made = EmbeddedEndpoint(store, reader, SystemClock(), random_id, windows=WINDOWS.get)
+    made = EmbeddedEndpoint(store, reader, SystemClock(), random_id, find_window=WINDOWS.get)
     yield made
     await made.aclose()
 
@@ -127,7 +127,7 @@ async def test_what_was_left_out_is_still_in_the_history(endpoint: EmbeddedEndpo
     first = await ask(endpoint, HISTORY, model="small", truncation="auto")
     await ask(endpoint, "And now?", previous_response_id=first["id"], model="unknown")
     assert len(reader.shown()) == len(HISTORY) + 2
-    listed = await endpoint.input_items(first["id"], limit=100, order="asc")
+    listed = await endpoint.list_input_items(first["id"], limit=100, order="asc")
     assert texts(listed) == texts(HISTORY)
 
 

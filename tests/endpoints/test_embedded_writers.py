@@ -23,19 +23,19 @@ async def test_a_second_writer_is_told_in_the_real_words_and_may_come_back(store
     model = Slow()
     endpoint = over(store, model)
     conversation = str((await endpoint.create_conversation([user("x")]))["id"])
-    item_id = (await endpoint.conversation_items(conversation)).items[0]["id"]
+    item_id = (await endpoint.list_conversation_items(conversation)).items[0]["id"]
 
     async with begun(endpoint, {"conversation": conversation}) as answer:
         wrong = await refusal(endpoint, "b", conversation=conversation)
         for refused in (
-            endpoint.add_items(conversation, [user("c")]),
-            endpoint.delete_item(conversation, item_id),
+            endpoint.add_conversation_items(conversation, [user("c")]),
+            endpoint.delete_conversation_item(conversation, item_id),
             endpoint.delete_conversation(conversation),
             endpoint.update_conversation(conversation, {}),
         ):
             with pytest.raises(TryLater):
                 await refused
-        assert texts(await endpoint.conversation_items(conversation)) == ["x"]
+        assert texts(await endpoint.list_conversation_items(conversation)) == ["x"]
         model.go_on.set()
         assert [event["type"] async for event in answer][-1] == "response.completed"
 
@@ -70,10 +70,10 @@ async def test_a_writer_on_another_machine_is_waited_for_no_longer_than_its_leas
     store = MemoryStore(now=clock.now)
     endpoint = over(store, ready())
     conversation = str((await endpoint.create_conversation())["id"])
-    await store.lease(f"writing {conversation}", "elsewhere:1:1:hold_1", 6)
+    await store.acquire_lease(f"writing {conversation}", "elsewhere:1:1:hold_1", 6)
 
     assert isinstance(await refusal(endpoint, "a", conversation=conversation), TryLater)
-    clock.move(6.1)
+    clock.advance(6.1)
     assert (await ask(endpoint, "a", conversation=conversation))["status"] == "completed"
 
 
@@ -82,7 +82,7 @@ async def test_a_killed_writer_of_this_machine_is_not_waited_for(store: Store) -
     await gone.wait()
     endpoint = over(store, ready())
     conversation = str((await endpoint.create_conversation())["id"])
-    await store.lease(f"writing {conversation}", f"{socket.gethostname()}:{gone.pid}:1:hold_1", 3600)
+    await store.acquire_lease(f"writing {conversation}", f"{socket.gethostname()}:{gone.pid}:1:hold_1", 3600)
 
     assert (await ask(endpoint, "a", conversation=conversation))["status"] == "completed"
 
@@ -94,16 +94,16 @@ async def test_a_writer_that_lost_its_lease_fails_and_adds_nothing(store: Store)
     async with begun(endpoint, {"conversation": conversation}) as answer:
         there = await store.conversation(conversation)
         assert there
-        path = Path(root_key(store.tenant)).grow([user_message("meanwhile")])
-        moved = replace(there, head=path.head, ids=("msg_x",))
+        path = Path(root_key(store.tenant)).append([user_message("meanwhile")])
+        moved = replace(there, head=path.head, item_ids=("msg_x",))
         await store.commit(
-            replace(grown(path), conversation=moved, conversation_expect=there.head),
+            replace(grown(path), conversation=moved, expected_conversation_head=there.head),
         )
         model.go_on.set()
         last = [event async for event in answer][-1]
 
     assert (last["type"], last["response"]["error"]["code"]) == ("response.failed", "server_error")
-    assert texts(await endpoint.conversation_items(conversation)) == ["meanwhile"]
+    assert texts(await endpoint.list_conversation_items(conversation)) == ["meanwhile"]
     link = await store.link("resp_1")
     assert link
     assert link.error
@@ -120,4 +120,4 @@ async def test_a_previous_response_deleted_in_mid_answer_loses_nothing(store: St
         model.go_on.set()
         last = [event async for event in answer][-1]
     assert last["type"] == "response.completed"
-    assert texts(await endpoint.input_items(last["response"]["id"], order="asc")) == ["a", "one two", "b"]
+    assert texts(await endpoint.list_input_items(last["response"]["id"], order="asc")) == ["a", "one two", "b"]

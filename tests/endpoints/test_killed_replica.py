@@ -60,18 +60,18 @@ async def test_what_it_told_can_be_followed_and_what_it_finished_is_kept(killed:
     url, response, number = killed
     store = open_store(url)
     served = EmbeddedService(
-        store, ready(), SystemClock(), random_id, listed=list_nothing, manner=EndpointOptions(for_clients=True)
+        store, ready(), SystemClock(), random_id, fetch_models=list_nothing, options=EndpointOptions(is_server=True)
     )
-    running = await served.of("local").retrieve(response)
-    lapsed = await LeaseGuard.take(
+    running = await served.endpoint_for("local").retrieve(response)
+    lapsed = await LeaseGuard.acquire(
         store, run_lease_name(response), f"{process_identity()}:test", 1.0
     )  # its holder is seen to be dead
     await lapsed.release()
 
     await served.sweep()
 
-    failed = await served.of("local").retrieve(response)
-    async with aclosing(served.of("local").follow(response)) as following:
+    failed = await served.endpoint_for("local").retrieve(response)
+    async with aclosing(served.endpoint_for("local").follow(response)) as following:
         told = [event async for event in following]
     await served.aclose()
     await store.aclose()

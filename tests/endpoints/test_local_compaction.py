@@ -65,7 +65,7 @@ async def test_the_built_in_model_compacts_a_history_and_answers_from_it(
     assert window["usage"]["input_tokens"] > before
     assert window["usage"]["output_tokens"] > 0
 
-    after = await endpoint.count({"model": "local", "input": window["output"]})
+    after = await endpoint.count_input_tokens({"model": "local", "input": window["output"]})
     assert after is not None
     assert after <= before  # a summary that is longer than what it folds is not used
 

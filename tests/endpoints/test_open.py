@@ -116,7 +116,7 @@ def served(given: Settings) -> EmbeddedService:
 @pytest.mark.parametrize("name", ["local/etc/model.gguf", "local//etc/model.gguf", "scripted//etc/passwd"])
 async def test_a_client_cannot_read_a_file_by_naming_it(given: Settings, name: str) -> None:
     service = served(given)
-    wrong = await refusal(service.of("ann"), "hi", model=name)
+    wrong = await refusal(service.endpoint_for("ann"), "hi", model=name)
     await service.aclose()
     assert (wrong.code, wrong.status, getattr(wrong, "param", None)) == ("model_not_found", 400, "model")
     assert "etc" not in wrong.hint
@@ -126,7 +126,7 @@ async def test_an_alias_opens_to_clients_what_its_writer_chose(tmp_path: Path) -
     script = tmp_path / "script.json"
     script.write_text('{"replies": [{"text": "scripted"}]}')
     service = served(settings(user=f'[aliases]\n"gpt-5-scripted" = "scripted/{script}"'))
-    response = await ask(service.of("ann"), "hi", model="gpt-5-scripted")
+    response = await ask(service.endpoint_for("ann"), "hi", model="gpt-5-scripted")
     await service.aclose()
     assert (texts(response["output"]), response["model"]) == (["scripted"], "gpt-5-scripted")
 
@@ -135,7 +135,7 @@ async def test_what_can_be_asked_for_is_listed_with_who_answers() -> None:
     """A server that does not answer, or has no key, is passed over."""
     with serving() as server:
         server.refuses(200, {"data": [{"id": "llama3.2:3b"}, {"id": "org/qwen"}]})
-        listed = await served(with_servers(server.url)).models()
+        listed = await served(with_servers(server.url)).list_models()
     assert [(one["id"], one["owned_by"]) for one in listed if one["owned_by"] != "local"] == [
         ("quick", "scripted"),
         ("here/llama3.2:3b", "here"),
@@ -172,9 +172,9 @@ async def test_a_key_that_a_provider_turns_down_is_the_servers_and_not_the_clien
         service = served(
             settings(user=f'[providers.here]\napi = "chat"\nbase_url = "{server.url}"\nkey_env = "HERE_API_KEY"')
         )
-        lacking = await refusal(service.of("ann"), "hi", model="here/m")
+        lacking = await refusal(service.endpoint_for("ann"), "hi", model="here/m")
         monkeypatch.setenv("HERE_API_KEY", "sk-upstream")
-        refused = await refusal(service.of("ann"), "hi", model="here/m")
+        refused = await refusal(service.endpoint_for("ann"), "hi", model="here/m")
         await service.aclose()
     for wrong in (lacking, refused):
         assert (wrong.code, wrong.status) == ("provider_key_refused", 502)
@@ -185,15 +185,15 @@ async def test_a_key_that_a_provider_turns_down_is_the_servers_and_not_the_clien
 
 async def test_a_server_that_is_told_to_keep_nothing_keeps_nothing() -> None:
     service = served(settings(user='[state_storage]\ntype = "none"\n[aliases]\nquick = "scripted/echo"'))
-    response = await ask(service.of("ann"), "hi", model="quick")
-    wrong = await refusal(service.of("ann"), "hi", model="quick", previous_response_id=response["id"])
+    response = await ask(service.endpoint_for("ann"), "hi", model="quick")
+    wrong = await refusal(service.endpoint_for("ann"), "hi", model="quick", previous_response_id=response["id"])
     await service.aclose()
     assert (response["store"], wrong.code) == (False, "unsupported_parameter")
 
 
 async def test_in_a_server_convo_keeps_the_state_whoever_could(given: Settings) -> None:
     service = served(given)
-    assert service.of("ann").scope == EMBEDDED_SCOPE
+    assert service.endpoint_for("ann").scope == EMBEDDED_SCOPE
     await service.aclose()
 
 
@@ -231,9 +231,13 @@ async def test_what_one_gateway_sealed_another_opens_that_shares_its_key(
         made = await ask(here, [{"type": "compaction_trigger"}], model="scripted/echo")
         told = [*made["output"], {"role": "user", "content": "Go on."}]
         if key:
-            assert texts((await ask(service.of("local"), told, model="scripted/echo"))["output"]) == ["Go on."]
+            assert texts((await ask(service.endpoint_for("local"), told, model="scripted/echo"))["output"]) == [
+                "Go on."
+            ]
         else:
-            assert (await refusal(service.of("local"), told, model="scripted/echo")).code == "invalid_encrypted_content"
+            assert (
+                await refusal(service.endpoint_for("local"), told, model="scripted/echo")
+            ).code == "invalid_encrypted_content"
     finally:
         await service.aclose()
         await here.aclose()

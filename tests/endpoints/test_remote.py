@@ -99,7 +99,7 @@ async def test_key_organisation_and_project_are_those_of_the_account(
     plain = RemoteEndpoint(OpenAIClientOptions(provider="other", base_url=loopback.url, key=Secret(KEY)))
     full = RemoteEndpoint(
         OpenAIClientOptions(
-            base_url=loopback.url, key=Secret(KEY), organisation="org_1", project="proj_1", ambient=False
+            base_url=loopback.url, key=Secret(KEY), organisation="org_1", project="proj_1", use_env_headers=False
         )
     )
 
@@ -118,7 +118,7 @@ async def test_headers_of_the_environment_count_for_openais_own_account(
     loopback: Loopback, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "X-Mine: yes")
-    remote = RemoteEndpoint(OpenAIClientOptions(base_url=loopback.url, key=Secret(KEY), ambient=True))
+    remote = RemoteEndpoint(OpenAIClientOptions(base_url=loopback.url, key=Secret(KEY), use_env_headers=True))
     await ask(remote, "a")
     await remote.aclose()
     assert loopback.requests[0].headers["x-mine"] == "yes"
@@ -145,10 +145,10 @@ async def test_an_azure_resource_is_asked_at_its_own_address(
     loopback: Loopback, account: dict[str, Any], path: str, shown: tuple[str, str]
 ) -> None:
     loopback.arm(Fault(stream=sse(CREATED, COMPLETED), path=path))
-    remote = RemoteEndpoint(OpenAIClientOptions("azure", loopback.url.removesuffix("/v1"), azure=True, **account))
+    remote = RemoteEndpoint(OpenAIClientOptions("azure", loopback.url.removesuffix("/v1"), is_azure=True, **account))
     assert len(await events(remote, "a")) == 2
     await remote.aclose()
-    asked, told = loopback.requests[0], remote.wire({"model": MODEL, "input": "a"})
+    asked, told = loopback.requests[0], remote.build_http_request({"model": MODEL, "input": "a"})
     assert asked.headers[shown[0]] == shown[1]
     assert asked.query == ("api-version=2025-04-01-preview" if "api_version" in account else "")
     assert told.url.removeprefix(loopback.url.removesuffix("/v1")) == path + ("?" + asked.query if asked.query else "")
@@ -159,7 +159,7 @@ async def test_an_azure_resource_is_asked_at_its_own_address(
 
 async def test_what_would_be_sent_is_what_is_sent(loopback: Loopback, remote: RemoteEndpoint) -> None:
     body = {"model": MODEL, "input": [user("größer")], "temperature": 0.5, "store": False}
-    told = remote.wire(body)
+    told = remote.build_http_request(body)
     await ask(remote, **body)
     assert told.url == f"{loopback.url}/responses"
     assert json.dumps(loopback.bodies[-1]) == json.dumps(told.body)
@@ -172,7 +172,7 @@ async def test_what_would_be_sent_names_whom_the_key_acts_for(loopback: Loopback
     )
     await ask(remote, "a")
     await remote.aclose()
-    told, sent = remote.wire({"model": MODEL}).headers, loopback.requests[-1].headers
+    told, sent = remote.build_http_request({"model": MODEL}).headers, loopback.requests[-1].headers
     assert {name: value.format(key=KEY) for name, value in told.items()} == {name: sent[name.lower()] for name in told}
     assert set(told) == {"Authorization", "OpenAI-Organization", "OpenAI-Project"}
 
@@ -249,12 +249,12 @@ async def test_a_connection_that_breaks_before_an_answer_leaves_it_open_whether_
     loopback.arm(cut_before_headers(), commit_then_cut())
 
     unheard = await refusal(remote, "a", conversation=conversation)
-    before = texts(await remote.conversation_items(conversation))
+    before = texts(await remote.list_conversation_items(conversation))
     heard = await refusal(remote, "b", conversation=conversation)
 
     assert (type(unheard), type(heard)) == (Unreachable, Unreachable)
     assert before == []
-    assert texts(await remote.conversation_items(conversation, order="asc")) == ["b", "b"]
+    assert texts(await remote.list_conversation_items(conversation, order="asc")) == ["b", "b"]
 
 
 async def test_nobody_listening_is_unreachable_with_the_address() -> None:
@@ -325,12 +325,12 @@ async def test_a_server_without_counting_says_none(loopback: Loopback, remote: R
     path = "/v1/responses/input_tokens"
     for status in (404, 405):
         loopback.arm(Fault(answer=(status, {"detail": "no such thing"}, {}), path=path))
-        assert await remote.count({"model": MODEL, "input": "a"}) is None
-    assert await remote.count({"model": MODEL, "input": "one two", "temperature": 0.5}) == 2
+        assert await remote.count_input_tokens({"model": MODEL, "input": "a"}) is None
+    assert await remote.count_input_tokens({"model": MODEL, "input": "one two", "temperature": 0.5}) == 2
     assert loopback.requests[-1].json == {"model": MODEL, "input": "one two"}
     loopback.arm(Fault(answer=(400, {"error": {"message": "No.", "param": "input"}}, {}), path=path))
     with pytest.raises(RequestRefused):
-        await remote.count({"model": MODEL, "input": "a"})
+        await remote.count_input_tokens({"model": MODEL, "input": "a"})
 
 
 async def test_an_address_without_conversations_is_told_from_an_unknown_one(
@@ -344,14 +344,14 @@ async def test_an_address_without_conversations_is_told_from_an_unknown_one(
     )
     for _ in range(2):
         with pytest.raises(RequestRefused) as caught:
-            await remote.conversation("conv_1")
+            await remote.retrieve_conversation("conv_1")
         assert caught.value.status == 404
     with pytest.raises(NotFound):
-        await remote.conversation("conv_1")
+        await remote.retrieve_conversation("conv_1")
 
 
 async def test_items_come_back_as_they_were_given(loopback: Loopback, remote: RemoteEndpoint) -> None:
     strange = {"type": "tea_ceremony", "id": "tea_1", "cups": 9007199254740993, "lid": None}
     conversation = (await remote.create_conversation([user("a"), strange]))["id"]
     assert loopback.requests[0].json == {"items": [user("a"), strange]}
-    assert await remote.conversation_item(conversation, "tea_1") == strange
+    assert await remote.retrieve_conversation_item(conversation, "tea_1") == strange

@@ -65,8 +65,8 @@ FORMS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("event", FORMS)
 def test_an_error_event_is_read_in_both_forms(event: dict[str, Any]) -> None:
-    early = fault_from_event(validate_event(event, ASKED), ASKED, answering=False)
-    late = fault_from_event(validate_event(event, ASKED), ASKED, answering=True)
+    early = fault_from_event(validate_event(event, ASKED), ASKED, is_streaming=False)
+    late = fault_from_event(validate_event(event, ASKED), ASKED, is_streaming=True)
     assert isinstance(early, TryLater)
     assert isinstance(late, StreamBroken)
     assert (early.code, early.message, late.message) == ("rate_limit_exceeded", "Slow down", "Slow down")
@@ -74,7 +74,7 @@ def test_an_error_event_is_read_in_both_forms(event: dict[str, Any]) -> None:
 
 def test_an_error_event_before_the_answer_is_as_good_as_a_status() -> None:
     event = {"type": "error", "error": {"type": "invalid_request_error", "message": "No.", "param": "input"}}
-    wrong = fault_from_event(event, ASKED, answering=False)
+    wrong = fault_from_event(event, ASKED, is_streaming=False)
     assert isinstance(wrong, RequestRefused)
     assert (wrong.status, wrong.param) == (400, "input")
 
@@ -88,4 +88,4 @@ def test_what_is_no_event_breaks_the_stream(event: Any) -> None:
 def test_an_event_is_left_as_it_came() -> None:
     event = {"type": "response.tea", "cups": 9007199254740993, "lid": None}
     assert validate_event(event, ASKED) is event
-    assert fault_from_event(event, ASKED, answering=False) is None
+    assert fault_from_event(event, ASKED, is_streaming=False) is None

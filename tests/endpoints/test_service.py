@@ -19,7 +19,7 @@ from convo.stores.memory import MemoryAdmin, MemoryStore
 from tests.endpoints.sides import MODEL, ask, events, refusal, texts, told, user
 from tests.endpoints.slow import Slow, ready
 
-SERVED = EndpointOptions(for_clients=True)
+SERVED = EndpointOptions(is_server=True)
 
 CALL = {
     "type": "function_call",
@@ -46,13 +46,13 @@ def service(
     store: Store, models: Slow | None = None, *, manner: EndpointOptions = SERVED, ttl_s: TimeToLive | None = None
 ) -> EmbeddedService:
     return EmbeddedService(
-        store, models or ready(), SystemClock(), counting_ids(), listed=nobody, manner=manner, ttl_s=ttl_s
+        store, models or ready(), SystemClock(), counting_ids(), fetch_models=nobody, options=manner, ttl_s=ttl_s
     )
 
 
 async def left_in_the_middle(served: EmbeddedService, **body: object) -> None:
     """Ask and go away when the first piece has come."""
-    async with aclosing(served.of("t").create({"model": MODEL, "input": "a", **body})) as answer:
+    async with aclosing(served.endpoint_for("t").create({"model": MODEL, "input": "a", **body})) as answer:
         async for event in answer:
             if event.get("delta") == "one ":
                 return
@@ -60,12 +60,12 @@ async def left_in_the_middle(served: EmbeddedService, **body: object) -> None:
 
 async def test_a_tenant_has_one_endpoint_and_sees_nothing_of_another(store: Store) -> None:
     served = service(store)
-    response = (await ask(served.of("ann"), "a"))["id"]
+    response = (await ask(served.endpoint_for("ann"), "a"))["id"]
 
-    assert served.of("ann") is served.of("ann")
-    assert (await served.of("ann").retrieve(response))["id"] == response
+    assert served.endpoint_for("ann") is served.endpoint_for("ann")
+    assert (await served.endpoint_for("ann").retrieve(response))["id"] == response
     with pytest.raises(NotFound):
-        await served.of("bob").retrieve(response)
+        await served.endpoint_for("bob").retrieve(response)
     await served.aclose()
 
 
@@ -76,30 +76,30 @@ async def test_a_client_that_leaves_cancels_its_answer_and_its_conversation_keep
     """The event that is handed over last does not count: its reader did not come back for the next one."""
     model = Slow(first=MESSAGE)
     served = service(store, model)
-    conversation = str((await served.of("t").create_conversation())["id"])
+    conversation = str((await served.endpoint_for("t").create_conversation())["id"])
 
     await left_in_the_middle(served, conversation=conversation)
 
     assert model.closed.is_set()
-    kept = await served.of("t").retrieve("resp_1")
+    kept = await served.endpoint_for("t").retrieve("resp_1")
     assert (kept["status"], texts(kept["output"])) == ("cancelled", ["Before."])
-    assert texts(await served.of("t").conversation_items(conversation, order="asc")) == ["a", "Before."]
+    assert texts(await served.endpoint_for("t").list_conversation_items(conversation, order="asc")) == ["a", "Before."]
     await served.aclose()
 
 
 async def test_a_client_that_leaves_before_the_first_event_leaves_its_input(store: Store) -> None:
     model = Slow(silent=True)
     served = service(store, model)
-    conversation = str((await served.of("t").create_conversation())["id"])
-    reading = asyncio.create_task(events(served.of("t"), "a", conversation=conversation))
+    conversation = str((await served.endpoint_for("t").create_conversation())["id"])
+    reading = asyncio.create_task(events(served.endpoint_for("t"), "a", conversation=conversation))
     await model.asked.wait()
     reading.cancel()
     with pytest.raises(asyncio.CancelledError):
         await reading
 
     assert model.closed.is_set()
-    assert (await served.of("t").retrieve("resp_1"))["status"] == "cancelled"
-    assert texts(await served.of("t").conversation_items(conversation, order="asc")) == ["a"]
+    assert (await served.endpoint_for("t").retrieve("resp_1"))["status"] == "cancelled"
+    assert texts(await served.endpoint_for("t").list_conversation_items(conversation, order="asc")) == ["a"]
     await served.aclose()
 
 
@@ -110,10 +110,10 @@ async def test_a_call_that_came_whole_may_be_answered_or_left_after_its_client_d
     model.go_on.set()
     output = {"type": "function_call_output", "call_id": "call_1", "output": "42"}
 
-    assert [item["status"] for item in (await served.of("t").retrieve("resp_1"))["output"]] == ["incomplete"]
-    left = await events(served.of("t"), "b", previous_response_id="resp_1")
+    assert [item["status"] for item in (await served.endpoint_for("t").retrieve("resp_1"))["output"]] == ["incomplete"]
+    left = await events(served.endpoint_for("t"), "b", previous_response_id="resp_1")
     assert [item.get("type", "message") for item in model.asks[-1].input] == ["message", "message"]
-    answered = await events(served.of("t"), [output], previous_response_id="resp_1")
+    answered = await events(served.endpoint_for("t"), [output], previous_response_id="resp_1")
     assert [item.get("type") for item in model.asks[-1].input] == ["message", "function_call", "function_call_output"]
     assert (left[-1]["type"], answered[-1]["type"]) == ("response.completed", "response.completed")
     await served.aclose()
@@ -126,21 +126,21 @@ class Patient(MemoryStore):
         super().__init__()
         self.writing, self.go_on, self.commits = asyncio.Event(), asyncio.Event(), 0
 
-    def of(self, tenant: str) -> "Patient":
+    def for_tenant(self, tenant: str) -> "Patient":
         return self
 
-    async def commit(self, change: Transaction) -> None:
+    async def commit(self, transaction: Transaction) -> None:
         self.commits += 1
         self.writing.set()
         await self.go_on.wait()
-        await super().commit(change)
+        await super().commit(transaction)
 
 
 async def test_a_client_that_leaves_while_its_answer_is_stored_changes_nothing_about_it() -> None:
     store, model = Patient(), Slow()
     model.go_on.set()
     served = service(store, model)
-    reading = asyncio.create_task(events(served.of("t"), "a"))
+    reading = asyncio.create_task(events(served.endpoint_for("t"), "a"))
     await store.writing.wait()
     reading.cancel()
     store.go_on.set()
@@ -148,7 +148,7 @@ async def test_a_client_that_leaves_while_its_answer_is_stored_changes_nothing_a
         await reading
 
     assert store.commits == 1
-    assert (await served.of("t").retrieve("resp_1"))["status"] == "completed"
+    assert (await served.endpoint_for("t").retrieve("resp_1"))["status"] == "completed"
     await served.aclose()
 
 
@@ -159,11 +159,11 @@ class SlowLease(MemoryStore):
         super().__init__()
         self.leased, self.go_on = asyncio.Event(), asyncio.Event()
 
-    def of(self, tenant: str) -> "SlowLease":
+    def for_tenant(self, tenant: str) -> "SlowLease":
         return self
 
-    async def lease(self, name: str, holder: str, ttl_s: float, *, instead_of: str | None = None) -> Lease:
-        lease = await super().lease(name, holder, ttl_s, instead_of=instead_of)
+    async def acquire_lease(self, name: str, holder: str, ttl_s: float, *, dead_holder: str | None = None) -> Lease:
+        lease = await super().acquire_lease(name, holder, ttl_s, dead_holder=dead_holder)
         self.leased.set()
         await self.go_on.wait()
         return lease
@@ -172,8 +172,8 @@ class SlowLease(MemoryStore):
 async def test_a_client_that_leaves_while_its_conversation_is_being_locked_leaves_no_lock() -> None:
     store = SlowLease()
     served = service(store)
-    conversation = str((await served.of("t").create_conversation())["id"])
-    reading = asyncio.create_task(events(served.of("t"), "a", conversation=conversation))
+    conversation = str((await served.endpoint_for("t").create_conversation())["id"])
+    reading = asyncio.create_task(events(served.endpoint_for("t"), "a", conversation=conversation))
     await store.leased.wait()
     reading.cancel()
     await asyncio.sleep(0)
@@ -181,8 +181,8 @@ async def test_a_client_that_leaves_while_its_conversation_is_being_locked_leave
     with pytest.raises(asyncio.CancelledError):
         await reading
 
-    assert (await events(served.of("t"), "b", conversation=conversation))[-1]["type"] == "response.completed"
-    assert texts(await served.of("t").conversation_items(conversation, order="asc")) == ["b", "one two"]
+    assert (await events(served.endpoint_for("t"), "b", conversation=conversation))[-1]["type"] == "response.completed"
+    assert texts(await served.endpoint_for("t").list_conversation_items(conversation, order="asc")) == ["b", "one two"]
     await served.aclose()
 
 
@@ -191,14 +191,14 @@ async def test_who_comes_while_a_cancelled_answer_is_stored_waits_for_it() -> No
     store, model = Patient(), Slow()
     store.go_on.set()
     served = service(store, model)
-    conversation = str((await served.of("t").create_conversation())["id"])
+    conversation = str((await served.endpoint_for("t").create_conversation())["id"])
     reading = asyncio.create_task(left_in_the_middle(served, conversation=conversation))
     store.go_on.clear()
     store.writing.clear()
     await store.writing.wait()
     model.go_on.set()
-    asking = asyncio.create_task(served.of("t").retrieve("resp_1"))
-    going_on = asyncio.create_task(events(served.of("t"), "b", conversation=conversation))
+    asking = asyncio.create_task(served.endpoint_for("t").retrieve("resp_1"))
+    going_on = asyncio.create_task(events(served.endpoint_for("t"), "b", conversation=conversation))
     await asyncio.sleep(0)
     store.go_on.set()
 
@@ -220,15 +220,17 @@ async def test_refusals_and_faults_reach_the_reader_as_they_are(store: Store) ->
     model = Slow(fails=StreamBroken("the connection broke"), silent=True)
     model.go_on.set()
     served = service(store, model)
-    assert (await refusal(served.of("t"), "a", previous_response_id="resp_x")).code == "previous_response_not_found"
-    assert (await events(served.of("t"), "a"))[-1]["type"] == "response.failed"
+    assert (
+        await refusal(served.endpoint_for("t"), "a", previous_response_id="resp_x")
+    ).code == "previous_response_not_found"
+    assert (await events(served.endpoint_for("t"), "a"))[-1]["type"] == "response.failed"
     await served.aclose()
 
 
 async def test_a_reader_that_is_cancelled_while_it_leaves_ends_the_answer_all_the_same(store: Store) -> None:
     model = Slow()
     served = service(store, model)
-    answer = served.of("t").create({"model": MODEL, "input": "a"})
+    answer = served.endpoint_for("t").create({"model": MODEL, "input": "a"})
     async for event in answer:
         if event["type"] == "response.output_text.delta":
             break
@@ -240,7 +242,7 @@ async def test_a_reader_that_is_cancelled_while_it_leaves_ends_the_answer_all_th
         await leaving
 
     assert model.closed.is_set()
-    assert (await served.of("t").retrieve("resp_1"))["status"] == "cancelled"
+    assert (await served.endpoint_for("t").retrieve("resp_1"))["status"] == "cancelled"
     await served.aclose()
 
 
@@ -258,16 +260,16 @@ class Failing(MemoryStore):
         super().__init__()
         self.third_refusal = asyncio.Event()
 
-    def of(self, tenant: str) -> "Failing":
+    def for_tenant(self, tenant: str) -> "Failing":
         return self
 
-    async def commit(self, change: Transaction) -> None:
+    async def commit(self, transaction: Transaction) -> None:
         if self.fault:
             self.refused += 1
             if self.refused == 3:
                 self.third_refusal.set()
             raise self.fault
-        await super().commit(change)
+        await super().commit(transaction)
 
     async def link(self, link_id: str) -> Link | None:
         if self.fault and not self.reads:
@@ -279,7 +281,7 @@ async def test_a_store_that_fails_at_the_end_fails_the_response() -> None:
     failing = Failing()
     failing.fault = StoreFull("no room is left in /secret/place")
     served = service(failing)
-    got = await events(served.of("t"), "a")
+    got = await events(served.endpoint_for("t"), "a")
     assert [event["sequence_number"] for event in got] == list(range(len(got)))
     assert got[-1]["type"] == "response.failed"
     assert got[-1]["response"]["error"] == {
@@ -294,16 +296,16 @@ async def test_a_store_that_fails_at_the_end_is_no_answer_to_whoever_sees_no_eve
     failing = Failing()
     failing.fault = StoreUnavailable("no connection")
     served = service(failing)
-    assert (await refusal(served.of("t"), "a", stream=False)).status == 503
+    assert (await refusal(served.endpoint_for("t"), "a", stream=False)).status == 503
     await served.aclose()
 
 
 async def test_a_store_that_is_away_at_the_beginning_is_no_answer() -> None:
     failing, model = Failing(), ready()
     served = service(failing, model)
-    first = await ask(served.of("t"), "a")
+    first = await ask(served.endpoint_for("t"), "a")
     failing.fault, failing.reads = StoreUnavailable("no connection"), False
-    wrong = await refusal(served.of("t"), "b", previous_response_id=first["id"])
+    wrong = await refusal(served.endpoint_for("t"), "b", previous_response_id=first["id"])
     assert wrong.status == 503
     assert len(model.asks) == 1
     await served.aclose()
@@ -311,8 +313,8 @@ async def test_a_store_that_is_away_at_the_beginning_is_no_answer() -> None:
 
 async def test_a_background_run_outlives_a_store_that_is_away_for_a_while() -> None:
     failing, model, clock = Failing(), Slow(), FixedClock()
-    served = EmbeddedService(failing, model, clock, counting_ids(), listed=nobody, manner=SERVED)
-    async with aclosing(served.of("t").create({"model": MODEL, "input": "a", "background": True})) as answer:
+    served = EmbeddedService(failing, model, clock, counting_ids(), fetch_models=nobody, options=SERVED)
+    async with aclosing(served.endpoint_for("t").create({"model": MODEL, "input": "a", "background": True})) as answer:
         async for event in answer:
             if event["type"] == "response.output_text.delta":
                 break
@@ -321,11 +323,11 @@ async def test_a_background_run_outlives_a_store_that_is_away_for_a_while() -> N
     async with asyncio.timeout(10):
         await failing.third_refusal.wait()
     failing.fault = None
-    async with aclosing(served.of("t").follow("resp_1")) as following:
+    async with aclosing(served.endpoint_for("t").follow("resp_1")) as following:
         got = [event async for event in following]
     await served.aclose()
 
-    assert clock.slept.count(CLOSE_RETRY_S) >= 3
+    assert clock.sleeps_s.count(CLOSE_RETRY_S) >= 3
     assert got[-1]["type"] == "response.completed"
     assert [event["sequence_number"] for event in got] == list(range(len(got)))
     assert texts(got[-1]["response"]["output"]) == ["one two"]
@@ -337,12 +339,12 @@ async def test_a_background_run_outlives_a_store_that_is_away_for_a_while() -> N
 async def test_when_it_ends_nothing_is_begun_and_what_runs_may_finish(store: Store) -> None:
     model = Slow()
     served = service(store, model)
-    reading = asyncio.create_task(events(served.of("t"), "a"))
+    reading = asyncio.create_task(events(served.endpoint_for("t"), "a"))
     await model.asked.wait()
     ending = asyncio.create_task(served.aclose(grace_s=60))
     await asyncio.sleep(0)
 
-    wrong = await refusal(served.of("t"), "b")
+    wrong = await refusal(served.endpoint_for("t"), "b")
     model.go_on.set()
     await ending
 
@@ -355,7 +357,7 @@ async def test_when_it_ends_nothing_is_begun_and_what_runs_may_finish(store: Sto
 async def test_a_reader_of_what_does_not_finish_in_time_is_told_why(store: Store) -> None:
     model = Slow()
     served = service(store, model)
-    reading = asyncio.create_task(refusal(served.of("t"), "a"))
+    reading = asyncio.create_task(refusal(served.endpoint_for("t"), "a"))
     await model.asked.wait()
     await served.aclose(grace_s=0)
     assert (await reading).code == "server_shutting_down"
@@ -364,19 +366,19 @@ async def test_a_reader_of_what_does_not_finish_in_time_is_told_why(store: Store
 async def test_what_does_not_finish_in_time_is_marked(store: Store) -> None:
     model = Slow()
     served = service(store, model)
-    conversation = str((await served.of("t").create_conversation())["id"])
-    waited_for = asyncio.create_task(refusal(served.of("t"), "a", conversation=conversation))
+    conversation = str((await served.endpoint_for("t").create_conversation())["id"])
+    waited_for = asyncio.create_task(refusal(served.endpoint_for("t"), "a", conversation=conversation))
     await model.asked.wait()
     await left_in_the_middle(served, background=True)
 
     await served.aclose(grace_s=0)
     await waited_for
 
-    waited, background = [await served.of("t").retrieve(one) for one in ("resp_1", "resp_2")]
+    waited, background = [await served.endpoint_for("t").retrieve(one) for one in ("resp_1", "resp_2")]
     assert (waited["status"], background["status"]) == ("cancelled", "failed")
     assert background["error"]["message"] == "The server that ran this response went away."
-    assert texts(await served.of("t").conversation_items(conversation)) == []
-    assert await store.upkeep.abandoned() == []
+    assert texts(await served.endpoint_for("t").list_conversation_items(conversation)) == []
+    assert await store.admin.abandoned_runs() == []
     await served.aclose()
 
 
@@ -387,19 +389,19 @@ async def test_a_dead_replicas_runs_are_marked_failed_for_every_tenant(store: St
     """The killed one left an open run, without a lease that is alive."""
     served = service(store)
     for tenant in ("ann", "bob"):
-        mine = store.of(tenant)
-        done = (await ask(served.of(tenant), "a"))["id"]
+        mine = store.for_tenant(tenant)
+        done = (await ask(served.endpoint_for(tenant), "a"))["id"]
         link = await mine.link(done)
         assert link
-        run = replace(link, id=f"resp_of_{tenant}", status="in_progress", head=link.saw)
-        await mine.commit(Transaction(links=(replace(run, parameters={"background": True}),), starts=run.id))
+        run = replace(link, id=f"resp_of_{tenant}", status="in_progress", head=link.input_head)
+        await mine.commit(Transaction(links=(replace(run, parameters={"background": True}),), started_run_id=run.id))
 
     await served.sweep()
 
     for tenant in ("ann", "bob"):
-        failed = await served.of(tenant).retrieve(f"resp_of_{tenant}")
+        failed = await served.endpoint_for(tenant).retrieve(f"resp_of_{tenant}")
         assert (failed["status"], failed["error"]["code"]) == ("failed", "server_error")
-    assert await store.upkeep.abandoned() == []
+    assert await store.admin.abandoned_runs() == []
     await served.aclose()
 
 
@@ -408,7 +410,7 @@ async def test_a_run_that_somebody_carries_out_is_left_alone(store: Store) -> No
     here, there = service(store, model), service(store)
     await left_in_the_middle(here, background=True)
     await there.sweep()
-    assert (await there.of("t").retrieve("resp_1"))["status"] == "in_progress"
+    assert (await there.endpoint_for("t").retrieve("resp_1"))["status"] == "in_progress"
     await here.aclose()
     await there.aclose()
 
@@ -416,33 +418,33 @@ async def test_a_run_that_somebody_carries_out_is_left_alone(store: Store) -> No
 async def test_what_a_tenant_keeps_for_a_time_only_goes_when_it_is_over() -> None:
     store, clock = MemoryStore(), FixedClock()
     served = EmbeddedService(
-        store, ready(), clock, random_id, listed=nobody, manner=SERVED, ttl_s={"short": 3600.0}.get
+        store, ready(), clock, random_id, fetch_models=nobody, options=SERVED, ttl_s={"short": 3600.0}.get
     )
-    short, long = [(await ask(served.of(tenant), "a"))["id"] for tenant in ("short", "long")]
-    clock.move(4000)
-    kept = (await ask(served.of("short"), "b"))["id"]
+    short, long = [(await ask(served.endpoint_for(tenant), "a"))["id"] for tenant in ("short", "long")]
+    clock.advance(4000)
+    kept = (await ask(served.endpoint_for("short"), "b"))["id"]
 
     await served.sweep()
 
     with pytest.raises(NotFound):
-        await served.of("short").retrieve(short)
-    assert (await served.of("short").retrieve(kept))["id"] == kept
-    assert (await served.of("long").retrieve(long))["id"] == long
+        await served.endpoint_for("short").retrieve(short)
+    assert (await served.endpoint_for("short").retrieve(kept))["id"] == kept
+    assert (await served.endpoint_for("long").retrieve(long))["id"] == long
     await served.aclose()
 
 
 async def test_a_store_that_cannot_be_reached_fails_the_check() -> None:
     class Away(MemoryStore):
         @property
-        def upkeep(self) -> MemoryAdmin:
+        def admin(self) -> MemoryAdmin:
             raise StoreUnavailable("no connection")
 
     served = service(MemoryStore())
-    await served.check()
+    await served.check_ready()
     await served.aclose()
     away = service(Away())
     with pytest.raises(StoreUnavailable):
-        await away.check()
+        await away.check_ready()
     await away.aclose()
 
 
@@ -457,10 +459,10 @@ async def test_who_has_which_models_is_asked_once_a_minute(store: Store) -> None
         asked.append(clock.now())
         return [{"id": f"model-{len(asked)}"}]
 
-    served = EmbeddedService(store, ready(), clock, random_id, listed=listed, manner=SERVED)
-    assert [(await served.models())[0]["id"] for _ in range(3)] == ["model-1"] * 3
-    clock.move(61)
-    assert (await served.models())[0]["id"] == "model-2"
+    served = EmbeddedService(store, ready(), clock, random_id, fetch_models=listed, options=SERVED)
+    assert [(await served.list_models())[0]["id"] for _ in range(3)] == ["model-1"] * 3
+    clock.advance(61)
+    assert (await served.list_models())[0]["id"] == "model-2"
     await served.aclose()
 
 
@@ -473,8 +475,8 @@ async def test_reasoning_has_the_names_of_the_package_or_of_the_specification(st
     for name, renamed in (("openai", {}), ("specification", SPECIFICATION_EVENT_NAMES)):
         model = Slow(first=THOUGHT)
         model.go_on.set()
-        served = service(store.of(name), model, manner=replace(SERVED, renamed=renamed))
-        got = await events(served.of(name), "a", background=background)
+        served = service(store.for_tenant(name), model, manner=replace(SERVED, event_names=renamed))
+        got = await events(served.endpoint_for(name), "a", background=background)
         kinds[name] = {event["type"] for event in got if "reasoning" in event["type"]}
         await served.aclose()
     assert kinds == {
@@ -501,7 +503,7 @@ async def test_without_a_store_every_field_that_needs_one_is_refused_by_its_name
 ) -> None:
     model = ready()
     served = service(MemoryStore(), model, manner=EndpointOptions(stateless=True))
-    wrong = await refusal(served.of("t"), **{"said": "a", **body} if "input" not in body else body)
+    wrong = await refusal(served.endpoint_for("t"), **{"said": "a", **body} if "input" not in body else body)
     assert told(wrong) == ("unsupported_parameter", 400, param)
     assert "keeps no state" in wrong.message
     assert model.asks == []
@@ -510,10 +512,14 @@ async def test_without_a_store_every_field_that_needs_one_is_refused_by_its_name
 
 async def test_without_a_store_a_plain_request_is_answered_and_kept_nowhere() -> None:
     served = service(MemoryStore(), manner=EndpointOptions(stateless=True))
-    endpoint = served.of("t")
+    endpoint = served.endpoint_for("t")
     response = await ask(endpoint, "a")
     assert (response["status"], response["store"]) == ("completed", False)
-    for gone in (endpoint.retrieve(response["id"]), endpoint.conversation("conv_1"), endpoint.cancel("resp_1")):
+    for gone in (
+        endpoint.retrieve(response["id"]),
+        endpoint.retrieve_conversation("conv_1"),
+        endpoint.cancel("resp_1"),
+    ):
         with pytest.raises(NotFound):
             await gone
     assert (await refusal(endpoint, "b", conversation="conv_1")).code == "unsupported_parameter"
@@ -523,7 +529,7 @@ async def test_without_a_store_a_plain_request_is_answered_and_kept_nowhere() ->
 async def test_without_a_store_there_are_no_conversations() -> None:
     served = service(MemoryStore(), manner=EndpointOptions(stateless=True))
     with pytest.raises(RequestRefused, match="keeps no state") as wrong:
-        await served.of("t").create_conversation()
+        await served.endpoint_for("t").create_conversation()
     assert told(wrong.value) == ("unsupported_parameter", 400, "conversation")
     await served.aclose()
 
@@ -531,7 +537,7 @@ async def test_without_a_store_there_are_no_conversations() -> None:
 async def test_without_a_store_a_connection_still_goes_on_from_its_last_response() -> None:
     model = ready()
     served = service(MemoryStore(), model, manner=EndpointOptions(stateless=True))
-    connection = served.of("t").connect()
+    connection = served.endpoint_for("t").connect()
     async with aclosing(connection.create({"model": MODEL, "input": "a"})) as answer:
         *_, last = [event async for event in answer]
     body = {"model": MODEL, "input": "b", "previous_response_id": last["response"]["id"]}
@@ -545,28 +551,28 @@ async def test_without_a_store_a_connection_still_goes_on_from_its_last_response
 async def test_what_is_kept_for_a_minute_goes_within_seconds_and_for_a_day_within_an_hour() -> None:
     store, clock = MemoryStore(), FixedClock()
     ttls = {"minute": 60.0, "day": 86_400.0}.get
-    served = EmbeddedService(store, ready(), clock, random_id, listed=nobody, manner=SERVED, ttl_s=ttls)
+    served = EmbeddedService(store, ready(), clock, random_id, fetch_models=nobody, options=SERVED, ttl_s=ttls)
     await served.sweep(0)
-    minute, day = [(await ask(served.of(tenant), "a"))["id"] for tenant in ("minute", "day")]
+    minute, day = [(await ask(served.endpoint_for(tenant), "a"))["id"] for tenant in ("minute", "day")]
     await served.sweep(1)
 
-    clock.move(61)
+    clock.advance(61)
     await served.sweep(2)
     with pytest.raises(NotFound):
-        await served.of("minute").retrieve(minute)
+        await served.endpoint_for("minute").retrieve(minute)
 
-    clock.move(86_400)
+    clock.advance(86_400)
     await served.sweep(3)
-    late = (await ask(served.of("day"), "b"))["id"]
+    late = (await ask(served.endpoint_for("day"), "b"))["id"]
     with pytest.raises(NotFound):
-        await served.of("day").retrieve(day)
-    clock.move(86_400 - 3500)
+        await served.endpoint_for("day").retrieve(day)
+    clock.advance(86_400 - 3500)
     await served.sweep(4)
-    clock.move(3501)
+    clock.advance(3501)
     await served.sweep(5)
-    assert (await served.of("day").retrieve(late))["id"] == late
-    clock.move(100)
+    assert (await served.endpoint_for("day").retrieve(late))["id"] == late
+    clock.advance(100)
     await served.sweep(6)
     with pytest.raises(NotFound):
-        await served.of("day").retrieve(late)
+        await served.endpoint_for("day").retrieve(late)
     await served.aclose()

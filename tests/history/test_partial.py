@@ -14,7 +14,7 @@ SAID = {"output_index": 0, "content_index": 0, "item_id": "msg_1"}
 def gathered(*events: StreamEvent) -> list[Json]:
     partial = ResponseAccumulator()
     for event in events:
-        partial.take(validate_stream_event(event))
+        partial.add(validate_stream_event(event))
     return list(partial.output)
 
 
@@ -22,15 +22,15 @@ def gathered(*events: StreamEvent) -> list[Json]:
 def test_a_whole_answer_is_gathered_as_the_final_payload_has_it(summarized: bool) -> None:
     answer = ResponseEventWriter(counting_ids(), "m", summarized=summarized)
     events = [
-        *answer.thinking("let me "),
-        *answer.thinking("see"),
-        *answer.text("Hel"),
-        *answer.text("lo"),
-        *answer.refusal("no more"),
-        *answer.call("c1", "f"),
-        *answer.arguments('{"a"'),
-        *answer.arguments(": 1}"),
-        *answer.completed(make_usage(1, 2)),
+        *answer.write_reasoning("let me "),
+        *answer.write_reasoning("see"),
+        *answer.write_text("Hel"),
+        *answer.write_text("lo"),
+        *answer.write_refusal("no more"),
+        *answer.start_function_call("c1", "f"),
+        *answer.write_arguments('{"a"'),
+        *answer.write_arguments(": 1}"),
+        *answer.write_completed(make_usage(1, 2)),
     ]
     assert gathered(*events) == events[-1]["response"]["output"]
 
@@ -39,15 +39,15 @@ def test_a_whole_answer_is_gathered_as_the_final_payload_has_it(summarized: bool
 def test_an_answer_that_is_cut_anywhere_has_the_pieces_that_came(cut: int) -> None:
     answer = ResponseEventWriter(counting_ids(), "m")
     events = [
-        *answer.text("one "),
-        *answer.text("two"),
-        *answer.refusal("no"),
-        *answer.text("three"),
-        *answer.call("c", "f"),
+        *answer.write_text("one "),
+        *answer.write_text("two"),
+        *answer.write_refusal("no"),
+        *answer.write_text("three"),
+        *answer.start_function_call("c", "f"),
     ]
     partial, words = ResponseAccumulator(), ""
     for event in events[:cut]:
-        partial.take(event)
+        partial.add(event)
         words += event.get("delta", "")
     parts = [part for item in partial.output for part in item.get("content", ())]
     assert "".join(part.get("text", part.get("refusal", "")) for part in parts) == words
@@ -127,10 +127,10 @@ def differs(streamed: list[tuple[int, str]], *final: str) -> bool:
     """Whether messages `final` differ from the deltas `streamed`, each with its `output_index`."""
     text, said = StreamedTextChecksum(), "response.output_text.delta"
     for index, delta in streamed:
-        text.take({"type": said, "output_index": index, "content_index": 0, "delta": delta})
+        text.add({"type": said, "output_index": index, "content_index": 0, "delta": delta})
     parts = [[{"type": "output_text", "text": words}] for words in final]
     output = [{"type": "message", "role": "assistant", "content": part} for part in parts]
-    return text.differs({"type": "response.completed", "response": {"output": output}})
+    return text.has_different_text({"type": "response.completed", "response": {"output": output}})
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ def test_whatever_grows_on_whatever_part_every_value_stays_as_it_was(moves: list
     made: list[tuple[Prefix[str], tuple[str, ...]]] = [(Prefix(), ())]
     for which, count, more in moves:
         prefix, plain = made[which % len(made)]
-        made.append((prefix.first(count).grow(more), (*plain[:count], *more)))
+        made.append((prefix.first(count).append(more), (*plain[:count], *more)))
 
     for prefix, plain in made:
         assert tuple(prefix) == plain
@@ -30,7 +30,7 @@ def test_whatever_grows_on_whatever_part_every_value_stays_as_it_was(moves: list
 @given(st.lists(st.integers()), st.lists(st.integers()), st.slices(6))
 def test_a_part_is_what_it_is_of_a_tuple_though_the_list_goes_on(own: list[int], more: list[int], part: slice) -> None:
     prefix = Prefix(own)
-    prefix.grow(more)
+    prefix.append(more)
 
     assert prefix[part] == tuple(own)[part]
     assert prefix == Prefix(own)
@@ -43,20 +43,20 @@ def test_a_part_is_what_it_is_of_a_tuple_though_the_list_goes_on(own: list[int],
 def test_what_was_added_already_is_found_and_not_added_again() -> None:
     one, two = object(), object()
     base: Prefix[Any] = Prefix([one])
-    longer = base.grow([two])
-    copies: list[Any] = [base.grow([two]), base.grow([object()])]
+    longer = base.append([two])
+    copies: list[Any] = [base.append([two]), base.append([object()])]
 
-    assert [longer.behind(1), base.behind(1), base.behind(2)] == [two, two, None]
-    assert [copy.behind(1) is two for copy in copies] == [True, False]
-    assert len(longer.grow([one])) == 3
-    assert [base.behind(2), copies[0].behind(2), copies[1].behind(2)] == [one, one, None]
+    assert [longer.shared_element(1), base.shared_element(1), base.shared_element(2)] == [two, two, None]
+    assert [copy.shared_element(1) is two for copy in copies] == [True, False]
+    assert len(longer.append([one])) == 3
+    assert [base.shared_element(2), copies[0].shared_element(2), copies[1].shared_element(2)] == [one, one, None]
 
 
 def test_equal_things_are_not_taken_for_each_other() -> None:
     base: Prefix[Any] = Prefix()
-    base.grow([1])
+    base.append([1])
 
-    assert [type(at) for at in base.grow([True])] == [bool]
+    assert [type(at) for at in base.append([True])] == [bool]
 
 
 def test_threads_that_grow_one_value_at_once_have_their_own_elements() -> None:
@@ -66,7 +66,7 @@ def test_threads_that_grow_one_value_at_once_have_their_own_elements() -> None:
 
     def grown(number: int) -> list[Prefix[int]]:
         ready.wait()
-        return [base.grow([1000 + number] * 2) for base in bases]
+        return [base.append([1000 + number] * 2) for base in bases]
 
     with ThreadPoolExecutor(threads) as pool:
         for number, made in enumerate(pool.map(grown, range(threads))):

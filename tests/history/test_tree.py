@@ -35,9 +35,9 @@ def agreeing(one: Sequence[object], other: Sequence[object]) -> int:
 
 @given(HISTORIES)
 def test_the_same_items_have_the_same_keys_whoever_says_them_and_when(items: list[Item]) -> None:
-    whole, parts = EMPTY.grow(items), EMPTY
+    whole, parts = EMPTY.append(items), EMPTY
     for item in items:
-        parts = parts.grow([item])
+        parts = parts.append([item])
 
     assert whole.keys == parts.keys
     assert list(whole.items) == items
@@ -45,25 +45,25 @@ def test_the_same_items_have_the_same_keys_whoever_says_them_and_when(items: lis
 
 @given(FEW, FEW)
 def test_two_histories_share_keys_exactly_as_far_as_their_forms_agree(ours: list[Item], theirs: list[Item]) -> None:
-    one, other = EMPTY.grow(ours), EMPTY.grow(theirs)
+    one, other = EMPTY.append(ours), EMPTY.append(theirs)
     alike = agreeing([item_hash(item) for item in ours], [item_hash(item) for item in theirs])
 
-    assert agreeing(one.keys, other.keys) == one.shared(other) == other.shared(one) == alike
+    assert agreeing(one.keys, other.keys) == one.common_depth(other) == other.common_depth(one) == alike
     assert set(one.keys[alike:]).isdisjoint(other.keys)
 
 
 @given(FEW)
 def test_no_two_places_of_a_history_have_one_key(items: list[Item]) -> None:
-    keys = (TOP, *EMPTY.grow(items).keys)
+    keys = (TOP, *EMPTY.append(items).keys)
 
     assert len(set(keys)) == len(keys)
 
 
 @given(HISTORIES, ITEMS, st.integers(min_value=0, max_value=8))
 def test_a_fork_keeps_what_is_before_it_and_touches_nothing_behind(items: list[Item], new: Item, at: int) -> None:
-    path = EMPTY.grow(items)
+    path = EMPTY.append(items)
     before = path.nodes
-    forked = path.first(at).grow([new])
+    forked = path.first(at).append([new])
 
     assert forked.nodes[:-1] == before[:at]
     assert path.nodes == before
@@ -72,37 +72,37 @@ def test_a_fork_keeps_what_is_before_it_and_touches_nothing_behind(items: list[I
 
 @given(HISTORIES, st.integers(min_value=0, max_value=8))
 def test_a_cut_names_its_place(items: list[Item], at: int) -> None:
-    path = EMPTY.grow(items)
+    path = EMPTY.append(items)
     cut = path.first(at)
 
-    assert path.passes(cut.head)
-    assert path.place(cut.head) == len(cut) == min(at, len(items))
-    assert path.upto(cut.head) == cut
+    assert path.contains(cut.head)
+    assert path.depth(cut.head) == len(cut) == min(at, len(items))
+    assert path.up_to(cut.head) == cut
     assert (*cut.nodes, *path.after(cut.head)) == path.nodes
-    assert cut.grow(node.item for node in path.after(cut.head)) == path
+    assert cut.append(node.item for node in path.after(cut.head)) == path
 
 
 @given(FEW, ITEMS)
 def test_a_place_elsewhere_is_a_conflict(items: list[Item], other: Item) -> None:
-    path = EMPTY.grow(items)
-    elsewhere = path.grow([other]).head
+    path = EMPTY.append(items)
+    elsewhere = path.append([other]).head
 
-    assert not path.passes(elsewhere)
-    for ask in (path.place, path.upto, path.after):
+    assert not path.contains(elsewhere)
+    for ask in (path.depth, path.up_to, path.after):
         with pytest.raises(Conflict):
             ask(elsewhere)
 
 
 @given(st.text(min_size=1), st.text(min_size=1), HISTORIES)
 def test_tenants_share_no_place(one: str, other: str, items: list[Item]) -> None:
-    mine, theirs = (Path(root_key(tenant)).grow(items) for tenant in (one, other))
+    mine, theirs = (Path(root_key(tenant)).append(items) for tenant in (one, other))
 
     assert (set(mine.keys) | {mine.root}).isdisjoint({*theirs.keys, theirs.root}) == (one != other)
 
 
 def test_keys_are_what_they_were_when_the_first_store_was_written() -> None:
     """A key that changes its form would lose every history that is stored."""
-    path = EMPTY.grow([user_message("hi"), assistant_message("hello")])
+    path = EMPTY.append([user_message("hi"), assistant_message("hello")])
 
     assert path.keys == (
         "714a6fdd2f5e33fe51b5338374b0562a9009c288b2b0dd0ca27129977c6a7d3b",
@@ -124,7 +124,7 @@ def test_the_first_difference_is_the_first_place_where_they_mean_different_thing
     if told is None:
         assert at == len(ours) == len(theirs)
     else:
-        assert told.at == at
+        assert told.shared_count == at
         assert told.ours == next(iter(ours[at:]), None)
         assert told.theirs == next(iter(theirs[at:]), None)
         assert told.ours is None or told.theirs is None or not is_same_item(told.ours, told.theirs)
@@ -134,7 +134,9 @@ def test_the_first_difference_is_the_first_place_where_they_mean_different_thing
 def test_a_difference_is_the_same_from_both_sides(ours: list[Item], theirs: list[Item]) -> None:
     one, other = first_difference(ours, theirs), first_difference(theirs, ours)
 
-    assert (one and (one.at, one.ours, one.theirs)) == (other and (other.at, other.theirs, other.ours))
+    assert (one and (one.shared_count, one.ours, one.theirs)) == (
+        other and (other.shared_count, other.theirs, other.ours)
+    )
 
 
 def test_an_answer_that_comes_back_in_another_form_is_no_difference() -> None:
@@ -143,4 +145,4 @@ def test_an_answer_that_comes_back_in_another_form_is_no_difference() -> None:
     told = first_difference(sent, back)
 
     assert told is not None
-    assert (told.at, told.ours, told.theirs) == (2, None, user_message("more"))
+    assert (told.shared_count, told.ours, told.theirs) == (2, None, user_message("more"))

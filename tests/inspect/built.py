@@ -32,21 +32,21 @@ class Talk:
     def turn(self, id_: str, said: str, answered: str | None, *, after: str | None = None, **fields: Any) -> Path:
         """One call: `after` is the link that it goes on from, None begins anew; no answer is a failure."""
         before = self.paths[after] if after else Path(ROOT)
-        saw = before.grow([user_message(said)])
-        head = saw.grow([assistant_message(answered)]) if answered is not None else saw
+        saw = before.append([user_message(said)])
+        head = saw.append([assistant_message(answered)]) if answered is not None else saw
         whole = self.strategy in (Strategy.SESSION, Strategy.REPLAY)
         link = Link(
             id=id_,
-            saw=saw.head,
+            input_head=saw.head,
             head=head.head,
-            sent=len(saw) if whole else 1,
+            sent_count=len(saw) if whole else 1,
             model="local/demo",
             strategy=self.strategy,
             status="completed" if answered is not None else "failed",
             created_at=BEGUN + 60 * len(self.links),
-            parent=after,
+            parent_id=after,
             previous_response_id=after if self.strategy is Strategy.CHAIN else None,
-            seconds=1.25,
+            duration_s=1.25,
             usage=USAGE if answered is not None else None,
         )
         self.links.append(replace(link, **fields))
@@ -61,10 +61,10 @@ class Talk:
             strategy=self.strategy,
             scope=self.links[0].scope if self.links else None,
             path=path,
-            mark=path.head,
+            confirmed_head=path.head,
             links=tuple(self.links),
-            places=places_of(self.paths.values()),
-            at=at,
+            path_index=places_of(self.paths.values()),
+            current_link_id=at,
         )
         return replace(known, **fields)
 

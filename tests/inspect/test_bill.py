@@ -27,7 +27,11 @@ def talk(strategy: Strategy = Strategy.CHAIN) -> Talk:
 def test_all_earlier_input_is_billed_again_whoever_owns_it(strategy: Strategy) -> None:
     found = sum_link_usage(talk(strategy).links, OWN)
     assert found
-    assert (found.requests, found.used, found.again) == (3, Usage(input=450, output=60), 250)
+    assert (found.request_count, found.usage, found.resent_tokens) == (
+        3,
+        Usage(input_tokens=450, output_tokens=60),
+        250,
+    )
     assert found.cost_usd == pytest.approx((450 + 60 * 10) / 1_000_000)
 
 
@@ -36,7 +40,7 @@ def test_a_fork_is_billed_what_the_line_before_it_had() -> None:
     built.turn("resp_4", "other", "fourth", after="resp_1", usage=used(140, 5), model="scripted/echo")
     found = sum_link_usage(built.links, OWN)
     assert found
-    assert found.again == 250 + 100
+    assert found.resent_tokens == 250 + 100
 
 
 def test_one_price_that_is_not_known_leaves_the_sum_open_and_not_the_others() -> None:
@@ -56,4 +60,9 @@ def test_requests_that_said_nothing_count_for_nothing() -> None:
     built.turn("resp_2", "two", "second", after="resp_1", usage=USAGE)
     found = sum_link_usage(built.links, {})
     assert found
-    assert (found.requests, found.again, found.used.cached, found.used.reasoning) == (1, 0, 4, 2)
+    assert (found.request_count, found.resent_tokens, found.usage.cached_tokens, found.usage.reasoning_tokens) == (
+        1,
+        0,
+        4,
+        2,
+    )

@@ -5,30 +5,30 @@ from tests.inspect.built import Talk, chain
 
 
 def drawn(cells: tuple[ChartCell, ...]) -> str:
-    return "".join("sS"[cell.cached] if cell.sent else "oO"[cell.cached] for cell in cells)
+    return "".join("sS"[cell.is_cached] if cell.is_sent else "oO"[cell.is_cached] for cell in cells)
 
 
 def test_what_travelled_is_the_end_of_a_bar_and_what_was_cached_is_its_beginning() -> None:
-    assert drawn(InputTokenShare(seen=100, sent=20, cached=50).cells(10, 100)) == "OOOOOoooss"
-    assert drawn(InputTokenShare(seen=100, sent=100, cached=50).cells(10, 100)) == "SSSSSsssss"
+    assert drawn(InputTokenShare(input_tokens=100, sent_tokens=20, cached_tokens=50).to_cells(10, 100)) == "OOOOOoooss"
+    assert drawn(InputTokenShare(input_tokens=100, sent_tokens=100, cached_tokens=50).to_cells(10, 100)) == "SSSSSsssss"
 
 
 def test_a_bar_is_as_long_as_its_request_was_beside_the_longest() -> None:
-    assert len(InputTokenShare(seen=50, sent=1).cells(10, 100)) == 5
-    assert drawn(InputTokenShare(seen=1, sent=1).cells(10, 1_000_000)) == "s"
-    assert drawn(InputTokenShare(seen=1_000, sent=1).cells(10, 1_000)) == "ooooooooos"
+    assert len(InputTokenShare(input_tokens=50, sent_tokens=1).to_cells(10, 100)) == 5
+    assert drawn(InputTokenShare(input_tokens=1, sent_tokens=1).to_cells(10, 1_000_000)) == "s"
+    assert drawn(InputTokenShare(input_tokens=1_000, sent_tokens=1).to_cells(10, 1_000)) == "ooooooooos"
 
 
 def test_a_request_whose_usage_nobody_told_has_no_bar() -> None:
     talk = Talk()
     talk.turn("resp_1", "hi", "hello", usage=None)
     known = talk.known("resp_1")
-    assert input_token_share(compute_link_stats(known.links[0], known.places)) == InputTokenShare()
-    assert (InputTokenShare().cells(10, 100), max_input_tokens([InputTokenShare()])) == ((), 0)
+    assert input_token_share(compute_link_stats(known.links[0], known.path_index)) == InputTokenShare()
+    assert (InputTokenShare().to_cells(10, 100), max_input_tokens([InputTokenShare()])) == ((), 0)
 
 
 def test_a_request_that_held_everything_sent_all_that_was_seen() -> None:
     known = chain(2).known("resp_2")
-    first, second = (input_token_share(compute_link_stats(link, known.places)) for link in known.links)
-    assert (first.seen, first.sent, first.cached) == (12, 12, 4)
-    assert (second.seen, second.sent, second.cached) == (12, 7, 4)
+    first, second = (input_token_share(compute_link_stats(link, known.path_index)) for link in known.links)
+    assert (first.input_tokens, first.sent_tokens, first.cached_tokens) == (12, 12, 4)
+    assert (second.input_tokens, second.sent_tokens, second.cached_tokens) == (12, 7, 4)

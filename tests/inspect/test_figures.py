@@ -12,10 +12,10 @@ from tests.inspect.built import ROOT, Talk, chain
 
 def test_a_chain_sends_what_its_endpoint_lacks_and_the_model_sees_all_of_it() -> None:
     known = chain(3).known("resp_3")
-    was = compute_link_stats(known.links[2], known.places)
-    assert (was.sent, was.saw, was.full) == (1, 5, False)
+    was = compute_link_stats(known.links[2], known.path_index)
+    assert (was.sent_count, was.input_count, was.is_full_history) == (1, 5, False)
     assert was.sent_tokens == estimate_tokens(user_message("question 3"))
-    assert was.used == Usage(input=12, cached=4, output=9, reasoning=2)
+    assert was.usage == Usage(input_tokens=12, cached_tokens=4, output_tokens=9, reasoning_tokens=2)
 
 
 def test_a_session_sends_everything_that_the_model_sees() -> None:
@@ -23,38 +23,38 @@ def test_a_session_sends_everything_that_the_model_sees() -> None:
     talk.turn("resp_1", "one", "two")
     path = talk.turn("resp_2", "three", "four", after="resp_1")
     known = talk.known("resp_2")
-    was = compute_link_stats(known.links[1], known.places)
-    assert (was.sent, was.saw, was.full) == (3, 3, True)
+    was = compute_link_stats(known.links[1], known.path_index)
+    assert (was.sent_count, was.input_count, was.is_full_history) == (3, 3, True)
     assert was.sent_tokens == sum(map(estimate_tokens, path.items[:3]))
 
 
 def test_the_first_request_of_a_chain_holds_everything() -> None:
     known = chain(1).known("resp_1")
-    assert compute_link_stats(known.links[0], known.places).full
+    assert compute_link_stats(known.links[0], known.path_index).is_full_history
 
 
 def test_the_first_words_are_of_the_last_item_seen_and_of_the_answer() -> None:
     known = chain(2).known("resp_2")
-    was = compute_link_stats(known.links[1], known.places)
-    assert (was.said, was.answered) == ("question 2", "answer 2")
+    was = compute_link_stats(known.links[1], known.path_index)
+    assert (was.input_preview, was.output_preview) == ("question 2", "answer 2")
 
 
 def test_a_failure_says_its_error_where_the_answer_would_be() -> None:
     talk = Talk()
     talk.turn("try_1", "hi", None, error={"code": "rate_limit_exceeded", "message": "slow down"})
     known = talk.known("try_1")
-    was = compute_link_stats(known.links[0], known.places)
-    assert (was.said, was.answered, was.used) == ("hi", "slow down", None)
+    was = compute_link_stats(known.links[0], known.path_index)
+    assert (was.input_preview, was.output_preview, was.usage) == ("hi", "slow down", None)
 
 
 def test_an_answer_of_a_call_alone_is_named_by_the_call() -> None:
     talk = chain(1)
-    saw = Path(ROOT).grow([user_message("weather?")])
-    head = saw.grow([{"type": "function_call", "call_id": "c", "name": "weather", "arguments": "{}"}])
+    saw = Path(ROOT).append([user_message("weather?")])
+    head = saw.append([{"type": "function_call", "call_id": "c", "name": "weather", "arguments": "{}"}])
     talk.paths["resp_1"] = head
-    talk.turn("resp_1", "weather?", None, saw=saw.head, head=head.head, status="completed")
-    known = talk.known(None, places=_places(head))
-    assert compute_link_stats(talk.links[-1], known.places).answered == "[function_call] weather"
+    talk.turn("resp_1", "weather?", None, input_head=saw.head, head=head.head, status="completed")
+    known = talk.known(None, path_index=_places(head))
+    assert compute_link_stats(talk.links[-1], known.path_index).output_preview == "[function_call] weather"
 
 
 @pytest.mark.parametrize("strategy", list(Strategy))
@@ -62,7 +62,13 @@ def test_what_is_not_known_is_left_open(strategy: Strategy) -> None:
     talk = Talk(strategy)
     talk.turn("resp_1", "hi", "there")
     was = compute_link_stats(talk.links[0], PathIndex(ROOT))
-    assert (was.sent, was.saw, was.sent_tokens, was.said, was.full) == (1, None, None, "", False)
+    assert (was.sent_count, was.input_count, was.sent_tokens, was.input_preview, was.is_full_history) == (
+        1,
+        None,
+        None,
+        "",
+        False,
+    )
 
 
 def _places(path: Path) -> PathIndex:

@@ -9,7 +9,9 @@ from tests.inspect.built import Talk, chain
 
 def drawn(talk: Talk, head: str | None) -> list[str]:
     """Each row as "> > id", one mark for every step to the right, "+" where it steps aside."""
-    return ["> " * row.depth + ("+" if row.begins else "") + row.link.id for row in iter_link_rows(talk.links, head)]
+    return [
+        "> " * row.depth + ("+" if row.starts_branch else "") + row.link.id for row in iter_link_rows(talk.links, head)
+    ]
 
 
 def test_a_chain_goes_straight_down_however_long_it_is() -> None:
@@ -80,7 +82,7 @@ def test_any_tree_is_drawn_once_with_parents_first_and_no_deeper_than_it_forks(a
     depths = {row.link.id: row.depth for row in found}
     assert sorted(places) == sorted(link.id for link in talk.links)
     for row in found:
-        parent = row.link.parent
+        parent = row.link.parent_id
         assert parent is None or places[parent] < places[row.link.id]
-        assert row.depth == (depths[parent] if parent else 0) + row.begins
+        assert row.depth == (depths[parent] if parent else 0) + row.starts_branch
     assert head is None or depths[head] == 0

@@ -10,42 +10,42 @@ from tests.inspect.built import ROOT, keys, said
 
 
 def test_a_place_knows_how_many_items_lead_to_it() -> None:
-    path = Path(ROOT).grow(said("a", "b", "c"))
+    path = Path(ROOT).append(said("a", "b", "c"))
     places = PathIndex(ROOT)
     places.add(path)
     assert [places.depth(key) for key in (ROOT, *path.keys)] == [0, 1, 2, 3]
 
 
 def test_the_last_places_come_oldest_first_and_end_at_the_root() -> None:
-    path = Path(ROOT).grow(said("a", "b", "c"))
+    path = Path(ROOT).append(said("a", "b", "c"))
     places = PathIndex(ROOT)
     places.add(path)
-    assert places.back(path.head, 2) == keys(path, 2, 3)
-    assert places.back(path.head, 9) == keys(path, 1, 2, 3)
-    assert (places.start(path.head, 2), places.start(path.head, 3)) == (path.nodes[0].key, ROOT)
+    assert places.last_keys(path.head, 2) == keys(path, 2, 3)
+    assert places.last_keys(path.head, 9) == keys(path, 1, 2, 3)
+    assert (places.key_before_last(path.head, 2), places.key_before_last(path.head, 3)) == (path.nodes[0].key, ROOT)
 
 
 def test_a_fork_adds_only_what_is_new() -> None:
-    path = Path(ROOT).grow(said("a", "b", "c"))
-    fork = path.first(2).grow([user_message("d")])
+    path = Path(ROOT).append(said("a", "b", "c"))
+    fork = path.first(2).append([user_message("d")])
     places = PathIndex(ROOT)
     places.add(path)
     places.add(fork)
     assert [key for key, _ in places] == [*path.keys, fork.head]
-    assert places.back(fork.head, 2) == [path.nodes[1].key, fork.head]
+    assert places.last_keys(fork.head, 2) == [path.nodes[1].key, fork.head]
 
 
 def test_tokens_add_up_along_a_path() -> None:
     items = said("a", "much longer than one letter")
-    path = Path(ROOT).grow(items)
+    path = Path(ROOT).append(items)
     places = PathIndex(ROOT)
     places.add(path)
-    assert places.tokens(ROOT) == 0
-    assert places.tokens(path.head) == estimate_tokens(items[0]) + estimate_tokens(items[1])
+    assert places.tokens_up_to(ROOT) == 0
+    assert places.tokens_up_to(path.head) == estimate_tokens(items[0]) + estimate_tokens(items[1])
 
 
 def test_a_place_that_was_never_added_is_not_there() -> None:
-    path = Path(ROOT).grow(said("a"))
+    path = Path(ROOT).append(said("a"))
     places = PathIndex(ROOT)
     assert ROOT in places
     assert path.head not in places

@@ -70,7 +70,7 @@ HARMLESS = [
 
 
 def of(*items: Item, **more: Any) -> RedactionResult:
-    return redact_document(ConversationDocument(items=items, acknowledged=len(items), **more))
+    return redact_document(ConversationDocument(items=items, confirmed_count=len(items), **more))
 
 
 def words(found: RedactionResult) -> str:
@@ -93,7 +93,7 @@ def test_a_secret_in_words_is_replaced_by_its_kind(kind: str, secret: str) -> No
     found = of(user_message(f"Look: {secret}"))
     assert core(secret) not in words(found)
     assert f"[redacted-{kind}-1]" in words(found)
-    assert count_replacements(found.replaced) == {kind: 1}
+    assert count_replacements(found.replacements) == {kind: 1}
 
 
 PLACES: list[Callable[[str], Item]] = [
@@ -128,7 +128,7 @@ def test_a_secret_survives_in_no_place(place: int, secret: str) -> None:
     for text in (left, *decoded):
         assert secret not in text
         assert json.dumps(secret)[1:-1] not in text
-    assert {"name", "instructions", "item 1"} == {one.where for one in found.replaced}
+    assert {"name", "instructions", "item 1"} == {one.location for one in found.replacements}
 
 
 KEY = "sk-proj-abcdEFGH1234_ijklMNOP-5678"
@@ -168,7 +168,7 @@ SPELLED: dict[str, Item] = {
 @pytest.mark.parametrize("case", SPELLED)
 def test_a_secret_that_is_spelled_otherwise_is_one(case: str) -> None:
     found = of(SPELLED[case])
-    assert found.replaced
+    assert found.replacements
     left = words(found)
     files = re.findall(r"[A-Za-z0-9+/_-]{20,}={0,2}", left)
     shown = [left, *(decode_base64_text(one) or "" for one in files)]
@@ -187,14 +187,16 @@ def test_what_says_nothing_secret_stays_as_it_was_spelled() -> None:
 
 def test_bytes_without_a_type_are_told_to_be_unseen() -> None:
     audio = base64.b64encode(bytes(range(256))).decode()
-    assert of({"type": "input_audio", "input_audio": {"data": audio, "format": "wav"}}).unseen == ("item 1",)
-    assert of({"type": "x", "data": "success"}).unseen == ()
+    assert of({"type": "input_audio", "input_audio": {"data": audio, "format": "wav"}}).unchecked_locations == (
+        "item 1",
+    )
+    assert of({"type": "x", "data": "success"}).unchecked_locations == ()
 
 
 @pytest.mark.parametrize("text", HARMLESS)
 def test_what_is_harmless_stays(text: str) -> None:
     found = of(user_message(text))
-    assert found.replaced == ()
+    assert found.replacements == ()
     assert found.document.items == (user_message(text),)
 
 
@@ -203,7 +205,7 @@ def test_the_same_secret_has_the_same_placeholder_and_another_one_another() -> N
     said = words(found)
     assert said.count("[redacted-email-1]") == 2
     assert said.count("[redacted-email-2]") == 1
-    assert [(one.where, one.times) for one in found.replaced] == [("item 1", 2), ("item 2", 1)]
+    assert [(one.location, one.occurrences) for one in found.replacements] == [("item 1", 2), ("item 2", 1)]
 
 
 def test_a_call_and_its_output_keep_their_tie() -> None:
@@ -218,7 +220,7 @@ def test_the_name_of_a_field_tells_what_it_holds() -> None:
     odd = {"type": "odd", "headers": {"Authorization": ["Token zzz-zzz"], "pwd": 90210, "cookie": None}}
     found = of(call, odd)
     assert not [one for one in ("swordfish", "abcdef1", "zzz-zzz", "90210") if one in words(found)]
-    assert count_replacements(found.replaced) == {"password": 4}
+    assert count_replacements(found.replacements) == {"password": 4}
 
 
 def test_a_card_that_is_a_number_is_one() -> None:
@@ -231,7 +233,7 @@ def test_a_token_of_a_vocabulary_is_none() -> None:
         "role": "assistant",
         "content": [{"type": "output_text", "logprobs": [{"token": "elephant", "logprob": 0}]}],
     }
-    assert of(item).replaced == ()
+    assert of(item).replacements == ()
 
 
 def test_patterns_of_ones_own_come_first_and_leave_the_words_of_the_api() -> None:
@@ -244,7 +246,7 @@ def test_patterns_of_ones_own_come_first_and_leave_the_words_of_the_api() -> Non
 def test_what_cannot_be_looked_into_is_named() -> None:
     image = user_message("", {"type": "input_image", "image_url": "data:image/png;base64,AAAA"})
     found = of(image, {"type": "reasoning", "encrypted_content": "gAAAA"}, user_message("plain"))
-    assert (found.unseen, found.replaced) == (("item 1", "item 2"), ())
+    assert (found.unchecked_locations, found.replacements) == (("item 1", "item 2"), ())
     assert found.document.items[0] == image
 
 
@@ -280,11 +282,11 @@ def test_links_are_gone_over_too() -> None:
     assert (kept["id"], kept["model"], kept["created_at"], kept["stored"]) == ("resp_1", "a/b", 1.5, True)
     assert kept["endpoint"][0].endswith("@example.com/v1") or "example.com/v1" in kept["endpoint"][0]
     assert kept.keys() == link.keys()
-    assert {one.where for one in found.replaced} == {"link 1"}
+    assert {one.location for one in found.replacements} == {"link 1"}
 
 
 @given(items=st.lists(ITEMS, max_size=4).map(tuple), secret=st.sampled_from([one[1] for one in PLANTED]))
 def test_a_document_without_secrets_is_the_same_and_twice_is_once(items: tuple[Item, ...], secret: str) -> None:
     once = redact_document(ConversationDocument((*items, user_message(secret)), 0)).document
     again = redact_document(once)
-    assert (again.document, again.replaced) == (once, ())
+    assert (again.document, again.replacements) == (once, ())

@@ -43,15 +43,15 @@ def test_the_order_in_which_somebody_wrote_the_fields_does_not_count() -> None:
 def test_the_first_byte_that_differs_is_counted_in_bytes_and_has_a_path() -> None:
     found = diff_requests(request(user_message("größer")), request(user_message("größe?")))
     text = canonical_request_bytes(request(user_message("größer")).body)
-    assert found.byte is not None
-    assert text[found.byte : found.byte + 1] == b"r"
+    assert found.byte_offset is not None
+    assert text[found.byte_offset : found.byte_offset + 1] == b"r"
     assert (found.path, found.a, found.b) == ("input[0].content[0].text", "größer", "größe?")
 
 
 def test_equal_requests_have_no_difference() -> None:
     found = diff_requests(request(user_message("a")), request(user_message("a")))
-    assert (found.byte, found.path, found.a, found.b) == (None, "", "", "")
-    assert found.prefix == count_tokens([user_message("a")])
+    assert (found.byte_offset, found.path, found.a, found.b) == (None, "", "", "")
+    assert found.common_prefix == count_tokens([user_message("a")])
 
 
 FIELDS = some.dictionaries(
@@ -64,16 +64,16 @@ FIELDS = some.dictionaries(
 def test_a_byte_is_found_where_the_texts_differ_and_nowhere_else(one: dict[str, Any], other: dict[str, Any]) -> None:
     found = diff_requests(SentRequest("a", "m", one), SentRequest("b", "m", other))
     ours, theirs = canonical_request_bytes(one), canonical_request_bytes(other)
-    assert (found.byte is None) == (ours == theirs)
-    if found.byte is not None:
-        assert ours[: found.byte] == theirs[: found.byte]
-        assert ours[found.byte :][:1] != theirs[found.byte :][:1]
+    assert (found.byte_offset is None) == (ours == theirs)
+    if found.byte_offset is not None:
+        assert ours[: found.byte_offset] == theirs[: found.byte_offset]
+        assert ours[found.byte_offset :][:1] != theirs[found.byte_offset :][:1]
 
 
 def test_what_the_model_was_shown_counts_whoever_put_it_there() -> None:
     whole = request(user_message("one"), assistant_message("first"), user_message("two"))
     chained = request(user_message("two"), before=[user_message("one"), assistant_message("first")])
-    assert count_common_prefix_tokens(whole, chained) == count_tokens(whole.shown)
+    assert count_common_prefix_tokens(whole, chained) == count_tokens(whole.input_items)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,12 @@ def test_other_tools_change_everything_behind_them() -> None:
 
 
 def test_another_model_has_kept_nothing() -> None:
-    assert diff_requests(request(user_message(LONG)), request(user_message(LONG), model="openai/gpt-5")).expected == 0
+    assert (
+        diff_requests(
+            request(user_message(LONG)), request(user_message(LONG), model="openai/gpt-5")
+        ).expected_cached_tokens
+        == 0
+    )
 
 
 @pytest.mark.parametrize(
@@ -126,11 +131,14 @@ def test_openai_keeps_long_beginnings_in_steps(prefix: int, model: str, expected
 def test_what_was_expected_stands_beside_what_was_reported() -> None:
     first = request(user_message(LONG))
     second = request(
-        user_message(LONG), assistant_message("a"), user_message("b"), usage=Usage(input=3_020, cached=2_944)
+        user_message(LONG),
+        assistant_message("a"),
+        user_message("b"),
+        usage=Usage(input_tokens=3_020, cached_tokens=2_944),
     )
     found: RequestDiff = diff_requests(first, second)
     assert request_diff_to_json(found) == {
-        "byte": found.byte,
+        "byte": found.byte_offset,
         "path": "input[1]",
         "a": "",
         "b": found.b,

@@ -70,7 +70,7 @@ def test_links_and_items_stand_in_the_shape_of_the_design() -> None:
 
 
 def test_children_are_null_where_nobody_can_tell() -> None:
-    shape = conversation_to_json(chain(2).known("resp_2", forks=False))
+    shape = conversation_to_json(chain(2).known("resp_2", has_all_forks=False))
     assert [link["children"] for link in shape["links"]] == [None, None]
 
 
@@ -116,7 +116,7 @@ def test_output_grows_with_what_is_new_for_clients_that_resend_everything() -> N
 def test_a_link_whose_history_lost_an_item_names_only_its_end() -> None:
     talk = chain(1)
     known = talk.known(None)
-    empty = conversation_to_json(talk.known(None, places=type(known.places)(known.path.root)))
+    empty = conversation_to_json(talk.known(None, path_index=type(known.path_index)(known.path.root)))
     link = empty["links"][0]
-    assert link["saw"] == link["sent"] == {"through": talk.links[0].saw}
+    assert link["saw"] == link["sent"] == {"through": talk.links[0].input_head}
     assert link["output"] == []

@@ -14,7 +14,7 @@ TWO = (user_message("two"), assistant_message("second"))
 
 
 def marks(found: HistoryDiff) -> list[tuple[int | None, int | None, str]]:
-    return [(pair.a, pair.b, pair.mark) for pair in found.rest]
+    return [(pair.a, pair.b, pair.status) for pair in found.pairs]
 
 
 def test_an_answer_in_another_form_is_the_same_answer() -> None:
@@ -27,13 +27,13 @@ def test_an_answer_in_another_form_is_the_same_answer() -> None:
 
 def test_a_history_that_goes_on_is_shown_to_its_end() -> None:
     found = diff_histories(ONE, (*ONE, *TWO))
-    assert (found.same, found.path, found.alike) == (2, "", False)
+    assert (found.common_count, found.path, found.is_equal) == (2, "", False)
     assert marks(found) == [(None, 2, "only b"), (None, 3, "only b")]
 
 
 def test_the_first_difference_has_a_path_into_the_item() -> None:
     found = diff_histories((*ONE, user_message("two")), (*ONE, user_message("too")))
-    assert (found.same, found.path) == (2, "content[0].text")
+    assert (found.common_count, found.path) == (2, "content[0].text")
     assert marks(found) == [(2, 2, "changed")]
 
 
@@ -45,7 +45,7 @@ def test_what_was_put_in_between_is_only_there_and_the_rest_is_the_same_again() 
 def test_what_a_compaction_folded_stands_beside_it() -> None:
     after = ({"type": "compaction", "id": "cmp_1", "encrypted_content": "x"}, *TWO)
     found = diff_histories((*ONE, *ONE, *TWO), after)
-    assert [found.many(mark) for mark in ("changed", "only a", "only b", "same")] == [1, 3, 0, 2]
+    assert [found.count_pairs(mark) for mark in ("changed", "only a", "only b", "same")] == [1, 3, 0, 2]
 
 
 def test_a_program_gets_the_first_difference_and_every_line_behind_it() -> None:
@@ -63,10 +63,10 @@ HISTORIES = some.lists(some.sampled_from([*ONE, *TWO]), max_size=8)
 @given(HISTORIES, HISTORIES)
 def test_every_item_of_both_sides_stands_in_one_line_in_its_order(a: Sequence[Item], b: Sequence[Item]) -> None:
     found = diff_histories(a, b)
-    assert [pair.a for pair in found.rest if pair.a is not None] == list(range(found.same, len(a)))
-    assert [pair.b for pair in found.rest if pair.b is not None] == list(range(found.same, len(b)))
-    for pair in found.rest:
-        if pair.mark == "same" and pair.a is not None and pair.b is not None:
+    assert [pair.a for pair in found.pairs if pair.a is not None] == list(range(found.common_count, len(a)))
+    assert [pair.b for pair in found.pairs if pair.b is not None] == list(range(found.common_count, len(b)))
+    for pair in found.pairs:
+        if pair.status == "same" and pair.a is not None and pair.b is not None:
             assert a[pair.a] == b[pair.b]
 
 
@@ -74,4 +74,4 @@ def test_every_item_of_both_sides_stands_in_one_line_in_its_order(a: Sequence[It
 def test_thousands_of_items_that_say_the_same_are_laid_beside_each_other(many: int) -> None:
     again = [user_message("go on")] * many
     found = diff_histories([user_message("a"), *again], [user_message("b"), *again])
-    assert found.many("same") + found.many("changed") + found.many("only a") == many + 1
+    assert found.count_pairs("same") + found.count_pairs("changed") + found.count_pairs("only a") == many + 1

@@ -13,12 +13,12 @@ def conversation() -> Talk:
     talk.turn("resp_1", "a", "b")
     talk.turn("resp_2", "c", "d", after="resp_1")
     talk.turn("resp_3", "e", "f", after="resp_2")
-    talk.links = [replace(link, parent=None) for link in talk.links]
+    talk.links = [replace(link, parent_id=None) for link in talk.links]
     return talk
 
 
 def parents(talk: Talk) -> list[tuple[str, str | None]]:
-    return [(link.id, link.parent) for link in order_by_conversation(talk.links, talk.known("resp_3").places)]
+    return [(link.id, link.parent_id) for link in order_by_conversation(talk.links, talk.known("resp_3").path_index)]
 
 
 def test_each_goes_on_from_the_answer_before_it_in_the_list() -> None:
@@ -29,7 +29,7 @@ def test_each_goes_on_from_the_answer_before_it_in_the_list() -> None:
 
 def test_what_a_record_says_stands() -> None:
     talk = conversation()
-    talk.links[2] = replace(talk.links[2], parent="resp_1")
+    talk.links[2] = replace(talk.links[2], parent_id="resp_1")
     assert parents(talk)[2] == ("resp_3", "resp_1")
 
 

@@ -36,10 +36,14 @@ def test_what_lies_between_two_outputs_was_sent_in_between() -> None:
     chain = build_remote_chain(responses, context, ROOT, THERE, "openai")
 
     assert chain.path.items == (*context, three)
-    was = [compute_link_stats(link, chain.places) for link in chain.links]
-    assert [(one.sent, one.saw, one.said) for one in was] == [(1, 1, "a"), (2, 4, "c"), (1, 6, "d")]
+    was = [compute_link_stats(link, chain.path_index) for link in chain.links]
+    assert [(one.sent_count, one.input_count, one.input_preview) for one in was] == [
+        (1, 1, "a"),
+        (2, 4, "c"),
+        (1, 6, "d"),
+    ]
     assert [link.head for link in chain.links] == [chain.path.nodes[at].key for at in (1, 4, 6)]
-    assert [(link.parent, link.model, link.scope) for link in chain.links[1:]] == [
+    assert [(link.parent_id, link.model, link.scope) for link in chain.links[1:]] == [
         ("resp_1", "openai/gpt-x", THERE),
         ("resp_2", "openai/gpt-x", THERE),
     ]
@@ -53,7 +57,7 @@ def test_an_answer_that_came_back_without_its_id_is_found_by_what_it_says() -> N
         THERE,
         "openai",
     )
-    assert [link.sent for link in chain.links] == [1, 1]
+    assert [link.sent_count for link in chain.links] == [1, 1]
 
 
 def test_reasoning_that_is_not_handed_on_is_left_out() -> None:
@@ -68,7 +72,7 @@ def test_reasoning_that_is_not_handed_on_is_left_out() -> None:
         THERE,
         "openai",
     )
-    assert [link.sent for link in chain.links] == [1, 1]
+    assert [link.sent_count for link in chain.links] == [1, 1]
     assert chain.links[0].head == chain.path.nodes[1].key
 
 
@@ -81,9 +85,9 @@ def test_output_that_the_endpoint_no_longer_lists_stands_beside_the_path() -> No
         "openai",
     )
     first, second = chain.links
-    assert not chain.path.passes(first.head)
-    assert compute_link_stats(first, chain.places).answered == "yes"
-    assert (second.sent, chain.path.items[-1]["id"]) == (2, "msg_2")
+    assert not chain.path.contains(first.head)
+    assert compute_link_stats(first, chain.path_index).output_preview == "yes"
+    assert (second.sent_count, chain.path.items[-1]["id"]) == (2, "msg_2")
 
 
 def test_a_response_of_a_conversation_says_so() -> None:
@@ -95,7 +99,7 @@ def test_a_response_of_a_conversation_says_so() -> None:
         "openai",
     )
     link = chain.links[0]
-    assert (link.strategy, link.conversation_id, link.seconds) == (Strategy.CONVERSATION, "conv_1", 3)
+    assert (link.strategy, link.conversation_id, link.duration_s) == (Strategy.CONVERSATION, "conv_1", 3)
 
 
 def test_a_long_chain_is_put_together_without_reading_it_twice_for_each_link() -> None:
@@ -105,5 +109,5 @@ def test_a_long_chain_is_put_together_without_reading_it_twice_for_each_link() -
         context += [one, user_message(str(number))]
     responses = [response(f"resp_{number}", None, one) for number, one in enumerate(answers)]
     chain = build_remote_chain(responses, context, ROOT, THERE, "openai")
-    assert {link.sent for link in chain.links} == {1}
+    assert {link.sent_count for link in chain.links} == {1}
     assert len(chain.path) == 6_000

@@ -27,7 +27,7 @@ THOUGHT = {"type": "reasoning", "summary": [], "encrypted_content": "x" * 400}
 def test_the_parts_of_a_request_say_who_puts_what_there() -> None:
     body = {"model": "m", "instructions": "Be brief.", "tools": [TOOL, TOOL], "input": [user_message("two")]}
     parts = request_parts([user_message("one"), assistant_message("first")], "held by resp_1", body, KNOWN)
-    assert [(part.name, part.items) for part in parts] == [
+    assert [(part.name, part.item_count) for part in parts] == [
         ("tools", 2),
         ("instructions", 1),
         ("held by resp_1", 2),
@@ -52,7 +52,7 @@ def test_a_window_by_kind_has_every_item_in_one_part() -> None:
         user_message("d"),
     ]
     parts = category_parts([*items, {"type": "compaction", "encrypted_content": "x"}], {}, KNOWN)
-    assert {part.name: part.items for part in parts} == {
+    assert {part.name: part.item_count for part in parts} == {
         "your messages": 2,
         "answers": 1,
         "reasoning": 1,
@@ -60,35 +60,35 @@ def test_a_window_by_kind_has_every_item_in_one_part() -> None:
         "system messages": 1,
         "calls and outputs": 2,
     }
-    assert sum(part.items for part in parts) == len(items) + 1
+    assert sum(part.item_count for part in parts) == len(items) + 1
 
 
 def test_a_count_by_the_models_own_vocabulary_is_exact_and_says_whose_it_is() -> None:
     filling = sum_context_usage(request_parts([], "", {"input": [user_message("one two three")]}, KNOWN), KNOWN)
-    assert (filling.total, filling.by, filling.left) == ((7, False), TOKENIZER_ENCODING, 993)
+    assert (filling.total, filling.counted_by, filling.free_tokens) == ((7, False), TOKENIZER_ENCODING, 993)
 
 
 @pytest.mark.parametrize("window", [None, NEAR], ids=["no window", "another vocabulary"])
 def test_a_count_by_another_vocabulary_is_an_estimate(window: ModelWindow | None) -> None:
     filling = sum_context_usage(request_parts([], "", {"input": [user_message("one two three")]}, window), window)
-    assert (filling.total.estimated, filling.by) == (True, COUNTED_BY_ESTIMATE)
+    assert (filling.total.is_estimate, filling.counted_by) == (True, COUNTED_BY_ESTIMATE)
 
 
 def test_what_cannot_be_counted_makes_the_sum_an_estimate() -> None:
     filling = sum_context_usage(
         request_parts([THOUGHT], "held by conv_1", {"input": [user_message("one")]}, KNOWN), KNOWN
     )
-    assert (filling.total.estimated, filling.by) == (True, COUNTED_BY_ESTIMATE)
+    assert (filling.total.is_estimate, filling.counted_by) == (True, COUNTED_BY_ESTIMATE)
     assert filling.total.tokens > 75
 
 
 def test_the_endpoints_own_figure_stands_for_the_sum() -> None:
     filling = sum_context_usage(request_parts([], "", {"input": [user_message("one")]}, None), None, counted=77)
-    assert (filling.total, filling.by, filling.left) == ((77, False), COUNTED_BY_ENDPOINT, None)
+    assert (filling.total, filling.counted_by, filling.free_tokens) == ((77, False), COUNTED_BY_ENDPOINT, None)
 
 
 def test_a_window_that_is_too_small_has_nothing_left() -> None:
-    assert sum_context_usage((), ModelWindow(10), counted=77).left == 0
+    assert sum_context_usage((), ModelWindow(10), counted=77).free_tokens == 0
 
 
 def test_a_program_gets_each_part_and_the_sum() -> None:

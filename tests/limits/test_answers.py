@@ -83,7 +83,7 @@ def test_a_limit_of_size_makes_an_answer_incomplete(server: Hostile, serve: Any,
     assert [item["type"] for item in response["output"]] == ["message"]
     assert response["output"][0]["content"][0]["text"].startswith("begun ")
     assert server.closed.wait(2)
-    assert served.told[-1].limit == f"limits.{limit}"
+    assert served.told[-1].limit_name == f"limits.{limit}"
     assert served.http.get(f"/v1/responses/{response['id']}").json() == response
 
 

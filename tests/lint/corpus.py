@@ -36,7 +36,7 @@ CORPUS = [
     # -- states -----------------------------------------------------------------------------------
     Broken(
         "a paused run whose context holds the key of a provider",
-        replace(lint_view_of_file([user(), answer()]), exposed=((".context.context.api_key", "an API key"),)),
+        replace(lint_view_of_file([user(), answer()]), exposed_secrets=((".context.context.api_key", "an API key"),)),
         (("secret-in-state", None),),
         refused=False,
     ),
@@ -132,7 +132,7 @@ CORPUS = [
     ),
     Broken(
         "an id of reasoning replayed to another organisation",
-        told(Strategy.REPLAY, turn([user()], [unsealed(), answer()], stored=True, scope=OPENAI), scope=ACME),
+        told(Strategy.REPLAY, turn([user()], [unsealed(), answer()], is_stored=True, scope=OPENAI), scope=ACME),
         (("reasoning-id-replayed", 1),),
     ),
     Broken(
@@ -268,7 +268,7 @@ CORPUS = [
         told(
             CHAIN,
             turn([user()], [answer("one")]),
-            turn([user()], [answer("two")], stored=False),
+            turn([user()], [answer("two")], is_stored=False),
             turn([user()], [answer("three")]),
         ),
         (("store-false-in-chain", 3),),
@@ -276,7 +276,7 @@ CORPUS = [
     ),
     Broken(
         "a chain that was never stored",
-        told(CHAIN, turn([user()], [unsealed(), answer(id="msg_1")], stored=False), scope=OPENAI),
+        told(CHAIN, turn([user()], [unsealed(), answer(id="msg_1")], is_stored=False), scope=OPENAI),
         (("store-false-in-chain", 2),),
         refused=False,
     ),

@@ -40,27 +40,33 @@ async def sent(view: LintView, store: Store) -> tuple[tuple[Item, ...], dict[str
     """What travels of `view`, and the fields that name the rest; what an endpoint owns stands in `store`."""
     if view.strategy is Strategy.REPLAY:  # sent by anybody, as it stands
         return view.items, {"store": False}
-    path = Path(root_key(store.tenant)).grow(view.items)
-    mark = path.first(view.owned)
+    path = Path(root_key(store.tenant)).append(view.items)
+    mark = path.first(view.server_count)
     handle = None
     growth = (AppendItems(path.root, mark.items),)
     if view.strategy is Strategy.CHAIN:
         assert view.anchor
         link = replace(
-            view.anchor, saw=path.root, head=mark.head, scope=EMBEDDED_SCOPE, parent=None, session=None, stored=True
+            view.anchor,
+            input_head=path.root,
+            head=mark.head,
+            scope=EMBEDDED_SCOPE,
+            parent_id=None,
+            session_id=None,
+            is_stored=True,
         )
         handle = link.id
         await store.commit(Transaction(growth, (link,)))
     elif view.strategy is Strategy.CONVERSATION:
-        handle, ids = "conv_1", tuple(f"item_{at}" for at in range(view.owned))
+        handle, ids = "conv_1", tuple(f"item_{at}" for at in range(view.server_count))
         await store.commit(Transaction(growth, conversation=Conversation(handle, mark.head, 0, ids)))
     turn = build_request_input(ConversationState(view.strategy, path, mark.head, handle))
-    return tuple(turn.items), dict(turn.state)
+    return tuple(turn.items), dict(turn.state_fields)
 
 
 @ALL
 def test_a_broken_history_is_found_with_exactly_these_codes(broken: Broken) -> None:
-    assert tuple((one.code, one.fault.at) for one in lint_history(broken.view)) == broken.found
+    assert tuple((one.code, one.issue.item_index) for one in lint_history(broken.view)) == broken.found
 
 
 @ALL

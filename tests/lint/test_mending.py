@@ -30,7 +30,7 @@ def shape(items: tuple[Item, ...]) -> list[str]:
 
 
 def done(mended: RepairResult) -> list[tuple[str, str, int | None]]:
-    return [(one.code, one.what, one.at) for one in mended.changes]
+    return [(one.code, one.action, one.source_index) for one in mended.changes]
 
 
 def test_interrupted_outputs_stand_behind_the_batch_in_the_order_of_the_calls() -> None:
@@ -83,7 +83,7 @@ def test_an_interrupted_call_is_closed_by_an_output_of_its_own_type(
 def test_a_chain_s_open_call_is_closed_by_new_input_behind_what_its_owner_holds() -> None:
     view = told(CHAIN, turn([user()], [answer()]), turn([user()], [call()]), waiting=[user("and now?")])
     mended = repair_for_session(view).view
-    assert (mended.strategy, mended.owned, mended.anchor) == (CHAIN, 4, view.anchor)
+    assert (mended.strategy, mended.server_count, mended.anchor) == (CHAIN, 4, view.anchor)
     assert shape(mended.items) == [
         *("message", "message", "message", "function_call c1"),
         *("function_call_output c1", "message"),
@@ -94,14 +94,14 @@ def test_a_chain_goes_back_to_the_last_good_anchor_and_keeps_what_waits() -> Non
     view = told(
         CHAIN,
         turn([user("1")], [answer("one")]),
-        turn([user("2")], [answer("two")], stored=False),
+        turn([user("2")], [answer("two")], is_stored=False),
         turn([user("3")], [answer("three")]),
         waiting=[user("4")],
     )
     mended = repair_for_session(view)
     assert mended.view.anchor
     assert mended.view.anchor.id == "resp_1"
-    assert (mended.view.items, mended.view.owned) == ((user("1"), answer("one"), user("4")), 2)
+    assert (mended.view.items, mended.view.server_count) == ((user("1"), answer("one"), user("4")), 2)
     assert done(mended) == [
         ("store-false-in-chain", "anchor", None),
         *(("store-false-in-chain", "dropped", at) for at in (2, 3, 4, 5)),
@@ -111,13 +111,13 @@ def test_a_chain_goes_back_to_the_last_good_anchor_and_keeps_what_waits() -> Non
 def test_a_chain_without_a_good_anchor_is_owned_here_and_its_items_are_mended_too() -> None:
     view = told(CHAIN, turn([user()], [thought(), call()]), scope=OPENAI, age_s=31 * DAY_S)
     mended = repair_for_session(view)
-    assert (mended.view.strategy, mended.view.owned, mended.view.anchor) == (SESSION, 0, None)
+    assert (mended.view.strategy, mended.view.server_count, mended.view.anchor) == (SESSION, 0, None)
     assert done(mended) == [("anchor-expired", "owner", None), ("call-without-output", "added", 2)]
 
 
 def test_a_chain_does_not_go_back_to_an_anchor_that_is_about_to_go() -> None:
     old = {"created_at": 1_700_000_000.0 - 29 * DAY_S}
-    view = told(CHAIN, turn([user()], [answer()], **old), turn([user()], [answer()], stored=False), scope=OPENAI)
+    view = told(CHAIN, turn([user()], [answer()], **old), turn([user()], [answer()], is_stored=False), scope=OPENAI)
     mended = repair_for_session(view)
     assert (mended.view.strategy, len(mended.view.items)) == (SESSION, 4)
     assert done(mended) == [("store-false-in-chain", "owner", None)]
@@ -127,14 +127,14 @@ def test_a_response_without_an_answer_is_gone_back_from() -> None:
     talk = chain(1)
     talk.turn("resp_2", "again", None, after="resp_1")
     known = talk.known("resp_2")
-    view = lint_view_of_conversation(replace(known, mark=talk.paths["resp_1"].head), 0.0)
-    assert (view.handle, view.anchor and view.anchor.id, view.owned) == ("resp_1", "resp_1", 2)
+    view = lint_view_of_conversation(replace(known, confirmed_head=talk.paths["resp_1"].head), 0.0)
+    assert (view.handle, view.anchor and view.anchor.id, view.server_count) == ("resp_1", "resp_1", 2)
 
 
 def test_a_conversation_is_left_to_its_endpoint_and_mended_in_the_local_store() -> None:
     view = told(CONVERSATION, turn([user()], [thought(), call()]))
     mended = repair_for_session(view)
-    assert (mended.view.strategy, mended.view.owned) == (SESSION, 0)
+    assert (mended.view.strategy, mended.view.server_count) == (SESSION, 0)
     assert done(mended) == [("", "owner", None), ("call-without-output", "added", 2)]
 
 
@@ -145,7 +145,9 @@ def test_lost_instructions_are_sent_by_the_record_from_now_on() -> None:
 
 
 def test_a_copy_waits_for_nobody_so_what_somebody_decides_on_elsewhere_is_closed_in_it() -> None:
-    waits = replace(told(SESSION, turn([user()], [call("a"), call("b", arguments="{")])), waiting=frozenset("ab"))
+    waits = replace(
+        told(SESSION, turn([user()], [call("a"), call("b", arguments="{")])), pending_call_ids=frozenset("ab")
+    )
     assert [one.code for one in lint_history(waits)] == ["invalid-arguments"]
     assert shape(repair_for_session(waits).view.items)[-2:] == ["function_call_output a", "function_call_output b"]
 
@@ -191,7 +193,7 @@ def test_phases_follow_from_the_place_in_the_turn() -> None:
 def test_a_request_stays_a_request_and_what_its_owner_holds_is_left_alone() -> None:
     view = lint_view_of_file([output("held"), call("new"), user()], {"previous_response_id": "resp_1"})
     mended = repair_for_file(view)
-    assert (mended.view.strategy, mended.view.partial) == (CHAIN, True)
+    assert (mended.view.strategy, mended.view.has_unread_items) == (CHAIN, True)
     assert shape(mended.view.items) == [
         *("function_call_output held", "function_call new", "function_call_output new", "message")
     ]
@@ -236,7 +238,7 @@ def test_arguments_cut_anywhere_are_closed_to_an_object(value: Any, cut: int) ->
 def test_a_mend_that_changes_nothing_is_not_made_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """As a rule would that somebody adds and whose mend does not fit it."""
     idle = [
-        rule._replace(mend=lambda view, faults: (view, [RepairChange("x", "dropped", "x", 0)])) for rule in LINT_RULES
+        rule._replace(fix=lambda view, faults: (view, [RepairChange("x", "dropped", "x", 0)])) for rule in LINT_RULES
     ]
     monkeypatch.setattr(repair, "LINT_RULES", idle)
     with pytest.raises(Unrepairable):
@@ -281,4 +283,4 @@ def test_whatever_is_broken_is_clean_once_it_is_mended(
     view: LintView = told(strategy, turn([user()], [answer()]), turn(asked, answered), waiting=waiting)
     for mended in (repair_for_session(view), repair_for_file(view)):
         assert lint_history(mended.view) == ()
-        assert len(mended.view.sources) == len(mended.view.items)
+        assert len(mended.view.source_indexes) == len(mended.view.items)

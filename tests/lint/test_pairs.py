@@ -34,7 +34,7 @@ PAIRS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 def codes(*items: dict[str, Any]) -> list[tuple[str, int | None]]:
-    return [(one.code, one.fault.at) for one in lint_history(lint_view_of_file(items))]
+    return [(one.code, one.issue.item_index) for one in lint_history(lint_view_of_file(items))]
 
 
 @pytest.mark.parametrize(("first", "second"), PAIRS.values(), ids=PAIRS)

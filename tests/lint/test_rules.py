@@ -61,7 +61,7 @@ RIGHT: dict[str, LintView] = {
     "a thought at the end of what an owner holds": told(CONVERSATION, turn([user()], [thought(summary=None)])),
     "an id of reasoning that a session leaves behind": told(SESSION, turn([user()], [unsealed(), answer()])),
     "an id of reasoning at the server that keeps it": told(
-        REPLAY, turn([user()], [unsealed(), answer()], stored=True), scope=OPENAI
+        REPLAY, turn([user()], [unsealed(), answer()], is_stored=True), scope=OPENAI
     ),
     "an id of reasoning in a request to whoever made it": lint_view_of_file(
         [unsealed(), answer()], {"conversation": "conv_1"}
@@ -100,7 +100,7 @@ RIGHT: dict[str, LintView] = {
     ),
     "a compaction that the owner made": told(CONVERSATION, turn([user()], [COMPACTION, answer()])),
     "a compaction asked for at the end": lint_view_of_file([user(), {"type": "compaction_trigger"}]),
-    "store=false where the client owns the history": told(SESSION, turn([user()], [answer()], stored=False)),
+    "store=false where the client owns the history": told(SESSION, turn([user()], [answer()], is_stored=False)),
     "an old chain of our own endpoint": told(CHAIN, turn([user()], [answer()]), age_s=400 * DAY_S),
     "an old conversation": told(CONVERSATION, turn([user()], [answer()]), scope=OPENAI, age_s=400 * DAY_S),
     "a chain in its fourth week": told(CHAIN, turn([user()], [answer()]), scope=OPENAI, age_s=26.9 * DAY_S),
@@ -131,7 +131,7 @@ def test_an_anchor_is_near_its_end_for_three_days(age_days: float, found: list[s
 @pytest.mark.parametrize("owner", [{"previous_response_id": "resp_1"}, {"conversation": "conv_1"}])
 def test_a_request_does_not_send_a_compaction_to_whoever_holds_the_history(owner: dict[str, str]) -> None:
     items = [COMPACTION, user()]
-    assert [(one.code, one.fault.at) for one in lint_history(lint_view_of_file(items, owner))] == [
+    assert [(one.code, one.issue.item_index) for one in lint_history(lint_view_of_file(items, owner))] == [
         ("misplaced-compaction", 0)
     ]
     assert lint_history(lint_view_of_file(items)) == ()
@@ -169,7 +169,7 @@ def test_the_age_of_a_request_s_anchor_is_not_judged_and_that_is_said() -> None:
 def test_a_foreign_seal_names_who_made_it_and_who_is_asked(scope: Scope, model: str, words: str) -> None:
     turns: Any = turn([user()], [thought(), answer()], scope=OPENAI, model=GPT)
     (one,) = lint_history(told(SESSION, turns, scope=scope, model=model))
-    assert one.fault.message == f"{words} is asked next"
+    assert one.issue.message == f"{words} is asked next"
 
 
 @pytest.mark.parametrize("rule", LINT_RULES, ids=lambda rule: rule.code)

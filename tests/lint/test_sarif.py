@@ -66,7 +66,7 @@ def fits(value: Any, shape: Any, where: str = "$") -> None:
 
 def test_findings_of_a_file_have_its_name_and_line_and_their_path_in_it() -> None:
     broken = [user(), call(), thought(), answer(), {"type": "message", "role": "user"}]
-    found = build_lint_report("a file.json", lint_view_of_file(broken), file="a file.json", lines=(1, 2, 3, 4, 9))
+    found = build_lint_report("a file.json", lint_view_of_file(broken), file="a file.json", item_lines=(1, 2, 3, 4, 9))
     log = build_sarif([found], PAGES, "1.0")
     fits(log, LOG)
     (run,) = log["runs"]

@@ -74,37 +74,37 @@ def told(
     path, links = Path(root_key("local")), list[Link]()
     paths = [path]
     for number, one in enumerate(turns, 1):
-        saw = path.grow(one.put_in)
-        path = saw.grow(one.came_out)
+        saw = path.append(one.put_in)
+        path = saw.append(one.came_out)
         paths.append(path)
         sent = len(one.put_in) if strategy in (Strategy.CHAIN, Strategy.CONVERSATION) else len(saw)
         link = Link(
             id=f"resp_{number}",
-            saw=saw.head,
+            input_head=saw.head,
             head=path.head,
-            sent=sent,
+            sent_count=sent,
             model=model,
             strategy=strategy,
             status="completed",
             created_at=BEGUN + 60 * number,
-            parent=links[-1].id if links else None,
+            parent_id=links[-1].id if links else None,
             scope=scope,
-            stored=strategy in (Strategy.CHAIN, Strategy.CONVERSATION),
+            is_stored=strategy in (Strategy.CHAIN, Strategy.CONVERSATION),
         )
         links.append(replace(link, **one.link))
     last, mark = (links[-1] if links else None), path.head
-    path = path.grow(waiting)
+    path = path.append(waiting)
     record = Session(
         id="ses_1",
         name="monads",
         strategy=strategy,
         model=model,
         head=path.head,
-        mark=mark,
+        confirmed_head=mark,
         created_at=BEGUN,
         used_at=BEGUN,
         scope=scope,
-        link=last.id if last else None,
+        link_id=last.id if last else None,
         handle=last.id if last and strategy is Strategy.CHAIN else None,
     )
     record = replace(record, **session)
@@ -113,10 +113,10 @@ def told(
         strategy=strategy,
         scope=record.scope,
         path=path,
-        mark=mark,
+        confirmed_head=mark,
         links=tuple(links),
-        places=places_of([*paths, path]),
-        at=record.link,
+        path_index=places_of([*paths, path]),
+        current_link_id=record.link_id,
         session=record,
     )
     return lint_view_of_conversation(known, (last.created_at if last else BEGUN) + age_s)

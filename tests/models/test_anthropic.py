@@ -266,4 +266,4 @@ async def test_a_server_that_does_not_count_says_so(server: ChatServer, model: A
 async def test_its_models_are_listed_by_name(server: ChatServer, model: AnthropicModel) -> None:
     server.refuses(200, {"data": [{"type": "model", "id": OPUS}, {"id": "claude-haiku-4-5"}], "has_more": False})
 
-    assert await model.models() == [OPUS, "claude-haiku-4-5"]
+    assert await model.list_models() == [OPUS, "claude-haiku-4-5"]

@@ -57,7 +57,7 @@ def chat(url: str, limits: ResponseLimits) -> ChatModel:
 
 
 def plain_chat(url: str, limits: ResponseLimits) -> ChatModel:
-    return ChatModel("mine", url, counting_ids(), http=httpx2.AsyncClient(trust_env=False), limits=limits)
+    return ChatModel("mine", url, counting_ids(), http_client=httpx2.AsyncClient(trust_env=False), limits=limits)
 
 
 def responses(url: str, limits: ResponseLimits) -> ResponsesModel:
@@ -74,7 +74,7 @@ def remote(url: str, limits: ResponseLimits) -> RemoteEndpoint:
 
 def azure(url: str, limits: ResponseLimits) -> RemoteEndpoint:
     return RemoteEndpoint(
-        OpenAIClientOptions("mine", url, KEY, azure=True, api_version="2025-04-01-preview"), limits=limits
+        OpenAIClientOptions("mine", url, KEY, is_azure=True, api_version="2025-04-01-preview"), limits=limits
     )
 
 
@@ -90,10 +90,10 @@ ASKED: dict[str, tuple[Callable[[str, ResponseLimits], Any], Callable[[Any], Any
     "delete": (remote, lambda there: there.delete("resp_1")),
     "cancel": (remote, lambda there: there.cancel("resp_1")),
     "compact": (remote, lambda there: there.compact(BODY)),
-    "count": (remote, lambda there: there.count(BODY)),
-    "items": (remote, lambda there: there.conversation_items("conv_1")),
-    "models": (remote, lambda there: there.models()),
-    "claude's models": (claude, lambda model: model.models()),
+    "count": (remote, lambda there: there.count_input_tokens(BODY)),
+    "items": (remote, lambda there: there.list_conversation_items("conv_1")),
+    "models": (remote, lambda there: there.list_models()),
+    "claude's models": (claude, lambda model: model.list_models()),
 }
 
 
@@ -120,14 +120,14 @@ async def test_the_body_of_an_error_is_not_decompressed_further_than_the_limit(
     server: Hostile, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     unzipped = []
-    read = http.Decompressor.read
+    read = http.Decompressor.decompress
 
     def counted(self: http.Decompressor, piece: bytes) -> Iterator[bytes]:
         for out in read(self, piece):
             unzipped.append(len(out))
             yield out
 
-    monkeypatch.setattr(http.Decompressor, "read", counted)
+    monkeypatch.setattr(http.Decompressor, "decompress", counted)
     bomb = zipped(64)
     server.answers = lambda _: error(503, bomb, b"content-encoding: gzip")
 
@@ -217,7 +217,7 @@ def test_compressed_bodies_are_read_in_pieces_of_any_size(form: str, size: int) 
     packed = packer.compress(whole) + packer.flush()
     unzip = http.Decompressor()
 
-    pieces = [out for at in range(0, len(packed), size) for out in unzip.read(packed[at : at + size])]
+    pieces = [out for at in range(0, len(packed), size) for out in unzip.decompress(packed[at : at + size])]
 
     assert b"".join(pieces) == whole
     assert max(map(len, pieces)) <= http.DECOMPRESS_CHUNK_BYTES

@@ -27,7 +27,7 @@ def catalogue(request: pytest.FixtureRequest, server: ChatServer) -> ModelLister
 
 
 async def asked(catalogue: ModelLister, within_s: float = 30) -> Sequence[str]:
-    return await fetch_model_names(catalogue, "mine", within_s=within_s)
+    return await fetch_model_names(catalogue, "mine", timeout_s=within_s)
 
 
 async def test_a_server_names_its_models_as_it_takes_them(catalogue: ModelLister, server: ChatServer) -> None:

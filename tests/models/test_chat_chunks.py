@@ -15,8 +15,8 @@ from tests.models.chat_server import delta, finish, tool
 def read(*chunks: Any) -> list[StreamEvent]:
     new_id = counting_ids()
     chunks_read = ChatChunkTranslator(ResponseEventWriter(new_id, "m"), new_id)
-    events = [event for chunk in chunks for event in chunks_read.read(chunk)]
-    return [*events, *chunks_read.end()]
+    events = [event for chunk in chunks for event in chunks_read.translate_chunk(chunk)]
+    return [*events, *chunks_read.finish()]
 
 
 def output(*chunks: Any) -> Any:
@@ -175,7 +175,7 @@ def test_each_thought_is_sealed_where_it_is_wanted_back() -> None:
     new_id = counting_ids()
     chunks = ChatChunkTranslator(ResponseEventWriter(new_id, "m"), new_id, "me:")
     told = [delta(reasoning="A"), delta(reasoning="B", content="one"), delta(reasoning="C"), finish("stop")]
-    events = [*(event for chunk in told for event in chunks.read(chunk)), *chunks.end()]
+    events = [*(event for chunk in told for event in chunks.translate_chunk(chunk)), *chunks.finish()]
 
     items = events[-1]["response"]["output"]
     assert [(item["type"], item.get("encrypted_content")) for item in items] == [
@@ -188,7 +188,11 @@ def test_each_thought_is_sealed_where_it_is_wanted_back() -> None:
 def test_a_thought_that_was_cut_off_is_not_sealed() -> None:
     new_id = counting_ids()
     chunks = ChatChunkTranslator(ResponseEventWriter(new_id, "m"), new_id, "me:")
-    events = [*chunks.read(delta(reasoning="A")), *chunks.read(finish("length")), *chunks.end()]
+    events = [
+        *chunks.translate_chunk(delta(reasoning="A")),
+        *chunks.translate_chunk(finish("length")),
+        *chunks.finish(),
+    ]
 
     assert events[-1]["response"]["output"][0]["status"] == "incomplete"
     assert "encrypted_content" not in events[-1]["response"]["output"][0]

@@ -179,7 +179,7 @@ def test_a_server_that_wants_its_thoughts_back_gets_them_in_turns_with_calls_alo
         user_message("thanks"),
     ]
 
-    said = build_chat_messages(history, "m", wants_thoughts_of=DEEPSEEK)
+    said = build_chat_messages(history, "m", reasoning_issuer=DEEPSEEK)
 
     thoughts = [message.get("reasoning_content") for message in said if message["role"] == "assistant"]
     assert thoughts == [None, "Né, look.", "I see."]
@@ -194,7 +194,7 @@ def test_a_server_that_wants_its_thoughts_back_gets_them_in_turns_with_calls_alo
     ids=["another model's", "nobody's"],
 )
 def test_a_call_without_thoughts_of_that_model_says_that_there_are_none(left_out: Item) -> None:
-    said = build_chat_messages([user_message("?"), left_out, call("c1"), output("c1")], "m", wants_thoughts_of=DEEPSEEK)
+    said = build_chat_messages([user_message("?"), left_out, call("c1"), output("c1")], "m", reasoning_issuer=DEEPSEEK)
 
     assert said[1]["reasoning_content"] == ""
 

@@ -116,7 +116,10 @@ def test_the_bound_has_the_name_that_the_server_knows(url: str, field: str) -> N
 
 @pytest.mark.parametrize(
     ("spoken", "fields"),
-    [(ChatDialect(thinks=True), {"thinking": {"type": "disabled"}}), (ChatDialect(), {"reasoning_effort": "none"})],
+    [
+        (ChatDialect(has_thinking=True), {"thinking": {"type": "disabled"}}),
+        (ChatDialect(), {"reasoning_effort": "none"}),
+    ],
     ids=["DeepSeek", "others"],
 )
 def test_not_to_think_is_told_as_the_server_takes_it(spoken: ChatDialect, fields: dict[str, Json]) -> None:
@@ -134,4 +137,4 @@ def test_not_to_think_is_told_as_the_server_takes_it(spoken: ChatDialect, fields
     ],
 )
 def test_deepseek_is_known_by_its_name_and_by_its_address(provider: str, url: str, thinks: bool) -> None:
-    assert detect_chat_dialect(provider, url).thinks is thinks
+    assert detect_chat_dialect(provider, url).has_thinking is thinks

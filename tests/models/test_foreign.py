@@ -142,14 +142,14 @@ def test_the_servers_wish_to_wait_is_read_in_every_form(headers: dict[str, str],
 def test_an_error_event_that_comes_first_is_read_as_an_answers_status(
     body: Any, kind: type[ConvoError], status: int
 ) -> None:
-    wrong = fault_from_stream_error(body, ASKED, answering=False)
+    wrong = fault_from_stream_error(body, ASKED, is_streaming=False)
 
     assert type(wrong) is kind
     assert wrong.status == status
 
 
 def test_an_error_event_behind_a_piece_of_the_answer_is_a_broken_stream() -> None:
-    wrong = fault_from_stream_error({"message": f"Busy, {KEY}", "code": "server_error"}, ASKED, answering=True)
+    wrong = fault_from_stream_error({"message": f"Busy, {KEY}", "code": "server_error"}, ASKED, is_streaming=True)
 
     assert isinstance(wrong, StreamBroken)
     assert (wrong.message, wrong.code) == ("Busy, ***", "server_error")
@@ -181,9 +181,9 @@ def test_a_connection_that_fails_before_the_answer_is_unreachable(wrong: Excepti
 
 
 def test_a_connection_that_fails_in_the_answer_is_a_broken_stream() -> None:
-    assert isinstance(to_endpoint_fault(httpx2.ReadError("gone"), ASKED, answering=True), StreamBroken)
+    assert isinstance(to_endpoint_fault(httpx2.ReadError("gone"), ASKED, is_streaming=True), StreamBroken)
     assert isinstance(
-        to_endpoint_fault(openai.APIConnectionError(request=REQUEST), ASKED, answering=True), StreamBroken
+        to_endpoint_fault(openai.APIConnectionError(request=REQUEST), ASKED, is_streaming=True), StreamBroken
     )
 
 

@@ -20,7 +20,7 @@ class Adapter(NamedTuple):
     """How one kind of model is asked, and what it says that it leaves out."""
 
     body: Callable[[ModelRequest], dict[str, Json]]
-    ignored: Callable[[ModelRequest], tuple[str, ...]]
+    ignored_fields: Callable[[ModelRequest], tuple[str, ...]]
 
 
 def chat(base_url: str, extra: tuple[str, ...] = ()) -> Adapter:
@@ -108,7 +108,7 @@ def test_there_is_a_value_for_every_parameter_of_a_model() -> None:
 @pytest.mark.parametrize("name", VALUES)
 def test_a_parameter_is_sent_refused_or_reported_and_never_dropped(name: str, adapter: Adapter) -> None:
     without, ask = asking(name)
-    reported = name in {one.partition(".")[0] for one in adapter.ignored(ask)}
+    reported = name in {one.partition(".")[0] for one in adapter.ignored_fields(ask)}
     assert fate(adapter, ask, without) == name or reported
 
 
@@ -149,7 +149,7 @@ REPORTED: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
 @pytest.mark.parametrize(("adapter", "parameters", "names"), REPORTED)
 def test_what_is_left_out_is_named(adapter: str, parameters: dict[str, Any], names: tuple[str, ...]) -> None:
     ask = ModelRequest("claude-sonnet-5", (user_message("hi"),), parameters=parameters)
-    assert ADAPTERS[adapter].ignored(ask) == names
+    assert ADAPTERS[adapter].ignored_fields(ask) == names
 
 
 def test_allowed_fields_are_sent_under_the_names_that_the_server_has() -> None:
@@ -159,7 +159,7 @@ def test_allowed_fields_are_sent_under_the_names_that_the_server_has() -> None:
 
     assert (chat_body["top_k"], chat_body["stop"], chat_body["seed"]) == (5, "END", 7)
     assert (claude_body["top_k"], claude_body["stop_sequences"]) == (5, ["END"])
-    assert ADAPTERS["claude, allowed"].ignored(ask) == ("seed",)
+    assert ADAPTERS["claude, allowed"].ignored_fields(ask) == ("seed",)
 
 
 @pytest.mark.parametrize("adapter", ["chat", "claude"])
@@ -168,11 +168,11 @@ def test_fields_of_items_that_have_no_place_are_named(adapter: str) -> None:
     output = {"type": "function_call_output", "call_id": "c", "output": "1"}
     items = (user_message("hi"), {**assistant_message("ok"), "phase": "commentary"}, call, output)
 
-    assert ADAPTERS[adapter].ignored(ModelRequest("m", items)) == (
+    assert ADAPTERS[adapter].ignored_fields(ModelRequest("m", items)) == (
         "input.message.phase",
         "input.function_call.namespace",
     )
-    assert ADAPTERS["native"].ignored(ModelRequest("m", items)) == ()
+    assert ADAPTERS["native"].ignored_fields(ModelRequest("m", items)) == ()
 
 
 @pytest.mark.parametrize(
@@ -181,9 +181,9 @@ def test_fields_of_items_that_have_no_place_are_named(adapter: str) -> None:
 def test_reasoning_that_cannot_be_sent_is_named(seal: str | None) -> None:
     thought: dict[str, Any] = {"type": "reasoning", "summary": [], "encrypted_content": seal}
     for adapter in ("chat", "claude", "native"):
-        assert ADAPTERS[adapter].ignored(ModelRequest("m", (user_message("hi"), thought, assistant_message("ok")))) == (
-            "input.reasoning",
-        )
+        assert ADAPTERS[adapter].ignored_fields(
+            ModelRequest("m", (user_message("hi"), thought, assistant_message("ok")))
+        ) == ("input.reasoning",)
 
 
 def test_foreign_sealed_reasoning_goes_on_to_a_native_server() -> None:
@@ -191,5 +191,5 @@ def test_foreign_sealed_reasoning_goes_on_to_a_native_server() -> None:
     ask = ModelRequest("m", (user_message("hi"), thought, assistant_message("ok")))
 
     assert thought in ADAPTERS["native"].body(ask)["input"]
-    assert ADAPTERS["native"].ignored(ask) == ()
-    assert ADAPTERS["claude"].ignored(ask) == ("input.reasoning",)
+    assert ADAPTERS["native"].ignored_fields(ask) == ()
+    assert ADAPTERS["claude"].ignored_fields(ask) == ("input.reasoning",)

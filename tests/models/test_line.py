@@ -37,7 +37,7 @@ def whole(end: str) -> bytes:
 
 @pytest.mark.parametrize("end", ENDS)
 def test_each_event_gives_its_data(end: str) -> None:
-    assert SSEDecoder().read(whole(end)) == MEANT
+    assert SSEDecoder().feed(whole(end)) == MEANT
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 64])
@@ -45,14 +45,14 @@ def test_each_event_gives_its_data(end: str) -> None:
 def test_events_are_the_same_in_pieces_of_any_size(end: str, size: int) -> None:
     sent, raw = SSEDecoder(), whole(end)
 
-    assert [data for at in range(0, len(raw), size) for data in sent.read(raw[at : at + size])] == MEANT
+    assert [data for at in range(0, len(raw), size) for data in sent.feed(raw[at : at + size])] == MEANT
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 64])
 def test_a_byte_order_mark_before_the_first_event_is_no_part_of_it(size: int) -> None:
     sent, raw = SSEDecoder(), BOM_UTF8 + b"data: first\n\ndata: " + BOM_UTF8 + b"second\n\n"
 
-    found = [data for at in range(0, len(raw), size) for data in sent.read(raw[at : at + size])]
+    found = [data for at in range(0, len(raw), size) for data in sent.feed(raw[at : at + size])]
 
     assert found == ["first", "\ufeffsecond"]
 
@@ -60,14 +60,14 @@ def test_a_byte_order_mark_before_the_first_event_is_no_part_of_it(size: int) ->
 def test_an_event_is_told_with_the_piece_that_ends_it() -> None:
     sent = SSEDecoder()
 
-    assert sent.read(b"data: 1\n") == []
-    assert sent.read(b"\ndata: 2\r\n\r") == ["1", "2"]
-    assert sent.read(b"\ndata: 3\n\n") == ["3"]
+    assert sent.feed(b"data: 1\n") == []
+    assert sent.feed(b"\ndata: 2\r\n\r") == ["1", "2"]
+    assert sent.feed(b"\ndata: 3\n\n") == ["3"]
 
 
 def test_bytes_that_are_no_text_are_told_as_such() -> None:
     with pytest.raises(UnicodeDecodeError):
-        SSEDecoder().read(b"data: \xff\n\n")
+        SSEDecoder().feed(b"data: \xff\n\n")
 
 
 @pytest.mark.parametrize("piece", [b"data: endless " * 10_000, b"data: x\n" * 10_000])
@@ -76,7 +76,7 @@ def test_an_event_that_never_ends_is_not_waited_for(piece: bytes) -> None:
 
     def read() -> None:
         for _ in range(2 * 2**20 // len(piece) * 4):
-            sent.read(piece)
+            sent.feed(piece)
 
     with pytest.raises(LimitReached, match=r"limits\.event_bytes = 1048576"):
         read()
@@ -85,7 +85,7 @@ def test_an_event_that_never_ends_is_not_waited_for(piece: bytes) -> None:
 def test_events_that_end_are_let_go_of_however_many_come() -> None:
     sent = SSEDecoder()
     for _ in range(80):
-        assert len(sent.read(b"data: " + b"x" * 2**20 + b"\n\n: still there\n\n")) == 1
+        assert len(sent.feed(b"data: " + b"x" * 2**20 + b"\n\n: still there\n\n")) == 1
 
 
 VALUES = (

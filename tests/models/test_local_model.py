@@ -172,8 +172,8 @@ async def test_an_input_longer_than_the_window_is_refused_with_figures(local: Lo
     with pytest.raises(WindowExceeded) as refused:
         await all_of(local, asking(user_message("word " * 5000)))
 
-    assert refused.value.room == 4096 - 256
-    assert refused.value.need == await local.count(asking(user_message("word " * 5000)))
+    assert refused.value.limit_tokens == 4096 - 256
+    assert refused.value.needed_tokens == await local.count(asking(user_message("word " * 5000)))
 
 
 async def test_a_short_answer_may_follow_an_input_that_nearly_fills_the_window(local: LocalModel) -> None:
@@ -185,7 +185,7 @@ async def test_a_short_answer_may_follow_an_input_that_nearly_fills_the_window(l
         with pytest.raises(WindowExceeded) as refused:
             await anext(events)
 
-    assert refused.value.room == 4096 - 5
+    assert refused.value.limit_tokens == 4096 - 5
 
 
 CANNOT: dict[str, tuple[list[Item], dict[str, Any]]] = {
@@ -209,7 +209,7 @@ async def test_what_it_cannot_do_is_refused_before_a_child_is_started(
     with pytest.raises(Unsupported, match=f"local/{NAME} does not take {named}"):
         await all_of(model, asking(*items, **parameters))
 
-    assert model.engine(NAME).child is None
+    assert model.get_engine(NAME).process is None
 
 
 @pytest.fixture
@@ -247,7 +247,7 @@ async def test_a_file_that_is_cut_off_is_refused_with_the_engines_reason(cut_off
 
 def worked_s(model: LocalModel) -> float:
     """Seconds of a core that the child has used, whatever else this machine does meanwhile."""
-    child = model.engine(NAME).child
+    child = model.get_engine(NAME).process
     assert child is not None
     ticks = Path(f"/proc/{child.process.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
     return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")

@@ -145,7 +145,7 @@ async def test_weights_that_are_not_here_start_nothing(local: LocalModel, monkey
 async def test_on_loopback_the_engine_answers_only_with_its_key() -> None:
     child = EngineProcess("mine", locate_built_in_weights(NOWHERE), loopback=True)
     try:
-        address = await asyncio.to_thread(child.address)
+        address = await asyncio.to_thread(child.wait_for_address)
         async with httpx2.AsyncClient(base_url=address["url"]) as http:
             stranger = await http.get("/props")
             friend = await http.get("/props", headers={"authorization": f"Bearer {address['key']}"})
@@ -189,7 +189,7 @@ def test_a_long_path_of_temporary_files_does_not_keep_the_socket_from_being_made
 
     child = EngineProcess("mine", locate_built_in_weights(NOWHERE))
     try:
-        assert "socket" in child.address()
+        assert "socket" in child.wait_for_address()
     finally:
         child.stop()
 
@@ -200,13 +200,13 @@ async def begun(model: LocalModel) -> tuple[asyncio.Task[None], EngineProcess]:
     """A start that has got as far as its child: the weights are verified first, in a thread."""
     starting = asyncio.create_task(model.warm(NAME))
     async with asyncio.timeout(30):
-        while model.engine(NAME).child is None:  # noqa: ASYNC110  # nothing tells when the child begins
+        while model.get_engine(NAME).process is None:  # noqa: ASYNC110  # nothing tells when the child begins
             await asyncio.sleep(0.001)
     return starting, child_of(model)
 
 
 def child_of(model: LocalModel) -> EngineProcess:
-    child = model.engine(NAME).child
+    child = model.get_engine(NAME).process
     assert child is not None
     return child
 

@@ -30,7 +30,7 @@ TINY = Weights(
     requirement="convo-tiny-weights==1.0",
     package="convo_tiny_weights",
     file="tiny.gguf",
-    size=len(BYTES),
+    size_bytes=len(BYTES),
     sha256=sha256(BYTES).hexdigest(),
 )
 
@@ -108,7 +108,7 @@ def test_a_pull_puts_good_weights_in_the_place_of_damaged_ones(offered: Path, mo
     ("wanted", "words"),
     [
         (replace(TINY, sha256="0" * 64), "damaged"),
-        (replace(TINY, size=1), "damaged"),
+        (replace(TINY, size_bytes=1), "damaged"),
         (replace(TINY, file="other.gguf"), "holds no other.gguf"),
         (replace(TINY, requirement="convo-tiny-weights==2.0"), "could not be fetched: .*2[.]0"),
     ],
@@ -253,7 +253,7 @@ def test_what_an_installer_says_comes_down_to_one_line(said: str, told: str) -> 
 def test_the_built_in_model_has_a_name_in_any_case(models: Path) -> None:
     models.mkdir(parents=True)
     with (models / BUILT_IN_WEIGHTS.file).open("wb") as file:
-        file.truncate(BUILT_IN_WEIGHTS.size)
+        file.truncate(BUILT_IN_WEIGHTS.size_bytes)
 
     for written in ("smollm2-135m-instruct", "SmolLM2-135M-Instruct"):
         name, path = locate_weights(written, models)
@@ -288,7 +288,7 @@ def test_a_file_that_is_not_there_a_folder_or_no_gguf_is_unreadable(models: Path
 
 # -- verified before they are loaded --------------------------------------------------------------
 
-SMALL = replace(BUILT_IN_WEIGHTS, size=8, sha256=sha256(b"GGUFgood").hexdigest())
+SMALL = replace(BUILT_IN_WEIGHTS, size_bytes=8, sha256=sha256(b"GGUFgood").hexdigest())
 
 
 def weights(models: Path, content: bytes) -> Path:
@@ -334,7 +334,7 @@ def test_a_chat_does_not_load_weights_that_were_changed(home: Path, convo: Convo
     (home / "data").mkdir(parents=True)
     file = weights(home / "data" / "models", b"GGUF")
     with file.open("r+b") as opened:
-        opened.truncate(BUILT_IN_WEIGHTS.size)
+        opened.truncate(BUILT_IN_WEIGHTS.size_bytes)
     got = convo("chat", "-m", "local", "hi")
 
     assert (got.exit, got.out) == (1, "")

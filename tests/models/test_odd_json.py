@@ -65,8 +65,8 @@ def test_odd_chunks_are_read_or_break_the_answer(chunks: list[Any]) -> None:
     new_id = counting_ids()
     reading = ChatChunkTranslator(ResponseEventWriter(new_id, "m"), new_id)
     try:
-        events = [event for chunk in chunks for event in reading.read(chunk)]
-        events += reading.end()
+        events = [event for chunk in chunks for event in reading.translate_chunk(chunk)]
+        events += reading.finish()
     except StreamBroken:
         return
     assert events[-1]["type"] in ("response.completed", "response.incomplete", "response.failed")
@@ -76,8 +76,8 @@ def test_odd_chunks_are_read_or_break_the_answer(chunks: list[Any]) -> None:
 def test_odd_messages_are_read_or_break_the_answer(told: list[Any]) -> None:
     reading = AnthropicEventTranslator(ResponseEventWriter(counting_ids(), "m"), "me:")
     try:
-        events = [event for one in told for event in reading.read(one)]
-        events += reading.end()
+        events = [event for one in told for event in reading.translate_event(one)]
+        events += reading.finish()
     except StreamBroken:
         return
     assert events[-1]["type"] in ("response.completed", "response.incomplete", "response.failed")
@@ -88,7 +88,7 @@ def test_odd_error_objects_are_faults_with_a_sentence(status: int, body: Any, an
     asked = ErrorContext("deepseek", "http://x", model="m")
 
     assert fault_from_status(status, body, asked).message
-    assert isinstance(fault_from_stream_error(body, asked, answering=answering), EndpointFault)
+    assert isinstance(fault_from_stream_error(body, asked, is_streaming=answering), EndpointFault)
 
 
 @given(st.lists(ITEM, max_size=4))

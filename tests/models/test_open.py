@@ -20,7 +20,7 @@ URL = "http://127.0.0.1:1/v1"
 
 def opened(provider: Provider, key: str | None = None) -> Model:
     secret = None if key is None else Secret(key)
-    return open_model(provider, key=secret, models=Path("models"), clock=SystemClock(), new_id=counting_ids())
+    return open_model(provider, key=secret, weights_folder=Path("models"), clock=SystemClock(), new_id=counting_ids())
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_azure_is_asked_with_a_key_or_a_token() -> None:
         make_openai_options(azure, key=None)
     account = make_openai_options(azure, key=None, token=Secret("entra"))
 
-    assert (account.azure, account.deployment, account.token) == (True, "mine", Secret("entra"))
+    assert (account.is_azure, account.deployment, account.token) == (True, "mine", Secret("entra"))
 
 
 def test_a_responses_server_without_a_key_is_asked_without_one() -> None:
@@ -72,7 +72,7 @@ def test_a_responses_server_without_a_key_is_asked_without_one() -> None:
     account = make_openai_options(mine, key=None)
     _, headers = build_url_and_headers(account, "/responses")
 
-    assert (account.key, account.keyless, headers) == (None, True, {})
+    assert (account.key, account.is_keyless, headers) == (None, True, {})
 
 
 def test_a_provider_that_takes_a_key_is_not_opened_without_one() -> None:

@@ -327,7 +327,7 @@ async def test_azure_is_asked_for_its_deployment_with_a_key(server: ChatServer) 
     server.streams(end(words("Hello")))
     base = server.url.removesuffix("/v1")
     model = ResponsesModel(
-        OpenAIClientOptions("azure", base, key=Secret(KEY), azure=True, deployment="mine"), counting_ids()
+        OpenAIClientOptions("azure", base, key=Secret(KEY), is_azure=True, deployment="mine"), counting_ids()
     )
 
     assert said(await ended(model, HI)) == "Hello"
@@ -349,7 +349,7 @@ async def test_azure_with_an_older_version_is_asked_through_its_own_client(
 ) -> None:
     server.streams(end(words("Hello")))
     base = server.url.removesuffix("/v1")
-    where = OpenAIClientOptions("azure", base, key=key, token=token, azure=True, api_version="2025-04-01-preview")
+    where = OpenAIClientOptions("azure", base, key=key, token=token, is_azure=True, api_version="2025-04-01-preview")
     model = ResponsesModel(where, counting_ids())
 
     await all_of(model, HI)

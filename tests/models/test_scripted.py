@@ -82,7 +82,7 @@ async def test_text_comes_in_pieces_with_a_pause_before_each(model: ScriptedMode
     ask = ModelRequest(script({"text": "abcdefgh"}, chunk=3, delay_s=0.5), [user_message("a")])
 
     assert deltas(await all_of(model, ask)) == ["abc", "def", "gh"]
-    assert clock.slept == [0.5, 0.5, 0.5]
+    assert clock.sleeps_s == [0.5, 0.5, 0.5]
 
 
 async def test_output_items_stay_as_they_are_written(model: ScriptedModel) -> None:

@@ -36,10 +36,10 @@ def read_by_openai(events: Sequence[StreamEvent]) -> list[Any]:
 
 
 PIECES = st.one_of(
-    st.tuples(st.just("text"), st.text(min_size=1, max_size=3)),
-    st.tuples(st.just("refusal"), st.text(min_size=1, max_size=3)),
-    st.tuples(st.just("thinking"), st.text(min_size=1, max_size=3)),
-    st.tuples(st.just("seal"), st.text(min_size=1, max_size=3)),
+    st.tuples(st.just("write_text"), st.text(min_size=1, max_size=3)),
+    st.tuples(st.just("write_refusal"), st.text(min_size=1, max_size=3)),
+    st.tuples(st.just("write_reasoning"), st.text(min_size=1, max_size=3)),
+    st.tuples(st.just("write_encrypted_content"), st.text(min_size=1, max_size=3)),
     st.tuples(st.just("call"), st.lists(st.text(max_size=3), max_size=3)),
 )
 
@@ -47,9 +47,9 @@ PIECES = st.one_of(
 def write(answer: ResponseEventWriter, pieces: Sequence[tuple[str, Any]]) -> Iterator[StreamEvent]:
     for number, (what, value) in enumerate(pieces):
         if what == "call":
-            yield from answer.call(f"c{number}", "weather")
+            yield from answer.start_function_call(f"c{number}", "weather")
             for piece in value:
-                yield from answer.arguments(piece)
+                yield from answer.write_arguments(piece)
         else:
             yield from getattr(answer, what)(value)
 
@@ -60,7 +60,7 @@ def test_whatever_arrives_the_openai_package_reads_what_was_said(
     pieces: list[tuple[str, Any]], summarized: bool
 ) -> None:
     answer = ResponseEventWriter(counting_ids(), "m", summarized=summarized)
-    events = [*write(answer, pieces), *answer.completed(make_usage(1, 2))]
+    events = [*write(answer, pieces), *answer.write_completed(make_usage(1, 2))]
 
     read = read_by_openai(events)
 
@@ -77,7 +77,7 @@ TEXT = "response.output_text.delta"
 @given(pieces=st.lists(PIECES, max_size=8))
 def test_every_item_is_closed_before_the_next_begins(pieces: list[tuple[str, Any]]) -> None:
     answer = ResponseEventWriter(counting_ids(), "m")
-    events = [*write(answer, pieces), *answer.incomplete("max_output_tokens", None)]
+    events = [*write(answer, pieces), *answer.write_incomplete("max_output_tokens", None)]
 
     edges = [event for event in events if event["type"].startswith("response.output_item.")]
     assert [event["type"].rpartition(".")[2] for event in edges] == ["added", "done"] * len(answer.output)
@@ -87,7 +87,11 @@ def test_every_item_is_closed_before_the_next_begins(pieces: list[tuple[str, Any
 
 def test_a_partial_call_is_incomplete_and_its_arguments_are_not_said_to_be_done() -> None:
     answer = ResponseEventWriter(counting_ids(), "m")
-    events = [*answer.call("c1", "weather"), *answer.arguments('{"ci'), *answer.incomplete("max_output_tokens", None)]
+    events = [
+        *answer.start_function_call("c1", "weather"),
+        *answer.write_arguments('{"ci'),
+        *answer.write_incomplete("max_output_tokens", None),
+    ]
 
     assert "response.function_call_arguments.done" not in {event["type"] for event in events}
     assert events[-1]["response"]["output"][0]["status"] == "incomplete"
@@ -102,7 +106,11 @@ def test_a_whole_item_stays_exactly_as_it_is() -> None:
         "content": [{"type": "output_text", "text": "hi", "annotations": [{"a": 1}]}, {"type": "tomorrow", "x": 1}],
     }
     answer = ResponseEventWriter(counting_ids(), "m")
-    events = [*answer.whole(item), *answer.whole({"type": "tomorrows_kind", "x": 2}), *answer.completed(None)]
+    events = [
+        *answer.write_item(item),
+        *answer.write_item({"type": "tomorrows_kind", "x": 2}),
+        *answer.write_completed(None),
+    ]
 
     assert events[-1]["response"]["output"] == [item, {"type": "tomorrows_kind", "x": 2, "id": "tomorrows_kind_1"}]
     assert [event["delta"] for event in events if event["type"] == TEXT] == ["hi"]
@@ -110,10 +118,10 @@ def test_a_whole_item_stays_exactly_as_it_is() -> None:
 
 def test_what_was_sent_does_not_change_with_what_is_sent_later() -> None:
     answer = ResponseEventWriter(counting_ids(), "m")
-    added = next(answer.text("hi"))
+    added = next(answer.write_text("hi"))
     before = json.dumps(added)
 
-    for _ in answer.completed(None):
+    for _ in answer.write_completed(None):
         pass
 
     assert json.dumps(added) == before
@@ -127,9 +135,12 @@ def test_what_was_sent_does_not_change_with_what_is_sent_later() -> None:
 def test_a_character_that_came_in_two_halves_is_one_character(pieces: tuple[str, ...]) -> None:
     answer = ResponseEventWriter(counting_ids())
 
-    events = [event for piece in pieces for event in answer.text(piece)]
-    end = [*answer.call("call_1", "f"), *(event for piece in pieces for event in answer.arguments(piece))]
-    end += answer.completed(make_usage(1, 1))
+    events = [event for piece in pieces for event in answer.write_text(piece)]
+    end = [
+        *answer.start_function_call("call_1", "f"),
+        *(event for piece in pieces for event in answer.write_arguments(piece)),
+    ]
+    end += answer.write_completed(make_usage(1, 1))
 
     text, call = end[-1]["response"]["output"]
     assert text["content"][0]["text"] == "a\U0001f600b"
@@ -141,6 +152,6 @@ def test_a_character_that_came_in_two_halves_is_one_character(pieces: tuple[str,
 def test_half_a_character_at_the_end_of_an_answer_is_kept() -> None:
     answer = ResponseEventWriter(counting_ids())
 
-    *_, end = [*answer.text("a\ud83d"), *answer.completed(make_usage(1, 1))]
+    *_, end = [*answer.write_text("a\ud83d"), *answer.write_completed(make_usage(1, 1))]
 
     assert end["response"]["output"][0]["content"][0]["text"] == "a\ud83d"

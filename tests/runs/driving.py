@@ -39,8 +39,8 @@ def says(words: str) -> Item:
 
 def answer(run: Run, *output: Item) -> ModelResponded:
     """An answer to a request that offered everything that the agent has."""
-    ways = {offer.name: offer.to for offer in build_handoff_tools(run.graph, run.agent)}
-    return ModelResponded(output, toolbox(run.current.functions), ways)
+    ways = {offer.name: offer.target for offer in build_handoff_tools(run.graph, run.agent)}
+    return ModelResponded(output, toolbox(run.current_agent.functions), ways)
 
 
 def told(run: Run, *events: RunEvent) -> tuple[Run, tuple[RunEffect, ...]]:

@@ -58,7 +58,7 @@ HOSTED = {"type": "mcp_approval_request", "id": "m1", "server_label": "crm", "na
 
 
 def begun() -> Run:
-    return create_run(GRAPH, RunLimits(max_turns=6, parallel=2))
+    return create_run(GRAPH, RunLimits(max_turns=6, max_parallel_calls=2))
 
 
 def asking() -> Run:
@@ -85,7 +85,7 @@ def working() -> Run:
 
 def paused() -> Run:
     """Two calls need approval, one of them a provider's."""
-    return told(clearing(), ApprovalEvaluated("c2", needed=True), ToolReturned("c1", "one"))[0]
+    return told(clearing(), ApprovalEvaluated("c2", needs_approval=True), ToolReturned("c1", "one"))[0]
 
 
 def paused_for_provider() -> Run:
@@ -146,18 +146,18 @@ class Stored:
 
 
 RUNS: Mapping[str, Stored] = {
-    "new": Stored(begun, RunStarted(), Phase.GUARDING),
-    "guarding": Stored(lambda: told(begun(), RunStarted())[0], GuardrailPassed(1), Phase.ASKING),
-    "asking": Stored(asking, ModelResponded((says("Done."),)), Phase.CHECKING),
-    "asking_answered": Stored(answered_early, GuardrailPassed(0), Phase.CLEARING),
-    "clearing": Stored(clearing, ApprovalEvaluated("c2", needed=False), Phase.WORKING),
-    "working": Stored(working, ToolReturned("c2", "two"), Phase.WORKING),
+    "new": Stored(begun, RunStarted(), Phase.CHECKING_INPUT),
+    "guarding": Stored(lambda: told(begun(), RunStarted())[0], GuardrailPassed(1), Phase.CALLING_MODEL),
+    "asking": Stored(asking, ModelResponded((says("Done."),)), Phase.CHECKING_OUTPUT),
+    "asking_answered": Stored(answered_early, GuardrailPassed(0), Phase.CHECKING_APPROVALS),
+    "clearing": Stored(clearing, ApprovalEvaluated("c2", needs_approval=False), Phase.RUNNING_TOOLS),
+    "working": Stored(working, ToolReturned("c2", "two"), Phase.RUNNING_TOOLS),
     "paused": Stored(paused, RunResumed(), Phase.PAUSED),
     "paused_for_provider": Stored(paused_for_provider, ApprovalDecided("m1", approve=True), Phase.PAUSED),
     "paused_unknown": Stored(unknown, ToolOutputSupplied("c3", "three"), Phase.PAUSED),
     "paused_inside": Stored(inside, ApprovalDecided("i1", approve=True), Phase.PAUSED),
-    "handing": Stored(handing, HandoffCompleted(), Phase.ASKING),
-    "always": Stored(always, ToolReturned("c3", "three"), Phase.ASKING),
+    "handing": Stored(handing, HandoffCompleted(), Phase.CALLING_MODEL),
+    "always": Stored(always, ToolReturned("c3", "three"), Phase.CALLING_MODEL),
     "checking": Stored(checking, GuardrailPassed(0), Phase.DONE),
     "done": Stored(done),
     "failed": Stored(lambda: told(asking(), EffectFailed("server_error", "No answer."))[0]),
@@ -182,11 +182,11 @@ DECIDED: Mapping[str, Stored] = {
     "always": RUNS["always"],
     "approved": Stored(approved, ApprovalDecided("c3", approve=False), Phase.PAUSED),
     "rejected": Stored(rejected, ApprovalDecided("c2", approve=True), Phase.PAUSED),
-    "approved_inside": Stored(approved_inside, RunResumed(), Phase.WORKING),
+    "approved_inside": Stored(approved_inside, RunResumed(), Phase.RUNNING_TOOLS),
 }
 """Runs with verdicts of decisions."""
 
 
 def without_verdicts(run: Run) -> Run:
     """`run` as it was before a verdict was stored."""
-    return replace(run, batch=tuple(replace(one, verdict=None) for one in run.batch))
+    return replace(run, calls=tuple(replace(one, approved=None) for one in run.calls))

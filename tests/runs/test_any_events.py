@@ -43,7 +43,7 @@ from convo.runs.state import (
 )
 from tests.runs.driving import ASKED, FREE, GUARDED, answer, call, run_of, says
 
-ENDS = {Phase.DONE, Phase.FAILED, Phase.STOPPED}
+ENDS = {Phase.DONE, Phase.FAILED, Phase.CANCELLED}
 
 
 def guard(name: str, *, parallel: bool = True) -> Guardrail:
@@ -138,7 +138,7 @@ def right(log: Log, run: Run, calls: list[tuple[str, str]]) -> RunEvent | None:
         case RunTool(one):
             return ToolReturned(one.id, f"out {one.id}")
         case EvaluateApproval(one):
-            return ApprovalEvaluated(one.id, needed=one.id.endswith("1"))
+            return ApprovalEvaluated(one.id, needs_approval=one.id.endswith("1"))
         case PrepareHandoff():
             return HandoffCompleted()
         case CheckInputGuardrail(_, place) | CheckOutputGuardrail(_, place):
@@ -177,7 +177,7 @@ def step(run: Run, event: RunEvent) -> tuple[Run, tuple[RunEffect, ...]] | None:
 def test_any_sequence_of_events_either_moves_by_the_table_or_is_refused(
     walk: list[list[tuple[str, str]]], events: list[RunEvent]
 ) -> None:
-    run, log = run_of(FIRST, max_turns=6, parallel=2), Log()
+    run, log = run_of(FIRST, max_turns=6, max_parallel_calls=2), Log()
     for calls in walk:
         run = told(log, run, right(log, run, calls))
     for event in events:
@@ -191,7 +191,7 @@ def test_any_sequence_of_events_either_moves_by_the_table_or_is_refused(
 def test_every_effect_is_asked_for_once_and_outputs_are_appended_in_call_order(
     script: list[tuple[list[tuple[str, str]], RunEvent | None]], ending: tuple[int, RunEvent] | None
 ) -> None:
-    run, log = run_of(FIRST, max_turns=6, parallel=2), Log()
+    run, log = run_of(FIRST, max_turns=6, max_parallel_calls=2), Log()
     for at, (calls, nonsense) in enumerate(script):
         run = told(log, run, nonsense)
         run = told(log, run, right(log, run, calls))
@@ -225,7 +225,7 @@ def answers(event: RunEvent, effect: RunEffect) -> bool:
         case PrepareHandoff():
             return isinstance(event, HandoffCompleted)
         case CheckInputGuardrail(_, place) | CheckOutputGuardrail(_, place):
-            return isinstance(event, GuardrailPassed) and event.place == place
+            return isinstance(event, GuardrailPassed) and event.guardrail_index == place
     return False
 
 

@@ -50,7 +50,7 @@ def test_when_approved_the_tool_runs_once_and_the_turn_grows_only_for_the_new_mo
     run, effects = told(run, ToolReturned("c2", "two"))
     assert isinstance(effects[0], AppendToHistory)
     assert outputs(effects[0].items)["c2"] == "two"
-    assert (effects[1], run.turn) == (CallModel("desk", 2, free=True), 2)
+    assert (effects[1], run.turn) == (CallModel("desk", 2, omit_tool_choice=True), 2)
 
 
 @pytest.mark.parametrize(("message", "words"), [(None, "Tool execution was not approved."), ("too dear", "too dear")])
@@ -58,7 +58,7 @@ def test_when_rejected_the_tool_does_not_run_and_its_output_says_so(message: str
     run, effects = told(paused(), ApprovalDecided("c2", approve=False, message=message), RunResumed())
     assert isinstance(effects[0], AppendToHistory)
     assert outputs(effects[0].items)["c2"] == words
-    assert run.phase is Phase.ASKING
+    assert run.phase is Phase.CALLING_MODEL
 
 
 def test_when_max_turns_was_reached_before_the_pause_the_approved_tool_runs_but_no_model_is_asked() -> None:
@@ -100,7 +100,7 @@ def test_when_approved_always_later_calls_of_the_same_tool_by_the_same_agent_run
     assert [effect.call.id for effect in effects if isinstance(effect, RunTool)] == ["c1", "c2"]
     run, _ = told(run, ToolReturned("c1", "x"), ToolReturned("c2", "x"))
     assert [type(effect) for effect in told(run, answer(run, call("c3", "guarded")))[1]] == [RunTool]
-    other = replace(run, always={("elsewhere", ("bare", "guarded")): True})
+    other = replace(run, sticky_decisions={("elsewhere", ("bare", "guarded")): True})
     assert told(other, answer(run, call("c3", "guarded")))[0].phase is Phase.PAUSED
 
 
@@ -110,7 +110,7 @@ def test_when_rejected_always_later_calls_are_rejected_without_asking() -> None:
         run, answer(run, call("c1", "guarded")), ApprovalDecided("c1", approve=False, always=True), RunResumed()
     )
     run, effects = told(
-        run, answer(run, call("c2", "guarded"), call("c3", "asked")), ApprovalEvaluated("c3", needed=False)
+        run, answer(run, call("c2", "guarded"), call("c3", "asked")), ApprovalEvaluated("c3", needs_approval=False)
     )
     assert [effect.call.id for effect in effects if isinstance(effect, RunTool)] == ["c3"]
     run, effects = told(run, ToolReturned("c3", "x"))
@@ -121,10 +121,13 @@ def test_when_rejected_always_later_calls_are_rejected_without_asking() -> None:
 def test_a_function_says_whether_a_call_needs_approval() -> None:
     run = asked()
     run, effects = told(run, answer(run, call("c1", "asked"), call("c2", "asked")))
-    assert ([type(effect) for effect in effects], run.phase) == ([EvaluateApproval, EvaluateApproval], Phase.CLEARING)
-    run, effects = told(run, ApprovalEvaluated("c2", needed=True))
+    assert ([type(effect) for effect in effects], run.phase) == (
+        [EvaluateApproval, EvaluateApproval],
+        Phase.CHECKING_APPROVALS,
+    )
+    run, effects = told(run, ApprovalEvaluated("c2", needs_approval=True))
     assert effects == ()
-    run, effects = told(run, ApprovalEvaluated("c1", needed=False))
+    run, effects = told(run, ApprovalEvaluated("c1", needs_approval=False))
     assert [effect.call.id for effect in effects if isinstance(effect, RunTool)] == ["c1"]
     run, _ = told(run, ToolReturned("c1", "x"))
     assert [one.id for one in run.pending] == ["c2"]

@@ -43,8 +43,8 @@ def test_what_waits_is_read_from_the_document_alone() -> None:
         ("g2", "guarded", "shop", '{"text": "x"}'),
         ("m1", "crm.drop", "shop", "{}"),
     ]
-    assert [(one.unknown, one.hosted) for one in found] == [(False, False), (False, False), (False, True)]
-    assert [(one.call_id, one.unknown) for one in approvals.list_pending_approvals(document(unknown()))] == [
+    assert [(one.outcome_unknown, one.is_hosted) for one in found] == [(False, False), (False, False), (False, True)]
+    assert [(one.call_id, one.outcome_unknown) for one in approvals.list_pending_approvals(document(unknown()))] == [
         ("u1", True)
     ]
 
@@ -155,7 +155,7 @@ def test_a_decision_can_be_changed_until_the_run_goes_on(first: ApprovalDecided,
     assert changed == document(after)
     assert run_from_json(changed, run.graph) == after
     (one,) = [one for one in approvals.list_decidable_approvals(changed) if one.call_id == second.call_id]
-    assert one.verdict is second.approve
+    assert one.approved is second.approve
     assert second.call_id not in [one.call_id for one in approvals.list_pending_approvals(changed)]
 
 
@@ -182,7 +182,7 @@ def test_the_reason_of_a_sticky_rejection_is_told_of_later_calls() -> None:
     )
     run = run_from_json(document(run), run.graph)
     run, _ = told(run, answer(run, call("g3", "guarded"), {**MCP, "id": "m3"}, call("f3", "free")))
-    said = {one.id: one.output for one in run.batch if one.output}
+    said = {one.id: one.output for one in run.calls if one.output}
     assert (said["g3"]["output"], said["m3"]["reason"]) == ("never", "never")
 
 

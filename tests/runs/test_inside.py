@@ -67,7 +67,7 @@ def test_an_agent_is_a_tool_that_takes_its_input_as_text() -> None:
 def test_an_outer_run_waits_with_the_run_inside_its_call() -> None:
     run = paused()
     assert run.phase is Phase.PAUSED
-    assert [(agent, one.id) for agent, one in run.waiting] == [("clerk", "i1")]
+    assert [(agent, one.id) for agent, one in run.pending_with_agents] == [("clerk", "i1")]
     assert step_run(run, RunResumed())[1] == (PauseRun(run.pending),)
 
 
@@ -75,9 +75,9 @@ def test_a_decision_inside_starts_the_outer_call_again_with_the_run_it_holds() -
     run, effects = told(paused(), ApprovalDecided("i1", approve=True), RunResumed())
     (start,) = effects
     assert isinstance(start, RunTool)
-    assert [one.id for one in run.at(Stage.STARTED)] == [start.call.id] == ["c1"]
-    assert start.call.inner
-    assert [one.id for one in start.call.inner.run.at(Stage.READY)] == ["i1"]
+    assert [one.id for one in run.calls_at(Stage.RUNNING)] == [start.call.id] == ["c1"]
+    assert start.call.nested_run
+    assert [one.id for one in start.call.nested_run.run.calls_at(Stage.READY)] == ["i1"]
     run, effects = told(run, ToolReturned("c1", "one"))
     assert isinstance(effects[0], AppendToHistory)
     assert outputs(effects[0].items) == {"c1": "one", "c2": "two"}
@@ -104,7 +104,7 @@ def test_an_id_that_others_have_means_the_call_that_waits(call_id: str) -> None:
     document = json.loads(json.dumps(run_to_json(run)))
     decision = ApprovalDecided(call_id, approve=True)
     after, effects = told(run, decision, RunResumed())
-    assert [one.id for one in after.at(Stage.STARTED)] == ["c1"]
+    assert [one.id for one in after.calls_at(Stage.RUNNING)] == ["c1"]
     assert [type(effect) for effect in effects] == [RunTool]
     assert run_from_json(apply_decisions(document, [decision]), graph(BOSS)) == told(run, decision)[0]
 
@@ -114,7 +114,7 @@ def test_calls_of_two_runs_inside_that_share_an_id_are_decided_one_after_the_oth
     document = json.loads(json.dumps(run_to_json(run)))
     events = (ApprovalDecided("i1", approve=True), ApprovalDecided("i1", approve=False, message="no"))
     after, _ = told(run, *events)
-    inside = [one.inner.run.batch[0] for one in after.batch if one.inner]
+    inside = [one.nested_run.run.calls[0] for one in after.calls if one.nested_run]
     assert [one.stage for one in inside] == [Stage.READY, Stage.DONE]
     assert run_from_json(apply_decisions(document, events), graph(BOSS)) == after
     with pytest.raises(IllegalTransition, match="call i1 is decided in 2 runs; it could mean either"):
@@ -163,6 +163,6 @@ def test_the_inbox_shows_and_decides_calls_inside_without_the_agents() -> None:
 
 def test_a_run_that_is_stopped_while_one_waits_inside_says_that_its_outcome_is_unknown() -> None:
     run, _ = step_run(paused(), CancelRequested())
-    said = [one.item for one in run.batch]
+    said = [one.item for one in run.calls]
     words = [item["output"] for item in build_missing_outputs(run, said)]
     assert words == ["The tool was started, and its outcome is unknown.", "two"]

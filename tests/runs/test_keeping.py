@@ -40,7 +40,7 @@ def again(run: Run, among: Graph | None = None) -> Run:
 def test_wherever_a_run_stands_state_to_json_to_state_is_the_identity(
     walk: list[list[tuple[str, str]]], events: list[RunEvent]
 ) -> None:
-    run, log = run_of(FIRST, max_turns=6, parallel=2), Log()
+    run, log = run_of(FIRST, max_turns=6, max_parallel_calls=2), Log()
     assert again(run) == run
     for calls in walk:
         run = noted(log, run, right(log, run, calls))
@@ -74,7 +74,7 @@ def test_a_final_value_that_only_python_can_hold_is_read_from_the_answer_again()
     run = run_of(replace(FIRST, output=output(Receipt), input_guardrails=()))
     run, _ = told(run, RunStarted())
     run, _ = told(run, answer(run, says('{"cents": 7}')))
-    assert (run.phase, run.output) == (Phase.CHECKING, Receipt(7))
+    assert (run.phase, run.output) == (Phase.CHECKING_OUTPUT, Receipt(7))
     assert again(run) == run
     assert again(told(run, GuardrailPassed(0), GuardrailPassed(1))[0]).output == Receipt(7)
     with pytest.raises(InvalidRunState, match="does not fit the output schema of agent 'first'"):
@@ -96,7 +96,7 @@ def test_a_decision_for_good_and_the_outputs_so_far_are_kept() -> None:
     run, _ = told(again(run), ToolReturned("c1", "one"))
     assert again(run) == run
     run, _ = told(run, answer(run, call("c3", "guarded")))
-    assert run.phase is Phase.WORKING
+    assert run.phase is Phase.RUNNING_TOOLS
 
 
 def among(*tools: Any) -> Graph:
@@ -128,7 +128,7 @@ def test_a_tool_that_was_approved_for_good_may_not_have_changed_either() -> None
 
 def test_a_tool_that_works_otherwise_and_looks_the_same_is_taken() -> None:
     other = replace(GUARDED, run=str, description="Other words.", timeout_s=1.0)
-    assert again(paused(), among(FREE, other)).batch[0].tool == other
+    assert again(paused(), among(FREE, other)).calls[0].tool == other
 
 
 def test_a_guardrail_that_has_not_spoken_has_to_be_where_it_was() -> None:
@@ -161,6 +161,6 @@ def test_another_version_of_the_document_is_refused(document: Json) -> None:
 def test_an_answer_that_waits_for_a_guardrail_is_kept_with_its_calls() -> None:
     run, _ = told(run_of(FIRST), RunStarted(), GuardrailPassed(1))
     run, _ = told(run, ModelResponded((call("c1"),), answer(run).tools))
-    assert run.answered
+    assert run.has_response
     assert again(run) == run
-    assert told(again(run), GuardrailPassed(0))[0].phase is Phase.WORKING
+    assert told(again(run), GuardrailPassed(0))[0].phase is Phase.RUNNING_TOOLS

@@ -48,7 +48,7 @@ def test_an_answer_without_calls_is_the_end() -> None:
 
 
 def test_tools_run_beside_each_other_within_a_bound_and_outputs_are_appended_in_call_order() -> None:
-    run = asked(parallel=2)
+    run = asked(max_parallel_calls=2)
     run, effects = told(run, answer(run, call("c1"), call("c2"), call("c3")))
     assert [effect.call.id for effect in effects if isinstance(effect, RunTool)] == ["c1", "c2"]
     run, effects = told(run, ToolReturned("c2", "two"))
@@ -58,7 +58,7 @@ def test_tools_run_beside_each_other_within_a_bound_and_outputs_are_appended_in_
     run, effects = told(run, ToolReturned("c1", "one"))
     assert isinstance(effects[0], AppendToHistory)
     assert list(outputs(effects[0].items).items()) == [("c1", "one"), ("c2", "two"), ("c3", "three")]
-    assert effects[1] == CallModel("desk", 2, free=True)
+    assert effects[1] == CallModel("desk", 2, omit_tool_choice=True)
 
 
 def test_arguments_that_do_not_fit_go_back_to_the_model_and_nothing_runs() -> None:
@@ -69,7 +69,7 @@ def test_arguments_that_do_not_fit_go_back_to_the_model_and_nothing_runs() -> No
         "Invalid arguments for tool free",
         "Invalid arguments for tool guarded",
     ]
-    assert effects[1] == CallModel("desk", 2, free=True)
+    assert effects[1] == CallModel("desk", 2, omit_tool_choice=True)
 
 
 @pytest.mark.parametrize(
@@ -119,18 +119,20 @@ def test_a_tool_without_words_for_its_failure_ends_the_run_and_what_still_runs()
 def test_a_forced_tool_is_forced_once_for_the_agent_that_used_one() -> None:
     run = asked()
     run, effects = told(run, answer(run, call("c1"), {"type": "web_search_call", "id": "w"}), ToolReturned("c1", "x"))
-    assert effects[-1] == CallModel("desk", 2, free=True)
-    assert run.used == {"desk": ("free", "web_search")}
+    assert effects[-1] == CallModel("desk", 2, omit_tool_choice=True)
+    assert run.used_tools == {"desk": ("free", "web_search")}
     kept = Agent("desk", tools=(FREE,), reset_tool_choice=False)
     run = asked(kept)
-    assert told(run, answer(run, call("c1")), ToolReturned("c1", "x"))[1][-1] == CallModel("desk", 2, free=False)
+    assert told(run, answer(run, call("c1")), ToolReturned("c1", "x"))[1][-1] == CallModel(
+        "desk", 2, omit_tool_choice=False
+    )
 
 
 def test_the_tracker_names_tools_as_a_person_knows_them() -> None:
     spaced, deferred = made("open", namespace=Namespace("crm", "")), made("late", deferred=True)
     run = asked(Agent("desk", tools=(spaced, deferred)))
     run, _ = told(run, answer(run, call("c1", "open", namespace="crm"), call("c2", "late", namespace="late")))
-    assert run.used == {"desk": ("crm.open", "late")}
+    assert run.used_tools == {"desk": ("crm.open", "late")}
 
 
 # -- what follows tools ---------------------------------------------------------------------------
@@ -147,9 +149,9 @@ def test_a_tools_output_may_be_the_answer(after: object) -> None:
 def test_the_output_of_another_tool_is_not_the_answer_nor_is_a_rejection() -> None:
     run = asked(replace(DESK, after_tools=frozenset({"guarded"})))
     run, effects = told(run, answer(run, call("c1")), ToolReturned("c1", "one"))
-    assert effects[-1] == CallModel("desk", 2, free=True)
+    assert effects[-1] == CallModel("desk", 2, omit_tool_choice=True)
     run, effects = told(run, answer(run, call("c2", "guarded")), ApprovalDecided("c2", approve=False), RunResumed())
-    assert effects[-1] == CallModel("desk", 3, free=True)
+    assert effects[-1] == CallModel("desk", 3, omit_tool_choice=True)
 
 
 def test_an_answer_has_to_fit_its_schema() -> None:
@@ -174,9 +176,9 @@ def test_a_handoff_happens_once_the_other_calls_of_its_answer_are_done() -> None
     assert isinstance(effects[0], AppendToHistory)
     assert outputs(effects[0].items) == {"h1": '{"assistant": "billing"}', "c1": "x"}
     assert isinstance(effects[1], PrepareHandoff)
-    assert (effects[1].source, effects[1].target, run.phase) == ("triage", "billing", Phase.HANDING)
+    assert (effects[1].source, effects[1].target, run.phase) == ("triage", "billing", Phase.HANDING_OFF)
     run, effects = told(run, HandoffCompleted())
-    assert effects == (CallModel("billing", 2, free=False),)
+    assert effects == (CallModel("billing", 2, omit_tool_choice=False),)
 
 
 def test_of_several_handoffs_the_first_is_taken_and_the_others_are_told() -> None:
@@ -257,7 +259,11 @@ def test_a_call_that_started_and_left_no_result_comes_back_as_a_decision() -> No
     run = asked()
     run, _ = told(run, answer(run, call("c1"), call("c2"), call("c3")))
     run, effects = recover_run(run, {"c2": "two"})
-    assert {one.id: one.stage for one in run.batch} == {"c1": Stage.UNKNOWN, "c2": Stage.DONE, "c3": Stage.UNKNOWN}
+    assert {one.id: one.stage for one in run.calls} == {
+        "c1": Stage.OUTCOME_UNKNOWN,
+        "c2": Stage.DONE,
+        "c3": Stage.OUTCOME_UNKNOWN,
+    }
     assert effects == (PauseRun(run.pending),)
     run, effects = told(run, ToolOutputSupplied("c1", "one"), ApprovalDecided("c3", approve=True), RunResumed())
     assert [effect.call.id for effect in effects if isinstance(effect, RunTool)] == ["c3"]
@@ -267,11 +273,11 @@ def test_a_call_that_started_and_left_no_result_comes_back_as_a_decision() -> No
 
 
 def test_a_run_catches_up_with_the_starts_and_ends_that_came_after_it_was_kept() -> None:
-    run = asked(parallel=1)
+    run = asked(max_parallel_calls=1)
     run, _ = told(run, answer(run, *(call(f"c{n}") for n in range(4))))
-    stages = {"c0": Stage.DONE, "c1": Stage.DONE, "c2": Stage.STARTED, "c3": Stage.READY}
+    stages = {"c0": Stage.DONE, "c1": Stage.DONE, "c2": Stage.RUNNING, "c3": Stage.READY}
     later = apply_call_log(run, {"c0", "c1", "c2"}, {"c0": "zero", "c1": "one"})
-    assert {one.id: one.stage for one in later.batch} == stages
+    assert {one.id: one.stage for one in later.calls} == stages
     assert later == told(run, ToolReturned("c0", "zero"), ToolReturned("c1", "one"))[0]
     done, _ = told(run, *(ToolReturned(f"c{n}", "") for n in range(4)))
     assert apply_call_log(done, {"c3"}, {}) == done

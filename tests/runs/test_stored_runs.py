@@ -78,8 +78,8 @@ def test_a_stored_run_continues(form: str, name: str) -> None:
 @pytest.mark.parametrize(("form", "name"), CASES)
 def test_the_calls_that_wait_are_known_without_the_agents(form: str, name: str) -> None:
     document, (run, _) = json.loads(stored(form, name)), expected(form, name)
-    waits = [(one.id, agent, one.stage is Stage.UNKNOWN) for agent, one in run.waiting]
-    assert [(one.call_id, one.agent, one.unknown) for one in list_pending_approvals(document)] == (
+    waits = [(one.id, agent, one.stage is Stage.OUTCOME_UNKNOWN) for agent, one in run.pending_with_agents]
+    assert [(one.call_id, one.agent, one.outcome_unknown) for one in list_pending_approvals(document)] == (
         waits if run.phase is Phase.PAUSED else []
     )
 
@@ -98,7 +98,7 @@ def test_every_phase_and_every_stage_is_in_a_file() -> None:
     """Phases and stages have as many stored words as they have members, and each word is in a file."""
     documents = [json.loads(stored(form, name)) for form, name in CASES]
     runs = [run_from_json(document, GRAPH) for document in documents]
-    calls = [call for run in runs for call in run.batch]
+    calls = [call for run in runs for call in run.calls]
     assert {run.phase for run in runs} == set(Phase)
     assert {call.stage for call in calls} == set(Stage)
     assert len(set(words(documents, "phase"))) == len(Phase)
@@ -112,7 +112,7 @@ def test_every_file_is_tried() -> None:
 @pytest.mark.parametrize("limits", [{}, {"parallel": 3}, {"max_turns": None}])
 def test_limits_that_are_not_stored_have_their_defaults(limits: dict[str, Any]) -> None:
     run = run_from_json({**json.loads(stored("without_verdicts", "new")), "limits": limits}, GRAPH)
-    assert {"max_turns": run.limits.max_turns, "parallel": run.limits.parallel} == {
+    assert {"max_turns": run.limits.max_turns, "parallel": run.limits.max_parallel_calls} == {
         "max_turns": 10,
         "parallel": 8,
         **limits,

@@ -133,8 +133,8 @@ def _called(call: ToolCall, model: "Model | None") -> ToolReturned | NestedRunPa
         given = answered({"name": tool.name}, call.arguments) if isinstance(tool, AgentTool) else None
         given = given or tool.run(None, call.arguments)
         return ToolReturned(call.id, given if isinstance(given, str) else json.dumps(given))
-    if call.inner:
-        told = Told(call.inner.run, list(call.inner.items), model)
+    if call.nested_run:
+        told = Told(call.nested_run.run, list(call.nested_run.items), model)
         told.go_on()
     else:
         asked: list[Item] = [{"role": "user", "content": json.loads(call.arguments)["input"]}]
@@ -168,15 +168,15 @@ class Told:
         self.run, added = performed(*step_run(self.run, RunResumed()), self.model)
         self.items += added
         if self.turns:
-            self.turns[-1] = replace(self.turns[-1], after=added)
+            self.turns[-1] = replace(self.turns[-1], added_items=added)
         self._until_it_stops()
 
     def _until_it_stops(self) -> None:
-        while self.run.phase is Phase.ASKING:
+        while self.run.phase is Phase.CALLING_MODEL:
             number = self.model.asked
-            output = self.model.answer(str(self.run.current.instructions), self.items[self.known or 0 :])
-            ways = {offer.name: offer.to for offer in build_handoff_tools(self.run.graph, self.run.agent)}
-            event = ModelResponded(tuple(output), toolbox(self.run.current.functions), ways)
+            output = self.model.answer(str(self.run.current_agent.instructions), self.items[self.known or 0 :])
+            ways = {offer.name: offer.target for offer in build_handoff_tools(self.run.graph, self.run.agent)}
+            event = ModelResponded(tuple(output), toolbox(self.run.current_agent.functions), ways)
             agent = self.run.agent
             self.run, added = performed(*step_run(self.run, event), self.model)
             self.items += output

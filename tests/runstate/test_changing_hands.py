@@ -183,8 +183,8 @@ async def resumed(spec: Spec) -> tuple[Told, Any]:
     base = parse_run_state((await Sdk(spec).pause()).encode())
     found = import_run_state(base, stories.agents({"spec": spec}))
     (*_, last) = base.document["model_responses"]
-    known = found.acknowledged if found.handle else None
-    story = Told(found.run, list(found.items), Model(spec["script"], len(found.responses)), known)
+    known = found.confirmed_count if found.handle else None
+    story = Told(found.run, list(found.items), Model(spec["script"], len(found.response_ids)), known)
     story.turns.append(ModelCall(found.run.agent, last["output"]))
     return story, base
 
@@ -238,8 +238,8 @@ def test_a_decision_for_good_in_an_agent_used_as_a_tool_is_none_of_the_agent_aro
     mine.run = by_convo(mine.run, VERDICTS["approved"])
     mine.go_on()
     state, _ = relabel_state(export_run_state(mine.run, account(spec, mine)), label)
-    (waits,) = state.undecided()
+    (waits,) = state.list_undecided()
     run = import_run_state(apply_verdict(state, (waits,), VERDICTS["approved for good"]), mine.run.graph).run
-    (call,) = run.batch
-    assert call.inner
-    assert (run.always, call.inner.run.always) == ({}, {("B", ("bare", "drop")): True})
+    (call,) = run.calls
+    assert call.nested_run
+    assert (run.sticky_decisions, call.nested_run.run.sticky_decisions) == ({}, {("B", ("bare", "drop")): True})

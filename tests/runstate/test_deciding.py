@@ -51,8 +51,8 @@ def test_up_to_1_14_an_approval_stands_under_its_tool_by_call(label: str) -> Non
     before = state(label=label)
     call = one(before)
     after = apply_verdict(before, [call], YES)
-    assert approvals(after) == {call.call.tool: {"approved": [call.id], "rejected": []}}
-    assert set(changes(before.document, after.document)) == {f"$.context.approvals.{call.call.tool}"}
+    assert approvals(after) == {call.call.tool_name: {"approved": [call.id], "rejected": []}}
+    assert set(changes(before.document, after.document)) == {f"$.context.approvals.{call.call.tool_name}"}
 
 
 def test_from_1_15_on_the_ledger_binds_it_and_has_the_digests_of_the_release() -> None:
@@ -61,7 +61,7 @@ def test_from_1_15_on_the_ledger_binds_it_and_has_the_digests_of_the_release() -
     bare = run_state_from_json({**before.document, "context": {**before.document["context"], "tool_invocations": {}}})
     after = apply_verdict(bare, bare.pending, YES)
     assert after.document["context"]["tool_invocations"] == ledger
-    assert approvals(after)[one(before).call.tool]["approved"] == [one(before).id]
+    assert approvals(after)[one(before).call.tool_name]["approved"] == [one(before).id]
 
 
 @pytest.mark.parametrize("label", ["1.18", "1.21"])
@@ -71,7 +71,7 @@ def test_from_1_18_on_it_belongs_to_the_agent(label: str) -> None:
     assert owned(after) == [
         {
             "agent": before.document["current_agent"],
-            "tool_key": one(before).call.tool,
+            "tool_key": one(before).call.tool_name,
             "decision": {"approved": [one(before).id], "rejected": []},
         }
     ]
@@ -88,7 +88,7 @@ def test_a_hosted_tool_has_a_record_of_its_own_and_one_for_who_asks_by_name() ->
     before = state("hosted_mcp_approval")
     call = one(before).call
     after = apply_verdict(before, before.pending, YES)
-    label, tool = call.raw["server_label"], call.tool
+    label, tool = call.raw["server_label"], call.tool_name
     assert [kept["identity"] for kept in after.document["context"]["hosted_mcp_approvals"]] == [
         {"type": "server_tool", "server_label": label, "tool_name": tool},
         {"type": "query", "tool_name": tool, "request_id": one(before).id},
@@ -109,7 +109,7 @@ def test_a_call_of_an_agent_used_as_a_tool_is_decided_where_its_readers_look(lab
     )
     assert len(after.records) == holders
     assert {(found.approve, found.agent) for found in after.decisions} == {(True, "Inner")}
-    assert after.undecided() == ()
+    assert after.list_undecided() == ()
 
 
 def test_every_ledger_entry_of_every_release_is_computed_to_the_byte() -> None:
@@ -124,7 +124,7 @@ def test_every_ledger_entry_of_every_release_is_computed_to_the_byte() -> None:
 
 def _same(found: RunState, call: PendingCall) -> bool:
     held = found.document
-    for step in call.holder:
+    for step in call.state_path:
         held = held[step]
     ledger = held["context"]["tool_invocations"]
     binding = call.call.binding()
@@ -224,12 +224,12 @@ def test_a_call_is_named_by_its_id_its_tool_or_all() -> None:
     found = state("parallel_mixed_decided")
     first, second = found.pending
     assert (select_pending_calls(found, second.id), select_pending_calls(found, first.id)) == ((second,), (first,))
-    assert (select_pending_calls(found, "all"), select_pending_calls(found, first.call.tool)) == ((), ())
+    assert (select_pending_calls(found, "all"), select_pending_calls(found, first.call.tool_name)) == ((), ())
     (only,) = state().pending
     assert (
         select_pending_calls(state(), "all")
         == select_pending_calls(state(), only.id)
-        == select_pending_calls(state(), only.call.tool)
+        == select_pending_calls(state(), only.call.tool_name)
         == (only,)
     )
 
@@ -264,4 +264,4 @@ def test_a_hand_written_state_of_ten_keys_is_read_and_decided_on() -> None:
         short = run_state_from_json(
             {key: value for key, value in document("single_approval", label).items() if key in keys}
         )
-        assert apply_verdict(short, short.pending, YES).undecided() == ()
+        assert apply_verdict(short, short.pending, YES).list_undecided() == ()

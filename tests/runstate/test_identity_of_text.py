@@ -79,7 +79,7 @@ def test_a_decision_leaves_what_nobody_knows_as_it_was(document: dict[str, Any],
         k: v for k, v in document.items() if k not in spared
     }
     assert after.document["context"]["context"] == document["context"]["context"]
-    assert after.undecided() == ()
+    assert after.list_undecided() == ()
 
 
 @given(JSON)
@@ -110,7 +110,7 @@ def test_a_state_with_anything_anywhere_is_read_or_refused_in_a_sentence(
     holder[key] = data.draw(JSON)
     with suppress(ConvoError):
         state = parse_run_state(json.dumps(broken).encode())
-        assert apply_verdict(state, state.pending, ApprovalVerdict(approve=True)).undecided() == ()
+        assert apply_verdict(state, state.pending, ApprovalVerdict(approve=True)).list_undecided() == ()
 
 
 def test_a_state_is_its_document_and_its_label() -> None:

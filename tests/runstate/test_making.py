@@ -103,11 +103,11 @@ def test_the_applications_values_come_back_as_they_were_or_are_refused() -> None
     mine = paused(STORIES[STORY])
     values = {"user": "kim", "ünï": [1, 2.5, None, {"a": True}]}
     state = parse_run_state(
-        serialize_run_state(export_run_state(mine.run, account(STORIES[STORY], mine, values=values))).encode()
+        serialize_run_state(export_run_state(mine.run, account(STORIES[STORY], mine, context_values=values))).encode()
     )
-    assert import_run_state(state, mine.run.graph).values == values
+    assert import_run_state(state, mine.run.graph).context_values == values
     with pytest.raises(InputFault, match="the context's 'who' is not JSON"):
-        export_run_state(mine.run, account(STORIES[STORY], mine, values={"who": object()}))
+        export_run_state(mine.run, account(STORIES[STORY], mine, context_values={"who": object()}))
 
 
 # -- what is not written --------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ def test_a_run_between_two_turns_and_one_that_is_over_are_written_as_such() -> N
     assert state.document["current_step"] == {"type": "next_step_run_again"}
     assert (state.document["current_turn"], state.document["max_turns"]) == (0, 3)
     back = import_run_state(state, run.graph).run
-    assert (back.batch, back.limits) == ((), RunLimits(max_turns=3))
+    assert (back.calls, back.limits) == ((), RunLimits(max_turns=3))
     done, _ = told(run, answer(run, says("bye")))
     state = export_run_state(
         done, RunTranscript([{"role": "user", "content": "hi"}], [ModelCall("desk", [says("bye")])])
@@ -154,5 +154,5 @@ def test_what_was_run_before_the_pause_is_not_run_again() -> None:
     state = export_run_state(run, RunTranscript([{"role": "user", "content": "hi"}], [ModelCall("desk", output)]))
     ledger = state.document["context"]["tool_invocations"]
     assert {name: one["completed"] for name, one in ledger.items()} == {"c1": False, "c2": True}
-    assert import_run_state(state, run.graph).run.batch == run.batch
+    assert import_run_state(state, run.graph).run.calls == run.calls
     assert edit_arguments(state, state.pending[0], '{"text": "y"}').pending[0].call.arguments == '{"text": "y"}'

@@ -141,7 +141,7 @@ def test_what_is_not_is_refused_in_one_sentence_with_its_place(name: str, path: 
 def test_an_unknown_label_is_a_matter_of_compatibility_and_says_what_is_read() -> None:
     wrong = refusal(malformed()["09_version_9_9.json"])
     assert isinstance(wrong, UnknownSchema)
-    assert (wrong.known, wrong.hint) == (LABELS, "upgrade convo-state, if a newer release wrote it")
+    assert (wrong.known_labels, wrong.hint) == (LABELS, "upgrade convo-state, if a newer release wrote it")
 
 
 @pytest.mark.parametrize(

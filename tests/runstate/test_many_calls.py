@@ -40,7 +40,7 @@ def said(number: int) -> dict[str, str]:
 
 def written(run: Run) -> RunState:
     return export_run_state(
-        run, RunTranscript([{"role": "user", "content": "pay"}], [ModelCall("till", [call.item for call in run.batch])])
+        run, RunTranscript([{"role": "user", "content": "pay"}], [ModelCall("till", [call.item for call in run.calls])])
     )
 
 

@@ -94,7 +94,7 @@ def test_a_hosted_decision_moves_under_its_tool_and_back() -> None:
     state = snapshots.of("hosted_mcp_approval", "1.21")
     older, _ = relabel_state(apply_verdict(state, state.pending, YES), "1.13")
     assert older.document["context"]["approvals"] == {
-        state.pending[0].call.tool: {"approved": [state.pending[0].id], "rejected": []}
+        state.pending[0].call.tool_name: {"approved": [state.pending[0].id], "rejected": []}
     }
     newer, _ = relabel_state(older, "1.21")
     assert [one.approve for one in newer.decisions] == [True]

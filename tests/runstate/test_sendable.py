@@ -124,7 +124,7 @@ def test_what_no_server_takes_is_refused_with_its_place(what: str) -> None:
 def test_a_server_that_has_the_history_has_the_calls_and_is_told_of_no_others() -> None:
     """Its own items need not stand in the state; what would travel to it must be of a call that it made."""
     found = gone_on_with(OWNED, lambda it: without_items(it, "function_call", 1))
-    assert [call.stage for call in found.run.batch] == [Stage.DONE, Stage.WAITING]
+    assert [call.stage for call in found.run.calls] == [Stage.DONE, Stage.PENDING]
     path, words = refusal(OWNED, answered_without_a_call)
     assert path.startswith("$.generated_items[")
     assert words.startswith("cannot be sent: no call call_9")
@@ -145,5 +145,5 @@ def test_a_tool_that_was_started_and_gave_nothing_is_not_run_again_unasked() -> 
         without_items(document, "function_call_output", 0)
 
     found = gone_on_with(PARALLEL, broken)
-    assert [call.stage for call in found.run.batch] == [Stage.UNKNOWN, Stage.WAITING, Stage.DONE]
+    assert [call.stage for call in found.run.calls] == [Stage.OUTCOME_UNKNOWN, Stage.PENDING, Stage.DONE]
     assert not any(is_client_output(item) for item in found.items)

@@ -65,7 +65,7 @@ def of_story(entry: dict[str, Any], state: RunState) -> ImportedRun:
 
 def innermost(run: Run, items: Sequence[Item]) -> tuple[Run, Sequence[Item]]:
     """The run that goes on first, and its history: that of the agent behind a tool where one waits."""
-    inside = [call.inner for call in run.batch if call.inner]
+    inside = [call.nested_run for call in run.calls if call.nested_run]
     return innermost(inside[0].run, inside[0].items) if inside else (run, items)
 
 
@@ -85,7 +85,7 @@ def meant(items: Iterable[Item]) -> list[list[str]]:
 
 def unknown(found: ImportedRun) -> Sequence[Item]:
     """What the owner's next request holds of the history."""
-    return found.items[found.acknowledged if STRATEGY_INFO[found.strategy].remembers else 0 :]
+    return found.items[found.confirmed_count if STRATEGY_INFO[found.strategy].is_server_side else 0 :]
 
 
 @pytest.mark.parametrize("part", FULL)
@@ -126,13 +126,15 @@ def test_a_state_that_was_taken_is_written_again_with_the_same_meaning(part: int
         }, entry["file"]
         assert said(again) == said(state), entry["file"]
         back = import_run_state(again, found.run.graph, values(entry))
-        assert replace(back, source=found.source) == found, entry["file"]
+        assert replace(back, source_hash=found.source_hash) == found, entry["file"]
 
 
 def written(found: ImportedRun, state: RunState) -> RunState:
     """What was taken from a state, over that state."""
     kept = state.document["context"].get("context") or {}
-    return export_run_state(found.run, RunTranscript((), (), found.strategy, found.handle, values=kept, base=state))
+    return export_run_state(
+        found.run, RunTranscript((), (), found.strategy, found.handle, context_values=kept, base=state)
+    )
 
 
 def said(state: Any) -> list[Any]:
@@ -207,29 +209,29 @@ def test_a_tool_that_takes_something_else_now_is_refused_and_new_words_for_peopl
 
 def test_outputs_that_are_there_already_wait_for_the_others_in_the_batch() -> None:
     found = import_run_state(*of_newest("server_parallel_partial"))
-    assert [call.stage for call in found.run.batch] == [Stage.DONE, Stage.WAITING]
+    assert [call.stage for call in found.run.calls] == [Stage.DONE, Stage.PENDING]
     assert not any(is_client_output(item) for item in found.items)
-    assert (found.strategy, found.acknowledged) == (Strategy.CONVERSATION, len(found.items))
+    assert (found.strategy, found.confirmed_count) == (Strategy.CONVERSATION, len(found.items))
 
 
 def test_a_chain_goes_on_from_the_last_answer_that_has_an_id() -> None:
     for scenario in ("auto_previous_response_id", "previous_response_id"):
         found = import_run_state(*of_newest(scenario))
-        assert (found.strategy, found.handle) == (Strategy.CHAIN, found.responses[-1])
+        assert (found.strategy, found.handle) == (Strategy.CHAIN, found.response_ids[-1])
 
 
 def test_decisions_in_the_state_are_taken_over() -> None:
     found = import_run_state(*of_newest("parallel_mixed_decided"))
-    assert [call.stage for call in found.run.batch] == [Stage.READY, Stage.DONE]
-    rejected = found.run.batch[1].output
+    assert [call.stage for call in found.run.calls] == [Stage.READY, Stage.DONE]
+    rejected = found.run.calls[1].output
     assert rejected is not None
     assert rejected["output"].startswith("Denied by Cusco policy")
 
 
 def test_a_decision_for_good_holds_for_the_agent_and_its_tool() -> None:
     found = import_run_state(*of_newest("sticky_approve"))
-    (call,) = found.run.batch
-    assert (call.stage, dict(found.run.always)) == (Stage.READY, {(found.run.agent, call.lookup): True})
+    (call,) = found.run.calls
+    assert (call.stage, dict(found.run.sticky_decisions)) == (Stage.READY, {(found.run.agent, call.lookup): True})
 
 
 def test_a_decision_for_good_that_is_tied_to_another_tool_is_refused() -> None:
@@ -247,7 +249,7 @@ def test_a_call_that_is_planned_and_not_shown_is_asked_for_when_its_tool_wants_t
     document["current_step"]["data"]["interruptions"].pop()
     document["context"]["function_tool_approvals"] = []
     found = import_run_state(run_state_from_json(document), among)
-    assert [call.stage for call in found.run.batch] == [Stage.WAITING, Stage.WAITING]
+    assert [call.stage for call in found.run.calls] == [Stage.PENDING, Stage.PENDING]
 
 
 def test_a_call_that_is_planned_and_was_never_made_is_refused() -> None:
@@ -262,17 +264,17 @@ def test_a_call_that_is_planned_and_was_never_made_is_refused() -> None:
 
 def test_input_that_was_staged_follows_the_outputs() -> None:
     found = import_run_state(*of_newest("pending_input"))
-    assert [item["role"] for item in found.run.staged] == ["user", "user"]
+    assert [item["role"] for item in found.run.staged_items] == ["user", "user"]
     _, added = go_on(found.run)
     assert [is_client_output(item) for item in added] == [True, False, False]
 
 
 def test_a_run_that_only_has_to_go_on_asks_its_model_next() -> None:
     found = import_run_state(*of_newest("run_again_cancelled"))
-    assert (found.run.phase, found.run.batch) == (Phase.PAUSED, ())
+    assert (found.run.phase, found.run.calls) == (Phase.PAUSED, ())
     assert is_client_output(found.items[-1])
     run, _ = go_on(found.run)
-    assert (run.phase, run.turn) == (Phase.ASKING, found.run.turn + 1)
+    assert (run.phase, run.turn) == (Phase.CALLING_MODEL, found.run.turn + 1)
 
 
 def test_a_run_that_is_over_is_over() -> None:
@@ -285,11 +287,11 @@ def test_a_run_that_is_over_is_over() -> None:
 
 
 def test_values_that_were_no_mapping_have_to_be_given_anew() -> None:
-    assert import_run_state(*of_newest("context_dict")).values["user_id"] == 224
+    assert import_run_state(*of_newest("context_dict")).context_values["user_id"] == 224
     for scenario in ("context_dataclass", "context_object_omitted"):
         with pytest.raises(InputFault, match="which a state only describes"):
             import_run_state(*of_newest(scenario))
-        assert import_run_state(*of_newest(scenario), {"user": "kim"}).values == {"user": "kim"}
+        assert import_run_state(*of_newest(scenario), {"user": "kim"}).context_values == {"user": "kim"}
 
 
 # -- agents of one name -----------------------------------------------------------------------------
@@ -301,7 +303,7 @@ def test_of_agents_of_one_name_the_handoff_tells_which_one_goes_on() -> None:
         if entry["scenario"] == "duplicate_agent_names":
             told = story(entry["file"])
             found = import_run_state(parse_run_state(snapshot(entry["file"])), agents(told))
-            assert found.run.current.instructions == f"You are {told['spec']['picked']}.", entry["file"]
+            assert found.run.current_agent.instructions == f"You are {told['spec']['picked']}.", entry["file"]
 
 
 def test_when_nothing_tells_which_one_is_meant_the_state_is_refused() -> None:

@@ -128,12 +128,13 @@ def serving_at(
     service = wrap(open_service(found, store=store, clock=machine, new_id=random_id))
     gateway = Gateway(
         service, found.serve, InspectorDeps(store),
-        clock=clock or machine, new_id=random_id, keys=keys, log=told.append, trouble=troubles.append, bounds=bounds,
+        clock=clock or machine, new_id=random_id, authenticator=keys, log=told.append,
+        report_store_fault=troubles.append, websocket_limits=bounds,
     )  # fmt: skip
     ending = asyncio.Event()
 
     async def run() -> None:
-        await store.upkeep.migrate()
+        await store.admin.migrate()
         try:
             await server.run_gateway(gateway, service, found.serve, listening, ending, reported.append)
         finally:

@@ -77,7 +77,7 @@ class HandClock(FixedClock):
 
     async def pass_by(self, seconds: float) -> None:
         """Move, in the loop where the sleepers are."""
-        self.move(seconds)
+        self.advance(seconds)
         for until, woken in self._sleeping:
             if until <= self.now():
                 woken.set()

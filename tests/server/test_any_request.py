@@ -182,7 +182,7 @@ def ids(served: Server) -> dict[str, str]:
 
 
 ALLOWED = [(route, GenerationMode.POSITIVE) for route in API_ROUTES]
-NOT_ALLOWED = [(route, GenerationMode.NEGATIVE) for route in API_ROUTES if route.takes or route.query]
+NOT_ALLOWED = [(route, GenerationMode.NEGATIVE) for route in API_ROUTES if route.request_schema or route.query]
 
 
 def named(value: Any) -> str:

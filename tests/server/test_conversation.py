@@ -42,7 +42,7 @@ class Read(HTMLParser):
 
 def document(*items: Item, name: str = "Monads") -> ConversationDocument:
     return ConversationDocument(
-        items=items, acknowledged=len(items), name=name, model="openai/gpt-5-mini", instructions="Be brief."
+        items=items, confirmed_count=len(items), name=name, model="openai/gpt-5-mini", instructions="Be brief."
     )
 
 
@@ -63,7 +63,7 @@ EVERYTHING: list[Item] = [
 
 @pytest.mark.parametrize("data", [True, False])
 def test_no_words_become_markup(data: bool) -> None:
-    read = Read(render_conversation_page(document(*EVERYTHING, name=EVIL), data=data))
+    read = Read(render_conversation_page(document(*EVERYTHING, name=EVIL), include_data=data))
     assert read.open == []
     assert read.all("script") == ([{"type": "application/json", "id": "convo"}] if data else [])
     assert read.all("img") == []
@@ -71,7 +71,7 @@ def test_no_words_become_markup(data: bool) -> None:
     assert not [name for name in names if name.startswith("on") or name in ("href", "srcset", "style")]
     assert read.text.count("<script>alert(1)</script>") >= 8
     assert "\x1b" not in read.text
-    render_conversation_page(document(*EVERYTHING, name=EVIL), data=data).encode("utf-8")
+    render_conversation_page(document(*EVERYTHING, name=EVIL), include_data=data).encode("utf-8")
 
 
 def test_an_image_in_the_page_itself_is_shown() -> None:

@@ -48,7 +48,7 @@ def test_nothing_new_is_begun_meanwhile(serve: Serve) -> None:
 
 
 async def set_ending(served: Served) -> None:
-    served.gateway.ending = True
+    served.gateway.is_shutting_down = True
 
 
 def test_a_turn_that_does_not_end_in_time_is_marked(tmp_path: Path) -> None:

@@ -245,9 +245,9 @@ def everything_evil() -> dict[str, Any]:
         {"type": "function_call_output", "call_id": EVIL, "output": EVIL},
         {"type": EVIL, EVIL: EVIL},
     ]
-    path = talk.paths[EVIL].grow(kinds)
+    path = talk.paths[EVIL].append(kinds)
     known = talk.known(EVIL, handle=EVIL, notes=(EVIL,), path=path)
-    known.places.add(path)
+    known.path_index.add(path)
     return build_inspector_data({EVIL: known})
 
 
@@ -361,7 +361,7 @@ def test_with_keys_it_asks_for_one_and_shows_what_that_one_may_see(browser: Brow
 
 def test_what_was_deleted_is_said_to_be_gone(browser: Browser, tmp_path: Path) -> None:
     talk = chain(2)
-    talk.turn("resp_3", "lost", "lost", after="resp_2", saw="0" * 64, head="1" * 64)
+    talk.turn("resp_3", "lost", "lost", after="resp_2", input_head="0" * 64, head="1" * 64)
     with looking(browser) as page:
         as_file(tmp_path, build_inspector_data({"talk": talk.known("resp_2")}), page)
         page.get_by_role("link", name="resp_3").click()

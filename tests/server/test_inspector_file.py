@@ -123,9 +123,9 @@ def test_requests_that_were_alike_stand_once() -> None:
 def test_what_waits_is_marked_and_a_path_leads_back_to_its_beginning() -> None:
     talk = chain(1)
     path = talk.paths["resp_1"]
-    grown = path.grow([user_message("and now?")])
-    known = talk.known("resp_1", path=grown, mark=path.head)
-    known.places.add(grown)
+    grown = path.append([user_message("and now?")])
+    known = talk.known("resp_1", path=grown, confirmed_head=path.head)
+    known.path_index.add(grown)
     found = build_conversation_data(known)
     assert found["unacknowledged"] == [grown.head]
     key, back = found["path"]["through"], []

@@ -141,8 +141,8 @@ def test_a_line_that_was_spoiled_opens_nothing_and_the_others_stay(file: Path) -
     keys = KeysFile(file)
     file.write_text(file.read_text().replace("alice ", "alice"))
     with pytest.raises(KeyRefused):
-        keys.tenant(f"Bearer {alice}")
-    assert keys.tenant(f"Bearer {bob}") == "bob"
+        keys.authenticate(f"Bearer {alice}")
+    assert keys.authenticate(f"Bearer {bob}") == "bob"
 
 
 def test_a_file_that_went_away_opens_nothing(file: Path) -> None:
@@ -150,7 +150,7 @@ def test_a_file_that_went_away_opens_nothing(file: Path) -> None:
     keys = KeysFile(file)
     file.unlink()
     with pytest.raises(KeyRefused):
-        keys.tenant(f"Bearer {key}")
+        keys.authenticate(f"Bearer {key}")
 
 
 def test_a_key_under_two_names_is_refused_at_the_start_and_opens_nothing_later(file: Path) -> None:
@@ -160,7 +160,7 @@ def test_a_key_under_two_names_is_refused_at_the_start_and_opens_nothing_later(f
         more.write(f"bob {sha256(key.encode()).hexdigest()}\n")
 
     with pytest.raises(KeyRefused):
-        keys.tenant(f"Bearer {key}")
+        keys.authenticate(f"Bearer {key}")
     with pytest.raises(InvalidSettings, match="several names: alice, bob"):
         KeysFile(file)
 
@@ -169,7 +169,7 @@ def test_a_name_may_have_several_keys(file: Path) -> None:
     """Which is how one is replaced."""
     old, new = create_api_key(file, "alice"), create_api_key(file, "alice")
     keys = KeysFile(file)
-    assert [keys.tenant(f"bearer {key}") for key in (old, new)] == ["alice", "alice"]
+    assert [keys.authenticate(f"bearer {key}") for key in (old, new)] == ["alice", "alice"]
 
 
 def test_the_file_holds_names_and_hashes_for_this_user_alone(file: Path) -> None:
@@ -181,7 +181,7 @@ def test_the_file_holds_names_and_hashes_for_this_user_alone(file: Path) -> None
 def test_comments_empty_lines_and_a_missing_line_end_are_no_fault(file: Path) -> None:
     file.write_text(f"# who\n\nold {'0' * 64}  # leaves in May")
     key = create_api_key(file, "alice")
-    assert KeysFile(file).tenant(f"Bearer {key}") == "alice"
+    assert KeysFile(file).authenticate(f"Bearer {key}") == "alice"
 
 
 @pytest.mark.parametrize("line", ["alice", f"alice {'0' * 63}", f"a b {'0' * 64}", "alice sk-secret", f"-a {'0' * 64}"])
@@ -211,7 +211,7 @@ def test_a_file_that_cannot_be_written_makes_no_key(tmp_path: Path) -> None:
 
 
 def test_without_keys_any_key_or_none_is_the_tenant_local() -> None:
-    assert {SingleTenant().tenant(said) for said in (None, "Bearer x", "nonsense")} == {"local"}
+    assert {SingleTenant().authenticate(said) for said in (None, "Bearer x", "nonsense")} == {"local"}
 
 
 def test_a_stamp_tells_a_file_that_was_put_in_place_of_another(file: Path) -> None:
@@ -223,6 +223,6 @@ def test_a_stamp_tells_a_file_that_was_put_in_place_of_another(file: Path) -> No
     os.utime(other, ns=(seen.st_atime_ns, seen.st_mtime_ns))
     other.replace(file)
 
-    assert keys.tenant(f"Bearer {mallory}") == "mallo"
+    assert keys.authenticate(f"Bearer {mallory}") == "mallo"
     with pytest.raises(KeyRefused):
-        keys.tenant(f"Bearer {alice}")
+        keys.authenticate(f"Bearer {alice}")

@@ -116,7 +116,7 @@ def test_the_size_of_the_store_is_asked_for_once_a_minute(serve: Serve, tmp_path
     before = figures(served)["convo_store_bytes"]
     served.ask({"model": "echo", "input": "word " * 20_000})
     assert figures(served)["convo_store_bytes"] == before
-    clock.move(61)
+    clock.advance(61)
     assert figures(served)["convo_store_bytes"] > before
 
 
@@ -136,17 +136,17 @@ def test_models_are_told_apart_up_to_a_bound() -> None:
     metrics = Metrics()
     usage = {"input_tokens": 1, "output_tokens": 1}
     for at in range(MAX_MODEL_LABELS + 5):
-        metrics.ended({"model": f"m{at}", "usage": usage})
-    found = set(re.findall(r'model="(\w+)"', metrics.text().decode()))
+        metrics.record_response({"model": f"m{at}", "usage": usage})
+    found = set(re.findall(r'model="(\w+)"', metrics.render().decode()))
     assert len(found) == MAX_MODEL_LABELS + 1
-    assert f'convo_tokens_total{{kind="input",model="{OTHER_MODELS_LABEL}"}} 5.0' in metrics.text().decode()
+    assert f'convo_tokens_total{{kind="input",model="{OTHER_MODELS_LABEL}"}} 5.0' in metrics.render().decode()
 
 
 @pytest.mark.parametrize("usage", [None, {}, {"input_tokens": None}])
 def test_a_response_without_usage_counts_nothing(usage: object) -> None:
     metrics = Metrics()
-    metrics.ended({"model": "m", "usage": usage})
-    assert not re.search(r"convo_tokens_total\{.*\} [1-9]", metrics.text().decode())
+    metrics.record_response({"model": "m", "usage": usage})
+    assert not re.search(r"convo_tokens_total\{.*\} [1-9]", metrics.render().decode())
 
 
 def test_no_id_and_no_word_is_ever_a_label(served: Served) -> None:

@@ -63,7 +63,7 @@ def test_more_requests_than_a_key_may_have_a_minute_are_refused_until_the_minute
         return served.ask(ECHO, headers=bearer(key))
 
     first = ask(alice).status_code
-    clock.move(20.5)
+    clock.advance(20.5)
     second, third = ask(alice).status_code, ask(alice)
     assert (first, second) == (200, 200)
     assert refused(third) == (429, "requests", "rate_limit_exceeded")
@@ -71,10 +71,10 @@ def test_more_requests_than_a_key_may_have_a_minute_are_refused_until_the_minute
     assert third.json()["error"]["message"] == (
         "Rate limit reached: Limit 2 requests per minute (RPM), Used 2. Please try again in 40s."
     )
-    clock.move(39)
+    clock.advance(39)
     assert ask(alice).headers["retry-after"] == "1"
     assert ask(bob).status_code == 200
-    clock.move(1)
+    clock.advance(1)
     assert [ask(alice).status_code, ask(alice).status_code] == [200, 429]
 
 

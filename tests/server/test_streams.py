@@ -69,7 +69,7 @@ class Odd:
     def __init__(self, service: EndpointService, answer: Callable[[], AsyncGenerator[StreamEvent, None]]) -> None:
         self._service, self._answer = service, answer
 
-    def of(self, tenant: str) -> Any:
+    def endpoint_for(self, tenant: str) -> Any:
         return self
 
     def connect(self) -> Any:
@@ -78,10 +78,10 @@ class Odd:
     def create(self, body: Mapping[str, Json]) -> AsyncGenerator[StreamEvent, None]:
         return self._answer()
 
-    async def models(self) -> Sequence[Mapping[str, Json]]:
+    async def list_models(self) -> Sequence[Mapping[str, Json]]:
         raise StoreUnavailable("the database cannot be reached")
 
-    async def check(self) -> None:
+    async def check_ready(self) -> None:
         raise StoreUnavailable("the database cannot be reached")
 
     async def aclose(self, grace_s: float = 0.0) -> None:

@@ -162,7 +162,7 @@ def test_a_message_that_is_far_too_large_ends_the_connection(serve: Serve) -> No
 
 
 def test_more_than_so_many_messages_do_not_wait(serve: Serve) -> None:
-    served = serve(bounds=WebSocketLimits(waiting=2))
+    served = serve(bounds=WebSocketLimits(max_queued=2))
     served.script("slow", SLOW, chunk=1, delay_s=0.02)
     with talking(served) as talk:
         talk.say(model="slow", input="hi", store=False)

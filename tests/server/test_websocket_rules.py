@@ -195,7 +195,7 @@ def test_a_connection_ends_after_sixty_minutes_with_an_error(serve: Serve) -> No
 
 def test_a_turn_that_runs_when_the_connection_is_too_old_comes_to_its_end(serve: Serve) -> None:
     clock = HandClock()
-    served = serve(clock=clock, bounds=WebSocketLimits(age_s=10))
+    served = serve(clock=clock, bounds=WebSocketLimits(max_age_s=10))
     served.script("slow", {"text": "a b c d e f"}, chunk=1, delay_s=0.01)
     with talking(served) as talk:
         talk.say(model="slow", input="hi")
@@ -248,7 +248,7 @@ def test_the_name_of_a_lane_is_checked(shared: Served, lane: Any) -> None:
 
 
 def test_a_connection_has_a_bounded_number_of_lanes(serve: Serve) -> None:
-    with talking(serve(bounds=WebSocketLimits(lanes=2))) as talk:
+    with talking(serve(bounds=WebSocketLimits(max_streams=2))) as talk:
         came = [talk.turn(input="hi", stream_id=lane) for lane in ("a", "b", "c", "a")]
 
     assert [one.get("error", None) and one["error"]["code"] for one in came] == [

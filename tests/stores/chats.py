@@ -72,42 +72,46 @@ def long_chat(strategy: Strategy, turns: int, *, seed: int = 1, characters: int 
     path, expect = Path(record.head), None
     for turn in range(turns):
         said, answered = user_message(prose(dice, characters)), answer(dice, characters)
-        asked = path.grow([said])
-        path = asked.grow([answered])
+        asked = path.append([said])
+        path = asked.append([answered])
         now = NOW + turn + dice.random()
         ask = replace(record, head=asked.head, used_at=now)
         made = replace(
-            link(f"resp_{dice.getrandbits(128):032x}", asked.head, path.head, sent=len(asked), usage=USAGE),
+            link(f"resp_{dice.getrandbits(128):032x}", asked.head, path.head, sent_count=len(asked), usage=USAGE),
             strategy=strategy,
             created_at=now,
-            parent=record.link,
-            session=record.id,
-            seconds=dice.random(),
+            parent_id=record.link_id,
+            session_id=record.id,
+            duration_s=dice.random(),
             first_token_s=dice.random(),
             parameters=PARAMETERS,
-            stored=strategy in (Strategy.CHAIN, Strategy.CONVERSATION),
+            is_stored=strategy in (Strategy.CHAIN, Strategy.CONVERSATION),
         )
-        record = replace(ask, head=path.head, mark=path.head, link=made.id)
-        changes = [Transaction((AppendItems(asked.first(len(asked) - 1).head, (said,)),), session=ask, expect=expect)]
+        record = replace(ask, head=path.head, confirmed_head=path.head, link_id=made.id)
+        changes = [
+            Transaction(
+                (AppendItems(asked.first(len(asked) - 1).head, (said,)),), session=ask, expected_session_head=expect
+            )
+        ]
         after = Transaction((AppendItems(asked.head, (answered,)),), (made,), record, ask.head)
         expect = path.head
         if strategy is Strategy.REPLAY:
-            record = replace(record, written=path.head)
+            record = replace(record, file_head=path.head)
             changes += [after, Transaction(session=record)]
         elif strategy is Strategy.SESSION:
             changes.append(after)
         else:
             if strategy is Strategy.CHAIN:
                 record = replace(record, handle=made.id)
-                kept = replace(made, session=None, first_token_s=None, previous_response_id=made.parent)
-                own = Transaction(after.grow, (kept,))
+                kept = replace(made, session_id=None, first_token_s=None, previous_response_id=made.parent_id)
+                own = Transaction(after.appends, (kept,))
             else:
-                ids = (*conversation.ids, f"msg_{dice.getrandbits(128):032x}", str(answered["id"]))
-                before = None if not conversation.ids else conversation.head
-                conversation = replace(conversation, head=path.head, ids=ids)
-                kept = replace(made, session=None, first_token_s=None, conversation_id=conversation.id)
-                own = Transaction(after.grow, (kept,), conversation=conversation, conversation_expect=before)
-            claimed = replace(kept, session=record.id, first_token_s=made.first_token_s)
+                ids = (*conversation.item_ids, f"msg_{dice.getrandbits(128):032x}", str(answered["id"]))
+                before = None if not conversation.item_ids else conversation.head
+                conversation = replace(conversation, head=path.head, item_ids=ids)
+                kept = replace(made, session_id=None, first_token_s=None, conversation_id=conversation.id)
+                own = Transaction(after.appends, (kept,), conversation=conversation, expected_conversation_head=before)
+            claimed = replace(kept, session_id=record.id, first_token_s=made.first_token_s)
             changes += [own, Transaction((), (claimed,), record, ask.head)]
         yield Turn(changes, (said, answered))
 

@@ -25,13 +25,13 @@ ODD: Json = {"text": "half \ud83d, whole \U0001f333 and \x00", "n": 2**70, "f": 
 RUN = AgentRun("run_1", "ses_1", 1, "running", {"phase": "asking", "odd": ODD}, NOW, NOW + 1)
 CALL = AgentCall("run_1", "call_1", NOW + 2)
 LONG = prose(Random(4), 5000)
-DONE = CALL._replace(ended=True, output={"temperature": 21, "odd": ODD})
+DONE = CALL._replace(has_ended=True, output={"temperature": 21, "odd": ODD})
 
 
 async def begin(store: Store, *runs: AgentRun) -> None:
     """A session, and these runs in it, or `RUN`."""
     for run in runs or (RUN,):
-        record = session(id=run.session, name=run.session)
+        record = session(id=run.session_id, name=run.session_id)
         await store.commit(Transaction(session=record, agent_run=run))
 
 
@@ -47,7 +47,7 @@ async def test_a_run_reads_back_as_it_was_written_last(store: Store) -> None:
     await begin(store)
     assert await store.agent_run("run_1") == RUN
 
-    paused = later(status="paused", document={"phase": "paused"}, state="sha256:abc", changed_at=NOW + 9)
+    paused = later(status="paused", document={"phase": "paused"}, source_state_hash="sha256:abc", changed_at=NOW + 9)
     await store.commit(Transaction(agent_run=paused))
 
     assert await store.agent_run("run_1") == paused
@@ -55,7 +55,9 @@ async def test_a_run_reads_back_as_it_was_written_last(store: Store) -> None:
 
 async def test_a_run_goes_on_with_the_document_that_is_kept(store: Store) -> None:
     await begin(store)
-    await store.commit(Transaction(agent_run=later(document=UNCHANGED_DOCUMENT, changed_at=NOW + 9), calls=(CALL,)))
+    await store.commit(
+        Transaction(agent_run=later(document=UNCHANGED_DOCUMENT, changed_at=NOW + 9), agent_calls=(CALL,))
+    )
 
     assert await store.agent_run("run_1") == later(changed_at=NOW + 9)
     with pytest.raises(Conflict):
@@ -73,7 +75,7 @@ async def test_a_run_that_nobody_wrote_is_none_and_has_no_calls(store: Store, na
     await begin(store)
 
     assert await store.agent_run(name) is None
-    assert list(await store.calls(name)) == []
+    assert list(await store.agent_calls(name)) == []
 
 
 @pytest.mark.parametrize("revision", [0, 1, 3, -1])
@@ -88,12 +90,12 @@ async def test_a_revision_that_does_not_follow_the_kept_one_is_a_conflict_and_ch
                 (AppendItems(root_key("local"), (user_message("hi"),)),),
                 session=session(id="ses_2", name="two"),
                 agent_run=replace(RUN, revision=revision, status="failed"),
-                calls=(CALL,),
+                agent_calls=(CALL,),
             )
         )
 
     assert await store.agent_run("run_1") == RUN
-    assert list(await store.calls("run_1")) == []
+    assert list(await store.agent_calls("run_1")) == []
     assert await store.session("two") is None
 
 
@@ -122,14 +124,14 @@ async def test_a_run_needs_its_session(store: Store) -> None:
         await store.commit(Transaction(agent_run=RUN))
     await begin(store)
     with pytest.raises(NotFound, match="no session 'ses_2'"):
-        await store.commit(Transaction(agent_run=later(session="ses_2")))
+        await store.commit(Transaction(agent_run=later(session_id="ses_2")))
 
     assert await store.agent_run("run_1") == RUN
 
 
 async def test_a_session_that_is_only_spoken_of_has_no_runs(store: Store) -> None:
     """A link names a session that nobody recorded: a run in it would go with nothing."""
-    await store.commit(Transaction(links=(link("resp_1", root_key("local"), session="ses_1"),)))
+    await store.commit(Transaction(links=(link("resp_1", root_key("local"), session_id="ses_1"),)))
 
     with pytest.raises(NotFound):
         await store.commit(Transaction(agent_run=RUN))
@@ -141,7 +143,7 @@ async def test_a_session_that_is_only_spoken_of_has_no_runs(store: Store) -> Non
         replace(RUN, document={"n": float("nan")}),
         replace(RUN, document={"n": {1, 2}}),
         replace(RUN, id="run_\ud800"),
-        replace(RUN, state="\ud800"),
+        replace(RUN, source_state_hash="\ud800"),
     ],
     ids=["no number", "no JSON", "no name", "no state"],
 )
@@ -155,14 +157,14 @@ async def test_a_run_that_cannot_be_written_leaves_nothing_behind(store: Store, 
 
 async def test_what_a_reader_does_to_a_document_or_an_output_does_not_reach_the_store(store: Store) -> None:
     await begin(store, replace(RUN, document={"items": ["x"]}))
-    await store.commit(Transaction(calls=(DONE._replace(output=["y"]),)))
+    await store.commit(Transaction(agent_calls=(DONE._replace(output=["y"]),)))
     read = await store.agent_run("run_1")
     assert read is not None
     read.document["items"].clear()
-    (await store.calls("run_1"))[0].output.clear()
+    (await store.agent_calls("run_1"))[0].output.clear()
 
     assert await store.agent_run("run_1") == replace(RUN, document={"items": ["x"]})
-    assert [call.output for call in await store.calls("run_1")] == [["y"]]
+    assert [call.output for call in await store.agent_calls("run_1")] == [["y"]]
 
 
 # -- the ledger -----------------------------------------------------------------------------------
@@ -171,21 +173,21 @@ async def test_what_a_reader_does_to_a_document_or_an_output_does_not_reach_the_
 async def test_calls_come_in_the_order_in_which_they_started(store: Store) -> None:
     await begin(store)
     batch = tuple(AgentCall("run_1", f"call_{name}", NOW) for name in "cab")
-    await store.commit(Transaction(calls=(AgentCall("run_1", "later", NOW + 1), *batch)))
-    await store.commit(Transaction(calls=(batch[1]._replace(ended=True, output="sunny"),)))
+    await store.commit(Transaction(agent_calls=(AgentCall("run_1", "later", NOW + 1), *batch)))
+    await store.commit(Transaction(agent_calls=(batch[1]._replace(has_ended=True, output="sunny"),)))
 
-    names = [(call.call_id, call.ended) for call in await store.calls("run_1")]
+    names = [(call.call_id, call.has_ended) for call in await store.agent_calls("run_1")]
     assert names == [("call_c", False), ("call_a", True), ("call_b", False), ("later", False)]
 
 
 async def test_a_call_that_started_reads_back_with_its_output_once_it_ended(store: Store) -> None:
     await begin(store)
-    await store.commit(Transaction(calls=(CALL,)))
-    assert list(await store.calls("run_1")) == [CALL]
+    await store.commit(Transaction(agent_calls=(CALL,)))
+    assert list(await store.agent_calls("run_1")) == [CALL]
 
-    await store.commit(Transaction(agent_run=later(), calls=(DONE,)))
+    await store.commit(Transaction(agent_run=later(), agent_calls=(DONE,)))
 
-    assert list(await store.calls("run_1")) == [DONE]
+    assert list(await store.agent_calls("run_1")) == [DONE]
 
 
 async def test_a_call_that_started_again_started_then(store: Store) -> None:
@@ -194,46 +196,46 @@ async def test_a_call_that_started_again_started_then(store: Store) -> None:
     other = AgentCall("run_1", "call_2", NOW + 3)
     again = CALL._replace(started_at=NOW + 4)
     for call in (CALL, other, again):
-        await store.commit(Transaction(calls=(call,)))
+        await store.commit(Transaction(agent_calls=(call,)))
 
-    assert list(await store.calls("run_1")) == [other, again]
+    assert list(await store.agent_calls("run_1")) == [other, again]
 
 
 @pytest.mark.parametrize("second", [DONE._replace(output="other", started_at=NOW), CALL], ids=["an end", "a start"])
 async def test_a_call_that_has_ended_is_never_replaced(store: Store, second: AgentCall) -> None:
     await begin(store)
-    await store.commit(Transaction(calls=(CALL, DONE)))
-    await store.commit(Transaction(agent_run=later(status="paused"), calls=(second,)))
+    await store.commit(Transaction(agent_calls=(CALL, DONE)))
+    await store.commit(Transaction(agent_run=later(status="paused"), agent_calls=(second,)))
 
-    assert list(await store.calls("run_1")) == [DONE]
+    assert list(await store.agent_calls("run_1")) == [DONE]
     assert await store.agent_run("run_1") == later(status="paused")
 
 
 async def test_within_one_change_the_first_end_of_a_call_counts(store: Store) -> None:
     await begin(store)
-    await store.commit(Transaction(calls=(CALL, DONE, DONE._replace(output="second"), CALL)))
+    await store.commit(Transaction(agent_calls=(CALL, DONE, DONE._replace(output="second"), CALL)))
 
-    assert list(await store.calls("run_1")) == [DONE]
+    assert list(await store.agent_calls("run_1")) == [DONE]
 
 
 async def test_a_call_may_end_with_nothing_to_say(store: Store) -> None:
     await begin(store)
-    await store.commit(Transaction(calls=(DONE._replace(output=None),)))
-    await store.commit(Transaction(calls=(DONE,)))
+    await store.commit(Transaction(agent_calls=(DONE._replace(output=None),)))
+    await store.commit(Transaction(agent_calls=(DONE,)))
 
-    assert list(await store.calls("run_1")) == [DONE._replace(output=None)]
+    assert list(await store.agent_calls("run_1")) == [DONE._replace(output=None)]
 
 
 async def test_calls_of_two_runs_with_one_id_are_two(store: Store) -> None:
     """Call ids are the provider's strings: nothing says that they differ."""
-    await begin(store, RUN, replace(RUN, id="run_2", session="ses_2"))
-    await store.commit(Transaction(calls=(DONE, CALL._replace(run="run_2"))))
+    await begin(store, RUN, replace(RUN, id="run_2", session_id="ses_2"))
+    await store.commit(Transaction(agent_calls=(DONE, CALL._replace(run_id="run_2"))))
 
-    assert list(await store.calls("run_2")) == [CALL._replace(run="run_2")]
+    assert list(await store.agent_calls("run_2")) == [CALL._replace(run_id="run_2")]
 
 
 BROKEN: dict[str, tuple[AgentCall, type[ConvoError]]] = {
-    "a run that is not there": (CALL._replace(run="run_9"), NotFound),
+    "a run that is not there": (CALL._replace(run_id="run_9"), NotFound),
     "an output that is not JSON": (DONE._replace(output=float("inf")), NotCanonical),
     "an id that is no text": (CALL._replace(call_id="\ud800"), NotCanonical),
 }
@@ -246,10 +248,10 @@ async def test_a_call_that_cannot_be_written_takes_its_change_with_it(
     await begin(store)
 
     with pytest.raises(error):
-        await store.commit(Transaction(agent_run=later(), calls=(CALL, call)))
+        await store.commit(Transaction(agent_run=later(), agent_calls=(CALL, call)))
 
     assert await store.agent_run("run_1") == RUN
-    assert list(await store.calls("run_1")) == []
+    assert list(await store.agent_calls("run_1")) == []
 
 
 async def test_of_many_who_go_on_at_once_one_is_kept_and_all_others_are_told(store: Store) -> None:
@@ -266,19 +268,19 @@ async def test_of_many_who_go_on_at_once_one_is_kept_and_all_others_are_told(sto
 async def test_calls_that_end_at_once_are_all_in_the_ledger(store: Store) -> None:
     await begin(store)
     batch = tuple(AgentCall("run_1", f"call_{number}", NOW) for number in range(8))
-    await store.commit(Transaction(calls=batch))
-    ends = [call._replace(ended=True, output=call.call_id) for call in batch]
-    await gather(*(store.commit(Transaction(calls=(end,))) for end in (*ends, *ends[::-1])))
+    await store.commit(Transaction(agent_calls=batch))
+    ends = [call._replace(has_ended=True, output=call.call_id) for call in batch]
+    await gather(*(store.commit(Transaction(agent_calls=(end,))) for end in (*ends, *ends[::-1])))
 
-    assert list(await store.calls("run_1")) == ends
+    assert list(await store.agent_calls("run_1")) == ends
 
 
 # -- finding --------------------------------------------------------------------------------------
 
 SEVERAL = (
-    replace(RUN, changed_at=NOW + 1, state="s1"),
+    replace(RUN, changed_at=NOW + 1, source_state_hash="s1"),
     replace(RUN, id="run_2", changed_at=NOW + 3, status="paused"),
-    replace(RUN, id="run_3", session="ses_2", changed_at=NOW + 2, status="paused", state="s1"),
+    replace(RUN, id="run_3", session_id="ses_2", changed_at=NOW + 2, status="paused", source_state_hash="s1"),
 )
 
 
@@ -287,12 +289,12 @@ SEVERAL = (
     [
         ({}, ["run_2", "run_3", "run_1"]),
         ({"limit": 2}, ["run_2", "run_3"]),
-        ({"session": "ses_1"}, ["run_2", "run_1"]),
-        ({"state": "s1"}, ["run_3", "run_1"]),
+        ({"session_id": "ses_1"}, ["run_2", "run_1"]),
+        ({"source_state_hash": "s1"}, ["run_3", "run_1"]),
         ({"status": "paused"}, ["run_2", "run_3"]),
-        ({"status": "paused", "session": "ses_2", "state": "s1"}, ["run_3"]),
+        ({"status": "paused", "session_id": "ses_2", "source_state_hash": "s1"}, ["run_3"]),
         ({"status": "done"}, []),
-        ({"session": "\ud800"}, []),
+        ({"session_id": "\ud800"}, []),
     ],
 )
 async def test_runs_are_found_by_session_state_and_status_changed_last_first(
@@ -309,31 +311,31 @@ async def test_runs_are_found_by_session_state_and_status_changed_last_first(
 async def test_a_run_is_found_by_what_its_id_begins_with(store: Store) -> None:
     await begin(store, *SEVERAL)
 
-    assert list(await store.find("run_")) == [
+    assert list(await store.find_handles("run_")) == [
         HandleMatch("run", "run_2", "paused"),
         HandleMatch("run", "run_3", "paused"),
         HandleMatch("run", "run_1", "running"),
     ]
-    assert list(await store.find("run_1")) == [HandleMatch("run", "run_1", "running")]
-    assert [found.kind for found in await store.find("", limit=3)] == ["session", "session", "run"]
+    assert list(await store.find_handles("run_1")) == [HandleMatch("run", "run_1", "running")]
+    assert [found.kind for found in await store.find_handles("", limit=3)] == ["session", "session", "run"]
 
 
 async def test_a_search_does_not_look_into_documents_and_outputs(store: Store) -> None:
     await begin(store, replace(RUN, document={"text": "needle"}))
-    await store.commit(Transaction(calls=(DONE._replace(output="needle"),)))
+    await store.commit(Transaction(agent_calls=(DONE._replace(output="needle"),)))
 
-    assert list(await store.search("needle")) == []
+    assert list(await store.search_items("needle")) == []
 
 
 async def test_another_tenant_has_no_part_in_it(store: Store) -> None:
-    other = store.of("guest")
+    other = store.for_tenant("guest")
     await begin(store)
-    await store.commit(Transaction(calls=(DONE,)))
+    await store.commit(Transaction(agent_calls=(DONE,)))
 
     assert await other.agent_run("run_1") is None
-    assert [*await other.agent_runs(), *await other.calls("run_1"), *await other.find("run")] == []
+    assert [*await other.agent_runs(), *await other.agent_calls("run_1"), *await other.find_handles("run")] == []
     with pytest.raises(NotFound):
-        await other.commit(Transaction(calls=(CALL,)))
+        await other.commit(Transaction(agent_calls=(CALL,)))
     top = root_key("guest")
     theirs = replace(RUN, document={"mine": False})
     await other.commit(Transaction(session=session("guest", head=top), agent_run=theirs))
@@ -345,36 +347,36 @@ async def test_another_tenant_has_no_part_in_it(store: Store) -> None:
 
 async def test_a_removed_session_takes_its_runs_and_their_calls(store: Store) -> None:
     await begin(store, *SEVERAL)
-    await store.commit(Transaction(calls=(DONE, CALL._replace(run="run_3"))))
+    await store.commit(Transaction(agent_calls=(DONE, CALL._replace(run_id="run_3"))))
     await store.remove_session("ses_1")
 
     assert [run.id for run in await store.agent_runs()] == ["run_3"]
-    assert len(await store.calls("run_3")) == 1
+    assert len(await store.agent_calls("run_3")) == 1
     with pytest.raises(NotFound):
-        await store.commit(Transaction(calls=(CALL,)))
+        await store.commit(Transaction(agent_calls=(CALL,)))
     await begin(store)
-    assert list(await store.calls("run_1")) == []
+    assert list(await store.agent_calls("run_1")) == []
 
 
 async def test_a_pruned_session_takes_its_runs_and_a_kept_one_keeps_them(store: Store) -> None:
     for number, run in enumerate(SEVERAL[1:]):
-        record = session(id=run.session, name=run.session, used_at=NOW + number)
-        await store.commit(Transaction(session=record, agent_run=run, calls=(CALL._replace(run=run.id),)))
+        record = session(id=run.session_id, name=run.session_id, used_at=NOW + number)
+        await store.commit(Transaction(session=record, agent_run=run, agent_calls=(CALL._replace(run_id=run.id),)))
 
-    assert await store.upkeep.prune("local", NOW + 1, dry=True) == PruneResult(1, 0, 0)
+    assert await store.admin.prune("local", NOW + 1, dry_run=True) == PruneResult(1, 0, 0)
     assert len(await store.agent_runs()) == 2
-    assert await store.upkeep.prune("local", NOW + 1, dry=False) == PruneResult(1, 0, 0)
+    assert await store.admin.prune("local", NOW + 1, dry_run=False) == PruneResult(1, 0, 0)
     assert [run.id for run in await store.agent_runs()] == ["run_3"]
-    assert list(await store.calls("run_2")) == []
+    assert list(await store.agent_calls("run_2")) == []
 
 
 async def test_runs_are_counted_with_their_documents_and_outputs(store: Store) -> None:
     await begin(store, *SEVERAL)
-    (before,) = await store.upkeep.holdings()
+    (before,) = await store.admin.tenant_stats()
     await store.commit(
-        Transaction(agent_run=later(SEVERAL[0], document={"x": LONG}), calls=(DONE._replace(output=LONG),))
+        Transaction(agent_run=later(SEVERAL[0], document={"x": LONG}), agent_calls=(DONE._replace(output=LONG),))
     )
 
-    (after,) = await store.upkeep.holdings()
-    assert before.rows["runs"] == after.rows["runs"] == 3
-    assert 1.2 * len(LONG) < after.bytes - before.bytes < 2.2 * len(LONG)
+    (after,) = await store.admin.tenant_stats()
+    assert before.row_counts["runs"] == after.row_counts["runs"] == 3
+    assert 1.2 * len(LONG) < after.size_bytes - before.size_bytes < 2.2 * len(LONG)

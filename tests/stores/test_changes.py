@@ -18,8 +18,8 @@ NOWHERE = Key("0" * 64)
 
 async def say(store: Store, *items: Item, **fields: object) -> Session:
     """Store a session with `items`; `fields` are those of its record."""
-    path = EMPTY.grow(items)
-    record = replace(session(head=path.head, mark=path.head), **fields)  # type: ignore[arg-type]
+    path = EMPTY.append(items)
+    record = replace(session(head=path.head, confirmed_head=path.head), **fields)  # type: ignore[arg-type]
     await store.commit(Transaction((AppendItems(TOP, items),), session=record))
     return record
 
@@ -29,7 +29,7 @@ async def texts(store: Store, head: Key) -> list[str]:
 
 
 async def test_a_path_reads_back_with_its_keys_and_items(store: Store) -> None:
-    path = EMPTY.grow([user_message("hi"), assistant_message("hello"), user_message("more")])
+    path = EMPTY.append([user_message("hi"), assistant_message("hello"), user_message("more")])
     await say(store, *path.items)
 
     assert await store.path(path.head) == path
@@ -48,7 +48,7 @@ async def test_a_place_that_nobody_made_is_not_found(store: Store, key: Key) -> 
 
 
 async def test_a_growth_may_stand_behind_an_earlier_one_of_the_same_change(store: Store) -> None:
-    path = EMPTY.grow([user_message("one"), user_message("two")])
+    path = EMPTY.append([user_message("one"), user_message("two")])
     grow = (AppendItems(TOP, path.items[:1]), AppendItems(path.nodes[0].key, path.items[1:]))
     await store.commit(Transaction(grow, session=session(head=path.head)))
 
@@ -56,8 +56,8 @@ async def test_a_growth_may_stand_behind_an_earlier_one_of_the_same_change(store
 
 
 async def test_histories_that_begin_alike_share_their_nodes(store: Store) -> None:
-    base = EMPTY.grow([user_message("same"), assistant_message("same")])
-    left, right = base.grow([user_message("left")]), base.grow([user_message("right")])
+    base = EMPTY.append([user_message("same"), assistant_message("same")])
+    left, right = base.append([user_message("left")]), base.append([user_message("right")])
     await say(store, *left.items)
     await say(store, *right.items, id="ses_2", name="two")
 
@@ -66,10 +66,10 @@ async def test_histories_that_begin_alike_share_their_nodes(store: Store) -> Non
 
 async def test_a_record_reads_back_as_it_was_written(store: Store) -> None:
     written = await say(
-        store, user_message("hi"), instructions="be kind \ud83d", handle="/tmp/\udcff.json", link="resp_unknown"
+        store, user_message("hi"), instructions="be kind \ud83d", handle="/tmp/\udcff.json", link_id="resp_unknown"
     )
-    written = replace(written, written=written.head, used_at=NOW + 0.25, name="näme '\";--\n")
-    await store.commit(Transaction(session=written, expect=written.head))
+    written = replace(written, file_head=written.head, used_at=NOW + 0.25, name="näme '\";--\n")
+    await store.commit(Transaction(session=written, expected_session_head=written.head))
 
     assert await store.session(written.id) == await store.session(written.name) == written
 
@@ -88,10 +88,12 @@ async def test_sessions_come_last_used_first(store: Store) -> None:
 async def test_a_second_writer_from_the_same_head_gets_a_conflict_and_changes_nothing(store: Store) -> None:
     """Two writers start from one head: the second is told, and nothing is lost."""
     begun = await say(store, user_message("hi"))
-    first, second = (EMPTY.grow([user_message("hi"), user_message(words)]) for words in ("first", "second"))
+    first, second = (EMPTY.append([user_message("hi"), user_message(words)]) for words in ("first", "second"))
     await store.commit(
         Transaction(
-            (AppendItems(begun.head, first.items[1:]),), session=replace(begun, head=first.head), expect=begun.head
+            (AppendItems(begun.head, first.items[1:]),),
+            session=replace(begun, head=first.head),
+            expected_session_head=begun.head,
         )
     )
 
@@ -100,7 +102,7 @@ async def test_a_second_writer_from_the_same_head_gets_a_conflict_and_changes_no
             Transaction(
                 (AppendItems(begun.head, second.items[1:]),),
                 session=replace(begun, head=second.head),
-                expect=begun.head,
+                expected_session_head=begun.head,
             )
         )
 
@@ -119,14 +121,14 @@ async def test_a_session_that_is_not_where_it_is_expected_is_a_conflict(
         await say(store, user_message("hi"))
 
     with pytest.raises(Conflict):
-        await store.commit(Transaction(session=session(name="new"), expect=expected))
+        await store.commit(Transaction(session=session(name="new"), expected_session_head=expected))
 
     assert [one.name for one in await store.sessions()] == (["one"] if there else [])
 
 
 async def test_a_change_that_expects_nothing_takes_the_session_as_it_is(store: Store) -> None:
     begun = await say(store, user_message("hi"))
-    await store.commit(Transaction(session=replace(begun, name="other"), expect=ANY_HEAD))
+    await store.commit(Transaction(session=replace(begun, name="other"), expected_session_head=ANY_HEAD))
 
     assert await store.session("one") is None
     assert await store.session("other") == replace(begun, name="other")
@@ -142,15 +144,19 @@ async def test_a_name_belongs_to_one_session(store: Store) -> None:
 
 
 async def test_a_conversation_that_moved_is_a_conflict(store: Store) -> None:
-    path = EMPTY.grow([user_message("hi"), user_message("ho")])
+    path = EMPTY.append([user_message("hi"), user_message("ho")])
     first = Conversation("conv_1", path.nodes[0].key, NOW, ("a",))
-    await store.commit(Transaction((AppendItems(TOP, path.items[:1]),), conversation=first, conversation_expect=None))
-    grown = replace(first, head=path.head, ids=("a", "b"))
+    await store.commit(
+        Transaction((AppendItems(TOP, path.items[:1]),), conversation=first, expected_conversation_head=None)
+    )
+    grown = replace(first, head=path.head, item_ids=("a", "b"))
 
     for stale in (None, TOP):
         with pytest.raises(Conflict):
             await store.commit(
-                Transaction((AppendItems(first.head, path.items[1:]),), conversation=grown, conversation_expect=stale)
+                Transaction(
+                    (AppendItems(first.head, path.items[1:]),), conversation=grown, expected_conversation_head=stale
+                )
             )
 
     assert await store.conversation("conv_1") == first
@@ -158,7 +164,7 @@ async def test_a_conversation_that_moved_is_a_conflict(store: Store) -> None:
 
 # -- all or nothing -------------------------------------------------------------------------------
 
-HALF = EMPTY.grow([user_message("half")])
+HALF = EMPTY.append([user_message("half")])
 
 
 def other(**fields: object) -> Session:
@@ -181,7 +187,10 @@ BROKEN = {
         NotCanonical,
     ),
     "a session without a head": (Transaction((AppendItems(TOP, HALF.items),), session=other(head=NOWHERE)), NotFound),
-    "a session without a mark": (Transaction((AppendItems(TOP, HALF.items),), session=other(mark=NOWHERE)), NotFound),
+    "a session without a mark": (
+        Transaction((AppendItems(TOP, HALF.items),), session=other(confirmed_head=NOWHERE)),
+        NotFound,
+    ),
     "a name that is not text": (
         Transaction((AppendItems(TOP, HALF.items),), session=other(name="\ud800")),
         NotCanonical,
@@ -191,7 +200,7 @@ BROKEN = {
         InputFault,
     ),
     "an erased place that is not there": (
-        Transaction((AppendItems(TOP, HALF.items),), session=other(head=HALF.head), erase=(NOWHERE,)),
+        Transaction((AppendItems(TOP, HALF.items),), session=other(head=HALF.head), erased_nodes=(NOWHERE,)),
         NotFound,
     ),
 }
@@ -216,10 +225,10 @@ async def everything(store: Store, head: Key) -> object:
     return (
         await store.path(head),
         await store.sessions(),
-        await store.find(""),
+        await store.find_handles(""),
         await store.link("resp_1"),
         await store.conversation("conv_1"),
-        await store.search("half"),
+        await store.search_items("half"),
     )
 
 
@@ -230,25 +239,27 @@ async def test_a_growth_that_nothing_stands_on_is_not_kept(store: Store) -> None
     await store.commit(Transaction((AppendItems(TOP, (user_message("nobody"),)),)))
 
     with pytest.raises(NotFound):
-        await store.path(EMPTY.grow([user_message("nobody")]).head)
+        await store.path(EMPTY.append([user_message("nobody")]).head)
 
 
 async def test_what_a_head_leaves_behind_is_collected_and_what_it_keeps_stays(store: Store) -> None:
     begun = await say(store, user_message("kept"), user_message("dropped"))
-    back = EMPTY.grow([user_message("kept")]).head
-    await store.commit(Transaction(session=replace(begun, head=back, mark=back), expect=begun.head))
+    back = EMPTY.append([user_message("kept")]).head
+    await store.commit(
+        Transaction(session=replace(begun, head=back, confirmed_head=back), expected_session_head=begun.head)
+    )
 
     assert await texts(store, back) == ["kept"]
     with pytest.raises(NotFound):
         await store.path(begun.head)
-    assert await store.search("dropped") == []
+    assert await store.search_items("dropped") == []
 
 
-@pytest.mark.parametrize("field", ["mark", "written"])
+@pytest.mark.parametrize("field", ["confirmed_head", "file_head"])
 async def test_the_mark_and_the_written_head_keep_their_paths(store: Store, field: str) -> None:
     begun = await say(store, user_message("kept"), user_message("also kept"))
-    back = EMPTY.grow([user_message("kept")]).head
-    stands = {"mark": back, field: begun.head}
+    back = EMPTY.append([user_message("kept")]).head
+    stands = {"confirmed_head": back, field: begun.head}
     await store.commit(Transaction(session=replace(begun, head=back, **stands)))  # type: ignore[arg-type]
 
     assert await texts(store, begun.head) == ["kept", "also kept"]
@@ -256,7 +267,7 @@ async def test_the_mark_and_the_written_head_keep_their_paths(store: Store, fiel
 
 async def test_a_change_may_hold_what_it_lets_go_of(store: Store) -> None:
     """A link in progress leaves a place in the very change that puts a session there."""
-    path = EMPTY.grow([user_message("asked"), user_message("other")])
+    path = EMPTY.append([user_message("asked"), user_message("other")])
     await store.commit(
         Transaction(
             (AppendItems(TOP, path.items),), (link("resp_1", path.nodes[0].key, path.head, status="in_progress"),)
@@ -271,43 +282,43 @@ async def test_a_change_may_hold_what_it_lets_go_of(store: Store) -> None:
 
 
 async def test_a_path_through_an_erased_item_says_which(store: Store) -> None:
-    path = EMPTY.grow([user_message("before"), user_message("secret"), user_message("after")])
+    path = EMPTY.append([user_message("before"), user_message("secret"), user_message("after")])
     await say(store, *path.items)
-    await store.commit(Transaction(erase=(path.nodes[1].key,)))
+    await store.commit(Transaction(erased_nodes=(path.nodes[1].key,)))
 
     assert await texts(store, path.nodes[0].key) == ["before"]
     with pytest.raises(ItemDeleted) as told:
         await store.path(path.head)
     assert told.value.key == path.nodes[1].key
-    assert await store.search("secret") == []
+    assert await store.search_items("secret") == []
 
 
 async def test_an_item_that_is_erased_in_one_place_stays_in_another(store: Store) -> None:
-    here, there = EMPTY.grow([user_message("same")]), EMPTY.grow([user_message("first"), user_message("same")])
+    here, there = EMPTY.append([user_message("same")]), EMPTY.append([user_message("first"), user_message("same")])
     await say(store, *here.items)
     await say(store, *there.items, id="ses_2", name="two")
-    await store.commit(Transaction(erase=(here.head,)))
+    await store.commit(Transaction(erased_nodes=(here.head,)))
 
     assert await texts(store, there.head) == ["first", "same"]
-    assert [hit.session.name for hit in await store.search("same")] == ["two"]
+    assert [hit.session.name for hit in await store.search_items("same")] == ["two"]
 
 
 async def test_what_leaves_a_conversation_leaves_the_places_that_only_its_earlier_links_lead_to(store: Store) -> None:
     """Those stand behind an item that left before; others who said the same keep it."""
     items = [user_message("first"), user_message("secret"), user_message("last")]
-    path, elsewhere = EMPTY.grow(items), EMPTY.grow([user_message("mine"), items[1]])
+    path, elsewhere = EMPTY.append(items), EMPTY.append([user_message("mine"), items[1]])
     made = Conversation("conv_1", path.head, NOW, ("a", "b", "c"))
     through = replace(link("resp_1", path.head), conversation_id="conv_1")
     await store.commit(Transaction((AppendItems(TOP, tuple(items)),), (through,), conversation=made))
-    cut, short = EMPTY.grow(items[1:]), EMPTY.grow(items[2:])
-    fewer = replace(made, head=cut.head, ids=("b", "c"))
-    await store.commit(Transaction((AppendItems(TOP, cut.items),), conversation=fewer, erase=path.keys[:1]))
+    cut, short = EMPTY.append(items[1:]), EMPTY.append(items[2:])
+    fewer = replace(made, head=cut.head, item_ids=("b", "c"))
+    await store.commit(Transaction((AppendItems(TOP, cut.items),), conversation=fewer, erased_nodes=path.keys[:1]))
     await say(store, *elsewhere.items)
-    least = replace(made, head=short.head, ids=("c",))
-    await store.commit(Transaction((AppendItems(TOP, short.items),), conversation=least, erase=cut.keys[:1]))
+    least = replace(made, head=short.head, item_ids=("c",))
+    await store.commit(Transaction((AppendItems(TOP, short.items),), conversation=least, erased_nodes=cut.keys[:1]))
 
     with pytest.raises(ItemDeleted) as told:
-        await store.tail(path.head, path.keys[0])
+        await store.items_after(path.head, path.keys[0])
     assert told.value.key == path.keys[1]
     assert await texts(store, short.head) == ["last"]
     assert await texts(store, elsewhere.head) == ["mine", "secret"]
@@ -315,7 +326,7 @@ async def test_what_leaves_a_conversation_leaves_the_places_that_only_its_earlie
 
 async def test_an_item_that_is_said_again_where_it_was_erased_is_there_again(store: Store) -> None:
     begun = await say(store, user_message("again"))
-    await store.commit(Transaction(erase=(begun.head,)))
+    await store.commit(Transaction(erased_nodes=(begun.head,)))
     await store.commit(Transaction((AppendItems(TOP, (user_message("again"),)),)))
 
     assert await texts(store, begun.head) == ["again"]
@@ -330,14 +341,14 @@ async def test_a_conversation_gives_back_its_own_ids_and_those_it_gave(store: St
         {**assistant_message("yes"), "id": "msg_own"},
         {**user_message("ho"), "id": 7},
     ]
-    path = EMPTY.grow(items)
+    path = EMPTY.append(items)
     made = Conversation("conv_1", path.head, NOW, ("msg_a", "msg_own", "msg_b"), {"topic": "x"})
     await store.commit(Transaction((AppendItems(TOP, tuple(items)),), conversation=made))
-    grown = path.grow([user_message("more")])
-    after = replace(made, head=grown.head, ids=(*made.ids, "msg_c"), metadata={})
+    grown = path.append([user_message("more")])
+    after = replace(made, head=grown.head, item_ids=(*made.item_ids, "msg_c"), metadata={})
     await store.commit(
         Transaction(
-            (AppendItems(path.head, (user_message("more"),)),), conversation=after, conversation_expect=made.head
+            (AppendItems(path.head, (user_message("more"),)),), conversation=after, expected_conversation_head=made.head
         )
     )
 
@@ -346,10 +357,10 @@ async def test_a_conversation_gives_back_its_own_ids_and_those_it_gave(store: St
 
 async def test_a_conversation_without_one_of_its_items_keeps_the_other_ids(store: Store) -> None:
     items = [user_message("one"), user_message("two"), user_message("three")]
-    path, cut = EMPTY.grow(items), EMPTY.grow([items[0], items[2]])
+    path, cut = EMPTY.append(items), EMPTY.append([items[0], items[2]])
     made = Conversation("conv_1", path.head, NOW, ("a", "b", "c"))
     await store.commit(Transaction((AppendItems(TOP, tuple(items)),), conversation=made))
-    after = replace(made, head=cut.head, ids=("a", "c"))
+    after = replace(made, head=cut.head, item_ids=("a", "c"))
     await store.commit(Transaction((AppendItems(cut.nodes[0].key, (items[2],)),), conversation=after))
 
     assert await store.conversation("conv_1") == after
@@ -359,9 +370,9 @@ async def test_a_conversation_without_one_of_its_items_keeps_the_other_ids(store
 
 async def test_a_conversation_names_an_erased_item_still(store: Store) -> None:
     items: list[Item] = [user_message("one"), {**assistant_message("two"), "id": "msg_own"}]
-    path = EMPTY.grow(items)
+    path = EMPTY.append(items)
     made = Conversation("conv_1", path.head, NOW, ("a", "msg_own"))
     await store.commit(Transaction((AppendItems(TOP, tuple(items)),), conversation=made))
-    await store.commit(Transaction(erase=path.keys))
+    await store.commit(Transaction(erased_nodes=path.keys))
 
     assert await store.conversation("conv_1") == made

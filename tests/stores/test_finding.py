@@ -36,7 +36,7 @@ EMPTYISH = ["", " ", "\0", "...", "\ud83d", "—", "\n", "\u200d"]
 
 
 async def say(store: Store, name: str, *items: Item, used: float = NOW) -> Session:
-    path = EMPTY.grow(items)
+    path = EMPTY.append(items)
     record = session(id=f"ses_{name}", name=name, head=path.head, used_at=used)
     await store.commit(Transaction((AppendItems(TOP, items),), session=record))
     return record
@@ -51,8 +51,8 @@ def said(hits: Sequence[SearchHit]) -> list[tuple[str, str]]:
 
 async def test_a_beginning_finds_sessions_responses_and_conversations(store: Store) -> None:
     await say(store, "resp-ect", user_message("hi"))
-    asked = EMPTY.grow([user_message("What is\n  a tree?")])
-    answered = asked.grow([assistant_message("A graph")])
+    asked = EMPTY.append([user_message("What is\n  a tree?")])
+    answered = asked.append([assistant_message("A graph")])
     await store.commit(
         Transaction(
             (AppendItems(TOP, answered.items),),
@@ -61,21 +61,21 @@ async def test_a_beginning_finds_sessions_responses_and_conversations(store: Sto
         )
     )
 
-    assert await store.find("resp") == [
+    assert await store.find_handles("resp") == [
         HandleMatch("session", "ses_resp-ect", "resp-ect"),
         HandleMatch("response", "resp_2", ""),
         HandleMatch("response", "resp_1", "What is a tree?"),
         HandleMatch("conversation", "resp_conv", "A graph"),
     ]
-    assert [one.id for one in await store.find("resp", limit=2)] == ["ses_resp-ect", "resp_2"]
+    assert [one.id for one in await store.find_handles("resp", limit=2)] == ["ses_resp-ect", "resp_2"]
 
 
 async def test_a_session_is_found_by_its_name_and_by_its_id_and_once_by_both(store: Store) -> None:
     await say(store, "ses_mine", user_message("hi"), used=NOW)
     await say(store, "other", user_message("hi"), used=NOW + 1)
 
-    assert [one.words for one in await store.find("oth")] == ["other"]
-    assert [one.words for one in await store.find("ses_")] == ["other", "ses_mine"]
+    assert [one.label for one in await store.find_handles("oth")] == ["other"]
+    assert [one.label for one in await store.find_handles("ses_")] == ["other", "ses_mine"]
 
 
 async def test_sessions_are_listed_by_their_use_whatever_the_clock_says(store: Store) -> None:
@@ -84,7 +84,7 @@ async def test_sessions_are_listed_by_their_use_whatever_the_clock_says(store: S
     await say(store, "back", user_message("hi"), used=NOW - 1_000_000)
     assert [one.name for one in await store.sessions()] == ["back", "ahead", "first"]
 
-    await store.commit(Transaction(session=replace(first, used_at=NOW - 2_000_000), expect=first.head))
+    await store.commit(Transaction(session=replace(first, used_at=NOW - 2_000_000), expected_session_head=first.head))
     assert [one.name for one in await store.sessions(limit=2)] == ["first", "back"]
 
 
@@ -93,17 +93,19 @@ async def test_a_use_that_is_taken_back_leaves_the_session_at_its_place(store: S
     await say(store, "second", user_message("hi"))
     before = await store.session(first.id)
     assert before is not None
-    await store.commit(Transaction(session=replace(before, used_at=NOW + 5, use=None), expect=first.head))
+    await store.commit(
+        Transaction(session=replace(before, used_at=NOW + 5, use_order=None), expected_session_head=first.head)
+    )
     assert [one.name for one in await store.sessions()] == ["first", "second"]
 
-    await store.commit(Transaction(session=before, expect=first.head))
+    await store.commit(Transaction(session=before, expected_session_head=first.head))
     assert [one.name for one in await store.sessions()] == ["second", "first"]
 
 
 async def test_a_session_that_gets_another_name_keeps_its_place(store: Store) -> None:
     first = await say(store, "first", user_message("hi"))
     await say(store, "second", user_message("hi"))
-    await store.commit(Transaction(session=replace(first, name="renamed"), expect=first.head))
+    await store.commit(Transaction(session=replace(first, name="renamed"), expected_session_head=first.head))
     assert [one.name for one in await store.sessions()] == ["second", "renamed"]
 
 
@@ -111,7 +113,7 @@ async def test_a_session_that_gets_another_name_keeps_its_place(store: Store) ->
 async def test_a_beginning_is_literal(store: Store, wild: str) -> None:
     await say(store, "one", user_message("hi"))
 
-    assert await store.find(wild) == []
+    assert await store.find_handles(wild) == []
 
 
 @pytest.mark.parametrize("name", ["größe", "日本", "🎉 party", "a\0b", "x%y"])
@@ -119,7 +121,7 @@ async def test_any_text_can_be_a_name(store: Store, name: str) -> None:
     record = await say(store, name, user_message("hi"))
 
     assert await store.session(name) == record
-    assert [one.words for one in await store.find(name[:2])] == [name]
+    assert [one.label for one in await store.find_handles(name[:2])] == [name]
 
 
 async def test_an_id_wins_over_a_name(store: Store) -> None:
@@ -133,10 +135,10 @@ async def test_an_id_wins_over_a_name(store: Store) -> None:
 
 
 async def test_a_search_finds_the_items_that_hold_every_word(store: Store) -> None:
-    path = EMPTY.grow([user_message("apples and pears"), assistant_message("pears"), user_message("apples")])
+    path = EMPTY.append([user_message("apples and pears"), assistant_message("pears"), user_message("apples")])
     await say(store, "one", *path.items)
 
-    hits = await store.search("pears apples")
+    hits = await store.search_items("pears apples")
 
     assert said(hits) == [("one", "apples and pears")]
     assert hits[0].key == path.nodes[0].key
@@ -165,7 +167,7 @@ async def test_a_search_finds_the_items_that_hold_every_word(store: Store) -> No
 async def test_words_are_found_however_they_are_written(store: Store, text: str, words: str) -> None:
     await say(store, "one", user_message(text))
 
-    assert said(await store.search(words)) == [("one", text)]
+    assert said(await store.search_items(words)) == [("one", text)]
 
 
 @pytest.mark.parametrize(
@@ -175,54 +177,54 @@ async def test_words_are_found_however_they_are_written(store: Store, text: str,
 async def test_other_words_are_not_found(store: Store, text: str, words: str) -> None:
     await say(store, "one", user_message(text))
 
-    assert await store.search(words) == []
+    assert await store.search_items(words) == []
 
 
 @pytest.mark.parametrize("words", [*NASTY, *EMPTYISH, "b " * 2000, " ".join(map(str, range(3000))), "nothing"])
 async def test_quotes_and_operators_are_only_characters(store: Store, words: str) -> None:
     await say(store, "one", user_message("something"))
 
-    assert await store.search(words) == []
+    assert await store.search_items(words) == []
 
 
 @pytest.mark.parametrize("words", NASTY)
 async def test_a_search_finds_what_was_typed_beside_an_operator(store: Store, words: str) -> None:
     await say(store, "one", user_message(f"begin {words} end"))
 
-    assert said(await store.search(f"{words} end")) == [("one", f"begin {words} end")]
+    assert said(await store.search_items(f"{words} end")) == [("one", f"begin {words} end")]
 
 
 async def test_calls_are_found_by_their_names_and_arguments(store: Store) -> None:
     call = {"type": "function_call", "call_id": "c", "name": "look_up", "arguments": '{"city": "Paris"}'}
     await say(store, "one", call)
 
-    assert [hit.item for hit in await store.search("paris look_up")] == [call]
+    assert [hit.item for hit in await store.search_items("paris look_up")] == [call]
 
 
 async def test_there_is_one_hit_for_an_item_and_a_session(store: Store) -> None:
-    path = EMPTY.grow([user_message("echo"), assistant_message("what"), user_message("echo")])
+    path = EMPTY.append([user_message("echo"), assistant_message("what"), user_message("echo")])
     await say(store, "one", *path.items, used=NOW)
     await say(store, "two", user_message("other"), user_message("echo"), used=NOW + 1)
 
-    hits = await store.search("echo")
+    hits = await store.search_items("echo")
 
     assert said(hits) == [("two", "echo"), ("one", "echo")]
     assert hits[1].key == path.nodes[0].key
-    assert said(await store.search("echo", limit=1)) == [("two", "echo")]
+    assert said(await store.search_items("echo", limit=1)) == [("two", "echo")]
 
 
 async def test_a_session_reaches_what_its_links_saw(store: Store) -> None:
     """A compacted or edited history is still found, and what no session reaches is not."""
-    old, foreign = EMPTY.grow([user_message("old words")]), EMPTY.grow([user_message("foreign words")])
+    old, foreign = EMPTY.append([user_message("old words")]), EMPTY.append([user_message("foreign words")])
     record = await say(store, "one", user_message("new"))
     await store.commit(
         Transaction(
             (AppendItems(TOP, old.items), AppendItems(TOP, foreign.items)),
-            (link("resp_1", old.head, session=record.id), link("resp_2", foreign.head)),
+            (link("resp_1", old.head, session_id=record.id), link("resp_2", foreign.head)),
         )
     )
 
-    assert said(await store.search("words")) == [("one", "old words")]
+    assert said(await store.search_items("words")) == [("one", "old words")]
 
 
 async def test_the_denser_item_comes_first(store: Store) -> None:
@@ -234,4 +236,4 @@ async def test_the_denser_item_comes_first(store: Store) -> None:
         user_message("tree and so on"),
     )
 
-    assert said(await store.search("tree"))[0][1] == "tree tree tree"
+    assert said(await store.search_items("tree"))[0][1] == "tree tree tree"

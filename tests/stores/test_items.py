@@ -11,7 +11,7 @@ from tests.stores.chats import NOW, link, session
 
 TOP = root_key("local")
 CALL: Item = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "look", "arguments": "{}"}
-PATH = Path(TOP).grow([user_message("hi"), CALL, assistant_message("hello")])
+PATH = Path(TOP).append([user_message("hi"), CALL, assistant_message("hello")])
 HI, _, HELLO = PATH.keys
 TALK = Conversation("conv_1", PATH.head, NOW, ("msg_a", "fc_1", "msg_b"))
 
@@ -66,7 +66,7 @@ async def test_an_id_that_nobody_has_finds_nothing(store: Store, item_id: str) -
 
 async def test_an_id_that_no_database_takes_is_found_all_the_same(store: Store) -> None:
     odd = {"type": "message", "id": "msg_\ud83d", "role": "user", "content": "hi"}
-    await store.commit(Transaction((AppendItems(TOP, (odd,)),), session=session(head=Path(TOP).grow([odd]).head)))
+    await store.commit(Transaction((AppendItems(TOP, (odd,)),), session=session(head=Path(TOP).append([odd]).head)))
 
     assert await store.item("msg_\ud83d") == odd
 
@@ -74,7 +74,7 @@ async def test_an_id_that_no_database_takes_is_found_all_the_same(store: Store) 
 async def test_of_two_items_with_one_id_the_one_stored_last_is_found(store: Store) -> None:
     versions = [{**CALL, "status": status} for status in ("in_progress", "completed", "incomplete")]
     for number, version in enumerate(versions):
-        made = link(f"resp_{number}", Path(TOP).grow([version]).head)
+        made = link(f"resp_{number}", Path(TOP).append([version]).head)
         await store.commit(Transaction((AppendItems(TOP, (version,)),), (made,)))
         assert await store.item("fc_1") == version
     await store.remove_link("resp_2")
@@ -85,7 +85,7 @@ async def test_of_two_items_with_one_id_the_one_stored_last_is_found(store: Stor
 async def test_an_erased_item_is_not_found_by_any_of_its_ids_until_it_is_said_again(store: Store) -> None:
     await talk(store)
     names = ("msg_a", "fc_1", f"msg_{HI[:32]}")
-    await store.commit(Transaction(erase=(HI, PATH.keys[1])))
+    await store.commit(Transaction(erased_nodes=(HI, PATH.keys[1])))
     assert [await store.item(name) for name in names] == [None, None, None]
 
     await store.commit(Transaction((AppendItems(TOP, PATH.items),)))
@@ -94,9 +94,9 @@ async def test_an_erased_item_is_not_found_by_any_of_its_ids_until_it_is_said_ag
 
 async def test_an_item_that_is_erased_in_one_place_is_found_where_it_still_stands(store: Store) -> None:
     await talk(store)
-    twice = Path(TOP).grow([CALL])
+    twice = Path(TOP).append([CALL])
     await store.commit(
-        Transaction((AppendItems(TOP, twice.items),), (link("resp_1", twice.head),), erase=(PATH.keys[1],))
+        Transaction((AppendItems(TOP, twice.items),), (link("resp_1", twice.head),), erased_nodes=(PATH.keys[1],))
     )
 
     assert await store.item("fc_1") == CALL
@@ -113,7 +113,7 @@ async def test_what_is_removed_is_not_found(store: Store) -> None:
 
 async def test_an_id_that_a_removed_conversation_gave_goes_while_the_item_stays(store: Store) -> None:
     await talk(store)
-    await store.commit(Transaction(conversation=replace(TALK, id="conv_2", ids=("msg_x", "fc_1", "msg_b"))))
+    await store.commit(Transaction(conversation=replace(TALK, id="conv_2", item_ids=("msg_x", "fc_1", "msg_b"))))
     await store.remove_conversation("conv_1")
 
     assert await store.item("msg_a") is None
@@ -126,7 +126,7 @@ async def test_a_conversation_that_lost_an_item_no_longer_names_it(store: Store)
     await talk(store)
     left = PATH.first(2)
     await store.commit(Transaction((), (link("resp_1", PATH.head),)))
-    await store.commit(Transaction(conversation=replace(TALK, head=left.head, ids=TALK.ids[:2])))
+    await store.commit(Transaction(conversation=replace(TALK, head=left.head, item_ids=TALK.item_ids[:2])))
 
     assert await store.item("msg_b") is None
     assert await store.item(f"msg_{HELLO}") == assistant_message("hello")
@@ -144,7 +144,7 @@ async def test_what_a_reader_does_to_an_item_found_does_not_reach_the_store(stor
 
 async def test_another_tenants_item_is_not_found(store: Store) -> None:
     await talk(store)
-    guest = store.of("guest")
+    guest = store.for_tenant("guest")
     await guest.commit(Transaction(session=session("guest")))
 
     assert [await guest.item(name) for name in ("msg_a", "fc_1", f"msg_{HI}")] == [None] * 3

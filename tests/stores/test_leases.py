@@ -10,86 +10,86 @@ GONE = -1.0
 
 
 async def test_a_lease_keeps_others_out_until_it_is_given_back(store: Store) -> None:
-    lease = await store.lease("chat", "me", 60)
+    lease = await store.acquire_lease("chat", "me", 60)
 
     with pytest.raises(Busy, match=r"'chat' is open in another process \(me\)"):
-        await store.lease("chat", "you", 60)
+        await store.acquire_lease("chat", "you", 60)
 
-    await store.release(lease)
-    assert (await store.lease("chat", "you", 60)).holder == "you"
+    await store.release_lease(lease)
+    assert (await store.acquire_lease("chat", "you", 60)).holder == "you"
 
 
 async def test_who_holds_a_lease_can_be_asked_without_taking_it(store: Store) -> None:
-    assert await store.holder("chat") is None
-    lease = await store.lease("chat", "me", 60)
-    await store.lease("other", "you", GONE)
+    assert await store.lease_holder("chat") is None
+    lease = await store.acquire_lease("chat", "me", 60)
+    await store.acquire_lease("other", "you", GONE)
 
-    assert [await store.holder(name) for name in ("chat", "other", "a\ud800")] == ["me", None, None]
-    assert await store.of("guest").holder("chat") is None
-    assert (await store.lease("chat", "me", 60)).holder == "me"
+    assert [await store.lease_holder(name) for name in ("chat", "other", "a\ud800")] == ["me", None, None]
+    assert await store.for_tenant("guest").lease_holder("chat") is None
+    assert (await store.acquire_lease("chat", "me", 60)).holder == "me"
 
-    await store.release(lease)
-    assert await store.holder("chat") is None
+    await store.release_lease(lease)
+    assert await store.lease_holder("chat") is None
 
 
 async def test_its_holder_renews_a_lease(store: Store) -> None:
-    first = await store.lease("chat", "me", 60)
-    second = await store.lease("chat", "me", 120)
+    first = await store.acquire_lease("chat", "me", 60)
+    second = await store.acquire_lease("chat", "me", 120)
 
     assert second.expires_at > first.expires_at
 
 
 async def test_a_lease_that_ran_out_is_free(store: Store) -> None:
-    await store.lease("chat", "me", GONE)
+    await store.acquire_lease("chat", "me", GONE)
 
-    assert (await store.lease("chat", "you", 60)).holder == "you"
+    assert (await store.acquire_lease("chat", "you", 60)).holder == "you"
 
 
 async def test_only_the_dead_holder_that_is_named_is_taken_over(store: Store) -> None:
-    await store.lease("chat", "dead", 60)
+    await store.acquire_lease("chat", "dead", 60)
 
     with pytest.raises(Busy):
-        await store.lease("chat", "you", 60, instead_of="somebody else")
+        await store.acquire_lease("chat", "you", 60, dead_holder="somebody else")
 
-    assert (await store.lease("chat", "you", 60, instead_of="dead")).holder == "you"
+    assert (await store.acquire_lease("chat", "you", 60, dead_holder="dead")).holder == "you"
 
 
 async def test_a_lease_that_passed_on_cannot_be_given_back(store: Store) -> None:
-    old = await store.lease("chat", "me", GONE)
-    await store.lease("chat", "you", 60)
-    await store.release(old)
+    old = await store.acquire_lease("chat", "me", GONE)
+    await store.acquire_lease("chat", "you", 60)
+    await store.release_lease(old)
 
     with pytest.raises(Busy):
-        await store.lease("chat", "me", 60)
+        await store.acquire_lease("chat", "me", 60)
 
 
 async def test_a_lease_that_was_never_taken_can_be_given_back(store: Store) -> None:
-    await store.release(Lease("chat", "me", 0.0))
+    await store.release_lease(Lease("chat", "me", 0.0))
 
-    assert (await store.lease("chat", "you", 60)).holder == "you"
+    assert (await store.acquire_lease("chat", "you", 60)).holder == "you"
 
 
 async def test_leases_of_other_names_and_tenants_do_not_meet(store: Store) -> None:
-    await store.lease("chat", "me", 60)
+    await store.acquire_lease("chat", "me", 60)
 
-    assert (await store.lease("other", "you", 60)).holder == "you"
-    assert (await store.of("guest").lease("chat", "you", 60)).holder == "you"
+    assert (await store.acquire_lease("other", "you", 60)).holder == "you"
+    assert (await store.for_tenant("guest").acquire_lease("chat", "you", 60)).holder == "you"
 
 
 @pytest.mark.parametrize(("name", "holder"), [("\ud800", "me"), ("chat", "\ud800")])
 async def test_a_lease_has_names_that_can_be_written(store: Store, name: str, holder: str) -> None:
     with pytest.raises(NotCanonical):
-        await store.lease(name, holder, 60)
+        await store.acquire_lease(name, holder, 60)
 
-    await store.release(Lease(name, holder, 0.0))
+    await store.release_lease(Lease(name, holder, 0.0))
 
 
 async def test_leases_are_forgotten_some_time_after_they_ran_out_and_never_before(store: Store) -> None:
     """Of a holder that was killed nothing stays; what is alive is not touched."""
-    await store.lease("dead", "me", GONE)
-    await store.lease("alive", "me", 60)
-    await store.upkeep.forget_events(0)
+    await store.acquire_lease("dead", "me", GONE)
+    await store.acquire_lease("alive", "me", 60)
+    await store.admin.prune_events(0)
 
-    assert (await store.lease("dead", "you", 60)).holder == "you"
+    assert (await store.acquire_lease("dead", "you", 60)).holder == "you"
     with pytest.raises(Busy):
-        await store.lease("alive", "you", 60)
+        await store.acquire_lease("alive", "you", 60)

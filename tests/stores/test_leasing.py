@@ -32,18 +32,18 @@ class Counted:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.store, name)
 
-    async def lease(self, name: str, holder: str, ttl_s: float, *, instead_of: str | None = None) -> Lease:
+    async def acquire_lease(self, name: str, holder: str, ttl_s: float, *, dead_holder: str | None = None) -> Lease:
         self.asked += 1
         if self.asked == self.count:
             self.enough.set()
         if self.asked > 1 and self.fails:
             raise self.fails.pop()
-        return await self.store.lease(name, holder, ttl_s, instead_of=instead_of)
+        return await self.store.acquire_lease(name, holder, ttl_s, dead_holder=dead_holder)
 
 
 @pytest.fixture
 async def held(store: Store) -> AsyncIterator[LeaseGuard]:
-    hold = await LeaseGuard.take(store, "chat", f"{ALIVE}:me", 60)
+    hold = await LeaseGuard.acquire(store, "chat", f"{ALIVE}:me", 60)
     yield hold
     await hold.release()
 
@@ -52,41 +52,41 @@ async def test_a_living_holder_keeps_others_out_and_lets_them_in_when_it_is_done
     store: Store, held: LeaseGuard
 ) -> None:
     with pytest.raises(Busy):
-        await LeaseGuard.take(store, "chat", f"{ALIVE}:you", 60)
+        await LeaseGuard.acquire(store, "chat", f"{ALIVE}:you", 60)
     await held.release()
-    await (await LeaseGuard.take(store, "chat", f"{ALIVE}:you", 60)).release()
+    await (await LeaseGuard.acquire(store, "chat", f"{ALIVE}:you", 60)).release()
 
 
 async def test_a_right_is_renewed_as_long_as_it_is_held(store: Store) -> None:
     counted = Counted(store, 4)
-    hold = await LeaseGuard.take(counted, "chat", f"{ALIVE}:me", SHORT_S)
+    hold = await LeaseGuard.acquire(counted, "chat", f"{ALIVE}:me", SHORT_S)
     await counted.enough.wait()
     with pytest.raises(Busy):
-        await store.lease("chat", "you", 60)
+        await store.acquire_lease("chat", "you", 60)
     await hold.release()
 
 
 @pytest.mark.parametrize("failure", [StoreUnavailable("locked for too long"), Busy("chat", "you")])
 async def test_a_renewal_that_fails_is_tried_again(store: Store, failure: Exception) -> None:
     counted = Counted(store, 4, [failure])
-    hold = await LeaseGuard.take(counted, "chat", f"{ALIVE}:me", SHORT_S)
+    hold = await LeaseGuard.acquire(counted, "chat", f"{ALIVE}:me", SHORT_S)
     await counted.enough.wait()
     assert counted.fails == []
     await hold.release()
 
 
 async def test_what_a_dead_process_of_this_machine_held_is_taken_over_at_once(store: Store) -> None:
-    await store.lease("chat", gone("it"), 3600)
-    hold = await LeaseGuard.take(store, "chat", f"{ALIVE}:me", 60)
+    await store.acquire_lease("chat", gone("it"), 3600)
+    hold = await LeaseGuard.acquire(store, "chat", f"{ALIVE}:me", 60)
     with pytest.raises(Busy):
-        await store.lease("chat", "you", 60)
+        await store.acquire_lease("chat", "you", 60)
     await hold.release()
 
 
 async def test_of_two_that_see_the_same_dead_process_one_takes_over(store: Store) -> None:
-    await store.lease("chat", gone(), 3600)
+    await store.acquire_lease("chat", gone(), 3600)
     got = await asyncio.gather(
-        *(LeaseGuard.take(store, "chat", f"{ALIVE}:{number}", 60) for number in range(4)), return_exceptions=True
+        *(LeaseGuard.acquire(store, "chat", f"{ALIVE}:{number}", 60) for number in range(4)), return_exceptions=True
     )
     holds = [one for one in got if isinstance(one, LeaseGuard)]
     assert len(holds) == 1
@@ -95,21 +95,21 @@ async def test_of_two_that_see_the_same_dead_process_one_takes_over(store: Store
 
 
 async def test_a_holder_on_another_machine_may_be_alive(store: Store) -> None:
-    await store.lease("chat", "elsewhere@1:4194305:1", 3600)
+    await store.acquire_lease("chat", "elsewhere@1:4194305:1", 3600)
     with pytest.raises(Busy, match="elsewhere@1:4194305:1"):
-        await LeaseGuard.take(store, "chat", ALIVE, 60)
+        await LeaseGuard.acquire(store, "chat", ALIVE, 60)
 
 
 async def test_a_right_that_passed_on_is_not_given_back_by_the_one_who_lost_it(store: Store) -> None:
-    hold = await LeaseGuard.take(store, "chat", gone("late"), 3600)
-    new = await LeaseGuard.take(store, "chat", f"{ALIVE}:me", 60)
+    hold = await LeaseGuard.acquire(store, "chat", gone("late"), 3600)
+    new = await LeaseGuard.acquire(store, "chat", f"{ALIVE}:me", 60)
     await hold.release()
     with pytest.raises(Busy):
-        await store.lease("chat", "you", 60)
+        await store.acquire_lease("chat", "you", 60)
     await new.release()
 
 
 async def test_giving_back_to_a_store_that_is_gone_is_silent(store: Store) -> None:
-    hold = await LeaseGuard.take(store, "chat", ALIVE, 60)
+    hold = await LeaseGuard.acquire(store, "chat", ALIVE, 60)
     await store.aclose()
     await hold.release()

@@ -13,28 +13,28 @@ from convo.stores.base import AppendItems, Conversation, Store, Transaction
 from tests.stores.chats import NOW, USAGE, link, session
 
 TOP = root_key("local")
-PATH = Path(TOP).grow([user_message("hi"), assistant_message("hello")])
+PATH = Path(TOP).append([user_message("hi"), assistant_message("hello")])
 ASKED, ANSWERED = PATH.keys
 FULL = Link(
     id="resp_1",
-    saw=ASKED,
+    input_head=ASKED,
     head=ANSWERED,
-    sent=1,
+    sent_count=1,
     model="groq/some-model",
     strategy=Strategy.CHAIN,
     status="failed",
     created_at=NOW + 0.125,
-    parent="resp_0",
-    session="ses_1",
+    parent_id="resp_0",
+    session_id="ses_1",
     scope=Scope("https://api.example/v1", "org_1", "proj_1"),
     conversation_id="conv_1",
     previous_response_id="resp_0",
-    seconds=1.25,
+    duration_s=1.25,
     first_token_s=0.5,
     parameters={"instructions": "be kind \ud83d", "tools": [{"type": "function", "name": "look", "strict": None}]},
     usage=USAGE,
     error={"code": "server_error", "message": "it \u0000 broke \ud83d"},
-    stored=False,
+    is_stored=False,
 )
 
 
@@ -52,7 +52,7 @@ def ids(links: Sequence[Link]) -> list[str]:
         FULL,
         link("resp_1", TOP),
         link("try_1", ASKED, status="in_progress"),
-        replace(FULL, parent=None, previous_response_id="resp_elsewhere"),
+        replace(FULL, parent_id=None, previous_response_id="resp_elsewhere"),
         replace(FULL, previous_response_id=None),
         replace(FULL, usage={}, error={}, parameters={}),
         replace(FULL, usage={"a": [2**70, -1, 0, True, 1.0, None, "x"], "b": {"c": 0}}),
@@ -82,7 +82,7 @@ async def test_a_link_in_progress_is_replaced(store: Store) -> None:
 
 async def test_what_only_a_final_link_would_have_stood_on_is_not_kept(store: Store) -> None:
     await store.commit(Transaction(links=(link("resp_1", TOP),)))
-    late = replace(link("resp_1", TOP), status="in_progress", saw=ANSWERED, head=ANSWERED)
+    late = replace(link("resp_1", TOP), status="in_progress", input_head=ANSWERED, head=ANSWERED)
     await store.commit(Transaction((AppendItems(TOP, PATH.items),), (late,)))
     with pytest.raises(NotFound):
         await store.path(ANSWERED)
@@ -90,13 +90,13 @@ async def test_what_only_a_final_link_would_have_stood_on_is_not_kept(store: Sto
 
 async def test_a_final_link_is_only_filled_in(store: Store) -> None:
     """The embedded endpoint records an answer before the chat that asked for it claims it."""
-    kept = replace(FULL, session=None, parent=None, previous_response_id=None, first_token_s=None)
+    kept = replace(FULL, session_id=None, parent_id=None, previous_response_id=None, first_token_s=None)
     await add(store, kept)
     await add(store, replace(FULL, status="completed", model="another/model", usage=None, error=None))
-    claimed = replace(kept, session="ses_1", parent="resp_0", first_token_s=0.5)
+    claimed = replace(kept, session_id="ses_1", parent_id="resp_0", first_token_s=0.5)
 
     assert await store.link("resp_1") == claimed
-    await add(store, replace(FULL, session="ses_2", parent="resp_x", first_token_s=9.0))
+    await add(store, replace(FULL, session_id="ses_2", parent_id="resp_x", first_token_s=9.0))
     assert await store.link("resp_1") == claimed
 
 
@@ -104,20 +104,20 @@ async def test_answers_to_one_input_come_oldest_first(store: Store) -> None:
     late, early = link("resp_2", ASKED, created_at=NOW + 2), link("resp_1", ASKED, ANSWERED, created_at=NOW + 1)
     await add(store, late, early, link("resp_3", ANSWERED))
 
-    assert ids(await store.answers(ASKED)) == ["resp_1", "resp_2"]
-    assert await store.answers(Key("00")) == await store.answers() == []
+    assert ids(await store.responses_to(ASKED)) == ["resp_1", "resp_2"]
+    assert await store.responses_to(Key("00")) == await store.responses_to() == []
 
 
 async def test_answers_to_many_inputs_come_oldest_first_and_once(store: Store) -> None:
     late, early = link("resp_2", ASKED, created_at=NOW + 2), link("resp_1", ANSWERED, created_at=NOW + 1)
     await add(store, late, early, link("resp_3", TOP))
 
-    assert ids(await store.answers(ASKED, Key("00"), ANSWERED, ASKED)) == ["resp_1", "resp_2"]
+    assert ids(await store.responses_to(ASKED, Key("00"), ANSWERED, ASKED)) == ["resp_1", "resp_2"]
 
 
 async def test_links_of_a_session_come_oldest_first(store: Store) -> None:
-    await add(store, *(link(f"resp_{n}", ASKED, session="ses_1", created_at=NOW - n) for n in range(3)))
-    await add(store, link("resp_other", ASKED), link("resp_theirs", ASKED, session="ses_2"))
+    await add(store, *(link(f"resp_{n}", ASKED, session_id="ses_1", created_at=NOW - n) for n in range(3)))
+    await add(store, link("resp_other", ASKED), link("resp_theirs", ASKED, session_id="ses_2"))
 
     assert ids(await store.links("ses_1")) == ["resp_2", "resp_1", "resp_0"]
     assert await store.links("ses_3") == []
@@ -128,47 +128,47 @@ async def test_a_family_holds_every_fork_and_nothing_else(store: Store) -> None:
     await add(
         store,
         *(
-            link(f"resp_{n}", ASKED, created_at=NOW + n, parent=parent and f"resp_{parent}")
+            link(f"resp_{n}", ASKED, created_at=NOW + n, parent_id=parent and f"resp_{parent}")
             for n, parent in parents.items()
         ),
     )
 
     for member in (1, 3, 5):
-        assert ids(await store.family(f"resp_{member}")) == ["resp_1", "resp_2", "resp_3", "resp_4", "resp_5"]
-    assert ids(await store.family("resp_7")) == ["resp_6", "resp_7"]
+        assert ids(await store.related_links(f"resp_{member}")) == ["resp_1", "resp_2", "resp_3", "resp_4", "resp_5"]
+    assert ids(await store.related_links("resp_7")) == ["resp_6", "resp_7"]
 
 
 async def test_a_family_holds_together_across_a_response_that_is_not_here(store: Store) -> None:
-    await add(store, *(link(f"resp_{n}", ASKED, created_at=NOW + n, parent="resp_elsewhere") for n in (1, 2)))
+    await add(store, *(link(f"resp_{n}", ASKED, created_at=NOW + n, parent_id="resp_elsewhere") for n in (1, 2)))
 
-    assert ids(await store.family("resp_1")) == ["resp_1", "resp_2"]
+    assert ids(await store.related_links("resp_1")) == ["resp_1", "resp_2"]
     assert await store.link("resp_elsewhere") is None
-    assert await store.family("resp_elsewhere") == []
-    assert await store.find("resp_else") == []
+    assert await store.related_links("resp_elsewhere") == []
+    assert await store.find_handles("resp_else") == []
 
 
 async def test_a_parent_may_come_after_its_child(store: Store) -> None:
-    await add(store, link("resp_2", ASKED, parent="resp_1", created_at=NOW + 2))
+    await add(store, link("resp_2", ASKED, parent_id="resp_1", created_at=NOW + 2))
     await add(store, link("resp_1", ASKED, created_at=NOW + 1))
 
-    assert ids(await store.family("resp_2")) == ["resp_1", "resp_2"]
+    assert ids(await store.related_links("resp_2")) == ["resp_1", "resp_2"]
 
 
 async def test_a_link_may_name_itself_as_its_parent(store: Store) -> None:
-    own = replace(FULL, parent="resp_1")
+    own = replace(FULL, parent_id="resp_1")
     await add(store, own)
 
     assert await store.link("resp_1") == own
-    assert await store.family("resp_1") == [own]
+    assert await store.related_links("resp_1") == [own]
 
 
 async def test_a_session_may_be_recorded_as_the_only_link_that_named_it_lets_go(store: Store) -> None:
     """Its name, and that of the parent, go and come back in one change."""
     begun = replace(FULL, status="in_progress")
     await store.commit(Transaction((AppendItems(TOP, PATH.items),), (begun,)))
-    freed = replace(begun, session=None, parent=None, previous_response_id=None)
-    record = session(head=PATH.head, link="resp_0")
-    await store.commit(Transaction(links=(begun, freed), session=record, expect=None))
+    freed = replace(begun, session_id=None, parent_id=None, previous_response_id=None)
+    record = session(head=PATH.head, link_id="resp_0")
+    await store.commit(Transaction(links=(begun, freed), session=record, expected_session_head=None))
 
     assert await store.session("ses_1") == record
     assert await store.link("resp_1") == freed
@@ -210,6 +210,6 @@ async def test_a_name_that_nobody_has_is_not_there(store: Store, name: str) -> N
     assert await store.link(name) is None
     assert await store.session(name) is None
     assert await store.conversation(name) is None
-    assert await store.family(name) == await store.links(name) == []
+    assert await store.related_links(name) == await store.links(name) == []
     if name:
-        assert await store.find(name) == []
+        assert await store.find_handles(name) == []

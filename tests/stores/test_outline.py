@@ -11,45 +11,53 @@ from convo.stores.base import AppendItems, SessionStats, Store, Transaction
 from tests.stores.chats import link, session
 
 ITEMS = (user_message("first"), assistant_message("second"), user_message("third"))
-PATH = Path(root_key("local")).grow(ITEMS)
+PATH = Path(root_key("local")).append(ITEMS)
 
 
 async def kept(store: Store, *statuses: str) -> None:
     """A session of three items, of which one is confirmed, with a link for each status."""
     links = tuple(
-        link(f"resp_{at}", PATH.nodes[0].key, session="ses_1", status=status) for at, status in enumerate(statuses)
+        link(f"resp_{at}", PATH.nodes[0].key, session_id="ses_1", status=status) for at, status in enumerate(statuses)
     )
-    record = session(head=PATH.head, mark=PATH.nodes[0].key)
-    await store.commit(Transaction((AppendItems(PATH.root, ITEMS),), links=links, session=record, expect=None))
+    record = session(head=PATH.head, confirmed_head=PATH.nodes[0].key)
+    await store.commit(
+        Transaction((AppendItems(PATH.root, ITEMS),), links=links, session=record, expected_session_head=None)
+    )
 
 
 async def test_items_are_counted_to_the_head_and_behind_the_mark(store: Store) -> None:
     await kept(store)
-    assert await store.outline("ses_1") == SessionStats(items=3, waiting=2, turns=0, first=ITEMS[0])
+    assert await store.session_stats("ses_1") == SessionStats(
+        item_count=3, unconfirmed_count=2, turn_count=0, first_item=ITEMS[0]
+    )
 
 
 async def test_only_links_with_an_answer_are_turns(store: Store) -> None:
     await kept(store, "completed", "incomplete", "failed", "cancelled", "in_progress")
     await store.commit(Transaction(links=(link("resp_other", PATH.head),)))
-    assert (await store.outline("ses_1")).turns == 2
+    assert (await store.session_stats("ses_1")).turn_count == 2
 
 
 async def test_a_session_in_which_nothing_was_said_has_no_first_item(store: Store) -> None:
-    await store.commit(Transaction(session=session(), expect=None))
-    assert await store.outline("ses_1") == SessionStats(items=0, waiting=0, turns=0, first=None)
+    await store.commit(Transaction(session=session(), expected_session_head=None))
+    assert await store.session_stats("ses_1") == SessionStats(
+        item_count=0, unconfirmed_count=0, turn_count=0, first_item=None
+    )
 
 
 async def test_a_deleted_item_still_counts(store: Store) -> None:
     await kept(store)
-    await store.commit(Transaction(erase=(PATH.nodes[0].key,)))
-    assert await store.outline("ses_1") == SessionStats(items=3, waiting=2, turns=0, first=None)
+    await store.commit(Transaction(erased_nodes=(PATH.nodes[0].key,)))
+    assert await store.session_stats("ses_1") == SessionStats(
+        item_count=3, unconfirmed_count=2, turn_count=0, first_item=None
+    )
 
 
 async def test_a_mark_at_the_root_leaves_everything_waiting(store: Store) -> None:
     await kept(store)
-    record = replace(session(head=PATH.head), mark=PATH.root)
+    record = replace(session(head=PATH.head), confirmed_head=PATH.root)
     await store.commit(Transaction(session=record))
-    assert (await store.outline("ses_1")).waiting == 3
+    assert (await store.session_stats("ses_1")).unconfirmed_count == 3
 
 
 async def test_a_session_that_is_not_there_is_not_found(store: Store) -> None:
@@ -57,6 +65,6 @@ async def test_a_session_that_is_not_there_is_not_found(store: Store) -> None:
     await store.remove_session("ses_1")
     for unknown in ("ses_1", "ses_2", "\ud83d"):
         with pytest.raises(NotFound):
-            await store.outline(unknown)
+            await store.session_stats(unknown)
     with pytest.raises(NotFound):
-        await store.of("another").outline("ses_1")
+        await store.for_tenant("another").session_stats("ses_1")

@@ -11,19 +11,19 @@ from tests.stores.chats import NOW, link, session
 
 TOP = root_key("local")
 EMPTY = Path(TOP)
-BASE = EMPTY.grow([user_message("shared question"), assistant_message("shared answer")])
-MINE = BASE.grow([user_message("my secret"), assistant_message("my answer")])
-YOURS = BASE.grow([user_message("your question"), assistant_message("your answer")])
+BASE = EMPTY.append([user_message("shared question"), assistant_message("shared answer")])
+MINE = BASE.append([user_message("my secret"), assistant_message("my answer")])
+YOURS = BASE.append([user_message("your question"), assistant_message("your answer")])
 
 
 async def fork(store: Store) -> tuple[Session, Session]:
     """Two sessions that begin alike; "yours" goes on from the first link of "mine"."""
-    mine = session(id="ses_m", name="mine", head=MINE.head, link="resp_m2")
-    yours = session(id="ses_y", name="yours", head=YOURS.head, link="resp_y2")
+    mine = session(id="ses_m", name="mine", head=MINE.head, link_id="resp_m2")
+    yours = session(id="ses_y", name="yours", head=YOURS.head, link_id="resp_y2")
     first, second, third = (
-        link("resp_m1", BASE.keys[0], BASE.head, session="ses_m", created_at=NOW),
-        link("resp_m2", MINE.keys[2], MINE.head, session="ses_m", parent="resp_m1", created_at=NOW + 1),
-        link("resp_y2", YOURS.keys[2], YOURS.head, session="ses_y", parent="resp_m1", created_at=NOW + 2),
+        link("resp_m1", BASE.keys[0], BASE.head, session_id="ses_m", created_at=NOW),
+        link("resp_m2", MINE.keys[2], MINE.head, session_id="ses_m", parent_id="resp_m1", created_at=NOW + 1),
+        link("resp_y2", YOURS.keys[2], YOURS.head, session_id="ses_y", parent_id="resp_m1", created_at=NOW + 2),
     )
     await store.commit(Transaction((AppendItems(TOP, MINE.items),), (first, second), mine))
     await store.commit(Transaction((AppendItems(BASE.head, YOURS.items[2:]),), (third,), yours))
@@ -35,7 +35,7 @@ async def gone(store: Store, path: Path) -> bool:
     for key in path.keys[2:]:
         with pytest.raises(NotFound):
             await store.path(key)
-    return not await store.search("secret")
+    return not await store.search_items("secret")
 
 
 async def test_a_removed_session_takes_what_only_it_held(store: Store) -> None:
@@ -52,8 +52,8 @@ async def test_a_link_that_another_sessions_chain_needs_stays(store: Store) -> N
     await fork(store)
     await store.remove_session("ses_m")
 
-    assert [link.id for link in await store.family("resp_y2")] == ["resp_m1", "resp_y2"]
-    assert [hit.session.name for hit in await store.search("shared")] == ["yours", "yours"]
+    assert [link.id for link in await store.related_links("resp_y2")] == ["resp_m1", "resp_y2"]
+    assert [hit.session.name for hit in await store.search_items("shared")] == ["yours", "yours"]
 
 
 async def test_when_the_last_session_goes_nothing_is_left(store: Store) -> None:
@@ -61,7 +61,7 @@ async def test_when_the_last_session_goes_nothing_is_left(store: Store) -> None:
     await store.remove_session("ses_m")
     await store.remove_session("ses_y")
 
-    assert await store.find("") == []
+    assert await store.find_handles("") == []
     assert await store.links("ses_m") == []
     for key in BASE.keys:
         with pytest.raises(NotFound):
@@ -71,9 +71,9 @@ async def test_when_the_last_session_goes_nothing_is_left(store: Store) -> None:
 async def test_a_call_of_another_client_stays_with_all_that_it_saw(store: Store) -> None:
     """A gateway's response belongs to no session; removing the one it grew from leaves it whole."""
     await fork(store)
-    theirs = MINE.grow([user_message("from elsewhere")])
+    theirs = MINE.append([user_message("from elsewhere")])
     await store.commit(
-        Transaction((AppendItems(MINE.head, theirs.items[4:]),), (link("resp_g", theirs.head, parent="resp_m2"),))
+        Transaction((AppendItems(MINE.head, theirs.items[4:]),), (link("resp_g", theirs.head, parent_id="resp_m2"),))
     )
     await store.remove_session("ses_m")
 
@@ -93,7 +93,7 @@ async def test_a_conversation_stays_when_the_session_that_mirrors_it_goes(store:
 
 
 async def test_a_removed_conversation_leaves_what_links_saw(store: Store) -> None:
-    extra = MINE.grow([user_message("never sent")])
+    extra = MINE.append([user_message("never sent")])
     await store.commit(
         Transaction(
             (AppendItems(TOP, extra.items),),
@@ -110,8 +110,8 @@ async def test_a_removed_conversation_leaves_what_links_saw(store: Store) -> Non
 
 
 async def test_a_removed_link_leaves_the_histories_of_its_children_whole(store: Store) -> None:
-    chain = EMPTY.grow([user_message("1"), assistant_message("2"), user_message("3"), assistant_message("4")])
-    kept = link("resp_2", chain.keys[2], chain.head, parent="resp_1", previous_response_id="resp_1")
+    chain = EMPTY.append([user_message("1"), assistant_message("2"), user_message("3"), assistant_message("4")])
+    kept = link("resp_2", chain.keys[2], chain.head, parent_id="resp_1", previous_response_id="resp_1")
     await store.commit(
         Transaction((AppendItems(TOP, chain.items),), (link("resp_1", chain.keys[0], chain.keys[1]), kept)),
     )
@@ -120,7 +120,7 @@ async def test_a_removed_link_leaves_the_histories_of_its_children_whole(store: 
     assert await store.link("resp_1") is None
     assert await store.link("resp_2") == kept
     assert await store.path(chain.head) == chain
-    assert await store.family("resp_2") == [kept]
+    assert await store.related_links("resp_2") == [kept]
 
     await store.remove_link("resp_2")
     with pytest.raises(NotFound):
@@ -129,7 +129,7 @@ async def test_a_removed_link_leaves_the_histories_of_its_children_whole(store: 
 
 async def test_a_removed_link_takes_an_answer_that_nobody_went_on_from(store: Store) -> None:
     await fork(store)
-    unheard = BASE.grow([user_message("my secret"), assistant_message("another secret")])
+    unheard = BASE.append([user_message("my secret"), assistant_message("another secret")])
     await store.commit(
         Transaction((AppendItems(MINE.keys[2], unheard.items[3:]),), (link("resp_x", MINE.keys[2], unheard.head),))
     )
@@ -148,13 +148,13 @@ async def test_a_removed_link_can_be_written_again(store: Store) -> None:
     await store.commit(Transaction((), (again,)))
 
     assert await store.link("resp_m1") == again
-    assert len(await store.family("resp_y2")) == 3
+    assert len(await store.related_links("resp_y2")) == 3
 
 
 async def test_a_session_may_be_made_again_under_its_old_names(store: Store) -> None:
     mine, _ = await fork(store)
     await store.remove_session("ses_m")
-    await store.commit(Transaction((AppendItems(TOP, MINE.items),), session=mine, expect=None))
+    await store.commit(Transaction((AppendItems(TOP, MINE.items),), session=mine, expected_session_head=None))
 
     assert await store.session("mine") == mine
     assert [link.id for link in await store.links("ses_m")] == ["resp_m1"]

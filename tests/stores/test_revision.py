@@ -9,18 +9,18 @@ from tests.stores.chats import session
 
 
 async def test_whatever_is_written_moves_it(store: Store) -> None:
-    before = await store.revision()
-    await store.commit(Transaction(session=session(), expect=None))
-    after = await store.revision()
+    before = await store.data_version()
+    await store.commit(Transaction(session=session(), expected_session_head=None))
+    after = await store.data_version()
     assert after is None or after != before
 
 
 async def test_another_processs_writing_is_noticed(sqlite: SqliteStore, file: Path) -> None:
     other = SqliteStore(SqliteDatabase(file))
-    await other.commit(Transaction(session=session(), expect=None))
-    before = await sqlite.revision()
+    await other.commit(Transaction(session=session(), expected_session_head=None))
+    before = await sqlite.data_version()
     await sqlite.sessions()
-    assert await sqlite.revision() == before
-    await other.lease("mine", "somebody", 60)
-    assert await sqlite.revision() != before
+    assert await sqlite.data_version() == before
+    await other.acquire_lease("mine", "somebody", 60)
+    assert await sqlite.data_version() != before
     await other.aclose()

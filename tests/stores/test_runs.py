@@ -12,7 +12,7 @@ from convo.stores.base import AbandonedRun, AppendItems, Store, Transaction, run
 from tests.stores.chats import link, session
 
 TOP = root_key("local")
-PATH = Path(TOP).grow([user_message("hi"), assistant_message("hello")])
+PATH = Path(TOP).append([user_message("hi"), assistant_message("hello")])
 ASKED = PATH.keys[0]
 QUEUED = link("resp_1", ASKED, status="queued")
 DONE = replace(QUEUED, head=PATH.head, status="completed")
@@ -23,7 +23,9 @@ GONE = -1.0
 async def begin(store: Store, *names: str) -> None:
     """Open a run for each of these responses, or for resp_1."""
     for name in names or ("resp_1",):
-        await store.commit(Transaction((AppendItems(TOP, PATH.items),), (replace(QUEUED, id=name),), starts=name))
+        await store.commit(
+            Transaction((AppendItems(TOP, PATH.items),), (replace(QUEUED, id=name),), started_run_id=name)
+        )
 
 
 def events(*numbers: int) -> list[StreamEvent]:
@@ -39,9 +41,9 @@ def numbers(found: Sequence[StreamEvent]) -> list[int]:
 
 async def test_events_come_back_as_they_went_in_and_in_order(store: Store) -> None:
     await begin(store)
-    await store.append("resp_1", events(0, 1, 2))
-    await store.append("resp_1", [])
-    await store.append("resp_1", events(3, 7))
+    await store.append_events("resp_1", events(0, 1, 2))
+    await store.append_events("resp_1", [])
+    await store.append_events("resp_1", events(3, 7))
 
     assert await store.events("resp_1") == events(0, 1, 2, 3, 7)
 
@@ -49,8 +51,8 @@ async def test_events_come_back_as_they_went_in_and_in_order(store: Store) -> No
 @pytest.mark.parametrize(("after", "left"), [(-1, [0, 1, 2, 5]), (0, [1, 2, 5]), (1, [2, 5]), (3, [5]), (5, [])])
 async def test_a_reader_resumes_after_the_number_it_saw_last(store: Store, after: int, left: list[int]) -> None:
     await begin(store)
-    await store.append("resp_1", events(0, 1))
-    await store.append("resp_1", events(2, 5))
+    await store.append_events("resp_1", events(0, 1))
+    await store.append_events("resp_1", events(2, 5))
 
     assert numbers(await store.events("resp_1", after=after)) == left
 
@@ -60,10 +62,10 @@ async def test_an_event_that_is_not_behind_the_last_is_a_conflict_and_none_is_ke
     store: Store, late: list[int]
 ) -> None:
     await begin(store)
-    await store.append("resp_1", events(0, 1, 2))
+    await store.append_events("resp_1", events(0, 1, 2))
 
     with pytest.raises(Conflict):
-        await store.append("resp_1", events(*late))
+        await store.append_events("resp_1", events(*late))
 
     assert numbers(await store.events("resp_1")) == [0, 1, 2]
 
@@ -73,7 +75,7 @@ async def test_an_event_without_a_number_is_refused(store: Store, number: object
     await begin(store)
 
     with pytest.raises(InputFault):
-        await store.append("resp_1", [*events(0), {"sequence_number": number}])
+        await store.append_events("resp_1", [*events(0), {"sequence_number": number}])
 
     assert await store.events("resp_1") == []
 
@@ -82,14 +84,14 @@ async def test_an_event_that_cannot_be_written_is_refused_with_those_beside_it(s
     await begin(store)
 
     with pytest.raises(InputFault):
-        await store.append("resp_1", [*events(0), {"sequence_number": 1, "delta": float("nan")}])
+        await store.append_events("resp_1", [*events(0), {"sequence_number": 1, "delta": float("nan")}])
 
     assert await store.events("resp_1") == []
 
 
 async def test_what_a_reader_does_to_an_event_does_not_reach_the_store(store: Store) -> None:
     await begin(store)
-    await store.append("resp_1", [{"sequence_number": 0, "item": {"content": ["x"]}}])
+    await store.append_events("resp_1", [{"sequence_number": 0, "item": {"content": ["x"]}}])
     (await store.events("resp_1"))[0]["item"]["content"].clear()
 
     assert await store.events("resp_1") == [{"sequence_number": 0, "item": {"content": ["x"]}}]
@@ -100,7 +102,7 @@ async def test_a_response_that_never_ran_takes_and_has_no_events(store: Store, n
     await store.commit(Transaction((AppendItems(TOP, PATH.items),), (QUEUED,), session(head=PATH.head)))
     for response in (name, "resp_1"):
         with pytest.raises(Conflict):
-            await store.append(response, events(0))
+            await store.append_events(response, events(0))
         assert await store.events(response) == []
 
 
@@ -109,8 +111,8 @@ async def test_a_response_that_never_ran_takes_and_has_no_events(store: Store, n
 
 async def test_a_run_may_begin_for_a_response_that_was_written_before(store: Store) -> None:
     await store.commit(Transaction((AppendItems(TOP, PATH.items),), (QUEUED,)))
-    await store.commit(Transaction(starts="resp_1"))
-    await store.append("resp_1", events(0))
+    await store.commit(Transaction(started_run_id="resp_1"))
+    await store.append_events("resp_1", events(0))
 
     assert numbers(await store.events("resp_1")) == [0]
 
@@ -118,33 +120,33 @@ async def test_a_run_may_begin_for_a_response_that_was_written_before(store: Sto
 @pytest.mark.parametrize("name", ["resp_2", "\ud800"])
 async def test_no_run_begins_without_its_response(store: Store, name: str) -> None:
     with pytest.raises(NotFound):
-        await store.commit(Transaction((AppendItems(TOP, PATH.items),), (QUEUED,), starts=name))
+        await store.commit(Transaction((AppendItems(TOP, PATH.items),), (QUEUED,), started_run_id=name))
 
     assert await store.link("resp_1") is None
 
 
 async def test_an_ended_run_keeps_its_events_and_takes_no_more(store: Store) -> None:
     await begin(store)
-    await store.append("resp_1", events(0, 1))
-    await store.commit(Transaction((AppendItems(ASKED, PATH.items[1:]),), (DONE,), ends="resp_1"))
+    await store.append_events("resp_1", events(0, 1))
+    await store.commit(Transaction((AppendItems(ASKED, PATH.items[1:]),), (DONE,), ended_run_id="resp_1"))
 
     with pytest.raises(Conflict):
-        await store.append("resp_1", events(2))
+        await store.append_events("resp_1", events(2))
     assert numbers(await store.events("resp_1")) == [0, 1]
     assert await store.link("resp_1") == DONE
-    assert await store.upkeep.abandoned() == []
+    assert await store.admin.abandoned_runs() == []
 
 
 @pytest.mark.parametrize("first", [[], [0, 1]], ids=["without events", "with events"])
 async def test_of_an_end_and_a_cancelling_only_the_first_is_kept(store: Store, first: list[int]) -> None:
     """Two replicas end one run: the second is told, and nothing of what it brought is there."""
     await begin(store)
-    await store.append("resp_1", events(*first))
-    await store.commit(Transaction(links=(replace(QUEUED, status="cancelled"),), ends="resp_1"))
+    await store.append_events("resp_1", events(*first))
+    await store.commit(Transaction(links=(replace(QUEUED, status="cancelled"),), ended_run_id="resp_1"))
 
     with pytest.raises(Conflict):
         await store.commit(
-            Transaction((AppendItems(ASKED, PATH.items[1:]),), (DONE,), session(head=PATH.head), ends="resp_1")
+            Transaction((AppendItems(ASKED, PATH.items[1:]),), (DONE,), session(head=PATH.head), ended_run_id="resp_1")
         )
 
     made = await store.link("resp_1")
@@ -160,7 +162,7 @@ async def test_what_never_ran_cannot_end(store: Store, name: str) -> None:
     await store.commit(Transaction((AppendItems(TOP, PATH.items),), (QUEUED,)))
 
     with pytest.raises(Conflict):
-        await store.commit(Transaction(links=(DONE,), ends=name))
+        await store.commit(Transaction(links=(DONE,), ended_run_id=name))
 
 
 async def test_a_stale_head_keeps_a_run_open(store: Store) -> None:
@@ -168,9 +170,11 @@ async def test_a_stale_head_keeps_a_run_open(store: Store) -> None:
     await begin(store)
 
     with pytest.raises(Conflict):
-        await store.commit(Transaction(links=(DONE,), session=session(), expect=PATH.head, ends="resp_1"))
+        await store.commit(
+            Transaction(links=(DONE,), session=session(), expected_session_head=PATH.head, ended_run_id="resp_1")
+        )
 
-    await store.append("resp_1", events(0))
+    await store.append_events("resp_1", events(0))
     assert await store.link("resp_1") == QUEUED
 
 
@@ -190,42 +194,44 @@ async def test_a_queued_response_is_replaced_until_it_is_final(store: Store) -> 
 
 async def test_a_removed_response_takes_its_run_and_its_events(store: Store) -> None:
     await begin(store)
-    await store.append("resp_1", events(0))
+    await store.append_events("resp_1", events(0))
     await store.remove_link("resp_1")
 
     assert await store.events("resp_1") == []
-    assert await store.upkeep.abandoned() == []
+    assert await store.admin.abandoned_runs() == []
     with pytest.raises(Conflict):
-        await store.append("resp_1", events(1))
+        await store.append_events("resp_1", events(1))
     await store.commit(Transaction((AppendItems(TOP, PATH.items),), (QUEUED,)))
     assert await store.events("resp_1") == []
     with pytest.raises(Conflict):
-        await store.append("resp_1", events(1))
+        await store.append_events("resp_1", events(1))
 
 
 async def test_a_removed_session_takes_the_events_of_its_responses(store: Store) -> None:
-    mine = replace(QUEUED, session="ses_1")
-    await store.commit(Transaction((AppendItems(TOP, PATH.items),), (mine,), session(head=PATH.head), starts="resp_1"))
-    await store.append("resp_1", events(0))
+    mine = replace(QUEUED, session_id="ses_1")
+    await store.commit(
+        Transaction((AppendItems(TOP, PATH.items),), (mine,), session(head=PATH.head), started_run_id="resp_1")
+    )
+    await store.append_events("resp_1", events(0))
     await store.remove_session("ses_1")
 
     assert await store.events("resp_1") == []
-    assert await store.upkeep.abandoned() == []
+    assert await store.admin.abandoned_runs() == []
 
 
 async def test_events_are_forgotten_some_time_after_the_end_and_never_before(store: Store) -> None:
     await begin(store, "resp_1", "resp_2")
     for name in ("resp_1", "resp_2"):
-        await store.append(name, events(0, 1))
-    await store.commit(Transaction(links=(replace(QUEUED, status="failed"),), ends="resp_1"))
+        await store.append_events(name, events(0, 1))
+    await store.commit(Transaction(links=(replace(QUEUED, status="failed"),), ended_run_id="resp_1"))
 
-    assert await store.upkeep.forget_events(60) == 0
+    assert await store.admin.prune_events(60) == 0
     assert numbers(await store.events("resp_1")) == [0, 1]
-    assert await store.upkeep.forget_events(-60) == 1
+    assert await store.admin.prune_events(-60) == 1
     assert await store.events("resp_1") == []
     assert numbers(await store.events("resp_2")) == [0, 1]
     assert await store.link("resp_1") == replace(QUEUED, status="failed")
-    assert await store.upkeep.forget_events(-60) == 0
+    assert await store.admin.prune_events(-60) == 0
 
 
 # -- whose holder is gone -------------------------------------------------------------------------
@@ -233,23 +239,23 @@ async def test_events_are_forgotten_some_time_after_the_end_and_never_before(sto
 
 async def test_a_run_is_abandoned_while_no_lease_of_its_name_is_alive(store: Store) -> None:
     await begin(store, "resp_1", "resp_2", "resp_3")
-    await store.lease(run_lease_name("resp_1"), "alive", 60)
-    await store.lease(run_lease_name("resp_2"), "dead", GONE)
+    await store.acquire_lease(run_lease_name("resp_1"), "alive", 60)
+    await store.acquire_lease(run_lease_name("resp_2"), "dead", GONE)
 
-    assert set(await store.upkeep.abandoned()) == {AbandonedRun("local", "resp_2"), AbandonedRun("local", "resp_3")}
+    assert set(await store.admin.abandoned_runs()) == {AbandonedRun("local", "resp_2"), AbandonedRun("local", "resp_3")}
 
 
 async def test_a_run_is_abandoned_once_its_lease_is_given_back(store: Store) -> None:
     await begin(store)
-    lease = await store.lease(run_lease_name("resp_1"), "me", 60)
-    assert await store.upkeep.abandoned() == []
-    await store.release(lease)
+    lease = await store.acquire_lease(run_lease_name("resp_1"), "me", 60)
+    assert await store.admin.abandoned_runs() == []
+    await store.release_lease(lease)
 
-    assert await store.upkeep.abandoned() == [("local", "resp_1")]
+    assert await store.admin.abandoned_runs() == [("local", "resp_1")]
 
 
 async def test_the_lease_of_another_tenant_carries_out_nothing_here(store: Store) -> None:
     await begin(store)
-    await store.of("guest").lease(run_lease_name("resp_1"), "theirs", 60)
+    await store.for_tenant("guest").acquire_lease(run_lease_name("resp_1"), "theirs", 60)
 
-    assert await store.of("guest").upkeep.abandoned() == [("local", "resp_1")]
+    assert await store.for_tenant("guest").admin.abandoned_runs() == [("local", "resp_1")]

@@ -82,7 +82,7 @@ class SideBySide(RuleBasedStateMachine):
 
     def on_both(self, question: str, *words: object, **options: object) -> Any:
         """What the upkeep of both answers."""
-        return self._same((self.memory.upkeep, self.sqlite.upkeep), question, words, options)
+        return self._same((self.memory.admin, self.sqlite.admin), question, words, options)
 
     def _same(self, sides: Any, question: str, words: Any, options: Any) -> Any:
         asked = (outcome(getattr(side, question)(*words, **options)) for side in sides)
@@ -109,31 +109,31 @@ class SideBySide(RuleBasedStateMachine):
     @rule(name=st.sampled_from(NAMES), place=PLACE, items=HISTORY, fresh=st.booleans(), text=JSON)
     def say(self, name: str, place: int, items: list[Item], fresh: bool, text: Json) -> None:
         """A session goes on from some history, whether the store still has it or not."""
-        path = self.path(place).grow(items)
+        path = self.path(place).append(items)
         there = self.session(name)
         record = there or session(id=f"ses_{name}", name=name)
         record = replace(record, head=path.head, used_at=self.now(), instructions=json.dumps(text))
         grow = (AppendItems(TOP, path.items),) if fresh else (AppendItems(self.path(place).head, tuple(items)),)
-        if self.commit(Transaction(grow, session=record, expect=there.head if there else None)):
+        if self.commit(Transaction(grow, session=record, expected_session_head=there.head if there else None)):
             self.paths.append(path)
 
     @rule(
         name=st.sampled_from(NAMES),
         place=PLACE,
-        field=st.sampled_from(["head", "mark", "written"]),
+        field=st.sampled_from(["head", "confirmed_head", "file_head"]),
         id_=st.sampled_from([None, *IDS]),
     )
     def move(self, name: str, place: int, field: str, id_: str | None) -> None:
         there = self.session(name)
         if there:
-            moved = replace(there, **{field: self.path(place).head}, link=id_, used_at=self.now())  # type: ignore[arg-type]
-            self.commit(Transaction(session=moved, expect=there.head))
+            moved = replace(there, **{field: self.path(place).head}, link_id=id_, used_at=self.now())  # type: ignore[arg-type]
+            self.commit(Transaction(session=moved, expected_session_head=there.head))
 
     @rule(name=st.sampled_from(NAMES), other=st.sampled_from([*NAMES, "four"]), place=PLACE)
     def rename_or_be_stale(self, name: str, other: str, place: int) -> None:
         there = self.session(name)
         if there:
-            self.commit(Transaction(session=replace(there, name=other), expect=self.path(place).head))
+            self.commit(Transaction(session=replace(there, name=other), expected_session_head=self.path(place).head))
 
     @rule(
         id_=st.sampled_from(IDS),
@@ -157,9 +157,11 @@ class SideBySide(RuleBasedStateMachine):
         talk: str | None,
     ) -> None:
         before = self.path(saw)
-        after = before.grow(items)
+        after = before.append(items)
         made = replace(
-            link(id_, before.head, after.head, parent=parent, session=name and f"ses_{name}", created_at=self.now()),
+            link(
+                id_, before.head, after.head, parent_id=parent, session_id=name and f"ses_{name}", created_at=self.now()
+            ),
             status=status,
             parameters={"value": value},
             usage={"value": value},
@@ -172,34 +174,36 @@ class SideBySide(RuleBasedStateMachine):
     @rule(id_=st.sampled_from(CONVERSATIONS), place=PLACE, items=st.lists(ITEMS, max_size=2), stale=st.booleans())
     def converse(self, id_: str, place: int, items: list[Item], stale: bool) -> None:
         there: Conversation | None = self.loop.run_until_complete(self.memory.conversation(id_))
-        path = self.path(place).grow(items)
+        path = self.path(place).append(items)
         expect = (None if stale else there.head) if there else (TOP if stale else None)
         ids = tuple(str(node.item.get("id") or f"given_{node.key[:6]}") for node in path.nodes)
         made = Conversation(id_, path.head, NOW + CONVERSATIONS.index(id_), ids, {"at": str(self.now())})
         change = Transaction(
-            (AppendItems(self.path(place).head, tuple(items)),), conversation=made, conversation_expect=expect
+            (AppendItems(self.path(place).head, tuple(items)),), conversation=made, expected_conversation_head=expect
         )
         if self.commit(change):
             self.paths.append(path)
 
     @rule(place=PLACE)
     def erase(self, place: int) -> None:
-        self.commit(Transaction(erase=(self.path(place).head,)))
+        self.commit(Transaction(erased_nodes=(self.path(place).head,)))
 
     @rule(id_=st.sampled_from(IDS), ends=st.booleans(), status=st.sampled_from(["in_progress", "completed"]))
     def run(self, id_: str, ends: bool, status: Status) -> None:
         """A run begins or ends, with the link as it stands then; both refuse what is not there or not open."""
         there: Link | None = self.loop.run_until_complete(self.memory.link(id_))
         after = (replace(there, status=status),) if there else ()
-        self.commit(Transaction(links=after, ends=id_) if ends else Transaction(links=after, starts=id_))
+        self.commit(
+            Transaction(links=after, ended_run_id=id_) if ends else Transaction(links=after, started_run_id=id_)
+        )
 
     @rule(place=PLACE, other=PLACE)
     def tail(self, place: int, other: int) -> None:
-        self.both("tail", self.path(place).head, self.path(other).head)
+        self.both("items_after", self.path(place).head, self.path(other).head)
 
     @rule(id_=st.sampled_from(IDS), numbers=st.lists(st.integers(min_value=0, max_value=9), max_size=3), value=JSON)
     def append(self, id_: str, numbers: list[int], value: Json) -> None:
-        self.both("append", id_, [{"sequence_number": number, "value": value} for number in numbers])
+        self.both("append_events", id_, [{"sequence_number": number, "value": value} for number in numbers])
 
     @rule(
         run=st.sampled_from(RUNS),
@@ -223,12 +227,12 @@ class SideBySide(RuleBasedStateMachine):
         revision = (there.revision if there else 0) + step
         made = AgentRun(run, f"ses_{name}", revision, status, {"value": value}, NOW, self.now())
         calls = tuple(AgentCall(other, call_id, self.now(), ended, value) for other, call_id, ended in called)
-        self.commit(Transaction(agent_run=made, calls=calls))
+        self.commit(Transaction(agent_run=made, agent_calls=calls))
 
     @rule(back=st.integers(min_value=-1, max_value=40), dry=st.booleans())
     def prune(self, back: int, dry: bool) -> None:
         for ask in {True, dry}:
-            self.on_both("prune", "local", self.moment - back, dry=ask)
+            self.on_both("prune", "local", self.moment - back, dry_run=ask)
 
     @rule(name=st.sampled_from(NAMES))
     def remove_session(self, name: str) -> None:
@@ -253,23 +257,23 @@ class SideBySide(RuleBasedStateMachine):
     @invariant()
     def both_answer_the_same(self) -> None:
         self.both("sessions")
-        self.both("find", "", limit=100)
+        self.both("find_handles", "", limit=100)
         for name in NAMES:
             self.both("links", f"ses_{name}")
         for id_ in IDS:
             self.both("link", id_)
-            self.both("family", id_)
+            self.both("related_links", id_)
             self.both("events", id_, after=1)
         for id_ in CONVERSATIONS:
             there = self.both("conversation", id_)
             self.both("conversation_links", id_)
-            for item_id in there.ids if there else ():
+            for item_id in there.item_ids if there else ():
                 self.both("item", item_id)
         for run in RUNS:
             self.both("agent_run", run)
-            self.both("calls", run)
+            self.both("agent_calls", run)
         self.both("agent_runs", status="paused")
-        abandoned = (self.loop.run_until_complete(one.upkeep.abandoned()) for one in (self.memory, self.sqlite))
+        abandoned = (self.loop.run_until_complete(one.admin.abandoned_runs()) for one in (self.memory, self.sqlite))
         assert len({frozenset(found) for found in abandoned}) == 1
         for words in WORDS:
             both = (self.memory, self.sqlite)
@@ -278,7 +282,7 @@ class SideBySide(RuleBasedStateMachine):
 
     async def hits(self, store: Store, words: str) -> object:
         """What a search finds; in which order is each store's own matter."""
-        return {(hit.session.id, hit.key, json.dumps(hit.item)) for hit in await store.search(words, limit=1000)}
+        return {(hit.session.id, hit.key, json.dumps(hit.item)) for hit in await store.search_items(words, limit=1000)}
 
     @invariant()
     def a_history_reads_as_it_was_made_or_not_at_all(self) -> None:
@@ -286,7 +290,7 @@ class SideBySide(RuleBasedStateMachine):
             read = self.both("path", path.head)
             if isinstance(read, Path):
                 assert read == path
-            self.both("answers", path.head)
+            self.both("responses_to", path.head)
             for node in path.nodes[-1:]:
                 self.both("item", str(node.item.get("id")))
                 self.both("item", f"msg_{node.key[:32]}")

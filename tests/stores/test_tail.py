@@ -10,8 +10,8 @@ from tests.stores.chats import session
 
 TOP = root_key("local")
 LAST: Item = {"role": "assistant", "content": [{"type": "output_text", "text": "last"}]}
-PATH = Path(TOP).grow([user_message("before"), assistant_message("here"), user_message("behind"), LAST])
-FORK = PATH.first(2).grow([user_message("elsewhere")])
+PATH = Path(TOP).append([user_message("before"), assistant_message("here"), user_message("behind"), LAST])
+FORK = PATH.first(2).append([user_message("elsewhere")])
 NOWHERE = Key("0" * 64)
 
 
@@ -26,23 +26,23 @@ async def fork(store: Store) -> None:
 async def test_a_tail_is_what_stands_behind_a_place(store: Store, place: int) -> None:
     await fork(store)
 
-    assert list(await store.tail(PATH.head, PATH.first(place).head)) == list(PATH.items[place:])
+    assert list(await store.items_after(PATH.head, PATH.first(place).head)) == list(PATH.items[place:])
 
 
 async def test_an_empty_history_has_an_empty_tail(store: Store) -> None:
-    assert list(await store.tail(TOP, TOP)) == []
+    assert list(await store.items_after(TOP, TOP)) == []
 
 
 async def test_an_item_that_was_deleted_before_a_tail_is_not_missed_and_one_in_it_is(store: Store) -> None:
     await fork(store)
-    await store.commit(Transaction(erase=PATH.keys[:2]))
-    assert list(await store.tail(PATH.head, PATH.keys[1])) == list(PATH.items[2:])
+    await store.commit(Transaction(erased_nodes=PATH.keys[:2]))
+    assert list(await store.items_after(PATH.head, PATH.keys[1])) == list(PATH.items[2:])
 
-    await store.commit(Transaction(erase=PATH.keys[2:3]))
+    await store.commit(Transaction(erased_nodes=PATH.keys[2:3]))
     with pytest.raises(ItemDeleted) as told:
-        await store.tail(PATH.head, PATH.keys[1])
+        await store.items_after(PATH.head, PATH.keys[1])
     assert told.value.key == PATH.keys[2]
-    assert list(await store.tail(PATH.head, PATH.keys[2])) == list(PATH.items[3:])
+    assert list(await store.items_after(PATH.head, PATH.keys[2])) == list(PATH.items[3:])
 
 
 @pytest.mark.parametrize(
@@ -63,15 +63,15 @@ async def test_a_history_that_does_not_pass_through_a_place_has_no_tail_behind_i
     await fork(store)
 
     with pytest.raises(Conflict, match="does not pass through"):
-        await store.tail(head, after)
+        await store.items_after(head, after)
 
 
 async def test_that_a_way_does_not_pass_there_is_said_before_what_was_deleted_on_it(store: Store) -> None:
     await fork(store)
-    await store.commit(Transaction(erase=(PATH.head,)))
+    await store.commit(Transaction(erased_nodes=(PATH.head,)))
 
     with pytest.raises(Conflict, match="does not pass through"):
-        await store.tail(PATH.head, FORK.head)
+        await store.items_after(PATH.head, FORK.head)
 
 
 @pytest.mark.parametrize("head", [NOWHERE, root_key("guest"), Key("not a key"), Key("")])
@@ -79,12 +79,12 @@ async def test_a_place_that_nobody_made_has_no_tail(store: Store, head: Key) -> 
     await fork(store)
 
     with pytest.raises(NotFound):
-        await store.tail(head, TOP)
+        await store.items_after(head, TOP)
 
 
 async def test_what_a_reader_does_to_a_tail_does_not_reach_the_store(store: Store) -> None:
     await fork(store)
-    (last,) = await store.tail(PATH.head, PATH.keys[2])
+    (last,) = await store.items_after(PATH.head, PATH.keys[2])
     last["content"].append("changed")
 
     assert await store.path(PATH.head) == PATH

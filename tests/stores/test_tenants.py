@@ -13,10 +13,10 @@ from tests.stores.chats import NOW, link, session
 
 def everything(tenant: str) -> Transaction:
     """The same chat, as `tenant` would store it."""
-    path = Path(root_key(tenant)).grow([user_message("hi there")])
+    path = Path(root_key(tenant)).append([user_message("hi there")])
     return Transaction(
         (AppendItems(path.root, path.items),),
-        (link("resp_1", path.head, session="ses_1", conversation_id="conv_1"),),
+        (link("resp_1", path.head, session_id="ses_1", conversation_id="conv_1"),),
         session(tenant, head=path.head),
         conversation=Conversation("conv_1", path.head, NOW, ("a",)),
     )
@@ -24,7 +24,7 @@ def everything(tenant: str) -> Transaction:
 
 async def test_a_tenant_sees_its_own_and_nothing_else(store: Store) -> None:
     await store.commit(everything("local"))
-    guest = store.of("guest")
+    guest = store.for_tenant("guest")
 
     assert guest.tenant == "guest"
     assert await guest.session("one") is None
@@ -32,56 +32,59 @@ async def test_a_tenant_sees_its_own_and_nothing_else(store: Store) -> None:
     assert await guest.conversation("conv_1") is None
     for found in (
         await guest.sessions(),
-        await guest.find(""),
-        await guest.search("hi"),
+        await guest.find_handles(""),
+        await guest.search_items("hi"),
         await guest.links("ses_1"),
         await guest.conversation_links("conv_1"),
     ):
         assert list(found) == []
-    assert await guest.family("resp_1") == []
-    head = Path(root_key("local")).grow([user_message("hi there")]).head
-    assert await guest.answers(head) == []
+    assert await guest.related_links("resp_1") == []
+    head = Path(root_key("local")).append([user_message("hi there")]).head
+    assert await guest.responses_to(head) == []
     with pytest.raises(NotFound):
         await guest.path(head)
 
 
 async def test_a_tenant_cannot_build_on_anothers_history(store: Store) -> None:
     await store.commit(everything("local"))
-    head = Path(root_key("local")).grow([user_message("hi there")]).head
+    head = Path(root_key("local")).append([user_message("hi there")]).head
 
     for change in (
         Transaction((AppendItems(head, (user_message("x"),)),)),
         Transaction((), (link("resp_9", head),)),
-        Transaction(erase=(head,)),
+        Transaction(erased_nodes=(head,)),
     ):
         with pytest.raises(NotFound):
-            await store.of("guest").commit(change)
+            await store.for_tenant("guest").commit(change)
 
 
 async def test_a_tenant_cannot_reach_anothers_run(store: Store) -> None:
-    await store.commit(replace(everything("local"), starts="resp_1"))
-    await store.append("resp_1", [{"sequence_number": 0}])
-    guest = store.of("guest")
+    await store.commit(replace(everything("local"), started_run_id="resp_1"))
+    await store.append_events("resp_1", [{"sequence_number": 0}])
+    guest = store.for_tenant("guest")
 
     assert await guest.events("resp_1") == []
     with pytest.raises(NotFound):
-        await guest.commit(Transaction(starts="resp_1"))
-    for change in (guest.append("resp_1", [{"sequence_number": 1}]), guest.commit(Transaction(ends="resp_1"))):
+        await guest.commit(Transaction(started_run_id="resp_1"))
+    for change in (
+        guest.append_events("resp_1", [{"sequence_number": 1}]),
+        guest.commit(Transaction(ended_run_id="resp_1")),
+    ):
         with pytest.raises(Conflict):
             await change
-    await store.commit(Transaction(ends="resp_1"))
+    await store.commit(Transaction(ended_run_id="resp_1"))
     assert await store.events("resp_1") == [{"sequence_number": 0}]
 
 
 async def test_the_same_names_stand_side_by_side_and_go_alone(store: Store) -> None:
-    guest = store.of("guest")
+    guest = store.for_tenant("guest")
     await store.commit(everything("local"))
     await guest.commit(everything("guest"))
     await store.remove_session("ses_1")
     await store.remove_conversation("conv_1")
 
-    assert await store.find("") == []
-    assert len(await guest.find("")) == 3
-    assert [hit.session.name for hit in await guest.search("hi")] == ["one"]
+    assert await store.find_handles("") == []
+    assert len(await guest.find_handles("")) == 3
+    assert [hit.session.name for hit in await guest.search_items("hi")] == ["one"]
     with pytest.raises(NotFound):
         await store.remove_link("resp_1")

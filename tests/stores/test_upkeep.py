@@ -14,7 +14,7 @@ from tests.stores.chats import NOW, json_bytes, link, prose, session
 from tests.stores.test_tenants import everything
 
 TOP = root_key("local")
-PATH = Path(TOP).grow([user_message("one"), user_message("two"), user_message("three")])
+PATH = Path(TOP).append([user_message("one"), user_message("two"), user_message("three")])
 ONE, TWO, THREE = PATH.keys
 MANY = 1100
 BIT = {"sequence_number": 0, "type": "response.created"}
@@ -24,51 +24,53 @@ BIT = {"sequence_number": 0, "type": "response.created"}
 
 
 async def test_a_second_migration_has_nothing_to_do(store: Store) -> None:
-    await store.upkeep.migrate()
+    await store.admin.migrate()
 
-    assert list(await store.upkeep.migrate()) == []
-    await store.upkeep.check()
+    assert list(await store.admin.migrate()) == []
+    await store.admin.check_ready()
 
 
 async def test_a_migration_changes_nothing_of_what_is_kept(store: Store) -> None:
     await store.commit(everything("local"))
-    await store.upkeep.migrate()
+    await store.admin.migrate()
 
     assert await store.link("resp_1") is not None
 
 
 async def test_the_first_secret_of_a_name_is_everybodys(store: Store) -> None:
-    assert await store.upkeep.secret("seal", b"first\x00\xff") == b"first\x00\xff"
-    assert await store.upkeep.secret("seal", b"second") == b"first\x00\xff"
-    assert await store.of("guest").upkeep.secret("seal", b"third") == b"first\x00\xff"
-    assert await store.upkeep.secret("other", b"fourth") == b"fourth"
+    assert await store.admin.get_or_create_secret("seal", b"first\x00\xff") == b"first\x00\xff"
+    assert await store.admin.get_or_create_secret("seal", b"second") == b"first\x00\xff"
+    assert await store.for_tenant("guest").admin.get_or_create_secret("seal", b"third") == b"first\x00\xff"
+    assert await store.admin.get_or_create_secret("other", b"fourth") == b"fourth"
 
 
 async def test_tenants_are_named_once_they_kept_something(store: Store) -> None:
-    assert list(await store.upkeep.tenants()) == []
-    await store.of("a guest").commit(everything("a guest"))
+    assert list(await store.admin.tenant_names()) == []
+    await store.for_tenant("a guest").commit(everything("a guest"))
     await store.commit(everything("local"))
-    assert list(await store.upkeep.tenants()) == ["a guest", "local"]
+    assert list(await store.admin.tenant_names()) == ["a guest", "local"]
 
 
 async def test_the_size_on_the_disk_grows_with_what_is_kept(store: Store) -> None:
     await store.commit(everything("local"))
-    before = await store.upkeep.size()
-    path = Path(TOP).grow([user_message(prose(Random(1), 300_000))])
+    before = await store.admin.size_bytes()
+    path = Path(TOP).append([user_message(prose(Random(1), 300_000))])
     kept = session(head=path.head, id="ses_large", name="large")
-    await store.commit(Transaction(grow=(AppendItems(TOP, tuple(path.items)),), session=kept, expect=None))
-    after = await store.upkeep.size()
+    await store.commit(
+        Transaction(appends=(AppendItems(TOP, tuple(path.items)),), session=kept, expected_session_head=None)
+    )
+    after = await store.admin.size_bytes()
     assert (before is None and after is None) or (before and after and after > before)
 
 
 async def test_transactions_are_observed_with_their_seconds(store: Store) -> None:
-    if await store.upkeep.size() is None:
+    if await store.admin.size_bytes() is None:
         return
     seen: list[float] = []
-    store.upkeep.observe(seen.append)
+    store.admin.set_transaction_observer(seen.append)
     await store.commit(everything("local"))
     with pytest.raises(NotFound):
-        await store.of("local").remove_session("ses_none")
+        await store.for_tenant("local").remove_session("ses_none")
     assert len(seen) >= 2
     assert all(0 < seconds < 60 for seconds in seen)
 
@@ -77,22 +79,24 @@ async def test_transactions_are_observed_with_their_seconds(store: Store) -> Non
 
 
 async def test_an_empty_store_holds_nothing(store: Store) -> None:
-    await store.lease("chat", "me", 60)
+    await store.acquire_lease("chat", "me", 60)
 
-    assert list(await store.upkeep.holdings()) == []
+    assert list(await store.admin.tenant_stats()) == []
 
 
 async def test_each_tenants_rows_and_bytes_are_counted(store: Store) -> None:
     items = tuple(user_message(prose(Random(number), 500)) for number in range(3))
-    path = Path(TOP).grow(items)
-    calls = [link(f"resp_{n}", path.keys[n], path.head, created_at=NOW + n, session="ses_1") for n in range(2)]
-    await store.of("a guest").commit(everything("a guest"))
-    await store.commit(Transaction((AppendItems(TOP, items),), tuple(calls), session(head=path.head), starts="resp_0"))
-    await store.append("resp_0", [BIT, {**BIT, "sequence_number": 1}])
+    path = Path(TOP).append(items)
+    calls = [link(f"resp_{n}", path.keys[n], path.head, created_at=NOW + n, session_id="ses_1") for n in range(2)]
+    await store.for_tenant("a guest").commit(everything("a guest"))
+    await store.commit(
+        Transaction((AppendItems(TOP, items),), tuple(calls), session(head=path.head), started_run_id="resp_0")
+    )
+    await store.append_events("resp_0", [BIT, {**BIT, "sequence_number": 1}])
 
-    theirs, ours = await store.upkeep.holdings()
+    theirs, ours = await store.admin.tenant_stats()
     assert (theirs.tenant, ours.tenant) == ("a guest", "local")
-    assert ours.rows == {
+    assert ours.row_counts == {
         "sessions": 1,
         "responses": 2,
         "conversations": 0,
@@ -101,7 +105,7 @@ async def test_each_tenants_rows_and_bytes_are_counted(store: Store) -> None:
         "events": 2,
         "runs": 0,
     }
-    assert theirs.rows == {
+    assert theirs.row_counts == {
         "sessions": 1,
         "responses": 1,
         "conversations": 1,
@@ -110,8 +114,8 @@ async def test_each_tenants_rows_and_bytes_are_counted(store: Store) -> None:
         "events": 0,
         "runs": 0,
     }
-    assert json_bytes(items) < ours.bytes < 3 * json_bytes(items)
-    assert (ours.oldest, ours.newest) == (NOW, NOW + 1)
+    assert json_bytes(items) < ours.size_bytes < 3 * json_bytes(items)
+    assert (ours.oldest_at, ours.newest_at) == (NOW, NOW + 1)
 
 
 async def test_what_was_removed_is_no_longer_counted(store: Store) -> None:
@@ -119,16 +123,16 @@ async def test_what_was_removed_is_no_longer_counted(store: Store) -> None:
     await store.remove_session("ses_1")
     await store.remove_conversation("conv_1")
 
-    assert list(await store.upkeep.holdings()) == []
+    assert list(await store.admin.tenant_stats()) == []
 
 
 async def test_a_name_that_is_only_spoken_of_is_not_counted(store: Store) -> None:
     await store.commit(
-        Transaction((AppendItems(TOP, PATH.items),), (link("resp_2", THREE, parent="resp_1", session="ses_x"),))
+        Transaction((AppendItems(TOP, PATH.items),), (link("resp_2", THREE, parent_id="resp_1", session_id="ses_x"),))
     )
 
-    (ours,) = await store.upkeep.holdings()
-    assert (ours.rows["sessions"], ours.rows["responses"]) == (0, 1)
+    (ours,) = await store.admin.tenant_stats()
+    assert (ours.row_counts["sessions"], ours.row_counts["responses"]) == (0, 1)
 
 
 # -- what is pruned -------------------------------------------------------------------------------
@@ -136,23 +140,23 @@ async def test_a_name_that_is_only_spoken_of_is_not_counted(store: Store) -> Non
 
 async def prune(store: Store, before: float) -> PruneResult:
     """Prune, having asked twice what would go."""
-    asked = await store.upkeep.prune("local", before, dry=True)
-    assert await store.upkeep.prune("local", before, dry=True) == asked
-    assert await store.upkeep.prune("local", before, dry=False) == asked
-    assert await store.upkeep.prune("local", before, dry=False) == PruneResult(0, 0, 0)
+    asked = await store.admin.prune("local", before, dry_run=True)
+    assert await store.admin.prune("local", before, dry_run=True) == asked
+    assert await store.admin.prune("local", before, dry_run=False) == asked
+    assert await store.admin.prune("local", before, dry_run=False) == PruneResult(0, 0, 0)
     return asked
 
 
 async def test_a_dry_run_counts_and_takes_nothing(store: Store) -> None:
     await store.commit(everything("local"))
 
-    assert await store.upkeep.prune("local", NOW + 1, dry=True) == PruneResult(1, 1, 1)
-    assert len(await store.find("")) == 3
+    assert await store.admin.prune("local", NOW + 1, dry_run=True) == PruneResult(1, 1, 1)
+    assert len(await store.find_handles("")) == 3
 
 
 async def test_a_session_goes_by_when_it_was_used_last(store: Store) -> None:
     for number, path in enumerate((PATH.first(1), PATH.first(2))):
-        made = link(f"resp_{number}", path.head, session=f"ses_{number}", created_at=NOW)
+        made = link(f"resp_{number}", path.head, session_id=f"ses_{number}", created_at=NOW)
         record = session(id=f"ses_{number}", name=f"s{number}", head=path.head, used_at=NOW + number)
         await store.commit(Transaction((AppendItems(TOP, path.items),), (made,), record))
 
@@ -164,43 +168,43 @@ async def test_a_session_goes_by_when_it_was_used_last(store: Store) -> None:
 
 
 async def test_a_response_without_a_session_goes_by_when_it_was_made(store: Store) -> None:
-    calls = [link("resp_1", ONE, created_at=NOW), link("resp_2", TWO, created_at=NOW + 1, parent="resp_1")]
+    calls = [link("resp_1", ONE, created_at=NOW), link("resp_2", TWO, created_at=NOW + 1, parent_id="resp_1")]
     await store.commit(Transaction((AppendItems(TOP, PATH.items[:2]),), tuple(calls)))
 
     assert await prune(store, NOW + 1) == PruneResult(0, 1, 0)
     assert await store.link("resp_1") is None
     assert await store.path(TWO) == PATH.first(2)
-    assert [one.id for one in await store.family("resp_2")] == ["resp_2"]
+    assert [one.id for one in await store.related_links("resp_2")] == ["resp_2"]
 
 
 async def test_what_a_used_session_made_or_goes_on_from_stays(store: Store) -> None:
     """A chain that began before the session did is the session's history too."""
     calls = (
         link("resp_1", ONE, created_at=NOW),
-        link("resp_2", TWO, created_at=NOW + 1, parent="resp_1", session="ses_1"),
-        link("resp_3", ONE, created_at=NOW + 1, session="ses_1"),
-        link("resp_4", ONE, created_at=NOW + 1, session="ses_never_recorded"),
+        link("resp_2", TWO, created_at=NOW + 1, parent_id="resp_1", session_id="ses_1"),
+        link("resp_3", ONE, created_at=NOW + 1, session_id="ses_1"),
+        link("resp_4", ONE, created_at=NOW + 1, session_id="ses_never_recorded"),
     )
-    record = session(head=TWO, link="resp_2", used_at=NOW + 9)
+    record = session(head=TWO, link_id="resp_2", used_at=NOW + 9)
     await store.commit(Transaction((AppendItems(TOP, PATH.items[:2]),), calls, record))
 
     assert await prune(store, NOW + 5) == PruneResult(0, 1, 0)
-    assert [one.id for one in await store.family("resp_2")] == ["resp_1", "resp_2"]
+    assert [one.id for one in await store.related_links("resp_2")] == ["resp_1", "resp_2"]
     assert await store.link("resp_3") is not None
     assert await store.link("resp_4") is None
 
 
 async def test_an_old_sessions_response_stays_while_a_used_one_goes_on_from_it(store: Store) -> None:
-    old = session(id="ses_1", name="old", head=ONE, link="resp_1", used_at=NOW)
-    used = session(id="ses_2", name="used", head=TWO, link="resp_2", used_at=NOW + 9)
-    calls = (link("resp_1", ONE, session="ses_1"), link("resp_2", TWO, session="ses_2", parent="resp_1"))
+    old = session(id="ses_1", name="old", head=ONE, link_id="resp_1", used_at=NOW)
+    used = session(id="ses_2", name="used", head=TWO, link_id="resp_2", used_at=NOW + 9)
+    calls = (link("resp_1", ONE, session_id="ses_1"), link("resp_2", TWO, session_id="ses_2", parent_id="resp_1"))
     await store.commit(Transaction((AppendItems(TOP, PATH.items[:2]),), calls, old))
     await store.commit(Transaction(session=used))
 
     assert await prune(store, NOW + 5) == PruneResult(1, 0, 0)
-    assert [one.id for one in await store.family("resp_2")] == ["resp_1", "resp_2"]
+    assert [one.id for one in await store.related_links("resp_2")] == ["resp_1", "resp_2"]
     assert await prune(store, NOW + 10) == PruneResult(1, 2, 0)
-    assert list(await store.upkeep.holdings()) == []
+    assert list(await store.admin.tenant_stats()) == []
 
 
 @pytest.mark.parametrize(("answered", "gone"), [(None, 1), (NOW, 1), (NOW + 5, 0)])
@@ -226,38 +230,42 @@ async def test_a_conversation_that_a_used_session_holds_stays(store: Store) -> N
 
 async def test_an_open_run_keeps_its_response_its_conversation_and_its_session(store: Store) -> None:
     talk = Conversation("conv_1", ONE, NOW, ("a",))
-    running = link("resp_1", ONE, status="in_progress", conversation_id="conv_1", session="ses_1")
+    running = link("resp_1", ONE, status="in_progress", conversation_id="conv_1", session_id="ses_1")
     await store.commit(
         Transaction(
-            (AppendItems(TOP, PATH.items[:1]),), (running,), session(head=ONE), conversation=talk, starts="resp_1"
+            (AppendItems(TOP, PATH.items[:1]),),
+            (running,),
+            session(head=ONE),
+            conversation=talk,
+            started_run_id="resp_1",
         )
     )
 
     assert await prune(store, NOW + 5) == PruneResult(0, 0, 0)
-    await store.append("resp_1", [BIT])
-    await store.commit(Transaction(links=(replace(running, status="completed"),), ends="resp_1"))
+    await store.append_events("resp_1", [BIT])
+    await store.commit(Transaction(links=(replace(running, status="completed"),), ended_run_id="resp_1"))
     assert await prune(store, NOW + 5) == PruneResult(1, 1, 1)
-    assert list(await store.upkeep.holdings()) == []
+    assert list(await store.admin.tenant_stats()) == []
 
 
 async def test_more_goes_than_a_store_takes_at_once(store: Store) -> None:
-    paths = [Path(TOP).grow([user_message(f"question {number}")]) for number in range(MANY)]
+    paths = [Path(TOP).append([user_message(f"question {number}")]) for number in range(MANY)]
     calls = tuple(link(f"resp_{number}", path.head) for number, path in enumerate(paths))
     await store.commit(Transaction(tuple(AppendItems(TOP, path.items) for path in paths), calls))
 
     assert await prune(store, NOW + 1) == PruneResult(0, MANY, 0)
-    assert list(await store.upkeep.holdings()) == []
+    assert list(await store.admin.tenant_stats()) == []
 
 
 async def test_only_the_tenant_that_is_named_is_pruned(store: Store) -> None:
-    guest = store.of("guest")
+    guest = store.for_tenant("guest")
     await store.commit(everything("local"))
     await guest.commit(everything("guest"))
 
-    assert await guest.upkeep.prune("local", NOW + 1, dry=False) == PruneResult(1, 1, 1)
-    assert len(await guest.find("")) == 3
-    assert await store.find("") == []
-    assert await store.upkeep.prune("nobody", NOW + 1, dry=False) == PruneResult(0, 0, 0)
+    assert await guest.admin.prune("local", NOW + 1, dry_run=False) == PruneResult(1, 1, 1)
+    assert len(await guest.find_handles("")) == 3
+    assert await store.find_handles("") == []
+    assert await store.admin.prune("nobody", NOW + 1, dry_run=False) == PruneResult(0, 0, 0)
 
 
 async def test_what_was_pruned_is_not_found_again(store: Store) -> None:
@@ -265,5 +273,5 @@ async def test_what_was_pruned_is_not_found_again(store: Store) -> None:
     await prune(store, NOW + 1)
 
     with pytest.raises(NotFound):
-        await store.path(Path(TOP).grow([user_message("hi there")]).head)
-    assert await store.search("hi") == []
+        await store.path(Path(TOP).append([user_message("hi there")]).head)
+    assert await store.search_items("hi") == []

@@ -35,7 +35,7 @@ async def opened(kind: str) -> AsyncIterator[Store]:
 
 
 async def kept(store: Store, items: list[Item]) -> Path:
-    path = Path(TOP).grow(items)
+    path = Path(TOP).append(items)
     await store.commit(Transaction((AppendItems(TOP, tuple(items)),), session=session(head=path.head)))
     return await store.path(path.head)
 
@@ -55,7 +55,7 @@ async def test_any_history_comes_back_as_it_went_in(kind: str, items: list[Item]
     async with opened(kind) as store:
         read = await kept(store, items)
 
-    assert read.keys == Path(TOP).grow(items).keys
+    assert read.keys == Path(TOP).append(items).keys
     assert [item_hash(item) for item in read.items] == [item_hash(item) for item in items]
 
 

@@ -19,7 +19,7 @@ GOING_BACK = [Strategy.REPLAY, Strategy.SESSION, Strategy.CHAIN]
 
 def confirmed(strategy: Strategy) -> tuple[ConversationState, Link]:
     """Two confirmed turns, and the link of the second."""
-    path = START.grow([*ONE, *TWO])
+    path = START.append([*ONE, *TWO])
     held = ConversationState(strategy, path, path.head, {"chain": "resp_2", "conversation": "conv_1"}.get(strategy))
     return held, link(path.first(3).head, path.head)
 
@@ -27,9 +27,9 @@ def confirmed(strategy: Strategy) -> tuple[ConversationState, Link]:
 def link(saw: Key, head: Key) -> Link:
     return Link(
         id="resp_2",
-        saw=saw,
+        input_head=saw,
         head=head,
-        sent=1,
+        sent_count=1,
         model="m",
         strategy=Strategy.CHAIN,
         status="completed",
@@ -46,14 +46,14 @@ def words(held: ConversationState) -> list[str]:
 def test_undo_of_an_unacknowledged_turn_goes_back_to_the_mark(strategy: Strategy) -> None:
     held, last = confirmed(strategy)
     partial: Item = {**assistant_message("hal"), "status": "incomplete"}
-    assert undo_last_turn(replace(held, path=held.path.grow([user_message("three"), partial])), last) == held
+    assert undo_last_turn(replace(held, path=held.path.append([user_message("three"), partial])), last) == held
 
 
 @pytest.mark.parametrize("strategy", Strategy)
 def test_retry_of_an_unacknowledged_turn_drops_the_partial_and_keeps_the_input(strategy: Strategy) -> None:
     held, last = confirmed(strategy)
-    asked = replace(held, path=held.path.grow([user_message("three")]))
-    stopped = replace(asked, path=asked.path.grow([{**assistant_message("hal"), "status": "incomplete"}]))
+    asked = replace(held, path=held.path.append([user_message("three")]))
+    stopped = replace(asked, path=asked.path.append([{**assistant_message("hal"), "status": "incomplete"}]))
     assert undo_last_answer(stopped, last) == asked
 
 
@@ -63,7 +63,7 @@ def test_undo_of_a_confirmed_turn_stands_before_its_input(strategy: Strategy) ->
     back = undo_last_turn(held, last)
 
     assert words(back) == ["one", "first"]
-    assert back.unacknowledged == ()
+    assert back.unconfirmed_nodes == ()
     assert back.handle == ("resp_1" if strategy is Strategy.CHAIN else None)
 
 
@@ -73,7 +73,7 @@ def test_retry_of_a_confirmed_turn_asks_its_input_again(strategy: Strategy) -> N
     again = undo_last_answer(held, last)
 
     assert words(again) == ["one", "first", "two"]
-    assert [node.item for node in again.unacknowledged] == [user_message("two")]
+    assert [node.item for node in again.unconfirmed_nodes] == [user_message("two")]
     assert again.handle == ("resp_1" if strategy is Strategy.CHAIN else None)
 
 

@@ -28,7 +28,7 @@ def over(to: Strategy, scope: Scope, *items: Item, maker: ItemOrigin = MADE, mod
 
 
 def told(carried: TransferPlan) -> list[tuple[str, str, tuple[int, ...]]]:
-    return [(loss.code, str(loss.effect), loss.places) for loss in carried.losses]
+    return [(loss.code, str(loss.effect), loss.positions) for loss in carried.losses]
 
 
 @pytest.mark.parametrize("to", Strategy)
@@ -37,7 +37,7 @@ def test_words_calls_and_images_go_anywhere_as_they_are(to: Strategy) -> None:
     items = [image, {**CALL, "id": None}, OUTPUT, assistant_message("4")]
     del items[1]["id"]
     carried = over(to, EMBEDDED_SCOPE, *items, maker=ItemOrigin())
-    assert (list(carried.items), carried.losses, carried.confirmed) == (items, (), 4)
+    assert (list(carried.items), carried.losses, carried.confirmed_count) == (items, (), 4)
 
 
 LOST: list[tuple[str, Item, Scope, str]] = [
@@ -82,7 +82,7 @@ def test_a_seal_says_itself_who_made_it() -> None:
     ]
     lost = over(Strategy.CHAIN, EMBEDDED_SCOPE, named, maker=ItemOrigin(), model=MODEL)
     assert told(lost) == [("reasoning_elsewhere", "left out", (1,))]
-    assert "openai/o3" in lost.losses[0].why
+    assert "openai/o3" in lost.losses[0].reason
 
 
 def test_a_seal_of_a_gateway_comes_back_to_that_gateway() -> None:
@@ -151,7 +151,7 @@ def test_what_waits_for_its_owner_is_counted_apart() -> None:
     said = [
         TransferItem(user_message("hi")),
         TransferItem(assistant_message("yes")),
-        TransferItem(user_message("lost?"), confirmed=False),
+        TransferItem(user_message("lost?"), is_confirmed=False),
     ]
     carried = plan_transfer(said, TransferTarget(Strategy.CONVERSATION, EMBEDDED_SCOPE, MODEL))
-    assert (len(carried.items), carried.confirmed) == (3, 2)
+    assert (len(carried.items), carried.confirmed_count) == (3, 2)

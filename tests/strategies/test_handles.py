@@ -57,4 +57,4 @@ def test_two_owners_are_refused_and_the_handle_says_whose_it_is() -> None:
 
 def test_continue_and_from_exclude_each_other() -> None:
     with pytest.raises(InvalidUsage):
-        select_owner([], "x", last=True)
+        select_owner([], "x", use_last_session=True)

@@ -13,12 +13,12 @@ ANSWER = {**assistant_message("the whole answer"), "id": "msg_2", "status": "com
 
 
 def holding(*unacknowledged: Item) -> ConversationState:
-    path = Path(root_key("local")).grow(BEFORE)
-    return ConversationState(Strategy.CONVERSATION, path.grow(unacknowledged), path.head, "conv_1")
+    path = Path(root_key("local")).append(BEFORE)
+    return ConversationState(Strategy.CONVERSATION, path.append(unacknowledged), path.head, "conv_1")
 
 
 def lacking(held: ConversationState) -> list[Item]:
-    return [node.item for node in held.unacknowledged]
+    return [node.item for node in held.unconfirmed_nodes]
 
 
 def test_an_owner_that_took_nothing_is_sent_everything() -> None:
@@ -75,7 +75,9 @@ def test_a_tail_that_does_not_reach_back_to_the_mark_is_not_a_tail() -> None:
 
 
 def test_a_conversation_that_never_confirmed_anything_has_only_a_tail() -> None:
-    fresh = replace(holding(), path=Path(root_key("local")).grow([user_message("a")]), mark=root_key("local"))
+    fresh = replace(
+        holding(), path=Path(root_key("local")).append([user_message("a")]), confirmed_head=root_key("local")
+    )
     assert items_after_confirmed(fresh, [assistant_message("b"), user_message("a")]) == [
         user_message("a"),
         assistant_message("b"),

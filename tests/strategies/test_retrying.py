@@ -21,7 +21,7 @@ FINAL: list[ConvoError] = [
 @pytest.mark.parametrize("strategy", Strategy)
 @pytest.mark.parametrize("failure", [LOCKED, BUSY])
 def test_what_was_refused_before_anything_was_done_goes_out_again(strategy: Strategy, failure: ConvoError) -> None:
-    assert decide_retry(strategy, failure, answering=False).resend is RetryAction.YES
+    assert decide_retry(strategy, failure, response_started=False).action is RetryAction.YES
 
 
 @pytest.mark.parametrize("failure", [DOWN, CUT])
@@ -37,16 +37,16 @@ def test_what_was_refused_before_anything_was_done_goes_out_again(strategy: Stra
 def test_after_a_failure_that_leaves_doubt_the_owner_decides(
     strategy: Strategy, verdict: RetryAction, failure: ConvoError
 ) -> None:
-    assert decide_retry(strategy, failure, answering=False).resend is verdict
+    assert decide_retry(strategy, failure, response_started=False).action is verdict
 
 
 @pytest.mark.parametrize("strategy", Strategy)
 @pytest.mark.parametrize("failure", FINAL)
 def test_a_final_failure_is_never_followed_by_the_same_request(strategy: Strategy, failure: ConvoError) -> None:
-    assert decide_retry(strategy, failure, answering=False).resend is RetryAction.NO
+    assert decide_retry(strategy, failure, response_started=False).action is RetryAction.NO
 
 
 @pytest.mark.parametrize("strategy", Strategy)
 @pytest.mark.parametrize("failure", [LOCKED, BUSY, DOWN, CUT])
 def test_nothing_goes_out_again_once_the_answer_has_begun(strategy: Strategy, failure: ConvoError) -> None:
-    assert decide_retry(strategy, failure, answering=True).resend is RetryAction.NO
+    assert decide_retry(strategy, failure, response_started=True).action is RetryAction.NO

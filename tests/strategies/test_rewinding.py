@@ -13,7 +13,7 @@ from convo.strategies.state import ConversationState
 
 CALL: Item = {"type": "function_call", "call_id": "c", "name": "tea", "arguments": "{}"}
 OUTPUT: Item = {"type": "function_call_output", "call_id": "c", "output": "hot"}
-PATH = Path(root_key("local")).grow(
+PATH = Path(root_key("local")).append(
     [
         user_message("one"),
         assistant_message("first"),
@@ -37,9 +37,9 @@ def link(saw: int, sent: int, previous: str | None) -> Link:
     """The link that saw the first `saw` items of the path."""
     return Link(
         id="resp_x",
-        saw=PATH.first(saw).head,
+        input_head=PATH.first(saw).head,
         head=PATH.first(saw + 1).head,
-        sent=sent,
+        sent_count=sent,
         model="m",
         strategy=Strategy.CHAIN,
         status="completed",
@@ -52,17 +52,17 @@ def link(saw: int, sent: int, previous: str | None) -> Link:
 @pytest.mark.parametrize("strategy", CLIENTS)
 def test_a_client_cuts_its_own_history(strategy: Strategy, at: int) -> None:
     back = rewind_to_depth(held(strategy), at, None)
-    assert (back.path, back.unacknowledged, back.handle) == (PATH.first(at), (), None)
+    assert (back.path, back.unconfirmed_nodes, back.handle) == (PATH.first(at), (), None)
 
 
 def test_a_chain_goes_on_from_the_response_that_ended_there() -> None:
     back = rewind_to_depth(held(Strategy.CHAIN), 6, link(7, 1, "resp_3"))
-    assert (back.path, back.unacknowledged, back.handle) == (PATH.first(6), (), "resp_3")
+    assert (back.path, back.unconfirmed_nodes, back.handle) == (PATH.first(6), (), "resp_3")
 
 
 def test_before_its_first_response_a_chain_begins_anew_and_says_again_what_it_began_with() -> None:
     back = rewind_to_depth(held(Strategy.CHAIN), 2, link(3, 3, None))
-    assert (len(back.unacknowledged), back.handle) == (2, None)
+    assert (len(back.unconfirmed_nodes), back.handle) == (2, None)
     assert rewind_to_depth(held(Strategy.CHAIN), 0, link(1, 1, None)).path == PATH.first(0)
 
 
@@ -80,7 +80,7 @@ def test_what_a_conversation_confirmed_belongs_to_its_endpoint() -> None:
 
 @pytest.mark.parametrize("strategy", Strategy)
 def test_what_nobody_confirmed_goes_under_every_owner(strategy: Strategy) -> None:
-    asked = replace(held(strategy), path=PATH.grow([user_message("four")]))
+    asked = replace(held(strategy), path=PATH.append([user_message("four")]))
     assert rewind_to_depth(asked, len(PATH), None) == held(strategy)
 
 
@@ -91,7 +91,7 @@ def test_to_go_where_one_stands_is_refused(strategy: Strategy) -> None:
 
 
 def test_nobody_goes_back_behind_a_compaction() -> None:
-    folded = Path(root_key("local")).grow(
+    folded = Path(root_key("local")).append(
         [user_message("one"), {"type": "compaction", "encrypted_content": "x"}, user_message("two")]
     )
     with pytest.raises(InvalidUsage, match="compaction"):

@@ -26,11 +26,11 @@ def response(*output: Item, number: int = 1) -> dict[str, object]:
 
 def held(strategy: Strategy, *items: Item) -> ConversationState:
     empty = Path(root_key("local"))
-    return ConversationState(strategy, empty.grow(items), empty.root, HANDLES.get(strategy))
+    return ConversationState(strategy, empty.append(items), empty.root, HANDLES.get(strategy))
 
 
 def said(now: ConversationState, *items: Item) -> ConversationState:
-    return replace(now, path=now.path.grow(items))
+    return replace(now, path=now.path.append(items))
 
 
 def after_one_turn(strategy: Strategy) -> ConversationState:
@@ -50,7 +50,7 @@ def test_a_client_owner_sends_the_whole_path_without_ids_and_asks_that_nothing_b
 
     assert [item.get("id") for item in sent.items] == [None, None, None]
     assert [item["content"][0]["text"] for item in sent.items] == ["hi", "hello", "more"]
-    assert sent.state == {"store": False}
+    assert sent.state_fields == {"store": False}
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_an_endpoint_owner_is_sent_only_what_it_lacks(strategy: Strategy, state:
     sent = build_request_input(said(after_one_turn(strategy), user_message("more")))
 
     assert sent.items == (user_message("more"),)
-    assert sent.state == state
+    assert sent.state_fields == state
 
 
 @pytest.mark.parametrize("strategy", Strategy)
@@ -123,7 +123,7 @@ def test_what_a_server_owner_confirmed_stands_in_the_form_in_which_it_travelled(
     confirmed = apply_response(now, build_request_input(now), response(answer("done", 3), number=2))
 
     assert confirmed.path.items[2:5] == (user_message("more"), assistant_message("half"), user_message("go on"))
-    assert confirmed.mark == confirmed.path.head
+    assert confirmed.confirmed_head == confirmed.path.head
 
 
 @pytest.mark.parametrize("strategy", CLIENTS)
@@ -142,8 +142,8 @@ def test_reasoning_travels_again_only_when_it_is_sealed(strategy: Strategy) -> N
 @pytest.mark.parametrize("strategy", CLIENTS)
 def test_sealed_reasoning_is_asked_for_only_where_the_model_has_it_and_nothing_is_stored(strategy: Strategy) -> None:
     now = held(strategy, user_message("hi"))
-    assert build_request_input(now, seal=True).state["include"] == ["reasoning.encrypted_content"]
-    assert build_request_input(now, store=True, seal=True).state == {"store": True}
+    assert build_request_input(now, encrypt_reasoning=True).state_fields["include"] == ["reasoning.encrypted_content"]
+    assert build_request_input(now, store=True, encrypt_reasoning=True).state_fields == {"store": True}
 
 
 def test_a_long_history_is_sent_whole_however_it_grew_and_wherever_it_forked() -> None:
@@ -152,7 +152,7 @@ def test_a_long_history_is_sent_whole_however_it_grew_and_wherever_it_forked() -
     whole = held(Strategy.SESSION, *said)
     for end in (1, 2, 399, 400, 3):
         assert len(build_request_input(replace(whole, path=whole.path.first(end))).items) == end
-    forked = replace(whole, path=whole.path.first(200).grow([user_message("other")]))
+    forked = replace(whole, path=whole.path.first(200).append([user_message("other")]))
 
     assert build_request_input(forked).items == (
         *build_request_input(replace(whole, path=whole.path.first(200))).items,
@@ -162,6 +162,6 @@ def test_a_long_history_is_sent_whole_however_it_grew_and_wherever_it_forked() -
 
 
 def test_what_an_agent_asks_to_be_included_does_not_replace_the_sealed_reasoning() -> None:
-    sent = build_request_input(held(Strategy.SESSION, user_message("hi")), seal=True)
+    sent = build_request_input(held(Strategy.SESSION, user_message("hi")), encrypt_reasoning=True)
     made = build_request_body(sent, model="m", instructions=None, parameters={"include": ["file_search_call.results"]})
     assert made["include"] == ["reasoning.encrypted_content", "file_search_call.results"]

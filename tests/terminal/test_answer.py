@@ -15,8 +15,8 @@ def printed(events: Sequence[StreamEvent], *, live: bool = True) -> tuple[str, s
     out, err = io.StringIO(), io.StringIO()
     printer = AnswerPrinter(out, err, live=live)
     for event in events:
-        printer.take(event)
-    printer.end()
+        printer.print_event(event)
+    printer.finish()
     return out.getvalue(), err.getvalue()
 
 
@@ -45,7 +45,7 @@ def test_pieces_are_printed_when_they_come() -> None:
     printer = AnswerPrinter(out, err, live=True)
     seen = []
     for piece in ("On", "ce ", "upon"):
-        printer.take(delta(piece))
+        printer.print_event(delta(piece))
         seen.append(out.getvalue())
     assert seen == ["On", "Once ", "Once upon"]
 

@@ -38,7 +38,7 @@ def test_it_is_never_wider_than_the_terminal() -> None:
 def test_what_is_not_known_is_left_out() -> None:
     assert format_status_line(StatusLineState("session", "scripted/echo"), 80) == "session · scripted/echo"
     assert (
-        format_status_line(StatusLineState("session x", "scripted/echo", tokens=7), 80)
+        format_status_line(StatusLineState("session x", "scripted/echo", used_tokens=7), 80)
         == "session x · scripted/echo · 7 tokens"
     )
-    assert StatusLine().line(80) == ""
+    assert StatusLine().render(80) == ""

@@ -58,14 +58,14 @@ def test_the_longest_bar_has_at_least_twelve_cells_and_is_not_cut_where_they_jus
 
 
 def test_without_unicode_the_signs_are_letters_and_still_differ() -> None:
-    shown = render_token_chart(growing(), DisplayOptions(80, boxes=False))
+    shown = render_token_chart(growing(), DisplayOptions(80, has_box_chars=False))
     assert shown.isascii()
     assert "|-* resp_2  chain    80      40      8  ----------++++++++##" in shown
     assert len(set(ASCII_BARS.values())) == len(ASCII_BARS)
 
 
 def test_without_colours_a_bar_says_the_same() -> None:
-    coloured = render_token_chart(growing(), DisplayOptions(80, colour=True))
+    coloured = render_token_chart(growing(), DisplayOptions(80, has_color=True))
     assert "\x1b[" in coloured
     assert all(bar in coloured for bar in ("█████", "░░░░░░░░░░▒▒▒▒▒▒▒▒██"))
 

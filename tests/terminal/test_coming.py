@@ -12,7 +12,7 @@ from convo.terminal.inspect_view import build_curl_command, render_next_request
 from convo.terminal.terminal import DisplayOptions
 from convo.usage.models import ModelWindow
 
-ASKED = Path(root_key("local")).grow(
+ASKED = Path(root_key("local")).append(
     [user_message("one"), assistant_message("two"), user_message("three"), assistant_message("four")]
 )
 BODY: dict[str, Any] = {"model": "m", "input": [user_message("größer \x1b[31m")], "previous_response_id": "resp_1"}
@@ -20,19 +20,19 @@ FILLING = sum_context_usage(request_parts(ASKED.items, "held by resp_1", BODY, N
 COMING = NextRequest(
     handle="mine",
     strategy=Strategy.CHAIN,
-    owner="resp_1",
-    before=tuple(ASKED.nodes),
+    owner_handle="resp_1",
+    prepended_nodes=tuple(ASKED.nodes),
     model="openai/m",
     url="https://api.example/v1/responses",
     body=BODY,
-    filling=FILLING,
+    context_usage=FILLING,
     headers={"api-key": "{key}"},
     key_env="MY_KEY",
 )
 
 
 def test_what_the_owner_puts_before_it_stands_apart_and_the_last_of_many_will_do() -> None:
-    lines = render_next_request(COMING, DisplayOptions(), most=2).splitlines()
+    lines = render_next_request(COMING, DisplayOptions(), max_prepended=2).splitlines()
     assert lines[:6] == [
         "the owner puts 4 items of resp_1 before it",
         "      2 items before these",
@@ -56,7 +56,7 @@ def test_nothing_that_was_said_moves_the_cursor() -> None:
 
 
 def test_nothing_before_it_is_said_in_words() -> None:
-    assert render_next_request(replace(COMING, before=()), DisplayOptions()).startswith(
+    assert render_next_request(replace(COMING, prepended_nodes=()), DisplayOptions()).startswith(
         "nothing stands before it\nPOST "
     )
 
@@ -70,7 +70,7 @@ def test_a_command_is_ascii_and_names_the_variable_alone() -> None:
 
 def test_a_long_input_has_an_item_a_line_and_is_the_same_json() -> None:
     body = {**BODY, "input": [user_message(f"größer {number}") for number in range(200)]}
-    lines = render_next_request(replace(COMING, body=body, before=()), DisplayOptions()).splitlines()
+    lines = render_next_request(replace(COMING, body=body, prepended_nodes=()), DisplayOptions()).splitlines()
     shown = lines[lines.index("{") : lines.index("}") + 1]
     assert json.loads("\n".join(shown)) == body
     assert len(shown) < 210

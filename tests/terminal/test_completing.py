@@ -47,10 +47,10 @@ def test_files_are_offered_with_folders_marked_and_blanks_quoted(tmp_path: Path)
     (tmp_path / "docs").mkdir()
     for name in ("notes.md", "my notes.md", ".hidden", "docs/deep.md"):
         (tmp_path / name).write_text("x")
-    assert [one.word for one in suggest_files("")] == ["docs/", '"my notes.md"', "notes.md"]
-    assert [one.word for one in suggest_files("docs/d")] == ["docs/deep.md"]
-    assert [one.word for one in suggest_files('"my')] == ['"my notes.md"']
-    assert [one.word for one in suggest_files(".h")] == [".hidden"]
+    assert [one.text for one in suggest_files("")] == ["docs/", '"my notes.md"', "notes.md"]
+    assert [one.text for one in suggest_files("docs/d")] == ["docs/deep.md"]
+    assert [one.text for one in suggest_files('"my')] == ['"my notes.md"']
+    assert [one.text for one in suggest_files(".h")] == [".hidden"]
     assert suggest_files("nowhere/x") == []
 
 
@@ -67,12 +67,12 @@ async def test_handles_owners_and_models_are_the_ones_that_are_known_here(home: 
         offering = ReplCompleter(
             store, resolve_settings(read_settings_inputs(None, SettingFlags(model="scripted/echo")))
         )
-        assert await offering.suggest("/resume my") == (2, [Suggestion("my-talk", "session")])
-        words = {one.word for one in (await offering.suggest("/"))[1]}
+        assert await offering.complete("/resume my") == (2, [Suggestion("my-talk", "session")])
+        words = {one.text for one in (await offering.complete("/"))[1]}
         assert {"/owner ", "/usage", "/exit"} <= words  # a blank only where something may follow
-        assert [one.word for one in (await offering.suggest("/owner "))[1]] == [str(one) for one in Strategy]
-        assert Suggestion("scripted/echo") in (await offering.suggest("/model scr"))[1]
-        assert (await offering.suggest("/undo x"))[1] == ()
+        assert [one.text for one in (await offering.complete("/owner "))[1]] == [str(one) for one in Strategy]
+        assert Suggestion("scripted/echo") in (await offering.complete("/model scr"))[1]
+        assert (await offering.complete("/undo x"))[1] == ()
     finally:
         await store.aclose()
 

@@ -25,7 +25,7 @@ def test_the_last_turns_are_shown_with_who_said_them() -> None:
 
 
 def test_they_are_dim_where_there_are_colours() -> None:
-    assert list(last_turn_lines([user_message("hi")], DisplayOptions(80, colour=True))) == ["\x1b[2m> hi\x1b[0m"]
+    assert list(last_turn_lines([user_message("hi")], DisplayOptions(80, has_color=True))) == ["\x1b[2m> hi\x1b[0m"]
 
 
 def test_what_is_long_is_cut_to_the_terminal_and_to_a_few_lines() -> None:

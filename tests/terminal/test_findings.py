@@ -28,7 +28,7 @@ def test_what_is_not_ok_says_so_and_has_its_next_step_below_it() -> None:
 
 
 def test_in_colour_a_fault_stands_out() -> None:
-    shown = render_checks(REPORTS, DisplayOptions(80, colour=True))
+    shown = render_checks(REPORTS, DisplayOptions(80, has_color=True))
 
     assert "\x1b[31mstore\x1b[0m  fault: it is away" in shown
     assert "\x1b[1mdisk \x1b[0m  warning: " in shown

@@ -18,7 +18,7 @@ def session(known: ConversationView, **fields: object) -> Session:
         strategy=known.strategy,
         model="local/demo",
         head=known.path.head,
-        mark=known.mark,
+        confirmed_head=known.confirmed_head,
         created_at=BEGUN,
         used_at=BEGUN,
     )
@@ -54,7 +54,7 @@ response  owner  seen  cached  ~sent  what the model saw
 
 def test_a_session_says_who_owns_it_where_its_head_stands_and_what_waits() -> None:
     known = chain(2).known("resp_2")
-    path = known.path.grow([user_message("and then?")])
+    path = known.path.append([user_message("and then?")])
     known = replace(known, path=path, handle="monads", session=session(known, handle="resp_2", head=path.head))
     assert render_conversation(known, DisplayOptions(80)) == SCREEN
     assert max(map(text_width, SCREEN.splitlines())) <= 80
@@ -63,13 +63,13 @@ def test_a_session_says_who_owns_it_where_its_head_stands_and_what_waits() -> No
 def test_a_response_offers_to_go_on_from_it_only_where_it_is_kept() -> None:
     talk = chain(1)
     assert "go on" in render_conversation(talk.known("resp_1"), DisplayOptions())
-    talk.links[0] = replace(talk.links[0], stored=False)
+    talk.links[0] = replace(talk.links[0], is_stored=False)
     assert "go on" not in render_conversation(talk.known("resp_1"), DisplayOptions())
 
 
 def test_many_waiting_items_are_counted() -> None:
     known = chain(1).known("resp_1")
-    path = known.path.grow([user_message(f"more {number}") for number in range(1, 6)])
+    path = known.path.append([user_message(f"more {number}") for number in range(1, 6)])
     shown = render_conversation(replace(known, path=path, session=session(known)), DisplayOptions())
     assert "5 items unacknowledged\n            user: more 1\n" in shown
     assert "user: more 3\n            and 2 more\n" in shown
@@ -82,7 +82,9 @@ def test_a_confirmed_session_says_that_nothing_waits() -> None:
 
 
 def test_what_an_endpoint_cannot_tell_is_said() -> None:
-    known = chain(1).known("resp_1", forks=False, notes=("resp_0 is gone",), scope=Scope("https://x.example/v1"))
+    known = chain(1).known(
+        "resp_1", has_all_forks=False, notes=("resp_0 is gone",), scope=Scope("https://x.example/v1")
+    )
     shown = render_conversation(known, DisplayOptions())
     assert "forks     this endpoint cannot tell what else goes on from a response\n" in shown
     assert "note      resp_0 is gone\n" in shown
@@ -101,7 +103,7 @@ ITEMS = """\
 
 
 def test_where_no_links_are_known_the_items_are_listed() -> None:
-    path = Path(ROOT).grow(said("what is a monad?", "a box"))
+    path = Path(ROOT).append(said("what is a monad?", "a box"))
     known = ConversationView("./talk.json", Strategy.REPLAY, None, path, path.head, (), places_of([path]))
     assert render_conversation(known, DisplayOptions(80)) == ITEMS
 
@@ -129,7 +131,7 @@ def test_items_are_shown_whole_with_kind_role_and_id() -> None:
         {"type": "function_call", "call_id": "c", "name": "weather", "arguments": '{"city": "Paris"}'},
         {"type": "strange_kind", "payload": [1, 2]},
     ]
-    path = Path(ROOT).grow(items)
+    path = Path(ROOT).append(items)
     known = ConversationView("x", Strategy.SESSION, Scope(), path, path.nodes[0].key, (), places_of([path]))
     assert render_path_items(known, DisplayOptions()) == TRANSCRIPT
 

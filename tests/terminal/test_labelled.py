@@ -28,7 +28,7 @@ def test_a_handle_is_never_cut() -> None:
 
 
 def test_only_the_label_is_painted() -> None:
-    assert list(key_value_lines([("a", "b")], DisplayOptions(80, colour=True))) == ["  \x1b[2ma\x1b[0m  b"]
+    assert list(key_value_lines([("a", "b")], DisplayOptions(80, has_color=True))) == ["  \x1b[2ma\x1b[0m  b"]
 
 
 def test_control_characters_are_spelled_out() -> None:

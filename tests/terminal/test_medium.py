@@ -31,34 +31,34 @@ def terminal(encoding: str = "utf-8") -> Terminal:
 
 def test_a_pipe_has_no_width_and_no_colour() -> None:
     assert detect_display(io.TextIOWrapper(io.BytesIO(), encoding="utf-8"), {}) == DisplayOptions(
-        None, colour=False, boxes=True
+        None, has_color=False, has_box_chars=True
     )
 
 
 def test_a_terminal_has_both(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "93")
-    assert detect_display(terminal(), {"TERM": "xterm"}) == DisplayOptions(93, colour=True, boxes=True)
+    assert detect_display(terminal(), {"TERM": "xterm"}) == DisplayOptions(93, has_color=True, has_box_chars=True)
 
 
 @pytest.mark.parametrize("environ", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
 def test_colour_can_be_declined(environ: dict[str, str]) -> None:
-    assert not detect_display(terminal(), environ).colour
+    assert not detect_display(terminal(), environ).has_color
 
 
 def test_an_empty_no_color_declines_nothing() -> None:
-    assert detect_display(terminal(), {"NO_COLOR": ""}).colour
+    assert detect_display(terminal(), {"NO_COLOR": ""}).has_color
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252"])
 def test_without_the_characters_to_draw_with_plain_ones_are_used(encoding: str) -> None:
     medium = detect_display(terminal(encoding), {})
-    assert medium.drawn("├─● a → b…") == "|-* a > b~"
+    assert medium.translate_box_chars("├─● a → b…") == "|-* a > b~"
 
 
 def test_painting_is_seen_only_in_colour() -> None:
-    assert DisplayOptions(80, colour=True).paint("x", "bold") == "\x1b[1mx\x1b[0m"
-    assert DisplayOptions(80).paint("x", "bold") == "x"
-    assert DisplayOptions(80, colour=True).paint("", "bold") == ""
+    assert DisplayOptions(80, has_color=True).apply_style("x", "bold") == "\x1b[1mx\x1b[0m"
+    assert DisplayOptions(80).apply_style("x", "bold") == "x"
+    assert DisplayOptions(80, has_color=True).apply_style("", "bold") == ""
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_a_cut_is_never_wider_than_its_room(words: str, room: int) -> None:
 
 def test_padding_is_counted_in_columns() -> None:
     assert pad_text("日本", 6) == "日本  "
-    assert pad_text("12", 4, right=True) == "  12"
+    assert pad_text("12", 4, align_right=True) == "  12"
 
 
 @pytest.mark.parametrize(

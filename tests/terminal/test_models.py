@@ -10,13 +10,13 @@ from tests.config.given import settings
 
 GROQ = Provider("groq", "chat", base_url="https://api.groq.example/openai/v1", key_env="GROQ_API_KEY")
 ENTRIES = [
-    ProviderStatus(GROQ, "not set", "GROQ_API_KEY", lacks=KeyRefused("groq needs a key")),
-    ProviderStatus(Provider("local", "local"), "none needed", None, lacks=ModelMissing("not here")),
+    ProviderStatus(GROQ, "not set", "GROQ_API_KEY", setup_error=KeyRefused("groq needs a key")),
+    ProviderStatus(Provider("local", "local"), "none needed", None, setup_error=ModelMissing("not here")),
     ProviderStatus(
         Provider("ollama", "chat", base_url="http://127.0.0.1:11434/v1"), "none needed", None, models=["a:1b", "b"]
     ),
     ProviderStatus(
-        Provider("vllm", "chat", base_url="http://gpu/v1"), "none needed", None, failed=Unreachable("it is off")
+        Provider("vllm", "chat", base_url="http://gpu/v1"), "none needed", None, list_error=Unreachable("it is off")
     ),
 ]
 MISSING = BuiltInModel("local/tiny", 98_362_432, None)

@@ -13,14 +13,14 @@ from convo.terminal.status_line import format_owner_handle, format_receipt
 NOWHERE = root_key("local")
 LINK = Link(
     id="resp_1",
-    saw=NOWHERE,
+    input_head=NOWHERE,
     head=NOWHERE,
-    sent=1,
+    sent_count=1,
     model="openai/gpt-5",
     strategy=Strategy.SESSION,
     status="completed",
     created_at=0.0,
-    seconds=1.25,
+    duration_s=1.25,
 )
 SESSION = Session("ses_1", "mine", Strategy.SESSION, "openai/gpt-5", NOWHERE, NOWHERE, 0.0, 0.0)
 
@@ -35,7 +35,7 @@ def used(into: int, out: int, *, cached: int = 0, reasoning: int = 0, written: b
 
 
 def test_what_is_not_known_is_left_out() -> None:
-    assert format_receipt(replace(LINK, id="try_1", seconds=None), SESSION) == "session mine"
+    assert format_receipt(replace(LINK, id="try_1", duration_s=None), SESSION) == "session mine"
 
 
 def test_cached_and_reasoning_tokens_are_shown_where_there_are_some() -> None:

@@ -37,14 +37,14 @@ def test_parts_and_messages_and_calls_each_have_their_lines(monkeypatch: pytest.
     out, err = terminal(), io.StringIO()
     sheet = make_answer_renderer(out, {"TERM": "xterm", "NO_COLOR": "1"})
     assert sheet
-    printer = AnswerPrinter(out, err, live=True, sheet=sheet)
-    printer.take(delta("*a*", part=0))
-    printer.take(delta("- b\x1b", part=1))
-    printer.take(done(0, message("*a*", "- b\x1b")))
-    printer.take(done(1, {"type": "function_call", "name": "f", "arguments": "{}"}))
-    printer.take(delta("## c", item=2))
-    printer.end()
-    assert not printer.open_line
+    printer = AnswerPrinter(out, err, live=True, renderer=sheet)
+    printer.print_event(delta("*a*", part=0))
+    printer.print_event(delta("- b\x1b", part=1))
+    printer.print_event(done(0, message("*a*", "- b\x1b")))
+    printer.print_event(done(1, {"type": "function_call", "name": "f", "arguments": "{}"}))
+    printer.print_event(delta("## c", item=2))
+    printer.finish()
+    assert not printer.has_open_line
     written = out.buffer.getvalue().decode()  # type: ignore[attr-defined]
     assert written.startswith("*a*\n• b\\x1b\n")
     assert written.endswith("## c\n")

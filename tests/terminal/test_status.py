@@ -9,7 +9,7 @@ from convo.strategies.state import ConversationState
 from convo.terminal.status_line import format_status
 
 EMPTY = Path(root_key("local"))
-ASKED = EMPTY.grow([user_message("one"), assistant_message("two"), user_message("three")])
+ASKED = EMPTY.append([user_message("one"), assistant_message("two"), user_message("three")])
 SESSION = Session("ses_1", "mine", Strategy.SESSION, "scripted/echo", EMPTY.head, EMPTY.head, 0.0, 0.0)
 
 

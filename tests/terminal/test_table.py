@@ -7,8 +7,8 @@ from convo.terminal.terminal import Column, DisplayOptions, fit_columns, table_l
 
 COLUMNS = [
     Column("id", ["one", "two"]),
-    Column("owner", ["chain", "chain"], goes=1),
-    Column("in", ["7", "1,024"], right=True, goes=2),
+    Column("owner", ["chain", "chain"], drop_order=1),
+    Column("in", ["7", "1,024"], align_right=True, drop_order=2),
     Column("words", ["what is a monad", "日本語 and more words"]),
 ]
 
@@ -27,7 +27,7 @@ def test_in_a_pipe_everything_stands_in_every_line() -> None:
 
 def test_in_a_narrow_terminal_what_says_the_same_everywhere_goes_and_is_said_once() -> None:
     table = fit_columns(COLUMNS, DisplayOptions(26))
-    assert table.said == (("owner", "chain"),)
+    assert table.common_cells == (("owner", "chain"),)
     assert "\n".join(table_lines(table, DisplayOptions(26))) == (
         "id      in  words\n"  #
         "one      7  what is a mon…\n"
@@ -37,18 +37,18 @@ def test_in_a_narrow_terminal_what_says_the_same_everywhere_goes_and_is_said_onc
 
 def test_in_a_narrower_one_other_columns_go_as_they_were_told_to() -> None:
     table = fit_columns(COLUMNS, DisplayOptions(20))
-    assert [column.head for column in table.columns] == ["id", "words"]
-    assert table.said == (("owner", "chain"),)
+    assert [column.heading for column in table.columns] == ["id", "words"]
+    assert table.common_cells == (("owner", "chain"),)
 
 
 def test_one_line_alone_says_nothing_twice() -> None:
-    only = [Column("id", ["one"]), Column("owner", ["chain"], goes=1), Column("words", ["w" * 40])]
-    assert fit_columns(only, DisplayOptions(60)).said == ()
+    only = [Column("id", ["one"]), Column("owner", ["chain"], drop_order=1), Column("words", ["w" * 40])]
+    assert fit_columns(only, DisplayOptions(60)).common_cells == ()
 
 
 def test_colours_do_not_move_the_columns() -> None:
     painted = [Column("id", ["a", "bc"], style="id"), Column("words", ["x", "y"])]
-    medium = DisplayOptions(80, colour=True)
+    medium = DisplayOptions(80, has_color=True)
     assert list(table_lines(fit_columns(painted, medium), medium)) == [
         "\x1b[2mid  words\x1b[0m",
         "\x1b[33ma \x1b[0m  x",
@@ -66,6 +66,6 @@ CELLS = some.lists(some.text(max_size=30), min_size=2, max_size=2)
 
 @given(some.lists(CELLS, min_size=1, max_size=6), some.integers(1, 100))
 def test_no_line_is_wider_than_the_terminal(cells: list[list[str]], columns: int) -> None:
-    made = [Column(f"c{at}", found, goes=at if at % 2 else None) for at, found in enumerate(cells)]
+    made = [Column(f"c{at}", found, drop_order=at if at % 2 else None) for at, found in enumerate(cells)]
     medium = DisplayOptions(columns)
     assert all(text_width(line) <= columns for line in table_lines(fit_columns(made, medium), medium))

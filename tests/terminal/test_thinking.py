@@ -24,7 +24,7 @@ def test_a_thought_is_folded_into_one_row_that_says_how_much_it_is() -> None:
     row = format_reasoning_line(THOUGHT, DisplayOptions(60))
     assert row == "thought: The sky scatters blue ligh… (32 words; /reasoning)"
     assert len(row) < 60
-    assert format_reasoning_line("a", DisplayOptions(40, colour=True)) == "\x1b[2mthought: a\x1b[0m"
+    assert format_reasoning_line("a", DisplayOptions(40, has_color=True)) == "\x1b[2mthought: a\x1b[0m"
     assert format_reasoning_line(" ", DisplayOptions(40)) == ""
 
 

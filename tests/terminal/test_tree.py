@@ -113,10 +113,10 @@ def test_a_session_that_resends_everything_says_full() -> None:
 
 def test_responses_of_several_clients_say_whose_they_are() -> None:
     talk = Talk()
-    talk.turn("resp_1", "mine", "yes", session="ses_1")
+    talk.turn("resp_1", "mine", "yes", session_id="ses_1")
     talk.turn("resp_2", "yours", "no", after="resp_1")
-    talk.turn("resp_3", "theirs", "gone", after="resp_1", session="ses_9")
-    known = talk.known("resp_2", names={"ses_1": "monads"})
+    talk.turn("resp_3", "theirs", "gone", after="resp_1", session_id="ses_9")
+    known = talk.known("resp_2", session_names={"ses_1": "monads"})
     lines = list(tree_lines(fit_link_table(known, DisplayOptions()), DisplayOptions()))
     assert [re.split(r"  +", line)[1] for line in lines[1:]] == ["monads", "(removed)", "(other client)"]
 

@@ -35,7 +35,7 @@ def test_without_a_window_the_parts_are_shares_of_the_sum() -> None:
 
 
 def test_a_sum_that_somebody_else_counted_makes_no_part_more_than_the_whole() -> None:
-    counted = sum_context_usage(PARTS, None)._replace(total=TokenCount(100, False), by=COUNTED_BY_ENDPOINT)
+    counted = sum_context_usage(PARTS, None)._replace(total=TokenCount(100, False), counted_by=COUNTED_BY_ENDPOINT)
     assert [line.split()[-1] for line in list(context_meter_lines(counted, DisplayOptions()))[:2]] == ["33.3%", "66.7%"]
 
 
@@ -66,7 +66,9 @@ def test_more_than_the_window_is_a_full_bar_and_nothing_is_free() -> None:
 def test_an_ascii_terminal_gets_a_meter_too() -> None:
     assert all(
         line.isascii()
-        for line in context_meter_lines(sum_context_usage(PARTS, ModelWindow(1_000)), DisplayOptions(boxes=False))
+        for line in context_meter_lines(
+            sum_context_usage(PARTS, ModelWindow(1_000)), DisplayOptions(has_box_chars=False)
+        )
     )
 
 

@@ -28,7 +28,7 @@ async def compactor(folder: Path, strategy: Strategy, at: int, keep: int) -> Non
     talk = Talk(store, folder, Strikes(die, at))
     chat = await talk.begun(strategy)
     talk.strikes.armed = True
-    await compact(chat, CompactionOptions(keep=keep))
+    await compact(chat, CompactionOptions(keep_turns=keep))
     await store.aclose()
 
 

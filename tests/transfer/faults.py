@@ -18,7 +18,7 @@ When = Literal["before", "after"]
 
 STEPS = frozenset(
     {
-        *("commit", "remove_session", "remove_link", "compact", "create_conversation", "add_items"),
+        *("commit", "remove_session", "remove_link", "compact", "create_conversation", "add_conversation_items"),
         *("delete_conversation", "conversation", "conversation_items"),
     }
 )

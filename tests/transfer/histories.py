@@ -50,9 +50,9 @@ class Listening(ScriptedModel):
         super().__init__(clock, new_id)
         self.heard: list[ModelRequest] = []
 
-    def respond(self, ask: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-        self.heard.append(ask)
-        return super().respond(ask)
+    def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        self.heard.append(request)
+        return super().respond(request)
 
     def __call__(self, name: str) -> tuple[Model, str]:
         return self, name.removeprefix("scripted/")
@@ -90,8 +90,8 @@ class Hall:
         await say(chat, {"type": "function_call_output", "call_id": "call_oslo", "output": "rain"})
         if strategy is not Strategy.CONVERSATION:
             await say(chat, user_message("A wrong turn."))
-            await chat.take_back()
-        body = {"model": self.name, "input": list(chat.held.path.items)}
+            await chat.undo()
+        body = {"model": self.name, "input": list(chat.state.path.items)}
         window: Sequence[Item] = (await self.endpoint.compact(body))["output"]
         compaction = next(item for item in window if item["type"] == "compaction")
         await say(chat, compaction, user_message("What is this?", IMAGE))
@@ -110,5 +110,5 @@ class Hall:
 
 async def say(chat: Chat, *items: Any) -> None:
     """Say `items` and read the answer to its end."""
-    async for _ in chat.say(items):
+    async for _ in chat.send(items):
         pass

@@ -65,7 +65,7 @@ class Talk:
         return chat
 
     async def say(self, chat: Chat, words: str) -> None:
-        async for _ in chat.say([user_message(words)]):
+        async for _ in chat.send([user_message(words)]):
             pass
 
 

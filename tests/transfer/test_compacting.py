@@ -24,11 +24,11 @@ async def test_what_the_client_owns_is_summed_up_in_words_that_stand_in_the_hist
 ) -> None:
     chat = await talk.begun(strategy)
     done = await compact(chat)
-    assert asked(chat.held.path.items) == ["1", "2", "3", "Summary"]
-    assert item_text(chat.held.path.items[-1]).endswith(SUMMARY)
-    assert done.made.plan.way is CompactionMethod.SUMMARY
-    assert done.after.tokens < done.made.before.tokens
-    assert not chat.held.unacknowledged
+    assert asked(chat.state.path.items) == ["1", "2", "3", "Summary"]
+    assert item_text(chat.state.path.items[-1]).endswith(SUMMARY)
+    assert done.prepared.plan.method is CompactionMethod.SUMMARY
+    assert done.count_after.tokens < done.prepared.count_before.tokens
+    assert not chat.state.unconfirmed_nodes
 
 
 async def test_a_chain_is_compacted_by_its_id_and_begins_anew(talk: Talk) -> None:
@@ -36,9 +36,9 @@ async def test_a_chain_is_compacted_by_its_id_and_begins_anew(talk: Talk) -> Non
     chat = await talk.begun(Strategy.CHAIN)
     old = chat.session.handle
     done = await compact(chat)
-    assert (done.made.plan.way, done.old) == (CompactionMethod.PREVIOUS, old)
+    assert (done.prepared.plan.method, done.old_handle) == (CompactionMethod.PREVIOUS, old)
     assert chat.session.handle is None
-    assert chat.held.mark == chat.held.path.root
+    assert chat.state.confirmed_head == chat.state.path.root
     await talk.say(chat, "4")
     assert chat.turn
     assert chat.turn.link
@@ -50,26 +50,30 @@ async def test_a_conversation_is_compacted_in_its_own_list(talk: Talk) -> None:
     chat = await talk.begun(Strategy.CONVERSATION)
     handle = chat.session.handle
     done = await compact(chat)
-    assert (done.made.plan.way, done.old, chat.session.handle) == (CompactionMethod.IN_PLACE, None, handle)
-    assert [item["type"] for item in chat.held.path.items][-1] == "compaction"
-    assert done.after.tokens < done.made.before.tokens
+    assert (done.prepared.plan.method, done.old_handle, chat.session.handle) == (
+        CompactionMethod.IN_PLACE,
+        None,
+        handle,
+    )
+    assert [item["type"] for item in chat.state.path.items][-1] == "compaction"
+    assert done.count_after.tokens < done.prepared.count_before.tokens
     step = (await load_handle_view(talk.store, NAME)).links[-1]
-    assert (step.head, step.saw) == (chat.held.path.head, chat.held.path.first(len(chat.held.path) - 1).head)
-    assert (step.conversation_id, step.stored) == (handle, True)
+    assert (step.head, step.input_head) == (chat.state.path.head, chat.state.path.first(len(chat.state.path) - 1).head)
+    assert (step.conversation_id, step.is_stored) == (handle, True)
     await talk.say(chat, "4")
-    assert not chat.held.unacknowledged
+    assert not chat.state.unconfirmed_nodes
 
 
 async def test_a_conversation_that_keeps_turns_goes_on_as_a_new_one(talk: Talk) -> None:
     chat = await talk.begun(Strategy.CONVERSATION)
     old = chat.session.handle
     with pytest.raises(InvalidUsage, match="would go on as a new conversation"):
-        await prepare_compaction(chat, CompactionOptions(keep=1))
-    done = await compact(chat, CompactionOptions(keep=1))
-    assert done.old == old != chat.session.handle
-    theirs = (await talk.edges.endpoint.conversation_items(str(chat.session.handle), order="asc")).items
-    assert asked(tuple(theirs)) == asked(chat.held.path.items)
-    assert len((await talk.edges.endpoint.conversation_items(str(old))).items) == 6
+        await prepare_compaction(chat, CompactionOptions(keep_turns=1))
+    done = await compact(chat, CompactionOptions(keep_turns=1))
+    assert done.old_handle == old != chat.session.handle
+    theirs = (await talk.edges.endpoint.list_conversation_items(str(chat.session.handle), order="asc")).items
+    assert asked(tuple(theirs)) == asked(chat.state.path.items)
+    assert len((await talk.edges.endpoint.list_conversation_items(str(old))).items) == 6
 
 
 @pytest.mark.parametrize("strategy", Strategy)
@@ -78,7 +82,7 @@ async def test_the_conversation_goes_on_and_its_model_sees_the_window(talk: Talk
     await compact(chat)
     again = await talk.open()
     await talk.say(again, "4")
-    assert asked(again.held.path.items)[-1] == "4"
+    assert asked(again.state.path.items)[-1] == "4"
     assert again.turn
     assert again.turn.link
     assert (again.turn.link.usage or {})["input_tokens"] < 4 * len(LONG.split())
@@ -86,21 +90,21 @@ async def test_the_conversation_goes_on_and_its_model_sees_the_window(talk: Talk
 
 async def test_the_history_before_stays_as_a_session_of_its_own(talk: Talk) -> None:
     chat = await talk.begun(Strategy.SESSION)
-    before = chat.held.path
+    before = chat.state.path
     done = await compact(chat)
-    assert done.old == f"{NAME}-before"
+    assert done.old_handle == f"{NAME}-before"
     there = await talk.open(handle=f"{NAME}-before")
-    assert there.held.path == before
+    assert there.state.path == before
     await talk.say(there, "4")
-    assert asked((await talk.open()).held.path.items)[-1] == "Summary"
+    assert asked((await talk.open()).state.path.items)[-1] == "Summary"
 
 
 async def test_a_replayed_conversation_leaves_a_copy_of_its_file(talk: Talk) -> None:
     chat = await talk.begun(Strategy.REPLAY)
     before = read(talk.file)
     done = await compact(chat)
-    assert done.old == str(talk.folder / "talk-before.json")
-    assert read(Path(done.old)) == before
+    assert done.old_handle == str(talk.folder / "talk-before.json")
+    assert read(Path(done.old_handle)) == before
     assert len(read(talk.file)) == 4
 
 
@@ -108,26 +112,26 @@ async def test_a_replayed_conversation_leaves_a_copy_of_its_file(talk: Talk) -> 
 @pytest.mark.parametrize("keep", [1, 2])
 async def test_the_last_turns_stay_as_they_were_said(talk: Talk, strategy: Strategy, keep: int) -> None:
     chat = await talk.begun(strategy)
-    last = [item_text(item) for item in chat.held.path.items[-2 * keep :]]
-    done = await compact(chat, CompactionOptions(keep=keep))
-    assert [item_text(item) for item in chat.held.path.items[-2 * keep :]] == last
-    assert len(done.made.plan.folded) == 6 - 2 * keep
+    last = [item_text(item) for item in chat.state.path.items[-2 * keep :]]
+    done = await compact(chat, CompactionOptions(keep_turns=keep))
+    assert [item_text(item) for item in chat.state.path.items[-2 * keep :]] == last
+    assert len(done.prepared.plan.compacted_items) == 6 - 2 * keep
 
 
 async def test_the_focus_goes_to_the_model(talk: Talk) -> None:
     chat = await talk.begun(Strategy.SESSION)
     one = await prepare_compaction(chat, CompactionOptions(focus="the file names"))
     assert one.plan.focus == "the file names"
-    assert one.plan.way is CompactionMethod.SUMMARY
+    assert one.plan.method is CompactionMethod.SUMMARY
 
 
 async def test_nothing_is_changed_by_looking_at_a_window(talk: Talk) -> None:
     chat = await talk.begun(Strategy.CONVERSATION)
-    session, path = chat.session, chat.held.path
+    session, path = chat.session, chat.state.path
     one = await prepare_compaction(chat, CompactionOptions(), preview=True)
     again = await talk.open()
-    assert (again.session, again.held.path) == (session, path)
-    assert one.window
+    assert (again.session, again.state.path) == (session, path)
+    assert one.replacement
     assert len(await talk.store.sessions()) == 1
 
 
@@ -140,7 +144,7 @@ async def test_a_window_that_is_not_smaller_is_refused(talk: Talk) -> None:
     wordy.script.write_text(json.dumps({"replies": [{"text": LONG * 50}]}))
     with pytest.raises(StateFault, match="would not be smaller"):
         await compact(other)
-    assert (await talk.open()).held.path == chat.held.path
+    assert (await talk.open()).state.path == chat.state.path
 
 
 async def saved_by(talk: Talk, words: int) -> int | None:
@@ -149,7 +153,7 @@ async def saved_by(talk: Talk, words: int) -> int | None:
     wordy.script.write_text(json.dumps({"replies": [{"text": "word " * words}]}))
     with suppress(StateFault):
         one = await prepare_compaction(await wordy.open(), CompactionOptions())
-        return one.before.tokens - one.after.tokens
+        return one.count_before.tokens - one.count_after.tokens
     return None
 
 
@@ -166,11 +170,11 @@ async def test_a_call_that_waits_for_its_output_defers_it(talk: Talk, strategy: 
     chat = await talk.begun(strategy)
     call = {"type": "function_call", "call_id": "call_1", "name": "weather", "arguments": "{}"}
     if strategy is Strategy.CONVERSATION:
-        await talk.edges.endpoint.add_items(str(chat.session.handle), [call])
+        await talk.edges.endpoint.add_conversation_items(str(chat.session.handle), [call])
     else:
-        path = chat.held.path.grow([call])
-        await chat.record.move(replace(chat.held, path=path, mark=path.head))
-        await chat.write()
+        path = chat.state.path.append([call])
+        await chat.record.commit(replace(chat.state, path=path, confirmed_head=path.head))
+        await chat.write_replay_file()
     with pytest.raises(StateFault, match="call_1 of weather waits for its output"):
         await compact(chat)
 
@@ -178,7 +182,7 @@ async def test_a_call_that_waits_for_its_output_defers_it(talk: Talk, strategy: 
 async def test_what_was_never_answered_is_nothing_to_compact(talk: Talk) -> None:
     chat = await talk.begun(Strategy.SESSION, turns=2)
     with pytest.raises(InvalidUsage, match="nothing to compact"):
-        await compact(chat, CompactionOptions(keep=2))
+        await compact(chat, CompactionOptions(keep_turns=2))
     await compact(chat)
     with pytest.raises(InvalidUsage, match="nothing to compact"):
         await compact(chat)
@@ -192,14 +196,14 @@ async def test_what_was_sent_with_store_false_cannot_be_looked_up(talk: Talk) ->
 
 async def test_a_copy_at_the_endpoint_can_be_looked_up(talk: Talk) -> None:
     chat = await talk.open(Strategy.SESSION)
-    chat.asking = replace(chat.asking, store=True)
+    chat.options = replace(chat.options, store=True)
     for number in range(3):
         await talk.say(chat, f"{number} {LONG}")
     done = await compact(chat, CompactionOptions(mode=CompactionMode.PREVIOUS))
-    assert done.made.plan.way is CompactionMethod.PREVIOUS
+    assert done.prepared.plan.method is CompactionMethod.PREVIOUS
     assert chat.turn
     assert chat.turn.response
-    assert done.made.plan.previous == chat.turn.response["id"]
+    assert done.prepared.plan.previous_response_id == chat.turn.response["id"]
 
 
 class Elsewhere:
@@ -216,9 +220,9 @@ class Elsewhere:
 
 async def test_a_copy_at_another_endpoint_cannot_be_looked_up(talk: Talk) -> None:
     chat = await talk.open(Strategy.SESSION)
-    chat.asking = replace(chat.asking, store=True)
+    chat.options = replace(chat.options, store=True)
     await talk.say(chat, LONG)
-    chat.edges = replace(chat.edges, endpoint=cast(Endpoint, Elsewhere(chat.edges.endpoint)))
+    chat.deps = replace(chat.deps, endpoint=cast(Endpoint, Elsewhere(chat.deps.endpoint)))
     with pytest.raises(InvalidUsage, match="no endpoint can look this history up"):
         await prepare_compaction(chat, CompactionOptions(mode=CompactionMode.PREVIOUS))
 
@@ -238,7 +242,7 @@ async def test_a_chain_that_its_endpoint_lost_is_compacted_from_the_items(talk: 
     talk.strikes.strike = lambda: RequestRefused("gone", code="previous_response_not_found")
     talk.strikes.at, talk.strikes.armed = 0, True
     one = await prepare_compaction(chat, CompactionOptions())
-    assert one.plan.way is CompactionMethod.SUMMARY
+    assert one.plan.method is CompactionMethod.SUMMARY
     assert one.notes == ("gone; compacted by summary instead",)
 
 
@@ -249,13 +253,13 @@ async def test_a_chain_that_its_endpoint_lost_is_compacted_from_the_items(talk: 
 async def test_undo_goes_back_to_the_window_and_no_further(talk: Talk, strategy: Strategy) -> None:
     chat = await talk.begun(strategy)
     await compact(chat)
-    window = asked(chat.held.path.items)
+    window = asked(chat.state.path.items)
     await talk.say(chat, "4")
-    await chat.take_back()
-    assert asked(chat.held.path.items) == window
+    await chat.undo()
+    assert asked(chat.state.path.items) == window
     with pytest.raises(InvalidUsage, match="since it was compacted"):
-        await chat.take_back()
-    assert asked(chat.held.path.items) == window
+        await chat.undo()
+    assert asked(chat.state.path.items) == window
 
 
 async def test_inspect_shows_the_compaction_as_a_step_of_its_own(talk: Talk) -> None:
@@ -264,5 +268,5 @@ async def test_inspect_shows_the_compaction_as_a_step_of_its_own(talk: Talk) -> 
     await talk.say(chat, "4")
     known = await load_handle_view(talk.store, NAME)
     step = next(link for link in known.links if "context_management" in link.parameters)
-    assert known.links[-1].parent == step.id
+    assert known.links[-1].parent_id == step.id
     assert step.usage

@@ -28,17 +28,17 @@ def made_folder(folder: Path) -> Path:
 @pytest.mark.parametrize("strategy", Strategy)
 async def test_what_was_said_meanwhile_stands_behind_the_window(talk: Talk, strategy: Strategy) -> None:
     chat = await talk.begun(strategy)
-    one = await prepare_compaction(chat, CompactionOptions(keep=1), confirmed=True)
+    one = await prepare_compaction(chat, CompactionOptions(keep_turns=1), confirmed=True)
     await talk.say(await talk.open(), "meanwhile")
     done = await apply_compaction(chat, one, confirmed=True)
-    assert asked(chat.held.path.items)[-1] == "meanwhile"
-    assert item_text(chat.held.path.items[-1]) == ANSWER
-    assert done.later == 2
+    assert asked(chat.state.path.items)[-1] == "meanwhile"
+    assert item_text(chat.state.path.items[-1]) == ANSWER
+    assert done.later_count == 2
     if strategy is Strategy.SESSION:
-        assert asked((await talk.open(handle=str(done.old))).held.path.items)[-1] == "meanwhile"
+        assert asked((await talk.open(handle=str(done.old_handle))).state.path.items)[-1] == "meanwhile"
     again = await talk.open()
     await talk.say(again, "5")
-    assert asked(again.held.path.items)[-2:] == ["meanwhile", "5"]
+    assert asked(again.state.path.items)[-2:] == ["meanwhile", "5"]
 
 
 @pytest.mark.parametrize("strategy", [Strategy.SESSION, Strategy.CHAIN])
@@ -54,15 +54,15 @@ async def test_a_head_that_moves_in_the_last_moment_is_read_again(talk: Talk, st
             moved = True
             await talk.say(other, "meanwhile")
 
-    catch_up = chat.catch_up
+    catch_up = chat.refresh
 
     async def late() -> None:
         await catch_up()
         await meddle()
 
-    chat.catch_up = late  # type: ignore[method-assign]
+    chat.refresh = late  # type: ignore[method-assign]
     await apply_compaction(chat, one)
-    assert asked(chat.held.path.items)[-1] == "meanwhile"
+    assert asked(chat.state.path.items)[-1] == "meanwhile"
 
 
 @pytest.mark.parametrize("strategy", [Strategy.SESSION, Strategy.REPLAY, Strategy.CHAIN])
@@ -70,10 +70,10 @@ async def test_a_history_that_was_cut_back_meanwhile_is_left_as_it_is(talk: Talk
     chat = await talk.begun(strategy)
     one = await prepare_compaction(chat, CompactionOptions())
     other = await talk.open()
-    await other.take_back()
+    await other.undo()
     with pytest.raises(Conflict, match="changed while it was compacted"):
         await apply_compaction(chat, one)
-    assert (await talk.open()).held.path == other.held.path
+    assert (await talk.open()).state.path == other.state.path
     assert len(await talk.store.sessions()) == 1
     assert not (talk.folder / "talk-before.json").exists()
 
@@ -91,17 +91,17 @@ async def test_a_file_that_is_edited_meanwhile_keeps_what_was_added(talk: Talk) 
 @pytest.mark.parametrize("strategy", Strategy)
 async def test_unacknowledged_input_stays_unacknowledged_behind_the_window(talk: Talk, strategy: Strategy) -> None:
     chat = await talk.begun(strategy)
-    await chat.record.move(replace(chat.held, path=chat.held.path.grow([user_message("waiting")])))
-    await chat.write()
+    await chat.record.commit(replace(chat.state, path=chat.state.path.append([user_message("waiting")])))
+    await chat.write_replay_file()
     await compact(chat)
-    assert asked(chat.held.path.items)[-1] == "waiting"
-    assert asked(tuple(node.item for node in chat.held.unacknowledged))[-1] == "waiting"
+    assert asked(chat.state.path.items)[-1] == "waiting"
+    assert asked(tuple(node.item for node in chat.state.unconfirmed_nodes))[-1] == "waiting"
 
 
 # -- whatever fails -------------------------------------------------------------------------------
 
 WISHES = [(strategy, CompactionOptions()) for strategy in Strategy] + [
-    (Strategy.CONVERSATION, CompactionOptions(keep=1))
+    (Strategy.CONVERSATION, CompactionOptions(keep_turns=1))
 ]
 
 
@@ -110,11 +110,11 @@ async def steps_of(folder: Path, strategy: Strategy, wish: CompactionOptions) ->
     store = open_store("memory")
     talk = Talk(store, made_folder(folder))
     chat = await talk.begun(strategy)
-    before = asked(chat.held.path.items)
+    before = asked(chat.state.path.items)
     talk.strikes.armed = True
     await compact(chat, wish)
     await store.aclose()
-    return talk.strikes.taken, before, asked(chat.held.path.items)
+    return talk.strikes.taken, before, asked(chat.state.path.items)
 
 
 @pytest.mark.parametrize(("strategy", "wish"), WISHES, ids=lambda value: str(value))
@@ -134,10 +134,10 @@ async def test_a_failure_at_any_step_leaves_the_history_before_or_after(
             await compact(chat, wish)
         talk.strikes.armed = False
         again = await talk.open()
-        assert asked(again.held.path.items) in (before, after), (steps[at], when)
+        assert asked(again.state.path.items) in (before, after), (steps[at], when)
         await talk.say(again, "4")
-        assert asked(again.held.path.items)[-1] == "4", (steps[at], when)
+        assert asked(again.state.path.items)[-1] == "4", (steps[at], when)
         others = [one for one in await store.sessions() if one.name != NAME]
-        if asked(again.held.path.items)[:-1] == after and strategy is Strategy.SESSION:
+        if asked(again.state.path.items)[:-1] == after and strategy is Strategy.SESSION:
             assert [one.name for one in others] == [f"{NAME}-before"]
         await store.aclose()

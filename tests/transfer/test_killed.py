@@ -40,9 +40,9 @@ async def whole(folder: Path) -> tuple[list[str], list[str]]:
     talk = Talk(store, folder)
     assert (await load_last_answered_session(store)).name == NAME
     chat = await talk.open()
-    there = asked(chat.reread().path.items)
+    there = asked(chat.load_state().path.items)
     await talk.say(chat, "4")
-    assert asked(chat.held.path.items) == [*there, "4"]
+    assert asked(chat.state.path.items) == [*there, "4"]
     assert (await load_last_answered_session(store)).name == NAME
     names = [one.name for one in await store.sessions()]
     await store.aclose()

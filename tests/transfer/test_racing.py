@@ -32,17 +32,17 @@ def asking() -> Any:
 
 async def test_client_owners_send_everything_and_others_what_is_new(hall: Hall, tmp_path: Path) -> None:
     lanes = {lane.strategy: lane for lane in await run_race(course(hall.store, tmp_path))}
-    assert [lane.items for lane in lanes.values()] == [1 + 3 + 5, 1 + 3 + 5, 3, 3]
-    assert lanes[Strategy.CHAIN].bytes < lanes[Strategy.SESSION].bytes
-    assert {lane.used for lane in lanes.values()} == {lanes[Strategy.CHAIN].used}
-    assert all(lane.error is None and len(lane.laps) == 3 for lane in lanes.values())
+    assert [lane.sent_count for lane in lanes.values()] == [1 + 3 + 5, 1 + 3 + 5, 3, 3]
+    assert lanes[Strategy.CHAIN].request_bytes < lanes[Strategy.SESSION].request_bytes
+    assert {lane.usage for lane in lanes.values()} == {lanes[Strategy.CHAIN].usage}
+    assert all(lane.error is None and len(lane.turns) == 3 for lane in lanes.values())
 
 
 async def test_nothing_is_left_behind(hall: Hall, tmp_path: Path) -> None:
     await run_race(course(hall.store, tmp_path))
     assert await hall.store.sessions() == []
-    assert await hall.store.find("resp_") == []
-    assert await hall.store.find("conv_") == []
+    assert await hall.store.find_handles("resp_") == []
+    assert await hall.store.find_handles("conv_") == []
 
 
 async def test_what_is_kept_can_be_gone_on_with(hall: Hall, tmp_path: Path) -> None:
@@ -56,9 +56,9 @@ async def test_who_runs_is_told_turn_by_turn(hall: Hall, tmp_path: Path) -> None
     took: list[tuple[Strategy, int]] = []
     ended: list[RaceResult] = []
     watch = RaceObserver(
-        begins=lambda strategy, number: told.append((strategy, number)),
-        took=lambda strategy, number, lap: took.append((strategy, number * (lap.bytes > 0))),
-        ended=ended.append,
+        on_turn_start=lambda strategy, number: told.append((strategy, number)),
+        on_turn_end=lambda strategy, number, lap: took.append((strategy, number * (lap.request_bytes > 0))),
+        on_strategy_end=ended.append,
     )
     lanes = await run_race(course(hall.store, tmp_path), watch)
     assert took == [(strategy, number + 1) for strategy, number in told]
@@ -86,11 +86,11 @@ class Without:
 
 async def test_an_owner_that_fails_does_not_end_the_race(hall: Hall, tmp_path: Path) -> None:
     there = course(hall.store, tmp_path)
-    edges = replace(there.edges, endpoint=cast(Endpoint, Without(there.edges.endpoint)))
-    lanes = {lane.strategy: lane for lane in await run_race(replace(there, edges=edges))}
+    edges = replace(there.deps, endpoint=cast(Endpoint, Without(there.deps.endpoint)))
+    lanes = {lane.strategy: lane for lane in await run_race(replace(there, deps=edges))}
     failed = lanes.pop(Strategy.CONVERSATION)
     assert failed.error == {"code": "unsupported_parameter", "message": "no conversations here"}
-    assert len(failed.laps) == 1
+    assert len(failed.turns) == 1
     assert all(lane.error is None for lane in lanes.values())
     assert await hall.store.sessions() == []
 
@@ -100,7 +100,7 @@ def test_tokens_that_were_not_all_reported_are_no_figure(told: int) -> None:
     from convo.transfer.race import RaceResult, RaceTurn
     from convo.usage.counting import Usage
 
-    laps = [RaceTurn(10, 1, Usage(input=5) if number < told else None, None, 1.0) for number in range(3)]
+    laps = [RaceTurn(10, 1, Usage(input_tokens=5) if number < told else None, None, 1.0) for number in range(3)]
     lane = RaceResult(Strategy.CHAIN, tuple(laps))
-    assert lane.used is None
-    assert (lane.bytes, lane.first_token_s, lane.seconds) == (30, None, 3.0)
+    assert lane.usage is None
+    assert (lane.request_bytes, lane.first_token_s, lane.duration_s) == (30, None, 3.0)

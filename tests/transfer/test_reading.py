@@ -35,7 +35,7 @@ Written = Callable[[ConversationDocument], str]
 FORMS: dict[str, Written] = {
     "replay": render_replay,
     "jsonl": render_jsonl,
-    "jsonl with links": lambda document: render_jsonl(document, links=True),
+    "jsonl with links": lambda document: render_jsonl(document, include_links=True),
     "markdown": render_markdown_export,
     "html": render_conversation_page,
 }
@@ -63,7 +63,7 @@ LINK = {
 
 DOCUMENT = ConversationDocument(
     items=(user_message("hi"), assistant_message("ho"), user_message("--> </script> \ud83d <!--")),
-    acknowledged=2,
+    confirmed_count=2,
     name="greeting",
     model="openai/gpt-5-mini",
     instructions="Be brief.",
@@ -78,7 +78,7 @@ async def imported(document: ConversationDocument) -> ConversationDocument:
     try:
         beside = SessionWriter(store, FixedClock(), counting_ids())
         session = await import_document(document, ImportDefaults("scripted/echo", EMBEDDED_SCOPE), beside)
-        return (await load_source(await load_handle_view(store, session.id), store)).document()
+        return (await load_source(await load_handle_view(store, session.id), store)).to_document()
     finally:
         await store.aclose()
 
@@ -93,7 +93,7 @@ async def test_a_form_with_everything_in_it_comes_back_whole(form: str) -> None:
 @pytest.mark.parametrize("form", ["replay", "jsonl"])
 def test_a_bare_form_brings_its_items_back(form: str) -> None:
     assert parse_conversation_document(FORMS[form](DOCUMENT)) == ConversationDocument(
-        items=DOCUMENT.items, acknowledged=3
+        items=DOCUMENT.items, confirmed_count=3
     )
 
 
@@ -117,7 +117,7 @@ def test_what_is_exported_imported_and_exported_is_the_same(
 @given(st.text(st.characters(codec="utf-8")) | st.sampled_from(["[", "{", "[{}]", "<!doctype html>", "{}\n{}"]))
 def test_any_other_text_is_refused_in_words(text: str) -> None:
     with suppress(InputFault):
-        assert parse_conversation_document(text).acknowledged >= 0
+        assert parse_conversation_document(text).confirmed_count >= 0
 
 
 def test_a_list_of_one_line_and_a_single_object_are_items() -> None:
@@ -130,7 +130,7 @@ def test_a_list_of_one_line_and_a_single_object_are_items() -> None:
 
 
 def test_one_whole_document_over_many_lines_is_read() -> None:
-    found = json.loads(render_jsonl(DOCUMENT, links=True).splitlines()[0])
+    found = json.loads(render_jsonl(DOCUMENT, include_links=True).splitlines()[0])
     text = json.dumps({**found, "items": list(DOCUMENT.items), "links": [LINK]}, indent=2)
     assert parse_conversation_document(text) == DOCUMENT
 
@@ -158,8 +158,8 @@ WRONG = [
     (json.dumps({**HEAD, "items": [{}] * 2, "links": [{**LINK, "created_at": -1}]}), "one of its links is none"),
     (json.dumps({**HEAD, "items": [{}] * 2, "links": [{**LINK, "parent": "a\ud800"}]}), "one of its links is none"),
     ('{"$schemaVersion": "1.6"}', "$.current_agent is missing"),
-    (render_conversation_page(DOCUMENT, data=False), "it holds only what is read"),
-    (render_markdown_export(DOCUMENT, data=False), "it holds only what is read"),
+    (render_conversation_page(DOCUMENT, include_data=False), "it holds only what is read"),
+    (render_markdown_export(DOCUMENT, include_data=False), "it holds only what is read"),
 ]
 
 
@@ -175,7 +175,7 @@ def test_words_in_a_message_are_not_taken_for_the_document() -> None:
     honest = ConversationDocument((user_message(f"look:\n{fake}"),), 1)
     assert parse_conversation_document(render_markdown_export(honest)) == honest
     with pytest.raises(InputFault, match="only what is read"):
-        parse_conversation_document(render_markdown_export(honest, data=False))
+        parse_conversation_document(render_markdown_export(honest, include_data=False))
 
 
 def test_files_that_are_none_are_refused(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_of_a_run_what_was_said_is_read(scenario: str) -> None:
     assert len(found.items) == (len(asked) if isinstance(asked, list) else 1) + len(
         [item for item in made if item["type"] != "tool_approval_item"]
     )
-    assert (item_type(found.items[-1]), found.acknowledged) == (made[0]["raw_item"]["type"], len(found.items))
+    assert (item_type(found.items[-1]), found.confirmed_count) == (made[0]["raw_item"]["type"], len(found.items))
 
 
 def test_items_are_the_input_and_what_came_of_it_without_questions() -> None:
@@ -225,7 +225,7 @@ async def test_a_link_that_the_store_has_stays_as_it_is() -> None:
     second = await import_document(forged, answers, beside)
     link = await store.link("resp_1")
     assert link
-    assert (link.model, link.session) == ("openai/gpt-5-mini", first.id)
+    assert (link.model, link.session_id) == ("openai/gpt-5-mini", first.id)
     assert (second.name, first.head) == ("hi", second.head)
     with pytest.raises(ConvoError):
         await import_document(DOCUMENT, answers, beside, "greeting")

@@ -79,7 +79,9 @@ PLAN = CompactionPlan(CompactionMethod.SUMMARY, TURNS)
 async def test_a_history_too_long_for_one_summary_is_made_into_several(tmp_path: Path, refusal: ConvoError) -> None:
     """Each begins with the one before it, and all that was used is counted."""
     endpoint = narrow(refusal)
-    made = await run_compaction(PLAN, asking(tmp_path, {"text": "They counted."}), cast(Endpoint, endpoint), auto=True)
+    made = await run_compaction(
+        PLAN, asking(tmp_path, {"text": "They counted."}), cast(Endpoint, endpoint), allow_fallback=True
+    )
     assert len(endpoint.bodies) > 2
     assert "They counted." in json.dumps(endpoint.bodies[-1]["input"])
     assert all(body["store"] is False for body in endpoint.bodies)
@@ -87,10 +89,13 @@ async def test_a_history_too_long_for_one_summary_is_made_into_several(tmp_path:
 
 
 async def test_one_turn_that_is_too_long_is_refused(tmp_path: Path) -> None:
-    plan = replace(PLAN, folded=(user_message("word " * 1_000), assistant_message("so")))
+    plan = replace(PLAN, compacted_items=(user_message("word " * 1_000), assistant_message("so")))
     with pytest.raises(WindowExceeded):
         await run_compaction(
-            plan, asking(tmp_path, {"text": "x"}), cast(Endpoint, narrow(WindowExceeded("m", 2, 1))), auto=True
+            plan,
+            asking(tmp_path, {"text": "x"}),
+            cast(Endpoint, narrow(WindowExceeded("m", 2, 1))),
+            allow_fallback=True,
         )
 
 
@@ -108,21 +113,31 @@ async def test_a_summary_that_says_nothing_is_refused_or_breaks_off_is_none(
 ) -> None:
     endpoint = embedded(MemoryStore())
     with pytest.raises(error):
-        await run_compaction(replace(PLAN, folded=TURNS[:4]), asking(tmp_path, reply), endpoint, auto=True)
+        await run_compaction(
+            replace(PLAN, compacted_items=TURNS[:4]), asking(tmp_path, reply), endpoint, allow_fallback=True
+        )
 
 
 async def test_a_summary_that_was_cut_short_is_said_to_be(tmp_path: Path) -> None:
     endpoint = cast(Endpoint, Brief(embedded(MemoryStore())))
     made = await run_compaction(
-        replace(PLAN, folded=TURNS[:4]), asking(tmp_path, {"text": "They counted."}), endpoint, auto=True
+        replace(PLAN, compacted_items=TURNS[:4]),
+        asking(tmp_path, {"text": "They counted."}),
+        endpoint,
+        allow_fallback=True,
     )
-    assert "They" in json.dumps(made.windows)
+    assert "They" in json.dumps(made.replacements)
     assert made.notes == ("the summary was cut short (max_output_tokens): what would stand at its end is missing",)
 
 
 async def test_the_focus_and_the_instructions_are_told_to_the_model(tmp_path: Path) -> None:
     endpoint = narrow(WindowExceeded("m", 2, 1))
     how = replace(asking(tmp_path, {"text": "They counted."}), instructions="Be brief.")
-    await run_compaction(replace(PLAN, folded=TURNS[:4], focus="the numbers"), how, cast(Endpoint, endpoint), auto=True)
+    await run_compaction(
+        replace(PLAN, compacted_items=TURNS[:4], focus="the numbers"),
+        how,
+        cast(Endpoint, endpoint),
+        allow_fallback=True,
+    )
     assert "the numbers" in endpoint.bodies[0]["instructions"]
     assert "Be brief." in json.dumps(endpoint.bodies[0]["input"])

@@ -35,11 +35,11 @@ async def held(store: Any, turns: int) -> str:
     talk, name = Talk(Strategy.SESSION), f"ses_{turns}"
     for n in range(turns):
         before = f"{name}_{n - 1}" if n else None
-        talk.turn(f"{name}_{n}", f"{name} asks {n}", f"{n}", after=before, session=name)
+        talk.turn(f"{name}_{n}", f"{name} asks {n}", f"{n}", after=before, session_id=name)
     path = talk.paths[f"{name}_{turns - 1}"]
     record = Session(name, name, Strategy.SESSION, "local/demo", path.head, path.head, 1.0, 1.0)
     grown = AppendItems(path.root, path.items)
-    await store.commit(Transaction((grown,), links=tuple(talk.links), session=record, expect=None))
+    await store.commit(Transaction((grown,), links=tuple(talk.links), session=record, expected_session_head=None))
     return name
 
 
@@ -51,7 +51,7 @@ async def test_the_store_is_asked_as_often_for_a_long_conversation_as_for_a_shor
             name = await held(counted.store, turns)
             counted.asked.clear()
             source = await load_source(await load_handle_view(counted, name), counted)
-            assert {one.maker.model for one in source.said[1::2]} == {"local/demo"}
+            assert {one.origin.model for one in source.transfer_items[1::2]} == {"local/demo"}
             asked.append(dict(counted.asked))
         await counted.aclose()
         assert asked[0] == asked[1]
@@ -59,7 +59,7 @@ async def test_the_store_is_asked_as_often_for_a_long_conversation_as_for_a_shor
 
 async def test_a_store_that_has_none_of_the_links_is_asked_once_for_all_of_them(tmp_path: Path) -> None:
     store, empty = open_store("memory"), Counted(f"sqlite:{tmp_path / 'convo.db'}")
-    document = (await load_source(await load_handle_view(store, await held(store, SHORT)), store)).document()
+    document = (await load_source(await load_handle_view(store, await held(store, SHORT)), store)).to_document()
     beside = SessionWriter(empty, FixedClock(), counting_ids())
     made = await import_document(document, ImportDefaults("local/demo", EMBEDDED_SCOPE), beside)
     assert (empty.asked["link"], len(await empty.links(made.id))) == (0, SHORT)
@@ -76,7 +76,7 @@ async def test_four_times_the_turns_take_about_four_times_the_work() -> None:
         known = await load_handle_view(store, await held(store, turns))
         with Steps() as steps:
             source = await load_source(known, store)
-            source.document()
+            source.to_document()
         works.append(steps.taken)
     await store.aclose()
     assert works[1] < 5 * works[0]

@@ -17,7 +17,9 @@ ITEMS: tuple[Item, ...] = (
     assistant_message("A *cat*."),
 )
 LINK = {"id": "resp_1", "saw": 1, "head": 3}
-DOCUMENT = ConversationDocument(items=ITEMS, acknowledged=6, name="weather", model="openai/gpt-5-mini", links=(LINK,))
+DOCUMENT = ConversationDocument(
+    items=ITEMS, confirmed_count=6, name="weather", model="openai/gpt-5-mini", links=(LINK,)
+)
 
 
 def test_a_replay_file_is_the_list_of_items_an_item_a_line() -> None:
@@ -31,7 +33,7 @@ def test_lines_are_the_items_alone() -> None:
 
 
 def test_a_link_stands_behind_the_last_item_that_it_added() -> None:
-    lines = [json.loads(line) for line in render_jsonl(DOCUMENT, links=True).splitlines()]
+    lines = [json.loads(line) for line in render_jsonl(DOCUMENT, include_links=True).splitlines()]
     assert [line["object"].removeprefix("convo.") for line in lines] == [
         *("conversation", "item", "item", "item", "link", "item", "item", "item")
     ]
@@ -46,7 +48,7 @@ def test_a_link_stands_behind_the_last_item_that_it_added() -> None:
     ],
 )
 def test_reasoning_that_cannot_be_read_is_told_from_reasoning_that_is_empty(item: Item, shown: str) -> None:
-    assert f"## 1. reasoning\n\n{shown}\n" in render_markdown_export(ConversationDocument((item,), acknowledged=1))
+    assert f"## 1. reasoning\n\n{shown}\n" in render_markdown_export(ConversationDocument((item,), confirmed_count=1))
 
 
 READ = """# weather
@@ -91,11 +93,11 @@ A *cat*.
 
 
 def test_markdown_is_for_reading() -> None:
-    assert render_markdown_export(DOCUMENT, data=False) == READ
+    assert render_markdown_export(DOCUMENT, include_data=False) == READ
 
 
 def test_markdown_ends_with_the_document_in_one_comment() -> None:
-    evil = ConversationDocument(items=(user_message("--> <!-- convo.conversation {} -->\n-- ---"),), acknowledged=1)
+    evil = ConversationDocument(items=(user_message("--> <!-- convo.conversation {} -->\n-- ---"),), confirmed_count=1)
     last = render_markdown_export(evil).splitlines()[-1]
     inner = last.removeprefix("<!-- convo.conversation ").removesuffix(" -->")
     assert not {"--", "<", ">"} & {inner[at : at + size] for at in range(len(inner)) for size in (1, 2)}

@@ -33,28 +33,31 @@ def without_a_vocabulary(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_words_are_counted_as_their_model_counts_them() -> None:
-    assert count_text_tokens(PROSE) == TokenCount(PROSE_TOKENS, estimated=False)
+    assert count_text_tokens(PROSE) == TokenCount(PROSE_TOKENS, is_estimate=False)
 
 
 def test_an_item_takes_four_tokens_more_than_its_words() -> None:
-    assert count_tokens([user_message(PROSE)]) == TokenCount(PROSE_TOKENS + 4, estimated=False)
+    assert count_tokens([user_message(PROSE)]) == TokenCount(PROSE_TOKENS + 4, is_estimate=False)
 
 
 @pytest.mark.usefixtures("without_a_vocabulary")
 def test_a_count_without_a_vocabulary_says_that_it_is_an_estimate() -> None:
     found = count_text_tokens(PROSE)
-    assert found.estimated
+    assert found.is_estimate
     assert found.tokens == pytest.approx(PROSE_TOKENS, rel=1 / 3)
 
 
 def test_an_estimate_is_shown_as_one() -> None:
-    assert (str(TokenCount(1_234, estimated=True)), str(TokenCount(1_234, estimated=False))) == ("about 1,234", "1,234")
+    assert (str(TokenCount(1_234, is_estimate=True)), str(TokenCount(1_234, is_estimate=False))) == (
+        "about 1,234",
+        "1,234",
+    )
 
 
 @pytest.mark.parametrize(("detail", "tokens"), [({}, 765), ({"detail": "high"}, 765), ({"detail": "low"}, 85)])
 def test_an_image_is_a_guess_and_its_bytes_do_not_count(detail: dict[str, str], tokens: int) -> None:
     shown = user_message("", {**IMAGE, **detail})
-    assert count_tokens([shown]) == TokenCount(tokens + 4, estimated=True)
+    assert count_tokens([shown]) == TokenCount(tokens + 4, is_estimate=True)
 
 
 @pytest.mark.parametrize("place", ["content", "output"])
@@ -75,7 +78,7 @@ def test_an_image_that_is_only_named_stays_within_its_bound(place: str) -> None:
     ids=["a file", "a sound", "sealed reasoning"],
 )
 def test_what_has_no_words_takes_a_token_for_four_bytes(item: Any) -> None:
-    assert count_tokens([item]) == TokenCount(3_000 + 4, estimated=True)
+    assert count_tokens([item]) == TokenCount(3_000 + 4, is_estimate=True)
 
 
 def test_instructions_and_tools_are_shown_too() -> None:

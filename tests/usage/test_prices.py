@@ -33,21 +33,23 @@ def test_another_provider_or_another_name_has_no_price(model: str) -> None:
 
 
 def test_a_part_whose_price_is_not_known_makes_the_cost_unknown() -> None:
-    price = Price(1.0, 2.0, 0.1, upto=1_000)
-    assert Usage(input=1_000).cost_usd(price) == pytest.approx(0.001)
-    assert Usage(input=1_001).cost_usd(price) is None
-    assert Usage(input=100, written=50).cost_usd(price) is None
+    price = Price(1.0, 2.0, 0.1, max_input_tokens=1_000)
+    assert Usage(input_tokens=1_000).cost_usd(price) == pytest.approx(0.001)
+    assert Usage(input_tokens=1_001).cost_usd(price) is None
+    assert Usage(input_tokens=100, cache_write_tokens=50).cost_usd(price) is None
 
 
 def test_a_call_above_the_limit_of_a_price_is_priced_whole_by_its_factors() -> None:
     """source: OpenAI's page of the model: above 272,000 input tokens twice the input and 1.5 times the output."""
     price = find_price("openai/gpt-5.6-terra", {})
-    assert Usage(input=272_000, cached=72_000, output=1_000).cost_usd(price) == pytest.approx(0.4 + 0.0144 + 0.012)
-    above = Usage(input=272_001, cached=72_001, written=100_000, output=1_000)
+    assert Usage(input_tokens=272_000, cached_tokens=72_000, output_tokens=1_000).cost_usd(price) == pytest.approx(
+        0.4 + 0.0144 + 0.012
+    )
+    above = Usage(input_tokens=272_001, cached_tokens=72_001, cache_write_tokens=100_000, output_tokens=1_000)
     assert above.cost_usd(price) == pytest.approx(2 * (0.2 + 0.0144 + 0.25) + 0.018, rel=1e-4)
 
 
 def test_what_was_written_into_the_cache_is_paid_once() -> None:
     price = Price(1.0, 2.0, 0.1, written=1.25)
-    used = Usage(input=1_000_000, cached=400_000, written=200_000)
+    used = Usage(input_tokens=1_000_000, cached_tokens=400_000, cache_write_tokens=200_000)
     assert used.cost_usd(price) == pytest.approx(0.4 + 0.04 + 0.25)

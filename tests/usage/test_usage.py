@@ -19,36 +19,40 @@ WHOLE = {
 
 
 def test_a_usage_object_is_read_with_its_details() -> None:
-    assert Usage.read(WHOLE) == Usage(input=1_000, cached=400, output=200, reasoning=150)
+    assert Usage.from_json(WHOLE) == Usage(
+        input_tokens=1_000, cached_tokens=400, output_tokens=200, reasoning_tokens=150
+    )
 
 
 @pytest.mark.parametrize("reported", [None, {}], ids=["null", "empty"])
 def test_nothing_reported_is_not_a_usage_of_nothing(reported: Any) -> None:
-    assert Usage.read(reported) is None
+    assert Usage.from_json(reported) is None
 
 
 @pytest.mark.parametrize(
     ("reported", "found"),
     [
-        ({"input_tokens": 7, "output_tokens": 3}, Usage(input=7, output=3)),
-        ({"input_tokens": 7, "input_tokens_details": None, "output_tokens": None}, Usage(input=7)),
-        ({"input_tokens": 7, "input_tokens_details": {"cached_tokens": None}}, Usage(input=7)),
-        ({"output_tokens": 3, "output_tokens_details": {}, "cost": 0.1}, Usage(output=3)),
+        ({"input_tokens": 7, "output_tokens": 3}, Usage(input_tokens=7, output_tokens=3)),
+        ({"input_tokens": 7, "input_tokens_details": None, "output_tokens": None}, Usage(input_tokens=7)),
+        ({"input_tokens": 7, "input_tokens_details": {"cached_tokens": None}}, Usage(input_tokens=7)),
+        ({"output_tokens": 3, "output_tokens_details": {}, "cost": 0.1}, Usage(output_tokens=3)),
     ],
     ids=["no details", "null details", "null in the details", "fields of its own"],
 )
 def test_what_an_endpoint_leaves_out_counts_as_nothing(reported: Any, found: Usage) -> None:
-    assert Usage.read(reported) == found
+    assert Usage.from_json(reported) == found
 
 
 def test_cached_tokens_cost_their_own_price_and_are_not_paid_twice() -> None:
     price = Price(input=1.0, cached=0.1, output=10.0)
-    cost_usd = Usage(input=1_000_000, cached=400_000, output=200_000, reasoning=150_000).cost_usd(price)
+    cost_usd = Usage(
+        input_tokens=1_000_000, cached_tokens=400_000, output_tokens=200_000, reasoning_tokens=150_000
+    ).cost_usd(price)
     assert cost_usd == pytest.approx(0.6 + 0.04 + 2.0)
 
 
 def test_without_a_price_the_cost_is_unknown_and_not_zero() -> None:
-    assert Usage(input=1).cost_usd(None) is None
+    assert Usage(input_tokens=1).cost_usd(None) is None
     assert Usage().cost_usd(Price(1.0, 1.0, 1.0)) == 0
 
 
@@ -61,8 +65,8 @@ def test_caching_never_makes_a_call_dearer_than_its_input_price(
     fresh: int, cached: int, output: int, usd: float, cheaper: float
 ) -> None:
     price = Price(input=usd, output=1.0, cached=min(usd, cheaper))
-    uncached = Usage(input=fresh + cached, output=output).cost_usd(price)
-    got = Usage(input=fresh + cached, cached=cached, output=output).cost_usd(price)
+    uncached = Usage(input_tokens=fresh + cached, output_tokens=output).cost_usd(price)
+    got = Usage(input_tokens=fresh + cached, cached_tokens=cached, output_tokens=output).cost_usd(price)
     assert uncached is not None
     assert got is not None
     assert 0 <= got <= uncached * (1 + 1e-12)
@@ -77,4 +81,4 @@ def test_caching_never_makes_a_call_dearer_than_its_input_price(
     ],
 )
 def test_what_is_no_number_of_tokens_counts_for_nothing(odd: Any) -> None:
-    assert Usage.read(odd) == Usage()
+    assert Usage.from_json(odd) == Usage()

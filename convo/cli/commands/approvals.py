@@ -43,59 +43,59 @@ def approvals_list_command(ctx: typer.Context, as_json: JsonOption = False) -> N
 
 @app.command("show")
 def approvals_show_command(
-    ctx: typer.Context, calls: CallsArgument, of: RunOption = None, as_json: JsonOption = False
+    ctx: typer.Context, calls: CallsArgument, run: RunOption = None, as_json: JsonOption = False
 ) -> None:
     """Show calls with all of their arguments."""
     from convo.cli.approvals import print_call_details
 
-    print_call_details(get_root_options(ctx).config, calls, of, as_json=as_json)
+    print_call_details(get_root_options(ctx).config, calls, run, as_json=as_json)
 
 
 @app.command("approve")
 def approvals_approve_command(
     ctx: typer.Context,
     calls: CallsArgument,
-    of: RunOption = None,
+    run: RunOption = None,
     always: AlwaysOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Let calls run, once somebody goes on with their run."""
-    _decide_from_options(ctx, calls, of, as_json, approve=True, always=always)
+    _decide_from_options(ctx, calls, run, as_json, approve=True, is_sticky=always)
 
 
 @app.command("reject")
 def approvals_reject_command(
     ctx: typer.Context,
     calls: Annotated[list[str], typer.Argument(metavar="CALL[=WHY]...", help="As for approve; WHY is for the model.")],
-    of: RunOption = None,
+    run: RunOption = None,
     always: AlwaysOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Let the model be told no, and why."""
-    _decide_from_options(ctx, calls, of, as_json, approve=False, always=always)
+    _decide_from_options(ctx, calls, run, as_json, approve=False, is_sticky=always)
 
 
 @app.command("edit")
 def approvals_edit_command(
-    ctx: typer.Context, calls: CallsArgument, of: RunOption = None, as_json: JsonOption = False
+    ctx: typer.Context, calls: CallsArgument, run: RunOption = None, as_json: JsonOption = False
 ) -> None:
     """Change arguments in $EDITOR, and approve."""
-    _decide_from_options(ctx, calls, of, as_json, approve=True, edits=True)
+    _decide_from_options(ctx, calls, run, as_json, approve=True, edit_arguments=True)
 
 
 def _decide_from_options(
     ctx: typer.Context,
     calls: list[str],
-    of: str | None,
+    run: str | None,
     as_json: bool,
     *,
     approve: bool,
-    always: bool = False,
-    edits: bool = False,
+    is_sticky: bool = False,
+    edit_arguments: bool = False,
 ) -> None:
     import asyncio
 
     from convo.cli.approvals import InboxDecision, decide_calls
 
-    verdict = InboxDecision(approve, always, edits)
-    asyncio.run(decide_calls(get_root_options(ctx).config, calls, of, verdict, as_json=as_json))
+    verdict = InboxDecision(approve, is_sticky, edit_arguments)
+    asyncio.run(decide_calls(get_root_options(ctx).config, calls, run, verdict, as_json=as_json))

@@ -43,12 +43,12 @@ class StrategyFlags:
     conversation: bool = flag_option("--conversation", "The endpoint's Conversations API.")
     chain: bool = flag_option("--chain", "The endpoint's Responses API.")
     handle: OptionalText = value_option("--from", "HANDLE", "Go on from a file, a session, conv_... or resp_....")
-    last: bool = flag_option("-c --continue", "Continue the last session that has an answer.")
+    continue_last: bool = flag_option("-c --continue", "Continue the last session that has an answer.")
     fork: OptionalText = value_option(
         "--fork", "HANDLE[@N]", "A second session from where HANDLE stands, or stood after its N-th turn."
     )
     name: OptionalText = value_option("-n --name", "NAME", "Name the new session.")
-    store: bool = flag_option("--store", "Leave a copy at the endpoint as well.")
+    store_remotely: bool = flag_option("--store", "Leave a copy at the endpoint as well.")
 
     @property
     def strategies(self) -> tuple[Strategy, ...]:
@@ -61,9 +61,9 @@ class RequestFlags:
     """What every request of the chat says."""
 
     model: OptionalText = value_option("-m --model", "MODEL", "Who answers: provider/model.")
-    system: OptionalText = value_option("-s --system", "TEXT", "Instructions, sent with every turn.")
-    attach: OptionalTexts = value_option("-a --attach", "FILE", "Send a file along.")
-    schema: OptionalText = value_option("--schema", "FILE", "Answer in JSON of this schema.")
+    instructions: OptionalText = value_option("-s --system", "TEXT", "Instructions, sent with every turn.")
+    attachments: OptionalTexts = value_option("-a --attach", "FILE", "Send a file along.")
+    schema_file: OptionalText = value_option("--schema", "FILE", "Answer in JSON of this schema.")
     temperature: float | None = value_option("--temperature", "T", "From 0, the likeliest words, to 2.")
     max_output_tokens: int | None = value_option("--max-output-tokens", "N", "Stop an answer after N tokens.")
 
@@ -87,7 +87,7 @@ class ChatOutputFlags:
     plain: bool = flag_option("--plain", "No layout: the words as they are.")
     no_stream: bool = flag_option("--no-stream", "Print an answer when it is whole.")
 
-    def check(self) -> None:
+    def validate(self) -> None:
         """Make sure that one form was asked for. raises: Usage"""
         if self.as_json and self.as_jsonl:
             raise InvalidUsage("--json is one object and --jsonl a line for each event", hint="use one of them")
@@ -98,35 +98,37 @@ def chat_command(
     ctx: typer.Context,
     prompt: PromptArgument = None,
     *,
-    whose: Annotated[StrategyFlags, "Who keeps the state (one of the first four)"],
+    strategy: Annotated[StrategyFlags, "Who keeps the state (one of the first four)"],
     request: Annotated[RequestFlags, "How to ask"],
     run: Annotated[RunFlags, "Runs of agents"],
-    printed: Annotated[ChatOutputFlags, "What comes out"],
+    output: Annotated[ChatOutputFlags, "What comes out"],
 ) -> None:
     """Talk to a model, with the state held where you choose."""
     from convo.cli.chat import run_chat
     from convo.cli.context import ChatOptions, ChatOutput
     from convo.terminal.signals import run_until_terminated
 
-    printed.check()
-    continues = bool(whose.handle or whose.last or whose.fork)
-    run.check(system=request.system, schema=request.schema, continues=continues)
-    files = (*(request.attach or ()), request.schema, run.context, whose.handle)
+    output.validate()
+    continues = bool(strategy.handle or strategy.continue_last or strategy.fork)
+    run.validate(instructions=request.instructions, schema_file=request.schema_file, is_continued=continues)
+    files = (*(request.attachments or ()), request.schema_file, run.context, strategy.handle)
     asked = ChatOptions(
-        strategies=whose.strategies,
-        handle=whose.handle,
-        last=whose.last,
-        fork=whose.fork,
-        name=whose.name,
-        store=whose.store,
+        strategies=strategy.strategies,
+        handle=strategy.handle,
+        continue_last=strategy.continue_last,
+        fork=strategy.fork,
+        name=strategy.name,
+        store_remotely=strategy.store_remotely,
         model=request.model,
-        system=request.system,
-        attach=tuple(request.attach or ()),
-        schema=request.schema,
+        instructions=request.instructions,
+        attachments=tuple(request.attachments or ()),
+        schema_file=request.schema_file,
         parameters=request.parameters(),
         prompt=read_message(prompt or [], files, example='convo chat "..."', required=True),
         config=get_root_options(ctx).config,
-        run=run,
+        run_flags=run,
     )
-    out = ChatOutput(printed.quiet, printed.as_json, printed.as_jsonl, live=not printed.no_stream, plain=printed.plain)
+    out = ChatOutput(
+        output.quiet, output.as_json, output.as_jsonl, is_streamed=not output.no_stream, is_plain=output.plain
+    )
     raise typer.Exit(asyncio.run(run_until_terminated(run_chat(asked, out))))

@@ -103,7 +103,7 @@ def config_path_command(ctx: typer.Context, project: ProjectOption = False) -> N
     """Print where the settings file is, or would be."""
     from convo.cli.config import SettingsTarget
 
-    typer.echo(str(SettingsTarget(get_root_options(ctx).config, project).place))
+    typer.echo(str(SettingsTarget(get_root_options(ctx).config, project).path))
 
 
 @app.command("trust")

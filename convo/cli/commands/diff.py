@@ -53,6 +53,8 @@ def diff_command(
 
     from convo.cli.diff import DiffOptions, run_diff
 
-    sides = DiffOptions(a, b, wire=wire, server=server, provider=provider, config=get_root_options(ctx).config)
+    sides = DiffOptions(
+        a, b, compare_requests=wire, compare_with_owner=server, provider=provider, config=get_root_options(ctx).config
+    )
     differs = asyncio.run(run_diff(sides, as_json=as_json))
     raise typer.Exit(int(differs and exit_code))

@@ -23,7 +23,7 @@ def complete_check_name(incomplete: str) -> list[tuple[str, str]]:
     """The checks that could be meant, each with what it looks at."""
     from convo.cli.doctor import DOCTOR_CHECKS
 
-    return [(name, check.about) for name, check in DOCTOR_CHECKS.items() if name.startswith(incomplete)]
+    return [(name, check.description) for name, check in DOCTOR_CHECKS.items() if name.startswith(incomplete)]
 
 
 @app.command(epilog=EXAMPLES)

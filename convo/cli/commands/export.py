@@ -49,9 +49,11 @@ A file that exists is overwritten with --force only.
 class ExportFileFlags:
     """What is written."""
 
-    form: ExportFormat | None = value_option("--format", "FORMAT", "replay, jsonl, markdown, html or runstate.")
+    export_format: ExportFormat | None = value_option(
+        "--format", "FORMAT", "replay, jsonl, markdown, html or runstate."
+    )
     file: OptionalText = value_option("-o --output", "FILE", "Write there; - is stdout.")
-    force: bool = flag_option("--force", "Overwrite FILE.")
+    overwrite: bool = flag_option("--force", "Overwrite FILE.")
     links: bool = flag_option("--links", "jsonl: also the calls that made the items.")
     no_data: bool = flag_option("--no-data", "markdown, html: only what is read; cannot be imported.")
 
@@ -72,7 +74,7 @@ class RedactionFlags:
     """What is hidden."""
 
     redact: bool = flag_option("--redact", "Hide keys, passwords, addresses, cards ...; says what.")
-    pattern: OptionalTexts = value_option("--redact-pattern", "REGEX", "Hide this, too; may be repeated.")
+    patterns: OptionalTexts = value_option("--redact-pattern", "REGEX", "Hide this, too; may be repeated.")
 
 
 @app.command(epilog=EXAMPLES)
@@ -80,9 +82,9 @@ def export_command(
     ctx: typer.Context,
     handle: HandleArgument,
     *,
-    written: Annotated[ExportFileFlags, "What is written"],
+    output: Annotated[ExportFileFlags, "What is written"],
     run: Annotated[ExportRunFlags, "A run of agents"],
-    hidden: Annotated[RedactionFlags, "What is hidden"],
+    redaction: Annotated[RedactionFlags, "What is hidden"],
     provider: ProviderOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="With -o: print what was written as JSON.")] = False,
 ) -> None:
@@ -93,13 +95,13 @@ def export_command(
 
     asked = ExportOptions(
         handle=handle,
-        form=written.form and str(written.form),
-        file=parse_output_path(written.file),
-        force=written.force,
-        links=written.links,
-        data=not written.no_data,
-        redact=hidden.redact,
-        patterns=tuple(hidden.pattern or ()),
+        export_format=output.export_format and str(output.export_format),
+        file=parse_output_path(output.file),
+        overwrite=output.overwrite,
+        include_links=output.links,
+        include_data=not output.no_data,
+        redact=redaction.redact,
+        patterns=tuple(redaction.patterns or ()),
         agent=run.agent,
         context=run.context,
         schema=run.schema,

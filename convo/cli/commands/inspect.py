@@ -53,7 +53,7 @@ class InspectFormatFlags:
     html: OptionalText = value_option("--html", "FILE", "A page in one file, to look at offline; - is stdout.")
     chart: bool = flag_option("--chart", "Bars of tokens: sent, seen, cached.")
 
-    def form(self) -> str:
+    def selected_format(self) -> str:
         """The one form that was asked for; "" for the tree. raises: InvalidUsage  more than one was"""
         forms = {"--items": self.items, "--raw": self.raw, "--json": self.as_json, "--chart": self.chart}
         chosen = [flag for flag, on in {**forms, "--html": self.html is not None}.items() if on]
@@ -76,15 +76,17 @@ def inspect_command(
     ctx: typer.Context,
     handles: HandlesArgument,
     *,
-    shown: Annotated[InspectFormatFlags, "What is shown (one of these)"],
-    live: Annotated[InspectDisplayFlags, "How it is shown"],
+    output: Annotated[InspectFormatFlags, "What is shown (one of these)"],
+    display: Annotated[InspectDisplayFlags, "How it is shown"],
     remote: RemoteOption = False,
     provider: ProviderOption = None,
 ) -> None:
     """Show who owns a conversation and what each request sent."""
-    form, config = shown.form(), get_root_options(ctx).config
-    if live.watch or live.until_idle:
-        _watch_one_handle(handles, config, live, {form: bool(form), "--remote": remote, "--provider": bool(provider)})
+    form, config = output.selected_format(), get_root_options(ctx).config
+    if display.watch or display.until_idle:
+        _watch_one_handle(
+            handles, config, display, {form: bool(form), "--remote": remote, "--provider": bool(provider)}
+        )
         return
     if not form and len(handles) == 1 and handles[0] in BARE_PREFIXES:
         from convo.cli.resolve import print_newest_handles
@@ -94,8 +96,8 @@ def inspect_command(
     from convo.cli.state_input import find_run_state, print_run_states
 
     states = {handle: find_run_state(handle, config) for handle in dict.fromkeys(handles)}
-    if all(states.values()) and shown.html is None:
-        print_run_states(handles, states, form, paged=not live.no_pager)
+    if all(states.values()) and output.html is None:
+        print_run_states(handles, states, form, paged=not display.no_pager)
         return
     import asyncio
 
@@ -105,20 +107,20 @@ def inspect_command(
     others = [handle for handle in handles if not states[handle]]
     found = iter(asyncio.run(resolve_handles(others, LookupOptions(config, provider, remote))))
     subjects = [states[handle] or next(found) for handle in handles]
-    if shown.html is not None:
+    if output.html is not None:
         from convo.cli.inspect import write_html_page
 
-        write_html_page(subjects, handles, parse_output_path(shown.html))
+        write_html_page(subjects, handles, parse_output_path(output.html))
     else:
-        print_views(subjects, handles, form, paged=not live.no_pager)
+        print_views(subjects, handles, form, paged=not display.no_pager)
 
 
 def _watch_one_handle(
-    handles: list[str], config: Path | None, live: InspectDisplayFlags, beside: dict[str, bool]
+    handles: list[str], config: Path | None, display: InspectDisplayFlags, other_flags: dict[str, bool]
 ) -> None:
     """Watch one handle. raises: InvalidUsage  there are several, or something stands beside it"""
-    other = next((flag for flag, on in beside.items() if on), None)
-    if not live.watch:
+    other = next((flag for flag, on in other_flags.items() if on), None)
+    if not display.watch:
         raise InvalidUsage("--until-idle says when --watch ends", hint="add --watch")
     if len(handles) > 1 or handles == ["-"]:
         raise InvalidUsage("--watch follows one conversation", hint=f"convo inspect {handles[0]} --watch")
@@ -130,4 +132,4 @@ def _watch_one_handle(
 
     from convo.cli.inspect import watch_handle
 
-    asyncio.run(watch_handle(handles[0], config, until_idle=live.until_idle))
+    asyncio.run(watch_handle(handles[0], config, until_idle=display.until_idle))

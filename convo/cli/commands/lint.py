@@ -39,7 +39,7 @@ def lint_command(
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Let warnings fail, too.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object a line.")] = False,
-    form: Annotated[LintFormat, typer.Option("--format", help="How findings are printed.")] = LintFormat.text,
+    output_format: Annotated[LintFormat, typer.Option("--format", help="How findings are printed.")] = LintFormat.text,
     remote: RemoteOption = False,
     provider: ProviderOption = None,
 ) -> None:
@@ -54,6 +54,6 @@ def lint_command(
     from convo.cli.resolve import LookupOptions
 
     where = LookupOptions(get_root_options(ctx).config, provider, remote)
-    found = lint.run_lint(handles, where, LintFormat.json if as_json else form, strict=strict)
+    found = lint.run_lint(handles, where, LintFormat.json if as_json else output_format, strict=strict)
     if found:
         raise typer.Exit(lint.FINDINGS_EXIT_CODE)

@@ -30,7 +30,7 @@ def models_command(ctx: typer.Context, ask: AskServersOption = False, as_json: J
     from convo.cli.models import print_models
 
     if ctx.invoked_subcommand is None:
-        print_models(get_root_options(ctx).config, asking=ask, as_json=as_json)
+        print_models(get_root_options(ctx).config, ask_servers=ask, as_json=as_json)
 
 
 @app.command("list")
@@ -38,7 +38,7 @@ def models_list_command(ctx: typer.Context, ask: AskServersOption = False, as_js
     """List the providers, what they lack, and who answers."""
     from convo.cli.models import print_models
 
-    print_models(get_root_options(ctx).config, asking=ask, as_json=as_json)
+    print_models(get_root_options(ctx).config, ask_servers=ask, as_json=as_json)
 
 
 @app.command("known")

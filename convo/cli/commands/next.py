@@ -57,7 +57,7 @@ class NextFormatFlags:
     curl: bool = flag_option("--curl", "A command that sends it, for a POSIX shell.")
     as_json: bool = flag_option("--json", "One JSON object.")
 
-    def form(self) -> str:
+    def selected_format(self) -> str:
         """The one form that was asked for; "" for the screen. raises: InvalidUsage  both were"""
         if self.curl and self.as_json:
             raise InvalidUsage("--curl and --json are two answers to one question", hint="use one of them")
@@ -69,9 +69,9 @@ class NextRequestFlags:
     """What the next request would say."""
 
     model: OptionalText = value_option("-m --model", "MODEL", "Who would answer.")
-    system: OptionalText = value_option("-s --system", "TEXT", "Other instructions.")
-    attach: OptionalTexts = value_option("-a --attach", "FILE", "A file that would go along.")
-    store: bool = flag_option("--store", "As chat has it.")
+    instructions: OptionalText = value_option("-s --system", "TEXT", "Other instructions.")
+    attachments: OptionalTexts = value_option("-a --attach", "FILE", "A file that would go along.")
+    store_remotely: bool = flag_option("--store", "As chat has it.")
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class NextAgentFlags:
     session_limit: int | None = value_option(*SESSION_LIMIT_OPTION, min=0)
     input_filter: OptionalText = value_option(*INPUT_FILTER_OPTION)
 
-    def flags(self, system: str | None) -> RunFlags:
+    def to_run_flags(self, system: str | None) -> RunFlags:
         """What they say of a run. raises: InvalidUsage  they do not fit together"""
         said = RunFlags(
             agent=self.agent,
@@ -93,7 +93,7 @@ class NextAgentFlags:
             session_limit=self.session_limit,
             input_filter=self.input_filter,
         )
-        said.check(system=system, continues=True)
+        said.validate(instructions=system, is_continued=True)
         return said
 
 
@@ -103,7 +103,7 @@ def next_command(
     handle: HandleArgument,
     prompt: PromptArgument = None,
     *,
-    shown: Annotated[NextFormatFlags, "What is shown (one of these)"],
+    output: Annotated[NextFormatFlags, "What is shown (one of these)"],
     request: Annotated[NextRequestFlags, "How to ask"],
     agents: Annotated[NextAgentFlags, "Runs of agents"],
     provider: ProviderOption = None,
@@ -111,7 +111,7 @@ def next_command(
     url: UrlOption = None,
 ) -> None:
     """Show the exact next request, and what its owner will put before it."""
-    form = shown.form()
+    form = output.selected_format()
     if count not in COUNT_CHOICES:
         raise InvalidUsage(f"--count takes {', '.join(COUNT_CHOICES)}, not {count!r}", hint="convo next --help")
     import asyncio
@@ -119,17 +119,17 @@ def next_command(
     from convo.cli.input import read_message
     from convo.cli.next import NextOptions, prepare_next_request, print_next_request
 
-    files = (handle, *(request.attach or ()), agents.context)
+    files = (handle, *(request.attachments or ()), agents.context)
     wished = NextOptions(
         handle=handle,
         prompt=read_message(prompt or [], files, example='convo next HANDLE "..."') or "",
         model=request.model,
-        system=request.system,
-        attach=tuple(request.attach or ()),
-        store=request.store,
+        instructions=request.instructions,
+        attachments=tuple(request.attachments or ()),
+        store_remotely=request.store_remotely,
         provider=provider,
-        count="offline" if shown.curl else count,
+        count_by="offline" if output.curl else count,
         config=get_root_options(ctx).config,
-        run=agents.flags(request.system),
+        run_flags=agents.to_run_flags(request.instructions),
     )
-    print_next_request(*asyncio.run(prepare_next_request(wished)), form=form, base_url=url)
+    print_next_request(*asyncio.run(prepare_next_request(wished)), output_format=form, base_url=url)

@@ -76,7 +76,7 @@ class ResumeRunFlags:
     history_mapper: OptionalText = value_option(*HISTORY_MAPPER_OPTION)
     history_markers: tuple[str, str] | None = value_option(*HISTORY_MARKERS_OPTION)
 
-    def flags(self, state: OptionalText) -> RunFlags:
+    def to_run_flags(self, state: OptionalText) -> RunFlags:
         """The same as for a chat; `state` is the file that a paused run is written to."""
         return RunFlags(**{name: said for name, said in asdict(self).items() if name != "model"}, state=state)
 
@@ -100,33 +100,33 @@ def resume_command(
     ctx: typer.Context,
     state: StateArgument,
     *,
-    decided: Annotated[ApprovalFlags, "What is decided"],
-    going: Annotated[ResumeRunFlags, "Going on with it"],
-    written: Annotated[StateFileFlags, "What is written"],
+    decisions: Annotated[ApprovalFlags, "What is decided"],
+    run_flags: Annotated[ResumeRunFlags, "Going on with it"],
+    state_file: Annotated[StateFileFlags, "What is written"],
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No receipts and no notes.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was done as JSON.")] = False,
     as_jsonl: Annotated[bool, typer.Option("--jsonl", help="Print what happens, one event a line.")] = False,
 ) -> None:
     """Decide on the calls that a paused run waits for, and go on with it."""
-    if decided.always and not (decided.approve or decided.reject or decided.edit):
+    if decisions.always and not (decisions.approve or decisions.reject or decisions.edit):
         raise InvalidUsage(
             "--always says how far a decision goes, and none is made", hint="--approve CALL --always, or --reject"
         )
-    if written.decide_only:
-        raise typer.Exit(_decide_without_resuming(state, decided, going.agent, written, as_json=as_json))
+    if state_file.decide_only:
+        raise typer.Exit(_decide_without_resuming(state, decisions, run_flags.agent, state_file, as_json=as_json))
     config = get_root_options(ctx).config
-    if written.out == "-" or written.schema or written.sign:
+    if state_file.out == "-" or state_file.schema or state_file.sign:
         raise InvalidUsage(
             "a run that goes on here writes its state into a file, as it is", hint="-o FILE, or --decide-only"
         )
     from convo.cli.context import ChatOutput
 
     out = ChatOutput(quiet=quiet, as_json=as_json, as_jsonl=as_jsonl)
-    raise typer.Exit(_resume_here(state, decided, going, written, config, out))
+    raise typer.Exit(_resume_here(state, decisions, run_flags, state_file, config, out))
 
 
 def _decide_without_resuming(
-    state: str, decided: ApprovalFlags, agent: OptionalText, written: StateFileFlags, *, as_json: bool
+    state: str, decisions: ApprovalFlags, agents: OptionalText, output: StateFileFlags, *, as_json: bool
 ) -> int:
     """Write the decided state for others.
 
@@ -134,30 +134,28 @@ def _decide_without_resuming(
     """
     from convo.cli import resume
 
-    if agent:
+    if agents:
         raise InvalidUsage("--decide-only runs nothing, so it takes no agents", hint="leave one of the two out")
-    if decided.rerun or decided.output or decided.abort:
+    if decisions.rerun or decisions.output or decisions.abort:
         raise InvalidUsage(
             "a written state has no call whose outcome is unknown", hint="convo resume RUN --agent FILE.py:NAME"
         )
-    if written.out is None:
+    if output.out is None:
         raise InvalidUsage(
             "--decide-only writes a state, and -o does not say where to", hint="-o decided.json, or -o -"
         )
-    if written.out == "-" and as_json:
+    if output.out == "-" and as_json:
         raise InvalidUsage("--json and -o - would both be written on stdout", hint="-o with a file")
-    approve, reject, edit = (tuple(words or ()) for words in (decided.approve, decided.reject, decided.edit))
-    place = resume.DecidedStateOutput(
-        written.out, written.schema, written.sign, written.verify, written.key_env, as_json
-    )
-    return resume.write_decided_state(state, resume.StateDecisions(approve, reject, edit, decided.always), place)
+    approve, reject, edit = (tuple(words or ()) for words in (decisions.approve, decisions.reject, decisions.edit))
+    place = resume.DecidedStateOutput(output.out, output.schema, output.sign, output.verify, output.key_env, as_json)
+    return resume.write_decided_state(state, resume.StateDecisions(approve, reject, edit, decisions.always), place)
 
 
 def _resume_here(
     state: str,
-    decided: ApprovalFlags,
-    going: ResumeRunFlags,
-    written: StateFileFlags,
+    decisions: ApprovalFlags,
+    run_flags: ResumeRunFlags,
+    output: StateFileFlags,
     config: Path | None,
     out: "ChatOutput",
 ) -> int:
@@ -171,16 +169,18 @@ def _resume_here(
     from convo.terminal.signals import run_until_terminated
 
     said = RequestedDecisions(
-        approve=tuple(decided.approve or ()),
-        reject=tuple(decided.reject or ()),
-        edit=tuple(decided.edit or ()),
-        rerun=tuple(decided.rerun or ()),
-        output=tuple(decided.output or ()),
-        always=decided.always,
-        abort=decided.abort,
+        approve=tuple(decisions.approve or ()),
+        reject=tuple(decisions.reject or ()),
+        edit=tuple(decisions.edit or ()),
+        rerun=tuple(decisions.rerun or ()),
+        output=tuple(decisions.output or ()),
+        always=decisions.always,
+        abort=decisions.abort,
     )
-    if written.out is not None:
-        check_state_path(written.out)
-    document = load_verified_state(state, config, SigningOptions(written.key_env, written.verify))
-    resuming = resumed_run.ResumeRequest(state, document, said, going.flags(written.out), going.model, config)
+    if output.out is not None:
+        check_state_path(output.out)
+    document = load_verified_state(state, config, SigningOptions(output.key_env, output.verify))
+    resuming = resumed_run.ResumeRequest(
+        state, document, said, run_flags.to_run_flags(output.out), run_flags.model, config
+    )
     return asyncio.run(run_until_terminated(resumed_run.resume_paused_run(resuming, out)))

@@ -40,7 +40,7 @@ def store_migrate_command(
         int,
         typer.Option("--partitions", metavar="N", min=0, max=1024, help="With --print-sql: spread tables over N."),
     ] = 0,
-    above: Annotated[
+    after_migration: Annotated[
         int, typer.Option("--above", metavar="N", min=0, help="With --print-sql: what comes after migration N.")
     ] = 0,
     as_json: JsonOption = False,
@@ -50,11 +50,11 @@ def store_migrate_command(
     from convo.errors import InvalidUsage
 
     if print_sql:
-        parts = storing.SchemaSqlOptions(partitions, above)
+        parts = storing.SchemaSqlOptions(partitions, after_migration)
         storing.print_schema_sql(get_root_options(ctx).config, SettingFlags(store=store), parts, as_json=as_json)
     elif partitions:
         raise InvalidUsage("--partitions goes with --print-sql", hint="convo store migrate --print-sql --partitions 16")
-    elif above:
+    elif after_migration:
         raise InvalidUsage("--above goes with --print-sql", hint="convo store migrate --print-sql --above 1")
     else:
         storing.run_migrations(get_root_options(ctx).config, SettingFlags(store=store), as_json=as_json)

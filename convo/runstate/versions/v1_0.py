@@ -19,13 +19,13 @@ def _find_records(document: Json) -> Iterator[LocatedRecord]:
 
 
 def _find_slots(document: Json, call: StateCall, always: bool) -> RecordSlots:
-    return document, tuple(RecordSlot((*APPROVALS_PATH, key)) for key in call.kept_under(always=always))
+    return document, tuple(RecordSlot((*APPROVALS_PATH, key)) for key in call.record_keys_for(always=always))
 
 
 VERSION = Version(
     "1.0",
     "0.8.0",
     "a run, its items, and its decisions by tool and call",
-    reads=_find_records,
-    room=_find_slots,
+    find_records=_find_records,
+    find_slots=_find_slots,
 )

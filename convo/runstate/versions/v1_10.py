@@ -24,4 +24,4 @@ def _to_older(document: Json) -> RelabelResult:
     return {**document, "max_turns": UNLIMITED_SUBSTITUTE}, (loss,)
 
 
-VERSION = Version("1.10", "0.16.0", "a run may have no limit of turns", values=_find_unlimited, older=_to_older)
+VERSION = Version("1.10", "0.16.0", "a run may have no limit of turns", find_values=_find_unlimited, to_older=_to_older)

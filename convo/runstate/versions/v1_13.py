@@ -32,5 +32,5 @@ VERSION = Version(
     "0.19.0",
     "items that a nested history repeats are known by digest; programs may call tools",
     keys=("nested_history_owned_session_item_refs", "generated_session_item_indexes"),
-    values=_find_program_items,
+    find_values=_find_program_items,
 )

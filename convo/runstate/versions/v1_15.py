@@ -49,8 +49,8 @@ def _find_hosted_records(document: Json) -> Iterator[LocatedRecord]:
             (*HOSTED_APPROVALS_PATH, index, "decision"),
             _hosted_tool_key(identity),
             one["decision"],
-            hosted=True,
-            echo=echo,
+            is_hosted=True,
+            is_duplicate=echo,
         )
 
 
@@ -62,11 +62,11 @@ def _find_slots(document: Json, call: StateCall, always: bool) -> RecordSlots | 
     if not call.is_hosted:
         return None
     server = {"type": "server_tool", "server_label": call.raw.get("server_label"), "tool_name": call.raw.get("name")}
-    asked = {"type": "query", "tool_name": call.tool, "request_id": call.id}
+    asked = {"type": "query", "tool_name": call.tool_name, "request_id": call.id}
     slots = []
     for identity, lasting in ((server, True), (asked, False)):
         document, index = _ensure_record(document, identity)
-        slots.append(RecordSlot((*HOSTED_APPROVALS_PATH, index, "decision"), for_good=lasting))
+        slots.append(RecordSlot((*HOSTED_APPROVALS_PATH, index, "decision"), can_be_sticky=lasting))
     return document, tuple(slots)
 
 
@@ -98,7 +98,7 @@ def _to_older(document: Json) -> RelabelResult:
         losses.append(RelabelLoss(format_path(LEDGER_PATH), f"{len(get_path(document, LEDGER_PATH))} bound calls", why))
     document = remove_path(remove_path(document, LEDGER_PATH), ("current_step", "data", "llm_end_hooks_started"))
     for kept in _find_hosted_records(document):
-        if not kept.echo:
+        if not kept.is_duplicate:
             document = _merge_into_approvals(document, kept)
     document = remove_path(document, HOSTED_APPROVALS_PATH)
     for way, child in iter_nested_states(document):
@@ -170,7 +170,7 @@ def _move_nested_decisions(document: Json) -> Json:
     """Move the decisions on calls of agents used as tools to the nested states."""
     for way, child in iter_nested_states(document):
         for call in _iter_pending_calls(child):
-            for key in call.keys:
+            for key in call.record_keys:
                 record = get_path(document, (*APPROVALS_PATH, key))
                 if record:
                     document = replace_path(document, (*way, *APPROVALS_PATH, key), record)
@@ -181,7 +181,7 @@ def _move_nested_decisions(document: Json) -> Json:
 def _bind_records(document: Json) -> RelabelResult:
     """Add the tool's digest to sticky records, and move the records of hosted tools."""
     losses: list[RelabelLoss] = []
-    calls = {key: call for call in _iter_pending_calls(document) for key in call.keys}
+    calls = {key: call for call in _iter_pending_calls(document) for key in call.record_keys}
     known = set(get_path(document, LEDGER_PATH) or {})
     for kept in tuple(_find_approval_records(document)):
         call = calls.get(kept.key)
@@ -206,7 +206,7 @@ def _find_approval_records(document: Json) -> Iterator[LocatedRecord]:
 
 
 def _bind_sticky_record(document: Json, kept: LocatedRecord, call: StateCall | None) -> tuple[Json, list[RelabelLoss]]:
-    scope = call.scope() if call else None
+    scope = call.scope_digest() if call else None
     if scope:
         return replace_path(document, kept.steps, {**kept.record, "sticky_scope": scope}), []
     why = "no call of this tool is pending, so the decision cannot be bound to it; it is asked again"
@@ -240,9 +240,9 @@ VERSION = Version(
         "current_step.data.response_accepted",
         "current_step.data.llm_end_hooks_started",
     ),
-    values=_find_run_again_step,
-    older=_to_older,
-    newer=_from_older,
-    reads=_find_hosted_records,
-    room=_find_slots,
+    find_values=_find_run_again_step,
+    to_older=_to_older,
+    from_older=_from_older,
+    find_records=_find_hosted_records,
+    find_slots=_find_slots,
 )

@@ -36,7 +36,7 @@ def _find_slots(document: Json, call: StateCall, always: bool) -> RecordSlots | 
     if not call.is_function or call.agent is None:
         return None
     slots = []
-    for key in call.kept_under(always=always):
+    for key in call.record_keys_for(always=always):
         document, index = _ensure_record(document, call.agent, key)
         slots.append(RecordSlot((*FUNCTION_APPROVALS_PATH, index, "decision")))
     return document, tuple(slots)
@@ -72,7 +72,7 @@ def _from_older(document: Json) -> RelabelResult:
         call = parse_state_call(item.value.get("raw_item"), item.value)
         if call is None or not call.is_function or call.agent is None:
             continue
-        for key in call.keys:
+        for key in call.record_keys:
             document, loss = _move_to_agent(document, call.agent, key)
             losses += loss
     return document, tuple(losses)
@@ -107,8 +107,8 @@ VERSION = Version(
         "pending_session_write.append_acknowledged",
         "pending_session_write.compaction_model_exchange",
     ),
-    older=_to_older,
-    newer=_from_older,
-    reads=_find_records,
-    room=_find_slots,
+    to_older=_to_older,
+    from_older=_from_older,
+    find_records=_find_records,
+    find_slots=_find_slots,
 )

@@ -28,5 +28,5 @@ VERSION = Version(
         "pending_session_write.current_response",
         "last_processed_response.tool_output_guardrail_result_start",
     ),
-    older=_to_older,
+    to_older=_to_older,
 )

@@ -75,73 +75,77 @@ class PostgresAdmin:
         self._database = database
 
     async def migrate(self) -> Sequence[int]:
-        async with self._database.alone() as db:
-            return await connection.migrate_schema(db, self._database.place)
+        async with self._database.direct_connection() as db:
+            return await connection.migrate_schema(db, self._database.location)
 
-    async def check(self) -> None:
-        await self._database.run(lambda db: connection.check_schema_version(db, self._database.place))
+    async def check_ready(self) -> None:
+        await self._database.run(lambda db: connection.check_schema_version(db, self._database.location))
 
-    async def check_room(self) -> None:
+    async def check_disk_space(self) -> None:
         """Do nothing: the client cannot see the server's disk; a full disk is an error of the write."""
 
-    async def holdings(self) -> Sequence[TenantStats]:
+    async def tenant_stats(self) -> Sequence[TenantStats]:
         rows = (
-            await self._database.run(lambda db: run_pipeline(db, Statement(SELECT_TENANT_STATS)), however_long=True)
+            await self._database.run(lambda db: run_pipeline(db, Statement(SELECT_TENANT_STATS)), no_time_limit=True)
         )[0]
         return [_tenant_stats_from_row(*row) for row in rows if any(row[1 : 1 + len(ROW_KINDS)])]
 
-    async def tenants(self) -> Sequence[str]:
-        rows = (await self._ask(Statement(SELECT_TENANT_NAMES)))[0]
+    async def tenant_names(self) -> Sequence[str]:
+        rows = (await self._run_statements(Statement(SELECT_TENANT_NAMES)))[0]
         return [tenant_rows.unescape_name(name) for (name,) in rows]
 
-    async def size(self) -> int | None:
-        rows = (await self._ask(Statement(SELECT_SIZE_BYTES)))[0]
+    async def size_bytes(self) -> int | None:
+        rows = (await self._run_statements(Statement(SELECT_SIZE_BYTES)))[0]
         return int(rows[0][0])
 
-    def observe(self, observe: TransactionObserver) -> None:
-        self._database.observe = observe
+    def set_transaction_observer(self, observer: TransactionObserver) -> None:
+        self._database.observer = observer
 
-    async def prune(self, tenant: str, before: float, *, dry: bool) -> PruneResult:
-        if dry:
+    async def prune(self, tenant: str, cutoff: float, *, dry_run: bool) -> PruneResult:
+        if dry_run:
             return await self._database.run(
-                lambda db: gc.count_prunable(TenantConnection.of(db, tenant), before), however_long=True
+                lambda db: gc.count_prunable(TenantConnection.from_name(db, tenant), cutoff), no_time_limit=True
             )
         conversations, sessions, responses = [
-            await self._take(tenant, choose, before)
+            await self._prune_kind(tenant, choose, cutoff)
             for choose in (gc.find_old_conversations, gc.find_old_sessions, gc.find_old_links)
         ]
         return PruneResult(sessions, responses, conversations)
 
-    async def _take(self, tenant: str, choose: gc.OldRowFinder, before: float) -> int:
+    async def _prune_kind(self, tenant: str, choose: gc.OldRowFinder, before: float) -> int:
         taken = 0
-        while some := await self._database.run(partial(_prune_tenant_batch, tenant, choose, before), however_long=True):
+        while some := await self._database.run(
+            partial(_prune_tenant_batch, tenant, choose, before), no_time_limit=True
+        ):
             taken += some
         return taken
 
-    async def abandoned(self) -> Sequence[AbandonedRun]:
-        rows = (await self._ask(Statement(SELECT_ABANDONED_RUNS, (run_lease_name(""),))))[0]
+    async def abandoned_runs(self) -> Sequence[AbandonedRun]:
+        rows = (await self._run_statements(Statement(SELECT_ABANDONED_RUNS, (run_lease_name(""),))))[0]
         return [
             AbandonedRun(tenant_rows.unescape_name(tenant), tenant_rows.unescape_name(response))
             for tenant, response in rows
         ]
 
-    async def forget_events(self, older_than_s: float) -> int:
-        forgotten, _ = await self._ask(
+    async def prune_events(self, older_than_s: float) -> int:
+        forgotten, _ = await self._run_statements(
             Statement(DELETE_ENDED_RUNS, (older_than_s,)), Statement(DELETE_EXPIRED_LEASES, (older_than_s,))
         )
         return len(forgotten)
 
-    async def secret(self, name: str, fresh: bytes) -> bytes:
+    async def get_or_create_secret(self, name: str, new_secret: bytes) -> bytes:
         column = tenant_rows.escape_name(name)
-        _, kept = await self._ask(Statement(INSERT_SECRET, (column, fresh)), Statement(SELECT_SECRET, (column,)))
+        _, kept = await self._run_statements(
+            Statement(INSERT_SECRET, (column, new_secret)), Statement(SELECT_SECRET, (column,))
+        )
         return bytes(kept[0][0])
 
-    async def _ask(self, *asked: Statement) -> list[list[Row]]:
+    async def _run_statements(self, *asked: Statement) -> list[list[Row]]:
         return await self._database.run(lambda db: run_pipeline(db, *asked))
 
 
 async def _prune_tenant_batch(tenant: str, choose: gc.OldRowFinder, before: float, db: DatabaseConnection) -> int:
-    return await gc.prune_batch(TenantConnection.of(db, tenant), choose, before)
+    return await gc.prune_batch(TenantConnection.from_name(db, tenant), choose, before)
 
 
 def _tenant_stats_from_row(name: str, *figures: float) -> TenantStats:

@@ -101,7 +101,7 @@ async def check_database(db: DatabaseConnection, place: str, progress: ReportPro
     await db.execute(BEGIN_SNAPSHOT.sql)
     checking = _DatabaseCheck(db, progress)
     await checking.run()
-    return StoreCheckReport(checking.rows, list(checking.found), checking.sessions)
+    return StoreCheckReport(checking.row_counts, list(checking.problems), checking.damaged_sessions)
 
 
 class _DatabaseCheck:
@@ -109,100 +109,100 @@ class _DatabaseCheck:
 
     def __init__(self, db: DatabaseConnection, progress: ReportProgress) -> None:
         self._db, self._progress = db, progress
-        self.found, self.rows = ProblemCounter(), dict.fromkeys(COUNTED_TABLES, 0)
-        self.sessions: list[NamedSession] = []
-        self._bad: set[UUID] = set()
+        self.problems, self.row_counts = ProblemCounter(), dict.fromkeys(COUNTED_TABLES, 0)
+        self.damaged_sessions: list[NamedSession] = []
+        self._damaged_ids: set[UUID] = set()
 
     async def run(self) -> None:
-        await self._references()
-        tenants = await self._all(SELECT_TENANTS)
-        for table in self.rows:
-            self.rows[table] = (await self._all(f"SELECT count(*) FROM convo.{table}"))[0][0]
+        await self._check_references()
+        tenants = await self._fetch_all(SELECT_TENANTS)
+        for table in self.row_counts:
+            self.row_counts[table] = (await self._fetch_all(f"SELECT count(*) FROM convo.{table}"))[0][0]
         for n, written in tenants:
-            t = TenantConnection.of(self._db, tenant_rows.unescape_name(written))
-            if t.n != n:
-                self.found.add("tenant", f"tenant {t.name!r} is stored under another tenant's number")
+            t = TenantConnection.from_name(self._db, tenant_rows.unescape_name(written))
+            if t.tenant_number != n:
+                self.problems.add("tenant", f"tenant {t.name!r} is stored under another tenant's number")
             else:
-                await self._tenant(t)
+                await self._check_tenant(t)
 
-    async def _tenant(self, t: TenantConnection) -> None:
-        self._bad.clear()
-        async for hashed, body, named, terms in self._batches(t, "items", SELECT_ITEMS_TO_CHECK):
+    async def _check_tenant(self, t: TenantConnection) -> None:
+        self._damaged_ids.clear()
+        async for hashed, body, named, terms in self._iter_rows(t, "items", SELECT_ITEMS_TO_CHECK):
             self._check_item(t, hashed, bytes(body), named, terms)
-        async for row in self._batches(t, "nodes", SELECT_NODES_TO_CHECK):
+        async for row in self._iter_rows(t, "nodes", SELECT_NODES_TO_CHECK):
             fault = _describe_node_fault(t, *row)
             if fault:
-                self._bad.add(row[0])
-                self.found.add("node", f"node {row[0].hex} {fault}")
-        async for hashed, body, _ in self._batches(t, "records", SELECT_JSON_TO_CHECK):
+                self._damaged_ids.add(row[0])
+                self.problems.add("node", f"node {row[0].hex} {fault}")
+        async for hashed, body, _ in self._iter_rows(t, "records", SELECT_JSON_TO_CHECK):
             if tenant_rows.json_uuid(body) != hashed:
-                self.found.add("record", f"repeated {hashed.hex} does not have the hash that it is stored under")
-        await self._conversations(t)
-        async for _, name, record, head in self._batches(t, "sessions", SELECT_SESSIONS_TO_CHECK):
+                self.problems.add("record", f"repeated {hashed.hex} does not have the hash that it is stored under")
+        await self._check_conversations(t)
+        async for _, name, record, head in self._iter_rows(t, "sessions", SELECT_SESSIONS_TO_CHECK):
             if not _is_session_record(record):
-                self.found.add(
+                self.problems.add(
                     "record", f"session {tenant_rows.unescape_name(name)!r} has a record that cannot be read"
                 )
-            if self.found and not await self._is_whole(t, head):
-                self.sessions.append(NamedSession(t.name, tenant_rows.unescape_name(name)))
+            if self.problems and not await self._is_path_intact(t, head):
+                self.damaged_sessions.append(NamedSession(t.name, tenant_rows.unescape_name(name)))
 
     def _check_item(
         self, t: TenantConnection, hashed: UUID, body: bytes, named: int | None, terms: list[int] | None
     ) -> None:
         item = _decode_valid_item(body)
         if item is None or tenant_rows.item_uuid(item_hash(item)) != hashed:
-            self._bad.add(hashed)
-            self.found.add("item", f"item {hashed.hex} does not have the hash that it is stored under")
+            self._damaged_ids.add(hashed)
+            self.problems.add("item", f"item {hashed.hex} does not have the hash that it is stored under")
             return
         own = base.own_item_id(item)
         if named != (tenant_rows.hash_item_id(own) if own else None):
-            self.found.add("index", f"item {hashed.hex} is not found by its id")
+            self.problems.add("index", f"item {hashed.hex} is not found by its id")
         cut = tokenize_item(item)
         if sorted(set(terms or ())) != sorted(set(hash_terms(t, cut)) if cut else ()):
-            self.found.add("search", f"the search index does not hold the terms of item {hashed.hex}")
+            self.problems.add("search", f"the search index does not hold the terms of item {hashed.hex}")
 
-    async def _references(self) -> None:
-        for table, parent, own, theirs in await self._all(SELECT_FOREIGN_KEYS):
+    async def _check_references(self) -> None:
+        for table, parent, own, theirs in await self._fetch_all(SELECT_FOREIGN_KEYS):
             joined = " AND ".join(f"b.{to} = a.{column}" for column, to in zip(own, theirs, strict=True))
             named = " AND ".join(f"a.{column} IS NOT NULL" for column in own)
-            lost = await self._all(
+            lost = await self._fetch_all(
                 f"SELECT count(*) FROM convo.{table} AS a WHERE {named}"
                 f" AND NOT EXISTS (SELECT 1 FROM convo.{parent} AS b WHERE {joined})"
             )
             if lost[0][0]:
                 said = f"{table}.{own[-1]} refers to a row of {parent} that does not exist"
-                self.found.add("reference", said, lost[0][0])
+                self.problems.add("reference", said, lost[0][0])
 
-    async def _conversations(self, t: TenantConnection) -> None:
-        ids = await t.all("SELECT id FROM convo.conversations WHERE tenant = $1 ORDER BY id")
+    async def _check_conversations(self, t: TenantConnection) -> None:
+        ids = await t.fetch_all("SELECT id FROM convo.conversations WHERE tenant = $1 ORDER BY id")
         for (written,) in ids:
-            rows = await t.all(SELECT_MEMBERS_TO_CHECK, written)
+            rows = await t.fetch_all(SELECT_MEMBERS_TO_CHECK, written)
             unnamed = sum(given is None and erased is None and not _has_item_id(body) for given, erased, body in rows)
             if unnamed:
-                self.found.add(
+                self.problems.add(
                     "conversation", f"conversation {tenant_rows.unescape_name(written)} has items without an id"
                 )
             given = "SELECT count(*) FROM convo.members WHERE tenant = $1 AND conversation = $2"
-            if await t.one(given, written) != sum(given is not None for given, _, _ in rows):
+            if await t.fetch_value(given, written) != sum(given is not None for given, _, _ in rows):
                 said = f"conversation {tenant_rows.unescape_name(written)} names items that are not on its path"
-                self.found.add("conversation", said)
+                self.problems.add("conversation", said)
 
-    async def _is_whole(self, t: TenantConnection, head: UUID) -> bool:
-        rows = await t.all(SELECT_PATH_TO_CHECK, head)
-        damaged = any(place in self._bad or item in self._bad for place, _, item in rows)
+    async def _is_path_intact(self, t: TenantConnection, head: UUID) -> bool:
+        rows = await t.fetch_all(SELECT_PATH_TO_CHECK, head)
+        damaged = any(place in self._damaged_ids or item in self._damaged_ids for place, _, item in rows)
         return bool(rows) and rows[-1][1] is None and not damaged
 
-    async def _all(self, sql: str) -> list[Row]:
+    async def _fetch_all(self, sql: str) -> list[Row]:
         return await (await self._db.execute(sql)).fetchall()
 
-    async def _batches(self, t: TenantConnection, name: str, sql: str) -> AsyncIterator[Row]:
+    async def _iter_rows(self, t: TenantConnection, name: str, sql: str) -> AsyncIterator[Row]:
         """Iterate over rows, ordered by their first column."""
         last, done = None, 0
-        while rows := await t.all(sql, last, ROWS_PER_BATCH):
+        while rows := await t.fetch_all(sql, last, ROWS_PER_BATCH):
             for row in rows:
                 yield row
             last, done = rows[-1][0], done + len(rows)
-            self._progress(name, done, self.rows.get(name, 0))
+            self._progress(name, done, self.row_counts.get(name, 0))
 
 
 def _describe_node_fault(
@@ -286,9 +286,9 @@ async def probe_database(url: str) -> ServerHealth:
 
     Raises StoreFault if it does not accept the connection, or a newer convo created the tables.
     """
-    database = PostgresDatabase(url, wait_s=PROBE_TIMEOUT_S)
-    async with database.alone() as db:
-        return await _probe_connection(db, database.place)
+    database = PostgresDatabase(url, connect_timeout_s=PROBE_TIMEOUT_S)
+    async with database.direct_connection() as db:
+        return await _probe_connection(db, database.location)
 
 
 async def _probe_connection(db: DatabaseConnection, place: str) -> ServerHealth:
@@ -303,15 +303,15 @@ async def _probe_connection(db: DatabaseConnection, place: str) -> ServerHealth:
             row[0] for row in await (await db.execute(SELECT_MISSING_PRIVILEGES, (list(TABLE_PRIVILEGES),))).fetchall()
         ]
     return ServerHealth(
-        place=place,
-        version=db.info.server_version,
+        location=place,
+        server_version=db.info.server_version,
         role=role,
-        schema=found,
-        known=connection.SCHEMA_VERSION,
-        may_create=may_create,
-        lacking=lacking,
-        read_only=read_only,
-        tls=db.pgconn.ssl_in_use,
+        schema_version=found,
+        latest_schema_version=connection.SCHEMA_VERSION,
+        can_create_schema=may_create,
+        missing_privileges=lacking,
+        is_read_only=read_only,
+        uses_tls=db.pgconn.ssl_in_use,
     )
 
 

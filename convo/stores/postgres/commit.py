@@ -41,7 +41,7 @@ class PlannedNode(NamedTuple):
 
     parent: Key
     item: Item
-    hash: UUID
+    item_id: UUID
     body: bytes
 
 
@@ -49,7 +49,7 @@ class ExistingNode(NamedTuple):
     """A stored node; `is_empty` where its item was erased, and at the root."""
 
     depth: int
-    empty: bool
+    is_empty: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,82 +59,82 @@ class CommitPlan:
     planned_nodes:  by key; a parent comes before its children, or is not among them
     """
 
-    change: Transaction
-    grown: Mapping[Key, PlannedNode]
+    transaction: Transaction
+    planned_nodes: Mapping[Key, PlannedNode]
 
-    def kept(self, final: Container[str]) -> frozenset[Key]:
+    def referenced_nodes(self, final: Container[str]) -> frozenset[Key]:
         """Return the planned nodes that are referenced after the commit, or have such a descendant.
 
         final:  links that have ended already: they keep their nodes
         """
-        links = tuple(link for link in self.change.links if link.id not in final)
+        links = tuple(link for link in self.transaction.links if link.id not in final)
         kept: set[Key] = set()
-        for key in base.iter_referenced_keys(replace(self.change, links=links)):
-            while key in self.grown and key not in kept:
+        for key in base.iter_referenced_keys(replace(self.transaction, links=links)):
+            while key in self.planned_nodes and key not in kept:
                 kept.add(key)
-                key = self.grown[key].parent
+                key = self.planned_nodes[key].parent
         return frozenset(kept)
 
     @property
-    def asked(self) -> list[Key]:
+    def keys_to_read(self) -> list[Key]:
         """The keys that are read from the database."""
-        change = self.change
+        change = self.transaction
         named = (
-            *(growth.after for growth in change.grow),
-            *self.grown,
+            *(growth.after for growth in change.appends),
+            *self.planned_nodes,
             *base.iter_referenced_keys(change),
-            *change.erase,
+            *change.erased_nodes,
         )
         return sorted({key for key in named if tenant_rows.is_node_key(key)})
 
     @property
-    def bases(self) -> list[UUID]:
+    def base_node_ids(self) -> list[UUID]:
         """The last nodes that may be stored on the paths to the nodes that records reference."""
         return sorted(
             {
-                tenant_rows.node_id(self.base(key))
-                for key in base.iter_referenced_keys(self.change)
+                tenant_rows.node_id(self.base_key(key))
+                for key in base.iter_referenced_keys(self.transaction)
                 if tenant_rows.is_node_key(key)
             }
         )
 
-    def base(self, key: Key) -> Key:
+    def base_key(self, key: Key) -> Key:
         """Return the last node on the path to `key`, `key` included, that this transaction does not append."""
-        while key in self.grown:
-            key = self.grown[key].parent
+        while key in self.planned_nodes:
+            key = self.planned_nodes[key].parent
         return key
 
-    def behind(self, key: Key) -> list[Key]:
+    def planned_path(self, key: Key) -> list[Key]:
         """Return the planned nodes from the base of `key` to `key`, oldest first."""
         back = []
-        while key in self.grown:
+        while key in self.planned_nodes:
             back.append(key)
-            key = self.grown[key].parent
+            key = self.planned_nodes[key].parent
         return back[::-1]
 
-    def check(self, there: Mapping[Key, ExistingNode]) -> None:
+    def check_nodes(self, there: Mapping[Key, ExistingNode]) -> None:
         """Check that every node that the transaction names is stored or planned. Raises NotFound."""
-        for growth in self.change.grow:
-            self._check(growth.after, there)
-        for key in (*base.iter_referenced_keys(self.change), *self.change.erase):
-            self._check(key, there)
+        for growth in self.transaction.appends:
+            self._check_node(growth.after, there)
+        for key in (*base.iter_referenced_keys(self.transaction), *self.transaction.erased_nodes):
+            self._check_node(key, there)
 
-    def _check(self, key: Key, there: Mapping[Key, ExistingNode]) -> None:
-        if key not in there and key not in self.grown:
+    def _check_node(self, key: Key, there: Mapping[Key, ExistingNode]) -> None:
+        if key not in there and key not in self.planned_nodes:
             raise base.node_not_found_error(key)
 
     def depth(self, key: Key, there: Mapping[Key, ExistingNode]) -> int:
         """Return the number of items on the path to `key`."""
         count = 0
         while key not in there:
-            count, key = count + 1, self.grown[key].parent
+            count, key = count + 1, self.planned_nodes[key].parent
         return count + there[key].depth
 
 
 def plan_commit(change: Transaction) -> CommitPlan:
     """Plan the nodes of a transaction. Raises NotCanonical and NotFound."""
     base.check_stored_names(change)
-    return CommitPlan(change, _plan_nodes(change.grow))
+    return CommitPlan(change, _plan_nodes(change.appends))
 
 
 def _plan_nodes(growths: Iterable[AppendItems]) -> dict[Key, PlannedNode]:
@@ -202,37 +202,37 @@ class CommitReads:
     detached_nodes:      nodes that may be unreferenced afterwards
     """
 
-    places: Mapping[Key, ExistingNode]
-    links: Mapping[str, LinkStatus]
-    session: bool
-    conversation: UUID | None
-    behind: list[Row]
-    loose: list[UUID]
+    existing_nodes: Mapping[Key, ExistingNode]
+    link_statuses: Mapping[str, LinkStatus]
+    session_exists: bool
+    conversation_head: UUID | None
+    conversation_nodes: list[Row]
+    detached_nodes: list[UUID]
 
 
-async def begin_commit(t: TenantConnection, plan: CommitPlan, *, alone: bool, known: bool) -> CommitReads:
+async def begin_commit(t: TenantConnection, plan: CommitPlan, *, exclusive: bool, tenant_exists: bool) -> CommitReads:
     """Begin the transaction and read the stored state. Raises Conflict, NotFound and InputFault.
 
     exclusive:      lock out all other transactions of this tenant
     tenant_exists:  the tenant is known to be stored
     """
-    asked = {**_build_begin(t, alone=alone, known=known), **_build_reads(t, plan)}
-    told = dict(zip(asked, await t.together(*asked.values()), strict=True))
+    asked = {**_build_begin(t, exclusive=exclusive, tenant_exists=tenant_exists), **_build_reads(t, plan)}
+    told = dict(zip(asked, await t.run_pipeline(*asked.values()), strict=True))
     if told.get("tenant", [(tenant_rows.escape_name(t.name),)]) != [(tenant_rows.escape_name(t.name),)]:
         raise StoreUnavailable(f"the tenant {t.name!a} cannot be told from another one", hint="call it otherwise")
-    if plan.change.ends and not told["run"]:
-        raise base.run_not_open_error(plan.change.ends)
-    runs.check_agent_run_revision(plan.change, told)
+    if plan.transaction.ended_run_id and not told["run"]:
+        raise base.run_not_open_error(plan.transaction.ended_run_id)
+    runs.check_agent_run_revision(plan.transaction, told)
     found = CommitReads(
-        places={Key(key.hex()): ExistingNode(depth, empty) for key, _, depth, empty in told["places"]},
-        links={tenant_rows.unescape_name(link_id): status for link_id, status, _, _ in told.get("links", [])},
-        session=_check_session_head(plan, told.get("sessions", [])),
-        conversation=_check_conversation_head(plan, told.get("conversation", [])),
-        behind=told.get("behind", []),
-        loose=await _detached_nodes(t, plan, told),
+        existing_nodes={Key(key.hex()): ExistingNode(depth, empty) for key, _, depth, empty in told["places"]},
+        link_statuses={tenant_rows.unescape_name(link_id): status for link_id, status, _, _ in told.get("links", [])},
+        session_exists=_check_session_head(plan, told.get("sessions", [])),
+        conversation_head=_check_conversation_head(plan, told.get("conversation", [])),
+        conversation_nodes=told.get("behind", []),
+        detached_nodes=await _detached_nodes(t, plan, told),
     )
     _check_references(plan, found)
-    runs.check_agent_run_references(plan.change, told)
+    runs.check_agent_run_references(plan.transaction, told)
     return found
 
 
@@ -248,51 +248,57 @@ async def _detached_nodes(t: TenantConnection, plan: CommitPlan, told: Mapping[s
     old |= {place for _, status, *row in told.get("links", []) if status in base.UNFINISHED_STATUSES for place in row}
     parents = {UUID(bytes=bytes(key[:16])): parent for key, parent, _, _ in told["places"]}
     kept: set[UUID | None] = {None, tenant_rows.node_id(t.root)}
-    for start in plan.bases:
+    for start in plan.base_node_ids:
         at: UUID | None = start
         while at not in kept:
             kept.add(at)
             at = parents.get(at) if at else None
     doubtful = sorted(place for place in old - kept if place)
-    return [place for (place,) in await t.all(SELECT_DETACHED_NODES, doubtful, plan.bases)] if doubtful else []
+    return (
+        [place for (place,) in await t.fetch_all(SELECT_DETACHED_NODES, doubtful, plan.base_node_ids)]
+        if doubtful
+        else []
+    )
 
 
 def _is_planned_session(plan: CommitPlan, session_id: str) -> bool:
-    session = plan.change.session
+    session = plan.transaction.session
     return session is not None and tenant_rows.unescape_name(session_id) == session.id
 
 
-def _build_begin(t: TenantConnection, *, alone: bool, known: bool) -> dict[str, Statement]:
-    begun = {"begin": BEGIN, "lock": t.ask(LOCK_TENANT_EXCLUSIVE if alone else LOCK_TENANT_SHARED)}
-    if known:
+def _build_begin(t: TenantConnection, *, exclusive: bool, tenant_exists: bool) -> dict[str, Statement]:
+    begun = {"begin": BEGIN, "lock": t.statement(LOCK_TENANT_EXCLUSIVE if exclusive else LOCK_TENANT_SHARED)}
+    if tenant_exists:
         return begun
     top = t.root
     made = {
-        "new tenant": t.ask(INSERT_TENANT, tenant_rows.escape_name(t.name)),
-        "new root": t.ask(INSERT_ROOT, tenant_rows.node_id(top), tenant_rows.node_rest(top)),
+        "new tenant": t.statement(INSERT_TENANT, tenant_rows.escape_name(t.name)),
+        "new root": t.statement(INSERT_ROOT, tenant_rows.node_id(top), tenant_rows.node_rest(top)),
     }
-    return {**begun, **made, "tenant": t.ask(SELECT_TENANT_NAME)}
+    return {**begun, **made, "tenant": t.statement(SELECT_TENANT_NAME)}
 
 
 def _build_reads(t: TenantConnection, plan: CommitPlan) -> dict[str, Statement]:
     """Return the queries of a commit, in the order in which rows are locked."""
-    change = plan.change
+    change = plan.transaction
     session, conversation = change.session, change.conversation
-    ids = sorted({link.id for link in change.links} | ({change.starts} if change.starts else set()))
+    ids = sorted({link.id for link in change.links} | ({change.started_run_id} if change.started_run_id else set()))
     links = [tenant_rows.escape_name(link_id) for link_id in ids]
-    asked = {"places": t.ask(SELECT_NODES, [tenant_rows.node_id(key) for key in plan.asked])}
+    asked = {"places": t.statement(SELECT_NODES, [tenant_rows.node_id(key) for key in plan.keys_to_read])}
     if session:
-        asked["sessions"] = t.ask(
+        asked["sessions"] = t.statement(
             LOCK_SESSIONS, tenant_rows.escape_name(session.id), tenant_rows.escape_name(session.name)
         )
     if conversation:
         head = tenant_rows.escape_name(conversation.id)
-        asked["conversation"] = t.ask(LOCK_CONVERSATION, head)
-        asked["behind"] = t.ask(SELECT_PATH_TO_CONVERSATION, _node_id_or_none(plan.base(conversation.head)), head)
+        asked["conversation"] = t.statement(LOCK_CONVERSATION, head)
+        asked["behind"] = t.statement(
+            SELECT_PATH_TO_CONVERSATION, _node_id_or_none(plan.base_key(conversation.head)), head
+        )
     if links:
-        asked["links"] = t.ask(LOCK_LINKS, links)
-    if change.ends:
-        asked["run"] = t.ask(LOCK_OPEN_RUN, tenant_rows.escape_name(change.ends))
+        asked["links"] = t.statement(LOCK_LINKS, links)
+    if change.ended_run_id:
+        asked["run"] = t.statement(LOCK_OPEN_RUN, tenant_rows.escape_name(change.ended_run_id))
     return {**asked, **runs.build_agent_run_reads(t, change)}
 
 
@@ -302,12 +308,14 @@ def _node_id_or_none(key: Key) -> UUID | None:
 
 def _check_session_head(plan: CommitPlan, rows: list[Row]) -> bool:
     """Return whether the session has a record. Raises Conflict."""
-    session = plan.change.session
+    session = plan.transaction.session
     if session is None:
         return False
     heads = {tenant_rows.unescape_name(session_id): head for session_id, head, _, _ in rows}
     base.check_expected_head(
-        f"session {session.name!r}", plan.change.expect, _head_key(plan.change.expect, heads.get(session.id))
+        f"session {session.name!r}",
+        plan.transaction.expected_session_head,
+        _head_key(plan.transaction.expected_session_head, heads.get(session.id)),
     )
     if set(heads) - {session.id}:
         raise base.session_name_taken_error(session.name)
@@ -316,7 +324,7 @@ def _check_session_head(plan: CommitPlan, rows: list[Row]) -> bool:
 
 def _check_conversation_head(plan: CommitPlan, rows: list[Row]) -> UUID | None:
     """Return the conversation's stored head. Raises Conflict."""
-    conversation, expected = plan.change.conversation, plan.change.conversation_expect
+    conversation, expected = plan.transaction.conversation, plan.transaction.expected_conversation_head
     head: UUID | None = rows[0][0] if rows else None
     if conversation:
         base.check_expected_head(conversation.id, expected, _head_key(expected, head))
@@ -333,14 +341,17 @@ def _head_key(expected: base.ExpectedHead, head: UUID | None) -> Key | None:
 
 def _check_references(plan: CommitPlan, found: CommitReads) -> None:
     """Check that everything that the transaction references exists. Raises NotFound and InputFault."""
-    change = plan.change
-    plan.check(found.places)
+    change = plan.transaction
+    plan.check_nodes(found.existing_nodes)
     if change.conversation:
-        base.check_item_ids(change.conversation, plan.depth(change.conversation.head, found.places))
-        for item_id in change.conversation.ids:
+        base.check_item_ids(change.conversation, plan.depth(change.conversation.head, found.existing_nodes))
+        for item_id in change.conversation.item_ids:
             base.check_stored_name(item_id)
-    if change.starts and change.starts not in {*found.links, *(link.id for link in change.links)}:
-        raise NotFound("response", change.starts)
+    if change.started_run_id and change.started_run_id not in {
+        *found.link_statuses,
+        *(link.id for link in change.links),
+    }:
+        raise NotFound("response", change.started_run_id)
 
 
 INSERT_ITEMS = """
@@ -370,45 +381,45 @@ WHERE nodes.tenant = $1 AND nodes.id = new.id AND nodes.item IS NULL
 """
 
 
-async def apply_transaction(t: TenantConnection, plan: CommitPlan, *, alone: bool, known: bool) -> bool:
+async def apply_transaction(t: TenantConnection, plan: CommitPlan, *, exclusive: bool, tenant_exists: bool) -> bool:
     """Apply a transaction; return False, with nothing written, if it needs the exclusive lock.
 
     tenant_exists:  the tenant is known to be stored
 
     Raises the errors of `Store.commit`.
     """
-    found = await begin_commit(t, plan, alone=alone, known=known)
-    if found.loose and not alone:
+    found = await begin_commit(t, plan, exclusive=exclusive, tenant_exists=tenant_exists)
+    if found.detached_nodes and not exclusive:
         return False
     writes = [*_build_writes(t, plan, found)]
-    if not alone:
-        await t.together(*writes, COMMIT)
+    if not exclusive:
+        await t.run_pipeline(*writes, COMMIT)
         return True
-    await t.together(*writes)
-    dropped = await _erase_items(t, plan.change)
-    await delete_unreferenced_nodes(t, found.loose, dropped)
-    await t.together(COMMIT)
+    await t.run_pipeline(*writes)
+    dropped = await _erase_items(t, plan.transaction)
+    await delete_unreferenced_nodes(t, found.detached_nodes, dropped)
+    await t.run_pipeline(COMMIT)
     return True
 
 
 def _build_writes(t: TenantConnection, plan: CommitPlan, found: CommitReads) -> Iterator[Statement]:
-    change = plan.change
+    change = plan.transaction
     yield from _build_node_inserts(t, plan, found)
     yield from _build_link_upserts(t, change, found)
     if change.session:
-        yield from records.build_session_upsert(t, change.session, there=found.session)
+        yield from records.build_session_upsert(t, change.session, exists=found.session_exists)
     if change.conversation:
         behind, further = _nodes_with_own_ids(plan, change.conversation.head, found)
         yield from records.build_conversation_upsert(
-            t, change.conversation, found.conversation, behind, further=further
+            t, change.conversation, found.conversation_head, behind, is_extended=further
         )
-    if change.starts:
-        yield runs.build_run_start(t, change.starts)
-    if change.ends:
-        yield from runs.build_run_end(t, change.ends)
+    if change.started_run_id:
+        yield runs.build_run_start(t, change.started_run_id)
+    if change.ended_run_id:
+        yield from runs.build_run_end(t, change.ended_run_id)
     if change.agent_run:
         yield agents.build_agent_run_upsert(t, change.agent_run)
-    yield from agents.build_agent_call_upserts(t, change.calls)
+    yield from agents.build_agent_call_upserts(t, change.agent_calls)
 
 
 # -- nodes ----------------------------------------------------------------------------------------
@@ -416,15 +427,21 @@ def _build_writes(t: TenantConnection, plan: CommitPlan, found: CommitReads) -> 
 
 def _build_node_inserts(t: TenantConnection, plan: CommitPlan, found: CommitReads) -> Iterator[Statement]:
     """Insert the referenced nodes that are not stored, and restore erased items."""
-    kept = plan.kept({link_id for link_id, status in found.links.items() if status not in base.UNFINISHED_STATUSES})
-    new = {key: grown for key, grown in plan.grown.items() if key in kept and key not in found.places}
-    refilled = {key: grown for key, grown in plan.grown.items() if key in found.places and found.places[key].empty}
+    kept = plan.referenced_nodes(
+        {link_id for link_id, status in found.link_statuses.items() if status not in base.UNFINISHED_STATUSES}
+    )
+    new = {key: grown for key, grown in plan.planned_nodes.items() if key in kept and key not in found.existing_nodes}
+    refilled = {
+        key: grown
+        for key, grown in plan.planned_nodes.items()
+        if key in found.existing_nodes and found.existing_nodes[key].is_empty
+    }
     if new or refilled:
         yield from _build_item_inserts(t, (*new.values(), *refilled.values()))
     if refilled:
-        yield t.ask(
+        yield t.statement(
             RESTORE_ERASED_NODES,
-            *to_columns([(tenant_rows.node_id(key), grown.hash) for key, grown in refilled.items()], 2),
+            *to_columns([(tenant_rows.node_id(key), grown.item_id) for key, grown in refilled.items()], 2),
         )
     if new:
         rows = [
@@ -432,26 +449,26 @@ def _build_node_inserts(t: TenantConnection, plan: CommitPlan, found: CommitRead
                 tenant_rows.node_id(key),
                 tenant_rows.node_rest(key),
                 tenant_rows.node_id(grown.parent),
-                grown.hash,
-                plan.depth(key, found.places),
+                grown.item_id,
+                plan.depth(key, found.existing_nodes),
             )
             for key, grown in sorted(new.items())
         ]
-        yield t.ask(INSERT_NODES, *to_columns(rows, 5))
+        yield t.statement(INSERT_NODES, *to_columns(rows, 5))
 
 
 def _build_item_inserts(t: TenantConnection, grown: Iterable[PlannedNode]) -> Iterator[Statement]:
     """Insert the items that are not stored yet, and their search terms."""
-    items = {one.hash: one for one in grown}
-    rows = [(one.hash, _own_id_hash(one.item), one.body, place) for place, one in enumerate(items.values())]
-    yield t.ask(INSERT_ITEMS, *to_columns(sorted(rows), 4))
+    items = {one.item_id: one for one in grown}
+    rows = [(one.item_id, _own_id_hash(one.item), one.body, place) for place, one in enumerate(items.values())]
+    yield t.statement(INSERT_ITEMS, *to_columns(sorted(rows), 4))
     words = [
         (hashed, len(cut), _format_term_array(t, cut))
         for hashed, one in sorted(items.items())
         if (cut := tokenize_item(one.item))
     ]
     if words:
-        yield t.ask(INSERT_TERMS, *to_columns(words, 3))
+        yield t.statement(INSERT_TERMS, *to_columns(words, 3))
 
 
 def _own_id_hash(item: Item) -> int | None:
@@ -469,7 +486,7 @@ def hash_terms(t: TenantConnection, cut: str) -> set[int]:
 
     cut:  from `tokenize`; different terms may have the same hash, so matches must be verified
     """
-    salt = t.n & 0xFFFFFFFF
+    salt = t.tenant_number & 0xFFFFFFFF
     return {crc32(term.encode(), salt) - 2**31 for term in set(cut.split())}
 
 
@@ -477,7 +494,7 @@ def hash_terms(t: TenantConnection, cut: str) -> set[int]:
 
 
 def _build_link_upserts(t: TenantConnection, change: Transaction, found: CommitReads) -> Iterator[Statement]:
-    there = dict(found.links)
+    there = dict(found.link_statuses)
     for new in change.links:
         yield from links.build_link_upsert(t, new, there.get(new.id))
         if there.get(new.id, "queued") in base.UNFINISHED_STATUSES:
@@ -486,13 +503,13 @@ def _build_link_upserts(t: TenantConnection, change: Transaction, found: CommitR
 
 def _nodes_with_own_ids(plan: CommitPlan, head: Key, found: CommitReads) -> tuple[list[tuple[UUID, int | None]], bool]:
     """Return the nodes whose items need ids now, oldest first, and whether the ids before them are kept."""
-    *back, last = found.behind
-    further = last[0] == found.conversation
+    *back, last = found.conversation_nodes
+    further = last[0] == found.conversation_head
     stored = [
         (place, tenant_rows.hash_item_id(tenant_rows.unescape_name(erased)) if erased else own)
         for place, own, erased in back[::-1]
     ]
-    grown = [(tenant_rows.node_id(key), _own_id_hash(plan.grown[key].item)) for key in plan.behind(head)]
+    grown = [(tenant_rows.node_id(key), _own_id_hash(plan.planned_nodes[key].item)) for key in plan.planned_path(head)]
     return stored + grown, further
 
 
@@ -560,15 +577,15 @@ SELECT id FROM convo.nodes WHERE tenant = $1 AND id <> ALL($2::uuid[])
 
 async def _erase_items(t: TenantConnection, change: Transaction) -> list[UUID]:
     """Erase the items of a transaction's `erased_nodes`; return their ids, because they may have no node any more."""
-    if not change.erase:
+    if not change.erased_nodes:
         return []
-    places = [tenant_rows.node_id(key) for key in change.erase]
+    places = [tenant_rows.node_id(key) for key in change.erased_nodes]
     if change.conversation:
         conversation = tenant_rows.escape_name(change.conversation.id), tenant_rows.node_id(change.conversation.head)
-        places += [place for (place,) in await t.all(SELECT_OTHER_NODES_OF_ITEMS, places, *conversation)]
-    rows = await t.all(SELECT_NODE_ITEMS, places)
+        places += [place for (place,) in await t.fetch_all(SELECT_OTHER_NODES_OF_ITEMS, places, *conversation)]
+    rows = await t.fetch_all(SELECT_NODE_ITEMS, places)
     own = [(place, tenant_rows.escape_name(base.own_item_id(decode_body(body)))) for place, _, body in rows]
-    await t.together(t.ask(ERASE_NODE_ITEMS, *to_columns(own, 2)))
+    await t.run_pipeline(t.statement(ERASE_NODE_ITEMS, *to_columns(own, 2)))
     return [item for _, item, _ in rows]
 
 
@@ -576,12 +593,12 @@ async def delete_unreferenced_nodes(t: TenantConnection, places: Iterable[UUID],
     """Delete those of `places` and `items` that nothing references, and everything that this leaves unreferenced."""
     loose, unused = set(places), set(items)
     while loose:
-        rows = await t.all(DELETE_UNREFERENCED_PATHS, sorted(loose))
+        rows = await t.fetch_all(DELETE_UNREFERENCED_PATHS, sorted(loose))
         loose = {parent for _, parent, _ in rows} - {place for place, _, _ in rows}
         unused |= {item for _, _, item in rows if item}
     if unused:
-        dropped = [item for (item,) in await t.all(SELECT_UNUSED_ITEMS, sorted(unused))]
-        await t.together(
-            t.ask("DELETE FROM convo.words WHERE tenant = $1 AND item = ANY($2::uuid[])", dropped),
-            t.ask("DELETE FROM convo.items WHERE tenant = $1 AND hash = ANY($2::uuid[])", dropped),
+        dropped = [item for (item,) in await t.fetch_all(SELECT_UNUSED_ITEMS, sorted(unused))]
+        await t.run_pipeline(
+            t.statement("DELETE FROM convo.words WHERE tenant = $1 AND item = ANY($2::uuid[])", dropped),
+            t.statement("DELETE FROM convo.items WHERE tenant = $1 AND hash = ANY($2::uuid[])", dropped),
         )

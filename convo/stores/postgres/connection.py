@@ -53,19 +53,25 @@ class PostgresDatabase:
     transaction_timeout_s:  time limit of a transaction
     """
 
-    def __init__(self, url: str, *, size: int = 10, wait_s: float = 5.0, answer_s: float = 30.0) -> None:
+    def __init__(
+        self, url: str, *, pool_size: int = 10, connect_timeout_s: float = 5.0, transaction_timeout_s: float = 30.0
+    ) -> None:
         options = _parse_url(url)
-        self.place = _format_location(options)
-        self.tenants: set[str] = set()
-        self.observe: TransactionObserver = ignore_transaction
-        self.options: dict[str, Any] = {"connect_timeout": max(2, round(wait_s)), **options}
-        self._size, self._wait_s, self._answer_s = size, wait_s, answer_s
+        self.location = _format_location(options)
+        self.known_tenants: set[str] = set()
+        self.observer: TransactionObserver = ignore_transaction
+        self.options: dict[str, Any] = {"connect_timeout": max(2, round(connect_timeout_s)), **options}
+        self._pool_size, self._connect_timeout_s, self._transaction_timeout_s = (
+            pool_size,
+            connect_timeout_s,
+            transaction_timeout_s,
+        )
         self._pool: AsyncConnectionPool[DatabaseConnection] | None = None
-        self._opening = asyncio.Lock()
+        self._open_lock = asyncio.Lock()
         self._closed = False
 
     async def run(
-        self, job: Callable[[DatabaseConnection], Awaitable[Result]], *, however_long: bool = False
+        self, job: Callable[[DatabaseConnection], Awaitable[Result]], *, no_time_limit: bool = False
     ) -> Result:
         """Run `job` on a connection and return its result; after a conflict with another writer all of it is repeated.
 
@@ -82,22 +88,22 @@ class PostgresDatabase:
         loop = asyncio.get_running_loop()
         begun = loop.time()
         try:
-            with translate_errors(self.place):
-                return await again(self._once, job, however_long)
+            with translate_errors(self.location):
+                return await again(self._run_once, job, no_time_limit)
         finally:
-            self.observe(loop.time() - begun)
+            self.observer(loop.time() - begun)
 
-    async def _once(self, job: Callable[[DatabaseConnection], Awaitable[Result]], however_long: bool) -> Result:
-        async with self.connection() as db:
-            with nullcontext() if however_long else self._in_time(db):
+    async def _run_once(self, job: Callable[[DatabaseConnection], Awaitable[Result]], no_time_limit: bool) -> Result:
+        async with self.pooled_connection() as db:
+            with nullcontext() if no_time_limit else self._time_limit(db):
                 return await job(db)
 
     @asynccontextmanager
-    async def alone(self) -> AsyncIterator[DatabaseConnection]:
+    async def direct_connection(self) -> AsyncIterator[DatabaseConnection]:
         """Open a connection outside the pool, without checking the schema. Raises StoreFault."""
         if self._closed:
-            raise StoreUnavailable(f"{self.place} was closed")
-        with translate_errors(self.place):
+            raise StoreUnavailable(f"{self.location} was closed")
+        with translate_errors(self.location):
             async with await self._connect() as db:
                 yield db
 
@@ -107,10 +113,10 @@ class PostgresDatabase:
             await self._pool.close()
 
     @asynccontextmanager
-    async def connection(self) -> AsyncIterator[DatabaseConnection]:
+    async def pooled_connection(self) -> AsyncIterator[DatabaseConnection]:
         """Check out a connection of the pool for the block; an open transaction is rolled back after it."""
-        pool = self._pool or await self._open()
-        db = await self._given(pool)
+        pool = self._pool or await self._open_pool()
+        db = await self._check_out(pool)
         try:
             yield db
         finally:
@@ -118,25 +124,26 @@ class PostgresDatabase:
             await pool.putconn(db)
 
     @contextmanager
-    def _in_time(self, db: DatabaseConnection) -> Iterator[None]:
+    def _time_limit(self, db: DatabaseConnection) -> Iterator[None]:
         """Break the connection if the block exceeds the time limit. Raises StoreUnavailable then."""
         late = asyncio.Event()
-        timer = asyncio.get_running_loop().call_later(self._answer_s, _break_connection, db, late)
+        timer = asyncio.get_running_loop().call_later(self._transaction_timeout_s, _break_connection, db, late)
         try:
             yield
         except psycopg.OperationalError as wrong:
             if not late.is_set():
                 raise
             raise StoreUnavailable(
-                f"{self.place} did not answer within {self._answer_s:g} seconds", hint=DEFAULT_CONNECTION_HINT
+                f"{self.location} did not answer within {self._transaction_timeout_s:g} seconds",
+                hint=DEFAULT_CONNECTION_HINT,
             ) from wrong
         finally:
             timer.cancel()
 
-    async def _given(self, pool: AsyncConnectionPool[DatabaseConnection]) -> DatabaseConnection:
+    async def _check_out(self, pool: AsyncConnectionPool[DatabaseConnection]) -> DatabaseConnection:
         """Return an open connection of the pool; those that the server has closed meanwhile are replaced."""
         try:
-            while not _is_connection_open(db := await pool.getconn(self._wait_s)):
+            while not _is_connection_open(db := await pool.getconn(self._connect_timeout_s)):
                 await db.close()
                 await pool.putconn(db)
         except PoolTimeout:
@@ -144,22 +151,22 @@ class PostgresDatabase:
             raise
         return db
 
-    async def _open(self) -> AsyncConnectionPool[DatabaseConnection]:
-        async with self._opening:
+    async def _open_pool(self) -> AsyncConnectionPool[DatabaseConnection]:
+        async with self._open_lock:
             if self._closed:
-                raise StoreUnavailable(f"{self.place} was closed")
+                raise StoreUnavailable(f"{self.location} was closed")
             if self._pool is None:
                 async with await self._connect() as db:
-                    await check_schema_version(db, self.place)
-                self._pool = await self._made()
+                    await check_schema_version(db, self.location)
+                self._pool = await self._create_pool()
         return self._pool
 
-    async def _made(self) -> AsyncConnectionPool[DatabaseConnection]:
+    async def _create_pool(self) -> AsyncConnectionPool[DatabaseConnection]:
         pool: AsyncConnectionPool[DatabaseConnection] = AsyncConnectionPool(
             kwargs={**self.options, **CONNECTION_OPTIONS},
             min_size=0,
-            max_size=self._size,
-            timeout=self._wait_s,
+            max_size=self._pool_size,
+            timeout=self._connect_timeout_s,
             reconnect_timeout=1.0,
             open=False,
         )
@@ -396,13 +403,13 @@ async def _select_number(db: DatabaseConnection, sql: str) -> int:
     return int(found[0]) if found else 0
 
 
-def schema_sql(partitions: int = 0, *, above: int = 0) -> str:
+def schema_sql(partitions: int = 0, *, after_migration: int = 0) -> str:
     """Return the SQL that `migrate_schema` would run, for a role that may create tables.
 
     partitions:  hash partitions of each tenants' table; 0: plain tables
-    above:       the number of the last migration that ran already
+    after_migration:       the number of the last migration that ran already
     """
-    numbers = range(above + 1, SCHEMA_VERSION + 1)
+    numbers = range(after_migration + 1, SCHEMA_VERSION + 1)
     scripts = (partition_tables(read_migration(number), partitions) for number in numbers)
     return "BEGIN;\n\n" + "\n".join(scripts) + "\nCOMMIT;\n" if numbers else ""
 

@@ -63,7 +63,7 @@ async def remove_session(t: TenantConnection, session_id: str) -> None:
     rows = await _delete_sessions(t, [tenant_rows.escape_name(session_id)])
     if not rows:
         raise NotFound("session", session_id)
-    unneeded = [link for (link,) in await t.all(SELECT_UNNEEDED_LINKS)]
+    unneeded = [link for (link,) in await t.fetch_all(SELECT_UNNEEDED_LINKS)]
     await _delete_unreferenced_and_commit(t, rows, await _delete_links(t, unneeded))
 
 
@@ -87,13 +87,13 @@ async def remove_conversation(t: TenantConnection, conversation_id: str) -> None
 
 async def _begin_exclusive(t: TenantConnection) -> None:
     """Begin a transaction that excludes all other writers of this tenant."""
-    await t.together(BEGIN, t.ask(LOCK_TENANT_EXCLUSIVE))
+    await t.run_pipeline(BEGIN, t.statement(LOCK_TENANT_EXCLUSIVE))
 
 
 async def _delete_sessions(t: TenantConnection, ids: Sequence[str]) -> list[Row]:
     """Delete sessions and their agent runs, and record their ids as removed; return the nodes that each referenced."""
-    *_, rows = await t.together(*agents.build_agent_run_deletes(t, ids), t.ask(DELETE_SESSIONS, ids))
-    await t.together(t.ask(INSERT_REMOVED_MARKERS, [row[3] for row in rows]))
+    *_, rows = await t.run_pipeline(*agents.build_agent_run_deletes(t, ids), t.statement(DELETE_SESSIONS, ids))
+    await t.run_pipeline(t.statement(INSERT_REMOVED_MARKERS, [row[3] for row in rows]))
     return [row[:3] for row in rows]
 
 
@@ -101,13 +101,13 @@ async def _delete_links(t: TenantConnection, ids: Sequence[str]) -> list[Row]:
     """Delete links and their runs; return the nodes and the shared JSON that each referenced."""
     if not ids:
         return []
-    *_, rows = await t.together(*runs.build_run_deletes(t, ids), t.ask(DELETE_LINKS, ids))
+    *_, rows = await t.run_pipeline(*runs.build_run_deletes(t, ids), t.statement(DELETE_LINKS, ids))
     return rows
 
 
 async def _delete_conversations(t: TenantConnection, ids: Sequence[str]) -> list[Row]:
     """Delete conversations and the ids that they assigned; return the head of each."""
-    _, rows = await t.together(t.ask(DELETE_MEMBERS, ids), t.ask(DELETE_CONVERSATIONS, ids))
+    _, rows = await t.run_pipeline(t.statement(DELETE_MEMBERS, ids), t.statement(DELETE_CONVERSATIONS, ids))
     return rows
 
 
@@ -116,7 +116,9 @@ async def _delete_unreferenced_and_commit(t: TenantConnection, stood: Sequence[R
     places = [place for row in stood for place in row] + [place for link in links for place in link[:2]]
     repeated: set[UUID] = {name for link in links for name in link[2:] if name}
     await delete_unreferenced_nodes(t, {place for place in places if place})
-    await t.together(t.ask(DELETE_REMOVED_MARKERS), t.ask(DELETE_UNREFERENCED_JSON, sorted(repeated)), COMMIT)
+    await t.run_pipeline(
+        t.statement(DELETE_REMOVED_MARKERS), t.statement(DELETE_UNREFERENCED_JSON, sorted(repeated)), COMMIT
+    )
 
 
 MAX_ROWS_PER_BATCH = 200
@@ -169,23 +171,23 @@ OldRowFinder: TypeAlias = Callable[[TenantConnection, float, int | None], Awaita
 
 async def find_old_conversations(t: TenantConnection, before: float, most: int | None) -> Sequence[str]:
     """Return conversations that were not created or used since, and that no retained session references."""
-    handles = [decode_json(record)[6] for (record,) in await t.all(SELECT_RETAINED_RECORDS, before)]
+    handles = [decode_json(record)[6] for (record,) in await t.fetch_all(SELECT_RETAINED_RECORDS, before)]
     held = [handle for handle in handles if handle]
-    return [found for (found,) in await t.all(SELECT_OLD_CONVERSATIONS, before, held, most)]
+    return [found for (found,) in await t.fetch_all(SELECT_OLD_CONVERSATIONS, before, held, most)]
 
 
 async def find_old_sessions(t: TenantConnection, before: float, most: int | None) -> Sequence[str]:
-    return [found for (found,) in await t.all(SELECT_OLD_SESSIONS, before, most)]
+    return [found for (found,) in await t.fetch_all(SELECT_OLD_SESSIONS, before, most)]
 
 
 async def find_old_links(t: TenantConnection, before: float, most: int | None) -> Sequence[str]:
     """Return links of deleted or prunable sessions, and old ones that no session made."""
-    return [found for (found,) in await t.all(SELECT_OLD_LINKS, before, most)]
+    return [found for (found,) in await t.fetch_all(SELECT_OLD_LINKS, before, most)]
 
 
 async def count_prunable(t: TenantConnection, before: float) -> PruneResult:
     """Return how many records would be deleted."""
-    await t.together(BEGIN_SNAPSHOT)
+    await t.run_pipeline(BEGIN_SNAPSHOT)
     return PruneResult(
         sessions=len(await find_old_sessions(t, before, None)),
         responses=len(await find_old_links(t, before, None)),

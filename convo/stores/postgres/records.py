@@ -129,18 +129,18 @@ SELECT $1, $2, node, named, id FROM unnest($3::uuid[], $4::bigint[], $5::text[])
 
 async def select_session(t: TenantConnection, name_or_id: str) -> Session | None:
     by_either = f"{SELECT_SESSIONS} AND (id = $2 OR name = $2) ORDER BY id <> $2 LIMIT 1"
-    found = await t.row(by_either, tenant_rows.escape_name(name_or_id))
+    found = await t.fetch_row(by_either, tenant_rows.escape_name(name_or_id))
     return session_from_row(found) if found else None
 
 
 async def select_sessions(t: TenantConnection, limit: int | None) -> Sequence[Session]:
-    rows = await t.all(f"{SELECT_SESSIONS} ORDER BY used DESC NULLS FIRST, used_at DESC, id DESC LIMIT $2", limit)
+    rows = await t.fetch_all(f"{SELECT_SESSIONS} ORDER BY used DESC NULLS FIRST, used_at DESC, id DESC LIMIT $2", limit)
     return [session_from_row(row) for row in rows]
 
 
 async def select_session_stats(t: TenantConnection, session_id: str) -> SessionStats:
     """Return the figures of a session. Raises NotFound."""
-    found = await t.row(SELECT_SESSION_STATS, tenant_rows.escape_name(session_id), list(base.ANSWERED_STATUSES))
+    found = await t.fetch_row(SELECT_SESSION_STATS, tenant_rows.escape_name(session_id), list(base.ANSWERED_STATUSES))
     if found is None:
         raise NotFound("session", session_id)
     items, confirmed, turns, body = found
@@ -154,33 +154,33 @@ def session_from_row(row: Row) -> Session:
     return decode_session((*own, head, mark, written, link and tenant_rows.unescape_name(link), used_at, record, used))
 
 
-def build_session_upsert(t: TenantConnection, new: Session, *, there: bool) -> Iterable[Statement]:
+def build_session_upsert(t: TenantConnection, new: Session, *, exists: bool) -> Iterable[Statement]:
     """Write a record. Raises NotCanonical."""
-    yield t.ask(
-        UPDATE_SESSION if there else INSERT_SESSION,
+    yield t.statement(
+        UPDATE_SESSION if exists else INSERT_SESSION,
         *(
             tenant_rows.escape_name(new.id),
             tenant_rows.escape_name(new.name),
             tenant_rows.node_id(new.head),
-            tenant_rows.node_id(new.mark),
+            tenant_rows.node_id(new.confirmed_head),
         ),
         *(
-            tenant_rows.node_id(new.written) if new.written else None,
-            tenant_rows.escape_optional_name(new.link),
+            tenant_rows.node_id(new.file_head) if new.file_head else None,
+            tenant_rows.escape_optional_name(new.link_id),
             new.used_at,
             encode_session_record(new),
         ),
-        new.use,
+        new.use_order,
     )
-    if not there:
-        yield t.ask(DELETE_REMOVED_MARKER, tenant_rows.escape_name(new.id))
+    if not exists:
+        yield t.statement(DELETE_REMOVED_MARKER, tenant_rows.escape_name(new.id))
 
 
 # -- conversations --------------------------------------------------------------------------------
 
 
 async def select_conversation(t: TenantConnection, conversation_id: str) -> Conversation | None:
-    rows = await t.all(SELECT_MEMBERS, tenant_rows.escape_name(conversation_id))
+    rows = await t.fetch_all(SELECT_MEMBERS, tenant_rows.escape_name(conversation_id))
     if not rows:
         return None
     key, *_, created_at, metadata = rows[0]
@@ -197,10 +197,10 @@ def _member_id(given: str | None, erased: str | None, body: bytes | None) -> str
 def build_conversation_upsert(
     t: TenantConnection,
     new: Conversation,
-    old: UUID | None,
-    behind: Sequence[tuple[UUID, int | None]],
+    old_head: UUID | None,
+    nodes: Sequence[tuple[UUID, int | None]],
     *,
-    further: bool,
+    is_extended: bool,
 ) -> Iterable[Statement]:
     """Write a conversation and the ids that it assigned. Raises NotCanonical.
 
@@ -213,17 +213,17 @@ def build_conversation_upsert(
         new.created_at,
         encode_json(dict(new.metadata)),
     )
-    yield t.ask(INSERT_CONVERSATION if old is None else UPDATE_CONVERSATION, *row)
-    if old is not None and not further:
-        yield t.ask(DELETE_ASSIGNED_IDS, tenant_rows.escape_name(new.id), old)
-    ids = new.ids[len(new.ids) - len(behind) :]
+    yield t.statement(INSERT_CONVERSATION if old_head is None else UPDATE_CONVERSATION, *row)
+    if old_head is not None and not is_extended:
+        yield t.statement(DELETE_ASSIGNED_IDS, tenant_rows.escape_name(new.id), old_head)
+    ids = new.item_ids[len(new.item_ids) - len(nodes) :]
     given = [
         (place, tenant_rows.hash_item_id(item_id), tenant_rows.escape_name(item_id))
-        for (place, own), item_id in zip(behind, ids, strict=True)
+        for (place, own), item_id in zip(nodes, ids, strict=True)
         if own != tenant_rows.hash_item_id(item_id)
     ]
     if given:
-        yield t.ask(INSERT_ASSIGNED_IDS, tenant_rows.escape_name(new.id), *to_columns(given, 3))
+        yield t.statement(INSERT_ASSIGNED_IDS, tenant_rows.escape_name(new.id), *to_columns(given, 3))
 
 
 SELECT_LINKS = f"""
@@ -276,7 +276,7 @@ UPDATE_LINK = f"UPDATE convo.links SET ({LINK_COLUMNS}) = ROW ({LINK_PLACEHOLDER
 
 
 async def select_link(t: TenantConnection, link_id: str) -> Link | None:
-    found = await t.row(f"{SELECT_LINKS} WHERE tenant = $1 AND id = $2", tenant_rows.escape_name(link_id))
+    found = await t.fetch_row(f"{SELECT_LINKS} WHERE tenant = $1 AND id = $2", tenant_rows.escape_name(link_id))
     return _link_from_row(found) if found else None
 
 
@@ -295,16 +295,21 @@ async def select_responses_to(t: TenantConnection, saw: Collection[Key]) -> Sequ
     if not asked:
         return []
     found = await _select_links_oldest_first(t, "WHERE tenant = $1 AND saw = ANY ($2::uuid[])", [*asked.values()])
-    return [link for link in found if link.saw in asked]
+    return [link for link in found if link.input_head in asked]
 
 
 async def select_related_links(t: TenantConnection, link_id: str) -> Sequence[Link]:
     kin = "WHERE tenant = $1 AND id IN (SELECT id FROM kin)"
-    return await _select_links_oldest_first(t, kin, tenant_rows.escape_name(link_id), before=WITH_RELATED_LINKS)
+    return await _select_links_oldest_first(t, kin, tenant_rows.escape_name(link_id), with_clause=WITH_RELATED_LINKS)
 
 
-async def _select_links_oldest_first(t: TenantConnection, where: str, *values: object, before: str = "") -> list[Link]:
-    return [_link_from_row(row) for row in await t.all(f"{before}{SELECT_LINKS}{where} {ORDER_OLDEST_FIRST}", *values)]
+async def _select_links_oldest_first(
+    t: TenantConnection, where: str, *values: object, with_clause: str = ""
+) -> list[Link]:
+    return [
+        _link_from_row(row)
+        for row in await t.fetch_all(f"{with_clause}{SELECT_LINKS}{where} {ORDER_OLDEST_FIRST}", *values)
+    ]
 
 
 def _link_from_row(row: Row) -> Link:
@@ -323,11 +328,11 @@ def build_link_upsert(t: TenantConnection, made: Link, there: LinkStatus | None)
     """Write a link and its shared JSON, by the rules of `merge_link`. Raises NotCanonical."""
     if there is not None and there not in base.UNFINISHED_STATUSES:
         known = (
-            tenant_rows.escape_optional_name(made.session),
-            tenant_rows.escape_optional_name(made.parent),
+            tenant_rows.escape_optional_name(made.session_id),
+            tenant_rows.escape_optional_name(made.parent_id),
             made.first_token_s,
         )
-        yield t.ask(UPDATE_FINAL_LINK, tenant_rows.escape_name(made.id), *known)
+        yield t.statement(UPDATE_FINAL_LINK, tenant_rows.escape_name(made.id), *known)
         return
     route, figures = encode_route(made)
     repeated = {
@@ -336,27 +341,27 @@ def build_link_upsert(t: TenantConnection, made: Link, there: LinkStatus | None)
     }
     hashes = {kind: tenant_rows.json_uuid(body) for kind, body in repeated.items()}
     previous = encode_previous_response_id(made)
-    yield t.ask(
+    yield t.statement(
         INSERT_JSON, *_sort_json_columns(repeated, hashes, tenant_rows.escape_optional_name(made.conversation_id))
     )
-    yield t.ask(
+    yield t.statement(
         UPDATE_LINK if there else INSERT_LINK,
         *(
             tenant_rows.escape_name(made.id),
-            tenant_rows.escape_optional_name(made.parent),
-            tenant_rows.escape_optional_name(made.session),
+            tenant_rows.escape_optional_name(made.parent_id),
+            tenant_rows.escape_optional_name(made.session_id),
         ),
         *(
-            tenant_rows.node_id(made.saw),
+            tenant_rows.node_id(made.input_head),
             tenant_rows.node_id(made.head),
-            made.sent,
+            made.sent_count,
             hashes["route"],
             made.status,
             made.created_at,
         ),
         *(
             previous if previous == SAME_AS_PARENT else tenant_rows.escape_optional_name(previous),
-            made.seconds,
+            made.duration_s,
             made.first_token_s,
         ),
         *(hashes.get("parameters"), figures, encode_json(made.error) if made.error is not None else None),

@@ -39,27 +39,27 @@ SELECT_EVENTS = "SELECT body FROM convo.events WHERE tenant = $1 AND run = $2 AN
 
 def build_run_start(t: TenantConnection, response_id: str) -> Statement:
     """Open the run of a response."""
-    return t.ask(UPSERT_RUN, tenant_rows.escape_name(response_id))
+    return t.statement(UPSERT_RUN, tenant_rows.escape_name(response_id))
 
 
 def build_run_end(t: TenantConnection, response_id: str) -> Iterable[Statement]:
     """End an open run; one without events is deleted."""
-    yield t.ask(DELETE_EMPTY_RUN, tenant_rows.escape_name(response_id))
-    yield t.ask(END_RUN, tenant_rows.escape_name(response_id))
+    yield t.statement(DELETE_EMPTY_RUN, tenant_rows.escape_name(response_id))
+    yield t.statement(END_RUN, tenant_rows.escape_name(response_id))
 
 
 def build_run_deletes(t: TenantConnection, responses: Sequence[str]) -> Iterable[Statement]:
     """Delete the runs of these responses (escaped ids), and their events."""
-    yield t.ask("DELETE FROM convo.events WHERE tenant = $1 AND run = ANY($2::text[])", responses)
-    yield t.ask("DELETE FROM convo.runs WHERE tenant = $1 AND id = ANY($2::text[])", responses)
+    yield t.statement("DELETE FROM convo.events WHERE tenant = $1 AND run = ANY($2::text[])", responses)
+    yield t.statement("DELETE FROM convo.runs WHERE tenant = $1 AND id = ANY($2::text[])", responses)
 
 
 async def insert_events(t: TenantConnection, response_id: str, events: Sequence[StreamEvent]) -> None:
     """Append events to an open run. Raises Conflict and InputFault."""
     run, batch = tenant_rows.escape_name(response_id), _encode_event_batch(events)
-    if batch and await t.one(INSERT_EVENTS, run, *batch):
+    if batch and await t.fetch_value(INSERT_EVENTS, run, *batch):
         return
-    kept = await t.one(SELECT_OPEN_RUN, run)
+    kept = await t.fetch_value(SELECT_OPEN_RUN, run)
     if kept is None:
         raise base.run_not_open_error(response_id)
     base.check_sequence_numbers(events, kept)
@@ -78,7 +78,7 @@ def _encode_event_batch(events: Sequence[StreamEvent]) -> tuple[int, int, int, s
 
 
 async def select_events(t: TenantConnection, response_id: str, after: int) -> Sequence[StreamEvent]:
-    rows = await t.all(SELECT_EVENTS, tenant_rows.escape_name(response_id), after)
+    rows = await t.fetch_all(SELECT_EVENTS, tenant_rows.escape_name(response_id), after)
     return [event for (body,) in rows for event in decode_json(body) if event["sequence_number"] > after]
 
 
@@ -128,7 +128,7 @@ DELETE_AGENT_RUNS = (
 
 
 async def select_agent_run(t: TenantConnection, run_id: str) -> AgentRun | None:
-    found = await t.row(f"{SELECT_AGENT_RUNS} AND id = $2", tenant_rows.escape_name(run_id))
+    found = await t.fetch_row(f"{SELECT_AGENT_RUNS} AND id = $2", tenant_rows.escape_name(run_id))
     return _agent_run_from_row(found) if found else None
 
 
@@ -142,7 +142,7 @@ async def select_agent_runs(
     newest_first = " ORDER BY changed_at DESC, id DESC LIMIT $2"
     return [
         _agent_run_from_row(row)
-        for row in await t.all(SELECT_AGENT_RUNS + where + newest_first, limit, *wanted.values())
+        for row in await t.fetch_all(SELECT_AGENT_RUNS + where + newest_first, limit, *wanted.values())
     ]
 
 
@@ -156,7 +156,7 @@ async def select_agent_calls(t: TenantConnection, run_id: str) -> Sequence[Agent
             output is not None,
             None if output is None else decode_json(output),
         )
-        for call_id, started_at, output in await t.all(SELECT_AGENT_CALLS, tenant_rows.escape_name(run_id))
+        for call_id, started_at, output in await t.fetch_all(SELECT_AGENT_CALLS, tenant_rows.escape_name(run_id))
     ]
 
 
@@ -180,11 +180,11 @@ def _agent_run_from_row(row: Row) -> AgentRun:
 def build_agent_run_reads(t: TenantConnection, change: Transaction) -> Mapping[str, Statement]:
     """Return the queries that are needed before agent runs are written; none if the transaction has none."""
     run, asked = change.agent_run, {}
-    if run or change.calls:
-        named = {call.run for call in change.calls} | ({run.id} if run else set())
-        asked["agent runs"] = t.ask(LOCK_AGENT_RUNS, sorted(map(tenant_rows.escape_name, named)))
+    if run or change.agent_calls:
+        named = {call.run_id for call in change.agent_calls} | ({run.id} if run else set())
+        asked["agent runs"] = t.statement(LOCK_AGENT_RUNS, sorted(map(tenant_rows.escape_name, named)))
     if run and not _writes_own_session(change, run):
-        asked["agent session"] = t.ask(SELECT_SESSION_EXISTS, tenant_rows.escape_name(run.session))
+        asked["agent session"] = t.statement(SELECT_SESSION_EXISTS, tenant_rows.escape_name(run.session_id))
     return asked
 
 
@@ -198,24 +198,24 @@ def check_agent_run_references(change: Transaction, told: Mapping[str, list[Row]
     """Check that a run's session and each call's run exist. Raises NotFound."""
     run = change.agent_run
     if run and not _writes_own_session(change, run) and not told["agent session"]:
-        raise NotFound("session", run.session)
+        raise NotFound("session", run.session_id)
     there = {*_stored_revisions(told), *((run.id,) if run else ())}
-    for call in change.calls:
-        if call.run not in there:
-            raise base.agent_run_not_found_error(call.run)
+    for call in change.agent_calls:
+        if call.run_id not in there:
+            raise base.agent_run_not_found_error(call.run_id)
 
 
 def build_agent_run_upsert(t: TenantConnection, new: AgentRun) -> Statement:
     """Write a run that was checked. Raises NotCanonical."""
     is_new = new.revision == 1
-    return t.ask(
+    return t.statement(
         INSERT_AGENT_RUN if is_new else UPDATE_AGENT_RUN,
         *(
             tenant_rows.escape_name(new.id),
-            tenant_rows.escape_name(new.session),
+            tenant_rows.escape_name(new.session_id),
             new.revision,
             new.status,
-            tenant_rows.escape_optional_name(new.state),
+            tenant_rows.escape_optional_name(new.source_state_hash),
         ),
         *(
             new.created_at,
@@ -227,26 +227,26 @@ def build_agent_run_upsert(t: TenantConnection, new: AgentRun) -> Statement:
 
 def build_agent_call_upserts(t: TenantConnection, calls: Sequence[AgentCall]) -> Iterator[Statement]:
     """Write tool calls, except over stored ones that have ended. Raises NotCanonical."""
-    for run in sorted({call.run for call in calls}):
+    for run in sorted({call.run_id for call in calls}):
         rows = [
             (
                 tenant_rows.escape_name(call.call_id),
                 call.started_at,
-                encode_json(call.output) if call.ended else None,
+                encode_json(call.output) if call.has_ended else None,
                 place,
             )
-            for place, call in enumerate(_merge_agent_calls(call for call in calls if call.run == run), start=1)
+            for place, call in enumerate(_merge_agent_calls(call for call in calls if call.run_id == run), start=1)
         ]
-        yield t.ask(UPSERT_AGENT_CALLS, tenant_rows.escape_name(run), *to_columns(rows, 4))
+        yield t.statement(UPSERT_AGENT_CALLS, tenant_rows.escape_name(run), *to_columns(rows, 4))
 
 
 def build_agent_run_deletes(t: TenantConnection, sessions: Sequence[str]) -> list[Statement]:
     """Delete the agent runs of these sessions (escaped ids), and their calls."""
-    return [t.ask(sql, sessions) for sql in DELETE_AGENT_RUNS]
+    return [t.statement(sql, sessions) for sql in DELETE_AGENT_RUNS]
 
 
 def _writes_own_session(change: Transaction, run: AgentRun) -> bool:
-    return change.session is not None and change.session.id == run.session
+    return change.session is not None and change.session.id == run.session_id
 
 
 def _stored_revisions(told: Mapping[str, list[Row]]) -> dict[str, int]:
@@ -257,7 +257,7 @@ def _merge_agent_calls(calls: Iterable[AgentCall]) -> Iterable[AgentCall]:
     """Keep one call for each id, in the order of the first: one statement cannot write a row twice."""
     last: dict[str, AgentCall] = {}
     for call in calls:
-        if call.call_id not in last or not last[call.call_id].ended:
+        if call.call_id not in last or not last[call.call_id].has_ended:
             last[call.call_id] = call
     return last.values()
 
@@ -275,7 +275,7 @@ SELECT_LEASE = "SELECT holder FROM convo.leases WHERE tenant = $1 AND name = $2"
 SELECT_LIVE_LEASE = f"{SELECT_LEASE} AND expires_at > {DATABASE_TIME_SQL}"
 
 
-async def acquire_lease(t: TenantConnection, name: str, holder: str, ttl_s: float, instead_of: str | None) -> Lease:
+async def acquire_lease(t: TenantConnection, name: str, holder: str, ttl_s: float, dead_holder: str | None) -> Lease:
     """Acquire or renew a lease. Raises Busy and NotCanonical."""
     base.check_stored_name(name)
     base.check_stored_name(holder)
@@ -283,10 +283,10 @@ async def acquire_lease(t: TenantConnection, name: str, holder: str, ttl_s: floa
         tenant_rows.escape_name(name),
         tenant_rows.escape_name(holder),
         ttl_s,
-        tenant_rows.escape_optional_name(instead_of),
+        tenant_rows.escape_optional_name(dead_holder),
     )
-    while (until := await t.one(UPSERT_LEASE, *asked)) is None:
-        there = await t.one(SELECT_LEASE, tenant_rows.escape_name(name))
+    while (until := await t.fetch_value(UPSERT_LEASE, *asked)) is None:
+        there = await t.fetch_value(SELECT_LEASE, tenant_rows.escape_name(name))
         if there is not None:
             raise Busy(name, tenant_rows.unescape_name(there))
     return Lease(name, holder, until)
@@ -294,10 +294,12 @@ async def acquire_lease(t: TenantConnection, name: str, holder: str, ttl_s: floa
 
 async def release_lease(t: TenantConnection, lease: Lease) -> None:
     released = "DELETE FROM convo.leases WHERE tenant = $1 AND name = $2 AND holder = $3"
-    await t.together(t.ask(released, tenant_rows.escape_name(lease.name), tenant_rows.escape_name(lease.holder)))
+    await t.run_pipeline(
+        t.statement(released, tenant_rows.escape_name(lease.name), tenant_rows.escape_name(lease.holder))
+    )
 
 
 async def select_lease_holder(t: TenantConnection, name: str) -> str | None:
     """Return the holder of a lease that has not expired."""
-    there = await t.one(SELECT_LIVE_LEASE, tenant_rows.escape_name(name))
+    there = await t.fetch_value(SELECT_LIVE_LEASE, tenant_rows.escape_name(name))
     return None if there is None else tenant_rows.unescape_name(there)

@@ -85,12 +85,12 @@ class RankedHit(NamedTuple):
 
 def _last_use_rank(session: Session) -> float:
     """Return a session's use order; one without (last written by an older convo) sorts before all others."""
-    return inf if session.use is None else session.use
+    return inf if session.use_order is None else session.use_order
 
 
 async def find_handles(t: TenantConnection, prefix: str, limit: int) -> Sequence[HandleMatch]:
     first = tenant_rows.escape_name(prefix)
-    rows = await t.all(SELECT_HANDLES, first, first + HIGHEST_CHARACTER, limit)
+    rows = await t.fetch_all(SELECT_HANDLES, first, first + HIGHEST_CHARACTER, limit)
     return [
         HandleMatch(
             HANDLE_KINDS[kind],
@@ -103,8 +103,8 @@ async def find_handles(t: TenantConnection, prefix: str, limit: int) -> Sequence
 
 async def search_items(t: TenantConnection, sought: str, limit: int) -> Sequence[SearchHit]:
     cut = parse_search_phrases(sought)
-    await t.together(BEGIN_SNAPSHOT)
-    if not cut or not await t.one(SELECT_ANY_SESSION):
+    await t.run_pipeline(BEGIN_SNAPSHOT)
+    if not cut or not await t.fetch_value(SELECT_ANY_SESSION):
         return []
     ranked: list[RankedHit] = []
     async for batch in _ranked_batches(t, cut):
@@ -119,10 +119,10 @@ async def _ranked_batches(t: TenantConnection, cut: tuple[str, ...]) -> AsyncIte
     """Iterate over batches of items that contain every phrase; shorter items first, because they tend to be denser."""
     numbers = sorted({number for phrase in cut for number in hash_terms(t, phrase)})
     skipped = 0
-    while rows := await t.all(SELECT_MATCHING_ITEMS, numbers, ITEMS_PER_BATCH, skipped):
+    while rows := await t.fetch_all(SELECT_MATCHING_ITEMS, numbers, ITEMS_PER_BATCH, skipped):
         items = {name: decode_body(body) for name, body in rows}
         dense = {name: rank for name, item in items.items() if (rank := phrase_density(tokenize_item(item), cut))}
-        reaching = await t.all(SELECT_SESSIONS_OF_ITEMS, sorted(dense)) if dense else []
+        reaching = await t.fetch_all(SELECT_SESSIONS_OF_ITEMS, sorted(dense)) if dense else []
         yield [RankedHit(dense[name], _hit_from_row(items[name], key, row)) for name, key, *row in reaching]
         skipped += len(rows)
 

@@ -40,21 +40,23 @@ class PostgresStore:
         self.tenant = tenant
         self.database = database
 
-    def of(self, tenant: str) -> "PostgresStore":
+    def for_tenant(self, tenant: str) -> "PostgresStore":
         return PostgresStore(self.database, tenant)
 
     @property
-    def upkeep(self) -> PostgresAdmin:
+    def admin(self) -> PostgresAdmin:
         return PostgresAdmin(self.database)
 
-    async def commit(self, change: Transaction) -> None:
-        planned = plan_commit(change)
-        if change.erase or not await self._commit(planned, alone=False):
-            await self._commit(planned, alone=True)
+    async def commit(self, transaction: Transaction) -> None:
+        planned = plan_commit(transaction)
+        if transaction.erased_nodes or not await self._try_commit(planned, exclusive=False):
+            await self._try_commit(planned, exclusive=True)
 
-    async def _commit(self, planned: CommitPlan, *, alone: bool) -> bool:
-        tenants, name = self.database.tenants, self.tenant
-        done = await self._run(lambda t: commit.apply_transaction(t, planned, alone=alone, known=name in tenants))
+    async def _try_commit(self, planned: CommitPlan, *, exclusive: bool) -> bool:
+        tenants, name = self.database.known_tenants, self.tenant
+        done = await self._run(
+            lambda t: commit.apply_transaction(t, planned, exclusive=exclusive, tenant_exists=name in tenants)
+        )
         if done:
             tenants.add(name)
         return done
@@ -62,7 +64,7 @@ class PostgresStore:
     async def path(self, head: Key) -> Path:
         return await self._run(tree.select_path, head)
 
-    async def tail(self, head: Key, after: Key) -> Sequence[Item]:
+    async def items_after(self, head: Key, after: Key) -> Sequence[Item]:
         return await self._run(tree.select_items_after, head, after)
 
     async def session(self, name_or_id: str) -> Session | None:
@@ -71,7 +73,7 @@ class PostgresStore:
     async def sessions(self, *, limit: int | None = None) -> Sequence[Session]:
         return await self._run(records.select_sessions, limit)
 
-    async def outline(self, session_id: str) -> SessionStats:
+    async def session_stats(self, session_id: str) -> SessionStats:
         return await self._run(records.select_session_stats, session_id)
 
     async def link(self, link_id: str) -> Link | None:
@@ -80,10 +82,10 @@ class PostgresStore:
     async def links(self, session_id: str) -> Sequence[Link]:
         return await self._run(links.select_session_links, session_id)
 
-    async def answers(self, *saw: Key) -> Sequence[Link]:
-        return await self._run(links.select_responses_to, saw)
+    async def responses_to(self, *input_heads: Key) -> Sequence[Link]:
+        return await self._run(links.select_responses_to, input_heads)
 
-    async def family(self, link_id: str) -> Sequence[Link]:
+    async def related_links(self, link_id: str) -> Sequence[Link]:
         return await self._run(links.select_related_links, link_id)
 
     async def conversation(self, conversation_id: str) -> Conversation | None:
@@ -95,7 +97,7 @@ class PostgresStore:
     async def item(self, item_id: str) -> Item | None:
         return await self._run(tree.select_item, item_id)
 
-    async def append(self, response_id: str, events: Sequence[StreamEvent]) -> None:
+    async def append_events(self, response_id: str, events: Sequence[StreamEvent]) -> None:
         await self._run(runs.insert_events, response_id, events)
 
     async def events(self, response_id: str, *, after: int = -1) -> Sequence[StreamEvent]:
@@ -105,18 +107,23 @@ class PostgresStore:
         return await self._run(agents.select_agent_run, run_id)
 
     async def agent_runs(
-        self, *, session: str | None = None, state: str | None = None, status: str | None = None, limit: int = 100
+        self,
+        *,
+        session_id: str | None = None,
+        source_state_hash: str | None = None,
+        status: str | None = None,
+        limit: int = 100,
     ) -> Sequence[AgentRun]:
-        return await self._run(agents.select_agent_runs, session, state, status, limit)
+        return await self._run(agents.select_agent_runs, session_id, source_state_hash, status, limit)
 
-    async def calls(self, run_id: str) -> Sequence[AgentCall]:
+    async def agent_calls(self, run_id: str) -> Sequence[AgentCall]:
         return await self._run(agents.select_agent_calls, run_id)
 
-    async def find(self, prefix: str, *, limit: int = 20) -> Sequence[HandleMatch]:
+    async def find_handles(self, prefix: str, *, limit: int = 20) -> Sequence[HandleMatch]:
         return await self._run(search.find_handles, prefix, limit)
 
-    async def search(self, words: str, *, limit: int = 20) -> Sequence[SearchHit]:
-        return await self._run(search.search_items, words, limit)
+    async def search_items(self, query: str, *, limit: int = 20) -> Sequence[SearchHit]:
+        return await self._run(search.search_items, query, limit)
 
     async def remove_session(self, session_id: str) -> None:
         await self._run(gc.remove_session, session_id)
@@ -127,18 +134,18 @@ class PostgresStore:
     async def remove_conversation(self, conversation_id: str) -> None:
         await self._run(gc.remove_conversation, conversation_id)
 
-    async def lease(self, name: str, holder: str, ttl_s: float, *, instead_of: str | None = None) -> Lease:
-        return await self._run(leases.acquire_lease, name, holder, ttl_s, instead_of)
+    async def acquire_lease(self, name: str, holder: str, ttl_s: float, *, dead_holder: str | None = None) -> Lease:
+        return await self._run(leases.acquire_lease, name, holder, ttl_s, dead_holder)
 
-    async def release(self, lease: Lease) -> None:
+    async def release_lease(self, lease: Lease) -> None:
         await self._run(leases.release_lease, lease)
 
-    async def holder(self, name: str) -> str | None:
+    async def lease_holder(self, name: str) -> str | None:
         return await self._run(leases.select_lease_holder, name)
 
-    async def revision(self) -> str:
+    async def data_version(self) -> str:
         """Return the server's transaction snapshot: it changes when a transaction begins to write, and when it ends."""
-        return str(await self._run(lambda t: t.one("SELECT txid_current_snapshot()::text, $1::bigint")))
+        return str(await self._run(lambda t: t.fetch_value("SELECT txid_current_snapshot()::text, $1::bigint")))
 
     async def aclose(self) -> None:
         await self.database.aclose()
@@ -147,4 +154,4 @@ class PostgresStore:
         self, job: Callable[Concatenate[TenantConnection, P], Awaitable[Result]], *args: P.args, **named: P.kwargs
     ) -> Result:
         """Run `job` on a pooled connection; after a conflict with another writer all of it is repeated."""
-        return await self.database.run(lambda db: job(TenantConnection.of(db, self.tenant), *args, **named))
+        return await self.database.run(lambda db: job(TenantConnection.from_name(db, self.tenant), *args, **named))

@@ -44,33 +44,33 @@ class TenantConnection:
 
     db: DatabaseConnection
     name: str
-    n: int
+    tenant_number: int
     root: Key
 
     @classmethod
-    def of(cls, db: DatabaseConnection, name: str) -> "TenantConnection":
+    def from_name(cls, db: DatabaseConnection, name: str) -> "TenantConnection":
         top = root_key(name)
         return cls(db, name, _tenant_number(top), top)
 
-    def ask(self, sql: str, *values: object) -> Statement:
+    def statement(self, sql: str, *values: object) -> Statement:
         """Return a statement whose `$1` is the tenant."""
-        return Statement(sql, (self.n, *values))
+        return Statement(sql, (self.tenant_number, *values))
 
-    async def together(self, *asked: Statement) -> list[list[Row]]:
+    async def run_pipeline(self, *asked: Statement) -> list[list[Row]]:
         """Run all statements in one round trip and return the rows of each."""
         return await run_pipeline(self.db, *asked)
 
-    async def all(self, sql: str, *values: object) -> list[Row]:
-        found = await self.db.execute(sql, (self.n, *values), binary=True)
+    async def fetch_all(self, sql: str, *values: object) -> list[Row]:
+        found = await self.db.execute(sql, (self.tenant_number, *values), binary=True)
         return await found.fetchall()
 
-    async def row(self, sql: str, *values: object) -> Row | None:
-        found = await self.db.execute(sql, (self.n, *values), binary=True)
+    async def fetch_row(self, sql: str, *values: object) -> Row | None:
+        found = await self.db.execute(sql, (self.tenant_number, *values), binary=True)
         return await found.fetchone()
 
-    async def one(self, sql: str, *values: object) -> Any:
+    async def fetch_value(self, sql: str, *values: object) -> Any:
         """Return the first column of the first row; None if there is none."""
-        found = await self.row(sql, *values)
+        found = await self.fetch_row(sql, *values)
         return found[0] if found else None
 
 

@@ -58,7 +58,7 @@ async def _select_path_rows(t: TenantConnection, head: Key, after: Key | None) -
     """
     stop = tenant_rows.node_id(after) if after else None
     rows = (
-        await t.all(SELECT_PATH, tenant_rows.node_id(head), tenant_rows.node_rest(head), stop)
+        await t.fetch_all(SELECT_PATH, tenant_rows.node_id(head), tenant_rows.node_rest(head), stop)
         if tenant_rows.is_node_key(head)
         else []
     )
@@ -102,7 +102,7 @@ WHERE nodes.tenant = $1 AND nodes.id = $2
 
 async def select_item(t: TenantConnection, item_id: str) -> Item | None:
     """Return the item with this id; if there are several, the one stored last."""
-    for body, given in await t.all(SELECT_ITEMS_BY_HASH, tenant_rows.hash_item_id(item_id)) if item_id else []:
+    for body, given in await t.fetch_all(SELECT_ITEMS_BY_HASH, tenant_rows.hash_item_id(item_id)) if item_id else []:
         found = decode_body(body)
         if item_id == (base.own_item_id(found) if given is None else tenant_rows.unescape_name(given)):
             return found
@@ -112,5 +112,5 @@ async def select_item(t: TenantConnection, item_id: str) -> Item | None:
 async def _select_item_by_key(t: TenantConnection, digits: str) -> Item | None:
     if not digits:
         return None
-    found = await t.row(SELECT_ITEM_BY_HALF_KEY, UUID(hex=digits[: tenant_rows.HALF_KEY_DIGITS]))
+    found = await t.fetch_row(SELECT_ITEM_BY_HALF_KEY, UUID(hex=digits[: tenant_rows.HALF_KEY_DIGITS]))
     return decode_body(found[1]) if found and found[0].hex().startswith(digits) else None

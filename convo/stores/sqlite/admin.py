@@ -65,54 +65,56 @@ class SqliteAdmin:
     async def migrate(self) -> Sequence[int]:
         return await self._database.migrate()
 
-    async def check(self) -> None:
+    async def check_ready(self) -> None:
         await self._database.read(lambda db: db.execute("SELECT n FROM tenants LIMIT 1").fetchall())
 
-    async def check_room(self) -> None:
-        self._database.check_room()
+    async def check_disk_space(self) -> None:
+        self._database.check_disk_space()
 
-    async def holdings(self) -> Sequence[TenantStats]:
+    async def tenant_stats(self) -> Sequence[TenantStats]:
         return await self._database.read(lambda db: list(_select_tenant_stats(db)))
 
-    async def tenants(self) -> Sequence[str]:
+    async def tenant_names(self) -> Sequence[str]:
         rows = await self._database.read(lambda db: db.execute("SELECT name FROM tenants ORDER BY name").fetchall())
         return [name for (name,) in rows]
 
-    async def size(self) -> int | None:
-        return self._database.size()
+    async def size_bytes(self) -> int | None:
+        return self._database.size_bytes()
 
-    def observe(self, observe: TransactionObserver) -> None:
-        self._database.observe = observe
+    def set_transaction_observer(self, observer: TransactionObserver) -> None:
+        self._database.observer = observer
 
-    async def prune(self, tenant: str, before: float, *, dry: bool) -> PruneResult:
-        if dry:
-            return await self._database.read(lambda db: count_prunable(TenantConnection.known(db, tenant), before))
+    async def prune(self, tenant: str, cutoff: float, *, dry_run: bool) -> PruneResult:
+        if dry_run:
+            return await self._database.read(lambda db: count_prunable(TenantConnection.find(db, tenant), cutoff))
         found = [PruneResult(0, 0, 0)]
         while len(found) == 1 or any(found[-1]):
             found.append(
                 await self._database.write(
-                    lambda db: prune_batch(TenantConnection.known(db, tenant), before), create=False
+                    lambda db: prune_batch(TenantConnection.find(db, tenant), cutoff), create=False
                 )
             )
         return PruneResult(*map(sum, zip(*found, strict=True)))
 
-    async def abandoned(self) -> Sequence[AbandonedRun]:
+    async def abandoned_runs(self) -> Sequence[AbandonedRun]:
         return await self._database.read(_select_abandoned_runs)
 
-    async def forget_events(self, older_than_s: float) -> int:
+    async def prune_events(self, older_than_s: float) -> int:
         return await self._database.write(lambda db: _prune_events(db, older_than_s), create=False)
 
-    async def secret(self, name: str, fresh: bytes) -> bytes:
-        return await self._database.write(lambda db: _get_or_create_secret(db, name, fresh))
+    async def get_or_create_secret(self, name: str, new_secret: bytes) -> bytes:
+        return await self._database.write(lambda db: _get_or_create_secret(db, name, new_secret))
 
 
 def _select_tenant_stats(db: sqlite3.Connection) -> Iterator[TenantStats]:
     for (name,) in db.execute("SELECT name FROM tenants ORDER BY name").fetchall():
-        t = TenantConnection.known(db, name)
-        rows = {kind: int(t.one(f"SELECT count(*) {rest}", t.n)) for kind, rest in COUNT_CLAUSES.items()}
+        t = TenantConnection.find(db, name)
+        rows = {
+            kind: int(t.fetch_value(f"SELECT count(*) {rest}", t.tenant_number)) for kind, rest in COUNT_CLAUSES.items()
+        }
         around = sum(many * ROW_OVERHEAD_BYTES[kind] for kind, many in rows.items())
         (said,), (oldest, newest) = (
-            db.execute(sql, {"tenant": t.n}).fetchone() for sql in (SUM_BODY_BYTES, SELECT_TIME_RANGE)
+            db.execute(sql, {"tenant": t.tenant_number}).fetchone() for sql in (SUM_BODY_BYTES, SELECT_TIME_RANGE)
         )
         if any(rows.values()):
             yield TenantStats(name, rows, said + around, oldest, newest)

@@ -87,7 +87,7 @@ def check_database(file: Path, progress: ReportProgress) -> StoreCheckReport:
     if not file.exists():
         raise NotFound("database", str(file), hint='convo chat "hello" makes one')
     with translate_errors(file):
-        found: StoreCheckReport = read_snapshot(file, lambda db: _DatabaseCheck(db, file, progress).result())
+        found: StoreCheckReport = read_snapshot(file, lambda db: _DatabaseCheck(db, file, progress).run())
         return found
 
 
@@ -146,12 +146,12 @@ def _connect_read_only(file: Path, how: str) -> sqlite3.Connection:
 class _NodeRow(NamedTuple):
     """A node with the values that its key is computed from."""
 
-    n: int
+    rowid: int
     tenant: int
     key: bytes
     parent: int | None
     item: int | None
-    above: bytes | None
+    parent_key: bytes | None
     body: str | None
 
 
@@ -159,66 +159,66 @@ class _DatabaseCheck:
     """One check over one connection. After a page that cannot be read, the next step continues."""
 
     def __init__(self, db: sqlite3.Connection, file: Path, progress: ReportProgress) -> None:
-        self._db, self._place, self._progress = db, file, progress
-        self._found = ProblemCounter()
+        self._db, self._database_file, self._progress = db, file, progress
+        self._problems = ProblemCounter()
         self._bad_nodes: set[int] = set()
         self._bad_items: set[int] = set()
-        self._rows: dict[str, int] = {}
+        self._row_counts: dict[str, int] = {}
         self._tenants: dict[int, TenantConnection] = {}
 
-    def result(self) -> StoreCheckReport:
+    def run(self) -> StoreCheckReport:
         unchecked = ""
         try:
-            self._check_ours()
+            self._check_header()
             self._db.execute("BEGIN")
             number = connection.read_schema_version(self._db)
         except sqlite3.DatabaseError as wrong:
-            if is_busy(wrong) or is_disk_full(wrong, self._place):
+            if is_busy(wrong) or is_disk_full(wrong, self._database_file):
                 raise
-            self._found.add("unreadable", f"the file cannot be opened: {wrong}")
-            return StoreCheckReport({}, list(self._found), (), "no row could be checked")
-        self._step("file", self._file)
-        self._step("references", self._references)
+            self._problems.add("unreadable", f"the file cannot be opened: {wrong}")
+            return StoreCheckReport({}, list(self._problems), (), "no row could be checked")
+        self._run_step("file", self._check_integrity)
+        self._run_step("references", self._check_references)
         if number == connection.SCHEMA_VERSION:
-            self._own_rules()
+            self._check_rows()
         else:
             unchecked = f"the rules of schema {connection.SCHEMA_VERSION}: this file has schema {number}"
-        sessions = list(self._affected()) if self._found else []
-        return StoreCheckReport(self._rows, list(self._found), sessions, unchecked)
+        sessions = list(self._damaged_sessions()) if self._problems else []
+        return StoreCheckReport(self._row_counts, list(self._problems), sessions, unchecked)
 
-    def _check_ours(self) -> None:
+    def _check_header(self) -> None:
         """Reject another program's database. Raises StoreUnavailable and StoreTooNew."""
         try:
-            connection.check_schema_version(self._db, self._place)
+            connection.check_schema_version(self._db, self._database_file)
         except StoreTooNew:
             raise
         except StoreUnavailable:
             tables = {name for (name,) in self._db.execute("SELECT name FROM sqlite_schema")}
             if not tables >= REQUIRED_TABLES:
                 raise
-            self._found.add("file", "its header does not name it as a database of convo")
+            self._problems.add("file", "its header does not name it as a database of convo")
 
-    def _own_rules(self) -> None:
-        self._step("tenants", self._read_tenants)
+    def _check_rows(self) -> None:
+        self._run_step("tenants", self._read_tenants)
         for table in COUNTED_TABLES:
-            self._step(table, lambda table=table: self._count(table))  # type: ignore[misc]
-        self._step("items", self._items)
-        self._step("nodes", self._nodes)
-        self._step("tenants", self._mixed)
-        self._step("records", self._records)
-        self._step("conversations", self._conversations)
-        self._step("search", self._search)
+            self._run_step(table, lambda table=table: self._count_rows(table))  # type: ignore[misc]
+        self._run_step("items", self._check_items)
+        self._run_step("nodes", self._check_nodes)
+        self._run_step("tenants", self._check_tenant_isolation)
+        self._run_step("records", self._check_records)
+        self._run_step("conversations", self._check_conversations)
+        self._run_step("search", self._check_search_index)
 
-    def _step(self, name: str, step: Callable[[], None]) -> None:
+    def _run_step(self, name: str, step: Callable[[], None]) -> None:
         self._progress(name, 0, 0)
         try:
             step()
         except sqlite3.DatabaseError as wrong:
-            self._found.add("unreadable", f"{name}: {wrong}")
+            self._problems.add("unreadable", f"{name}: {wrong}")
 
-    def _all(self, name: str, sql: str) -> Iterator[tuple[Any, ...]]:
+    def _iter_rows(self, name: str, sql: str) -> Iterator[tuple[Any, ...]]:
         """Iterate over rows and report the progress."""
-        most = self._rows.get(name, 0)
+        most = self._row_counts.get(name, 0)
         for done, row in enumerate(self._db.execute(sql)):
             if done % PROGRESS_INTERVAL_ROWS == 0:
                 self._progress(name, done, most)
@@ -226,14 +226,14 @@ class _DatabaseCheck:
 
     # -- SQLite's own checks ----------------------------------------------------------------------
 
-    def _file(self) -> None:
+    def _check_integrity(self) -> None:
         for (line,) in self._db.execute(f"PRAGMA integrity_check({MAX_INTEGRITY_LINES})"):
             if line != "ok":
-                self._found.add("file", line)
+                self._problems.add("file", line)
 
-    def _references(self) -> None:
+    def _check_references(self) -> None:
         for table, row, parent, _ in self._db.execute("PRAGMA foreign_key_check"):
-            self._found.add("reference", f"{table} row {row} refers to a row of {parent} that does not exist")
+            self._problems.add("reference", f"{table} row {row} refers to a row of {parent} that does not exist")
             if table == "nodes" and row is not None:
                 self._bad_nodes.add(row)
 
@@ -243,113 +243,113 @@ class _DatabaseCheck:
         for n, name in self._db.execute("SELECT n, name FROM tenants"):
             self._tenants[n] = TenantConnection(self._db, n, root_key(name))
 
-    def _count(self, table: str) -> None:
-        self._rows[table] = self._db.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # noqa: S608 - constant names
+    def _count_rows(self, table: str) -> None:
+        self._row_counts[table] = self._db.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # noqa: S608 - constant names
 
-    def _items(self) -> None:
+    def _check_items(self) -> None:
         """Check that each item is found by the hash of its content and by its id."""
-        for n, tenant, body in self._all("items", "SELECT n, tenant, body FROM items ORDER BY n"):
+        for n, tenant, body in self._iter_rows("items", "SELECT n, tenant, body FROM items ORDER BY n"):
             hashed = hash_item_text(body)
             t = self._tenants.get(tenant)
             if hashed is None or t is None:
                 self._bad_items.add(n)
-                self._found.add("item", f"item {n} is not JSON" if hashed is None else f"item {n} has no tenant")
+                self._problems.add("item", f"item {n} is not JSON" if hashed is None else f"item {n} has no tenant")
                 continue
-            if t.one("SELECT item FROM hashes WHERE tenant = ? AND hash = ?", tenant, short_hash(hashed)) != n:
+            if t.fetch_value("SELECT item FROM hashes WHERE tenant = ? AND hash = ?", tenant, short_hash(hashed)) != n:
                 self._bad_items.add(n)
-                self._found.add("item", f"item {n} does not have the hash that it is stored under")
+                self._problems.add("item", f"item {n} does not have the hash that it is stored under")
             own = base.own_item_id(decode_json(body))
             if own and not tenant_rows.is_item_indexed(t, own, n):
-                self._found.add("index", f"item {n} is not found by its id")
+                self._problems.add("index", f"item {n} is not found by its id")
         extra = self._db.execute("SELECT count(*) FROM hashes WHERE item NOT IN (SELECT n FROM items)").fetchone()[0]
         if extra:
-            self._found.add("index", "a hash leads to an item that does not exist", extra)
+            self._problems.add("index", "a hash leads to an item that does not exist", extra)
 
-    def _nodes(self) -> None:
+    def _check_nodes(self) -> None:
         """Check that each key is computed from the parent's key and the hash of the item."""
-        for row in map(_NodeRow._make, self._all("nodes", SELECT_NODES_TO_CHECK)):
-            fault = self._fault_of(row)
+        for row in map(_NodeRow._make, self._iter_rows("nodes", SELECT_NODES_TO_CHECK)):
+            fault = self._describe_node_fault(row)
             if fault:
-                self._bad_nodes.add(row.n)
-                self._found.add("node", f"node {row.n} {fault}")
+                self._bad_nodes.add(row.rowid)
+                self._problems.add("node", f"node {row.rowid} {fault}")
 
-    def _fault_of(self, row: _NodeRow) -> str:
+    def _describe_node_fault(self, row: _NodeRow) -> str:
         t = self._tenants.get(row.tenant)
         if t is None:
             return "has no tenant"
         if row.parent is None:
             return "" if row.key.hex() == t.root else "has no parent and is not its tenant's root"
-        if row.above is None or (row.item is not None and row.body is None):
-            return "has lost its parent" if row.above is None else "has lost its item"
+        if row.parent_key is None or (row.item is not None and row.body is None):
+            return "has lost its parent" if row.parent_key is None else "has lost its item"
         if row.body is None:
             return ""  # its item was deleted
         hashed = hash_item_text(row.body)
-        right = hashed is not None and child_key(Key(row.above.hex()), hashed) == row.key.hex()
+        right = hashed is not None and child_key(Key(row.parent_key.hex()), hashed) == row.key.hex()
         return "" if right else "has a key that does not follow from its parent and its item"
 
-    def _mixed(self) -> None:
+    def _check_tenant_isolation(self) -> None:
         """Check that no row references a row of another tenant."""
         tables = [name for (name,) in self._db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
         for table in tables:
             for _, _, parent, column, to, *_ in self._db.execute(f"PRAGMA foreign_key_list({table})").fetchall():
                 if parent == "tenants":
                     continue
-                key = to or self._key_of(parent)
+                key = to or self._primary_key(parent)
                 mixed = self._db.execute(
                     f"SELECT count(*) FROM {table} AS a JOIN {parent} AS b ON b.{key} = a.{column}"  # noqa: S608
                     " WHERE a.tenant <> b.tenant"
                 ).fetchone()[0]
                 if mixed:
-                    self._found.add("tenant", f"{table}.{column} refers to another tenant's {parent}", mixed)
+                    self._problems.add("tenant", f"{table}.{column} refers to another tenant's {parent}", mixed)
 
-    def _key_of(self, table: str) -> str:
+    def _primary_key(self, table: str) -> str:
         columns = self._db.execute(f"PRAGMA table_info({table})").fetchall()
         return str(next(name for _, name, _, _, _, key in columns if key))
 
-    def _records(self) -> None:
+    def _check_records(self) -> None:
         """Check that every JSON column is valid JSON, and that JSON stored once has the hash of its text."""
         for table, key, column in JSON_COLUMNS:
             # repeated JSON is read as text, because its hash is of the text
-            for n, text in self._all(table, f"SELECT {key}, {column} FROM {table} WHERE {column} IS NOT NULL"):  # noqa: S608
+            for n, text in self._iter_rows(table, f"SELECT {key}, {column} FROM {table} WHERE {column} IS NOT NULL"):  # noqa: S608
                 if not is_valid_json(text):
-                    self._found.add("record", f"{table} {n}: {column} is not JSON")
-        for n, hashed, body in self._all("repeated", "SELECT n, hash, body FROM repeated"):
+                    self._problems.add("record", f"{table} {n}: {column} is not JSON")
+        for n, hashed, body in self._iter_rows("repeated", "SELECT n, hash, body FROM repeated"):
             if sha256(body.encode()).digest() != hashed:
-                self._found.add("record", f"repeated {n} does not have the hash that it is stored under")
+                self._problems.add("record", f"repeated {n} does not have the hash that it is stored under")
         routes = "SELECT n, tenant, body FROM repeated WHERE n IN (SELECT route FROM links)"
-        for n, tenant, body in self._all("routes", routes):
+        for n, tenant, body in self._iter_rows("routes", routes):
             self._check_route(n, self._tenants.get(tenant), body)
-        for n, record in self._all("sessions", "SELECT n, record FROM sessions WHERE record IS NOT NULL"):
+        for n, record in self._iter_rows("sessions", "SELECT n, record FROM sessions WHERE record IS NOT NULL"):
             if not _is_session_record(record):
-                self._found.add("record", f"session {n} has a record that cannot be read")
+                self._problems.add("record", f"session {n} has a record that cannot be read")
 
     def _check_route(self, n: int, t: TenantConnection | None, body: str) -> None:
         route = decode_json(body) if is_valid_json(body) else None
         if not isinstance(route, list) or len(route) != 8 or t is None:
-            self._found.add("record", f"route {n} cannot be read")
+            self._problems.add("record", f"route {n} cannot be read")
         elif route[ROUTE_CONVERSATION_INDEX] is not None and not tenant_rows.is_route_indexed(
             t, route[ROUTE_CONVERSATION_INDEX], n
         ):
-            self._found.add("index", f"route {n} is not found by its conversation")
+            self._problems.add("index", f"route {n} is not found by its conversation")
 
-    def _conversations(self) -> None:
+    def _check_conversations(self) -> None:
         """Check that a conversation has an id for each item on its path, and the right number of items."""
-        most = self._rows.get("nodes", 0)
-        for n, head, length in self._all("conversations", "SELECT n, head, length FROM conversations"):
+        most = self._row_counts.get("nodes", 0)
+        for n, head, length in self._iter_rows("conversations", "SELECT n, head, length FROM conversations"):
             rows = self._db.execute(SELECT_MEMBERS_TO_CHECK, {"head": head, "n": n, "most": most}).fetchall()
             unnamed = sum(given is None and (body is None or not _has_item_id(body)) for given, body, _ in rows)
             if unnamed:
-                self._found.add("conversation", f"conversation {n} has items without an id")
+                self._problems.add("conversation", f"conversation {n} has items without an id")
             if len(rows) != length:
-                self._found.add("conversation", f"conversation {n} counts {length} items and has {len(rows)}")
+                self._problems.add("conversation", f"conversation {n} counts {length} items and has {len(rows)}")
             given = self._db.execute("SELECT count(*) FROM members WHERE conversation = ?", (n,)).fetchone()[0]
             if given != sum(has for *_, has in rows):
-                self._found.add("conversation", f"conversation {n} names items that are not on its path")
+                self._problems.add("conversation", f"conversation {n} names items that are not on its path")
 
-    def _search(self) -> None:
+    def _check_search_index(self) -> None:
         """Check that the search index has exactly the terms of all items."""
         expected = indexed = 0
-        for n, body in self._all("items", "SELECT n, body FROM items"):
+        for n, body in self._iter_rows("items", "SELECT n, body FROM items"):
             cut = tokenize_item(decode_json(body)) if hash_item_text(body) else ""
             for place, term in enumerate(cut.split(" ") if cut else ()):
                 expected ^= hash((n, place, term))
@@ -357,25 +357,25 @@ class _DatabaseCheck:
         for term, n, place in self._db.execute('SELECT term, doc, "offset" FROM temp.term_places'):
             indexed ^= hash((n, place, term))
         if indexed != expected:
-            self._found.add("search", "the search index does not hold the terms of the items")
+            self._problems.add("search", "the search index does not hold the terms of the items")
 
     # -- sessions ---------------------------------------------------------------------------------
 
-    def _affected(self) -> Iterator[NamedSession]:
+    def _damaged_sessions(self) -> Iterator[NamedSession]:
         """Iterate over the sessions whose path to the root is damaged."""
         sql = (
             "SELECT tenants.name, sessions.name, head FROM sessions LEFT JOIN tenants ON tenants.n = sessions.tenant"
             " WHERE record IS NOT NULL ORDER BY sessions.n"
         )
-        most = self._rows.get("nodes", 1_000_000)
+        most = self._row_counts.get("nodes", 1_000_000)
         try:
             for tenant, name, head in self._db.execute(sql):
-                if not self._is_whole(head, most):
+                if not self._is_path_intact(head, most):
                     yield NamedSession(tenant or "", name or "")
         except sqlite3.DatabaseError as wrong:
-            self._found.add("unreadable", f"not every session can be read: {wrong}")
+            self._problems.add("unreadable", f"not every session can be read: {wrong}")
 
-    def _is_whole(self, head: int, most: int) -> bool:
+    def _is_path_intact(self, head: int, most: int) -> bool:
         last: int | None = -1
         try:
             for n, parent, item, length in self._db.execute(SELECT_PATH_TO_CHECK, (head, most)):

@@ -47,11 +47,11 @@ class QueuedJob(Generic[JobResult]):
     """
 
     job: Job[JobResult]
-    writes: bool
-    create: bool
-    told: "Future[JobResult] | None" = None
+    is_write: bool
+    creates_file: bool
+    future: "Future[JobResult] | None" = None
     result: JobResult | None = None
-    wrong: BaseException | None = None
+    error: BaseException | None = None
 
 
 class ConnectionWorker:
@@ -63,46 +63,46 @@ class ConnectionWorker:
     def __init__(self, work: Callable[[Sequence[QueuedJob[Any]]], None]) -> None:
         from concurrent.futures import ThreadPoolExecutor
 
-        self._work = work
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="convo-sqlite")
-        self._lock, self._busy = Lock(), False
+        self._run_jobs = work
+        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="convo-sqlite")
+        self._lock, self._is_busy = Lock(), False
         self._queue: list[QueuedJob[Any]] = []
 
-    async def done(self, one: QueuedJob[JobResult]) -> JobResult:
+    async def run(self, one: QueuedJob[JobResult]) -> JobResult:
         """Queue a job and return its result. Raises the errors of the job."""
         from asyncio import get_running_loop
 
-        one.told = get_running_loop().create_future()
+        one.future = get_running_loop().create_future()
         with self._lock:
             self._queue.append(one)
-            begin, self._busy = not self._busy, True
+            begin, self._is_busy = not self._is_busy, True
         if begin:
-            self._thread.submit(self._drain)
-        return await one.told
+            self._executor.submit(self._process_queue)
+        return await one.future
 
-    async def last(self, work: Callable[[], None]) -> None:
+    async def shut_down(self, work: Callable[[], None]) -> None:
         """Run `work` after all queued jobs, then shut down."""
         from asyncio import get_running_loop
 
         try:
-            await get_running_loop().run_in_executor(self._thread, work)
+            await get_running_loop().run_in_executor(self._executor, work)
         finally:
-            self._thread.shutdown(wait=False)
+            self._executor.shutdown(wait=False)
 
     # -- in the worker thread ---------------------------------------------------------------------
 
-    def _drain(self) -> None:
-        while taken := self._taken():
-            wanted = [one for one in taken if one.told and not one.told.cancelled()]
+    def _process_queue(self) -> None:
+        while taken := self._next_batch():
+            wanted = [one for one in taken if one.future and not one.future.cancelled()]
             for writes in (False, True):  # reads do not wait for a disk; the order does not matter
-                group = [one for one in wanted if one.writes is writes]
-                self._work(group)
+                group = [one for one in wanted if one.is_write is writes]
+                self._run_jobs(group)
                 _notify_event_loops(group)
 
-    def _taken(self) -> Sequence[QueuedJob[Any]]:
+    def _next_batch(self) -> Sequence[QueuedJob[Any]]:
         with self._lock:
             taken, self._queue = self._queue[:MAX_JOBS_PER_BATCH], self._queue[MAX_JOBS_PER_BATCH:]
-            self._busy = bool(taken)
+            self._is_busy = bool(taken)
         return taken
 
 
@@ -110,8 +110,8 @@ def _notify_event_loops(group: Sequence[QueuedJob[Any]]) -> None:
     """Resolve the futures in the event loop of each caller, unless it is closed."""
     by_loop: dict[AbstractEventLoop, list[QueuedJob[Any]]] = {}
     for one in group:
-        if one.told:
-            by_loop.setdefault(one.told.get_loop(), []).append(one)
+        if one.future:
+            by_loop.setdefault(one.future.get_loop(), []).append(one)
     for loop, theirs in by_loop.items():
         if not loop.is_closed():
             loop.call_soon_threadsafe(_resolve_futures, theirs)
@@ -119,12 +119,12 @@ def _notify_event_loops(group: Sequence[QueuedJob[Any]]) -> None:
 
 def _resolve_futures(group: Sequence[QueuedJob[Any]]) -> None:
     for one in group:
-        if one.told is None or one.told.done():
+        if one.future is None or one.future.done():
             continue
-        if one.wrong is not None:
-            one.told.set_exception(one.wrong)
+        if one.error is not None:
+            one.future.set_exception(one.error)
         else:
-            one.told.set_result(one.result)
+            one.future.set_result(one.result)
 
 
 Result = TypeVar("Result")
@@ -159,19 +159,19 @@ class SqliteDatabase:
         inline: bool = False,
     ) -> None:
         self.file = file
-        self.observe: TransactionObserver = ignore_transaction
-        self._wait_s, self._synchronous = busy_timeout_s, synchronous
+        self.observer: TransactionObserver = ignore_transaction
+        self._busy_timeout_s, self._synchronous = busy_timeout_s, synchronous
         self._db: sqlite3.Connection | None = None
-        self._nothing: sqlite3.Connection | None = None
-        self._opened: FileIdentity | None = None
-        self._log: FileIdentity | None = None
-        self._lane = None if inline else ConnectionWorker(self._together)
+        self._empty_db: sqlite3.Connection | None = None
+        self._file_identity: FileIdentity | None = None
+        self._wal_identity: FileIdentity | None = None
+        self._worker = None if inline else ConnectionWorker(self._run_batch)
         self._closed = False
-        self._ran: Sequence[int] = ()
+        self._applied_migrations: Sequence[int] = ()
 
     async def read(self, job: Job[Result]) -> Result:
         """Run `job` on one snapshot of the file and return its result. Raises StoreFault."""
-        return await self._done(QueuedJob(job, writes=False, create=False))
+        return await self._run(QueuedJob(job, is_write=False, creates_file=False))
 
     async def write(self, job: Job[Result], *, create: bool = True) -> Result:
         """Run `job` completely or not at all; it is durable on return. It may run twice, the first time rolled back.
@@ -180,51 +180,51 @@ class SqliteDatabase:
 
         Raises StoreFault and the errors of `job`.
         """
-        return await self._done(QueuedJob(job, writes=True, create=create))
+        return await self._run(QueuedJob(job, is_write=True, creates_file=create))
 
     async def migrate(self) -> Sequence[int]:
         """Return the numbers of the migrations that this call ran. Raises StoreFault."""
         there = self._db is not None
         await self.write(lambda db: None)
-        return () if there else self._ran
+        return () if there else self._applied_migrations
 
     async def aclose(self) -> None:
         if self._closed:
             return
-        if self._lane is None:
+        if self._worker is None:
             self._close()
         else:
-            await self._lane.last(self._close)
+            await self._worker.shut_down(self._close)
 
-    async def _done(self, one: QueuedJob[Result]) -> Result:
+    async def _run(self, one: QueuedJob[Result]) -> Result:
         if self._closed:
             raise StoreUnavailable(f"{self.file} was closed")
         begun = time.perf_counter()
         try:
-            return self._alone(one) if self._lane is None else await self._lane.done(one)
+            return self._run_one(one) if self._worker is None else await self._worker.run(one)
         finally:
-            self.observe(time.perf_counter() - begun)
+            self.observer(time.perf_counter() - begun)
 
     # -- in the worker thread ---------------------------------------------------------------------
 
-    def _together(self, group: Sequence[QueuedJob[Any]]) -> None:
+    def _run_batch(self, group: Sequence[QueuedJob[Any]]) -> None:
         """Run all jobs in one transaction, which waits for the disk once; each in its own if that fails."""
-        if len(group) > 1 and self._in_one(group):
+        if len(group) > 1 and self._run_in_one_transaction(group):
             return
         for one in group:
             try:
-                one.result = self._alone(one)
+                one.result = self._run_one(one)
             except BaseException as wrong:  # noqa: BLE001 - raised again in the caller
-                one.wrong = wrong
+                one.error = wrong
 
-    def _in_one(self, group: Sequence[QueuedJob[Any]]) -> bool:
+    def _run_in_one_transaction(self, group: Sequence[QueuedJob[Any]]) -> bool:
         """Return whether every job succeeded and the transaction was committed."""
         if self._db is None:
             return False
         try:
-            if self._is_moved():
+            if self._is_file_replaced():
                 return False
-            with translate_errors(self.file), self._transaction(self._db, writes=group[0].writes):
+            with translate_errors(self.file), self._transaction(self._db, is_write=group[0].is_write):
                 results = [one.job(self._db) for one in group]
         except BaseException:  # noqa: BLE001 - each job is run again and raises its own error
             return False
@@ -232,26 +232,26 @@ class SqliteDatabase:
             one.result = result
         return True
 
-    def _alone(self, one: QueuedJob[Result]) -> Result:
+    def _run_one(self, one: QueuedJob[Result]) -> Result:
         with translate_errors(self.file):
-            if self._db is not None and self._is_moved():
-                self._leave()
-            if self._db is None and not one.create and not self.file.exists():
-                return self._on_nothing(one)
+            if self._db is not None and self._is_file_replaced():
+                self._close_replaced_file()
+            if self._db is None and not one.creates_file and not self.file.exists():
+                return self._run_on_empty_store(one)
             if self._db is None:
                 try:
                     self._db = self._open()
                 except (sqlite3.Error, OSError) as wrong:
-                    if one.writes or not is_disk_full(wrong, self.file) or not self.file.exists():
+                    if one.is_write or not is_disk_full(wrong, self.file) or not self.file.exists():
                         raise
-                    return self._read_only(one)
-                self._opened = file_identity(self.file)
-            with self._transaction(self._db, writes=one.writes):
+                    return self._run_on_full_disk(one)
+                self._file_identity = file_identity(self.file)
+            with self._transaction(self._db, is_write=one.is_write):
                 found = one.job(self._db)
-            self._log = self._log or file_identity(_wal_path(self.file))
+            self._wal_identity = self._wal_identity or file_identity(_wal_path(self.file))
             return found
 
-    def _read_only(self, one: QueuedJob[Result]) -> Result:
+    def _run_on_full_disk(self, one: QueuedJob[Result]) -> Result:
         """Run a read on a full disk: on the file as it is, with the existing log."""
         log = _wal_path(self.file)
         if log.exists() and log.stat().st_size:
@@ -261,18 +261,18 @@ class SqliteDatabase:
         with closing(sqlite3.connect(f"{self.file.absolute().as_uri()}?{how}", uri=True, isolation_level=None)) as db:
             db.execute(f"PRAGMA {pragma}").fetchall()
             check_schema_version(db, self.file)
-            with self._transaction(db, writes=False):
+            with self._transaction(db, is_write=False):
                 return one.job(db)
 
-    def _on_nothing(self, one: QueuedJob[Result]) -> Result:
+    def _run_on_empty_store(self, one: QueuedJob[Result]) -> Result:
         """Run a job on an empty store; all reads share one."""
-        if one.writes:
+        if one.is_write:
             with closing(_open_empty_store()) as db:
                 return one.job(db)
-        self._nothing = self._nothing or _open_empty_store()
-        return one.job(self._nothing)
+        self._empty_db = self._empty_db or _open_empty_store()
+        return one.job(self._empty_db)
 
-    def _is_moved(self) -> bool:
+    def _is_file_replaced(self) -> bool:
         """Return whether the file or its log was replaced since it was opened: writes to a replaced file are lost.
 
         Raises StoreUnavailable if there is no file. It may be restored, so the connection stays open.
@@ -283,28 +283,28 @@ class SqliteDatabase:
                 f"{self.file} was deleted while it was in use",
                 hint="restore the file or a backup of it, or create an empty one: convo store migrate",
             )
-        if there != self._opened:
+        if there != self._file_identity:
             return True
-        return self._log is not None and file_identity(_wal_path(self.file)) != self._log
+        return self._wal_identity is not None and file_identity(_wal_path(self.file)) != self._wal_identity
 
-    def _leave(self) -> None:
+    def _close_replaced_file(self) -> None:
         """Close the connection to a replaced file, so that the next job opens the new one.
 
         If only the log was deleted, closing writes its pages into the file. If the file was replaced, SQLite would read
         the old file's log as the new file's, so it is deleted.
         """
         assert self._db
-        replaced = file_identity(self.file) != self._opened
+        replaced = file_identity(self.file) != self._file_identity
         stale = _wal_path(self.file)
         with suppress(sqlite3.Error):
             self._db.close()
-        if replaced and self._log is not None and file_identity(stale) == self._log:
+        if replaced and self._wal_identity is not None and file_identity(stale) == self._wal_identity:
             for left in (stale, Path(f"{self.file}-shm")):
                 with suppress(FileNotFoundError):
                     left.unlink()
-        self._db = self._log = None
+        self._db = self._wal_identity = None
 
-    def size(self) -> int:
+    def size_bytes(self) -> int:
         """Return the bytes of the file and its log; 0 if there is none."""
         found = 0
         for one in (self.file, _wal_path(self.file)):
@@ -312,7 +312,7 @@ class SqliteDatabase:
                 found += one.stat().st_size
         return found
 
-    def check_room(self) -> None:
+    def check_disk_space(self) -> None:
         """Check that the disk has space for a response. Raises StoreFull."""
         there = next((folder for folder in self.file.absolute().parents if folder.exists()), Path("/"))
         with translate_errors(self.file):
@@ -326,8 +326,8 @@ class SqliteDatabase:
             )
 
     @contextmanager
-    def _transaction(self, db: sqlite3.Connection, *, writes: bool) -> Iterator[None]:
-        db.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
+    def _transaction(self, db: sqlite3.Connection, *, is_write: bool) -> Iterator[None]:
+        db.execute("BEGIN IMMEDIATE" if is_write else "BEGIN")
         try:
             yield
             db.execute("COMMIT")
@@ -340,15 +340,15 @@ class SqliteDatabase:
         if self.file.is_dir():
             raise StoreUnavailable(f"{self.file} is a folder, not a database")
         create_private_file(self.file)
-        db = sqlite3.connect(_database_uri(self.file), uri=True, timeout=self._wait_s, isolation_level=None)
+        db = sqlite3.connect(_database_uri(self.file), uri=True, timeout=self._busy_timeout_s, isolation_level=None)
         try:
-            self._patiently(lambda: self._prepare(db))
+            self._retry_while_busy(lambda: self._configure(db))
         except BaseException:
             db.close()
             raise
         return db
 
-    def _prepare(self, db: sqlite3.Connection) -> None:
+    def _configure(self, db: sqlite3.Connection) -> None:
         check_schema_version(db, self.file)
         db.execute(f"PRAGMA page_size = {PAGE_SIZE_BYTES}")
         db.execute("PRAGMA journal_mode = WAL")
@@ -356,11 +356,11 @@ class SqliteDatabase:
         db.execute("PRAGMA foreign_keys = ON")
         db.execute("PRAGMA secure_delete = ON")
         db.execute("PRAGMA temp_store = MEMORY")  # otherwise the undo data of a statement would be written to a file
-        self._ran = migrate_schema(db)
+        self._applied_migrations = migrate_schema(db)
 
-    def _patiently(self, work: Callable[[], None]) -> None:
+    def _retry_while_busy(self, work: Callable[[], None]) -> None:
         """Retry errors that SQLite raises without waiting: two processes that create one file at the same time."""
-        until = time.monotonic() + self._wait_s
+        until = time.monotonic() + self._busy_timeout_s
         while True:
             try:
                 return work()
@@ -371,8 +371,8 @@ class SqliteDatabase:
 
     def _close(self) -> None:
         self._closed = True
-        if self._nothing is not None:
-            self._nothing.close()
+        if self._empty_db is not None:
+            self._empty_db.close()
         if self._db is not None:
             with translate_errors(self.file), closing(self._db):
                 vacuum_if_requested(self._db)
@@ -587,13 +587,17 @@ def _split_statements(script: str) -> Iterator[str]:
 def _backfill_names(db: sqlite3.Connection) -> None:
     """Index the ids of all items and the conversations of all routes."""
     for (name,) in db.execute("SELECT name FROM tenants").fetchall():
-        t = TenantConnection.known(db, name)
-        for n, body in t.all("SELECT n, body FROM items WHERE tenant = ?", t.n):
+        t = TenantConnection.find(db, name)
+        for n, body in t.fetch_all("SELECT n, body FROM items WHERE tenant = ?", t.tenant_number):
             tenant_rows.index_item_id(t, base.own_item_id(decode_json(body)), n)
-        for node, item in t.all("SELECT n, item FROM members JOIN nodes ON n = node WHERE members.tenant = ?", t.n):
+        for node, item in t.fetch_all(
+            "SELECT n, item FROM members JOIN nodes ON n = node WHERE members.tenant = ?", t.tenant_number
+        ):
             if item is not None:
                 tenant_rows.index_assigned_ids(t, node, item)
-        for n, body in t.all("SELECT n, body FROM repeated WHERE n IN (SELECT route FROM links WHERE tenant = ?)", t.n):
+        for n, body in t.fetch_all(
+            "SELECT n, body FROM repeated WHERE n IN (SELECT route FROM links WHERE tenant = ?)", t.tenant_number
+        ):
             tenant_rows.index_route(t, decode_json(body), n)
 
 

@@ -48,11 +48,11 @@ SELECT n, link, head, mark, written FROM sessions WHERE tenant = ? AND id = ? AN
 
 def remove_session(t: TenantConnection, session_id: str) -> None:
     """Delete a session and the links that only it referenced. Raises NotFound."""
-    found = t.row(SELECT_SESSION_TO_REMOVE, t.n, to_query_name(session_id))
+    found = t.fetch_row(SELECT_SESSION_TO_REMOVE, t.tenant_number, to_query_name(session_id))
     if found is None:
         raise NotFound("session", session_id)
     _clear_session(t, found[0])
-    unneeded = t.db.execute(SELECT_UNNEEDED_LINKS, {"tenant": t.n}).fetchall()
+    unneeded = t.db.execute(SELECT_UNNEEDED_LINKS, {"tenant": t.tenant_number}).fetchall()
     for link, *_ in unneeded:
         _clear_link(t, link)
     _delete_unreferenced_rows(t, sessions=[found], links=unneeded)
@@ -60,7 +60,7 @@ def remove_session(t: TenantConnection, session_id: str) -> None:
 
 def remove_link(t: TenantConnection, link_id: str) -> None:
     """Delete one link. Raises NotFound."""
-    found = t.row(SELECT_LINK_TO_REMOVE, t.n, to_query_name(link_id))
+    found = t.fetch_row(SELECT_LINK_TO_REMOVE, t.tenant_number, to_query_name(link_id))
     if found is None:
         raise NotFound("response", link_id)
     _clear_link(t, found[0])
@@ -69,7 +69,9 @@ def remove_link(t: TenantConnection, link_id: str) -> None:
 
 def remove_conversation(t: TenantConnection, conversation_id: str) -> None:
     """Delete a conversation and the ids that it assigned. Raises NotFound."""
-    found = t.row("SELECT n, head FROM conversations WHERE tenant = ? AND id = ?", t.n, to_query_name(conversation_id))
+    found = t.fetch_row(
+        "SELECT n, head FROM conversations WHERE tenant = ? AND id = ?", t.tenant_number, to_query_name(conversation_id)
+    )
     if found is None:
         raise NotFound("conversation", conversation_id)
     _delete_conversation(t, *found)
@@ -79,7 +81,7 @@ def remove_conversation(t: TenantConnection, conversation_id: str) -> None:
 def _clear_session(t: TenantConnection, session: int) -> None:
     """Clear the row of a session except for its id, which links may reference."""
     agents.delete_agent_runs(t, session)
-    t.run(
+    t.execute(
         "UPDATE sessions SET (name, head, mark, written, link, used_at, used, record, removed)"
         " = (NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 1) WHERE n = ?",
         session,
@@ -88,13 +90,13 @@ def _clear_session(t: TenantConnection, session: int) -> None:
 
 def _delete_conversation(t: TenantConnection, conversation: int, head: int) -> None:
     delete_assigned_ids(t, conversation, head)
-    t.run("DELETE FROM conversations WHERE n = ?", conversation)
+    t.execute("DELETE FROM conversations WHERE n = ?", conversation)
 
 
 def _clear_link(t: TenantConnection, link: int) -> None:
     """Clear the row of a link except for its id, which its children may reference."""
     runs.delete_response_run(t.db, link)
-    t.run(
+    t.execute(
         "UPDATE links SET (parent, session, saw, head, sent, route, status, created_at, previous, seconds,"
         " first_token_s, parameters, usage, error)"
         " = (NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL) WHERE n = ?",
@@ -203,16 +205,16 @@ def _next_batch(t: TenantConnection, before: float) -> PruneBatch:
 
 
 def _find_old_sessions(t: TenantConnection, before: float) -> Iterator[Row]:
-    return t.db.execute(WITH_OLD_SESSIONS + SELECT_OLD_SESSIONS, {"tenant": t.n, "before": before})
+    return t.db.execute(WITH_OLD_SESSIONS + SELECT_OLD_SESSIONS, {"tenant": t.tenant_number, "before": before})
 
 
 def _find_old_links(t: TenantConnection, before: float) -> Iterator[Row]:
-    return t.db.execute(WITH_OLD_SESSIONS + SELECT_OLD_LINKS, {"tenant": t.n, "before": before})
+    return t.db.execute(WITH_OLD_SESSIONS + SELECT_OLD_LINKS, {"tenant": t.tenant_number, "before": before})
 
 
 def _find_old_conversations(t: TenantConnection, before: float) -> Iterator[Row]:
     """Find conversations that no session references and that had no response since."""
-    bounds = {"tenant": t.n, "before": before}
+    bounds = {"tenant": t.tenant_number, "before": before}
     kept = t.db.execute(WITH_OLD_SESSIONS + SELECT_RETAINED_RECORDS, bounds).fetchall()
     held = {handle for (record,) in kept if (handle := _conversation_handle(record))}
     for n, head, name in t.db.execute(SELECT_OLD_CONVERSATIONS, bounds):
@@ -230,7 +232,7 @@ OLD_ROW_FINDERS: dict[str, Callable[[TenantConnection, float], Iterator[Row]]] =
 
 def _is_recently_used(t: TenantConnection, conversation_id: str, before: float) -> bool:
     """Return whether a conversation had a response since, or has one in an open run."""
-    bounds = {"tenant": t.n, "before": before}
+    bounds = {"tenant": t.tenant_number, "before": before}
     routes = tenant_rows.select_route_rowids(t, conversation_id)
     return any(t.db.execute(SELECT_RECENT_LINK, {**bounds, "route": route}).fetchone() for route in routes)
 

@@ -92,42 +92,47 @@ SELECT n FROM up
 
 
 def select_session(t: TenantConnection, name_or_id: str) -> Session | None:
-    by_id = t.row(SELECT_SESSIONS + "WHERE sessions.tenant = ? AND sessions.id = ?", t.n, to_query_name(name_or_id))
-    found = by_id or t.row(
-        SELECT_SESSIONS + "WHERE sessions.tenant = ? AND sessions.name = ?", t.n, to_query_name(name_or_id)
+    by_id = t.fetch_row(
+        SELECT_SESSIONS + "WHERE sessions.tenant = ? AND sessions.id = ?", t.tenant_number, to_query_name(name_or_id)
+    )
+    found = by_id or t.fetch_row(
+        SELECT_SESSIONS + "WHERE sessions.tenant = ? AND sessions.name = ?", t.tenant_number, to_query_name(name_or_id)
     )
     return decode_session(found) if found else None
 
 
 def select_session_by_rowid(t: TenantConnection, n: int) -> Session:
     """Return the session in this row."""
-    found = t.row(SELECT_SESSIONS + "WHERE sessions.n = ?", n)
+    found = t.fetch_row(SELECT_SESSIONS + "WHERE sessions.n = ?", n)
     assert found is not None
     return decode_session(found)
 
 
 def select_sessions(t: TenantConnection, limit: int | None) -> Sequence[Session]:
     newest_first = "WHERE sessions.tenant = ? ORDER BY used DESC NULLS FIRST, used_at DESC, sessions.n DESC LIMIT ?"
-    return [decode_session(row) for row in t.all(SELECT_SESSIONS + newest_first, t.n, -1 if limit is None else limit)]
+    return [
+        decode_session(row)
+        for row in t.fetch_all(SELECT_SESSIONS + newest_first, t.tenant_number, -1 if limit is None else limit)
+    ]
 
 
 def select_session_stats(t: TenantConnection, session_id: str) -> SessionStats:
     """Return the figures of a session. Raises NotFound."""
-    found = t.row(
+    found = t.fetch_row(
         "SELECT n, head, mark FROM sessions WHERE tenant = ? AND id = ? AND record IS NOT NULL",
-        t.n,
+        t.tenant_number,
         to_query_name(session_id),
     )
     if found is None:
         raise NotFound("session", session_id)
     n, head, mark = found
-    *back, _ = [number for (number,) in t.all(SELECT_PATH_ROWIDS, head)]
+    *back, _ = [number for (number,) in t.fetch_all(SELECT_PATH_ROWIDS, head)]
     answered = "SELECT count(*) FROM links WHERE session = ? AND status IN (?, ?)"
     return SessionStats(
-        items=len(back),
-        waiting=back.index(mark) if mark in back else len(back),
-        turns=t.one(answered, n, *base.ANSWERED_STATUSES),
-        first=select_node_item(t, back[-1]) if back else None,
+        item_count=len(back),
+        unconfirmed_count=back.index(mark) if mark in back else len(back),
+        turn_count=t.fetch_value(answered, n, *base.ANSWERED_STATUSES),
+        first_item=select_node_item(t, back[-1]) if back else None,
     )
 
 
@@ -139,10 +144,10 @@ class SessionRow(NamedTuple):
     is_link_placeholder:  the row `link` has only an id
     """
 
-    n: int
-    key: bytes
-    linked: str | None
-    bare: bool
+    rowid: int
+    head_key: bytes
+    link_id: str | None
+    is_link_placeholder: bool
     name: str
     head: int
     mark: int
@@ -154,16 +159,18 @@ class SessionRow(NamedTuple):
 
 def check_stored_session(t: TenantConnection, new: Session, expected: base.ExpectedHead) -> SessionRow | None:
     """Return the stored row, if `new` may replace it. Raises Conflict."""
-    found = t.row(SELECT_SESSION_ROW, t.n, new.id)
+    found = t.fetch_row(SELECT_SESSION_ROW, t.tenant_number, new.id)
     there = SessionRow(*found) if found else None
-    base.check_expected_head(f"session {new.name!r}", expected, Key(there.key.hex()) if there else None)
-    if not (there and there.name == new.name) and t.one(SELECT_NAME_CONFLICT, t.n, new.name, new.id):
+    base.check_expected_head(f"session {new.name!r}", expected, Key(there.head_key.hex()) if there else None)
+    if not (there and there.name == new.name) and t.fetch_value(
+        SELECT_NAME_CONFLICT, t.tenant_number, new.name, new.id
+    ):
         raise base.session_name_taken_error(new.name)
     if there:
-        t.numbers["sessions", new.id] = there.n
-        t.numbers["nodes", there.key.hex()] = there.head
-    if there and there.linked is not None and there.link is not None:
-        t.numbers["links", there.linked] = there.link
+        t.rowids["sessions", new.id] = there.rowid
+        t.rowids["nodes", there.head_key.hex()] = there.head
+    if there and there.link_id is not None and there.link is not None:
+        t.rowids["links", there.link_id] = there.link
     return there
 
 
@@ -172,22 +179,22 @@ def upsert_session(t: TenantConnection, new: Session, there: SessionRow | None) 
     row: dict[str, object] = {
         "name": new.name,
         "head": node_rowid(t, new.head),
-        "mark": node_rowid(t, new.mark),
-        "written": node_rowid(t, new.written) if new.written else None,
-        "link": link_rowid(t, new.link),
+        "mark": node_rowid(t, new.confirmed_head),
+        "written": node_rowid(t, new.file_head) if new.file_head else None,
+        "link": link_rowid(t, new.link_id),
         "used_at": new.used_at,
         "used": _use_number(t, new, there),
         "record": encode_session_record(new),
     }
     if there is None:
-        n = t.number("sessions", new.id)
+        n = t.find_rowid("sessions", new.id)
         if n is None:
-            t.insert("sessions", new.id, row)
+            t.insert_row("sessions", new.id, row)
         else:  # the row has only an id, or was removed
-            t.update("sessions", n, {**row, "removed": 0}, {})
+            t.update_row("sessions", n, {**row, "removed": 0}, {})
         return ()
-    t.update("sessions", there.n, row, _session_columns(there))
-    if there.link is not None and there.bare:
+    t.update_row("sessions", there.rowid, row, _session_columns(there))
+    if there.link is not None and there.is_link_placeholder:
         delete_unreferenced_link(t, there.link)
     return tuple(n for n in (there.head, there.mark, there.written) if n is not None)
 
@@ -206,11 +213,11 @@ def _session_columns(there: SessionRow) -> dict[str, object]:
 
 def _use_number(t: TenantConnection, new: Session, there: SessionRow | None) -> int | None:
     """Return a session's use order: its own, or else the stored one, or the highest if `new` is a use."""
-    if new.use is not None:
-        return new.use
+    if new.use_order is not None:
+        return new.use_order
     if there and there.used_at == new.used_at:
         return there.used
-    others: int = t.one(SELECT_LAST_USE, t.n, new.id)
+    others: int = t.fetch_value(SELECT_LAST_USE, t.tenant_number, new.id)
     return there.used if there and there.used is not None and there.used > others else others + 1
 
 
@@ -218,15 +225,15 @@ def _use_number(t: TenantConnection, new: Session, there: SessionRow | None) -> 
 
 
 def select_conversation(t: TenantConnection, conversation_id: str) -> Conversation | None:
-    found = t.row(
+    found = t.fetch_row(
         "SELECT conversations.n, nodes.n, nodes.key, created_at, metadata FROM conversations"
         " JOIN nodes ON nodes.n = head WHERE conversations.tenant = ? AND id = ?",
-        *(t.n, to_query_name(conversation_id)),
+        *(t.tenant_number, to_query_name(conversation_id)),
     )
     if found is None:
         return None
     n, head, key, created_at, metadata = found
-    rows = t.all(SELECT_MEMBERS, head, NO_NODE, n)[-2::-1]
+    rows = t.fetch_all(SELECT_MEMBERS, head, NO_NODE, n)[-2::-1]
     own = iter(decode_items([body for _, _, _, body, _ in rows if body is not None]))
     ids = tuple(
         base.own_item_id(next(own)) if body is not None else given or erased for _, given, erased, body, _ in rows
@@ -242,21 +249,21 @@ def _decode_metadata(text: str) -> Mapping[str, str]:
 class ConversationRow(NamedTuple):
     """The stored row of a conversation that a transaction writes; `length` counts the items up to its head."""
 
-    n: int
+    rowid: int
     head: int
     length: int
-    key: bytes
+    head_key: bytes
 
 
 def check_stored_conversation(
     t: TenantConnection, new: Conversation, expected: base.ExpectedHead
 ) -> ConversationRow | None:
     """Return the stored row, if its head is the expected one. Raises Conflict."""
-    found = t.row(SELECT_CONVERSATION_ROW, t.n, new.id)
+    found = t.fetch_row(SELECT_CONVERSATION_ROW, t.tenant_number, new.id)
     there = ConversationRow(*found) if found else None
-    base.check_expected_head(new.id, expected, Key(there.key.hex()) if there else None)
+    base.check_expected_head(new.id, expected, Key(there.head_key.hex()) if there else None)
     if there:
-        t.numbers["nodes", there.key.hex()] = there.head
+        t.rowids["nodes", there.head_key.hex()] = there.head
     return there
 
 
@@ -264,33 +271,33 @@ def upsert_conversation(t: TenantConnection, new: Conversation, there: Conversat
     """Write a conversation and the ids that it assigned; return the node that was its head before."""
     head = node_rowid(t, new.head)
     n, old, length, _ = there or (_insert_conversation(t, new, head), NO_NODE, 0, b"")
-    rows = t.all(SELECT_MEMBERS, head, old, n)
+    rows = t.fetch_all(SELECT_MEMBERS, head, old, n)
     if rows[-1][0] == old:  # the new head is a descendant of the old one, or the same
         behind = rows[-2::-1]
     else:
         behind, length = rows[-2::-1], 0
         delete_assigned_ids(t, n, old)
     base.check_item_ids(new, length + len(behind))
-    t.run(
+    t.execute(
         "UPDATE conversations SET head = ?, length = ?, created_at = ?, metadata = ? WHERE n = ?",
-        *(head, len(new.ids), new.created_at, encode_json(dict(new.metadata)), n),
+        *(head, len(new.item_ids), new.created_at, encode_json(dict(new.metadata)), n),
     )
-    _insert_assigned_ids(t, n, behind, new.ids[length:])
+    _insert_assigned_ids(t, n, behind, new.item_ids[length:])
     return (old,) if there else ()
 
 
 def delete_assigned_ids(t: TenantConnection, conversation: int, head: int) -> None:
     """Delete the ids that a conversation assigned to the items on its path."""
-    for n, given, _, _, kept in t.all(SELECT_MEMBERS, head, NO_NODE, conversation):
+    for n, given, _, _, kept in t.fetch_all(SELECT_MEMBERS, head, NO_NODE, conversation):
         if given is not None:
-            t.run("DELETE FROM members WHERE node = ? AND conversation = ?", n, conversation)
+            t.execute("DELETE FROM members WHERE node = ? AND conversation = ?", n, conversation)
             tenant_rows.unindex_item_id(t, given, kept)
 
 
 def _insert_conversation(t: TenantConnection, new: Conversation, head: int) -> int:
-    return t.add(
+    return t.execute_insert(
         "INSERT INTO conversations (tenant, id, head, length, created_at, metadata) VALUES (?, ?, ?, 0, ?, '')",
-        *(t.n, new.id, head, new.created_at),
+        *(t.tenant_number, new.id, head, new.created_at),
     )
 
 
@@ -299,9 +306,9 @@ def _insert_assigned_ids(t: TenantConnection, conversation: int, nodes: Iterable
     for (n, _, erased, body, kept), item_id in zip(nodes, ids, strict=True):
         base.check_stored_name(item_id)
         if item_id != (base.own_item_id(decode_json(body)) if body else erased):
-            t.run(
+            t.execute(
                 "INSERT INTO members (tenant, conversation, node, id) VALUES (?, ?, ?, ?)",
-                t.n,
+                t.tenant_number,
                 conversation,
                 n,
                 item_id,
@@ -337,12 +344,16 @@ SELECT_LINK_REFERENCES = f"SELECT n, {', '.join(LINK_REFERENCE_COLUMNS)} FROM li
 
 
 def select_link(t: TenantConnection, link_id: str) -> Link | None:
-    found = t.row(SELECT_LINKS + "WHERE links.tenant = ? AND links.id = ?", t.n, to_query_name(link_id))
+    found = t.fetch_row(
+        SELECT_LINKS + "WHERE links.tenant = ? AND links.id = ?", t.tenant_number, to_query_name(link_id)
+    )
     return decode_link(found) if found else None
 
 
 def select_session_links(t: TenantConnection, session_id: str) -> Sequence[Link]:
-    return _select_links_oldest_first(t, "WHERE links.tenant = ? AND sessions.id = ?", t.n, to_query_name(session_id))
+    return _select_links_oldest_first(
+        t, "WHERE links.tenant = ? AND sessions.id = ?", t.tenant_number, to_query_name(session_id)
+    )
 
 
 def select_responses_to(t: TenantConnection, saw: Sequence[Key]) -> Sequence[Link]:
@@ -356,7 +367,11 @@ def select_responses_to(t: TenantConnection, saw: Sequence[Key]) -> Sequence[Lin
 
 def select_related_links(t: TenantConnection, link_id: str) -> Sequence[Link]:
     return _select_links_oldest_first(
-        t, "WHERE links.n IN (SELECT n FROM kin)", t.n, to_query_name(link_id), before=WITH_RELATED_LINKS
+        t,
+        "WHERE links.n IN (SELECT n FROM kin)",
+        t.tenant_number,
+        to_query_name(link_id),
+        with_clause=WITH_RELATED_LINKS,
     )
 
 
@@ -365,29 +380,30 @@ def select_conversation_links(t: TenantConnection, conversation_id: str) -> Sequ
     return _select_links_oldest_first(t, f"WHERE links.route IN ({', '.join('?' for _ in routes)})", *routes)
 
 
-def _select_links_oldest_first(t: TenantConnection, where: str, *values: object, before: str = "") -> list[Link]:
+def _select_links_oldest_first(t: TenantConnection, where: str, *values: object, with_clause: str = "") -> list[Link]:
     return [
-        decode_link(row) for row in t.all(f"{before}{SELECT_LINKS}{where} ORDER BY links.created_at, links.n", *values)
+        decode_link(row)
+        for row in t.fetch_all(f"{with_clause}{SELECT_LINKS}{where} ORDER BY links.created_at, links.n", *values)
     ]
 
 
 def upsert_link(t: TenantConnection, new: Link) -> tuple[int, ...]:
     """Write a link by the rules of `merge_link`; return the nodes that the old one referenced."""
-    n, *holds = t.row(SELECT_LINK_REFERENCES, t.n, new.id) or (None,)
+    n, *holds = t.fetch_row(SELECT_LINK_REFERENCES, t.tenant_number, new.id) or (None,)
     before = dict(zip(LINK_REFERENCE_COLUMNS, holds, strict=False))
     there = select_link(t, new.id) if before.get("saw") else None
     made = base.merge_link(there, new)
     if there and there.status not in base.UNFINISHED_STATUSES:
-        filled = {"parent": link_rowid(t, made.parent), "session": _session_rowid(t, made.session)}
-        t.update("links", n, {**filled, "first_token_s": made.first_token_s}, before)
+        filled = {"parent": link_rowid(t, made.parent_id), "session": _session_rowid(t, made.session_id)}
+        t.update_row("links", n, {**filled, "first_token_s": made.first_token_s}, before)
         return ()
     row = _link_columns(t, made)
-    n = n or t.numbers.get(("links", made.id))  # inserted meanwhile if the link is its own parent
+    n = n or t.rowids.get(("links", made.id))  # inserted meanwhile if the link is its own parent
     if n is None:
-        t.insert("links", made.id, row)
+        t.insert_row("links", made.id, row)
         return ()
-    t.update("links", n, row, before)
-    t.numbers["links", made.id] = n
+    t.update_row("links", n, row, before)
+    t.rowids["links", made.id] = n
     if there is None:
         return ()
     delete_unreferenced_targets(
@@ -401,17 +417,17 @@ def _link_columns(t: TenantConnection, made: Link) -> Columns:
     route, figures = encode_route(made)
     parameters = _intern_json(t, made.parameters)[0] if made.parameters else None
     return {
-        "parent": link_rowid(t, made.parent),
-        "session": _session_rowid(t, made.session),
+        "parent": link_rowid(t, made.parent_id),
+        "session": _session_rowid(t, made.session_id),
         "route": _route_rowid(t, route),
         "parameters": parameters,
-        "saw": node_rowid(t, made.saw),
+        "saw": node_rowid(t, made.input_head),
         "head": node_rowid(t, made.head),
-        "sent": made.sent,
+        "sent": made.sent_count,
         "status": made.status,
         "created_at": made.created_at,
         "previous": encode_previous_response_id(made),
-        "seconds": made.seconds,
+        "seconds": made.duration_s,
         "first_token_s": made.first_token_s,
         "usage": figures,
         "error": encode_json(made.error) if made.error is not None else None,
@@ -430,20 +446,22 @@ def link_rowid(t: TenantConnection, link_id: str | None) -> int | None:
     """Return the rowid of a link; a row with only the id is inserted if there is none."""
     if link_id is None:
         return None
-    return t.number("links", link_id) or t.insert("links", link_id, {})
+    return t.find_rowid("links", link_id) or t.insert_row("links", link_id, {})
 
 
 def _session_rowid(t: TenantConnection, session_id: str | None) -> int | None:
     if session_id is None:
         return None
-    return t.number("sessions", session_id) or t.insert("sessions", session_id, {})
+    return t.find_rowid("sessions", session_id) or t.insert_row("sessions", session_id, {})
 
 
 def _intern_json(t: TenantConnection, value: Json) -> tuple[int, bool]:
     """Return the rowid of JSON that is stored once, and whether it was inserted by this call."""
     body = encode_json(value)
     name = sha256(body.encode()).digest()
-    found: int | None = t.one("SELECT n FROM repeated WHERE tenant = ? AND hash = ?", t.n, name)
+    found: int | None = t.fetch_value("SELECT n FROM repeated WHERE tenant = ? AND hash = ?", t.tenant_number, name)
     if found is not None:
         return found, False
-    return t.add("INSERT INTO repeated (tenant, hash, body) VALUES (?, ?, ?)", t.n, name, body), True
+    return t.execute_insert(
+        "INSERT INTO repeated (tenant, hash, body) VALUES (?, ?, ?)", t.tenant_number, name, body
+    ), True

@@ -62,23 +62,26 @@ class PageReader:
 
     def __init__(self, file: Path) -> None:
         self._file: BinaryIO = file.open("rb")
-        self._size = os.fstat(self._file.fileno()).st_size
+        self._file_size_bytes = os.fstat(self._file.fileno()).st_size
         log = Path(f"{file}-wal")
-        self._log: BinaryIO | None = log.open("rb") if log.is_file() else None
-        self.page_size = self._found_size()
-        self._in_log: dict[int, int] = {}
-        logged = self._read_log()
-        self.count = max(-(-self._size // self.page_size), logged)
-        self._max_table, self._max_index = self.page_size - 35, (self.page_size - 12) * 64 // 255 - 23
-        self._min = (self.page_size - 12) * 32 // 255 - 23
+        self._wal: BinaryIO | None = log.open("rb") if log.is_file() else None
+        self.page_size = self._detect_page_size()
+        self._wal_offsets: dict[int, int] = {}
+        logged = self._read_wal()
+        self.page_count = max(-(-self._file_size_bytes // self.page_size), logged)
+        self._max_table_payload_bytes, self._max_index_payload_bytes = (
+            self.page_size - 35,
+            (self.page_size - 12) * 64 // 255 - 23,
+        )
+        self._min_payload_bytes = (self.page_size - 12) * 32 // 255 - 23
 
     def __enter__(self) -> "PageReader":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, wrong: BaseException | None, at: TracebackType | None) -> None:
         self._file.close()
-        if self._log:
-            self._log.close()
+        if self._wal:
+            self._wal.close()
 
     @property
     def application_id(self) -> int:
@@ -88,15 +91,15 @@ class PageReader:
 
     def page(self, number: int) -> bytes:
         """Return a page as the last transaction wrote it; zeros after the end of the file."""
-        if number in self._in_log and self._log:
-            self._log.seek(self._in_log[number])
-            found = self._log.read(self.page_size)
+        if number in self._wal_offsets and self._wal:
+            self._wal.seek(self._wal_offsets[number])
+            found = self._wal.read(self.page_size)
         else:
             self._file.seek((number - 1) * self.page_size)
             found = self._file.read(self.page_size)
         return found.ljust(self.page_size, b"\0")
 
-    def kind(self, number: int) -> int:
+    def page_kind(self, number: int) -> int:
         """Return the first byte of a page's header: one of `TREE_PAGES` for a page of a tree."""
         return self.page(number)[FILE_HEADER_BYTES if number == 1 else 0]
 
@@ -107,43 +110,43 @@ class PageReader:
         kind = page[start]
         if kind not in PAGES_WITH_ROWS:
             return
-        for at in self._pointers(page, start):
-            found = self._cell(page, at, kind)
+        for at in self._cell_offsets(page, start):
+            found = self._parse_cell(page, at, kind)
             if found is not None:
                 yield found
 
-    def children(self, number: int) -> list[int]:
+    def child_pages(self, number: int) -> list[int]:
         """Return the pages below an interior page; none for any other page."""
         page = self.page(number)
         start = FILE_HEADER_BYTES if number == 1 else 0
         if page[start] not in (INDEX_INTERIOR, TABLE_INTERIOR):
             return []
-        found = [_read_u32(page, at) for at in self._pointers(page, start)]
-        return [child for child in (*found, _read_u32(page, start + 8)) if 1 < child <= self.count]
+        found = [_read_u32(page, at) for at in self._cell_offsets(page, start)]
+        return [child for child in (*found, _read_u32(page, start + 8)) if 1 < child <= self.page_count]
 
-    def free(self) -> set[int]:
+    def free_pages(self) -> set[int]:
         """Return the unused pages, as far as their list can be read."""
         first, found = self.page(1), set[int]()
         if first[:16] != SQLITE_MAGIC:
             return found
         trunk = _read_u32(first, 32)
-        while 1 < trunk <= self.count and trunk not in found:
+        while 1 < trunk <= self.page_count and trunk not in found:
             page = self.page(trunk)
             found.add(trunk)
             many = min(_read_u32(page, 4), self.page_size // 4 - 2)
-            found.update(leaf for leaf in struct.unpack_from(f">{many}I", page, 8) if 1 < leaf <= self.count)
+            found.update(leaf for leaf in struct.unpack_from(f">{many}I", page, 8) if 1 < leaf <= self.page_count)
             trunk = _read_u32(page, 0)
         return found
 
     # -- cells ------------------------------------------------------------------------------------
 
-    def _pointers(self, page: bytes, start: int) -> list[int]:
+    def _cell_offsets(self, page: bytes, start: int) -> list[int]:
         first = start + (12 if page[start] in (INDEX_INTERIOR, TABLE_INTERIOR) else 8)
         many = min(struct.unpack_from(">H", page, start + 3)[0], (self.page_size - first) // 2)
         found = struct.unpack_from(f">{many}H", page, first)
         return [at for at in found if first <= at < self.page_size - 3]
 
-    def _cell(self, page: bytes, at: int, kind: int) -> PageCell | None:
+    def _parse_cell(self, page: bytes, at: int, kind: int) -> PageCell | None:
         try:
             if kind == INDEX_INTERIOR:
                 at += 4
@@ -152,27 +155,27 @@ class PageReader:
             if kind == TABLE_LEAF:
                 unsigned, at = _read_varint(page, at)
                 rowid = unsigned - 2**64 if unsigned >= 2**63 else unsigned
-            most = self._max_table if kind == TABLE_LEAF else self._max_index
-            payload = self._payload(page, at, size, most)
+            most = self._max_table_payload_bytes if kind == TABLE_LEAF else self._max_index_payload_bytes
+            payload = self._read_payload(page, at, size, most)
             values = None if payload is None else _parse_record(payload)
         except (IndexError, struct.error):
             return None
         return None if values is None else PageCell(rowid, values)
 
-    def _payload(self, page: bytes, at: int, size: int, most: int) -> bytes | None:
+    def _read_payload(self, page: bytes, at: int, size: int, most: int) -> bytes | None:
         """Return a row's bytes, with the overflow pages that can be followed; None if it is not a row."""
-        if size > self.count * self.page_size:
+        if size > self.page_count * self.page_size:
             return None
         if size <= most:
             return page[at : at + size] if at + size <= self.page_size else None
-        local = self._min + (size - self._min) % (self.page_size - 4)
+        local = self._min_payload_bytes + (size - self._min_payload_bytes) % (self.page_size - 4)
         if local > most:
-            local = self._min
+            local = self._min_payload_bytes
         if at + local + 4 > self.page_size:
             return None
         parts, left, following = [page[at : at + local]], size - local, _read_u32(page, at + local)
         while left > 0:
-            if not 1 < following <= self.count:
+            if not 1 < following <= self.page_count:
                 break
             more = self.page(following)
             parts.append(more[4 : 4 + left])
@@ -182,20 +185,20 @@ class PageReader:
 
     # -- the size of a page, and the log ----------------------------------------------------------
 
-    def _found_size(self) -> int:
+    def _detect_page_size(self) -> int:
         head = self._file.read(FILE_HEADER_BYTES)
         size = struct.unpack_from(">H", head, 16)[0] if len(head) >= FILE_HEADER_BYTES else 0
         size = 65536 if size == 1 else size
         if head[:16] == SQLITE_MAGIC and size in PAGE_SIZES:
             return size
-        scores = {size: self._score(size) for size in PAGE_SIZES}
+        scores = {size: self._score_page_size(size) for size in PAGE_SIZES}
         best = max(PAGE_SIZES, key=scores.__getitem__)
         return best if scores[best] else DEFAULT_PAGE_SIZE
 
-    def _score(self, size: int) -> int:
+    def _score_page_size(self, size: int) -> int:
         """Return how many of the sampled pages look like pages of a tree if pages have this size."""
         score = 0
-        for number in range(min(self._size // size, MAX_SAMPLED_PAGES)):
+        for number in range(min(self._file_size_bytes // size, MAX_SAMPLED_PAGES)):
             self._file.seek(number * size)
             page = self._file.read(size)
             many = struct.unpack_from(">H", page, 3)[0]
@@ -206,11 +209,11 @@ class PageReader:
                 score += all(first <= at < size for at in struct.unpack_from(f">{many}H", page, first))
         return score
 
-    def _read_log(self) -> int:
+    def _read_wal(self) -> int:
         """Find the pages in the log up to its last complete transaction; return the page count of the file after it."""
-        if self._log is None:
+        if self._wal is None:
             return 0
-        head = self._log.read(WAL_HEADER_BYTES)
+        head = self._wal.read(WAL_HEADER_BYTES)
         if len(head) < WAL_HEADER_BYTES:
             return 0
         magic, _, size, _, salt1, salt2, sum1, sum2 = struct.unpack(">8I", head)
@@ -218,14 +221,14 @@ class PageReader:
         if magic not in WAL_MAGIC or size != self.page_size or _wal_checksum(head[:24], (0, 0), order) != (sum1, sum2):
             return 0
         sums, pages, pending, at = (sum1, sum2), 0, dict[int, int](), WAL_HEADER_BYTES
-        while len(frame := self._log.read(FRAME_HEADER_BYTES + size)) == FRAME_HEADER_BYTES + size:
+        while len(frame := self._wal.read(FRAME_HEADER_BYTES + size)) == FRAME_HEADER_BYTES + size:
             number, commit, *salts, sum1, sum2 = struct.unpack(">6I", frame[:FRAME_HEADER_BYTES])
             sums = _wal_checksum(frame[:8] + frame[FRAME_HEADER_BYTES:], sums, order)
             if salts != [salt1, salt2] or sums != (sum1, sum2) or not number:
                 break
             pending[number] = at + FRAME_HEADER_BYTES
             if commit:
-                self._in_log.update(pending)
+                self._wal_offsets.update(pending)
                 pending, pages = {}, commit
             at += FRAME_HEADER_BYTES + size
         return pages
@@ -432,7 +435,7 @@ def recover_database(file: Path, target: Path, progress: ReportProgress) -> Reco
         db.execute("BEGIN")
         _RowReader(pages, db, progress).run()
         found = _RowRepair(db, progress).run()
-        if not any(found.rows.values()) and pages.application_id != connection.APPLICATION_ID:
+        if not any(found.row_counts.values()) and pages.application_id != connection.APPLICATION_ID:
             raise StoreUnavailable(f"{file} holds no row of convo; nothing was written", hint=STORE_OPTION_HINT)
         db.execute("COMMIT")
         db.execute("PRAGMA journal_mode = OFF")
@@ -447,59 +450,59 @@ class _RowReader:
 
     def __init__(self, pages: PageReader, db: sqlite3.Connection, progress: ReportProgress) -> None:
         self._pages, self._db, self._progress = pages, db, progress
-        self._owner: dict[int, str] = {}
+        self._tree_of_page: dict[int, str] = {}
 
     def run(self) -> None:
-        roots = self._roots()
+        roots = self._find_tree_roots()
         for name, page in roots.items():
-            self._walk(name, page)
-        free = self._pages.free()
-        reached = sorted(self._owner)
-        others = (number for number in range(1, self._pages.count + 1) if number not in self._owner)
+            self._assign_tree_pages(name, page)
+        free = self._pages.free_pages()
+        reached = sorted(self._tree_of_page)
+        others = (number for number in range(1, self._pages.page_count + 1) if number not in self._tree_of_page)
         for done, number in enumerate((*reached, *others)):
             if done % PROGRESS_INTERVAL_PAGES == 0:
-                self._progress("pages", done, self._pages.count)
-            if number not in free or number in self._owner:
-                self._take(number)
+                self._progress("pages", done, self._pages.page_count)
+            if number not in free or number in self._tree_of_page:
+                self._copy_page_rows(number)
 
-    def _roots(self) -> dict[str, int]:
+    def _find_tree_roots(self) -> dict[str, int]:
         """Return the first page of each tree, as far as the file's list of tables can be read."""
         found: dict[str, int] = {}
-        for number in self._tree(1):
+        for number in self._iter_tree_pages(1):
             for _, values in self._pages.cells(number):
                 if len(values) == 5 and isinstance(values[1], str) and isinstance(values[3], int):
                     found[values[1]] = values[3]
         return found
 
-    def _walk(self, name: str, start: int) -> None:
-        for number in self._tree(start):
-            self._owner.setdefault(number, name)
+    def _assign_tree_pages(self, name: str, start: int) -> None:
+        for number in self._iter_tree_pages(start):
+            self._tree_of_page.setdefault(number, name)
 
-    def _tree(self, start: int) -> Iterator[int]:
+    def _iter_tree_pages(self, start: int) -> Iterator[int]:
         """Iterate over the pages of a tree, each once: a damaged tree may have a cycle."""
         seen, waiting = set[int](), [start]
         while waiting:
             number = waiting.pop()
-            if number in seen or not 0 < number <= self._pages.count:
+            if number in seen or not 0 < number <= self._pages.page_count:
                 continue
             seen.add(number)
             yield number
-            waiting += self._pages.children(number)
+            waiting += self._pages.child_pages(number)
 
-    def _take(self, number: int) -> None:
-        owner = self._owner.get(number)
-        has_ids = self._pages.kind(number) == TABLE_LEAF
+    def _copy_page_rows(self, number: int) -> None:
+        owner = self._tree_of_page.get(number)
+        has_ids = self._pages.page_kind(number) == TABLE_LEAF
         for rowid, values in self._pages.cells(number):
             table, values = _identify_table(rowid, values) if has_ids else (_identify_index(values), values)
             if table in ("pairs", "labels"):
                 if owner in RECOVERY_INDEXES:
-                    self._add(table, (*values, owner))
+                    self._insert_row(table, (*values, owner))
             elif table:
-                self._add(
+                self._insert_row(
                     table, tuple(rowid if at == _rowid_column(table) else value for at, value in enumerate(values))
                 )
 
-    def _add(self, table: str, row: tuple[ColumnValue, ...]) -> None:
+    def _insert_row(self, table: str, row: tuple[ColumnValue, ...]) -> None:
         marks = ", ".join("?" for _ in row)
         statement = f"INSERT OR IGNORE INTO {table} ({TABLE_COLUMNS[table]}) VALUES ({marks})"
         try:
@@ -559,9 +562,9 @@ class _BrokenHistory(NamedTuple):
     item_count:        length of the original path, as far as it is known
     """
 
-    kept: int | None
-    items: list[Item]
-    total: int
+    last_intact_node: int | None
+    remaining_items: list[Item]
+    item_count: int
 
 
 class _RowRepair:
@@ -571,87 +574,92 @@ class _RowRepair:
         self._db, self._progress = db, progress
         self._tenants: dict[int, TenantConnection] = {}
         self._roots: dict[int, int] = {}
-        self._texts: dict[int, str] = {}
-        self._whole: list[NamedSession] = []
-        self._cut: list[TruncatedSession] = []
+        self._invalid_texts: dict[int, str] = {}
+        self._complete: list[NamedSession] = []
+        self._truncated: list[TruncatedSession] = []
         self._lost: list[NamedSession] = []
-        self._made: list[NamedSession] = []
+        self._recreated: list[NamedSession] = []
 
     def run(self) -> RecoveryReport:
         steps: tuple[Callable[[], None], ...] = (
             self._repair_tenants, self._repair_items, self._restore_nodes, self._repair_nodes,
             self._repair_records, self._repair_links, self._restore_sessions, self._repair_sessions,
-            self._repair_conversations, self._repair_runs, self._keep_unreferenced_nodes, self._drop_unfit,
+            self._repair_conversations, self._repair_runs, self._keep_unreferenced_nodes, self._delete_invalid_rows,
         )  # fmt: skip
         for done, step in enumerate(steps):
             self._progress("rows", done, len(steps))
             step()
-        rows = {table: self._one(f"SELECT count(*) FROM {table}") for table in check.COUNTED_TABLES}
-        return RecoveryReport(rows, self._whole, self._cut, self._lost, self._made)
+        rows = {table: self._fetch_value(f"SELECT count(*) FROM {table}") for table in check.COUNTED_TABLES}
+        return RecoveryReport(rows, self._complete, self._truncated, self._lost, self._recreated)
 
     # -- tenants and items ------------------------------------------------------------------------
 
     def _repair_tenants(self) -> None:
         """Give every tenant that has nodes or items a name and a root."""
-        known: dict[int, str] = dict(self._all("SELECT n, name FROM tenants"))
-        for (n,) in self._all("SELECT tenant FROM nodes UNION SELECT tenant FROM items"):
+        known: dict[int, str] = dict(self._fetch_all("SELECT n, name FROM tenants"))
+        for (n,) in self._fetch_all("SELECT tenant FROM nodes UNION SELECT tenant FROM items"):
             if n not in known and n > 0:
                 tops = {
-                    bytes(key) for (key,) in self._all("SELECT key FROM nodes WHERE tenant = ? AND parent IS NULL", n)
+                    bytes(key)
+                    for (key,) in self._fetch_all("SELECT key FROM nodes WHERE tenant = ? AND parent IS NULL", n)
                 }
                 free = "local" not in known.values()
                 is_local = bytes.fromhex(root_key("local")) in tops or (free and len(known) == 0)
                 known[n] = "local" if is_local and free else f"recovered-{n}"
-                self._run("INSERT INTO tenants (n, name) VALUES (?, ?)", n, known[n])
+                self._execute("INSERT INTO tenants (n, name) VALUES (?, ?)", n, known[n])
         for n, name in known.items():
             top = root_key(name)
             self._tenants[n] = TenantConnection(self._db, n, top)
-            self._roots[n] = self._root(n, bytes.fromhex(top))
-        self._run("DELETE FROM nodes WHERE tenant NOT IN (SELECT n FROM tenants)")
+            self._roots[n] = self._find_or_create_root(n, bytes.fromhex(top))
+        self._execute("DELETE FROM nodes WHERE tenant NOT IN (SELECT n FROM tenants)")
 
-    def _root(self, tenant: int, key: bytes) -> int:
+    def _find_or_create_root(self, tenant: int, key: bytes) -> int:
         """Return the rowid of a tenant's root, which is restored if it is lost."""
-        there = self._one("SELECT n FROM nodes WHERE tenant = ? AND parent IS NULL AND key = ?", tenant, key)
+        there = self._fetch_value("SELECT n FROM nodes WHERE tenant = ? AND parent IS NULL AND key = ?", tenant, key)
         if there is not None:
-            self._run("UPDATE nodes SET item = NULL, erased = NULL WHERE n = ?", there)
+            self._execute("UPDATE nodes SET item = NULL, erased = NULL WHERE n = ?", there)
             return int(there)
-        marked = self._one("SELECT n FROM marks WHERE tenant = ? AND hash = ?", tenant, key[:HALF_KEY_BYTES])
-        if marked is not None and self._one("SELECT 1 FROM nodes WHERE n = ?", marked) is None:
-            self._run("INSERT INTO nodes (n, tenant, key) VALUES (?, ?, ?)", marked, tenant, key)
+        marked = self._fetch_value("SELECT n FROM marks WHERE tenant = ? AND hash = ?", tenant, key[:HALF_KEY_BYTES])
+        if marked is not None and self._fetch_value("SELECT 1 FROM nodes WHERE n = ?", marked) is None:
+            self._execute("INSERT INTO nodes (n, tenant, key) VALUES (?, ?, ?)", marked, tenant, key)
             return int(marked)
         # Keys of the root's children are hashes over its key, so a matching child's parent is the lost root.
         lost = (
             "SELECT parent, key, body FROM nodes JOIN items ON items.n = item WHERE nodes.tenant = ? AND parent NOT IN"
         )
-        for parent, own, body in self._all(f"{lost} (SELECT n FROM nodes) ORDER BY nodes.n LIMIT 1000", tenant):
+        for parent, own, body in self._fetch_all(f"{lost} (SELECT n FROM nodes) ORDER BY nodes.n LIMIT 1000", tenant):
             hashed = check.hash_item_text(body)
             if hashed and child_key(Key(key.hex()), hashed) == own.hex():
-                self._run("INSERT INTO nodes (n, tenant, key) VALUES (?, ?, ?)", parent, tenant, key)
+                self._execute("INSERT INTO nodes (n, tenant, key) VALUES (?, ?, ?)", parent, tenant, key)
                 return int(parent)
-        first = self._one("SELECT min(n) FROM nodes") or 2
-        free = first - 1 if first > 1 else self._one("SELECT max(n) + 1 FROM nodes")
-        self._run("INSERT INTO nodes (n, tenant, key) VALUES (?, ?, ?)", free, tenant, key)
+        first = self._fetch_value("SELECT min(n) FROM nodes") or 2
+        free = first - 1 if first > 1 else self._fetch_value("SELECT max(n) + 1 FROM nodes")
+        self._execute("INSERT INTO nodes (n, tenant, key) VALUES (?, ?, ?)", free, tenant, key)
         return int(free)
 
     def _repair_items(self) -> None:
         """Index items by their hash, id and terms; a text that is not an item is kept apart."""
-        for n, tenant, body in self._each("SELECT n, tenant, body FROM items WHERE n > ? ORDER BY n LIMIT ?"):
+        for n, tenant, body in self._iter_rows("SELECT n, tenant, body FROM items WHERE n > ? ORDER BY n LIMIT ?"):
             t, hashed = self._tenants.get(tenant), check.hash_item_text(body)
             if t is None or hashed is None:
                 if t is not None:
-                    self._texts[n] = body
-                self._run("DELETE FROM items WHERE n = ?", n)
+                    self._invalid_texts[n] = body
+                self._execute("DELETE FROM items WHERE n = ?", n)
                 continue
-            there = t.one("SELECT item FROM hashes WHERE tenant = ? AND hash = ?", tenant, check.short_hash(hashed))
+            there = t.fetch_value(
+                "SELECT item FROM hashes WHERE tenant = ? AND hash = ?", tenant, check.short_hash(hashed)
+            )
             if there is not None:  # a duplicate: damage changed another item into this one
-                self._run("UPDATE nodes SET item = ? WHERE item = ?", there, n)
-                self._run("DELETE FROM items WHERE n = ?", n)
+                self._execute("UPDATE nodes SET item = ? WHERE item = ?", there, n)
+                self._execute("DELETE FROM items WHERE n = ?", n)
                 continue
-            self._run("INSERT INTO hashes (tenant, hash, item) VALUES (?, ?, ?)", tenant, check.short_hash(hashed), n)
+            self._execute(
+                "INSERT INTO hashes (tenant, hash, item) VALUES (?, ?, ?)", tenant, check.short_hash(hashed), n
+            )
             item = decode_json(body)
             tenant_rows.index_item_id(t, base.own_item_id(item), n)
             if cut := tokenize_item(item):
-                self._run("INSERT INTO words (rowid, terms) VALUES (?, ?)", n, cut)
+                self._execute("INSERT INTO words (rowid, terms) VALUES (?, ?)", n, cut)
 
     # -- nodes ------------------------------------------------------------------------------------
 
@@ -663,37 +671,37 @@ class _RowRepair:
             " JOIN pairs AS of ON of.tree = 'nodes_by_item' AND of.n = marks.n"
             " WHERE marks.n NOT IN (SELECT n FROM nodes) ORDER BY marks.n"
         )
-        for n, tenant, half, parent, item in self._all(sql):
-            above = self._one("SELECT key FROM nodes WHERE n = ? AND tenant = ?", parent, tenant)
-            body = self._one("SELECT body FROM items WHERE n = ? AND tenant = ?", item, tenant)
+        for n, tenant, half, parent, item in self._fetch_all(sql):
+            above = self._fetch_value("SELECT key FROM nodes WHERE n = ? AND tenant = ?", parent, tenant)
+            body = self._fetch_value("SELECT body FROM items WHERE n = ? AND tenant = ?", item, tenant)
             hashed = check.hash_item_text(body) if body else None
             if above is None or hashed is None:
                 continue
             key = bytes.fromhex(child_key(Key(above.hex()), hashed))
             if key[:HALF_KEY_BYTES] == half:
                 row = n, tenant, parent, item, key
-                self._run("INSERT OR IGNORE INTO nodes (n, tenant, parent, item, key) VALUES (?, ?, ?, ?, ?)", *row)
+                self._execute("INSERT OR IGNORE INTO nodes (n, tenant, parent, item, key) VALUES (?, ?, ?, ?, ?)", *row)
 
     def _repair_nodes(self) -> None:
         """Give every node a parent and a key computed from it; a node that cannot have them is recorded as broken."""
         rekeyed: set[int] = set()
         sql = "SELECT n, tenant, parent, item, key, erased FROM nodes WHERE n > ? ORDER BY n LIMIT ?"
-        for n, tenant, parent, item, key, erased in self._each(sql):
+        for n, tenant, parent, item, key, erased in self._iter_rows(sql):
             if n == self._roots[tenant]:
                 continue
-            above = self._one("SELECT key FROM nodes WHERE n = ? AND tenant = ? AND n < ?", parent, tenant, n)
-            body = self._one("SELECT body FROM items WHERE n = ? AND tenant = ?", item, tenant)
+            above = self._fetch_value("SELECT key FROM nodes WHERE n = ? AND tenant = ? AND n < ?", parent, tenant, n)
+            body = self._fetch_value("SELECT body FROM items WHERE n = ? AND tenant = ?", item, tenant)
             if above is None:
                 parent, above = self._roots[tenant], bytes.fromhex(self._tenants[tenant].root)
-                self._run("UPDATE nodes SET parent = ? WHERE n = ?", parent, n)
-                self._break(n, "moved")
+                self._execute("UPDATE nodes SET parent = ? WHERE n = ?", parent, n)
+                self._record_broken_node(n, "moved")
                 rekeyed.add(n)
             if body is None:
                 if item is not None:
-                    self._run("UPDATE nodes SET item = NULL, erased = '' WHERE n = ?", n)
-                    self._break(n, "lost", item if item in self._texts else None)
+                    self._execute("UPDATE nodes SET item = NULL, erased = '' WHERE n = ?", n)
+                    self._record_broken_node(n, "lost", item if item in self._invalid_texts else None)
                 elif erased is None:
-                    self._run("UPDATE nodes SET erased = '' WHERE n = ?", n)
+                    self._execute("UPDATE nodes SET erased = '' WHERE n = ?", n)
                 continue
             self._rekey(n, tenant, parent, item, bytes.fromhex(_child_key(above, body)), key, rekeyed)
 
@@ -701,117 +709,125 @@ class _RowRepair:
         """Write a node's correct key, or remove an item that is not the node's original one."""
         if right == key:
             rekeyed.discard(n)
-            if self._one("SELECT why FROM broken WHERE n = ?", n) == "moved":
-                self._run("DELETE FROM broken WHERE n = ?", n)  # the root is its true parent
+            if self._fetch_value("SELECT why FROM broken WHERE n = ?", n) == "moved":
+                self._execute("DELETE FROM broken WHERE n = ?", n)  # the root is its true parent
             return
-        if n not in rekeyed and parent not in rekeyed and not self._is_marked(item):
-            own = base.own_item_id(decode_json(self._one("SELECT body FROM items WHERE n = ?", item)))
-            self._run("UPDATE nodes SET item = NULL, erased = ? WHERE n = ?", own, n)
-            self._break(n, "changed", item)
+        if n not in rekeyed and parent not in rekeyed and not self._has_stored_hash(item):
+            own = base.own_item_id(decode_json(self._fetch_value("SELECT body FROM items WHERE n = ?", item)))
+            self._execute("UPDATE nodes SET item = NULL, erased = ? WHERE n = ?", own, n)
+            self._record_broken_node(n, "changed", item)
             return
         if parent in rekeyed:
             rekeyed.add(n)
-        same = self._one(
+        same = self._fetch_value(
             "SELECT n FROM nodes WHERE tenant = ? AND substr(key, 1, 16) = ? AND n <> ?",
             tenant,
             right[:HALF_KEY_BYTES],
             n,
         )
         if same is None:
-            self._run("UPDATE nodes SET key = ? WHERE n = ?", right, n)
+            self._execute("UPDATE nodes SET key = ? WHERE n = ?", right, n)
         elif same < n:
-            self._merge(n, same)
+            self._merge_nodes(n, same)
         else:
-            self._merge(same, n)
-            self._run("UPDATE nodes SET key = ? WHERE n = ?", right, n)
+            self._merge_nodes(same, n)
+            self._execute("UPDATE nodes SET key = ? WHERE n = ?", right, n)
 
-    def _is_marked(self, item: int) -> bool:
+    def _has_stored_hash(self, item: int) -> bool:
         """Return whether the damaged file stored this item under the hash of its present text."""
-        body = self._one("SELECT body FROM items WHERE n = ?", item)
+        body = self._fetch_value("SELECT body FROM items WHERE n = ?", item)
         hashed = check.hash_item_text(body)
         return bool(
-            hashed and self._one("SELECT 1 FROM marks WHERE n = ? AND hash = ?", item, check.short_hash(hashed))
+            hashed and self._fetch_value("SELECT 1 FROM marks WHERE n = ? AND hash = ?", item, check.short_hash(hashed))
         )
 
-    def _merge(self, n: int, same: int) -> None:
+    def _merge_nodes(self, n: int, same: int) -> None:
         """Move all references from a node to another node with the same key."""
         for table, column in (
             ("nodes", "parent"), ("links", "saw"), ("links", "head"), ("sessions", "head"), ("sessions", "mark"),
             ("sessions", "written"), ("conversations", "head"),
         ):  # fmt: skip
-            self._run(f"UPDATE {table} SET {column} = ? WHERE {column} = ?", same, n)
-        self._run("DELETE FROM members WHERE node = ?", n)
-        self._run("DELETE FROM nodes WHERE n = ?", n)
-        self._run("DELETE FROM broken WHERE n = ?", n)
+            self._execute(f"UPDATE {table} SET {column} = ? WHERE {column} = ?", same, n)
+        self._execute("DELETE FROM members WHERE node = ?", n)
+        self._execute("DELETE FROM nodes WHERE n = ?", n)
+        self._execute("DELETE FROM broken WHERE n = ?", n)
 
-    def _break(self, n: int, why: str, item: int | None = None) -> None:
-        self._run("INSERT OR REPLACE INTO broken (n, why, item) VALUES (?, ?, ?)", n, why, item)
+    def _record_broken_node(self, n: int, why: str, item: int | None = None) -> None:
+        self._execute("INSERT OR REPLACE INTO broken (n, why, item) VALUES (?, ?, ?)", n, why, item)
 
     # -- records, links ---------------------------------------------------------------------------
 
     def _repair_records(self) -> None:
         """Replace or delete invalid JSON; write the hash of JSON that is stored once."""
-        for n, tenant, body in self._each("SELECT n, tenant, body FROM repeated WHERE n > ? ORDER BY n LIMIT ?"):
+        for n, tenant, body in self._iter_rows("SELECT n, tenant, body FROM repeated WHERE n > ? ORDER BY n LIMIT ?"):
             if tenant not in self._tenants or not check.is_valid_json(body):
-                self._run("DELETE FROM repeated WHERE n = ?", n)
+                self._execute("DELETE FROM repeated WHERE n = ?", n)
                 continue
-            self._run("UPDATE OR REPLACE repeated SET hash = ? WHERE n = ?", sha256(body.encode()).digest(), n)
+            self._execute("UPDATE OR REPLACE repeated SET hash = ? WHERE n = ?", sha256(body.encode()).digest(), n)
         for table, key, column, instead in (
             ("links", "n", "error", None),
             ("conversations", "n", "metadata", "{}"),
             ("agent_calls", "n", "output", "null"),
         ):
-            for n, text in self._all(f"SELECT {key}, {column} FROM {table} WHERE {column} IS NOT NULL"):
+            for n, text in self._fetch_all(f"SELECT {key}, {column} FROM {table} WHERE {column} IS NOT NULL"):
                 if not check.is_valid_json(text):
-                    self._run(f"UPDATE {table} SET {column} = ? WHERE {key} = ?", instead, n)
+                    self._execute(f"UPDATE {table} SET {column} = ? WHERE {key} = ?", instead, n)
         for table, key in (("events", "link"), ("agent_documents", "run")):
-            for n, text in self._all(f"SELECT {key}, body FROM {table}"):
+            for n, text in self._fetch_all(f"SELECT {key}, body FROM {table}"):
                 if not check.is_valid_json(text):
-                    self._run(f"DELETE FROM {table} WHERE {key} = ? AND body = ?", n, text)
+                    self._execute(f"DELETE FROM {table} WHERE {key} = ? AND body = ?", n, text)
 
     def _repair_links(self) -> None:
         """Let every link reference existing nodes, a route and parameters; a row with only an id stays one."""
         fields = "n, tenant, parent, session, saw, head, route, parameters, previous, usage"
-        for row in self._each(f"SELECT {fields} FROM links WHERE n > ? ORDER BY n LIMIT ?"):
+        for row in self._iter_rows(f"SELECT {fields} FROM links WHERE n > ? ORDER BY n LIMIT ?"):
             n, tenant, parent, _, saw, head, route, parameters, previous, _ = row
             if tenant not in self._tenants:
-                self._run("DELETE FROM links WHERE n = ?", n)
+                self._execute("DELETE FROM links WHERE n = ?", n)
                 continue
-            new_saw, new_head = self._there("nodes", saw, tenant), self._there("nodes", head, tenant)
+            new_saw, new_head = self._find_rowid("nodes", saw, tenant), self._find_rowid("nodes", head, tenant)
             if new_saw is None and new_head is not None:
-                new_saw = self._one("SELECT parent FROM nodes WHERE n = ?", new_head) or new_head
+                new_saw = self._fetch_value("SELECT parent FROM nodes WHERE n = ?", new_head) or new_head
             new_head = new_saw if new_head is None else new_head
-            new_parent = self._there("links", parent, tenant)
+            new_parent = self._find_rowid("links", parent, tenant)
             new_previous = None if new_parent is None and previous == "" else previous
-            new_parameters = self._there("repeated", parameters, tenant)
-            self._run(
+            new_parameters = self._find_rowid("repeated", parameters, tenant)
+            self._execute(
                 "UPDATE links SET saw = ?, head = ?, parent = ?, previous = ?, parameters = ? WHERE n = ?",
                 *(new_saw, new_head, new_parent, new_previous, new_parameters, n),
             )
             if new_saw is None:
-                self._run("UPDATE links SET route = NULL, parameters = NULL, status = NULL WHERE n = ?", n)
+                self._execute("UPDATE links SET route = NULL, parameters = NULL, status = NULL WHERE n = ?", n)
             elif not self._is_route(route, tenant):
-                self._run("UPDATE links SET route = ?, usage = NULL WHERE n = ?", self._some_route(tenant), n)
+                self._execute(
+                    "UPDATE links SET route = ?, usage = NULL WHERE n = ?",
+                    self._find_or_create_unknown_route(tenant),
+                    n,
+                )
             if new_saw is not None:
-                self._run(
+                self._execute(
                     "UPDATE links SET status = coalesce(status, 'failed'), created_at = coalesce(created_at, 0),"
                     " sent = coalesce(sent, 0) WHERE n = ?", n)  # fmt: skip
-        for n, tenant, body in self._all("SELECT n, tenant, body FROM repeated WHERE n IN (SELECT route FROM links)"):
+        for n, tenant, body in self._fetch_all(
+            "SELECT n, tenant, body FROM repeated WHERE n IN (SELECT route FROM links)"
+        ):
             tenant_rows.index_route(self._tenants[tenant], decode_json(body), n)
 
     def _is_route(self, n: int | None, tenant: int) -> bool:
-        body = self._one("SELECT body FROM repeated WHERE n = ? AND tenant = ?", n, tenant)
+        body = self._fetch_value("SELECT body FROM repeated WHERE n = ? AND tenant = ?", n, tenant)
         route = decode_json(body) if body else None
         return isinstance(route, list) and len(route) == len(UNKNOWN_ROUTE)
 
-    def _some_route(self, tenant: int) -> int:
+    def _find_or_create_unknown_route(self, tenant: int) -> int:
         """Return the rowid of the route that replaces a lost one."""
         body = encode_json(UNKNOWN_ROUTE)
         hashed = sha256(body.encode()).digest()
-        there = self._one("SELECT n FROM repeated WHERE tenant = ? AND hash = ?", tenant, hashed)
+        there = self._fetch_value("SELECT n FROM repeated WHERE tenant = ? AND hash = ?", tenant, hashed)
         if there is not None:
             return int(there)
-        made = self._run("INSERT INTO repeated (tenant, hash, body) VALUES (?, ?, ?)", tenant, hashed, body).lastrowid
+        made = self._execute(
+            "INSERT INTO repeated (tenant, hash, body) VALUES (?, ?, ?)", tenant, hashed, body
+        ).lastrowid
         assert made is not None
         return made
 
@@ -819,8 +835,8 @@ class _RowRepair:
 
     def _restore_sessions(self) -> None:
         """Create a record for sessions of which only links, or entries in indexes, are left."""
-        self._run("DELETE FROM sessions WHERE tenant NOT IN (SELECT n FROM tenants)")
-        lost = self._all(
+        self._execute("DELETE FROM sessions WHERE tenant NOT IN (SELECT n FROM tenants)")
+        lost = self._fetch_all(
             "SELECT session, tenant FROM links WHERE session IS NOT NULL AND saw IS NOT NULL"
             " AND session NOT IN (SELECT n FROM sessions)"
             " UNION SELECT n, tenant FROM labels WHERE tree = 'sessions_by_name' AND label IS NOT NULL"
@@ -833,15 +849,15 @@ class _RowRepair:
                 (n, tenant),
             ).fetchone()
             head, model, at = (last[0], decode_json(last[1])[0], last[2]) if last else (None, UNKNOWN_RECORD[1], 0.0)
-            indexed = self._one("SELECT named FROM pairs WHERE tree = 'sessions_by_head' AND n = ?", n)
-            head = self._there("nodes", indexed, tenant) or head or self._roots[tenant]
+            indexed = self._fetch_value("SELECT named FROM pairs WHERE tree = 'sessions_by_head' AND n = ?", n)
+            head = self._find_rowid("nodes", indexed, tenant) or head or self._roots[tenant]
             record = [UNKNOWN_RECORD[0], model, at, *UNKNOWN_RECORD[3:]]
             labelled = "SELECT label FROM labels WHERE tree = ? AND n = ? AND tenant = ?"
-            name = self._one(labelled, "sessions_by_name", n, tenant) or f"recovered-{n}"
-            own = self._one(labelled, "sessions_by_id", n, tenant)
-            self._session(tenant, name, head, encode_json(record), at, n=n, own=own)
-        self._run("UPDATE links SET session = NULL WHERE session NOT IN (SELECT n FROM sessions)")
-        self._run(
+            name = self._fetch_value(labelled, "sessions_by_name", n, tenant) or f"recovered-{n}"
+            own = self._fetch_value(labelled, "sessions_by_id", n, tenant)
+            self._insert_session(tenant, name, head, encode_json(record), at, n=n, session_id=own)
+        self._execute("UPDATE links SET session = NULL WHERE session NOT IN (SELECT n FROM sessions)")
+        self._execute(
             "UPDATE links SET session = NULL WHERE session IS NOT NULL"
             " AND tenant <> (SELECT tenant FROM sessions WHERE sessions.n = links.session)"
         )
@@ -849,25 +865,27 @@ class _RowRepair:
     def _repair_sessions(self) -> None:
         """Cut each session after its last intact node; the items after it become a session of their own."""
         fields = "n, tenant, id, name, head, mark, written, link, used_at, record"
-        made = {one.name for one in self._made}
-        rows = list(self._all(f"SELECT {fields} FROM sessions WHERE record IS NOT NULL ORDER BY n"))
+        made = {one.name for one in self._recreated}
+        rows = list(self._fetch_all(f"SELECT {fields} FROM sessions WHERE record IS NOT NULL ORDER BY n"))
         for n, tenant, _, name, head, mark, written, link, used_at, record in rows:
-            name = self._free_name(tenant, name, n) if name is None else name
+            name = self._unused_session_name(tenant, name, n) if name is None else name
             record = record if _is_known_session_record(record) else encode_json(UNKNOWN_RECORD)
-            history = self._history(n, tenant, head)
-            kept = self._roots[tenant] if history.kept is None else history.kept
+            history = self._recover_history(n, tenant, head)
+            kept = self._roots[tenant] if history.last_intact_node is None else history.last_intact_node
             on_path = {place for place, *_ in self._db.execute(SELECT_PATH_FROM_ROOT, {"head": kept})}
-            new_link = self._there("links", link, tenant)
-            self._run(
+            new_link = self._find_rowid("links", link, tenant)
+            self._execute(
                 "UPDATE sessions SET (name, head, mark, written, link, used_at, record) = (?, ?, ?, ?, ?, ?, ?)"
                 " WHERE n = ?",
                 *(name, kept, mark if mark in on_path else kept, written if written in on_path else None),
                 *(new_link, used_at if used_at is not None else 0.0, record, n),
             )
             if name not in made:
-                self._report(tenant, name, kept, history, record, used_at, is_whole=kept == head and not history.items)
+                self._report_session(
+                    tenant, name, kept, history, record, used_at, is_whole=kept == head and not history.remaining_items
+                )
 
-    def _report(
+    def _report_session(
         self,
         tenant: int,
         name: str,
@@ -878,37 +896,38 @@ class _RowRepair:
         *,
         is_whole: bool,
     ) -> None:
-        one = NamedSession(self._name(tenant), name)
+        one = NamedSession(self._tenant_name(tenant), name)
         if is_whole:
-            self._whole.append(one)
+            self._complete.append(one)
             return
         rest = ""
-        if history.items:
-            rest = self._free_name(tenant, f"{name}-rest", 0)
+        if history.remaining_items:
+            rest = self._unused_session_name(tenant, f"{name}-rest", 0)
             head = tree.insert_missing_nodes(
-                self._t(tenant), AppendItems(self._tenants[tenant].root, tuple(history.items))
+                self._tenant_without_cache(tenant),
+                AppendItems(self._tenants[tenant].root, tuple(history.remaining_items)),
             )
             model = decode_json(record)[1]
             own = [UNKNOWN_RECORD[0], model, used_at or 0.0, *UNKNOWN_RECORD[3:]]
-            self._session(tenant, rest, head, encode_json(own), used_at or 0.0, reported=False)
-        items = len(self._way(kept)) - 1
+            self._insert_session(tenant, rest, head, encode_json(own), used_at or 0.0, is_reported=False)
+        items = len(self._select_path(kept)) - 1
         if items or rest:
-            self._cut.append(TruncatedSession(*one, items, rest, len(history.items)))
+            self._truncated.append(TruncatedSession(*one, items, rest, len(history.remaining_items)))
         else:
             self._lost.append(one)
 
-    def _history(self, session: int, tenant: int, head: int | None) -> _BrokenHistory:
+    def _recover_history(self, session: int, tenant: int, head: int | None) -> _BrokenHistory:
         """Return the readable part of a session's history."""
-        ways = [self._way(head)] if self._there("nodes", head, tenant) is not None else []
+        ways = [self._select_path(head)] if self._find_rowid("nodes", head, tenant) is not None else []
         if ways and not any(why for *_, why, _ in ways[0]):
             return _BrokenHistory(head, [], len(ways[0]))
         placed = "SELECT head FROM links WHERE session = ? AND head IS NOT NULL UNION SELECT saw FROM links"
-        others = self._all(f"{placed} WHERE session = ? AND saw IS NOT NULL", session, session)
-        ways += [self._way(place) for (place,) in others]
+        others = self._fetch_all(f"{placed} WHERE session = ? AND saw IS NOT NULL", session, session)
+        ways += [self._select_path(place) for (place,) in others]
         before = [way[: _first_broken_index(way)] for way in ways]
         kept = max(before, key=len, default=[])
         behind = max((way[_first_broken_index(way) :] for way in ways), key=len, default=[])
-        items = [item for _, _, item_n, why, other in behind for item in self._item(item_n, why, other)]
+        items = [item for _, _, item_n, why, other in behind for item in self._recover_item(item_n, why, other)]
         if len(kept) > 1:
             return _BrokenHistory(kept[-1][0], items, len(kept) + len(behind))
         moved = ways and ways[0] and all(why in (None, "moved") for *_, why, _ in ways[0])
@@ -916,35 +935,37 @@ class _RowRepair:
             return _BrokenHistory(head, [], len(ways[0]))
         return _BrokenHistory(None, items, len(behind))
 
-    def _way(self, head: int | None) -> list[RecoveredRow]:
+    def _select_path(self, head: int | None) -> list[RecoveredRow]:
         return self._db.execute(SELECT_PATH_FROM_ROOT, {"head": head}).fetchall()
 
-    def _item(self, n: int | None, why: str | None, other: int | None) -> Iterator[Item]:
+    def _recover_item(self, n: int | None, why: str | None, other: int | None) -> Iterator[Item]:
         """Iterate over the item of a node (none or one), or what can be read of it."""
-        if why == "lost" and other in self._texts:
-            yield user_message(f"[an item that was damaged while it was stored, as it was found]\n{self._texts[other]}")
+        if why == "lost" and other in self._invalid_texts:
+            yield user_message(
+                f"[an item that was damaged while it was stored, as it was found]\n{self._invalid_texts[other]}"
+            )
             return
-        body = self._one("SELECT body FROM items WHERE n = ?", other if why == "changed" else n)
+        body = self._fetch_value("SELECT body FROM items WHERE n = ?", other if why == "changed" else n)
         if body:
             yield decode_json(body)
 
-    def _session(
+    def _insert_session(
         self, tenant: int, name: str, head: int, record: str, at: float, *, n: int | None = None,
-        own: str | None = None, reported: bool = True,
+        session_id: str | None = None, is_reported: bool = True,
     ) -> None:  # fmt: skip
-        own = own or f"ses_{sha256(f'{tenant} {name} {head}'.encode()).hexdigest()[:24]}"
-        name = self._free_name(tenant, name, n or 0)
-        self._run(
+        session_id = session_id or f"ses_{sha256(f'{tenant} {name} {head}'.encode()).hexdigest()[:24]}"
+        name = self._unused_session_name(tenant, name, n or 0)
+        self._execute(
             "INSERT INTO sessions (n, tenant, id, name, head, mark, used_at, used, record)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, 0, ?)",
-            n, tenant, own, name, head, head, at, record,
+            n, tenant, session_id, name, head, head, at, record,
         )  # fmt: skip
-        if reported:
-            self._made.append(NamedSession(self._name(tenant), name))
+        if is_reported:
+            self._recreated.append(NamedSession(self._tenant_name(tenant), name))
 
-    def _free_name(self, tenant: int, wish: str | None, n: int) -> str:
+    def _unused_session_name(self, tenant: int, wish: str | None, n: int) -> str:
         name, number = wish or f"recovered-{n}", 1
-        while self._one("SELECT 1 FROM sessions WHERE tenant = ? AND name = ? AND n <> ?", tenant, name, n):
+        while self._fetch_value("SELECT 1 FROM sessions WHERE tenant = ? AND name = ? AND n <> ?", tenant, name, n):
             number += 1
             name = f"{wish or f'recovered-{n}'}-{number}"
         return name
@@ -953,32 +974,32 @@ class _RowRepair:
 
     def _repair_conversations(self) -> None:
         """Cut each conversation after its last intact node, and give every item on its path an id."""
-        self._run("DELETE FROM conversations WHERE tenant NOT IN (SELECT n FROM tenants)")
-        for n, tenant, own, head in list(self._all("SELECT n, tenant, id, head FROM conversations")):
+        self._execute("DELETE FROM conversations WHERE tenant NOT IN (SELECT n FROM tenants)")
+        for n, tenant, own, head in list(self._fetch_all("SELECT n, tenant, id, head FROM conversations")):
             t = self._tenants[tenant]
-            heads = [head] if self._there("nodes", head, tenant) is not None else []
+            heads = [head] if self._find_rowid("nodes", head, tenant) is not None else []
             for route in tenant_rows.select_route_rowids(t, own):
-                heads += [place for (place,) in self._all("SELECT head FROM links WHERE route = ?", route)]
-            ways = [self._way(place) for place in heads]
+                heads += [place for (place,) in self._fetch_all("SELECT head FROM links WHERE route = ?", route)]
+            ways = [self._select_path(place) for place in heads]
             whole = [way[: _first_broken_index(way)] for way in ways]
             kept = max(whole, key=len, default=[])
             moved = ways and len(kept) <= 1 and all(why in (None, "moved") for *_, why, _ in ways[0])
             way = ways[0] if moved else kept
             new = way[-1][0] if way else self._roots[tenant]
-            self._run("UPDATE conversations SET head = ?, length = ? WHERE n = ?", new, max(len(way) - 1, 0), n)
+            self._execute("UPDATE conversations SET head = ?, length = ? WHERE n = ?", new, max(len(way) - 1, 0), n)
             places = [place for place, *_ in way[1:]]
-            self._run(
+            self._execute(
                 "DELETE FROM members WHERE conversation = ? AND node NOT IN (SELECT value FROM json_each(?))",
                 n, encode_json(places),
             )  # fmt: skip
-            self._name_items(n, tenant, places)
-        self._run("DELETE FROM members WHERE conversation NOT IN (SELECT n FROM conversations)")
-        for tenant, node, item in self._all(
+            self._assign_item_ids(n, tenant, places)
+        self._execute("DELETE FROM members WHERE conversation NOT IN (SELECT n FROM conversations)")
+        for tenant, node, item in self._fetch_all(
             "SELECT members.tenant, node, item FROM members JOIN nodes ON nodes.n = node WHERE item IS NOT NULL"
         ):
             tenant_rows.index_assigned_ids(self._tenants[tenant], node, item)
 
-    def _name_items(self, conversation: int, tenant: int, places: list[int]) -> None:
+    def _assign_item_ids(self, conversation: int, tenant: int, places: list[int]) -> None:
         for place in places:
             key, erased, body, given = self._db.execute(
                 "SELECT key, erased, body, members.id FROM nodes LEFT JOIN items ON items.n = nodes.item"
@@ -986,97 +1007,99 @@ class _RowRepair:
                 (conversation, place),
             ).fetchone()
             if given is None and not erased and not (body and base.own_item_id(decode_json(body))):
-                self._run("INSERT INTO members (tenant, conversation, node, id) VALUES (?, ?, ?, ?)",
+                self._execute("INSERT INTO members (tenant, conversation, node, id) VALUES (?, ?, ?, ?)",
                           tenant, conversation, place, f"msg_{key.hex()[:HALF_KEY_BYTES * 2]}")  # fmt: skip
-        self._run("UPDATE members SET tenant = ? WHERE conversation = ?", tenant, conversation)
+        self._execute("UPDATE members SET tenant = ? WHERE conversation = ?", tenant, conversation)
 
     def _repair_runs(self) -> None:
         """Delete runs, agent runs and events without their parent row; events without a run get one that has ended."""
         whole = "SELECT n FROM links WHERE saw IS NOT NULL"
-        self._run(
+        self._execute(
             "INSERT OR IGNORE INTO runs (tenant, link, ended_at) SELECT DISTINCT tenant, link, 0.0 FROM events"
             f" WHERE link IN ({whole})"
         )
-        self._run(f"DELETE FROM runs WHERE link NOT IN ({whole})")
-        self._run("DELETE FROM events WHERE link NOT IN (SELECT link FROM runs)")
-        self._run("DELETE FROM agent_runs WHERE n NOT IN (SELECT run FROM agent_documents)")
-        self._run("DELETE FROM agent_runs WHERE session NOT IN (SELECT n FROM sessions WHERE record IS NOT NULL)")
-        self._run("DELETE FROM agent_documents WHERE run NOT IN (SELECT n FROM agent_runs)")
-        self._run("DELETE FROM agent_calls WHERE run NOT IN (SELECT n FROM agent_runs)")
+        self._execute(f"DELETE FROM runs WHERE link NOT IN ({whole})")
+        self._execute("DELETE FROM events WHERE link NOT IN (SELECT link FROM runs)")
+        self._execute("DELETE FROM agent_runs WHERE n NOT IN (SELECT run FROM agent_documents)")
+        self._execute("DELETE FROM agent_runs WHERE session NOT IN (SELECT n FROM sessions WHERE record IS NOT NULL)")
+        self._execute("DELETE FROM agent_documents WHERE run NOT IN (SELECT n FROM agent_runs)")
+        self._execute("DELETE FROM agent_calls WHERE run NOT IN (SELECT n FROM agent_runs)")
 
     # -- unreferenced rows ------------------------------------------------------------------------
 
     def _keep_unreferenced_nodes(self) -> None:
         """Create sessions for histories that nothing references."""
-        self._run(INSERT_REFERENCED_NODES)
-        unreferenced = self._all("SELECT n, tenant FROM nodes WHERE n NOT IN (SELECT n FROM referenced) ORDER BY n")
+        self._execute(INSERT_REFERENCED_NODES)
+        unreferenced = self._fetch_all(
+            "SELECT n, tenant FROM nodes WHERE n NOT IN (SELECT n FROM referenced) ORDER BY n"
+        )
         for n, tenant in unreferenced:
             if n == self._roots[tenant]:
                 continue
-            way = self._way(n)
+            way = self._select_path(n)
             if any(why != "moved" and why is not None for *_, why, _ in way):
-                items = [item for _, _, item_n, why, other in way for item in self._item(item_n, why, other)]
+                items = [item for _, _, item_n, why, other in way for item in self._recover_item(item_n, why, other)]
                 if items:
-                    t = self._t(tenant)
+                    t = self._tenant_without_cache(tenant)
                     head = tree.insert_missing_nodes(t, AppendItems(t.root, tuple(items)))
-                    self._session(tenant, f"recovered-{n}", head, encode_json(UNKNOWN_RECORD), 0.0)
+                    self._insert_session(tenant, f"recovered-{n}", head, encode_json(UNKNOWN_RECORD), 0.0)
             elif len(way) > 1:
-                self._session(tenant, f"recovered-{n}", n, encode_json(UNKNOWN_RECORD), 0.0)
+                self._insert_session(tenant, f"recovered-{n}", n, encode_json(UNKNOWN_RECORD), 0.0)
         self._keep_unlinked_items()
 
     def _keep_unlinked_items(self) -> None:
         """Create a session of the items whose nodes are lost, in the order in which they were stored."""
         for tenant, t in self._tenants.items():
-            rows = self._all(
+            rows = self._fetch_all(
                 "SELECT body FROM items WHERE tenant = ? AND n NOT IN (SELECT item FROM nodes WHERE item IS NOT NULL)"
                 " ORDER BY n", tenant)  # fmt: skip
             items = [decode_json(body) for (body,) in rows]
             if items:
-                head = tree.insert_missing_nodes(self._t(tenant), AppendItems(t.root, tuple(items)))
-                self._session(tenant, "recovered-items", head, encode_json(UNKNOWN_RECORD), 0.0)
+                head = tree.insert_missing_nodes(self._tenant_without_cache(tenant), AppendItems(t.root, tuple(items)))
+                self._insert_session(tenant, "recovered-items", head, encode_json(UNKNOWN_RECORD), 0.0)
 
-    def _drop_unfit(self) -> None:
+    def _delete_invalid_rows(self) -> None:
         """Number the uses of sessions from an older schema; delete rows that reference missing rows, and unused ids."""
-        self._run(
+        self._execute(
             "UPDATE sessions SET used = (SELECT count(*) FROM sessions AS before WHERE before.tenant = sessions.tenant"
             " AND (before.used_at, before.n) <= (sessions.used_at, sessions.n)) WHERE record IS NOT NULL"
             " AND NOT EXISTS (SELECT 1 FROM sessions AS other WHERE other.used > 0)"
         )  # the column `used` is missing in older schemas
-        self._run(
+        self._execute(
             "DELETE FROM sessions WHERE record IS NULL AND NOT EXISTS (SELECT 1 FROM links WHERE session = sessions.n)"
         )
-        while violations := self._all("PRAGMA foreign_key_check"):
+        while violations := self._fetch_all("PRAGMA foreign_key_check"):
             for table, rowid, _, _ in violations:
                 if rowid is None:
-                    self._run(f"DELETE FROM {table} WHERE {_orphan_condition(self._db, table)}")
+                    self._execute(f"DELETE FROM {table} WHERE {_orphan_condition(self._db, table)}")
                 else:
-                    self._run(f"DELETE FROM {table} WHERE rowid = ?", rowid)
+                    self._execute(f"DELETE FROM {table} WHERE rowid = ?", rowid)
 
     # -- statements -------------------------------------------------------------------------------
 
-    def _t(self, tenant: int) -> TenantConnection:
+    def _tenant_without_cache(self, tenant: int) -> TenantConnection:
         """Return the tenant without cached rowids: rows were deleted since."""
         return TenantConnection(self._db, tenant, self._tenants[tenant].root)
 
-    def _name(self, tenant: int) -> str:
-        return str(self._one("SELECT name FROM tenants WHERE n = ?", tenant))
+    def _tenant_name(self, tenant: int) -> str:
+        return str(self._fetch_value("SELECT name FROM tenants WHERE n = ?", tenant))
 
-    def _there(self, table: str, n: int | None, tenant: int) -> int | None:
+    def _find_rowid(self, table: str, n: int | None, tenant: int) -> int | None:
         """Return the rowid if the row exists and belongs to the tenant."""
-        found: int | None = self._one(f"SELECT n FROM {table} WHERE n = ? AND tenant = ?", n, tenant)
+        found: int | None = self._fetch_value(f"SELECT n FROM {table} WHERE n = ? AND tenant = ?", n, tenant)
         return found
 
-    def _run(self, sql: str, *values: object) -> sqlite3.Cursor:
+    def _execute(self, sql: str, *values: object) -> sqlite3.Cursor:
         return self._db.execute(sql, values)
 
-    def _all(self, sql: str, *values: object) -> list[RecoveredRow]:
+    def _fetch_all(self, sql: str, *values: object) -> list[RecoveredRow]:
         return self._db.execute(sql, values).fetchall()
 
-    def _one(self, sql: str, *values: object) -> Any:
+    def _fetch_value(self, sql: str, *values: object) -> Any:
         found = self._db.execute(sql, values).fetchone()
         return found[0] if found else None
 
-    def _each(self, sql: str) -> Iterator[RecoveredRow]:
+    def _iter_rows(self, sql: str) -> Iterator[RecoveredRow]:
         """Iterate over rows by rowid, in batches, so that the caller may change them meanwhile."""
         last = -1
         while rows := self._db.execute(sql, (last, ROWS_PER_BATCH)).fetchall():

@@ -25,15 +25,19 @@ UPSERT_RUN = "INSERT INTO runs (tenant, link) VALUES (?, ?) ON CONFLICT (link) D
 
 def start_response_run(t: TenantConnection, response_id: str) -> None:
     """Open the run of a response. Raises NotFound."""
-    n = t.one("SELECT n FROM links WHERE tenant = ? AND id = ? AND saw IS NOT NULL", t.n, to_query_name(response_id))
+    n = t.fetch_value(
+        "SELECT n FROM links WHERE tenant = ? AND id = ? AND saw IS NOT NULL",
+        t.tenant_number,
+        to_query_name(response_id),
+    )
     if n is None:
         raise NotFound("response", response_id)
-    t.run(UPSERT_RUN, t.n, n)
+    t.execute(UPSERT_RUN, t.tenant_number, n)
 
 
 def require_open_run(t: TenantConnection, response_id: str) -> int:
     """Return the rowid of a response whose run is open. Raises Conflict."""
-    found: int | None = t.one(SELECT_OPEN_RUN, t.n, to_query_name(response_id))
+    found: int | None = t.fetch_value(SELECT_OPEN_RUN, t.tenant_number, to_query_name(response_id))
     if found is None:
         raise base.run_not_open_error(response_id)
     return found
@@ -44,7 +48,7 @@ def end_response_run(t: TenantConnection, response: int) -> None:
     if _last_event_number(t, response) is None:
         delete_response_run(t.db, response)
     else:
-        t.run("UPDATE runs SET ended_at = ? WHERE link = ?", database_time_s(t.db), response)
+        t.execute("UPDATE runs SET ended_at = ? WHERE link = ?", database_time_s(t.db), response)
 
 
 def delete_response_run(db: sqlite3.Connection, response: int) -> None:
@@ -58,20 +62,20 @@ def insert_events(t: TenantConnection, response_id: str, events: Sequence[Stream
     n = require_open_run(t, response_id)
     kept = _last_event_number(t, n)
     base.check_sequence_numbers(events, -1 if kept is None else kept)
-    rows = [(t.n, n, event["sequence_number"], encode_json(event)) for event in events]
+    rows = [(t.tenant_number, n, event["sequence_number"], encode_json(event)) for event in events]
     t.db.executemany("INSERT INTO events (tenant, link, number, body) VALUES (?, ?, ?, ?)", rows)
 
 
 def _last_event_number(t: TenantConnection, response: int) -> int | None:
-    found: int | None = t.one("SELECT max(number) FROM events WHERE link = ?", response)
+    found: int | None = t.fetch_value("SELECT max(number) FROM events WHERE link = ?", response)
     return found
 
 
 def select_events(t: TenantConnection, response_id: str, after: int) -> Sequence[StreamEvent]:
-    rows = t.all(
+    rows = t.fetch_all(
         "SELECT body FROM links JOIN events ON events.link = links.n WHERE links.tenant = ? AND id = ? AND number > ?"
         " ORDER BY number",
-        *(t.n, to_query_name(response_id), after),
+        *(t.tenant_number, to_query_name(response_id), after),
     )
     return [decode_json(body) for (body,) in rows]
 
@@ -101,13 +105,13 @@ WHERE agent_runs.tenant = ? AND agent_runs.id = ? ORDER BY started_at, agent_cal
 class AgentRunRow(NamedTuple):
     """The stored row of an agent run that a transaction writes."""
 
-    n: int
+    rowid: int
     session: int
     revision: int
 
 
 def select_agent_run(t: TenantConnection, run_id: str) -> AgentRun | None:
-    found = t.row(SELECT_AGENT_RUNS + "AND agent_runs.id = ?", t.n, to_query_name(run_id))
+    found = t.fetch_row(SELECT_AGENT_RUNS + "AND agent_runs.id = ?", t.tenant_number, to_query_name(run_id))
     return _agent_run_from_row(found) if found else None
 
 
@@ -121,7 +125,7 @@ def select_agent_runs(
     newest_first = "ORDER BY changed_at DESC, agent_runs.n DESC LIMIT ?"
     return [
         _agent_run_from_row(row)
-        for row in t.all(f"{SELECT_AGENT_RUNS}{where}{newest_first}", t.n, *wanted.values(), limit)
+        for row in t.fetch_all(f"{SELECT_AGENT_RUNS}{where}{newest_first}", t.tenant_number, *wanted.values(), limit)
     ]
 
 
@@ -129,13 +133,15 @@ def select_agent_calls(t: TenantConnection, run_id: str) -> Sequence[AgentCall]:
     """Return the tool calls of a run, in the order in which they started."""
     return [
         AgentCall(run_id, call_id, started_at, output is not None, None if output is None else decode_json(output))
-        for call_id, started_at, output in t.all(SELECT_AGENT_CALLS, t.n, to_query_name(run_id))
+        for call_id, started_at, output in t.fetch_all(SELECT_AGENT_CALLS, t.tenant_number, to_query_name(run_id))
     ]
 
 
 def check_agent_run_revision(t: TenantConnection, new: AgentRun) -> AgentRunRow | None:
     """Return the stored row of a run; `new` must have the next revision. Raises Conflict."""
-    found = t.row("SELECT n, session, revision FROM agent_runs WHERE tenant = ? AND id = ?", t.n, new.id)
+    found = t.fetch_row(
+        "SELECT n, session, revision FROM agent_runs WHERE tenant = ? AND id = ?", t.tenant_number, new.id
+    )
     there = AgentRunRow(*found) if found else None
     base.check_next_revision(new, there.revision if there else 0)
     return there
@@ -144,46 +150,53 @@ def check_agent_run_revision(t: TenantConnection, new: AgentRun) -> AgentRunRow 
 def upsert_agent_run(t: TenantConnection, new: AgentRun, there: AgentRunRow | None) -> None:
     """Write a run over the row from `check_agent_run_revision`. Raises NotFound and NotCanonical."""
     row: dict[str, object] = {
-        "session": _require_session_rowid(t, new.session, there),
+        "session": _require_session_rowid(t, new.session_id, there),
         "revision": new.revision,
         "status": new.status,
-        "state": new.state,
+        "state": new.source_state_hash,
         "created_at": new.created_at,
         "changed_at": new.changed_at,
     }
     if there:
-        n = t.numbers["agent_runs", new.id] = there.n
-        t.update("agent_runs", n, row, {"session": there.session})
+        n = t.rowids["agent_runs", new.id] = there.rowid
+        t.update_row("agent_runs", n, row, {"session": there.session})
     else:
-        n = t.insert("agent_runs", new.id, row)
+        n = t.insert_row("agent_runs", new.id, row)
     if new.document is not UNCHANGED_DOCUMENT or there is None:
-        t.run(UPSERT_AGENT_DOCUMENT, t.n, n, encode_json(dict(new.document)))
+        t.execute(UPSERT_AGENT_DOCUMENT, t.tenant_number, n, encode_json(dict(new.document)))
 
 
 def _require_session_rowid(t: TenantConnection, session_id: str, there: AgentRunRow | None) -> int:
     """Return the rowid of a run's session. Raises NotFound."""
-    session = t.number("sessions", session_id)
+    session = t.find_rowid("sessions", session_id)
     if there and there.session == session:  # a session with runs has a record
         return there.session
-    if session is None or t.one("SELECT 1 FROM sessions WHERE n = ? AND record IS NOT NULL", session) is None:
+    if session is None or t.fetch_value("SELECT 1 FROM sessions WHERE n = ? AND record IS NOT NULL", session) is None:
         raise NotFound("session", session_id)
     return session
 
 
 def upsert_agent_call(t: TenantConnection, new: AgentCall) -> None:
     """Write a tool call of a run, unless the stored one has ended. Raises NotFound and NotCanonical."""
-    number = t.number("agent_runs", new.run)
+    number = t.find_rowid("agent_runs", new.run_id)
     if number is None:
-        raise base.agent_run_not_found_error(new.run)
-    t.run(UPSERT_AGENT_CALL, t.n, number, new.call_id, new.started_at, encode_json(new.output) if new.ended else None)
+        raise base.agent_run_not_found_error(new.run_id)
+    t.execute(
+        UPSERT_AGENT_CALL,
+        t.tenant_number,
+        number,
+        new.call_id,
+        new.started_at,
+        encode_json(new.output) if new.has_ended else None,
+    )
 
 
 def delete_agent_runs(t: TenantConnection, session: int) -> None:
     """Delete the runs of a session, and their calls."""
-    for (number,) in t.all("SELECT n FROM agent_runs WHERE session = ?", session):
-        t.run("DELETE FROM agent_calls WHERE run = ?", number)
-        t.run("DELETE FROM agent_documents WHERE run = ?", number)
-        t.delete("DELETE FROM agent_runs WHERE n = ?", number)
+    for (number,) in t.fetch_all("SELECT n FROM agent_runs WHERE session = ?", session):
+        t.execute("DELETE FROM agent_calls WHERE run = ?", number)
+        t.execute("DELETE FROM agent_documents WHERE run = ?", number)
+        t.execute_delete("DELETE FROM agent_runs WHERE n = ?", number)
 
 
 def _agent_run_from_row(row: Row) -> AgentRun:
@@ -191,26 +204,26 @@ def _agent_run_from_row(row: Row) -> AgentRun:
     return AgentRun(run_id, session, revision, status, decode_json(body), created_at, changed_at, state)
 
 
-def acquire_lease(t: TenantConnection, name: str, holder: str, ttl_s: float, instead_of: str | None) -> Lease:
+def acquire_lease(t: TenantConnection, name: str, holder: str, ttl_s: float, dead_holder: str | None) -> Lease:
     """Acquire or renew a lease. Raises Busy and NotCanonical."""
     base.check_stored_name(name)
     base.check_stored_name(holder)
     moment = database_time_s(t.db)
-    there = t.row("SELECT holder, expires_at FROM leases WHERE tenant = ? AND name = ?", t.n, name)
-    if there and there[1] > moment and there[0] not in (holder, instead_of):
+    there = t.fetch_row("SELECT holder, expires_at FROM leases WHERE tenant = ? AND name = ?", t.tenant_number, name)
+    if there and there[1] > moment and there[0] not in (holder, dead_holder):
         raise Busy(name, there[0])
-    t.run(
+    t.execute(
         "INSERT INTO leases (tenant, name, holder, expires_at) VALUES (?, ?, ?, ?) ON CONFLICT (tenant, name)"
         " DO UPDATE SET (holder, expires_at) = (excluded.holder, excluded.expires_at)",
-        *(t.n, name, holder, moment + ttl_s),
+        *(t.tenant_number, name, holder, moment + ttl_s),
     )
     return Lease(name, holder, moment + ttl_s)
 
 
 def release_lease(t: TenantConnection, lease: Lease) -> None:
-    t.run(
+    t.execute(
         "DELETE FROM leases WHERE tenant = ? AND name = ? AND holder = ?",
-        t.n,
+        t.tenant_number,
         to_query_name(lease.name),
         to_query_name(lease.holder),
     )
@@ -218,9 +231,9 @@ def release_lease(t: TenantConnection, lease: Lease) -> None:
 
 def select_lease_holder(t: TenantConnection, name: str) -> str | None:
     """Return the holder of a lease that has not expired."""
-    there = t.row(
+    there = t.fetch_row(
         "SELECT holder FROM leases WHERE tenant = ? AND name = ? AND expires_at > ?",
-        t.n,
+        t.tenant_number,
         to_query_name(name),
         database_time_s(t.db),
     )

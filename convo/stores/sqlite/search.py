@@ -78,7 +78,7 @@ ORDER BY sessions.used DESC NULLS FIRST, sessions.used_at DESC, sessions.n DESC
 def find_handles(t: TenantConnection, prefix: str, limit: int) -> Sequence[HandleMatch]:
     if not is_utf8_encodable(prefix):
         return []
-    bounds = {"tenant": t.n, "first": prefix, "last": prefix + HIGHEST_CHARACTER, "limit": limit}
+    bounds = {"tenant": t.tenant_number, "first": prefix, "last": prefix + HIGHEST_CHARACTER, "limit": limit}
     rows = t.db.execute(SELECT_HANDLES, bounds).fetchall()
     return [HandleMatch(kind, found, name or select_first_words(t, place)) for kind, found, name, place in rows]
 
@@ -88,7 +88,7 @@ def search_items(t: TenantConnection, sought: str, limit: int) -> Sequence[Searc
     for n, item in _matching_items(t, parse_search_phrases(sought)):
         hits += [
             SearchHit(select_session_by_rowid(t, session), Key(key.hex()), item)
-            for session, key in t.all(SELECT_SESSIONS_OF_ITEM, n)
+            for session, key in t.fetch_all(SELECT_SESSIONS_OF_ITEM, n)
         ]
         if len(hits) >= limit:
             break
@@ -100,7 +100,7 @@ def _matching_items(t: TenantConnection, sought: tuple[str, ...]) -> Iterator[tu
     if not sought:
         return
     query = " ".join(f'"{phrase}"' for phrase in sought)
-    for (n,) in t.db.execute(SELECT_MATCHING_ITEMS, {"tenant": t.n, "query": query}):
-        item = decode_json(t.one("SELECT body FROM items WHERE n = ?", n))
+    for (n,) in t.db.execute(SELECT_MATCHING_ITEMS, {"tenant": t.tenant_number, "query": query}):
+        item = decode_json(t.fetch_value("SELECT body FROM items WHERE n = ?", n))
         if phrase_density(tokenize_item(item), sought):
             yield n, item

@@ -39,18 +39,18 @@ class SqliteStore:
     def __init__(self, database: SqliteDatabase, tenant: str = "local") -> None:
         self.tenant = tenant
         self.database = database
-        self.upkeep = SqliteAdmin(database)
+        self.admin = SqliteAdmin(database)
 
-    def of(self, tenant: str) -> "SqliteStore":
+    def for_tenant(self, tenant: str) -> "SqliteStore":
         return SqliteStore(self.database, tenant)
 
-    async def commit(self, change: Transaction) -> None:
-        await self._write(apply_transaction, change)
+    async def commit(self, transaction: Transaction) -> None:
+        await self._write(apply_transaction, transaction)
 
     async def path(self, head: Key) -> Path:
         return await self._read(tree.select_path, head)
 
-    async def tail(self, head: Key, after: Key) -> Sequence[Item]:
+    async def items_after(self, head: Key, after: Key) -> Sequence[Item]:
         return await self._read(tree.select_items_after, head, after)
 
     async def session(self, name_or_id: str) -> Session | None:
@@ -59,7 +59,7 @@ class SqliteStore:
     async def sessions(self, *, limit: int | None = None) -> Sequence[Session]:
         return await self._read(records.select_sessions, limit)
 
-    async def outline(self, session_id: str) -> SessionStats:
+    async def session_stats(self, session_id: str) -> SessionStats:
         return await self._read(records.select_session_stats, session_id)
 
     async def link(self, link_id: str) -> Link | None:
@@ -68,10 +68,10 @@ class SqliteStore:
     async def links(self, session_id: str) -> Sequence[Link]:
         return await self._read(links.select_session_links, session_id)
 
-    async def answers(self, *saw: Key) -> Sequence[Link]:
-        return await self._read(links.select_responses_to, saw)
+    async def responses_to(self, *input_heads: Key) -> Sequence[Link]:
+        return await self._read(links.select_responses_to, input_heads)
 
-    async def family(self, link_id: str) -> Sequence[Link]:
+    async def related_links(self, link_id: str) -> Sequence[Link]:
         return await self._read(links.select_related_links, link_id)
 
     async def conversation(self, conversation_id: str) -> Conversation | None:
@@ -83,7 +83,7 @@ class SqliteStore:
     async def item(self, item_id: str) -> Item | None:
         return await self._read(tenant_rows.select_item, item_id)
 
-    async def append(self, response_id: str, events: Sequence[StreamEvent]) -> None:
+    async def append_events(self, response_id: str, events: Sequence[StreamEvent]) -> None:
         await self._write(runs.insert_events, response_id, events)
 
     async def events(self, response_id: str, *, after: int = -1) -> Sequence[StreamEvent]:
@@ -93,18 +93,23 @@ class SqliteStore:
         return await self._read(agents.select_agent_run, run_id)
 
     async def agent_runs(
-        self, *, session: str | None = None, state: str | None = None, status: str | None = None, limit: int = 100
+        self,
+        *,
+        session_id: str | None = None,
+        source_state_hash: str | None = None,
+        status: str | None = None,
+        limit: int = 100,
     ) -> Sequence[AgentRun]:
-        return await self._read(agents.select_agent_runs, session, state, status, limit)
+        return await self._read(agents.select_agent_runs, session_id, source_state_hash, status, limit)
 
-    async def calls(self, run_id: str) -> Sequence[AgentCall]:
+    async def agent_calls(self, run_id: str) -> Sequence[AgentCall]:
         return await self._read(agents.select_agent_calls, run_id)
 
-    async def find(self, prefix: str, *, limit: int = 20) -> Sequence[HandleMatch]:
+    async def find_handles(self, prefix: str, *, limit: int = 20) -> Sequence[HandleMatch]:
         return await self._read(search.find_handles, prefix, limit)
 
-    async def search(self, words: str, *, limit: int = 20) -> Sequence[SearchHit]:
-        return await self._read(search.search_items, words, limit)
+    async def search_items(self, query: str, *, limit: int = 20) -> Sequence[SearchHit]:
+        return await self._read(search.search_items, query, limit)
 
     async def remove_session(self, session_id: str) -> None:
         await self._remove(gc.remove_session, session_id)
@@ -115,18 +120,18 @@ class SqliteStore:
     async def remove_conversation(self, conversation_id: str) -> None:
         await self._remove(gc.remove_conversation, conversation_id)
 
-    async def lease(self, name: str, holder: str, ttl_s: float, *, instead_of: str | None = None) -> Lease:
-        return await self._write(leases.acquire_lease, name, holder, ttl_s, instead_of)
+    async def acquire_lease(self, name: str, holder: str, ttl_s: float, *, dead_holder: str | None = None) -> Lease:
+        return await self._write(leases.acquire_lease, name, holder, ttl_s, dead_holder)
 
-    async def release(self, lease: Lease) -> None:
+    async def release_lease(self, lease: Lease) -> None:
         await self.database.write(
-            lambda db: leases.release_lease(TenantConnection.known(db, self.tenant), lease), create=False
+            lambda db: leases.release_lease(TenantConnection.find(db, self.tenant), lease), create=False
         )
 
-    async def holder(self, name: str) -> str | None:
+    async def lease_holder(self, name: str) -> str | None:
         return await self._read(leases.select_lease_holder, name)
 
-    async def revision(self) -> str:
+    async def data_version(self) -> str:
         """Return SQLite's counter of other connections' commits, and the number of rows that this one changed."""
         return await self.database.read(
             lambda db: f"{db.execute('PRAGMA data_version').fetchone()[0]}-{db.total_changes}"
@@ -138,29 +143,31 @@ class SqliteStore:
     async def _read(
         self, job: Callable[Concatenate[TenantConnection, P], Result], *args: P.args, **named: P.kwargs
     ) -> Result:
-        return await self.database.read(lambda db: job(TenantConnection.known(db, self.tenant), *args, **named))
+        return await self.database.read(lambda db: job(TenantConnection.find(db, self.tenant), *args, **named))
 
     async def _write(
         self, job: Callable[Concatenate[TenantConnection, P], Result], *args: P.args, **named: P.kwargs
     ) -> Result:
-        return await self.database.write(lambda db: job(TenantConnection.made(db, self.tenant), *args, **named))
+        return await self.database.write(
+            lambda db: job(TenantConnection.find_or_create(db, self.tenant), *args, **named)
+        )
 
     async def _remove(self, job: Callable[[TenantConnection, str], None], name: str) -> None:
-        await self.database.write(lambda db: job(TenantConnection.known(db, self.tenant), name), create=False)
+        await self.database.write(lambda db: job(TenantConnection.find(db, self.tenant), name), create=False)
 
 
 def apply_transaction(t: TenantConnection, change: Transaction) -> None:
     """Apply a transaction. Raises the errors of `Store.commit`; the caller rolls back."""
     base.check_stored_names(change)
-    session = records.check_stored_session(t, change.session, change.expect) if change.session else None
+    session = records.check_stored_session(t, change.session, change.expected_session_head) if change.session else None
     talk = (
-        records.check_stored_conversation(t, change.conversation, change.conversation_expect)
+        records.check_stored_conversation(t, change.conversation, change.expected_conversation_head)
         if change.conversation
         else None
     )
     run = agents.check_agent_run_revision(t, change.agent_run) if change.agent_run else None
-    ended = runs.require_open_run(t, change.ends) if change.ends else None
-    loose = [tree.insert_missing_nodes(t, growth) for growth in change.grow]
+    ended = runs.require_open_run(t, change.ended_run_id) if change.ended_run_id else None
+    loose = [tree.insert_missing_nodes(t, growth) for growth in change.appends]
     for link in change.links:
         loose += links.upsert_link(t, link)
     if change.session:
@@ -169,16 +176,16 @@ def apply_transaction(t: TenantConnection, change: Transaction) -> None:
         loose += records.upsert_conversation(t, change.conversation, talk)
     for n in _nodes_to_erase(t, change):
         tree.erase_item(t, n)
-    if change.starts:
-        runs.start_response_run(t, change.starts)
+    if change.started_run_id:
+        runs.start_response_run(t, change.started_run_id)
     if ended is not None:
         runs.end_response_run(t, ended)
     if change.agent_run:
         agents.upsert_agent_run(t, change.agent_run, run)
-    for call in change.calls:
+    for call in change.agent_calls:
         agents.upsert_agent_call(t, call)
     tree.delete_unreferenced_nodes(t, set(loose) - _referenced_nodes(t, change))
-    if change.erase:
+    if change.erased_nodes:
         connection.request_vacuum(t.db)
 
 
@@ -187,9 +194,9 @@ def _referenced_nodes(t: TenantConnection, change: Transaction) -> set[int]:
 
     If such a start is unreferenced after all, deleting the node after it checks it too.
     """
-    heads = [growth.after for growth in change.grow if growth.items]
+    heads = [growth.after for growth in change.appends if growth.items]
     if change.session:
-        heads += [change.session.head, change.session.mark]
+        heads += [change.session.head, change.session.confirmed_head]
     if change.conversation:
         heads.append(change.conversation.head)
     return {tree.node_rowid(t, key) for key in heads}
@@ -197,7 +204,7 @@ def _referenced_nodes(t: TenantConnection, change: Transaction) -> set[int]:
 
 def _nodes_to_erase(t: TenantConnection, change: Transaction) -> set[int]:
     """Return the nodes whose items are erased. Raises NotFound."""
-    named = [tree.node_rowid(t, key) for key in change.erase]
+    named = [tree.node_rowid(t, key) for key in change.erased_nodes]
     if not named or not change.conversation:
         return set(named)
     routes, head = (

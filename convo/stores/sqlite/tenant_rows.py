@@ -40,79 +40,79 @@ class TenantConnection:
     """
 
     db: sqlite3.Connection
-    n: int
+    tenant_number: int
     root: Key
-    numbers: dict[tuple[Literal[TableWithId, "nodes"], str], int] = field(default_factory=dict)
+    rowids: dict[tuple[Literal[TableWithId, "nodes"], str], int] = field(default_factory=dict)
 
     @classmethod
-    def known(cls, db: sqlite3.Connection, name: str) -> "TenantConnection":
+    def find(cls, db: sqlite3.Connection, name: str) -> "TenantConnection":
         """Return the tenant for a read."""
         found = db.execute("SELECT n FROM tenants WHERE name = ?", (name,)).fetchone()
         return cls(db, found[0] if found else 0, root_key(name))
 
     @classmethod
-    def made(cls, db: sqlite3.Connection, name: str) -> "TenantConnection":
+    def find_or_create(cls, db: sqlite3.Connection, name: str) -> "TenantConnection":
         """Return the tenant for a write; it is created, with the root of its tree, if it is missing."""
-        there = cls.known(db, name)
-        if there.n:
+        there = cls.find(db, name)
+        if there.tenant_number:
             return there
         number = db.execute("INSERT INTO tenants (name) VALUES (?)", (name,)).lastrowid
         assert number is not None
         db.execute("INSERT INTO nodes (tenant, key) VALUES (?, ?)", (number, key_to_blob(there.root)))
         return cls(db, number, there.root)
 
-    def all(self, sql: str, *values: object) -> list[Row]:
+    def fetch_all(self, sql: str, *values: object) -> list[Row]:
         return self.db.execute(sql, values).fetchall()
 
-    def row(self, sql: str, *values: object) -> Row | None:
+    def fetch_row(self, sql: str, *values: object) -> Row | None:
         found: Row | None = self.db.execute(sql, values).fetchone()
         return found
 
-    def one(self, sql: str, *values: object) -> Any:
+    def fetch_value(self, sql: str, *values: object) -> Any:
         """Return the first column of the first row; None if there is none."""
-        found = self.row(sql, *values)
+        found = self.fetch_row(sql, *values)
         return found[0] if found else None
 
-    def run(self, sql: str, *values: object) -> sqlite3.Cursor:
+    def execute(self, sql: str, *values: object) -> sqlite3.Cursor:
         return self.db.execute(sql, values)
 
-    def add(self, sql: str, *values: object) -> int:
+    def execute_insert(self, sql: str, *values: object) -> int:
         """Run an INSERT and return the rowid."""
         number = self.db.execute(sql, values).lastrowid
         assert number is not None
         return number
 
-    def number(self, table: TableWithId, row_id: str) -> int | None:
+    def find_rowid(self, table: TableWithId, row_id: str) -> int | None:
         """Return the rowid of the row with this id; None if there is none."""
-        known = self.numbers.get((table, row_id))
+        known = self.rowids.get((table, row_id))
         if known is not None:
             return known
-        found: int | None = self.one(SELECT_ROWID[table], self.n, row_id)
+        found: int | None = self.fetch_value(SELECT_ROWID[table], self.tenant_number, row_id)
         if found is not None:
-            self.numbers[table, row_id] = found
+            self.rowids[table, row_id] = found
         return found
 
-    def insert(self, table: TableWithId, row_id: str, columns: Columns) -> int:
+    def insert_row(self, table: TableWithId, row_id: str, columns: Columns) -> int:
         """Insert a row and return its rowid."""
-        row = {"tenant": self.n, "id": row_id, **columns}
+        row = {"tenant": self.tenant_number, "id": row_id, **columns}
         values = ", ".join("?" for _ in row)
-        n = self.add(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({values})", *row.values())  # noqa: S608 - constant names
-        self.numbers[table, row_id] = n
+        n = self.execute_insert(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({values})", *row.values())  # noqa: S608 - constant names
+        self.rowids[table, row_id] = n
         return n
 
-    def update(self, table: TableWithId, n: int, columns: Columns, before: Columns) -> None:
+    def update_row(self, table: TableWithId, n: int, columns: Columns, before: Columns) -> None:
         """Write those columns of a row that differ from `before`.
 
         Each column that is written costs a page of every index that contains it, also when its value stays the same.
         """
         new = {column: value for column, value in columns.items() if column not in before or before[column] != value}
         written = ", ".join(f"{column} = ?" for column in new)
-        self.run(f"UPDATE {table} SET {written} WHERE n = ?", *new.values(), n)  # noqa: S608 - constant names
+        self.execute(f"UPDATE {table} SET {written} WHERE n = ?", *new.values(), n)  # noqa: S608 - constant names
 
-    def delete(self, sql: str, *values: object) -> None:
+    def execute_delete(self, sql: str, *values: object) -> None:
         """Delete rows whose rowids may be cached."""
-        if self.run(sql, *values).rowcount:
-            self.numbers.clear()
+        if self.execute(sql, *values).rowcount:
+            self.rowids.clear()
 
 
 def database_time_s(db: sqlite3.Connection) -> float:
@@ -168,7 +168,7 @@ ROUTE_CONVERSATION_INDEX = 5
 
 def select_item(t: TenantConnection, item_id: str) -> Item | None:
     """Return the item with this id; if there are several, the one stored last."""
-    for n, body in t.all(SELECT_ITEMS_BY_HASH, t.n, _hash_item_id(item_id)):
+    for n, body in t.fetch_all(SELECT_ITEMS_BY_HASH, t.tenant_number, _hash_item_id(item_id)):
         found: Item = decode_json(body)
         if (item_id and base.own_item_id(found) == item_id) or _is_assigned_id(t, item_id, n):
             return found
@@ -178,14 +178,16 @@ def select_item(t: TenantConnection, item_id: str) -> Item | None:
 def _select_item_by_key(t: TenantConnection, digits: str) -> Item | None:
     if not digits:
         return None
-    found = t.row(SELECT_ITEM_BY_HALF_KEY, t.n, bytes.fromhex(digits[:HALF_KEY_DIGITS]))
+    found = t.fetch_row(SELECT_ITEM_BY_HALF_KEY, t.tenant_number, bytes.fromhex(digits[:HALF_KEY_DIGITS]))
     return decode_json(found[1]) if found and found[0].hex().startswith(digits) else None
 
 
 def is_item_indexed(t: TenantConnection, item_id: str, item: int) -> bool:
     """Return whether the table `names` has the entry of this id for `item`."""
     return (
-        t.one("SELECT 1 FROM names WHERE tenant = ? AND hash = ? AND n = ?", t.n, _hash_item_id(item_id), item)
+        t.fetch_value(
+            "SELECT 1 FROM names WHERE tenant = ? AND hash = ? AND n = ?", t.tenant_number, _hash_item_id(item_id), item
+        )
         is not None
     )
 
@@ -209,18 +211,18 @@ def unindex_item_id(t: TenantConnection, item_id: str, item: int) -> None:
 
 def index_assigned_ids(t: TenantConnection, node: int, item: int) -> None:
     """Index `item`, the new item of `node`, by the ids that conversations assigned at this node."""
-    for (item_id,) in t.all("SELECT id FROM members WHERE node = ?", node):
+    for (item_id,) in t.fetch_all("SELECT id FROM members WHERE node = ?", node):
         index_item_id(t, item_id, item)
 
 
 def unindex_assigned_ids(t: TenantConnection, node: int, item: int) -> None:
     """Remove the index entries for `item`, no longer at `node`, of ids that conversations assigned only there."""
-    for (item_id,) in t.all("SELECT id FROM members WHERE node = ?", node):
+    for (item_id,) in t.fetch_all("SELECT id FROM members WHERE node = ?", node):
         unindex_item_id(t, item_id, item)
 
 
 def _is_assigned_id(t: TenantConnection, item_id: str, item: int) -> bool:
-    return is_utf8_encodable(item_id) and t.one(SELECT_MEMBER_OF_ITEM, item, item_id) is not None
+    return is_utf8_encodable(item_id) and t.fetch_value(SELECT_MEMBER_OF_ITEM, item, item_id) is not None
 
 
 # -- routes ---------------------------------------------------------------------------------------
@@ -228,7 +230,7 @@ def _is_assigned_id(t: TenantConnection, item_id: str, item: int) -> bool:
 
 def select_route_rowids(t: TenantConnection, conversation_id: str) -> Sequence[int]:
     """Return the routes with this conversation, also after it was removed."""
-    found = t.all(SELECT_ROUTES_BY_HASH, t.n, _hash_conversation_id(conversation_id))
+    found = t.fetch_all(SELECT_ROUTES_BY_HASH, t.tenant_number, _hash_conversation_id(conversation_id))
     return [n for n, body in found if decode_json(body)[ROUTE_CONVERSATION_INDEX] == conversation_id]
 
 
@@ -246,15 +248,18 @@ def unindex_route(t: TenantConnection, route: Json, n: int) -> None:
 
 
 def _is_hash_indexed(t: TenantConnection, hashed: int, n: int) -> bool:
-    return t.one("SELECT 1 FROM names WHERE tenant = ? AND hash = ? AND n = ?", t.n, hashed, n) is not None
+    return (
+        t.fetch_value("SELECT 1 FROM names WHERE tenant = ? AND hash = ? AND n = ?", t.tenant_number, hashed, n)
+        is not None
+    )
 
 
 def _insert_hash(t: TenantConnection, hashed: int, n: int) -> None:
-    t.run("INSERT OR IGNORE INTO names (tenant, hash, n) VALUES (?, ?, ?)", t.n, hashed, n)
+    t.execute("INSERT OR IGNORE INTO names (tenant, hash, n) VALUES (?, ?, ?)", t.tenant_number, hashed, n)
 
 
 def _delete_hash(t: TenantConnection, hashed: int, n: int) -> None:
-    t.run("DELETE FROM names WHERE tenant = ? AND hash = ? AND n = ?", t.n, hashed, n)
+    t.execute("DELETE FROM names WHERE tenant = ? AND hash = ? AND n = ?", t.tenant_number, hashed, n)
 
 
 def _hash_item_id(name: str) -> int:

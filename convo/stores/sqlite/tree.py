@@ -56,7 +56,7 @@ FROM nodes WHERE n = ?
 
 def node_rowid(t: TenantConnection, key: Key) -> int:
     """Return the rowid of the node with this key. Raises NotFound."""
-    known = t.numbers.get(("nodes", key))
+    known = t.rowids.get(("nodes", key))
     if known is not None:
         return known
     found = find_node(t, key)
@@ -69,9 +69,9 @@ def node_rowid(t: TenantConnection, key: Key) -> int:
 def find_node(t: TenantConnection, key: Key) -> Row | None:
     """Return the rowids of the node with this key and of its item; None if there is no such node."""
     raw = key_to_blob(key)
-    found = t.row(SELECT_NODE, t.n, raw[:16], raw)
+    found = t.fetch_row(SELECT_NODE, t.tenant_number, raw[:16], raw)
     if found is not None:
-        t.numbers["nodes", key] = found[0]
+        t.rowids["nodes", key] = found[0]
     return found
 
 
@@ -118,7 +118,7 @@ def decode_items(bodies: Sequence[str]) -> Sequence[Item]:
 
 def select_node_item(t: TenantConnection, n: int) -> Item | None:
     """Return the item of a node; None if there is none."""
-    body = t.one("SELECT body FROM nodes JOIN items ON items.n = nodes.item WHERE nodes.n = ?", n)
+    body = t.fetch_value("SELECT body FROM nodes JOIN items ON items.n = nodes.item WHERE nodes.n = ?", n)
     return decode_json(body) if body else None
 
 
@@ -141,27 +141,35 @@ def insert_missing_nodes(t: TenantConnection, growth: AppendItems) -> int:
             at = found[0]
             if found[1] is None:
                 kept = _insert_missing_item(t, hashed, item)
-                t.run("UPDATE nodes SET item = ?, erased = NULL WHERE n = ?", kept, at)
+                t.execute("UPDATE nodes SET item = ?, erased = NULL WHERE n = ?", kept, at)
                 tenant_rows.index_assigned_ids(t, at, kept)
     return at
 
 
 def _insert_node(t: TenantConnection, parent: int, item: int, key: Key) -> int:
-    n = t.add("INSERT INTO nodes (tenant, parent, item, key) VALUES (?, ?, ?, ?)", t.n, parent, item, key_to_blob(key))
-    t.numbers["nodes", key] = n
+    n = t.execute_insert(
+        "INSERT INTO nodes (tenant, parent, item, key) VALUES (?, ?, ?, ?)",
+        t.tenant_number,
+        parent,
+        item,
+        key_to_blob(key),
+    )
+    t.rowids["nodes", key] = n
     return n
 
 
 def _insert_missing_item(t: TenantConnection, hashed: Hash, item: Item) -> int:
     """Return the rowid of an item, which is inserted if it is new."""
-    found: int | None = t.one("SELECT item FROM hashes WHERE tenant = ? AND hash = ?", t.n, _short_hash(hashed))
+    found: int | None = t.fetch_value(
+        "SELECT item FROM hashes WHERE tenant = ? AND hash = ?", t.tenant_number, _short_hash(hashed)
+    )
     if found is not None:
         return found
-    number = t.add("INSERT INTO items (tenant, body) VALUES (?, ?)", t.n, encode_json(item))
-    t.run("INSERT INTO hashes (tenant, hash, item) VALUES (?, ?, ?)", t.n, _short_hash(hashed), number)
+    number = t.execute_insert("INSERT INTO items (tenant, body) VALUES (?, ?)", t.tenant_number, encode_json(item))
+    t.execute("INSERT INTO hashes (tenant, hash, item) VALUES (?, ?, ?)", t.tenant_number, _short_hash(hashed), number)
     tenant_rows.index_item_id(t, base.own_item_id(item), number)
     if cut := tokenize_item(item):
-        t.run("INSERT INTO words (rowid, terms) VALUES (?, ?)", number, cut)
+        t.execute("INSERT INTO words (rowid, terms) VALUES (?, ?)", number, cut)
     return number
 
 
@@ -177,10 +185,10 @@ def select_other_nodes_of_item(t: TenantConnection, gone: int, routes: Sequence[
 
 def erase_item(t: TenantConnection, n: int) -> None:
     """Remove the item from a node."""
-    found = t.row("SELECT item, body FROM nodes JOIN items ON items.n = nodes.item WHERE nodes.n = ?", n)
+    found = t.fetch_row("SELECT item, body FROM nodes JOIN items ON items.n = nodes.item WHERE nodes.n = ?", n)
     if found:
         item, body = found
-        t.run("UPDATE nodes SET item = NULL, erased = ? WHERE n = ?", base.own_item_id(decode_json(body)), n)
+        t.execute("UPDATE nodes SET item = NULL, erased = ? WHERE n = ?", base.own_item_id(decode_json(body)), n)
         tenant_rows.unindex_assigned_ids(t, n, item)
         _delete_unreferenced_item(t, item)
 
@@ -190,10 +198,10 @@ def delete_unreferenced_nodes(t: TenantConnection, nodes: Iterable[int]) -> None
     for start in nodes:
         n: int | None = start
         while n is not None:
-            found = t.row(SELECT_NODE_USE, n)
+            found = t.fetch_row(SELECT_NODE_USE, n)
             if found is None or found[2]:
                 break
-            t.delete("DELETE FROM nodes WHERE n = ?", n)
+            t.execute_delete("DELETE FROM nodes WHERE n = ?", n)
             if found[1] is not None:
                 _delete_unreferenced_item(t, found[1])
             n = found[0]
@@ -201,14 +209,14 @@ def delete_unreferenced_nodes(t: TenantConnection, nodes: Iterable[int]) -> None
 
 def _delete_unreferenced_item(t: TenantConnection, item: int) -> None:
     """Delete an item that has no node any more, and its terms."""
-    if t.one("SELECT 1 FROM nodes WHERE item = ?", item):
+    if t.fetch_value("SELECT 1 FROM nodes WHERE item = ?", item):
         return
-    kept = decode_json(t.one("SELECT body FROM items WHERE n = ?", item))
+    kept = decode_json(t.fetch_value("SELECT body FROM items WHERE n = ?", item))
     if cut := tokenize_item(kept):
-        t.run("INSERT INTO words (words, rowid, terms) VALUES ('delete', ?, ?)", item, cut)
+        t.execute("INSERT INTO words (words, rowid, terms) VALUES ('delete', ?, ?)", item, cut)
     tenant_rows.unindex_item_id(t, base.own_item_id(kept), item)
-    t.run("DELETE FROM hashes WHERE tenant = ? AND hash = ?", t.n, _short_hash(item_hash(kept)))
-    t.run("DELETE FROM items WHERE n = ?", item)
+    t.execute("DELETE FROM hashes WHERE tenant = ? AND hash = ?", t.tenant_number, _short_hash(item_hash(kept)))
+    t.execute("DELETE FROM items WHERE n = ?", item)
 
 
 DELETE_UNREFERENCED_LINK = """
@@ -232,17 +240,17 @@ RETURNING body
 
 def delete_unreferenced_link(t: TenantConnection, n: int) -> None:
     """Delete a link that has only an id, if nothing references it."""
-    t.delete(DELETE_UNREFERENCED_LINK, n)
+    t.execute_delete(DELETE_UNREFERENCED_LINK, n)
 
 
 def delete_unreferenced_session(t: TenantConnection, n: int) -> None:
     """Delete a session that has only an id, if nothing references it."""
-    t.delete(DELETE_UNREFERENCED_SESSION, n)
+    t.execute_delete(DELETE_UNREFERENCED_SESSION, n)
 
 
 def _delete_unreferenced_json(t: TenantConnection, n: int) -> None:
     """Delete a route or parameters that no link has."""
-    for (body,) in t.all(DELETE_UNREFERENCED_JSON, n):
+    for (body,) in t.fetch_all(DELETE_UNREFERENCED_JSON, n):
         if isinstance(route := decode_json(body), list):
             tenant_rows.unindex_route(t, route, n)
 

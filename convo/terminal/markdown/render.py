@@ -51,15 +51,15 @@ class MarkdownOptions(NamedTuple):
     """
 
     width: int = 80
-    colour: bool = False
-    boxes: bool = True
-    links: bool = False
+    has_color: bool = False
+    has_box_chars: bool = True
+    has_links: bool = False
 
 
 class Span(NamedTuple):
     """Text in one style: `style` has the numbers of an SGR sequence, `link` the target of a hyperlink."""
 
-    words: str
+    text: str
     style: str = ""
     link: str = ""
 
@@ -67,18 +67,18 @@ class Span(NamedTuple):
 StyledRow: TypeAlias = tuple[Span, ...]
 
 
-def escape_decoded_text(words: str) -> str:
+def escape_decoded_text(text: str) -> str:
     """Escape control characters that decoding an entity produced; those in the source are escaped already."""
-    return UNPRINTABLE_CHAR.sub(lambda found: "" if found[0] == CUT_MARK else escape_char_match(found), words)
+    return UNPRINTABLE_CHAR.sub(lambda found: "" if found[0] == CUT_MARK else escape_char_match(found), text)
 
 
 def row_width(row: Iterable[Span]) -> int:
-    return sum(text_width(span.words) for span in row)
+    return sum(text_width(span.text) for span in row)
 
 
-def encode_row(row: StyledRow, paper: MarkdownOptions) -> str:
+def encode_row(row: StyledRow, options: MarkdownOptions) -> str:
     """Encode a row for the terminal; styles are reset at its end."""
-    return "".join(_encode_span(span, paper) for span in merge_spans(row))
+    return "".join(_encode_span(span, options) for span in merge_spans(row))
 
 
 def merge_spans(row: Iterable[Span]) -> Iterator[Span]:
@@ -86,7 +86,7 @@ def merge_spans(row: Iterable[Span]) -> Iterator[Span]:
     held: Span | None = None
     for span in row:
         if held and held[1:] == span[1:]:
-            held = held._replace(words=held.words + span.words)
+            held = held._replace(text=held.text + span.text)
             continue
         if held:
             yield held
@@ -95,37 +95,37 @@ def merge_spans(row: Iterable[Span]) -> Iterator[Span]:
         yield held
 
 
-def wrap_spans(spans: Iterable[Span], room: int) -> list[StyledRow]:
+def wrap_spans(spans: Iterable[Span], columns: int) -> list[StyledRow]:
     """Wrap spans to rows of at most `columns`, at spaces and between wide characters.
 
     A word that is wider than a row is split at its end. Returns no row for no text.
     """
-    filling = _RowFiller(max(1, room))
+    filling = _RowFiller(max(1, columns))
     for span in spans:
-        for piece in split_pieces(span.words):
-            filling.take(span._replace(words=piece))
-    return filling.rows()
+        for piece in split_pieces(span.text):
+            filling.add(span._replace(text=piece))
+    return filling.finish()
 
 
-def split_pieces(words: str) -> Iterator[str]:
+def split_pieces(text: str) -> Iterator[str]:
     """Split `text` into line breaks, runs of spaces, words, and single wide characters."""
-    for found in TEXT_PIECE.findall(words):
+    for found in TEXT_PIECE.findall(text):
         if found.isascii() or found[0] in " \n":
             yield found
         else:
             yield from _split_by_width(found)
 
 
-def break_spans(spans: Iterable[Span], room: int) -> list[StyledRow]:
+def break_spans(spans: Iterable[Span], columns: int) -> list[StyledRow]:
     """Break spans into rows of `columns`, anywhere a row is full. Returns at least one row."""
-    rows, row, left = [], list[Span](), room
+    rows, row, left = [], list[Span](), columns
     for span in spans:
-        for part in _split_to_fit(span.words, left, room):
+        for part in _split_to_fit(span.text, left, columns):
             taken = text_width(part)
             if taken > left:
                 rows.append(tuple(row))
-                row, left = [], room
-            row.append(span._replace(words=part))
+                row, left = [], columns
+            row.append(span._replace(text=part))
             left -= taken
     return [*rows, tuple(row)]
 
@@ -134,53 +134,53 @@ class _RowFiller:
     """Fills rows piece by piece, and tracks the width of the row, the space and the word."""
 
     def __init__(self, room: int) -> None:
-        self._room = room
+        self._max_width = room
         self._rows: list[StyledRow] = []
         self._row: list[Span] = []
         self._space: list[Span] = []
         self._word: list[Span] = []
-        self._filled = self._wide = 0
+        self._row_width = self._word_width = 0
 
-    def take(self, span: Span) -> None:
-        if span.words == "\n":
+    def add(self, span: Span) -> None:
+        if span.text == "\n":
             self._end_word()
             self._end_row()
-        elif span.words[0] == " ":
+        elif span.text[0] == " ":
             self._end_word()
             self._space.append(span)
         else:
-            alone = _is_wide_char(span.words[0])
+            alone = _is_wide_char(span.text[0])
             if alone:
                 self._end_word()
             self._word.append(span)
-            self._wide += text_width(span.words)
+            self._word_width += text_width(span.text)
             if alone:
                 self._end_word()
 
-    def rows(self) -> list[StyledRow]:
+    def finish(self) -> list[StyledRow]:
         self._end_word()
         return [*self._rows, tuple(self._row)] if self._row else self._rows
 
     def _end_row(self) -> None:
         self._rows.append(tuple(self._row))
-        self._row, self._space, self._filled = [], [], 0
+        self._row, self._space, self._row_width = [], [], 0
 
     def _end_word(self) -> None:
         if not self._word:
             return
         space = row_width(self._space)
-        if self._row and self._filled + space + self._wide > self._room:
+        if self._row and self._row_width + space + self._word_width > self._max_width:
             self._end_row()
         if self._row:
             self._row += self._space
-            self._filled += space
+            self._row_width += space
         self._row += self._word
-        self._filled += self._wide
-        if self._filled > self._room:
-            *full, last = break_spans(self._row, self._room)
+        self._row_width += self._word_width
+        if self._row_width > self._max_width:
+            *full, last = break_spans(self._row, self._max_width)
             self._rows += full
-            self._row, self._filled = list(last), row_width(last)
-        self._space, self._word, self._wide = [], [], 0
+            self._row, self._row_width = list(last), row_width(last)
+        self._space, self._word, self._word_width = [], [], 0
 
 
 def _split_by_width(word: str) -> Iterator[str]:
@@ -202,13 +202,13 @@ def _is_wide_char(sign: str) -> bool:
     return sign > "\u10ff" and text_width(sign) > 1
 
 
-def _split_to_fit(words: str, left: int, room: int) -> Iterator[str]:
+def _split_to_fit(text: str, left: int, room: int) -> Iterator[str]:
     """Split `text` into parts of which the first fits into `left` columns and the others into `room`."""
-    if text_width(words) <= left:
-        yield words
+    if text_width(text) <= left:
+        yield text
         return
     held, used = "", 0
-    for sign in words:
+    for sign in text:
         taken = text_width(sign)
         if held and used + taken > left:
             yield held
@@ -218,11 +218,11 @@ def _split_to_fit(words: str, left: int, room: int) -> Iterator[str]:
     yield held
 
 
-def _encode_span(span: Span, paper: MarkdownOptions) -> str:
-    words = span.words
-    if paper.colour and span.style:
+def _encode_span(span: Span, options: MarkdownOptions) -> str:
+    words = span.text
+    if options.has_color and span.style:
         words = f"\x1b[{span.style}m{words}\x1b[0m"
-    if paper.links and span.link:
+    if options.has_links and span.link:
         words = f"\x1b]8;;{span.link}\x1b\\{words}\x1b]8;;\x1b\\"
     return words
 
@@ -245,32 +245,32 @@ class TableLayout(NamedTuple):
     """
 
     widths: tuple[int, ...]
-    sides: tuple[str, ...]
+    alignments: tuple[str, ...]
 
 
-def compute_table_layout(lines: Sequence[TableLine], sides: Sequence[str], room: int) -> TableLayout:
+def compute_table_layout(lines: Sequence[TableLine], alignments: Sequence[str], room: int) -> TableLayout:
     """Compute the layout of a table from its first lines, including the head."""
-    widest = [max(_cell_width(line[at]) for line in lines if at < len(line)) for at in range(len(sides))]
-    left = room - 3 * (len(sides) - 1)
-    if left < min(MIN_CELL_COLUMNS * len(sides), sum(widest)):
-        return TableLayout((), tuple(sides))
-    return TableLayout(tuple(_share_width(widest, left)), tuple(sides))
+    widest = [max(_cell_width(line[at]) for line in lines if at < len(line)) for at in range(len(alignments))]
+    left = room - 3 * (len(alignments) - 1)
+    if left < min(MIN_CELL_COLUMNS * len(alignments), sum(widest)):
+        return TableLayout((), tuple(alignments))
+    return TableLayout(tuple(_share_width(widest, left)), tuple(alignments))
 
 
-def render_table_head(head: TableLine, form: TableLayout, paper: MarkdownOptions) -> list[StyledRow]:
-    if not form.widths:
+def render_table_head(head: TableLine, layout: TableLayout, options: MarkdownOptions) -> list[StyledRow]:
+    if not layout.widths:
         return []
-    dash, cross = ("─", "─┼─") if paper.boxes else ("-", "-+-")
-    rule = Span(cross.join(dash * width for width in form.widths), DIM_STYLE)
-    return [*_render_cells(head, form, paper), (rule,)]
+    dash, cross = ("─", "─┼─") if options.has_box_chars else ("-", "-+-")
+    rule = Span(cross.join(dash * width for width in layout.widths), DIM_STYLE)
+    return [*_render_cells(head, layout, options), (rule,)]
 
 
 def render_table_line(
-    head: TableLine, line: TableLine, form: TableLayout, paper: MarkdownOptions, room: int
+    head: TableLine, line: TableLine, layout: TableLayout, options: MarkdownOptions, room: int
 ) -> list[StyledRow]:
     """Render one line of the table; `room` is the width available."""
-    if form.widths:
-        return _render_cells(line, form, paper)
+    if layout.widths:
+        return _render_cells(line, layout, options)
     told = [row for name, cell in zip(head, line, strict=False) for row in _render_as_list(name, cell, room)]
     return [*told, ()]
 
@@ -280,21 +280,23 @@ def _render_as_list(name: TableCell, cell: TableCell, room: int) -> list[StyledR
     return [first, *((Span("  "), *row) for row in more)]
 
 
-def _render_cells(line: TableLine, form: TableLayout, paper: MarkdownOptions) -> list[StyledRow]:
-    cells = [wrap_spans(cell, width) for cell, width in zip(line, form.widths, strict=False)]
+def _render_cells(line: TableLine, layout: TableLayout, options: MarkdownOptions) -> list[StyledRow]:
+    cells = [wrap_spans(cell, width) for cell, width in zip(line, layout.widths, strict=False)]
     height = max((len(cell) for cell in cells), default=0) or 1
-    return [_join_cells([cell[at] if at < len(cell) else () for cell in cells], form, paper) for at in range(height)]
+    return [
+        _join_cells([cell[at] if at < len(cell) else () for cell in cells], layout, options) for at in range(height)
+    ]
 
 
-def _join_cells(cells: Sequence[StyledRow], form: TableLayout, paper: MarkdownOptions) -> StyledRow:
-    between = Span(" │ " if paper.boxes else " | ", DIM_STYLE)
+def _join_cells(cells: Sequence[StyledRow], layout: TableLayout, options: MarkdownOptions) -> StyledRow:
+    between = Span(" │ " if options.has_box_chars else " | ", DIM_STYLE)
     row: list[Span] = []
-    for at, (cell, width, side) in enumerate(zip(cells, form.widths, form.sides, strict=False)):
+    for at, (cell, width, side) in enumerate(zip(cells, layout.widths, layout.alignments, strict=False)):
         space = width - row_width(cell)
         before = {"right": space, "center": space // 2}.get(side, 0)
-        after = 0 if at == len(form.widths) - 1 else space - before
+        after = 0 if at == len(layout.widths) - 1 else space - before
         row += [*([between] if at else []), Span(" " * before), *cell, Span(" " * after)]
-    return tuple(span for span in row if span.words)
+    return tuple(span for span in row if span.text)
 
 
 def _cell_width(cell: TableCell) -> int:
@@ -349,7 +351,7 @@ class LexerState(NamedTuple):
 
     lexer: Lexer | None
     stack: tuple[str, ...] = ("root",)
-    closes: str = ""
+    comment_end: str = ""
 
 
 def make_lexer_state(language: str) -> LexerState:
@@ -357,29 +359,29 @@ def make_lexer_state(language: str) -> LexerState:
     return LexerState(_find_lexer(language.lower()))
 
 
-def highlight_line(line: str, ink: LexerState) -> tuple[list[Span], LexerState]:
+def highlight_line(line: str, state: LexerState) -> tuple[list[Span], LexerState]:
     """Highlight one line. Returns its spans and the state for the next line."""
-    if ink.lexer is None or not line.strip():
-        return [Span(line)], ink
-    if ink.closes:
-        inside, closes, rest = line.partition(ink.closes)
+    if state.lexer is None or not line.strip():
+        return [Span(line)], state
+    if state.comment_end:
+        inside, closes, rest = line.partition(state.comment_end)
         if not closes:
-            return [Span(line, TOKEN_STYLES[Comment])], ink
-        spans, after = highlight_line(rest, ink._replace(closes=""))
+            return [Span(line, TOKEN_STYLES[Comment])], state
+        spans, after = highlight_line(rest, state._replace(comment_end=""))
         return [Span(inside + closes, TOKEN_STYLES[Comment]), *spans], after
-    found, stack = _tokenize_line(ink.lexer, line, ink.stack)
+    found, stack = _tokenize_line(state.lexer, line, state.stack)
     for opens, closes in COMMENT_ENDS.items():
         at = line.rfind(opens)
-        if at >= 0 and closes not in line[at + 2 :] and _has_open_comment(ink, line, closes):
-            before, _ = _tokenize_line(ink.lexer, line[:at], ink.stack)
-            return [*_token_spans(before), Span(line[at:], TOKEN_STYLES[Comment])], ink._replace(closes=closes)
-    return list(_token_spans(found)), ink._replace(stack=stack)
+        if at >= 0 and closes not in line[at + 2 :] and _has_open_comment(state, line, closes):
+            before, _ = _tokenize_line(state.lexer, line[:at], state.stack)
+            return [*_token_spans(before), Span(line[at:], TOKEN_STYLES[Comment])], state._replace(comment_end=closes)
+    return list(_token_spans(found)), state._replace(stack=stack)
 
 
-def _has_open_comment(ink: LexerState, line: str, closes: str) -> bool:
+def _has_open_comment(state: LexerState, line: str, closes: str) -> bool:
     """Whether `line` ends inside a comment: closing one there must make its last token a comment."""
-    assert ink.lexer
-    kinds = [kind for kind, words in _tokenize_line(ink.lexer, line + closes, ink.stack)[0] if words.strip()]
+    assert state.lexer
+    kinds = [kind for kind, words in _tokenize_line(state.lexer, line + closes, state.stack)[0] if words.strip()]
     return kinds[-1] in Comment
 
 
@@ -440,37 +442,37 @@ class OpenContainer(NamedTuple):
     number: int | None = None
 
 
-def build_stub_lines(frames: Sequence[OpenContainer]) -> list[str]:
+def build_stub_lines(containers: Sequence[OpenContainer]) -> list[str]:
     """Build the lines that reopen the containers."""
     lines, before = list[str](), ""
-    for frame in frames:
+    for frame in containers:
         lines.append(f"{before}{frame.marker}{CUT_MARK}")
         before += frame.prefix
         lines.append(before.rstrip())
     return lines
 
 
-def container_prefix(frames: Sequence[OpenContainer]) -> str:
-    return "".join(frame.prefix for frame in frames)
+def container_prefix(containers: Sequence[OpenContainer]) -> str:
+    return "".join(frame.prefix for frame in containers)
 
 
-def strip_container_prefix(line: str, frames: Sequence[OpenContainer]) -> str:
+def strip_container_prefix(line: str, containers: Sequence[OpenContainer]) -> str:
     """Remove the prefixes of the containers from `line`."""
-    for frame in frames:
+    for frame in containers:
         line = QUOTE_PREFIX.sub("", line, count=1) if frame.prefix == "> " else line[len(frame.prefix) :]
     return line
 
 
 def find_open_containers(
-    path: Sequence["Node"], lines: Sequence[str], frames: Sequence[OpenContainer], numbers: dict[int, int]
+    path: Sequence["Node"], lines: Sequence[str], containers: Sequence[OpenContainer], numbers: dict[int, int]
 ) -> list[OpenContainer]:
     """Find the containers on `path`; those that begin with a stub are taken from `containers`."""
     found: list[OpenContainer] = []
     for node in path:
         if node.type not in ("list_item", "blockquote"):
             continue
-        if has_leading_stub(node) and len(found) < len(frames):
-            frame = frames[len(found)]
+        if has_leading_stub(node) and len(found) < len(containers):
+            frame = containers[len(found)]
         elif node.type == "blockquote":
             frame = OpenContainer("> ", "> ")
         else:
@@ -531,14 +533,14 @@ class CarriedParagraph(NamedTuple):
 class CarriedCode(NamedTuple):
     """Verbatim lines that continue; the first `skipped_lines` of them were printed."""
 
-    ink: LexerState
-    skip: int
+    lexer_state: LexerState
+    skipped_lines: int
 
 
 class CarriedTable(NamedTuple):
     """A table whose head was printed."""
 
-    form: TableLayout
+    layout: TableLayout
 
 
 CarriedBlock: TypeAlias = CarriedParagraph | CarriedCode | CarriedTable
@@ -552,9 +554,9 @@ class RenderState(NamedTuple):
     carried_block:  the block that continues
     """
 
-    frames: tuple[OpenContainer, ...] = ()
-    gap: bool = False
-    leaf: CarriedBlock | None = None
+    containers: tuple[OpenContainer, ...] = ()
+    has_gap: bool = False
+    carried_block: CarriedBlock | None = None
 
 
 class BlockRenderer:
@@ -566,152 +568,160 @@ class BlockRenderer:
     """
 
     def __init__(
-        self, root: "Node", lines: Sequence[str], paper: MarkdownOptions, carry: RenderState, *, open_end: bool = False
+        self,
+        root: "Node",
+        lines: Sequence[str],
+        options: MarkdownOptions,
+        state: RenderState,
+        *,
+        open_end: bool = False,
     ) -> None:
         """Prepare the rendering; `open_end` leaves code at the end open unless its closing line is there."""
-        self.leaf, self.full = carry.leaf, 0
-        self.numbers = number_list_items(root, carry)
-        self._root, self._lines, self._paper = root, lines, paper
-        self._gap, self._carried = carry.gap, carry.leaf
-        self._fresh = True
-        self._open = path_to_last_block(root)[-1] if open_end else None
-        self._stop: Node | None = None
-        self._upto: int | None = None
+        self.carried_block, self.full_row_count = state.carried_block, 0
+        self.item_numbers = number_list_items(root, state)
+        self._root, self._lines, self._options = root, lines, options
+        self._has_gap, self._initial_block = state.has_gap, state.carried_block
+        self._is_start = True
+        self._open_node = path_to_last_block(root)[-1] if open_end else None
+        self._stop_node: Node | None = None
+        self._max_chars: int | None = None
 
-    def rows(self, *, before: "Node | None" = None, upto: int | None = None) -> list[StyledRow]:
+    def render(self, *, stop_node: "Node | None" = None, max_chars: int | None = None) -> list[StyledRow]:
         """Render all rows.
 
         stop_node:  a block at the end: it, and containers that begin with it, are left out
         max_chars:  render only so many characters of the last paragraph, and of these only full rows
         """
-        self._stop, self._upto = before, upto
-        if upto is not None:
-            self._open = path_to_last_block(self._root)[-1]
-        return list(self._children(self._root, self._paper.width))
+        self._stop_node, self._max_chars = stop_node, max_chars
+        if max_chars is not None:
+            self._open_node = path_to_last_block(self._root)[-1]
+        return list(self._render_children(self._root, self._options.width))
 
-    def _children(self, node: "Node", room: int) -> Iterator[StyledRow]:
+    def _render_children(self, node: "Node", room: int) -> Iterator[StyledRow]:
         for at, child in enumerate(node.children):
-            if self._stopped(child):
+            if self._is_stop(child):
                 return
             if is_stub(child):
                 continue
             if not has_leading_stub(child):
-                if self._gap_before(child, inner=at > 0):
+                if self._has_gap_before(child, inner=at > 0):
                     yield ()
-                self._fresh = False
-            yield from self._block(child, room)
+                self._is_start = False
+            yield from self._render_block(child, room)
 
-    def _stopped(self, node: "Node") -> bool:
+    def _is_stop(self, node: "Node") -> bool:
         """Whether `node` is the stop node, or begins with it."""
-        while node is not self._stop and node.type in CONTAINER_NODE_TYPES and node.children:
+        while node is not self._stop_node and node.type in CONTAINER_NODE_TYPES and node.children:
             node = node.children[0]
-        return node is self._stop
+        return node is self._stop_node
 
-    def _gap_before(self, node: "Node", *, inner: bool) -> bool:
+    def _has_gap_before(self, node: "Node", *, inner: bool) -> bool:
         """Whether an empty line precedes `node` in the source."""
-        if self._fresh:
-            return self._gap and self._carried is None
+        if self._is_start:
+            return self._has_gap and self._initial_block is None
         return inner and is_blank_line(self._lines[first_line_index(node) - 1])
 
-    def _block(self, node: "Node", room: int) -> Iterator[StyledRow]:
+    def _render_block(self, node: "Node", room: int) -> Iterator[StyledRow]:
         match node.type:
             case "bullet_list" | "ordered_list":
-                yield from self._children(node, room)
+                yield from self._render_children(node, room)
             case "list_item":
-                yield from self._item(node, room)
+                yield from self._render_list_item(node, room)
             case "blockquote":
-                yield from self._quote(node, room)
+                yield from self._render_quote(node, room)
             case _:
-                carried, self._carried = self._carried, None
-                yield from self._leaf(node, carried, room)
+                carried, self._initial_block = self._initial_block, None
+                yield from self._render_leaf(node, carried, room)
 
-    def _leaf(self, node: "Node", carried: CarriedBlock | None, room: int) -> Iterator[StyledRow]:
+    def _render_leaf(self, node: "Node", carried: CarriedBlock | None, room: int) -> Iterator[StyledRow]:
         if isinstance(carried, CarriedParagraph) and node.type != "paragraph":
             yield carried.row
         match node.type:
             case "paragraph":
-                yield from self._paragraph(node, carried.row if isinstance(carried, CarriedParagraph) else (), room)
+                yield from self._render_paragraph(
+                    node, carried.row if isinstance(carried, CarriedParagraph) else (), room
+                )
             case "heading":
-                words = render_inline(node.children[0].content.replace(CUT_MARK, ""), self._paper, "1")
+                words = render_inline(node.children[0].content.replace(CUT_MARK, ""), self._options, "1")
                 yield from wrap_spans([Span(f"{'#' * int(node.tag[1:])} ", DIM_STYLE), *words], room)
             case "hr":
-                yield (Span(("─" if self._paper.boxes else "-") * min(room, MAX_RULE_COLUMNS), DIM_STYLE),)
+                yield (Span(("─" if self._options.has_box_chars else "-") * min(room, MAX_RULE_COLUMNS), DIM_STYLE),)
             case "table":
-                yield from self._table(node, carried.form if isinstance(carried, CarriedTable) else None, room)
+                yield from self._render_table(node, carried.layout if isinstance(carried, CarriedTable) else None, room)
             case _:
-                yield from self._verbatim(node, carried if isinstance(carried, CarriedCode) else None)
+                yield from self._render_verbatim(node, carried if isinstance(carried, CarriedCode) else None)
 
-    def _item(self, node: "Node", room: int) -> Iterator[StyledRow]:
-        marker, begun = self._marker(node), has_leading_stub(node)
-        wide = len(marker.words)
-        for row in self._children(node, max(MIN_LIST_COLUMNS, room - wide)):
+    def _render_list_item(self, node: "Node", room: int) -> Iterator[StyledRow]:
+        marker, begun = self._item_marker(node), has_leading_stub(node)
+        wide = len(marker.text)
+        for row in self._render_children(node, max(MIN_LIST_COLUMNS, room - wide)):
             yield (Span(" " * wide), *row) if begun and row else (marker, *row) if not begun else ()
             begun = True
         if not begun:
-            yield (Span(marker.words.rstrip()),)
+            yield (Span(marker.text.rstrip()),)
 
-    def _quote(self, node: "Node", room: int) -> Iterator[StyledRow]:
-        bar, begun = Span("│ " if self._paper.boxes else "> ", DIM_STYLE), has_leading_stub(node)
-        for row in self._children(node, max(MIN_LIST_COLUMNS, room - 2)):
+    def _render_quote(self, node: "Node", room: int) -> Iterator[StyledRow]:
+        bar, begun = Span("│ " if self._options.has_box_chars else "> ", DIM_STYLE), has_leading_stub(node)
+        for row in self._render_children(node, max(MIN_LIST_COLUMNS, room - 2)):
             yield (bar, *row)
             begun = True
         if not begun:
             yield (bar,)
 
-    def _marker(self, node: "Node") -> Span:
-        number = self.numbers.get(id(node))
+    def _item_marker(self, node: "Node") -> Span:
+        number = self.item_numbers.get(id(node))
         if number is not None:
             return Span(f"{number}{node.markup} ")
-        return Span("• " if self._paper.boxes else "- ")
+        return Span("• " if self._options.has_box_chars else "- ")
 
-    def _paragraph(self, node: "Node", begun: StyledRow, room: int) -> Iterator[StyledRow]:
+    def _render_paragraph(self, node: "Node", begun: StyledRow, room: int) -> Iterator[StyledRow]:
         words = node.children[0].content.removeprefix(CUT_MARK)
-        upto = self._upto if node is self._open else None
-        rows = wrap_spans([*begun, *render_inline(words[:upto], self._paper)], room)
+        upto = self._max_chars if node is self._open_node else None
+        rows = wrap_spans([*begun, *render_inline(words[:upto], self._options)], room)
         if upto is not None:
-            self.leaf = CarriedParagraph(() if words[upto] == "\n" else rows.pop())
-            self.full = len(rows)
+            self.carried_block = CarriedParagraph(() if words[upto] == "\n" else rows.pop())
+            self.full_row_count = len(rows)
         yield from rows
 
-    def _verbatim(self, node: "Node", begun: CarriedCode | None) -> Iterator[StyledRow]:
+    def _render_verbatim(self, node: "Node", begun: CarriedCode | None) -> Iterator[StyledRow]:
         lines = node.content.replace(CUT_MARK, "").split("\n")[:-1]
         framed = node.type in ("fence", "code_block")
         language = node.info.split()[0] if node.info.strip() else ""
         if framed and not begun:
-            yield self._edge(escape_decoded_text(language))
-        ink = begun.ink if begun else make_lexer_state(language if framed else "")
-        for line in lines[begun.skip if begun else 0 :]:
+            yield self._code_rule(escape_decoded_text(language))
+        ink = begun.lexer_state if begun else make_lexer_state(language if framed else "")
+        for line in lines[begun.skipped_lines if begun else 0 :]:
             row, ink = highlight_line(line, ink)
-            yield tuple(span for span in row if span.words)
-        self.leaf = CarriedCode(ink, 0 if node.type == "fence" else 1)
-        if framed and (node is not self._open or is_closed_fence(node)):
-            yield self._edge("")
+            yield tuple(span for span in row if span.text)
+        self.carried_block = CarriedCode(ink, 0 if node.type == "fence" else 1)
+        if framed and (node is not self._open_node or is_closed_fence(node)):
+            yield self._code_rule("")
 
-    def _edge(self, language: str) -> StyledRow:
+    def _code_rule(self, language: str) -> StyledRow:
         """Return the rule above and below code; the language is in it, so that screen readers announce it."""
-        rule = "──" if self._paper.boxes else "--"
+        rule = "──" if self._options.has_box_chars else "--"
         return (Span(f"{rule} {language}".rstrip(), DIM_STYLE),)
 
-    def _table(self, node: "Node", form: TableLayout | None, room: int) -> Iterator[StyledRow]:
+    def _render_table(self, node: "Node", layout: TableLayout | None, room: int) -> Iterator[StyledRow]:
         cells = [
             [
-                render_inline(cell.children[0].content, self._paper, "1" if cell.type == "th" else "")
+                render_inline(cell.children[0].content, self._options, "1" if cell.type == "th" else "")
                 for cell in line.children
             ]
             for part in node.children
             for line in part.children
         ]
         head, *lines = cells
-        if form is None:
+        if layout is None:
             sides = [
                 str(cell.attrs.get("style", "")).removeprefix("text-align:")
                 for cell in node.children[0].children[0].children
             ]
-            form = compute_table_layout([head, *lines[:LAYOUT_ROWS]], sides, room)
-            yield from render_table_head(head, form, self._paper)
-        self.leaf = CarriedTable(form)
+            layout = compute_table_layout([head, *lines[:LAYOUT_ROWS]], sides, room)
+            yield from render_table_head(head, layout, self._options)
+        self.carried_block = CarriedTable(layout)
         for line in lines:
-            yield from render_table_line(head, line, form, self._paper, room)
+            yield from render_table_line(head, line, layout, self._options, room)
 
 
 def path_to_last_block(root: "Node") -> list["Node"]:
@@ -728,11 +738,11 @@ def is_closed_fence(node: "Node") -> bool:
     return node.type == "fence" and end - first == node.content.count("\n") + 2
 
 
-def number_list_items(root: "Node", carry: RenderState) -> dict[int, int]:
+def number_list_items(root: "Node", state: RenderState) -> dict[int, int]:
     """Number the items of all ordered lists, by the id() of their nodes; continued lists keep their numbers."""
     going_on: dict[int, int] = {}
     level = root.children
-    for frame in carry.frames:
+    for frame in state.containers:
         if level and has_leading_stub(level[0]) and frame.number is not None:
             going_on[id(level[0])] = frame.number
         level = _nodes_after_stub(level)
@@ -766,76 +776,76 @@ ADDRESS_LIKE = re.compile(r"://|^www\.|\.(?:com|dev|io|net|org)\b", re.IGNORECAS
 """Matches link text that looks like an address; the actual target is then shown too."""
 
 
-def render_inline(words: str, paper: MarkdownOptions, style: str = "") -> list[Span]:
+def render_inline(text: str, options: MarkdownOptions, style: str = "") -> list[Span]:
     """Render the inline content of a block that has the style `style`."""
-    return _InlineRenderer(paper, style).of(parse_inline(words))
+    return _InlineRenderer(options, style).render(parse_inline(text))
 
 
-def to_plain_text(words: str) -> str:
+def to_plain_text(text: str) -> str:
     """Return `text` without marks and styles."""
-    return "".join(span.words for span in render_inline(words, MarkdownOptions(colour=True, links=True)))
+    return "".join(span.text for span in render_inline(text, MarkdownOptions(has_color=True, has_links=True)))
 
 
 class _InlineRenderer:
     """Collects the spans of an inline token sequence."""
 
-    def __init__(self, paper: MarkdownOptions, style: str) -> None:
-        self._paper = paper
+    def __init__(self, options: MarkdownOptions, style: str) -> None:
+        self._options = options
         self._styles = [style] if style else []
-        self._said: list[Span] = []
+        self._spans: list[Span] = []
         self._links: list[tuple[str, int]] = []
 
-    def of(self, tokens: Sequence["Token"]) -> list[Span]:
+    def render(self, tokens: Sequence["Token"]) -> list[Span]:
         for token in tokens:
-            self._take(token)
-        return self._said
+            self._add_token(token)
+        return self._spans
 
-    def _take(self, token: "Token") -> None:
+    def _add_token(self, token: "Token") -> None:
         name, _, edge = token.type.rpartition("_")
         match token.type:
             case "softbreak" | "hardbreak":
-                self._say("\n")
+                self._add_text("\n")
             case "code_inline":
-                self._say(token.content if self._paper.colour else _code_with_ticks(token), CODE_STYLE)
+                self._add_text(token.content if self._options.has_color else _code_with_ticks(token), CODE_STYLE)
             case "image":
-                self._image(token)
+                self._add_image(token)
             case "link_open":
-                self._links.append((str(token.attrGet("href") or ""), len(self._said)))
+                self._links.append((str(token.attrGet("href") or ""), len(self._spans)))
             case "link_close":
                 self._end_link()
             case _ if name in INLINE_STYLES and edge in ("open", "close"):
-                self._mark(token, INLINE_STYLES[name], opens=edge == "open")
+                self._toggle_style(token, INLINE_STYLES[name], is_opening=edge == "open")
             case _:
-                self._say(token.content)
+                self._add_text(token.content)
 
-    def _say(self, words: str, style: str = "") -> None:
+    def _add_text(self, text: str, style: str = "") -> None:
         link = self._links[-1][0] if self._links else ""
         styles = [*self._styles, *([LINK_STYLE] if link else []), *([style] if style else [])]
-        if words:
-            self._said.append(
-                Span(escape_decoded_text(words), ";".join(styles), link if _is_clickable_link(link) else "")
+        if text:
+            self._spans.append(
+                Span(escape_decoded_text(text), ";".join(styles), link if _is_clickable_link(link) else "")
             )
 
-    def _mark(self, token: "Token", style: str, *, opens: bool) -> None:
-        if opens:
+    def _toggle_style(self, token: "Token", style: str, *, is_opening: bool) -> None:
+        if is_opening:
             self._styles.append(style)
         else:
             self._styles.remove(style)
-        if not self._paper.colour:
-            self._say(token.markup)
+        if not self._options.has_color:
+            self._add_text(token.markup)
 
-    def _image(self, token: "Token") -> None:
-        self._links.append((str(token.attrGet("src") or ""), len(self._said)))
-        self._say(to_plain_text(token.content) or "image")
+    def _add_image(self, token: "Token") -> None:
+        self._links.append((str(token.attrGet("src") or ""), len(self._spans)))
+        self._add_text(to_plain_text(token.content) or "image")
         self._end_link()
 
     def _end_link(self) -> None:
         link, first = self._links.pop()
-        said = "".join(span.words for span in self._said[first:])
+        said = "".join(span.text for span in self._spans[first:])
         if not link or _is_same_address(said, link):
             return
-        if not (self._paper.links and _is_clickable_link(link)) or ADDRESS_LIKE.search(said):
-            self._say(f" ({link})")
+        if not (self._options.has_links and _is_clickable_link(link)) or ADDRESS_LIKE.search(said):
+            self._add_text(f" ({link})")
 
 
 def _code_with_ticks(token: "Token") -> str:
@@ -874,11 +884,11 @@ def parse_blocks(lines: Sequence[str]) -> SyntaxTreeNode:
     return SyntaxTreeNode(tokens)
 
 
-def parse_inline(words: str) -> list[Token]:
+def parse_inline(text: str) -> list[Token]:
     """Parse the inline content of a block into tokens."""
     tokens: list[Token] = []
     reader = _make_parser()
-    reader.inline.parse(words, reader, {}, tokens)
+    reader.inline.parse(text, reader, {}, tokens)
     return tokens
 
 

@@ -68,11 +68,11 @@ class CutResult(NamedTuple):
 
     rows: list[StyledRow]
     lines: list[str]
-    carry: RenderState
+    state: RenderState
 
 
 def cut_finished(
-    lines: Sequence[str], carry: RenderState, paper: MarkdownOptions, *, partial: bool = False
+    lines: Sequence[str], state: RenderState, options: MarkdownOptions, *, has_partial_line: bool = False
 ) -> CutResult:
     """Render the finished part and cut it off.
 
@@ -81,64 +81,70 @@ def cut_finished(
     root = parse_blocks(lines)
     if not root.children:
         return (
-            CutResult([], list(lines), carry) if partial or not lines else CutResult([], [], carry._replace(gap=True))
+            CutResult([], list(lines), state)
+            if has_partial_line or not lines
+            else CutResult([], [], state._replace(has_gap=True))
         )
-    done = _cut_closed_blocks(root, lines, carry, paper)
-    if done.carry is not carry:
+    done = _cut_closed_blocks(root, lines, state, options)
+    if done.state is not state:
         root = parse_blocks(done.lines)
-    more = _cut_open_block(root, done, paper, partial=partial)
+    more = _cut_open_block(root, done, options, has_partial_line=has_partial_line)
     return more._replace(rows=[*done.rows, *more.rows])
 
 
-def continuation_prefix(lines: Sequence[str], carry: RenderState) -> str:
+def continuation_prefix(lines: Sequence[str], state: RenderState) -> str:
     """Return the prefix of a line that continues the last one in its containers."""
     path = path_to_last_block(parse_blocks(lines))
-    return container_prefix(find_open_containers(path, lines, carry.frames, {}))
+    return container_prefix(find_open_containers(path, lines, state.containers, {}))
 
 
-def _cut_closed_blocks(root: "Node", lines: Sequence[str], carry: RenderState, paper: MarkdownOptions) -> CutResult:
+def _cut_closed_blocks(root: "Node", lines: Sequence[str], state: RenderState, options: MarkdownOptions) -> CutResult:
     """Cut off all blocks except the last, open one."""
     path = path_to_last_block(root)
     at = len(path) - 1
     while at and path[at] is path[at - 1].children[0]:
         at -= 1
     block, first = path[at], first_line_index(path[at])
-    if first <= len(build_stub_lines(carry.frames)) or is_stub(block):
-        return CutResult([], list(lines), carry)
-    rendering = BlockRenderer(root, lines, paper, carry)
-    rows = rendering.rows(before=block)
-    frames = find_open_containers(path[:at], lines, carry.frames, rendering.numbers)
+    if first <= len(build_stub_lines(state.containers)) or is_stub(block):
+        return CutResult([], list(lines), state)
+    rendering = BlockRenderer(root, lines, options, state)
+    rows = rendering.render(stop_node=block)
+    frames = find_open_containers(path[:at], lines, state.containers, rendering.item_numbers)
     if block.type == "list_item":  # the item before it stays, so that the list continues
-        *_, item = find_open_containers([*path[:at], path[at - 1].children[-2]], lines, carry.frames, rendering.numbers)
+        *_, item = find_open_containers(
+            [*path[:at], path[at - 1].children[-2]], lines, state.containers, rendering.item_numbers
+        )
         frames.append(close_list_item(item))
     left = [*build_stub_lines(frames), *lines[first:]]
     return CutResult(rows, left, RenderState(tuple(frames), is_blank_line(lines[first - 1])))
 
 
-def _cut_open_block(root: "Node", done: CutResult, paper: MarkdownOptions, *, partial: bool) -> CutResult:
+def _cut_open_block(root: "Node", done: CutResult, options: MarkdownOptions, *, has_partial_line: bool) -> CutResult:
     """Cut off the finished part of the open block."""
     path = path_to_last_block(root)
     leaf, unchanged = path[-1], done._replace(rows=[])
     if leaf.type == "paragraph" and not is_stub(leaf):
-        return _cut_paragraph(root, unchanged, paper)
+        return _cut_paragraph(root, unchanged, options)
     if leaf.type not in (*VERBATIM_NODE_TYPES, "table"):
         return unchanged
     first, stub = first_line_index(leaf), 2 if leaf.type == "table" else 1
-    end = min(_content_end(leaf), len(done.lines) - partial)
+    end = min(_content_end(leaf), len(done.lines) - has_partial_line)
     while end > first and is_blank_line(done.lines[end - 1]):  # it may turn out to follow the block
         end -= 1
-    least = render.LAYOUT_ROWS if leaf.type == "table" and not done.carry.leaf else 1
+    least = render.LAYOUT_ROWS if leaf.type == "table" and not done.state.carried_block else 1
     if end - first - stub < least:
         return unchanged
     upper = done.lines[:end]
-    rendering = BlockRenderer(parse_blocks(upper), upper, paper, done.carry, open_end=True)
-    frames = find_open_containers(path, done.lines, done.carry.frames, number_list_items(root, done.carry))
+    rendering = BlockRenderer(parse_blocks(upper), upper, options, done.state, open_end=True)
+    frames = find_open_containers(path, done.lines, done.state.containers, number_list_items(root, done.state))
     again = [
         f"{container_prefix(frames)}{strip_container_prefix(line, frames)}" for line in upper[first : first + stub]
     ]
-    rows = rendering.rows()
+    rows = rendering.render()
     return CutResult(
-        rows, [*build_stub_lines(frames), *again, *done.lines[end:]], RenderState(tuple(frames), leaf=rendering.leaf)
+        rows,
+        [*build_stub_lines(frames), *again, *done.lines[end:]],
+        RenderState(tuple(frames), carried_block=rendering.carried_block),
     )
 
 
@@ -149,44 +155,44 @@ def _content_end(leaf: "Node") -> int:
     return first_line_index(leaf) + leaf.content.count("\n") + (1 if leaf.type == "fence" else -1)
 
 
-def _cut_paragraph(root: "Node", done: CutResult, paper: MarkdownOptions) -> CutResult:
+def _cut_paragraph(root: "Node", done: CutResult, options: MarkdownOptions) -> CutResult:
     """Cut off the full rows of the last paragraph."""
     path = path_to_last_block(root)
     content = path[-1].children[0].content
     words = content.removeprefix(CUT_MARK)
-    place = _find_cut_point(words) if text_width(words) > MIN_PARAGRAPH_ROWS * paper.width else None
+    place = _find_cut_point(words) if text_width(words) > MIN_PARAGRAPH_ROWS * options.width else None
     if place is None:
         return done
-    rendering = BlockRenderer(root, done.lines, paper, done.carry)
-    rows = rendering.rows(upto=place)
-    if not rendering.full:
+    rendering = BlockRenderer(root, done.lines, options, done.state)
+    rows = rendering.render(max_chars=place)
+    if not rendering.full_row_count:
         return done
-    frames = find_open_containers(path, done.lines, done.carry.frames, rendering.numbers)
+    frames = find_open_containers(path, done.lines, done.state.containers, rendering.item_numbers)
     gap = words[place] in " \n"
     left = words[place + gap :]
     at = first_line_index(path[-1]) + words[: place + gap].count("\n")
     line, end = left.partition("\n")[0], done.lines[at]
     again = f"{container_prefix(frames)}{CUT_MARK}{' ' * gap}{line}{end[len(end.rstrip()) :]}"
     lines = [*build_stub_lines(frames), again, *done.lines[at + 1 :]]
-    return CutResult(rows, lines, RenderState(tuple(frames), leaf=rendering.leaf))
+    return CutResult(rows, lines, RenderState(tuple(frames), carried_block=rendering.carried_block))
 
 
-def _find_cut_point(words: str) -> int | None:
+def _find_cut_point(text: str) -> int | None:
     """Find a point where a cut does not change the meaning of either half; None if there is none."""
-    end = len(words) - _table_head_chars(words)
-    places = [found.start() for found in CUT_POINT.finditer(words, 0, end) if found.start()]
-    settled = (place for place in _sample_points(places) if has_balanced_marks(words[:place]))
+    end = len(text) - _table_head_chars(text)
+    places = [found.start() for found in CUT_POINT.finditer(text, 0, end) if found.start()]
+    settled = (place for place in _sample_points(places) if has_balanced_marks(text[:place]))
     place = next(settled, None)
-    if place is None and len(words) > 2 * MAX_OPEN_MARK_CHARS:
-        old = [place for place in places if place < len(words) - MAX_OPEN_MARK_CHARS]
-        place = next((place for place in _sample_points(old) if _is_unchanged_by_cut(words, place)), None)
-        place = old[-1] if place is None and old and len(words) > 2 * MAX_LINE_CHARS else place
+    if place is None and len(text) > 2 * MAX_OPEN_MARK_CHARS:
+        old = [place for place in places if place < len(text) - MAX_OPEN_MARK_CHARS]
+        place = next((place for place in _sample_points(old) if _is_unchanged_by_cut(text, place)), None)
+        place = old[-1] if place is None and old and len(text) > 2 * MAX_LINE_CHARS else place
     return place
 
 
-def _table_head_chars(words: str) -> int:
+def _table_head_chars(text: str) -> int:
     """Count the characters at the end that may be a table head: a line that begins with "|", and the rule below it."""
-    *above, last = words.rsplit("\n", 2)
+    *above, last = text.rsplit("\n", 2)
     if not last.lstrip().startswith("|") or len(last) >= MAX_LINE_CHARS:
         return 0
     if above and TABLE_RULE.fullmatch(last) and above[-1].lstrip().startswith("|") and len(above[-1]) < MAX_LINE_CHARS:
@@ -199,22 +205,22 @@ def _sample_points(places: Sequence[int]) -> list[int]:
     return [places[-1 - len(places) * eighths // 8] for eighths in (0, 2, 4, 6)] if places else []
 
 
-def has_balanced_marks(words: str) -> bool:
+def has_balanced_marks(text: str) -> bool:
     """Whether no mark in `text` can still be closed by later text."""
     said = "".join(
         token.content if token.type == "text" else token.markup if token.markup in ("\\(", "\\[") else "x"
-        for token in parse_inline(words)
+        for token in parse_inline(text)
     )
     return not OPENING_MARK.search(said[-MAX_OPEN_MARK_CHARS:])
 
 
-def _is_unchanged_by_cut(words: str, place: int) -> bool:
+def _is_unchanged_by_cut(text: str, place: int) -> bool:
     """Whether a cut at `place` leaves the inline content unchanged."""
-    return _inline_signature(words[:place]) + _inline_signature(words[place:]) == _inline_signature(words)
+    return _inline_signature(text[:place]) + _inline_signature(text[place:]) == _inline_signature(text)
 
 
-def _inline_signature(words: str) -> str:
-    return "".join(token.content if token.type == "text" else f"\0{token.type}" for token in parse_inline(words))
+def _inline_signature(text: str) -> str:
+    return "".join(token.content if token.type == "text" else f"\0{token.type}" for token in parse_inline(text))
 
 
 CHECK_INTERVAL_CHARS = 48
@@ -238,91 +244,93 @@ class MarkdownStream:
     examined_chars:  characters parsed so far, a measure of the cost
     """
 
-    def __init__(self, paper: MarkdownOptions) -> None:
-        self.paper, self.looked = paper, 0
-        self._lines: list[str] = []
-        self._open = ""
-        self._carry = RenderState()
-        self._begun = False
-        self._size = self._due = self._next = 0
+    def __init__(self, options: MarkdownOptions) -> None:
+        self.options, self.examined_chars = options, 0
+        self._complete_lines: list[str] = []
+        self._last_line = ""
+        self._state = RenderState()
+        self._has_rows = False
+        self._complete_chars = self._next_check_chars = self._next_cut_chars = 0
 
-    def take(self, piece: str) -> list[StyledRow]:
+    def feed(self, piece: str) -> list[StyledRow]:
         """Add a piece of text, whose control characters are escaped, and return the rows that it finished."""
         rows: list[StyledRow] = []
         at = 0
         while at < len(piece):
-            room = max(1, self._due - len(self._open))
+            room = max(1, self._next_check_chars - len(self._last_line))
             end = piece.find("\n", at, at + room)
             part = piece[at : at + room] if end < 0 else piece[at:end]
-            self._open += part.replace(CUT_MARK, "\ufffd")
+            self._last_line += part.replace(CUT_MARK, "\ufffd")
             at += len(part) + (end >= 0)
             if end >= 0:
                 rows += self._end_line()
-            elif len(self._open) >= self._due:
-                rows += self._within()
+            elif len(self._last_line) >= self._next_check_chars:
+                rows += self._check_partial_line()
         return rows
 
-    def open(self) -> list[StyledRow]:
+    def render_open(self) -> list[StyledRow]:
         """Render the open text as it looks now; no row exceeds the width of `options`."""
-        shown = [] if AMBIGUOUS_LINE.fullmatch(self._open) else [self._line()]
-        lines = [*self._lines, *shown]
-        self.looked += sum(map(len, lines))
-        rows = BlockRenderer(parse_blocks(lines), lines, self.paper, self._carry, open_end=True).rows()
-        return [part for row in rows for part in break_spans(row, self.paper.width)]
+        shown = [] if AMBIGUOUS_LINE.fullmatch(self._last_line) else [self._bounded_line()]
+        lines = [*self._complete_lines, *shown]
+        self.examined_chars += sum(map(len, lines))
+        rows = BlockRenderer(parse_blocks(lines), lines, self.options, self._state, open_end=True).render()
+        return [part for row in rows for part in break_spans(row, self.options.width)]
 
-    def end(self) -> list[StyledRow]:
+    def finish(self) -> list[StyledRow]:
         """Return the rows of the open text; the next piece starts a new text."""
-        lines = [*self._lines, *([self._line()] if self._open else [])]
-        rows = BlockRenderer(parse_blocks(lines), lines, self.paper, self._carry).rows()
-        self._lines, self._open, self._carry, self._begun = [], "", RenderState(), False
-        self._size = self._due = self._next = 0
+        lines = [*self._complete_lines, *([self._bounded_line()] if self._last_line else [])]
+        rows = BlockRenderer(parse_blocks(lines), lines, self.options, self._state).render()
+        self._complete_lines, self._last_line, self._state, self._has_rows = [], "", RenderState(), False
+        self._complete_chars = self._next_check_chars = self._next_cut_chars = 0
         return rows
 
     @property
-    def size(self) -> int:
+    def open_chars(self) -> int:
         """Open characters."""
-        return self._size + len(self._open)
+        return self._complete_chars + len(self._last_line)
 
-    def _line(self) -> str:
+    def _bounded_line(self) -> str:
         """Return the open line; one with too many container markers becomes plain text."""
-        line = self._open.expandtabs(4)
+        line = self._last_line.expandtabs(4)
         words = line.lstrip()
         deep = DEEP_PREFIX.match(line) or (
-            len(self._carry.frames) >= MAX_OPEN_CONTAINERS and len(line) - len(words) > MAX_OPEN_CONTAINERS
+            len(self._state.containers) >= MAX_OPEN_CONTAINERS and len(line) - len(words) > MAX_OPEN_CONTAINERS
         )
         if not deep or not words.strip("-* ") or words.startswith(CUT_MARK):
             return line
         return f"{line[: -len(words)]}{CUT_MARK}{words}"
 
     def _end_line(self) -> list[StyledRow]:
-        self._lines.append(self._line())
-        self._size += len(self._open) + 1
-        self._open, self._due = "", CHECK_INTERVAL_CHARS
-        return self._look() if self._size >= self._next else []
+        self._complete_lines.append(self._bounded_line())
+        self._complete_chars += len(self._last_line) + 1
+        self._last_line, self._next_check_chars = "", CHECK_INTERVAL_CHARS
+        return self._cut_finished() if self._complete_chars >= self._next_cut_chars else []
 
-    def _within(self) -> list[StyledRow]:
+    def _check_partial_line(self) -> list[StyledRow]:
         """Check an incomplete line."""
         rows: list[StyledRow] = []
-        if self.size >= self._next:
-            self._lines.append(self._line())
-            rows = self._look(partial=True)
-            self._open = self._lines.pop()
-            self._size -= len(self._open)
-        if len(self._open) > MAX_LINE_CHARS:
-            goes_on = continuation_prefix([*self._lines, self._open], self._carry)
+        if self.open_chars >= self._next_cut_chars:
+            self._complete_lines.append(self._bounded_line())
+            rows = self._cut_finished(has_partial_line=True)
+            self._last_line = self._complete_lines.pop()
+            self._complete_chars -= len(self._last_line)
+        if len(self._last_line) > MAX_LINE_CHARS:
+            goes_on = continuation_prefix([*self._complete_lines, self._last_line], self._state)
             rows += self._end_line()
-            self._open = goes_on
-        self._due = len(self._open) + CHECK_INTERVAL_CHARS
+            self._last_line = goes_on
+        self._next_check_chars = len(self._last_line) + CHECK_INTERVAL_CHARS
         return rows
 
-    def _look(self, *, partial: bool = False) -> list[StyledRow]:
-        self.looked += self.size
-        done = cut_finished(self._lines, self._carry, self.paper, partial=partial)
-        self._begun = self._begun or bool(done.rows)
-        self._lines = done.lines
-        self._carry = done.carry if self._begun else done.carry._replace(gap=False)
-        self._size = sum(len(line) + 1 for line in self._lines)
-        self._next = self._size + (self._size // 4 if self._size > LARGE_OPEN_CHARS else 0)
+    def _cut_finished(self, *, has_partial_line: bool = False) -> list[StyledRow]:
+        self.examined_chars += self.open_chars
+        done = cut_finished(self._complete_lines, self._state, self.options, has_partial_line=has_partial_line)
+        self._has_rows = self._has_rows or bool(done.rows)
+        self._complete_lines = done.lines
+        self._state = done.state if self._has_rows else done.state._replace(has_gap=False)
+        self._complete_chars = sum(len(line) + 1 for line in self._complete_lines)
+        self._next_cut_chars = self._complete_chars + (
+            self._complete_chars // 4 if self._complete_chars > LARGE_OPEN_CHARS else 0
+        )
         return done.rows
 
 
@@ -341,79 +349,79 @@ class MarkdownRenderer:
     stream:  the open text
     """
 
-    def __init__(self, out: TextIO, paper: MarkdownOptions, columns: Callable[[], int]) -> None:
+    def __init__(self, out: TextIO, options: MarkdownOptions, get_columns: Callable[[], int]) -> None:
         """Start at the cursor; `get_columns` returns the width of the terminal before each redraw."""
-        self._painter, self.reading, self._columns = RowPainter(out), MarkdownStream(paper), columns
-        self._finished: list[StyledRow] = []
-        self._often = Throttle(self._show)
-        self._shown = 0
+        self._painter, self.stream, self._get_columns = RowPainter(out), MarkdownStream(options), get_columns
+        self._finished_rows: list[StyledRow] = []
+        self._throttle = Throttle(self._draw)
+        self._shown_chars = 0
 
-    def say(self, words: str) -> None:
+    def write(self, text: str) -> None:
         """Add text; its control characters are escaped already."""
-        self._fit()
-        self._finished += self.reading.take(words)
-        size = self.reading.size
-        if size < LARGE_OPEN_CHARS or size * 4 > self._shown * 5:
-            self._often.soon()
+        self._update_width()
+        self._finished_rows += self.stream.feed(text)
+        size = self.stream.open_chars
+        if size < LARGE_OPEN_CHARS or size * 4 > self._shown_chars * 5:
+            self._throttle.schedule()
 
-    def end(self) -> None:
+    def finish(self) -> None:
         """Print the rest of the text; the next `write` starts a new text."""
-        self._often.stop()
-        self._fit()
-        self._finished += self.reading.end()
-        self._painter.show(self._drawn(self._finished), [])
-        self._finished, self._shown = [], 0
+        self._throttle.cancel()
+        self._update_width()
+        self._finished_rows += self.stream.finish()
+        self._painter.update(self._encode_rows(self._finished_rows), [])
+        self._finished_rows, self._shown_chars = [], 0
 
-    def _show(self) -> None:
-        self._fit()
-        self._shown = self.reading.size
-        self._painter.show(self._drawn(self._finished), self._drawn(self.reading.open()))
-        self._finished = []
+    def _draw(self) -> None:
+        self._update_width()
+        self._shown_chars = self.stream.open_chars
+        self._painter.update(self._encode_rows(self._finished_rows), self._encode_rows(self.stream.render_open()))
+        self._finished_rows = []
 
-    def _drawn(self, rows: Sequence[StyledRow]) -> list[str]:
-        return [encode_row(row, self.reading.paper) for row in rows]
+    def _encode_rows(self, rows: Sequence[StyledRow]) -> list[str]:
+        return [encode_row(row, self.stream.options) for row in rows]
 
-    def _fit(self) -> None:
+    def _update_width(self) -> None:
         """Update the width; after a change the position of the open rows is unknown."""
-        width = max(MIN_COLUMNS, self._columns() - RIGHT_MARGIN_COLUMNS)
-        if width != self.reading.paper.width:
-            self._painter.forget()
-            self.reading.paper = self.reading.paper._replace(width=width)
+        width = max(MIN_COLUMNS, self._get_columns() - RIGHT_MARGIN_COLUMNS)
+        if width != self.stream.options.width:
+            self._painter.leave_open_rows()
+            self.stream.options = self.stream.options._replace(width=width)
 
 
 class Throttle:
     """Runs a callback soon, at most once in `FRAME_INTERVAL_S`; without a running loop it runs at once."""
 
-    def __init__(self, act: Callable[[], None]) -> None:
-        self._act, self._last = act, 0.0
-        self._gone: OSError | None = None
-        self._waiting: asyncio.TimerHandle | None = None
+    def __init__(self, callback: Callable[[], None]) -> None:
+        self._callback, self._last_run_at = callback, 0.0
+        self._error: OSError | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
-    def soon(self) -> None:
+    def schedule(self) -> None:
         """Schedule the callback. Raises the OSError of the last run."""
-        if self._gone:
-            raise self._gone
+        if self._error:
+            raise self._error
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            self._act()
+            self._callback()
             return
-        if self._waiting is None:
-            self._waiting = loop.call_at(max(loop.time(), self._last + FRAME_INTERVAL_S), self._do)
+        if self._timer is None:
+            self._timer = loop.call_at(max(loop.time(), self._last_run_at + FRAME_INTERVAL_S), self._run)
 
-    def stop(self) -> None:
+    def cancel(self) -> None:
         """Cancel the scheduled run."""
-        if self._waiting:
-            self._waiting.cancel()
-            self._waiting = None
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
 
-    def _do(self) -> None:
-        self._waiting = None
-        self._last = asyncio.get_running_loop().time()
+    def _run(self) -> None:
+        self._timer = None
+        self._last_run_at = asyncio.get_running_loop().time()
         try:
-            self._act()
+            self._callback()
         except OSError as gone:  # raised by the next `schedule`
-            self._gone = gone
+            self._error = gone
 
 
 MAX_REDRAWN_ROWS = 6
@@ -425,23 +433,23 @@ class RowPainter:
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
-        self._open: list[str] = []
+        self._open_rows: list[str] = []
 
-    def show(self, finished: Sequence[str], still_open: Sequence[str]) -> None:
+    def update(self, finished: Sequence[str], open_rows: Sequence[str]) -> None:
         """Print the finished rows above the open ones; of the open rows only the last `MAX_REDRAWN_ROWS` are shown."""
-        shown = list(still_open[-MAX_REDRAWN_ROWS:])
+        shown = list(open_rows[-MAX_REDRAWN_ROWS:])
         rows = [*finished, *shown]
-        self._out.write(build_screen_update(self._open, rows))
+        self._out.write(build_screen_update(self._open_rows, rows))
         if rows and not shown:
             self._out.write("\n")
         self._out.flush()
-        self._open = shown
+        self._open_rows = shown
 
-    def forget(self) -> None:
+    def leave_open_rows(self) -> None:
         """Leave the open rows on the screen and continue below them: their position is unknown."""
-        if self._open:
+        if self._open_rows:
             self._out.write("\n")
-        self._open = []
+        self._open_rows = []
 
 
 def build_screen_update(before: Sequence[str], after: Sequence[str]) -> str:

@@ -36,9 +36,9 @@ Call = Callable[[PostgresStore], Awaitable[object]]
 CALLS: dict[str, Call] = {
     "a read": lambda store: store.sessions(),
     "a change": lambda store: store.commit(everything("local")),
-    "a lease": lambda store: store.lease("chat", "me", 60),
-    "a check": lambda store: store.upkeep.check(),
-    "a migration": lambda store: store.upkeep.migrate(),
+    "a lease": lambda store: store.acquire_lease("chat", "me", 60),
+    "a check": lambda store: store.admin.check_ready(),
+    "a migration": lambda store: store.admin.migrate(),
 }
 
 
@@ -53,7 +53,7 @@ def answer(url: str, sql: str) -> list[tuple[object, ...]]:
 @pytest.mark.parametrize("call", ["a read", "a change"])
 async def test_a_server_that_says_nothing_is_left_in_time_and_asked_again_later(url: str, call: str) -> None:
     """Somebody else holds a table; a network that swallows everything looks the same from here."""
-    postgres = PostgresStore(PostgresDatabase(url, answer_s=0.3))
+    postgres = PostgresStore(PostgresDatabase(url, transaction_timeout_s=0.3))
     await postgres.commit(everything("local"))
     with psycopg.connect(url) as other:
         other.execute("LOCK TABLE convo.sessions, convo.links IN ACCESS EXCLUSIVE MODE")
@@ -65,8 +65,10 @@ async def test_a_server_that_says_nothing_is_left_in_time_and_asked_again_later(
 
 
 async def test_who_looks_at_everything_takes_the_time_it_takes(url: str) -> None:
-    database = PostgresDatabase(url, answer_s=0.05)
-    found = await database.run(lambda db: run_pipeline(db, Statement("SELECT 1 FROM pg_sleep(0.3)")), however_long=True)
+    database = PostgresDatabase(url, transaction_timeout_s=0.05)
+    found = await database.run(
+        lambda db: run_pipeline(db, Statement("SELECT 1 FROM pg_sleep(0.3)")), no_time_limit=True
+    )
     assert found == [[(1,)]]
     await database.aclose()
 
@@ -85,8 +87,8 @@ async def test_a_connection_that_the_server_closed_is_replaced_unseen(postgres: 
 async def test_a_server_that_was_lost_serves_again_when_it_is_back() -> None:
     """Lost as with a power cut; what was confirmed before is there, and the same store goes on."""
     with databases.started() as server:
-        store = PostgresStore(PostgresDatabase(server.url(), wait_s=1.0))
-        await store.upkeep.migrate()
+        store = PostgresStore(PostgresDatabase(server.url(), connect_timeout_s=1.0))
+        await store.admin.migrate()
         await store.commit(everything("local"))
         server.stop()
         for call in CALLS.values():
@@ -102,16 +104,18 @@ async def test_a_server_that_was_lost_serves_again_when_it_is_back() -> None:
 
 async def test_changes_under_way_while_a_server_restarts_are_whole_or_not_there() -> None:
     with databases.started() as server:
-        store = PostgresStore(PostgresDatabase(server.url(), wait_s=1.0))
-        await store.upkeep.migrate()
+        store = PostgresStore(PostgresDatabase(server.url(), connect_timeout_s=1.0))
+        await store.admin.migrate()
         confirmed: list[str] = []
 
         async def chat(name: str) -> None:
             for number in range(30):
-                path = Path(TOP).grow([user_message(f"{name} {number}"), user_message("and more")])
+                path = Path(TOP).append([user_message(f"{name} {number}"), user_message("and more")])
                 record = session(id=f"ses_{name}_{number}", name=f"{name}_{number}", head=path.head)
                 try:
-                    await store.commit(Transaction((AppendItems(TOP, path.items),), session=record, expect=None))
+                    await store.commit(
+                        Transaction((AppendItems(TOP, path.items),), session=record, expected_session_head=None)
+                    )
                 except StoreFault:
                     continue
                 confirmed.append(record.id)
@@ -130,7 +134,7 @@ async def test_changes_under_way_while_a_server_restarts_are_whole_or_not_there(
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 async def test_a_server_that_is_not_there_is_a_fault_without_the_password(call: Call) -> None:
-    store = PostgresStore(PostgresDatabase("postgresql://me:hush%40hush@127.0.0.1:1/db", wait_s=0.5))
+    store = PostgresStore(PostgresDatabase("postgresql://me:hush%40hush@127.0.0.1:1/db", connect_timeout_s=0.5))
     with pytest.raises(StoreUnavailable) as told:
         await call(store)
     await store.aclose()
@@ -156,18 +160,18 @@ async def test_nothing_outlives_a_transaction(postgres: PostgresStore, url: str)
     """No prepared statement, no lock and no setting: the next client may be another one's."""
     await postgres.commit(everything("local"))
     for _ in range(10):
-        await postgres.search("hi")
+        await postgres.search_items("hi")
         await postgres.sessions()
     await postgres.remove_link("resp_1")
 
-    async with postgres.database.connection() as db:
+    async with postgres.database.pooled_connection() as db:
         assert await (await db.execute(HELD)).fetchone() == (0, 0, 0)
 
 
 async def test_a_closed_store_says_so_and_closes_twice(url: str) -> None:
     store = PostgresStore(PostgresDatabase(url))
     await store.sessions()
-    await store.of("guest").aclose()
+    await store.for_tenant("guest").aclose()
     await store.aclose()
 
     for call in CALLS.values():

@@ -27,14 +27,18 @@ def run(url: str, *statements: str) -> None:
 async def test_a_database_that_is_ready_lacks_nothing(url: str) -> None:
     found = await seen(url)
 
-    assert (found.role, found.schema, found.known) == ("postgres", SCHEMA_VERSION, SCHEMA_VERSION)
-    assert (found.lacking, found.read_only, found.may_create) == ([], False, True)
-    assert found.version >= 120_000
+    assert (found.role, found.schema_version, found.latest_schema_version) == (
+        "postgres",
+        SCHEMA_VERSION,
+        SCHEMA_VERSION,
+    )
+    assert (found.missing_privileges, found.is_read_only, found.can_create_schema) == ([], False, True)
+    assert found.server_version >= 120_000
 
 
 async def test_a_database_without_tables_says_so_and_gets_none(bare: str) -> None:
-    assert (await seen(bare)).schema == 0
-    assert (await seen(bare)).schema == 0
+    assert (await seen(bare)).schema_version == 0
+    assert (await seen(bare)).schema_version == 0
 
 
 async def test_a_newer_database_is_refused(url: str) -> None:
@@ -49,16 +53,16 @@ async def test_every_right_that_a_role_lacks_is_named(url: str) -> None:
     theirs = databases.as_role(url, role)
     try:
         found = await seen(theirs)
-        assert (found.schema, found.may_create) == (None, False)
-        assert found.lacking == ["USAGE", "SELECT", "INSERT", "UPDATE", "DELETE"]
+        assert (found.schema_version, found.can_create_schema) == (None, False)
+        assert found.missing_privileges == ["USAGE", "SELECT", "INSERT", "UPDATE", "DELETE"]
 
         run(url, f"GRANT USAGE ON SCHEMA convo TO {role}", f"GRANT SELECT ON ALL TABLES IN SCHEMA convo TO {role}")
         found = await seen(theirs)
-        assert (found.schema, found.lacking) == (SCHEMA_VERSION, ["INSERT", "UPDATE", "DELETE"])
+        assert (found.schema_version, found.missing_privileges) == (SCHEMA_VERSION, ["INSERT", "UPDATE", "DELETE"])
 
         run(url, f"GRANT INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA convo TO {role}")
         run(url, f"REVOKE DELETE ON convo.leases FROM {role}")
-        assert (await seen(theirs)).lacking == ["DELETE"]
+        assert (await seen(theirs)).missing_privileges == ["DELETE"]
     finally:
         run(url, f"DROP OWNED BY {role}", f"DROP ROLE {role}")
 
@@ -73,20 +77,20 @@ async def test_the_rights_to_partitions_are_those_to_their_table() -> None:
     run(made, f"DROP OWNED BY {role}", f"DROP ROLE {role}")
     databases.drop(made)
 
-    assert (found.schema, found.lacking) == (SCHEMA_VERSION, [])
+    assert (found.schema_version, found.missing_privileges) == (SCHEMA_VERSION, [])
 
 
 async def test_a_database_that_takes_no_writes_says_so(url: str) -> None:
     run(url, f"ALTER DATABASE {databases.name_of(url)} SET default_transaction_read_only = on")
 
-    assert (await seen(url)).read_only
+    assert (await seen(url)).is_read_only
 
 
 @pytest.mark.needs("pgbouncer")
 async def test_through_a_transaction_pooler_the_same_is_seen() -> None:
     found = await seen(databases.pooled(databases.empty_database()))
 
-    assert (found.schema, found.lacking, found.read_only) == (SCHEMA_VERSION, [], False)
+    assert (found.schema_version, found.missing_privileges, found.is_read_only) == (SCHEMA_VERSION, [], False)
 
 
 @pytest.mark.needs("postgresql 12")
@@ -97,6 +101,6 @@ async def test_the_oldest_server_is_looked_at_alike() -> None:
     ours, theirs = await seen(url), await seen(databases.as_role(url, role))
     run(url, f"DROP OWNED BY {role}", f"DROP ROLE {role}")
 
-    assert ours.version // 10_000 == 12
-    assert (ours.schema, ours.lacking) == (SCHEMA_VERSION, [])
-    assert (theirs.schema, theirs.lacking) == (None, ["SELECT", "INSERT", "UPDATE", "DELETE"])
+    assert ours.server_version // 10_000 == 12
+    assert (ours.schema_version, ours.missing_privileges) == (SCHEMA_VERSION, [])
+    assert (theirs.schema_version, theirs.missing_privileges) == (None, ["SELECT", "INSERT", "UPDATE", "DELETE"])

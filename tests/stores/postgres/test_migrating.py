@@ -65,20 +65,20 @@ def test_the_last_migration_is_the_schema() -> None:
 
 async def test_replicas_that_start_together_migrate_once(bare: str) -> None:
     async with opened(bare) as one, opened(bare) as two, opened(bare) as three:
-        ran = await gather(*(store.upkeep.migrate() for store in (one, two, three)))
-        await gather(*(store.upkeep.check() for store in (one, two, three)))
+        ran = await gather(*(store.admin.migrate() for store in (one, two, three)))
+        await gather(*(store.admin.check_ready() for store in (one, two, three)))
 
     assert sorted(map(list, ran)) == [[], [], ALL]
 
 
 async def test_a_database_that_was_not_migrated_names_the_command(bare: str) -> None:
     async with opened(bare) as store:
-        for asked in (store.sessions, store.upkeep.check, lambda: store.commit(everything("local"))):
+        for asked in (store.sessions, store.admin.check_ready, lambda: store.commit(everything("local"))):
             with pytest.raises(StoreUnavailable, match="lacks tables") as told:
                 await asked()
             assert told.value.hint == "convo store migrate"
 
-        await store.upkeep.migrate()
+        await store.admin.migrate()
         await store.commit(everything("local"))
         assert len(await store.sessions()) == 1
 
@@ -86,17 +86,17 @@ async def test_a_database_that_was_not_migrated_names_the_command(bare: str) -> 
 async def test_a_newer_database_is_left_as_it_is(url: str) -> None:
     run(url, "INSERT INTO convo.migrations (number) VALUES (99)")
     async with opened(url) as store:
-        for asked in (store.sessions, store.upkeep.check, store.upkeep.migrate):
+        for asked in (store.sessions, store.admin.check_ready, store.admin.migrate):
             with pytest.raises(StoreTooNew) as told:
                 await asked()
-            assert (told.value.found, told.value.known) == (99, SCHEMA_VERSION)
+            assert (told.value.found_schema, told.value.known_schema) == (99, SCHEMA_VERSION)
 
 
 async def test_a_migration_that_fails_half_way_leaves_nothing(bare: str) -> None:
     run(bare, "CREATE SCHEMA convo", "CREATE TABLE convo.leases (in_the_way integer)")
     async with opened(bare) as store:
         with pytest.raises(StoreUnavailable, match="already exists"):
-            await store.upkeep.migrate()
+            await store.admin.migrate()
 
     with psycopg.connect(bare) as db:
         tables = "SELECT relname FROM pg_class WHERE relnamespace = 'convo'::regnamespace"
@@ -105,13 +105,13 @@ async def test_a_migration_that_fails_half_way_leaves_nothing(bare: str) -> None
 
 async def test_what_is_printed_makes_the_same_tables_as_a_migration(url: str, bare: str) -> None:
     async with opened(bare) as store:
-        await store.upkeep.migrate()
+        await store.admin.migrate()
     printed = databases.new_database(schema=False)
     run(printed, store_schema_sql(printed))
 
     assert described(printed) == described(bare) != []
     async with opened(printed) as store:
-        assert list(await store.upkeep.migrate()) == []
+        assert list(await store.admin.migrate()) == []
     databases.drop(printed)
 
 
@@ -140,9 +140,9 @@ async def test_a_database_of_schema_1_keeps_everything_and_gets_what_it_lacks(pa
     async with opened(url) as store:
         with pytest.raises(StoreUnavailable, match="lacks tables"):
             await store.sessions()
-        assert list(await store.upkeep.migrate()) == [2, 3]
+        assert list(await store.admin.migrate()) == [2, 3]
         assert [one.name for one in await store.sessions()] == ["one"]
-        await store.commit(Transaction(agent_run=RUN, calls=(CALL,)))
+        await store.commit(Transaction(agent_run=RUN, agent_calls=(CALL,)))
         assert await store.agent_run("run_1") == RUN
     assert described(url) == new
     for made in (url, first):
@@ -156,7 +156,7 @@ async def test_sessions_of_schema_2_keep_their_order(url: str) -> None:
             await store.commit(Transaction(session=session(id=f"ses_{name}", name=name, head=TOP, used_at=used_at)))
     run(url, *BACK_TO_2)
     async with opened(url) as store:
-        assert list(await store.upkeep.migrate()) == [3]
+        assert list(await store.admin.migrate()) == [3]
         assert [one.name for one in await store.sessions()] == ["late", "between", "early"]
         columns = "tenant, used_at, head, mark, id, name, link, record"
         copied = columns.replace("used_at", "10.0").replace(" id, name", " 'ses_old', 'old'")
@@ -164,19 +164,23 @@ async def test_sessions_of_schema_2_keep_their_order(url: str) -> None:
         assert [one.name for one in await store.sessions()] == ["old", "late", "between", "early"]
         early = await store.session("early")
         assert early
-        await store.commit(Transaction(session=replace(early, used_at=50.0, use=None), expect=early.head))
+        await store.commit(
+            Transaction(session=replace(early, used_at=50.0, use_order=None), expected_session_head=early.head)
+        )
         old = await store.session("old")
         assert old
-        await store.commit(Transaction(session=replace(old, used_at=20.0, use=None), expect=old.head))
+        await store.commit(
+            Transaction(session=replace(old, used_at=20.0, use_order=None), expected_session_head=old.head)
+        )
         assert [one.name for one in await store.sessions()] == ["old", "early", "late", "between"]
 
 
 async def test_what_an_old_database_lacks_can_be_printed_alone(url: str) -> None:
     new = described(url)
-    run(url, *BACK_TO_1, connection.schema_sql(above=1))
+    run(url, *BACK_TO_1, connection.schema_sql(after_migration=1))
 
     assert described(url) == new
-    assert connection.schema_sql(above=SCHEMA_VERSION) == ""
+    assert connection.schema_sql(after_migration=SCHEMA_VERSION) == ""
 
 
 def test_every_key_reference_and_unique_index_begins_with_the_tenant(url: str) -> None:
@@ -217,9 +221,9 @@ async def test_a_role_that_may_only_change_rows_does_everything_but_migrate(url:
     )
     async with opened(databases.as_role(bare, role)) as store:
         with pytest.raises(StoreReadOnly):
-            await store.upkeep.migrate()
+            await store.admin.migrate()
     async with opened(databases.as_role(url, role)) as store:
-        assert list(await store.upkeep.migrate()) == []
+        assert list(await store.admin.migrate()) == []
         await use(store)
     run(url, f"DROP OWNED BY {role}", f"DROP ROLE {role}")
 
@@ -227,25 +231,29 @@ async def test_a_role_that_may_only_change_rows_does_everything_but_migrate(url:
 async def use(store: PostgresStore) -> None:
     """Call everything once."""
     await store.commit(everything("local"))
-    path = Path(TOP).grow([user_message("hi there"), user_message("and more")])
+    path = Path(TOP).append([user_message("hi there"), user_message("and more")])
     running = link("resp_2", path.head, status="in_progress", conversation_id="conv_1", created_at=NOW + 1)
-    await store.commit(Transaction((AppendItems(TOP, path.items),), (running,), starts="resp_2"))
-    lease = await store.lease(run_lease_name("resp_2"), "me", 60)
-    await store.append("resp_2", [{"sequence_number": 0}])
-    assert await store.upkeep.abandoned() == []
-    await store.release(lease)
-    assert [one.response_id for one in await store.upkeep.abandoned()] == ["resp_2"]
-    await store.commit(Transaction(links=(link("resp_2", path.head),), ends="resp_2"))
+    await store.commit(Transaction((AppendItems(TOP, path.items),), (running,), started_run_id="resp_2"))
+    lease = await store.acquire_lease(run_lease_name("resp_2"), "me", 60)
+    await store.append_events("resp_2", [{"sequence_number": 0}])
+    assert await store.admin.abandoned_runs() == []
+    await store.release_lease(lease)
+    assert [one.response_id for one in await store.admin.abandoned_runs()] == ["resp_2"]
+    await store.commit(Transaction(links=(link("resp_2", path.head),), ended_run_id="resp_2"))
     assert len(await store.events("resp_2")) == 1
-    assert await store.upkeep.forget_events(-60) == 1
-    assert [len(await store.search("hi")), len(await store.find("")), len(await store.sessions())] == [1, 4, 1]
-    assert await store.upkeep.secret("seal", b"1") == b"1"
-    assert len(await store.upkeep.holdings()) == 1
-    await store.commit(Transaction(erase=(path.head,), agent_run=RUN, calls=(CALL,)))
-    await store.commit(Transaction(agent_run=later(), calls=(CALL._replace(ended=True),)))
-    assert [len(await store.agent_runs()), len(await store.calls("run_1"))] == [1, 1]
+    assert await store.admin.prune_events(-60) == 1
+    assert [len(await store.search_items("hi")), len(await store.find_handles("")), len(await store.sessions())] == [
+        1,
+        4,
+        1,
+    ]
+    assert await store.admin.get_or_create_secret("seal", b"1") == b"1"
+    assert len(await store.admin.tenant_stats()) == 1
+    await store.commit(Transaction(erased_nodes=(path.head,), agent_run=RUN, agent_calls=(CALL,)))
+    await store.commit(Transaction(agent_run=later(), agent_calls=(CALL._replace(has_ended=True),)))
+    assert [len(await store.agent_runs()), len(await store.agent_calls("run_1"))] == [1, 1]
     await store.remove_link("resp_2")
     await store.remove_conversation("conv_1")
-    assert (await store.upkeep.prune("local", NOW + 60, dry=True)).sessions == 1
-    await store.upkeep.prune("local", NOW + 60, dry=False)
-    assert await store.upkeep.holdings() == []
+    assert (await store.admin.prune("local", NOW + 60, dry_run=True)).sessions == 1
+    await store.admin.prune("local", NOW + 60, dry_run=False)
+    assert await store.admin.tenant_stats() == []

@@ -29,7 +29,7 @@ def refused(url: str) -> StoreUnavailable:
     async def check() -> None:
         store = open_store(url)
         try:
-            await store.upkeep.check()
+            await store.admin.check_ready()
         finally:
             await store.aclose()
 

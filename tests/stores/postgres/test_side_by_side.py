@@ -57,7 +57,7 @@ class BesidePostgres(SideBySide):
 
     async def hits(self, store: Store, words: str) -> object:
         """What a search finds: of several places of one item in a session, each store has its own first."""
-        found = await store.search(words, limit=1000)
+        found = await store.search_items(words, limit=1000)
         for hit in found:
             with suppress(ItemDeleted):
                 path: Path = await store.path(hit.key)

@@ -60,7 +60,7 @@ async def test_a_thousand_turns_of_any_owner_cost_no_more(
 
 
 async def test_a_history_that_is_sent_again_costs_nothing(postgres: PostgresStore, url: str) -> None:
-    path = Path(TOP).grow(item for turn in long_chat(Strategy.SESSION, 30) for item in turn.new)
+    path = Path(TOP).append(item for turn in long_chat(Strategy.SESSION, 30) for item in turn.new)
     again = Transaction((AppendItems(TOP, path.items),), session=session(head=path.head))
     await postgres.commit(again)
     with psycopg.connect(url) as db:
@@ -76,18 +76,20 @@ async def test_a_history_that_is_sent_again_costs_nothing(postgres: PostgresStor
 async def test_a_long_path_is_walked_by_its_index_before_the_tables_were_ever_analysed(
     postgres: PostgresStore,
 ) -> None:
-    path = Path(TOP).grow(user_message(f"number {number}") for number in range(2000))
+    path = Path(TOP).append(user_message(f"number {number}") for number in range(2000))
     await postgres.commit(Transaction((AppendItems(TOP, path.items),), session=session(head=path.head)))
     assert await postgres.path(path.head) == path
 
     async def planned(t: TenantConnection) -> str:
         key = bytes.fromhex(path.head)
         values = key[:16].hex(), key[16:].hex(), None
-        (found,) = await run_pipeline(t.db, Statement(f"EXPLAIN (FORMAT JSON) {tree.SELECT_PATH}", (t.n, *values)))
+        (found,) = await run_pipeline(
+            t.db, Statement(f"EXPLAIN (FORMAT JSON) {tree.SELECT_PATH}", (t.tenant_number, *values))
+        )
         return json.dumps(found)
 
-    async with postgres.database.connection() as db:
-        plan = await planned(TenantConnection.of(db, "local"))
+    async with postgres.database.pooled_connection() as db:
+        plan = await planned(TenantConnection.from_name(db, "local"))
     assert "Index Scan" in plan
     assert "Seq Scan" not in plan
     assert "Hash Join" not in plan

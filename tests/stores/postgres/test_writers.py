@@ -21,13 +21,13 @@ from tests.stores.postgres.test_side_by_side import UNNEEDED
 pytestmark = pytest.mark.needs("postgresql")
 
 TOP = root_key("local")
-SHARED = Path(TOP).grow([user_message("everybody says hello"), assistant_message("and is answered")])
+SHARED = Path(TOP).append([user_message("everybody says hello"), assistant_message("and is answered")])
 
 
 @asynccontextmanager
 async def replicas(url: str, number: int) -> AsyncIterator[list[PostgresStore]]:
     async with AsyncExitStack() as stack:
-        stores = [PostgresStore(PostgresDatabase(url, size=4)) for _ in range(number)]
+        stores = [PostgresStore(PostgresDatabase(url, pool_size=4)) for _ in range(number)]
         for store in stores:
             stack.push_async_callback(store.aclose)
         yield stores
@@ -56,16 +56,18 @@ async def counted(work: Sequence[Awaitable[None]], *errors: type[Exception]) -> 
 
 @pytest.mark.parametrize("begun", [False, True])
 async def test_of_writers_from_one_head_one_succeeds(url: str, begun: bool) -> None:
-    record = session(head=SHARED.head, mark=SHARED.head)
+    record = session(head=SHARED.head, confirmed_head=SHARED.head)
     async with replicas(url, 8) as stores:
         if begun:
-            await stores[0].commit(Transaction((AppendItems(TOP, SHARED.items),), session=record, expect=None))
+            await stores[0].commit(
+                Transaction((AppendItems(TOP, SHARED.items),), session=record, expected_session_head=None)
+            )
 
         def attempt(number: int) -> Transaction:
-            path = (SHARED if begun else Path(TOP)).grow([user_message(f"from {number}")])
+            path = (SHARED if begun else Path(TOP)).append([user_message(f"from {number}")])
             grow = AppendItems(SHARED.head if begun else TOP, (user_message(f"from {number}"),))
-            moved = replace(record, head=path.head, mark=path.root)
-            return Transaction((grow,), session=moved, expect=SHARED.head if begun else None)
+            moved = replace(record, head=path.head, confirmed_head=path.root)
+            return Transaction((grow,), session=moved, expected_session_head=SHARED.head if begun else None)
 
         commits = [store.commit(attempt(number)) for number, store in enumerate(stores)]
         assert await counted(commits, Conflict) == 1
@@ -76,14 +78,16 @@ async def test_of_writers_from_one_head_one_succeeds(url: str, begun: bool) -> N
 async def test_of_writers_of_one_thing_one_succeeds(url: str, kind: str) -> None:
     async with replicas(url, 6) as stores:
         await stores[0].commit(
-            Transaction((AppendItems(TOP, SHARED.items),), (link("resp_1", SHARED.head),), starts="resp_1")
+            Transaction((AppendItems(TOP, SHARED.items),), (link("resp_1", SHARED.head),), started_run_id="resp_1")
         )
         changes: dict[str, Callable[[int], Transaction]] = {
             "conversation": lambda n: Transaction(
-                conversation=Conversation("conv_1", SHARED.head, NOW + n, ("a", "b")), conversation_expect=None
+                conversation=Conversation("conv_1", SHARED.head, NOW + n, ("a", "b")), expected_conversation_head=None
             ),
-            "name": lambda n: Transaction(session=session(id=f"ses_{n}", name="mine", head=SHARED.head), expect=None),
-            "run": lambda n: Transaction(ends="resp_1"),
+            "name": lambda n: Transaction(
+                session=session(id=f"ses_{n}", name="mine", head=SHARED.head), expected_session_head=None
+            ),
+            "run": lambda n: Transaction(ended_run_id="resp_1"),
         }
         commits = [store.commit(changes[kind](number)) for number, store in enumerate(stores)]
         assert await counted(commits, Conflict) == 1
@@ -92,17 +96,17 @@ async def test_of_writers_of_one_thing_one_succeeds(url: str, kind: str) -> None
 async def test_of_two_that_append_the_same_event_one_succeeds(url: str) -> None:
     async with replicas(url, 6) as stores:
         await stores[0].commit(
-            Transaction((AppendItems(TOP, SHARED.items),), (link("resp_1", SHARED.head),), starts="resp_1")
+            Transaction((AppendItems(TOP, SHARED.items),), (link("resp_1", SHARED.head),), started_run_id="resp_1")
         )
         events = [{"sequence_number": 0, "type": "a"}, {"sequence_number": 1, "type": "b"}]
-        assert await counted([store.append("resp_1", events) for store in stores], Conflict) == 1
+        assert await counted([store.append_events("resp_1", events) for store in stores], Conflict) == 1
         assert list(await stores[3].events("resp_1")) == events
 
 
 async def test_of_those_that_want_a_lease_one_has_it(url: str) -> None:
     async with replicas(url, 8) as stores:
         taken = await asyncio.gather(
-            *(store.lease("chat", f"holder {n}", 60) for n, store in enumerate(stores)), return_exceptions=True
+            *(store.acquire_lease("chat", f"holder {n}", 60) for n, store in enumerate(stores)), return_exceptions=True
         )
     assert sum(isinstance(one, Busy) for one in taken) == 7
 
@@ -112,7 +116,7 @@ async def test_writers_who_share_items_in_any_order_wait_for_nobody_in_a_circle(
     items = [user_message(f"item {number}") for number in range(20)]
 
     async def say(store: PostgresStore, number: int) -> None:
-        path = Path(TOP).grow(dice.sample(items, len(items)))
+        path = Path(TOP).append(dice.sample(items, len(items)))
         await store.commit(
             Transaction(
                 (AppendItems(TOP, path.items),), session=session(id=f"ses_{number}", name=f"{number}", head=path.head)
@@ -131,12 +135,12 @@ async def test_nothing_is_collected_that_another_builds_on_and_all_else_is(url: 
 
     async def live(store: PostgresStore, name: str) -> None:
         for number in range(8):
-            path = SHARED.grow([user_message(f"turn {dice.randrange(3)}")])
-            record = session(id=f"ses_{name}", name=name, head=path.head, mark=path.head)
-            made = link(f"resp_{name}_{number}", SHARED.head, path.head, session=record.id)
+            path = SHARED.append([user_message(f"turn {dice.randrange(3)}")])
+            record = session(id=f"ses_{name}", name=name, head=path.head, confirmed_head=path.head)
+            made = link(f"resp_{name}_{number}", SHARED.head, path.head, session_id=record.id)
             await store.commit(Transaction((AppendItems(TOP, path.items),), (made,), record))
             assert await store.path(path.head) == path
-            await store.commit(Transaction(session=replace(record, head=SHARED.keys[0], mark=SHARED.keys[0])))
+            await store.commit(Transaction(session=replace(record, head=SHARED.keys[0], confirmed_head=SHARED.keys[0])))
             await store.remove_link(made.id)
             if number % 3 == 2:
                 await store.remove_session(record.id)
@@ -155,11 +159,11 @@ async def test_nothing_is_collected_that_another_builds_on_and_all_else_is(url: 
 async def test_a_place_that_two_let_go_of_at_once_is_collected(url: str) -> None:
     async with replicas(url, 2) as stores:
         for round_ in range(10):
-            path = Path(TOP).grow([user_message("both stand here"), user_message(f"in round {round_}")])
-            records = [session(id=f"ses_{n}", name=f"{n}", head=path.head, mark=path.head) for n in range(2)]
+            path = Path(TOP).append([user_message("both stand here"), user_message(f"in round {round_}")])
+            records = [session(id=f"ses_{n}", name=f"{n}", head=path.head, confirmed_head=path.head) for n in range(2)]
             for record in records:
                 await stores[0].commit(Transaction((AppendItems(TOP, path.items),), session=record))
-            back = (Transaction(session=replace(record, head=TOP, mark=TOP)) for record in records)
+            back = (Transaction(session=replace(record, head=TOP, confirmed_head=TOP)) for record in records)
             await asyncio.gather(*(store.commit(change) for store, change in zip(stores, back, strict=True)))
             assert left(url) == []
     assert rows(url) == [0, 0]
@@ -168,15 +172,15 @@ async def test_a_place_that_two_let_go_of_at_once_is_collected(url: str) -> None
 async def test_a_pruning_lets_others_write(url: str) -> None:
     async with replicas(url, 2) as (one, two):
         for number in range(30):
-            path = Path(TOP).grow([user_message(f"old {number}")])
+            path = Path(TOP).append([user_message(f"old {number}")])
             await one.commit(Transaction((AppendItems(TOP, path.items),), (link(f"resp_{number}", path.head),)))
 
         async def write() -> None:
             for number in range(20):
-                path = Path(TOP).grow([user_message(f"new {number}")])
+                path = Path(TOP).append([user_message(f"new {number}")])
                 made = link(f"resp_new_{number}", path.head, created_at=NOW + 100)
                 await two.commit(Transaction((AppendItems(TOP, path.items),), (made,)))
 
-        pruned, _ = await asyncio.gather(one.upkeep.prune("local", NOW + 1, dry=False), write())
+        pruned, _ = await asyncio.gather(one.admin.prune("local", NOW + 1, dry_run=False), write())
         assert pruned.responses == 30
     assert rows(url) == [20, 20]

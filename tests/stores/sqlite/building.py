@@ -27,7 +27,7 @@ async def _filled(file: File) -> None:
     dice = random.Random(1)
     for number in range(24):
         tenant = "guest" if number % 6 == 5 else "local"
-        await _chat(store.of(tenant), dice, number, tenant)
+        await _chat(store.for_tenant(tenant), dice, number, tenant)
     for number in (3, 9, 15):
         await store.remove_session(f"ses_{number}")
     with closing(sqlite3.connect(work)) as db:
@@ -46,22 +46,24 @@ async def _chat(store: SqliteStore, dice: random.Random, number: int, tenant: st
     path, expect, before = Path(record.head), None, None
     for turn in range(dice.randrange(3, 12)):
         said = user_message(prose(dice, 15_000 if number % 8 == 1 else 300))
-        asked = path.grow([said])
-        path = asked.grow([answer(dice, dice.randrange(100, 3000))])
+        asked = path.append([said])
+        path = asked.append([answer(dice, dice.randrange(100, 3000))])
         made = replace(
-            link(f"resp_{number}_{turn}", asked.head, path.head, sent=len(asked)),
-            session=record.id, parent=before, conversation_id=f"conv_{number}", created_at=NOW + number + turn,
+            link(f"resp_{number}_{turn}", asked.head, path.head, sent_count=len(asked)),
+            session_id=record.id, parent_id=before, conversation_id=f"conv_{number}", created_at=NOW + number + turn,
             usage={"input_tokens": turn}, parameters={"instructions": f"Be {number % 3}."},
         )  # fmt: skip
-        record = replace(record, head=path.head, mark=path.head, link=made.id, used_at=NOW + turn)
+        record = replace(record, head=path.head, confirmed_head=path.head, link_id=made.id, used_at=NOW + turn)
         ids = tuple(f"msg_{place}" for place in range(len(path)))
         held = Conversation(f"conv_{number}", path.head, NOW, ids)
         await store.commit(
             Transaction((AppendItems(asked.first(len(asked) - 1).head, path.items[-2:]),), (made,), record,
-                   conversation=held if number % 4 == 2 else None, starts=made.id, expect=expect)
+                   conversation=held if number % 4 == 2 else None, started_run_id=made.id, expected_session_head=expect)
         )  # fmt: skip
-        await store.append(made.id, [{"sequence_number": 0, "type": "x"}])
+        await store.append_events(made.id, [{"sequence_number": 0, "type": "x"}])
         expect, before = path.head, made.id
     run = AgentRun(f"run_{number}", record.id, 1, "paused", {"version": 1, "agent": "a", "phase": "X"}, NOW, NOW)
-    await store.commit(Transaction(agent_run=run, calls=(AgentCall(run.id, "call_1", NOW, ended=True, output="done"),)))
+    await store.commit(
+        Transaction(agent_run=run, agent_calls=(AgentCall(run.id, "call_1", NOW, has_ended=True, output="done"),))
+    )
     assert root_key(tenant)

@@ -24,11 +24,11 @@ UNDO_EVERY = 5
 
 
 def asked(path: Path) -> Path:
-    return path.grow([user_message(f"question {len(path)} of some words"), user_message("and you?")])
+    return path.append([user_message(f"question {len(path)} of some words"), user_message("and you?")])
 
 
 def answered(path: Path) -> Path:
-    return path.grow(
+    return path.append(
         [assistant_message(f"answer {len(path)} of some words"), assistant_message("the same words each time")]
     )
 
@@ -37,7 +37,7 @@ def turn(record: Session, path: Path, *, new: bool) -> Iterator[tuple[Transactio
     """The changes of one turn, each with the record that it leaves."""
     question, answer = asked(path), answered(asked(path))
     asking, done = replace(record, head=question.head), replace(record, head=answer.head)
-    made = link(f"resp_{record.name}_{len(path)}", question.head, answer.head, session=record.id, usage=USAGE)
+    made = link(f"resp_{record.name}_{len(path)}", question.head, answer.head, session_id=record.id, usage=USAGE)
     yield Transaction((AppendItems(path.head, question.items[-2:]),), (), asking, None if new else record.head), asking
     yield Transaction((AppendItems(question.head, answer.items[-2:]),), (made,), done, asking.head), done
 
@@ -45,7 +45,7 @@ def turn(record: Session, path: Path, *, new: bool) -> Iterator[tuple[Transactio
 def undo(record: Session, path: Path) -> tuple[Transaction, Session]:
     """The last answer taken back, so that something is collected too."""
     back = replace(record, head=path.first(len(path) - 2).head)
-    return Transaction(session=back, expect=record.head), back
+    return Transaction(session=back, expected_session_head=record.head), back
 
 
 async def chat(store: SqliteStore, name: str, turns: int) -> None:

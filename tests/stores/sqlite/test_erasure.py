@@ -25,7 +25,7 @@ from convo.stores.sqlite.store import SqliteStore
 from tests.stores.chats import NOW, link, session
 
 TOP = root_key("local")
-SHARED = Path(TOP).grow([user_message("what everybody was asked")])
+SHARED = Path(TOP).append([user_message("what everybody was asked")])
 ENDS = 9
 """Letters of a mark that are enough to know it by."""
 
@@ -54,24 +54,26 @@ async def say(store: SqliteStore, mark: str, turn: int, dice: random.Random) -> 
     found = await store.session(mark)
     record = found or session(id=f"ses_{mark}", name=mark, head=SHARED.head, handle=f"/{mark}", instructions=mark * 9)
     new = items(f"{mark} {turn}", dice)
-    path = (await store.path(record.head) if found else SHARED).grow(new)
+    path = (await store.path(record.head) if found else SHARED).append(new)
     made = link(
         f"resp_{mark}_{turn}",
         path.head,
-        session=record.id,
-        parent=f"resp_{mark}_{turn - 1}" if turn else None,
+        session_id=record.id,
+        parent_id=f"resp_{mark}_{turn - 1}" if turn else None,
         parameters={"instructions": f"{mark} {turn}"},
         error={"message": f"{mark} " * dice.choice([1, 500])},
         conversation_id=f"conv_{mark}",
     )
     grow = (AppendItems(TOP, SHARED.items), AppendItems(record.head, tuple(new)))
-    after = replace(record, head=path.head, link=made.id, used_at=NOW + turn)
+    after = replace(record, head=path.head, link_id=made.id, used_at=NOW + turn)
     there = await store.agent_run(f"run_{mark}")
     revision = there.revision + 1 if there else 1
     run = AgentRun(f"run_{mark}", record.id, revision, "running", {mark: f"{mark} " * dice.choice([1, 900])}, NOW, NOW)
-    call = AgentCall(run.id, f"call_{mark}_{turn}", NOW, ended=True, output=f"{mark} " * dice.choice([1, 500]))
+    call = AgentCall(run.id, f"call_{mark}_{turn}", NOW, has_ended=True, output=f"{mark} " * dice.choice([1, 500]))
     await store.commit(
-        Transaction(grow, (made,), after, record.head if found else None, agent_run=run, calls=(call,) * (turn % 2))
+        Transaction(
+            grow, (made,), after, record.head if found else None, agent_run=run, agent_calls=(call,) * (turn % 2)
+        )
     )
 
 
@@ -103,7 +105,7 @@ async def test_nothing_of_removed_sessions_is_left_in_any_file(file: File, seed:
     assert {one for one in marks if left(file, one)} == set(kept)
     async with opened(file) as store:
         for one in kept:
-            assert {hit.session.name for hit in await store.search(one)} == {one}
+            assert {hit.session.name for hit in await store.search_items(one)} == {one}
 
 
 async def test_nothing_is_left_when_the_remover_is_killed_and_another_comes(file: File) -> None:
@@ -168,7 +170,7 @@ async def test_nothing_is_left_when_another_reads_or_writes_at_the_time(file: Fi
 async def test_a_removed_response_and_a_removed_conversation_leave_nothing(file: File) -> None:
     dice = random.Random(10)
     first, second = mark(0, dice), mark(1, dice)
-    one, two = (SHARED.grow(items(said, dice)) for said in (first, second))
+    one, two = (SHARED.append(items(said, dice)) for said in (first, second))
     made = link("resp_1", one.head, parameters={"instructions": first}, error={"message": first})
     ids = tuple(f"msg_{number}_{second}" for number in range(len(two)))
     async with opened(file) as store:
@@ -188,11 +190,11 @@ async def test_a_removed_response_and_a_removed_conversation_leave_nothing(file:
 async def test_an_erased_item_leaves_nothing(file: File) -> None:
     dice = random.Random(11)
     erased, kept = mark(0, dice), mark(1, dice)
-    path = SHARED.grow(items(erased, dice)[1:2])
+    path = SHARED.append(items(erased, dice)[1:2])
     async with opened(file) as store:
         await say(store, kept, 0, dice)
         await store.commit(Transaction((AppendItems(TOP, path.items),), session=session(head=path.head)))
-        await store.commit(Transaction(erase=(path.head,)))
+        await store.commit(Transaction(erased_nodes=(path.head,)))
 
     assert left(file, erased) == []
 
@@ -200,7 +202,7 @@ async def test_an_erased_item_leaves_nothing(file: File) -> None:
 async def test_what_was_taken_back_leaves_nothing_once_something_is_removed(file: File) -> None:
     dice = random.Random(12)
     undone, removed = mark(0, dice), mark(1, dice)
-    path = SHARED.grow(items(undone, dice))
+    path = SHARED.append(items(undone, dice))
     async with opened(file) as store:
         await say(store, removed, 0, dice)
         record = session(head=path.head)

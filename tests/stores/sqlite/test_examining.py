@@ -72,7 +72,7 @@ def sign(file: Path, number: int) -> bytes:
 def test_a_file_tells_its_schema_and_its_room(file: Path) -> None:
     found = seen(file)
 
-    assert (found.schema, found.known) == (SCHEMA_VERSION, SCHEMA_VERSION)
+    assert (found.schema_version, found.latest_schema_version) == (SCHEMA_VERSION, SCHEMA_VERSION)
     assert [path.name for path in file.parent.iterdir()] == ["convo.db"]
 
 
@@ -80,7 +80,7 @@ def test_an_older_schema_stays_as_it_is(file: Path) -> None:
     before = sign(file, SCHEMA_VERSION - 1)
     found = seen(file)
 
-    assert (found.schema, found.known) == (SCHEMA_VERSION - 1, SCHEMA_VERSION)
+    assert (found.schema_version, found.latest_schema_version) == (SCHEMA_VERSION - 1, SCHEMA_VERSION)
     assert file.read_bytes() == before
 
 
@@ -93,7 +93,7 @@ def test_a_newer_schema_is_refused(file: Path) -> None:
 def test_where_there_is_no_file_none_is_made(tmp_path: Path) -> None:
     found = seen(tmp_path / "not/yet/convo.db")
 
-    assert found.schema is None
+    assert found.schema_version is None
     assert list(tmp_path.iterdir()) == []
 
 
@@ -115,7 +115,7 @@ def test_a_file_that_may_only_be_read_is_told_from_one_that_may_be_written() -> 
             seen(file)
         file.chmod(0o666)
         with without_rights():
-            assert seen(file).schema == SCHEMA_VERSION
+            assert seen(file).schema_version == SCHEMA_VERSION
 
 
 def test_what_is_kept_nowhere_has_no_place() -> None:

@@ -26,17 +26,17 @@ from convo.stores.sqlite.store import SqliteStore
 from tests.stores.chats import session
 
 TOP = root_key("local")
-PATH = Path(TOP).grow([user_message("hi")])
+PATH = Path(TOP).append([user_message("hi")])
 SAY = Transaction((AppendItems(TOP, PATH.items),), session=session(head=PATH.head))
 
 READS: dict[str, Callable[[Store], Awaitable[object]]] = {
     "a list": lambda store: store.sessions(),
-    "a search": lambda store: store.search("hi"),
-    "a handle": lambda store: store.find("x"),
+    "a search": lambda store: store.search_items("hi"),
+    "a handle": lambda store: store.find_handles("x"),
 }
 WRITES: dict[str, Callable[[Store], Awaitable[object]]] = {
     "a change": lambda store: store.commit(SAY),
-    "a lease": lambda store: store.lease("chat", "me", 60),
+    "a lease": lambda store: store.acquire_lease("chat", "me", 60),
 }
 CALLS = READS | WRITES
 
@@ -58,14 +58,19 @@ def mode(file: File) -> int:
 
 
 async def test_nothing_is_made_before_something_is_written(sqlite: SqliteStore, file: File) -> None:
-    for found in (await sqlite.sessions(), await sqlite.find(""), await sqlite.search("hi"), await sqlite.links("x")):
+    for found in (
+        await sqlite.sessions(),
+        await sqlite.find_handles(""),
+        await sqlite.search_items("hi"),
+        await sqlite.links("x"),
+    ):
         assert list(found) == []
     assert await sqlite.path(TOP) == Path(TOP)
     with pytest.raises(NotFound):
         await sqlite.path(PATH.head)
     with pytest.raises(NotFound):
         await sqlite.remove_session("ses_1")
-    await sqlite.release(Lease("chat", "me", 0.0))
+    await sqlite.release_lease(Lease("chat", "me", 0.0))
 
     assert not file.parent.exists()
 
@@ -126,7 +131,7 @@ async def test_a_commit_is_on_the_disk_when_it_returns_unless_that_is_turned_off
 
 async def test_a_closed_store_says_so_and_closes_twice(file: File) -> None:
     store = SqliteStore(SqliteDatabase(file))
-    await store.of("guest").aclose()
+    await store.for_tenant("guest").aclose()
     await store.aclose()
 
     with pytest.raises(StoreUnavailable, match="closed"):
@@ -155,7 +160,7 @@ async def test_a_migration_that_fails_half_way_leaves_the_file_as_it_was(file: F
 
 async def test_a_change_whose_caller_has_left_is_made_whole_or_not_at_all(sqlite: SqliteStore) -> None:
     await sqlite.sessions()
-    leaving = [create_task(sqlite.commit(replace(SAY, expect=None))) for _ in range(5)]
+    leaving = [create_task(sqlite.commit(replace(SAY, expected_session_head=None))) for _ in range(5)]
     await sleep(0)
     for task in leaving:
         task.cancel()
@@ -319,7 +324,7 @@ async def test_a_database_without_room_says_so_and_keeps_what_it_has(file: File,
     await sqlite.commit(SAY)
     pages = await sqlite.database.read(lambda db: db.execute("PRAGMA page_count").fetchone()[0])
     await sqlite.database.read(lambda db: db.execute(f"PRAGMA max_page_count = {pages}").fetchone())
-    big = Path(TOP).grow([user_message("x" * 2**20)])
+    big = Path(TOP).append([user_message("x" * 2**20)])
 
     with pytest.raises(StoreFull) as told:
         await sqlite.commit(Transaction((AppendItems(TOP, big.items),), session=session(head=big.head)))
@@ -472,7 +477,7 @@ async def test_a_migration_begins_an_empty_database_in_the_place_of_a_deleted_on
         with pytest.raises(StoreUnavailable):
             await store.sessions()
         async with opened(file) as another:
-            await another.upkeep.migrate()
+            await another.admin.migrate()
         assert list(await store.sessions()) == []
         await store.commit(SAY)
         assert await store.session("one") == SAY.session

@@ -22,9 +22,9 @@ from tests.stores.test_agent_runs import RUN
 
 TOP = root_key("local")
 CALL: Item = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "look", "arguments": "{}"}
-PATH = Path(TOP).grow([user_message("hi"), CALL, assistant_message("hello")])
+PATH = Path(TOP).append([user_message("hi"), CALL, assistant_message("hello")])
 TALK = Conversation("conv_1", PATH.head, NOW, ("msg_a", "fc_1", "msg_b"))
-CALLED = link("resp_1", PATH.head, session="ses_1", conversation_id="conv_1")
+CALLED = link("resp_1", PATH.head, session_id="ses_1", conversation_id="conv_1")
 SAY = Transaction((AppendItems(TOP, PATH.items),), (CALLED,), session(head=PATH.head), conversation=TALK)
 
 BACK_TO_3 = """
@@ -83,8 +83,8 @@ async def test_the_old_file_has_the_shape_that_the_first_migration_gave_it(old: 
 
 async def test_an_old_file_is_brought_up_once_and_keeps_everything(old: File) -> None:
     store = SqliteStore(SqliteDatabase(old))
-    assert list(await store.upkeep.migrate()) == list(range(2, SCHEMA_VERSION + 1))
-    assert list(await store.upkeep.migrate()) == []
+    assert list(await store.admin.migrate()) == list(range(2, SCHEMA_VERSION + 1))
+    assert list(await store.admin.migrate()) == []
 
     assert await store.path(PATH.head) == PATH
     assert await store.session("one") == SAY.session
@@ -106,13 +106,13 @@ async def test_what_was_there_before_is_found_by_its_names(old: File) -> None:
 
 async def test_what_is_said_again_is_still_stored_once(old: File) -> None:
     store = SqliteStore(SqliteDatabase(old))
-    again = Path(TOP).grow([CALL, user_message("hi"), assistant_message("hello")])
+    again = Path(TOP).append([CALL, user_message("hi"), assistant_message("hello")])
     await store.commit(
         Transaction((AppendItems(TOP, again.items),), session=session(id="ses_2", name="two", head=again.head))
     )
 
-    (ours,) = await store.upkeep.holdings()
-    assert (ours.rows["items"], ours.rows["places"]) == (3, 6)
+    (ours,) = await store.admin.tenant_stats()
+    assert (ours.row_counts["items"], ours.row_counts["places"]) == (3, 6)
     await store.aclose()
 
 
@@ -134,11 +134,11 @@ async def test_a_file_of_schema_2_keeps_everything_and_gets_runs_of_agents(file:
         assert shape(db) == shape(second) != new
 
     store = SqliteStore(SqliteDatabase(file))
-    assert list(await store.upkeep.migrate()) == [3, 4]
+    assert list(await store.admin.migrate()) == [3, 4]
     assert await store.path(PATH.head) == PATH
-    await store.commit(Transaction(agent_run=RUN, calls=(LEDGER,)))
+    await store.commit(Transaction(agent_run=RUN, agent_calls=(LEDGER,)))
     assert await store.agent_run("run_1") == RUN
-    assert list(await store.calls("run_1")) == [LEDGER]
+    assert list(await store.agent_calls("run_1")) == [LEDGER]
     assert await store.database.read(shape) == new
     await store.aclose()
 
@@ -152,17 +152,19 @@ async def test_sessions_of_schema_3_keep_their_order(file: File) -> None:
         db.executescript(BACK_TO_3)
 
     store = SqliteStore(SqliteDatabase(file))
-    assert list(await store.upkeep.migrate()) == [4]
+    assert list(await store.admin.migrate()) == [4]
     assert [one.name for one in await store.sessions()] == ["late", "between", "early"]
     early = await store.session("early")
     assert early
-    await store.commit(Transaction(session=replace(early, used_at=50.0, use=None), expect=early.head))
+    await store.commit(
+        Transaction(session=replace(early, used_at=50.0, use_order=None), expected_session_head=early.head)
+    )
     assert [one.name for one in await store.sessions()] == ["early", "late", "between"]
     await store.aclose()
 
 
 async def test_a_new_file_goes_through_every_migration(sqlite: SqliteStore) -> None:
-    assert list(await sqlite.upkeep.migrate()) == list(range(1, SCHEMA_VERSION + 1))
+    assert list(await sqlite.admin.migrate()) == list(range(1, SCHEMA_VERSION + 1))
 
 
 async def test_the_statements_that_are_printed_make_a_store(file: File) -> None:
@@ -172,17 +174,17 @@ async def test_the_statements_that_are_printed_make_a_store(file: File) -> None:
         assert db.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,)
     store = SqliteStore(SqliteDatabase(file))
 
-    assert list(await store.upkeep.migrate()) == []
+    assert list(await store.admin.migrate()) == []
     await store.commit(SAY)
     assert await store.item("msg_a") == user_message("hi")
     await store.aclose()
 
 
 async def test_a_check_makes_nothing(sqlite: SqliteStore, file: File) -> None:
-    await sqlite.upkeep.check()
-    assert list(await sqlite.upkeep.holdings()) == []
-    assert list(await sqlite.upkeep.abandoned()) == []
-    assert await sqlite.upkeep.forget_events(0) == 0
+    await sqlite.admin.check_ready()
+    assert list(await sqlite.admin.tenant_stats()) == []
+    assert list(await sqlite.admin.abandoned_runs()) == []
+    assert await sqlite.admin.prune_events(0) == 0
 
     assert not file.parent.exists()
 
@@ -197,20 +199,20 @@ def foreign(file: File) -> File:
 
 async def test_a_check_of_a_file_that_is_no_store_fails(foreign: File) -> None:
     with pytest.raises(StoreUnavailable):
-        await SqliteStore(SqliteDatabase(foreign)).upkeep.check()
+        await SqliteStore(SqliteDatabase(foreign)).admin.check_ready()
 
 
 async def test_the_secret_stays_when_the_file_is_opened_again(file: File) -> None:
     for fresh in (b"first", b"second"):
         store = SqliteStore(SqliteDatabase(file))
-        assert await store.upkeep.secret("seal", fresh) == b"first"
+        assert await store.admin.get_or_create_secret("seal", fresh) == b"first"
         await store.aclose()
 
 
 async def test_a_lease_that_ran_out_leaves_no_row_once_it_is_forgotten(sqlite: SqliteStore) -> None:
     for name, ttl_s in (("dead", -10.0), ("alive", 60.0)):
-        await sqlite.lease(name, "me", ttl_s)
-    await sqlite.upkeep.forget_events(5)
+        await sqlite.acquire_lease(name, "me", ttl_s)
+    await sqlite.admin.prune_events(5)
 
     rows = await sqlite.database.read(lambda db: db.execute("SELECT name FROM leases").fetchall())
     assert rows == [("alive",)]

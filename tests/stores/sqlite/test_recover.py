@@ -89,7 +89,12 @@ def recovered(file: Path, target: Path) -> RecoveryReport:
 def test_a_whole_file_is_copied_whole(file: Path, said: Histories, tmp_path: Path) -> None:
     found = recovered(file, tmp_path / "new.db")
 
-    assert (len(found.whole), found.cut, found.lost, found.made) == (len(said), [], [], [])
+    assert (len(found.complete_sessions), found.truncated_sessions, found.lost_sessions, found.recreated_sessions) == (
+        len(said),
+        [],
+        [],
+        [],
+    )
     assert histories(tmp_path / "new.db") == said
     assert dump(tmp_path / "new.db") == dump(file)
 
@@ -110,16 +115,22 @@ def test_what_is_whole_is_as_it_was_and_what_is_cut_is_a_beginning_of_it(
     found = recovered(file, tmp_path / "new.db")
 
     left = histories(tmp_path / "new.db")
-    for one in found.whole:
+    for one in found.complete_sessions:
         assert left[one] == said[one]
-    for tenant, session, items, rest, rest_items in found.cut:
+    for tenant, session, items, rest, rest_items in found.truncated_sessions:
         kept, before = left[tenant, session], said[tenant, session]
         assert len(kept) == items
         assert kept in (before[:items], before[len(before) - items :])
         assert not rest or len(left[tenant, rest]) == rest_items
         if rest and not {"flipped", "overflow"} & set(name.split()):  # those show what is left of an item
             assert is_part(left[tenant, rest], before[items:])
-    assert len(found.whole) + len(found.cut) + len(found.lost) + len(found.made) >= len(said) - 1
+    assert (
+        len(found.complete_sessions)
+        + len(found.truncated_sessions)
+        + len(found.lost_sessions)
+        + len(found.recreated_sessions)
+        >= len(said) - 1
+    )
 
 
 def is_part(some: Sequence[Item], items: Sequence[Item]) -> bool:
@@ -136,7 +147,7 @@ def test_what_another_part_of_the_file_proves_is_saved(name: str, file: Path, sa
     DAMAGES[name](file, random.Random(1))
     found = recovered(file, tmp_path / "new.db")
 
-    assert len(found.whole) == len(said)
+    assert len(found.complete_sessions) == len(said)
     assert histories(tmp_path / "new.db") == said
 
 
@@ -156,10 +167,10 @@ def test_a_history_whose_middle_is_lost_is_cut_and_its_rest_stays_readable(
     found = recovered(file, tmp_path / "new.db")
 
     before, left = said["local", "chat 2"], histories(tmp_path / "new.db")
-    assert [one[:4] for one in found.cut] == [("local", "chat 2", 3, "chat 2-rest")]
+    assert [one[:4] for one in found.truncated_sessions] == [("local", "chat 2", 3, "chat 2-rest")]
     assert left["local", "chat 2"] == before[:3]
     assert left["local", "chat 2-rest"] == before[4:]
-    assert len(found.whole) == len(said) - 1
+    assert len(found.complete_sessions) == len(said) - 1
 
 
 def test_an_item_that_was_changed_is_not_shown_as_what_was_said(file: Path, said: Histories, tmp_path: Path) -> None:
@@ -172,7 +183,7 @@ def test_an_item_that_was_changed_is_not_shown_as_what_was_said(file: Path, said
     found = recovered(file, tmp_path / "new.db")
 
     before, left = said["local", "chat 4"], histories(tmp_path / "new.db")
-    assert [one.name for one in found.cut] == ["chat 4"]
+    assert [one.name for one in found.truncated_sessions] == ["chat 4"]
     assert left["local", "chat 4"] == before[:-1]
     assert len(left["local", "chat 4-rest"]) == 1
 
@@ -220,7 +231,7 @@ def test_a_store_that_nothing_was_written_into_is_recovered_empty(tmp_path: Path
     with closing(sqlite3.connect(place, isolation_level=None)) as db:
         connection.migrate_schema(db)
 
-    assert not any(recover_database(place, target, quiet).rows.values())
+    assert not any(recover_database(place, target, quiet).row_counts.values())
     assert target.exists()
 
 
@@ -240,7 +251,7 @@ def test_a_file_of_an_older_schema_is_recovered(file: Path, said: Histories, tmp
         db.execute("PRAGMA user_version = 3")
     found = recovered(file, tmp_path / "new.db")
 
-    assert len(found.whole) == len(said)
+    assert len(found.complete_sessions) == len(said)
     with closing(sqlite3.connect(tmp_path / "new.db")) as db:
         assert db.execute("SELECT count(*) FROM sessions WHERE used > 0").fetchone() == (22,)
 

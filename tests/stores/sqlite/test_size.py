@@ -46,7 +46,7 @@ async def test_a_history_that_is_sent_again_costs_nothing(file: File) -> None:
         await store.commit(turn.changes[0])
         await store.commit(turn.changes[1])
     before = await rows(store)
-    grown = turns[0].changes[0].grow[0].after
+    grown = turns[0].changes[0].appends[0].after
     everything = tuple(item for turn in turns for item in turn.new)
     for _ in range(10):
         await store.commit(Transaction((AppendItems(grown, everything),)))

@@ -20,28 +20,30 @@ FRAME = PAGE_SIZE_BYTES + 24
 CALLED: Item = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "look", "arguments": "{}"}
 RETURNED: Item = {"type": "function_call_output", "call_id": "call_1", "output": "rain"}
 
-BEGUN = Path(root_key("local")).grow([{"role": "user", "content": "What will the weather be?"}])
-ASKED = BEGUN.grow([CALLED])
-LOOKED = ASKED.grow([RETURNED])
+BEGUN = Path(root_key("local")).append([{"role": "user", "content": "What will the weather be?"}])
+ASKED = BEGUN.append([CALLED])
+LOOKED = ASKED.append([RETURNED])
 
-AT_FIRST = session(head=BEGUN.head, mark=BEGUN.head)
-ANSWERED = replace(AT_FIRST, head=ASKED.head, mark=ASKED.head, link="resp_1")
+AT_FIRST = session(head=BEGUN.head, confirmed_head=BEGUN.head)
+ANSWERED = replace(AT_FIRST, head=ASKED.head, confirmed_head=ASKED.head, link_id="resp_1")
 
-BEGINS = Transaction((AppendItems(root_key("local"), BEGUN.items),), session=AT_FIRST, expect=None, agent_run=RUN)
+BEGINS = Transaction(
+    (AppendItems(root_key("local"), BEGUN.items),), session=AT_FIRST, expected_session_head=None, agent_run=RUN
+)
 ANSWER = Transaction(
     (AppendItems(BEGUN.head, (CALLED,)),),
-    (link("resp_1", BEGUN.head, ASKED.head, session="ses_1", parameters={"temperature": 1}),),
+    (link("resp_1", BEGUN.head, ASKED.head, session_id="ses_1", parameters={"temperature": 1}),),
     ANSWERED,
     BEGUN.head,
     agent_run=replace(RUN, revision=2),
-    calls=(AgentCall("run_1", "call_1", NOW),),
+    agent_calls=(AgentCall("run_1", "call_1", NOW),),
 )
 RESULT = Transaction(
     (AppendItems(ASKED.head, (RETURNED,)),),
     session=replace(ANSWERED, head=LOOKED.head),
-    expect=ASKED.head,
+    expected_session_head=ASKED.head,
     agent_run=replace(RUN, revision=3),
-    calls=(AgentCall("run_1", "call_1", NOW, ended=True, output="rain"),),
+    agent_calls=(AgentCall("run_1", "call_1", NOW, has_ended=True, output="rain"),),
 )
 """A turn of a run of agents is two changes: an answer that calls a tool, and what that returned."""
 
@@ -81,7 +83,7 @@ async def test_what_stays_as_it_was_is_not_written_again(store: SqliteStore) -> 
     await store.commit(ANSWER)
 
     assert await pages(store, Transaction(session=replace(ANSWERED, used_at=NOW + 1))) == 1
-    assert await pages(store, Transaction(session=replace(ANSWERED, mark=BEGUN.head))) == 2
-    assert await pages(store, Transaction(session=replace(ANSWERED, name="other", mark=BEGUN.head))) == 2
+    assert await pages(store, Transaction(session=replace(ANSWERED, confirmed_head=BEGUN.head))) == 2
+    assert await pages(store, Transaction(session=replace(ANSWERED, name="other", confirmed_head=BEGUN.head))) == 2
     moved = replace(RUN, revision=3, document={"phase": "done"})
     assert await pages(store, Transaction(agent_run=moved)) == 2  # its document is another row

@@ -27,7 +27,7 @@ def whole(text: str, paper: MarkdownOptions) -> list[str]:
     lines = [line.expandtabs(4) for line in text.removesuffix("\n").split("\n")]
     while lines and not lines[0].strip():
         lines.pop(0)
-    rows = BlockRenderer(parse_blocks(lines), lines, paper, RenderState()).rows()
+    rows = BlockRenderer(parse_blocks(lines), lines, paper, RenderState()).render()
     return [encode_row(row, paper).rstrip() for row in rows]
 
 
@@ -35,9 +35,9 @@ def streamed(pieces: Iterable[str], paper: MarkdownOptions) -> list[str]:
     """The finished rows of a text that comes in `pieces`, each of which is drawn."""
     reading, rows = MarkdownStream(paper), []
     for piece in pieces:
-        rows += reading.take(piece)
-        reading.open()
-    return [encode_row(row, paper).rstrip() for row in [*rows, *reading.end()]]
+        rows += reading.feed(piece)
+        reading.render_open()
+    return [encode_row(row, paper).rstrip() for row in [*rows, *reading.finish()]]
 
 
 def cut_up(text: str, sizes: Iterable[int]) -> Iterator[str]:
@@ -58,8 +58,8 @@ def written(pieces: Iterable[str], columns: int, **look: bool) -> str:
     out = io.StringIO()
     page = MarkdownRenderer(out, MarkdownOptions(**look), lambda: columns)
     for piece in pieces:
-        page.say(piece)
-    page.end()
+        page.write(piece)
+    page.finish()
     return out.getvalue()
 
 

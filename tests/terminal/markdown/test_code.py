@@ -11,8 +11,8 @@ def styles(language: str, code: str) -> list[list[tuple[str, str]]]:
     now, lines = make_lexer_state(language), []
     for line in code.split("\n"):
         spans, now = highlight_line(line, now)
-        assert "".join(span.words for span in spans) == line
-        lines.append([(span.words, span.style) for span in spans])
+        assert "".join(span.text for span in spans) == line
+        lines.append([(span.text, span.style) for span in spans])
     return lines
 
 

@@ -36,11 +36,11 @@ async def test_pieces_that_come_at_once_are_drawn_once() -> None:
     out = io.StringIO()
     page = MarkdownRenderer(out, MarkdownOptions(), lambda: 80)
     for piece in ("**o", "ne", "**"):
-        page.say(piece)
+        page.write(piece)
     assert out.getvalue() == ""
     await drawn_by_now()
     assert out.getvalue() == "**one**"
-    page.end()
+    page.finish()
     assert out.getvalue() == "**one**\n"
 
 
@@ -49,7 +49,7 @@ async def test_it_is_drawn_once_a_frame_however_often_there_is_something_new(mon
     monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now[0])
     often = Throttle(lambda: frames.append(now[0]))
     for _ in range(3):
-        often.soon()
+        often.schedule()
         await everybody_had_a_turn()
     assert frames == [100.0]
     now[0] += FRAME_INTERVAL_S
@@ -59,16 +59,16 @@ async def test_it_is_drawn_once_a_frame_however_often_there_is_something_new(mon
 
 async def test_a_terminal_that_is_gone_is_told_of_with_the_next_words() -> None:
     page = MarkdownRenderer(Gone(), MarkdownOptions(), lambda: 80)
-    page.say("a")
+    page.write("a")
     await drawn_by_now()
     with pytest.raises(OSError, match="Input/output error"):
-        page.say("b")
+        page.write("b")
 
 
 def test_one_page_takes_one_text_after_the_other() -> None:
     out = io.StringIO()
     page = MarkdownRenderer(out, MarkdownOptions(), lambda: 80)
     for text in ("```\nnot closed", "", "- a"):
-        page.say(text)
-        page.end()
+        page.write(text)
+        page.finish()
     assert on_screen(out.getvalue(), 80) == ["──", "not closed", "──", "• a"]

@@ -16,7 +16,7 @@ def test_the_terminal_shows_what_is_finished_and_what_is_open(finished: list[tup
     out = io.StringIO()
     painter = RowPainter(out)
     for done, still_open in finished:
-        painter.show(done, still_open)
+        painter.update(done, still_open)
     every = [row for done, _ in finished for row in done] + finished[-1][1]
     assert on_screen(out.getvalue(), 20) == on_screen("\n".join(every), 20)
 
@@ -33,5 +33,5 @@ def test_the_cursor_goes_no_higher_than_the_first_row_that_changed() -> None:
 
 def test_of_many_open_rows_the_last_are_drawn() -> None:
     out = io.StringIO()
-    RowPainter(out).show([], [str(number) for number in range(20)])
+    RowPainter(out).update([], [str(number) for number in range(20)])
     assert out.getvalue().split() == [str(number) for number in range(20 - MAX_REDRAWN_ROWS, 20)]

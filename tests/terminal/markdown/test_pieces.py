@@ -51,7 +51,7 @@ def texts(draw: some.DrawFn) -> str:
     return "\n".join(mark + line for mark, line in pairs).rstrip("\n")
 
 
-papers = some.builds(MarkdownOptions, width=some.sampled_from((20, 39, 79, 119)), colour=some.booleans())
+papers = some.builds(MarkdownOptions, width=some.sampled_from((20, 39, 79, 119)), has_color=some.booleans())
 
 
 @pytest.mark.parametrize("name", CORPUS)
@@ -122,7 +122,7 @@ def test_the_screen_at_the_end_is_that_of_the_whole_text(
     name: str, sizes: list[int], columns: int, colour: bool
 ) -> None:
     rows = whole(CORPUS[name], MarkdownOptions(columns - 1, colour))
-    drawn = written(cut_up(CORPUS[name], sizes), columns, colour=colour)
+    drawn = written(cut_up(CORPUS[name], sizes), columns, has_color=colour)
     assert on_screen(drawn, columns) == on_screen("\n".join(rows), columns)
 
 
@@ -141,10 +141,10 @@ def test_no_row_above_the_last_few_is_ever_drawn_again() -> None:
 def test_after_a_resize_nothing_goes_up_to_rows_that_may_be_elsewhere() -> None:
     out, columns = io.StringIO(), 80
     page = MarkdownRenderer(out, MarkdownOptions(), lambda: columns)
-    page.say("short words " * 10)
+    page.write("short words " * 10)
     kept = out.getvalue()
     columns = 40
-    page.say("and more")
+    page.write("and more")
     assert out.getvalue().removeprefix(kept).startswith("\nshort words")
     assert "\x1b" not in out.getvalue().removeprefix(kept)
 
@@ -155,13 +155,13 @@ def test_after_a_resize_what_was_printed_stays_and_the_rest_fits() -> None:
     page = MarkdownRenderer(out, MarkdownOptions(), lambda: columns)
     before = len(CORPUS["prose"])
     for piece in cut_up(CORPUS["prose"], [before]):
-        page.say(piece)
+        page.write(piece)
     kept = out.getvalue()
     columns = 40
-    page.say("\n\n" + "short words " * 30)
+    page.write("\n\n" + "short words " * 30)
     columns = 100
-    page.say("\n\nand the end")
-    page.end()
+    page.write("\n\nand the end")
+    page.finish()
     assert out.getvalue().startswith(kept)
     shown = on_screen(out.getvalue(), 100)
     assert shown[: len(on_screen(kept, 100))] == on_screen(kept, 100)

@@ -70,11 +70,11 @@ COLOURED = {
 
 @pytest.mark.parametrize(("source", "row"), COLOURED.items())
 def test_with_colour_marks_become_styles_and_none_is_left_on(source: str, row: str) -> None:
-    assert whole(source, MarkdownOptions(colour=True)) == [row]
+    assert whole(source, MarkdownOptions(has_color=True)) == [row]
 
 
 def test_a_link_can_be_clicked_where_the_terminal_can_do_that() -> None:
-    paper = MarkdownOptions(links=True)
+    paper = MarkdownOptions(has_links=True)
     assert whole("[a](http://b.c/d)", paper) == ["\x1b]8;;http://b.c/d\x1b\\a\x1b]8;;\x1b\\"]
 
 
@@ -82,12 +82,12 @@ def test_a_link_can_be_clicked_where_the_terminal_can_do_that() -> None:
     "link", ["[http://good.com](http://bad.com)", "[good.com](http://bad.com)", "[a](file:///etc)"]
 )
 def test_an_address_is_shown_where_the_words_would_hide_it(link: str) -> None:
-    assert link.rpartition("(")[2] in whole(link, MarkdownOptions(links=True))[0]
+    assert link.rpartition("(")[2] in whole(link, MarkdownOptions(has_links=True))[0]
 
 
 def test_without_the_characters_to_draw_with_plain_ones_are_used() -> None:
     text = "- a\n\n> b\n\n***\n\n```\nc\n```\n\n|d|e|\n|-|-|\n|f|g|"
-    rows = whole(text, MarkdownOptions(39, boxes=False))
+    rows = whole(text, MarkdownOptions(39, has_box_chars=False))
     assert rows == ["- a", "", "> b", "", "-" * 39, "", "--", "c", "--", "", "d | e", "--+--", "f | g"]
 
 
