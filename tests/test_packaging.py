@@ -54,7 +54,7 @@ def test_the_wheel_brings_neither_weights_nor_tools_for_tests(wheel: Path) -> No
         metadata = HeaderParser().parsestr(files.read(f"convo_state-{__version__}.dist-info/METADATA").decode())
     required = [line for line in metadata.get_all("Requires-Dist", []) if "extra ==" not in line]
     assert not [line for line in required if line.startswith(("llm", "pytest", "mypy", "ruff"))]
-    assert [line for line in required if line.startswith("typer")] == ["typer<0.29,>=0.27"]
+    assert [line for line in required if line.startswith("typer")] == ["typer<0.29,>=0.28"]
 
 
 def test_the_unpacked_wheel_runs(wheel: Path, tmp_path: Path) -> None:

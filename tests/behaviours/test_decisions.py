@@ -99,9 +99,9 @@ def test_when_the_applications_values_are_given_anew_decisions_and_counts_of_a_s
     among = graph_of("parallel_mixed_decided")
     before = taken_from("parallel_mixed_decided", document, among)
     after = taken_from("parallel_mixed_decided", document, among, values={"user": "kim"})
-    assert after.values == {"user": "kim"}
-    assert [call.stage for call in after.run.batch] == [Stage.READY, Stage.DONE]
-    assert replace(after, values=before.values) == before
+    assert after.context_values == {"user": "kim"}
+    assert [call.stage for call in after.run.calls] == [Stage.READY, Stage.DONE]
+    assert replace(after, context_values=before.context_values) == before
 
 
 @pytest.mark.parametrize("name", ["45_args_tampered_pending_only", "46_args_tampered_execution_only"])

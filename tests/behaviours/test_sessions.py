@@ -141,5 +141,5 @@ async def test_when_an_output_cannot_be_kept_the_call_is_not_run_again_by_itself
     store.down = False
     other = await running(bench, agent)
     await read(other.resume())
-    assert [(call.id, call.stage.name) for call in other.pending_calls] == [("call_1", "UNKNOWN")]
+    assert [(call.id, call.stage.name) for call in other.pending_calls] == [("call_1", "OUTCOME_UNKNOWN")]
     assert ledger.ran == ["pay"]

@@ -216,7 +216,7 @@ from convo.history.items import user_message
 if os.getuid() == 0:
     os.setuid(65534)    # the rights of a file do not bind root
 file = ReplayFile(sys.argv[1])
-for refuse in (file.check, lambda: file.write([user_message("more")])):
+for refuse in (file.check_writable, lambda: file.write([user_message("more")])):
     try:
         refuse()
     except ConvoError as refused:

@@ -133,7 +133,7 @@ async def main():
     path, turn = Path(root_key("local")), 0
     while True:
         turn += 1
-        grown = path.grow([user_message(f"turn {turn} " * 20)])
+        grown = path.append([user_message(f"turn {turn} " * 20)])
         change = Transaction((AppendItems(path.head, grown.items[-1:]),), session=session(head=grown.head, name="busy"))
         await store.commit(change)
         path = grown if turn % 200 else Path(root_key("local"))

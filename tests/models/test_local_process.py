@@ -38,7 +38,7 @@ from convo.models.weights import locate_built_in_weights
 
 child = EngineProcess("mine", locate_built_in_weights(Path("/dev/null/models")))
 if sys.argv[1] == "ready":
-    child.address()
+    child.wait_for_address()
 print(child.process.pid, child.folder, flush=True)
 sys.stdin.read()
 """

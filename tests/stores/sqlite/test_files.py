@@ -354,7 +354,7 @@ async def main():
     path = History(root_key("local"))
     try:
         for turn in range(1000):
-            grown = path.grow([user_message(f"{turn} " * 500)])
+            grown = path.append([user_message(f"{turn} " * 500)])
             appended = AppendItems(path.head, grown.items[turn:])
             await store.commit(Transaction((appended,), session=session(head=grown.head)))
             path = grown
