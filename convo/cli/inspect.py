@@ -27,8 +27,6 @@ from convo.inspect.serialize import conversation_to_json
 from convo.inspect.view import ConversationView
 from convo.runstate.state import RunState
 from convo.runtime import SystemClock
-from convo.server.inspector_data import build_inspector_data
-from convo.server.pages import render_inspector_page
 from convo.stores.base import Store
 from convo.terminal.inspect_view import (
     build_tree_rows,
@@ -86,6 +84,9 @@ def write_html_page(views: Sequence[ConversationView | RunState], handles: Seque
     Raises InvalidUsage for a paused run or for the file of a conversation itself, and StoreReadOnly, StoreFull or
     StoreFault for a file that cannot be written.
     """
+    from convo.server.inspector_data import build_inspector_data
+    from convo.server.pages import render_inspector_page
+
     known = {handle: one for handle, one in zip(handles, views, strict=True) if isinstance(one, ConversationView)}
     run = next((handle for handle in handles if handle not in known), None)
     if run is not None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from shlex import quote
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from convo.compaction.planning import CompactionMethod, CompactionOptions
 from convo.config.sections import Price
@@ -11,8 +11,6 @@ from convo.errors import InvalidUsage
 from convo.history.items import item_preview, item_type
 from convo.history.records import STRATEGY_INFO, Session, Strategy
 from convo.lint.model import RepairChange, Severity
-from convo.lint.repair import RepairResult
-from convo.lint.report import LintReport
 from convo.strategies.transfer import TransferLoss
 from convo.terminal.status_line import format_owner_handle
 from convo.terminal.terminal import (
@@ -27,9 +25,13 @@ from convo.terminal.terminal import (
     table_lines,
     text_width,
 )
-from convo.transfer.compact import CompactionResult, PreparedCompaction
-from convo.transfer.race import RaceResult
 from convo.usage.counting import TokenCount
+
+if TYPE_CHECKING:  # most commands show a report without racing, compacting or repairing
+    from convo.lint.repair import RepairResult
+    from convo.lint.report import LintReport
+    from convo.transfer.compact import CompactionResult, PreparedCompaction
+    from convo.transfer.race import RaceResult
 
 NO_VALUE = "-"
 
@@ -40,7 +42,7 @@ BYTE_BAR_LABEL_COLUMNS = 26
 """Columns of a strategy's name and its number beside the bar."""
 
 
-def render_race(results: Sequence[RaceResult], price: Price | None, display: DisplayOptions) -> str:
+def render_race(results: "Sequence[RaceResult]", price: Price | None, display: DisplayOptions) -> str:
     """Render the table, then the bytes that each strategy sent as bars."""
     table = fit_columns([*_race_columns(results, price)], display)
     shown = [*table_lines(table, display), "", "bytes sent", *_byte_bars(results, display)]
@@ -54,7 +56,7 @@ def format_race_progress(done: int, total: int, strategy: Strategy, columns: int
     return f"[{'#' * filled}{' ' * (columns - filled)}] {done}/{total} {strategy}"
 
 
-def _race_columns(results: Sequence[RaceResult], price: Price | None) -> Iterator[Column]:
+def _race_columns(results: "Sequence[RaceResult]", price: Price | None) -> Iterator[Column]:
     used = [lane.usage for lane in results]
     yield Column("owner", [str(lane.strategy) for lane in results], style="bold")
     yield Column("turns", [str(len(lane.turns)) for lane in results], align_right=True, drop_order=0)
@@ -80,7 +82,7 @@ def _format_seconds(seconds: float | None) -> str:
     return NO_VALUE if seconds is None else f"{seconds:.2f} s"
 
 
-def _byte_bars(results: Sequence[RaceResult], display: DisplayOptions) -> Iterator[str]:
+def _byte_bars(results: "Sequence[RaceResult]", display: DisplayOptions) -> Iterator[str]:
     most = max((lane.request_bytes for lane in results), default=0)
     room = (
         MAX_BYTE_BAR_COLUMNS
@@ -146,12 +148,12 @@ COMPACTION_METHOD_TEXTS = {
 }
 
 
-def render_compaction(session: Session, compaction: CompactionResult, display: DisplayOptions) -> str:
+def render_compaction(session: Session, compaction: "CompactionResult", display: DisplayOptions) -> str:
     """Render the result of a compaction as a screen."""
     return display.translate_box_chars("\n".join(key_value_lines(_compaction_rows(session, compaction), display)))
 
 
-def format_compaction(session: Session, compaction: CompactionResult) -> str:
+def format_compaction(session: Session, compaction: "CompactionResult") -> str:
     """Format the result of a compaction as one line, for an interactive chat."""
     made = compaction.prepared
     tokens = format_token_reduction(made.count_before, compaction.count_after)
@@ -183,7 +185,7 @@ def _parse_turn_count(word: str) -> int:
     return int(word)
 
 
-def render_compaction_preview(prepared: PreparedCompaction, display: DisplayOptions) -> str:
+def render_compaction_preview(prepared: "PreparedCompaction", display: DisplayOptions) -> str:
     """Render a compaction that was prepared but not applied as a screen."""
     rows = [
         ("would take", format_token_reduction(prepared.count_before, prepared.count_after)),
@@ -205,7 +207,7 @@ def format_old_history_command(session: Session, old_handle: str) -> str:
     return f"convo chat {flag} {quote(old_handle)}"
 
 
-def _compaction_rows(session: Session, compaction: CompactionResult) -> Iterator[KeyValue]:
+def _compaction_rows(session: Session, compaction: "CompactionResult") -> Iterator[KeyValue]:
     yield "compacted", format_token_reduction(compaction.prepared.count_before, compaction.count_after)
     yield from _prepared_rows(compaction.prepared)
     if compaction.later_count:
@@ -219,13 +221,13 @@ def _compaction_rows(session: Session, compaction: CompactionResult) -> Iterator
     )
 
 
-def _prepared_rows(prepared: PreparedCompaction) -> Iterator[KeyValue]:
+def _prepared_rows(prepared: "PreparedCompaction") -> Iterator[KeyValue]:
     kept = f", {format_count(len(prepared.plan.kept_items))} stay as they were said" if prepared.plan.kept_items else ""
     yield "folded", format_count(len(prepared.plan.compacted_items)) + kept
     yield "made", COMPACTION_METHOD_TEXTS[prepared.plan.method]
 
 
-def _replacement_lines(prepared: PreparedCompaction) -> Iterator[str]:
+def _replacement_lines(prepared: "PreparedCompaction") -> Iterator[str]:
     for item in prepared.replacement:
         yield f"{item.get('role') or item_type(item)}: {item_preview(item, 200)}"
 
@@ -233,7 +235,7 @@ def _replacement_lines(prepared: PreparedCompaction) -> Iterator[str]:
 SEVERITY_STYLES = {Severity.ERROR: "bad", Severity.WARNING: "id"}
 
 
-def render_lint_report(report: LintReport, display: DisplayOptions) -> str:
+def render_lint_report(report: "LintReport", display: DisplayOptions) -> str:
     """Render one report as a screen, without the last line break."""
     lines = [f"{display.apply_style(escape_control_chars(report.handle), 'bold')}: {_summarize_findings(report)}"]
     places = [_finding_location(report, at) for at in range(len(report.findings))]
@@ -250,7 +252,12 @@ def render_lint_report(report: LintReport, display: DisplayOptions) -> str:
 
 
 def render_repair(
-    name: str, repair: RepairResult | None, item_paths: Sequence[str], display: DisplayOptions, *, is_saved: bool = True
+    name: str,
+    repair: "RepairResult | None",
+    item_paths: Sequence[str],
+    display: DisplayOptions,
+    *,
+    is_saved: bool = True,
 ) -> str:
     """Render one repair as a screen, without the last line break; `repair` is None if there was nothing to fix."""
     if repair is None:
@@ -268,7 +275,7 @@ def render_repair(
     return display.translate_box_chars("\n".join(lines))
 
 
-def _summarize_findings(report: LintReport) -> str:
+def _summarize_findings(report: "LintReport") -> str:
     counts = [format_count(report.error_count, "error"), format_count(report.warning_count, "warning")]
     told = ", ".join(
         words for words, number in zip(counts, (report.error_count, report.warning_count), strict=True) if number
@@ -276,7 +283,7 @@ def _summarize_findings(report: LintReport) -> str:
     return f"{told or 'nothing found'} in {format_count(len(report.view.items))}"
 
 
-def _finding_location(report: LintReport, at: int) -> str:
+def _finding_location(report: "LintReport", at: int) -> str:
     one = report.findings[at]
     line = report.finding_line(one)
     path = one.issue.link_id if one.issue.item_index is None and one.issue.link_id else report.finding_path(one)
