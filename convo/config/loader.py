@@ -9,6 +9,7 @@ import errno
 import os
 import re
 import stat
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -26,9 +27,6 @@ from convo.config.sections import (
     CONFIGURABLE_APIS,
     KNOWN_PROVIDERS,
     STATEFUL_APIS,
-    ContextLimits,
-    KeyLimits,
-    Price,
     Provider,
     ServeLimits,
     is_keyless,
@@ -166,7 +164,6 @@ MODEL_KEY: SettingKey = ("model",)
 STORAGE_KEY: SettingKey = ("state_storage",)
 TENANT_KEY: SettingKey = ("tenant",)
 KEYS_FILE_KEY: SettingKey = ("serve", "keys_file")
-SERVE_LIMITS_KEY: SettingKey = ("serve", "limits")
 PROFILE_KEY: SettingKey = ("profile",)
 PROFILES_TABLE = "profiles"
 TRUSTED_SETTING = "trusted"
@@ -258,25 +255,25 @@ def resolve_settings(sources: SettingsInputs, record: RecordedEndpoint | None = 
     providers = _build_providers(found)
     model = found.get(MODEL_KEY) or _choose_default_model(providers, sources.environ)
     found |= {MODEL_KEY: model, STORAGE_KEY: kept}
-    values = {key: setting.value for key, setting in found.items()}
+    tables: defaultdict[str, dict[SettingKey, Any]] = defaultdict(dict)
+    for key, setting in found.items():
+        tables[key[0]][key[1:]] = setting.value
     return Settings(
         model=str(model.value),
         providers=MappingProxyType(providers),
-        aliases=MappingProxyType({key[1]: str(value) for key, value in values.items() if key[0] == "aliases"}),
+        aliases=MappingProxyType({name: str(value) for (name,), value in tables["aliases"].items()}),
         storage=cast(Storage, kept.value),
-        tenant=str(values[TENANT_KEY]),
-        serve=_build_serve_settings(values),
-        limits=_build_response_limits(values),
-        prices=MappingProxyType({key[1]: cast(Price, value) for key, value in values.items() if key[0] == "prices"}),
+        tenant=str(found[TENANT_KEY].value),
+        serve=_build_serve_settings(tables["serve"]),
+        limits=ResponseLimits(**{name: value for (name,), value in tables["limits"].items()}),
+        prices=MappingProxyType({name: value for (name,), value in tables["prices"].items()}),
         paths=sources.paths,
         entries=tuple(found[key] for key in sorted(found)),
-        compact_at=cast(float, values[("compact_at",)]),
-        redact=cast(tuple[str, ...], values.get(("redact",), ())),
-        windows=MappingProxyType(
-            {key[1]: cast(ContextLimits, value) for key, value in values.items() if key[0] == "windows"}
-        ),
-        editing=str(values[("editing",)]),
-        answers=str(values[("answers",)]),
+        compact_at=tables["compact_at"][()],
+        redact=tables["redact"].get((), ()),
+        windows=MappingProxyType({name: value for (name,), value in tables["windows"].items()}),
+        editing=str(tables["editing"][()]),
+        answers=str(tables["answers"][()]),
         configured_providers=frozenset(name for name, one in providers.items() if _is_configured(one, sources.environ)),
         model_lists=sources.model_lists,
         project_notice=sources.project_notice,
@@ -381,9 +378,11 @@ def _resolve_path_setting(setting: Setting, sources: SettingsInputs) -> Setting:
 
 
 def _build_providers(found: Mapping[SettingKey, Setting]) -> dict[str, Provider]:
-    settings = [setting for key, setting in found.items() if key[0] == "providers"]
-    names = dict.fromkeys(setting.key[1] for setting in settings)
-    return {name: _build_provider(name, [one for one in settings if one.key[1] == name]) for name in sorted(names)}
+    by_name: defaultdict[str, list[Setting]] = defaultdict(list)
+    for key, setting in found.items():
+        if key[0] == "providers":
+            by_name[key[1]].append(setting)
+    return {name: _build_provider(name, by_name[name]) for name in sorted(by_name)}
 
 
 def _build_provider(name: str, settings: Sequence[Setting]) -> Provider:
@@ -428,49 +427,12 @@ def _is_configured(provider: Provider, environ: Mapping[str, str]) -> bool:
     return keyed or is_keyless(provider)
 
 
-def _build_serve_settings(values: Mapping[SettingKey, object]) -> ServeSettings:
-    fields: dict[str, Any] = {key[1]: value for key, value in values.items() if key[0] == "serve" and len(key) == 2}
-    rates: dict[str, Any] = {
-        key[2]: value for key, value in values.items() if key[:2] == SERVE_LIMITS_KEY and len(key) == 3
-    }
-    keys = {
-        key[3]: cast(KeyLimits, value) for key, value in values.items() if key[:2] == SERVE_LIMITS_KEY and len(key) == 4
-    }
-    return ServeSettings(
-        host=fields["host"],
-        port=fields["port"],
-        keys_file=fields.get("keys_file"),
-        seal_key_env=fields["seal_key_env"],
-        max_body_bytes=fields["max_body_bytes"],
-        max_header_bytes=fields["max_header_bytes"],
-        max_depth=fields["max_depth"],
-        max_items=fields["max_items"],
-        max_requests=fields["max_requests"],
-        read_s=fields["read_s"],
-        write_s=fields["write_s"],
-        keepalive_s=fields["keepalive_s"],
-        grace_s=fields["grace_s"],
-        reasoning_events=fields["reasoning_events"],
-        limits=ServeLimits(
-            concurrent=rates["concurrent"],
-            per_minute=rates["per_minute"],
-            process_per_minute=rates["process_per_minute"],
-            keys=MappingProxyType(keys),
-        ),
-    )
-
-
-def _build_response_limits(values: Mapping[SettingKey, object]) -> ResponseLimits:
-    fields: dict[str, Any] = {key[1]: value for key, value in values.items() if key[0] == "limits"}
-    return ResponseLimits(
-        answer_bytes=fields["answer_bytes"],
-        answer_events=fields["answer_events"],
-        answer_s=fields["answer_s"],
-        idle_s=fields["idle_s"],
-        event_bytes=fields["event_bytes"],
-        output_bytes=fields["output_bytes"],
-        body_bytes=fields["body_bytes"],
-    )
+def _build_serve_settings(table: Mapping[SettingKey, Any]) -> ServeSettings:
+    """Build the settings of the server from its table: keys of one part, `limits.NAME` and `limits.keys.KEY`."""
+    fields = {"keys_file": None} | {key[0]: value for key, value in table.items() if len(key) == 1}
+    limits = {key[1]: value for key, value in table.items() if len(key) == 2}
+    keys = {key[2]: value for key, value in table.items() if len(key) == 3}
+    return ServeSettings(**fields, limits=ServeLimits(**limits, keys=MappingProxyType(keys)))
 
 
 _TOML_ERROR_POSITION = re.compile(r"(?P<what>.*) \(at (?:line (?P<line>\d+), column \d+|end of document)\)", re.DOTALL)
