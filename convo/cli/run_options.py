@@ -76,7 +76,7 @@ class RunFlags:
             )
 
 
-def _format_option(field: "Field[Any]") -> str:
+def _format_option(field: Field[Any]) -> str:
     """Return the option of a field, as in "--max-turns"; for a pair the one that switches it on."""
     names: list[str] = field.metadata[OPTION_METADATA_KEY][0]
     return names[0].partition("/")[0]

@@ -73,7 +73,7 @@ def _run_pager(text: str, command: tuple[str, ...], out: TextIO, environ: Mappin
     return True
 
 
-def _start_pager(command: tuple[str, ...], out: TextIO, environ: Mapping[str, str]) -> "subprocess.Popen[str]":
+def _start_pager(command: tuple[str, ...], out: TextIO, environ: Mapping[str, str]) -> subprocess.Popen[str]:
     return subprocess.Popen(  # noqa: S603  the user's own PAGER
         command,
         stdin=subprocess.PIPE,

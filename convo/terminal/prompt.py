@@ -84,7 +84,7 @@ def suggest_files(prefix: str) -> list[Suggestion]:
     return list(_file_suggestions(folder, shown[:MAX_FILE_SUGGESTIONS]))
 
 
-def _file_suggestions(folder: str, there: Sequence["os.DirEntry[str]"]) -> Iterator[Suggestion]:
+def _file_suggestions(folder: str, there: Sequence[os.DirEntry[str]]) -> Iterator[Suggestion]:
     for one in there:
         whole = os.path.join(folder, one.name)
         is_folder = one.is_dir()

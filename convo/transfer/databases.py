@@ -129,14 +129,14 @@ SELECT hash, role FROM chain ORDER BY depth DESC
 PARTS_SQL = "SELECT id, type, text, payload FROM parts WHERE message_hash = ? ORDER BY position"
 
 
-def read_llm_threads(database: "ForeignDatabase") -> dict[str, ConversationDocument]:
+def read_llm_threads(database: ForeignDatabase) -> dict[str, ConversationDocument]:
     """Read all threads by id; a thread has the id of the conversation that it was migrated from. Raises InputFault."""
     most = database.rows("SELECT COUNT(*) AS many FROM messages")[0]["many"]
     rows = database.rows("SELECT id, name, tip_message_hash AS tip, datetime_utc FROM threads ORDER BY id")
     return {row["id"]: _thread_document(database, row, most) for row in rows}
 
 
-def _thread_document(database: "ForeignDatabase", thread: Mapping[str, Any], most: int) -> ConversationDocument:
+def _thread_document(database: ForeignDatabase, thread: Mapping[str, Any], most: int) -> ConversationDocument:
     messages = database.rows(MESSAGES_SQL, thread["tip"], most + 1)
     if len(messages) > most:
         raise InputFault(f"the messages of thread {thread['id']} go in a circle")
@@ -152,7 +152,7 @@ def _thread_document(database: "ForeignDatabase", thread: Mapping[str, Any], mos
     )
 
 
-def _message_items(database: "ForeignDatabase", message: Mapping[str, Any]) -> Iterator[Item]:
+def _message_items(database: ForeignDatabase, message: Mapping[str, Any]) -> Iterator[Item]:
     """Yield the items of one message: the parts between calls, outputs and reasoning make one message item."""
     content: list[dict[str, Json]] = []
     for row in database.rows(PARTS_SQL, message["hash"]):
@@ -177,7 +177,7 @@ def _build_message(role: str, content: list[dict[str, Json]]) -> Item:
     return {"type": "message", "role": known, "content": content}
 
 
-def _content_parts(database: "ForeignDatabase", part: Mapping[str, Json], role: str) -> Iterator[dict[str, Json]]:
+def _content_parts(database: ForeignDatabase, part: Mapping[str, Json], role: str) -> Iterator[dict[str, Json]]:
     if part["type"] == "attachment":
         named = (part.get("attachment") or {}).get("id")
         if named:
@@ -190,7 +190,7 @@ def _content_parts(database: "ForeignDatabase", part: Mapping[str, Json], role: 
         yield {"type": "output_text" if role == "assistant" else "input_text", "text": words}
 
 
-def _resolve_text_ref(database: "ForeignDatabase", piece: Mapping[str, Json]) -> str:
+def _resolve_text_ref(database: ForeignDatabase, piece: Mapping[str, Json]) -> str:
     """Return literal text, or the text of a fragment."""
     return read_fragment(database, piece["fragment"]) if "fragment" in piece else str(piece.get("literal", ""))
 
@@ -234,15 +234,13 @@ WHERE p.response_id = ? ORDER BY p."order"
 """
 
 
-def read_llm_conversations(
-    database: "ForeignDatabase", excluded_ids: Collection[str]
-) -> dict[str, ConversationDocument]:
+def read_llm_conversations(database: ForeignDatabase, excluded_ids: Collection[str]) -> dict[str, ConversationDocument]:
     """Read all conversations by id, except those in `excluded_ids`."""
     rows = database.rows("SELECT id, name FROM conversations ORDER BY id")
     return {row["id"]: _conversation_document(database, row) for row in rows if row["id"] not in excluded_ids}
 
 
-def _conversation_document(database: "ForeignDatabase", conversation: Mapping[str, Any]) -> ConversationDocument:
+def _conversation_document(database: ForeignDatabase, conversation: Mapping[str, Any]) -> ConversationDocument:
     responses = database.rows(RESPONSES_SQL, conversation["id"])
     items = tuple(item for response in responses for item in _response_items(database, response))
     return ConversationDocument(
@@ -254,7 +252,7 @@ def _conversation_document(database: "ForeignDatabase", conversation: Mapping[st
     )
 
 
-def _response_items(database: "ForeignDatabase", response: Mapping[str, Any]) -> Iterator[Item]:
+def _response_items(database: ForeignDatabase, response: Mapping[str, Any]) -> Iterator[Item]:
     """Yield the items of a response: outputs of earlier calls, prompt, reasoning, answer, calls."""
     for at, row in enumerate(_rows_if_table(database, "tool_results", response["id"])):
         yield function_call_output_item(row["tool_call_id"] or f"call_{row['name']}_{at}", row["output"])
@@ -270,25 +268,25 @@ def _response_items(database: "ForeignDatabase", response: Mapping[str, Any]) ->
         yield function_call_item(row["tool_call_id"] or f"call_{row['name']}_{at}", row["name"], row["arguments"])
 
 
-def _system_prompt(database: "ForeignDatabase", response: Mapping[str, Any]) -> str:
+def _system_prompt(database: ForeignDatabase, response: Mapping[str, Any]) -> str:
     return "\n".join(filter(None, [*_fragment_texts(database, "system_fragments", response), response["system"]]))
 
 
-def _fragment_texts(database: "ForeignDatabase", table: str, response: Mapping[str, Any]) -> list[str]:
+def _fragment_texts(database: ForeignDatabase, table: str, response: Mapping[str, Any]) -> list[str]:
     if table not in database.tables:
         return []
     rows = database.rows(FRAGMENTS_SQL.format(table=table), response["id"])
     return [read_fragment(database, row["fragment_id"]) for row in rows]
 
 
-def _rows_if_table(database: "ForeignDatabase", table: str, response_id: str) -> list[Mapping[str, Any]]:
+def _rows_if_table(database: ForeignDatabase, table: str, response_id: str) -> list[Mapping[str, Any]]:
     """Read the rows of a table that older versions lack."""
     if table not in database.tables:
         return []
     return database.rows(f"SELECT * FROM {table} WHERE response_id = ? ORDER BY id", response_id)  # noqa: S608  our own names
 
 
-def read_attachment(database: "ForeignDatabase", attachment_id: str) -> dict[str, Json]:
+def read_attachment(database: ForeignDatabase, attachment_id: str) -> dict[str, Json]:
     """Return an attachment as a content part; of a file that is not in the database only the path is given."""
     found = database.rows("SELECT type, path, url, content FROM attachments WHERE id = ?", attachment_id)
     return attachment_part(found[0]) if found else _placeholder_part(f"an attachment that is gone: {attachment_id}")
@@ -309,12 +307,12 @@ def attachment_part(row: Mapping[str, Any]) -> dict[str, Json]:
     return {"type": "input_file", "file_url": url}
 
 
-def read_fragment(database: "ForeignDatabase", fragment_id: int) -> str:
+def read_fragment(database: ForeignDatabase, fragment_id: int) -> str:
     found = database.rows("SELECT content FROM fragments WHERE id = ?", fragment_id)
     return found[0]["content"] if found else ""
 
 
-def parse_llm_time(datetime_utc: str | None, database: "ForeignDatabase") -> float | None:
+def parse_llm_time(datetime_utc: str | None, database: ForeignDatabase) -> float | None:
     """A time of `llm`'s as seconds since 1970."""
     return (
         database.rows("SELECT CAST(strftime('%s', ?) AS INTEGER) AS at", datetime_utc)[0]["at"]

@@ -795,12 +795,12 @@ class _InlineRenderer:
         self._spans: list[Span] = []
         self._links: list[tuple[str, int]] = []
 
-    def render(self, tokens: Sequence["Token"]) -> list[Span]:
+    def render(self, tokens: Sequence[Token]) -> list[Span]:
         for token in tokens:
             self._add_token(token)
         return self._spans
 
-    def _add_token(self, token: "Token") -> None:
+    def _add_token(self, token: Token) -> None:
         name, _, edge = token.type.rpartition("_")
         match token.type:
             case "softbreak" | "hardbreak":
@@ -826,7 +826,7 @@ class _InlineRenderer:
                 Span(escape_decoded_text(text), ";".join(styles), link if _is_clickable_link(link) else "")
             )
 
-    def _toggle_style(self, token: "Token", style: str, *, is_opening: bool) -> None:
+    def _toggle_style(self, token: Token, style: str, *, is_opening: bool) -> None:
         if is_opening:
             self._styles.append(style)
         else:
@@ -834,7 +834,7 @@ class _InlineRenderer:
         if not self._options.has_color:
             self._add_text(token.markup)
 
-    def _add_image(self, token: "Token") -> None:
+    def _add_image(self, token: Token) -> None:
         self._links.append((str(token.attrGet("src") or ""), len(self._spans)))
         self._add_text(to_plain_text(token.content) or "image")
         self._end_link()
@@ -848,7 +848,7 @@ class _InlineRenderer:
             self._add_text(f" ({link})")
 
 
-def _code_with_ticks(token: "Token") -> str:
+def _code_with_ticks(token: Token) -> str:
     inner = f" {token.content} " if token.content[:1] == "`" or token.content[-1:] == "`" else token.content
     return f"{token.markup}{inner}{token.markup}"
 
