@@ -34,8 +34,8 @@ from convo.runtime import SystemClock, random_id
 from convo.stores.base import Store, session_name_taken_error
 from convo.strategies.state import owner_of_handle
 from convo.strategies.transfer import TransferPlan, TransferTarget, plan_transfer
-from convo.terminal.report_views import new_session_rows, render_conversion, render_losses
-from convo.terminal.terminal import detect_display, detect_display_without_color
+from convo.terminal.report_views import new_session_rows, render_losses
+from convo.terminal.terminal import detect_display, detect_display_without_color, render_key_values
 from convo.transfer.convert import (
     ConversationSource,
     ConvertDestination,
@@ -89,7 +89,7 @@ async def run_convert(options: ConvertOptions) -> None:
             len(carried.items) if made.strategy is Strategy.CHAIN else len(carried.items) - carried.confirmed_count
         )
         rows = new_session_rows(made.name, made.strategy, made.handle, len(carried.items), waiting)
-        print_line(render_conversion(rows, detect_display(sys.stdout, os.environ)))
+        print_line(render_key_values(rows, detect_display(sys.stdout, os.environ)))
 
 
 async def load_source_from_owner(view: ConversationView, settings: Settings, store: Store) -> ConversationSource:
@@ -190,4 +190,4 @@ def render_owner_change(chat: Chat, plan: TransferPlan) -> str:
     """Render the result of converting an open conversation."""
     medium, session, held = detect_display_without_color(sys.stderr), chat.session, chat.state
     rows = new_session_rows(session.name, session.strategy, session.handle, len(held.path), len(held.unconfirmed_nodes))
-    return f"{render_losses(plan.losses, (), medium)}\n{render_conversion(rows, medium)}"
+    return f"{render_losses(plan.losses, (), medium)}\n{render_key_values(rows, medium)}"

@@ -20,7 +20,7 @@ from convo.chat.watch import ACTIVE_STATUSES, is_in_progress, watch_conversation
 from convo.cli.deps import open_configured_store
 from convo.cli.output import print_notice
 from convo.cli.resolve import is_path_like, path_exists
-from convo.cli.state_input import render_run_state_in_format
+from convo.cli.state_input import print_rendered, render_run_state_in_format
 from convo.config.loader import load_settings
 from convo.errors import InvalidUsage, NotFound
 from convo.inspect.serialize import conversation_to_json
@@ -34,29 +34,22 @@ from convo.terminal.inspect_view import (
     render_conversation,
     render_path_items,
     render_token_chart,
-    tree_lines,
 )
-from convo.terminal.pager import print_paged
-from convo.terminal.terminal import DisplayOptions, detect_display, format_count
+from convo.terminal.terminal import DisplayOptions, detect_display, format_count, table_lines
 
 
 def print_views(
     views: Sequence[ConversationView | RunState], handles: Sequence[str], output_format: str, *, paged: bool = True
 ) -> None:
-    """Print conversations and states in a format of `VIEW_RENDERERS`; JSON is never paged and has no empty lines."""
+    """Print conversations and states in a format of `VIEW_RENDERERS`."""
     medium = detect_display(sys.stdout, os.environ)
-    between = "" if output_format in ("--json", "--raw") else "\n"
     texts = (
         render_run_state_in_format(one, handle, output_format, medium)
         if isinstance(one, RunState)
         else VIEW_RENDERERS[output_format](one, medium)
         for one, handle in zip(views, handles, strict=True)
     )
-    text = between.join(words + "\n" for words in texts)
-    if paged and between:
-        print_paged(text)
-    else:
-        sys.stdout.write(text)
+    print_rendered(texts, output_format, paged=paged)
 
 
 def _render_json(view: ConversationView, medium: DisplayOptions) -> str:
@@ -213,7 +206,7 @@ class ResponseLinePrinter:
 
     def show(self, view: ConversationView) -> None:
         medium = detect_display(sys.stdout, os.environ)
-        head, *lines = tree_lines(fit_link_table(view, medium), medium)
+        head, *lines = table_lines(fit_link_table(view, medium), medium)
         new = [
             (one.link.id, line)
             for one, line in zip(build_tree_rows(view), lines, strict=True)

@@ -7,7 +7,7 @@ file is a RunState by its content. Showing one needs no store and imports no end
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from convo.chat.state_file import is_state_like, parse_state_bytes, read_state_bytes, read_state_stream
@@ -41,14 +41,19 @@ def print_run_states(
 ) -> None:
     """Print states alone, in one of the formats of `convo inspect`."""
     medium = detect_display(sys.stdout, os.environ)
-    between = "" if output_format in ("--json", "--raw") else "\n"
     texts = (
         render_run_state_in_format(state, handle, output_format, medium)
         for handle in handles
         if (state := states[handle])
     )
-    text = between.join(words + "\n" for words in texts)
-    if paged and between:
+    print_rendered(texts, output_format, paged=paged)
+
+
+def print_rendered(texts: Iterable[str], output_format: str, *, paged: bool) -> None:
+    """Print texts in a format of `convo inspect`; JSON is never paged and has no empty lines."""
+    for_programs = output_format in ("--json", "--raw")
+    text = ("" if for_programs else "\n").join(words + "\n" for words in texts)
+    if paged and not for_programs:
         print_paged(text)
     else:
         sys.stdout.write(text)

@@ -19,15 +19,14 @@ from convo.history.items import decode_json_escapes
 from convo.runs.approvals import PendingApproval, pending_approval_from_call
 from convo.runs.state import ApprovalDecided, ToolOutputSupplied
 from convo.runtime import temporary_folder
-from convo.terminal.signals import on_signal
+from convo.terminal.signals import ignore_signal, on_signal
 from convo.terminal.terminal import (
     Column,
     DisplayOptions,
     KeyValue,
     escape_control_chars,
-    fit_columns,
     key_value_lines,
-    table_lines,
+    render_table,
     wrap_text,
 )
 
@@ -68,7 +67,7 @@ def render_paused_runs(runs: Sequence[PausedRun], display: DisplayOptions) -> st
             "arguments", [decode_json_escapes(" ".join(call.arguments.split())) if call else "" for _, call in rows]
         ),
     ]
-    return display.translate_box_chars("\n".join(table_lines(fit_columns(columns, display), display)))
+    return render_table(columns, display)
 
 
 def format_duration(seconds: float) -> str:
@@ -192,12 +191,8 @@ async def _make_decision_event(name: str, call: PendingApproval, detail: str) ->
 
 async def _run_editor(arguments: str) -> str:
     """Edit `arguments` in a thread: the lease is renewed meanwhile, and Ctrl-C goes to the editor alone."""
-    with on_signal(signal.SIGINT, _ignore_interrupt):
+    with on_signal(signal.SIGINT, ignore_signal):
         return await asyncio.to_thread(edit_arguments_in_editor, arguments)
-
-
-def _ignore_interrupt() -> None:
-    """Do nothing: the program in the terminal handles the key."""
 
 
 def edit_arguments_in_editor(arguments: str) -> str:

@@ -16,6 +16,7 @@ from convo.terminal.terminal import (
     format_count,
     key_value_lines,
     pad_text,
+    render_key_values,
     truncate_text,
 )
 
@@ -48,9 +49,7 @@ def render_history_diff(a: DiffSide, b: DiffSide, diff: HistoryDiff, display: Di
 
 def render_request_diff(a: SentRequest, b: SentRequest, diff: RequestDiff, display: DisplayOptions) -> str:
     """Render the first byte that differs, and how much of the common prefix was cached."""
-    return display.translate_box_chars(
-        "\n".join(key_value_lines([*_request_rows(a, b, diff), *_cache_rows(diff)], display))
-    )
+    return render_key_values([*_request_rows(a, b, diff), *_cache_rows(diff)], display)
 
 
 def _format_side(side: DiffSide) -> str:

@@ -67,7 +67,7 @@ def render_conversation(view: ConversationView, display: DisplayOptions, *, with
         *key_value_lines(_conversation_rows(view, fits), display),
         "",
     ]
-    shown += tree_lines(fits, display) if fits else _item_lines(view, display)
+    shown += table_lines(fits, display) if fits else _item_lines(view, display)
     if with_chart and display.width is not None and len(view.links) > 1:
         shown += ["", *token_chart_lines(view, display)]
     return display.translate_box_chars("\n".join(shown).rstrip("\n"))
@@ -242,11 +242,6 @@ def tree_labels(rows: Sequence[TreeRow]) -> list[str]:
 def format_optional_number(number: int | None) -> str:
     """Format a number, or return "-" for None."""
     return UNKNOWN_NUMBER if number is None else f"{number:,}"
-
-
-def tree_lines(table: Table, display: DisplayOptions) -> Iterator[str]:
-    """Yield the lines of the tree, its headings first."""
-    yield from table_lines(table, display)
 
 
 def shorten_ids(ids: Sequence[str]) -> dict[str, str]:

@@ -8,7 +8,15 @@ from convo.chat.lookup import SessionSummary
 from convo.history.items import Item
 from convo.history.records import STRATEGY_INFO, Session
 from convo.stores.base import PruneResult, TenantStats
-from convo.terminal.terminal import Column, DisplayOptions, escape_control_chars, fit_columns, table_lines
+from convo.terminal.terminal import (
+    Column,
+    DisplayOptions,
+    escape_control_chars,
+    format_count,
+    key_value_lines,
+    render_table,
+    unconfirmed_rows,
+)
 
 if TYPE_CHECKING:
     from convo.inspect.view import OpenRun
@@ -44,7 +52,7 @@ def render_session_list(summaries: Sequence[SessionSummary], display: DisplayOpt
         Column("used", [format_local_time(one.used_at) for one in sessions]),
         Column("first words", [one.first_words for one in summaries]),
     ]
-    return display.translate_box_chars("\n".join(table_lines(fit_columns(columns, display), display)))
+    return render_table(columns, display)
 
 
 def render_session(
@@ -55,8 +63,6 @@ def render_session(
     unconfirmed:  items that the owner has not confirmed
     open_run:     the agent run that is open in the session
     """
-    from convo.terminal.terminal import key_value_lines
-
     name = display.apply_style(escape_control_chars(summary.session.name), "bold")
     return display.translate_box_chars(
         "\n".join([name, *key_value_lines(_session_rows(summary, unconfirmed, open_run), display)])
@@ -71,7 +77,7 @@ def render_search_results(results: Sequence[SearchResult], display: DisplayOptio
         Column("by", [place.author for place in results], drop_order=0),
         Column("words", [place.snippet for place in results]),
     ]
-    return display.translate_box_chars("\n".join(table_lines(fit_columns(columns, display), display)))
+    return render_table(columns, display)
 
 
 def format_local_time(at: float) -> str:
@@ -83,7 +89,6 @@ def _session_rows(
     summary: SessionSummary, unconfirmed: Sequence[Item], open_run: "OpenRun | None"
 ) -> list[tuple[str, str]]:
     from convo.terminal.status_line import describe_open_run, format_continue_command
-    from convo.terminal.terminal import format_count, unconfirmed_rows
 
     session, on = summary.session, format_continue_command(summary.session, open_run)
     opened = describe_open_run(open_run) if open_run else ""
@@ -136,7 +141,7 @@ def render_tenant_stats(tenants: Sequence[TenantStats], display: DisplayOptions)
         Column("oldest", [_format_optional_time(one.oldest_at) for one in tenants]),
         Column("newest", [_format_optional_time(one.newest_at) for one in tenants]),
     ]
-    return display.translate_box_chars("\n".join(table_lines(fit_columns(columns, display), display)))
+    return render_table(columns, display)
 
 
 def render_prune_results(results: Sequence[tuple[str, PruneResult]], display: DisplayOptions) -> str:
@@ -148,7 +153,7 @@ def render_prune_results(results: Sequence[tuple[str, PruneResult]], display: Di
             for kind in ("sessions", "responses", "conversations")
         ),
     ]
-    return display.translate_box_chars("\n".join(table_lines(fit_columns(columns, display), display)))
+    return render_table(columns, display)
 
 
 def format_bytes(size_bytes: int) -> str:

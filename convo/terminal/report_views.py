@@ -20,8 +20,8 @@ from convo.terminal.terminal import (
     escape_control_chars,
     fit_columns,
     format_count,
-    key_value_lines,
     pad_text,
+    render_key_values,
     table_lines,
     text_width,
 )
@@ -103,9 +103,7 @@ def render_losses(losses: Sequence[TransferLoss], notes: Sequence[str], display:
     """Render the losses of a transfer, one line for each kind."""
     rows = [(f"{loss.effect}", f"{loss.code}: {loss.reason} ({format_positions(loss)})") for loss in losses]
     rows += [("note", note) for note in notes]
-    return display.translate_box_chars(
-        "\n".join(key_value_lines(rows or [("losses", "everything goes over as it is")], display))
-    )
+    return render_key_values(rows or [("losses", "everything goes over as it is")], display)
 
 
 def format_positions(loss: TransferLoss) -> str:
@@ -115,10 +113,6 @@ def format_positions(loss: TransferLoss) -> str:
         return f"item {first[0]}"
     last = f"{more} more" if more > 0 else first.pop()
     return f"items {', '.join(first)} and {last}"
-
-
-def render_conversion(rows: Iterator[KeyValue] | Sequence[KeyValue], display: DisplayOptions) -> str:
-    return display.translate_box_chars("\n".join(key_value_lines(list(rows), display)))
 
 
 def new_session_rows(
@@ -150,7 +144,7 @@ COMPACTION_METHOD_TEXTS = {
 
 def render_compaction(session: Session, compaction: "CompactionResult", display: DisplayOptions) -> str:
     """Render the result of a compaction as a screen."""
-    return display.translate_box_chars("\n".join(key_value_lines(_compaction_rows(session, compaction), display)))
+    return render_key_values(_compaction_rows(session, compaction), display)
 
 
 def format_compaction(session: Session, compaction: "CompactionResult") -> str:
@@ -192,7 +186,7 @@ def render_compaction_preview(prepared: "PreparedCompaction", display: DisplayOp
         *_prepared_rows(prepared),
     ]
     rows += [("window" if at == 0 else "", line) for at, line in enumerate(_replacement_lines(prepared))]
-    return display.translate_box_chars("\n".join(key_value_lines(rows, display)))
+    return render_key_values(rows, display)
 
 
 def format_token_reduction(before: TokenCount, after: TokenCount) -> str:
@@ -340,7 +334,7 @@ def render_checks(reports: Sequence[CheckReport], display: DisplayOptions) -> st
         rows.append((name, found if level is CheckLevel.OK else f"{level}: {found}"))
         rows += [("", f"try: {next_step}")] if next_step else []
     styles = {name: LEVEL_STYLES[finding.level] for name, finding in reports if finding.level in LEVEL_STYLES}
-    return display.translate_box_chars("\n".join(key_value_lines(rows, display, styles)))
+    return render_key_values(rows, display, styles)
 
 
 def summarize_checks(reports: Sequence[CheckReport]) -> str:

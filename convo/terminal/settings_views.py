@@ -21,6 +21,7 @@ from convo.terminal.terminal import (
     escape_control_chars,
     fit_columns,
     key_value_lines,
+    render_table,
     table_lines,
 )
 from convo.usage.models import (
@@ -249,7 +250,7 @@ def render_settings(settings: Sequence[Setting], display: DisplayOptions, ignore
         Column("value", [escape_unprintable(format_setting_value(one.value)) for one in every]),
         Column("origin", [escape_unprintable(origin) for origin in origins]),
     ]
-    return display.translate_box_chars("\n".join(table_lines(fit_columns(columns, display), display)))
+    return render_table(columns, display)
 
 
 def settings_to_json(settings: Sequence[Setting], ignored: Sequence[Setting] = ()) -> list[Json]:

@@ -55,6 +55,10 @@ def on_signal(number: int, callback: Callable[[], None]) -> Iterator[None]:
         signal.signal(number, before or signal.SIG_DFL)
 
 
+def ignore_signal() -> None:
+    """Do nothing: the foreground process receives the signal too."""
+
+
 def apply_default_action(number: int) -> None:
     """Apply the default action of a signal. Raises KeyboardInterrupt for SIGINT."""
     if number == signal.SIGINT:

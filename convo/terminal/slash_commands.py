@@ -25,7 +25,7 @@ from convo.history.items import Json, is_assistant_message, is_user_message, ite
 from convo.history.tree import Path
 from convo.terminal.answer import handle_reasoning
 from convo.terminal.prompt import FILE_ARGUMENT
-from convo.terminal.signals import on_signal
+from convo.terminal.signals import ignore_signal, on_signal
 from convo.terminal.terminal import format_count
 
 if TYPE_CHECKING:
@@ -578,10 +578,6 @@ def shorten_output(output: str) -> str:
 
 def format_exit(exit_code: int) -> str:
     return f"(ended by signal {-exit_code})" if exit_code < 0 else f"(exit code {exit_code})"
-
-
-def ignore_signal() -> None:
-    """Do nothing: the foreground process receives the signal too."""
 
 
 KEY_HELP = (

@@ -202,6 +202,11 @@ def table_lines(table: Table, display: DisplayOptions) -> Iterator[str]:
         yield _format_row([column.cells[at] for column in table.columns], table, rooms, display)
 
 
+def render_table(columns: Sequence[Column], display: DisplayOptions) -> str:
+    """Render a table that fits the display."""
+    return display.translate_box_chars("\n".join(table_lines(fit_columns(columns, display), display)))
+
+
 def _format_row(cells: Sequence[str], table: Table, rooms: Sequence[int], display: DisplayOptions) -> str:
     """Format one line; a cell that crosses the right edge of the display is cut."""
     shown: list[str] = []
@@ -254,6 +259,13 @@ def key_value_lines(
         for at, line in enumerate(_wrap_value(words, display, wide + LABEL_INDENT)):
             beside = display.apply_style(f"{label:<{wide}}", styles.get(label, "dim")) if at == 0 else " " * wide
             yield f"  {beside}  {line}".rstrip()
+
+
+def render_key_values(
+    rows: Iterable[KeyValue], display: DisplayOptions, styles: Mapping[str, str] = NO_LABEL_STYLES
+) -> str:
+    """Render `key_value_lines` for the display."""
+    return display.translate_box_chars("\n".join(key_value_lines(rows, display, styles)))
 
 
 def _wrap_value(text: str, display: DisplayOptions, indent: int) -> list[str]:

@@ -6,8 +6,8 @@ from itertools import pairwise
 import pytest
 
 from convo.history.records import Strategy
-from convo.terminal.inspect_view import fit_link_table, shorten_ids, tree_lines
-from convo.terminal.terminal import DisplayOptions, text_width
+from convo.terminal.inspect_view import fit_link_table, shorten_ids
+from convo.terminal.terminal import DisplayOptions, table_lines, text_width
 from tests.inspect.built import Talk, chain
 
 
@@ -24,7 +24,7 @@ def forked() -> Talk:
 
 
 def drawn(talk: Talk, at: str | None, medium: DisplayOptions) -> str:
-    return "\n".join(tree_lines(fit_link_table(talk.known(at), medium), medium))
+    return "\n".join(table_lines(fit_link_table(talk.known(at), medium), medium))
 
 
 NARROW = """\
@@ -117,7 +117,7 @@ def test_responses_of_several_clients_say_whose_they_are() -> None:
     talk.turn("resp_2", "yours", "no", after="resp_1")
     talk.turn("resp_3", "theirs", "gone", after="resp_1", session_id="ses_9")
     known = talk.known("resp_2", session_names={"ses_1": "monads"})
-    lines = list(tree_lines(fit_link_table(known, DisplayOptions()), DisplayOptions()))
+    lines = list(table_lines(fit_link_table(known, DisplayOptions()), DisplayOptions()))
     assert [re.split(r"  +", line)[1] for line in lines[1:]] == ["monads", "(removed)", "(other client)"]
 
 
