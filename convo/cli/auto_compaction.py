@@ -3,24 +3,15 @@
 Ctrl-C stops either and leaves the history as it was. Loaded with the first message, not with the prompt.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from convo.chat.conversation import Chat
-from convo.compaction.planning import CompactionThreshold
-from convo.config.sections import ContextLimits
 from convo.errors import Interrupted
 from convo.terminal.answer import run_interruptibly
 from convo.terminal.report_views import format_compaction, parse_compact_arguments
 from convo.transfer.compact import AutoCompaction, apply_compaction, prepare_compaction
 
 COMPACTION_STOPPED = "not compacted: you stopped it"
-
-
-def make_auto_compaction(
-    compact_at: CompactionThreshold, window_settings: Mapping[str, ContextLimits]
-) -> AutoCompaction:
-    """Build the automatic compaction of one chat; `window_settings` are the user's own context windows."""
-    return AutoCompaction(compact_at, window_settings)
 
 
 async def compact_if_due(chat: Chat, auto_compaction: AutoCompaction, note: Callable[[str], None]) -> None:

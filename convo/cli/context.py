@@ -37,6 +37,7 @@ from convo.cli.output import print_notice
 from convo.cli.run_options import NO_AGENTS, RunFlags
 from convo.config.loader import ACTIVE_PROFILE, SettingsInputs, choose_model
 from convo.config.settings import ModelChoice, Settings
+from convo.config.storage import EPHEMERAL_STORE_TYPES
 from convo.config.values import Layer
 from convo.errors import Busy, InvalidUsage, NotFound
 from convo.history.items import Json
@@ -115,10 +116,6 @@ async def _find_replay_session(store: Store, path: str) -> Session:
     if found is None:
         raise NotFound("session at", path, hint="copy the file, and go on with --replay --from COPY")
     return found
-
-
-EPHEMERAL_STORE_TYPES = ("none", "memory")
-"""Types of stores that are empty once the command has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,10 +229,11 @@ class ChatContext:
 
     async def compact_if_needed(self, chat: Chat) -> None:
         """Compact the history if it is too long for another message; a notice is printed first."""
-        from convo.cli.auto_compaction import compact_if_due, make_auto_compaction
+        from convo.cli.auto_compaction import compact_if_due
+        from convo.transfer.compact import AutoCompaction
 
         assert self._settings
-        self._auto_compaction = self._auto_compaction or make_auto_compaction(
+        self._auto_compaction = self._auto_compaction or AutoCompaction(
             self._settings.compact_at, self._settings.windows
         )
         await compact_if_due(chat, self._auto_compaction, self._output.note)

@@ -17,6 +17,7 @@ from convo.cli.deps import get_store_url, read_from_store
 from convo.cli.output import print_json, print_line, print_notice
 from convo.config.loader import SettingFlags, load_settings
 from convo.config.settings import Settings
+from convo.config.storage import EPHEMERAL_STORE_TYPES
 from convo.config.values import InvalidValue, parse_duration
 from convo.errors import InvalidUsage, NotFound
 from convo.history.items import Json
@@ -306,7 +307,7 @@ def _load_durable_settings(config: ConfigPath, flags: SettingFlags) -> Settings:
     Raises InvalidUsage for another store, and InvalidSettings.
     """
     settings = load_settings(config, flags)
-    if settings.storage.type in ("none", "memory"):
+    if settings.storage.type in EPHEMERAL_STORE_TYPES:
         raise InvalidUsage(
             f"the store is {settings.storage.type}: nothing of it outlives a process",
             hint="--store sqlite:PATH or postgresql://...",

@@ -17,6 +17,9 @@ from convo.config.values import InvalidValue, Secret, check_text, expand_variabl
 StorageType = Literal["none", "memory", "sqlite", "postgres"]
 STORAGE_TYPES: tuple[StorageType, ...] = get_args(StorageType)
 
+EPHEMERAL_STORE_TYPES = ("none", "memory")
+"""Types of stores that are empty once the command has ended."""
+
 _TYPES_WITHOUT_CONNECTION: dict[str, StorageType] = {"none": "none", "memory": "memory"}
 _OPTION_PROBLEM = "must be none, memory, sqlite:PATH or postgresql://..."
 _URL_PROBLEM = "must be a URL that begins with postgresql:// when the type is postgres"
