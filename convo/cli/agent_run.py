@@ -19,6 +19,7 @@ from convo.chat.lookup import to_absolute_path
 from convo.chat.state_file import load_state_file, save_state_file
 from convo.cli.agent_options import AgentSetup
 from convo.cli.context import ChatContext, ChatOutput, get_command_prefix
+from convo.cli.output import PAUSED_EXIT_CODE
 from convo.cli.paused_files import (
     RUN_MARK_KEY,
     base_state_file_path,
@@ -118,7 +119,7 @@ class PausedStateWriter:
         named = self._named_file is not None and (self._is_resumed or row.id in self._written_run_ids)
         over = not runner.can_resume
         if row.status == "paused" or (
-            row.status != "stopped" and (named or (not over and self._has_state_file(row.id)))
+            row.status != "stopped" and (named or (not over and state_file_path(self._folder, row.id).exists()))
         ):
             written = await self._build_and_write_state(chat, runner, row, is_file_named=named)
             if not over:
@@ -129,9 +130,6 @@ class PausedStateWriter:
             with suppress(OSError):
                 delete_state_files(self._folder, row.id)
         return written
-
-    def _has_state_file(self, run_id: str) -> bool:
-        return state_file_path(self._folder, run_id).exists()
 
     async def _build_and_write_state(
         self, chat: Chat, runner: AgentRunner, row: AgentRun, *, is_file_named: bool
@@ -189,9 +187,6 @@ def _list_shared_agent_names(run: Run) -> tuple[str, ...]:
     """Return the names that several agents share, in a run or in a run inside its calls."""
     inner = (name for call in run.calls if call.nested_run for name in _list_shared_agent_names(call.nested_run.run))
     return tuple(dict.fromkeys((*run.graph.duplicates, *inner)))
-
-
-PAUSED_EXIT_CODE = 3
 
 
 class RunPresenter:

@@ -18,6 +18,7 @@ from convo.agent_runner.persistence import AGENTS_SOURCE_KEY, OrphanedRun, list_
 from convo.chat.session_record import acquire_session_lease
 from convo.cli.decision_flags import ALL_CALLS_WORD, format_decision, format_unchanged_decision
 from convo.cli.deps import open_configured_store, read_from_store
+from convo.cli.output import print_line
 from convo.config.loader import load_settings
 from convo.errors import AmbiguousHandle, Busy, NotFound
 from convo.history.items import Json
@@ -62,9 +63,9 @@ def print_pending_calls(config: ConfigPath, *, as_json: bool) -> None:
     found, left = read_from_store(load_settings(config), read)
     if as_json:
         waits = [record for run, paused in found for record in _pending_calls_to_json(run, paused)]
-        _write_stdout_line(json.dumps(waits + [record for one in left for record in _orphaned_calls_to_json(one)]))
+        print_line(json.dumps(waits + [record for one in left for record in _orphaned_calls_to_json(one)]))
     elif found:
-        _write_stdout_line(render_paused_runs([paused for _, paused in found], detect_display(sys.stdout, os.environ)))
+        print_line(render_paused_runs([paused for _, paused in found], detect_display(sys.stdout, os.environ)))
     elif not left:
         _write_stderr_line("no run waits for anybody")
     if left:
@@ -78,13 +79,13 @@ def print_call_details(config: ConfigPath, words: Sequence[str], run: str | None
     paused = {run.id: one for run, one in found}
     medium = detect_display(sys.stdout, os.environ)
     if as_json:
-        _write_stdout_line(json.dumps([_pending_call_to_json(one.run, paused[one.run.id], one.call) for one in chosen]))
+        print_line(json.dumps([_pending_call_to_json(one.run, paused[one.run.id], one.call) for one in chosen]))
         return
     lines = (
         render_pending_call(one.call, medium, ("session", paused[one.run.id].session_name), ("run", one.run.id))
         for one in chosen
     )
-    _write_stdout_line("\n\n".join(lines))
+    print_line("\n\n".join(lines))
 
 
 async def decide_calls(
@@ -106,9 +107,7 @@ async def decide_calls(
             pair for pair in await _load_paused_runs(store, run_filter) if pair[0].id in {one.run.id for one in chosen}
         ]
     if as_json:
-        _write_stdout_line(
-            json.dumps([record for run, paused in left for record in _pending_calls_to_json(run, paused)])
-        )
+        print_line(json.dumps([record for run, paused in left for record in _pending_calls_to_json(run, paused)]))
     else:
         _report_decisions(chosen, left, decision)
     for note_ in _iter_unchanged_decision_notes(words, found, chosen, decision):
@@ -277,10 +276,6 @@ def _format_orphaned_runs(orphaned_runs: Sequence[OrphanedRun]) -> str:
     )
     these = f" ({', '.join(names)})" if len(names) > 1 else ""
     return f"{runs}{these}: convo resume {quote(names[0])} --agent FILE.py:NAME"
-
-
-def _write_stdout_line(text: str) -> None:
-    sys.stdout.write(text + "\n")
 
 
 def _write_stderr_line(text: str) -> None:

@@ -25,10 +25,9 @@ from convo.history.items import Json
 from convo.history.records import Strategy
 from convo.runtime import SystemClock, random_id
 from convo.stores.base import Store
-from convo.stores.lease import LeaseGuard
 from convo.strategies.state import select_owner
 from convo.terminal.report_views import render_compaction, render_compaction_preview
-from convo.terminal.terminal import DisplayOptions, detect_display
+from convo.terminal.terminal import detect_display
 from convo.transfer.compact import CompactionResult, PreparedCompaction, apply_compaction, prepare_compaction
 
 LEASE_TIMEOUT_S, LEASE_RETRY_S = 30.0, 0.25
@@ -73,7 +72,7 @@ async def run_compact(options: CompactCommandOptions) -> None:
     print_line(
         json.dumps(compact_result_to_json(chat, done))
         if options.as_json
-        else render_compaction(chat.session, done, _stdout_medium())
+        else render_compaction(chat.session, done, detect_display(sys.stdout, os.environ))
     )
 
 
@@ -95,23 +94,20 @@ async def _open_chat_by_handle(
 @asynccontextmanager
 async def _write_lease(chat: Chat, *, timeout_s: float) -> AsyncIterator[None]:
     """Hold the write lease during the block; wait at most `timeout_s` for another writer. Raises Busy."""
-    hold = await _acquire_lease_with_retry(chat, timeout_s)
-    try:
-        yield
-    finally:
-        await hold.release()
-
-
-async def _acquire_lease_with_retry(chat: Chat, timeout_s: float) -> LeaseGuard:
     store, clock = chat.deps.store, chat.deps.clock
     until = clock.monotonic() + timeout_s
     while True:
         try:
-            return await acquire_session_lease(store, chat.session)
+            hold = await acquire_session_lease(store, chat.session)
+            break
         except Busy as busy:
             if clock.monotonic() >= until:
                 raise Busy(busy.name, busy.process, hint="/compact in that chat, or leave it first") from busy
             await clock.sleep(LEASE_RETRY_S)
+    try:
+        yield
+    finally:
+        await hold.release()
 
 
 def _preview_to_json(chat: Chat, prepared: PreparedCompaction) -> dict[str, Json]:
@@ -153,7 +149,3 @@ def _check_file_exists(file: str) -> None:
     """Raise NotFound for a missing file."""
     if not os.path.lexists(to_absolute_path(file)):
         raise NotFound("file", file, hint="convo sessions")
-
-
-def _stdout_medium() -> DisplayOptions:
-    return detect_display(sys.stdout, os.environ)

@@ -164,23 +164,16 @@ def print_failure(failure: CommandFailure, *, as_json: bool) -> int:
         fields = {"code": failure.code, "message": message or failure.code, "hint": hint}
         sys.stdout.write(json.dumps({"error": fields}) + "\n")
     elif message:
-        sys.stderr.write(_escape_controls(f"convo: {message}\n"))
+        sys.stderr.write(escape_control_chars(f"convo: {message}\n"))
         if hint:
-            sys.stderr.write(_escape_controls(f"  try: {hint}\n"))
+            sys.stderr.write(escape_control_chars(f"  try: {hint}\n"))
     return failure.exit
-
-
-def _escape_controls(text: str) -> str:
-    """Escape control characters: an endpoint's message could move the cursor with them."""
-    from convo.terminal.terminal import escape_control_chars  # most runs end without an error
-
-    return escape_control_chars(text)
 
 
 def print_debug_traceback(error: BaseException) -> None:
     """Print the traceback of `error` if CONVO_DEBUG is set."""
     if os.environ.get("CONVO_DEBUG"):
-        sys.stderr.writelines(_escape_controls(redact_passwords(line)) for line in _format_traceback(error))
+        sys.stderr.writelines(escape_control_chars(redact_passwords(line)) for line in _format_traceback(error))
 
 
 def _format_traceback(error: BaseException) -> Iterator[str]:
@@ -207,6 +200,8 @@ EXIT_CODES: Mapping[int, str] = MappingProxyType(
         130: "interrupted",
     }
 )
+
+PAUSED_EXIT_CODE = 3
 
 _EXIT_CODE_PHRASES = [f"{code} {meaning}" for code, meaning in EXIT_CODES.items()]
 EXIT_CODES_HELP = f"Exit codes: {', '.join(_EXIT_CODE_PHRASES[:4])},\n{', '.join(_EXIT_CODE_PHRASES[4:])}."

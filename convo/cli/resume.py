@@ -21,6 +21,7 @@ from convo.cli.decision_flags import (
     rank_match,
     select_best_matches,
 )
+from convo.cli.output import PAUSED_EXIT_CODE
 from convo.cli.state_input import STDIN_HANDLE, find_run_state, read_piped_state
 from convo.config.credentials import has_keyring, read_keyring
 from convo.errors import InvalidSettings, InvalidUsage
@@ -34,8 +35,6 @@ from convo.runstate.writer import remove_signature, serialize_run_state, sign_st
 from convo.terminal.approvals import edit_arguments_in_editor
 from convo.terminal.run_state_view import loss_lines
 from convo.terminal.terminal import escape_control_chars, format_count
-
-PAUSED_EXIT_CODE = 3
 
 (AGENT_STICKY_VERSION,) = (version for version in VERSIONS if version.label == "1.18")
 """From this label on a sticky decision on a function belongs to an agent; newer readers ignore older ones."""

@@ -43,7 +43,7 @@ from convo.runs.serialize import PHASE_WORDS
 from convo.runs.state import TERMINAL_PHASES, ApprovalDecided, Phase, Run, Stage, ToolOutputSupplied
 from convo.runstate.calls import answerable_call_id, find_open_nested_states
 from convo.runstate.format import iter_actions, iter_interruptions
-from convo.runstate.import_ import ImportedRun, import_run_state
+from convo.runstate.import_ import import_run_state
 from convo.runstate.run_items import read_context_description
 from convo.runstate.state import RunState
 from convo.stores.base import AgentRun, Store
@@ -158,7 +158,7 @@ class ResumedRunOpener:
         if found.run.phase in TERMINAL_PHASES:
             raise StateFault(f"the run of {self._request.handle} has ended", hint="convo inspect shows what it came to")
         choose_decisions(self._request.decisions, _list_decidable_calls(found.run))
-        desk = self._make_chat_context(*_get_owner(found))
+        desk = self._make_chat_context(found.strategy, found.handle)
         chat = await _open_chat(desk)
         cast = cast if self._request.model else cast.with_route(desk.make_route)
         cast = cast.with_values(found.context_values)
@@ -201,10 +201,6 @@ async def _open_chat(desk: ChatContext) -> Chat:
         return await desk.open()
     except Busy as busy:
         raise Busy(busy.name, busy.process, hint="it goes on there; wait until it has ended") from busy
-
-
-def _get_owner(imported: ImportedRun) -> tuple[Strategy, str | None]:
-    return imported.strategy, imported.handle
 
 
 async def _find_stored_run(store: Store, state: RunState) -> AgentRun | None:
@@ -329,7 +325,7 @@ async def _decide_and_resume(presenter: RunPresenter, request: ResumeRequest, ou
         for words in iter_unchanged_decision_notes(request.decisions, waits):
             out.note(words)
     if not (out.as_json or out.as_jsonl) and sys.stdin.isatty() and sys.stderr.isatty():
-        return await _resume_interactively(presenter, out, before)
+        return await _resume_interactively(presenter, out)
     return await present_run(presenter, out, before, running.resume)
 
 
@@ -365,7 +361,7 @@ def _iter_answered_call_words(items: Sequence[Item]) -> Iterator[str]:
             yield from (str(get_call_id(item)), name, f"{item.get('namespace')}.{name}")
 
 
-async def _resume_interactively(presenter: RunPresenter, out: ChatOutput, start_count: int) -> int:
+async def _resume_interactively(presenter: RunPresenter, out: ChatOutput) -> int:
     from convo.terminal.approvals import ask_for_decisions
     from convo.terminal.prompt import read_plain_line
     from convo.terminal.terminal import detect_display_without_color
