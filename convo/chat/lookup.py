@@ -15,11 +15,9 @@ from convo.history.items import Item, Json, is_assistant_message, is_client_outp
 from convo.history.records import SCRATCH_PREFIX, Link, Session, Strategy
 from convo.history.tree import root_key
 from convo.stores.base import Conversation, HandleMatch, Store
-from convo.strategies.state import check_handle, owner_of_handle, parse_turn_handle
+from convo.strategies.state import ID_NAMES, check_handle, owner_of_handle, parse_turn_handle
 
 LAST_HANDLE = "@last"
-
-HANDLE_KINDS = {Strategy.CHAIN: "response", Strategy.CONVERSATION: "conversation"}
 
 
 async def resolve_handle(store: Store, handle: str) -> HandleMatch:
@@ -37,7 +35,7 @@ async def resolve_handle(store: Store, handle: str) -> HandleMatch:
     if len(exact or found) > 1:
         raise AmbiguousHandle(handle, [(one.id, f"{one.kind}  {one.label}") for one in found])
     if not found:
-        raise NotFound(HANDLE_KINDS.get(owner_of_handle(handle), "session"), handle)
+        raise NotFound(ID_NAMES.get(owner_of_handle(handle), "session"), handle)
     return (exact or found)[0]
 
 

@@ -145,7 +145,7 @@ async def _start_session(handle: str | None, deps: ChatDeps) -> StartingPoint:
 
 async def _start_replay(handle: str | None, deps: ChatDeps) -> StartingPoint:
     return (
-        to_absolute_path(handle) if handle else find_free_file(to_absolute_path(DEFAULT_REPLAY_FILE)),
+        to_absolute_path(handle) if handle else find_free_file(None),
         Path(root_key(deps.store.tenant)),
         None,
     )

@@ -206,17 +206,13 @@ async def _count_before_and_after(
     """Count the tokens of both: by the endpoint, or by our own count where it has none."""
     ask = make_endpoint_counter(chat.deps.endpoint)
     theirs = [
-        await ask({"model": chat.options.wire_model, "input": list(_countable_items(items))})
+        await ask({"model": chat.options.wire_model, "input": list(items_for_owner(items, Strategy.CHAIN))})
         for items in (before, after)
     ]
     one, other = theirs
     if one is not None and other is not None:
         return TokenCount(one, is_estimate=False), TokenCount(other, is_estimate=False)
     return count_tokens(before), count_tokens(after)
-
-
-def _countable_items(items: Sequence[Item]) -> tuple[Item, ...]:
-    return items_for_owner(items, Strategy.CHAIN)
 
 
 async def _count_conversation(chat: Chat, path: Path) -> TokenCount:

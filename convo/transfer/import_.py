@@ -74,10 +74,6 @@ def parse_conversation_document(text: str) -> ConversationDocument:
     return found
 
 
-def _parse_list(text: str) -> ConversationDocument:
-    return _parse_items(text)
-
-
 def _parse_objects(text: str) -> ConversationDocument:
     """Parse one object, or one object a line."""
     try:
@@ -116,8 +112,14 @@ def _is_markdown(text: str) -> bool:
     return last.startswith((COMMENT_BEGIN, COMMENT_WITHOUT_DATA))
 
 
+def _parse_items(text: str) -> ConversationDocument:
+    """Parse a list of items, a request, or one item a line; all items are confirmed. Raises InputFault."""
+    items = parse_item_file(UNNAMED_FILE, text).items
+    return ConversationDocument(items=items, confirmed_count=len(items))
+
+
 DOCUMENT_PARSERS: Sequence[tuple[Callable[[str], bool], Callable[[str], ConversationDocument]]] = (
-    (lambda text: text.startswith("["), _parse_list),
+    (lambda text: text.startswith("["), _parse_items),
     (lambda text: text.startswith("{"), _parse_objects),
     (lambda text: text[:15].lower().startswith("<!doctype html"), _parse_page),
     (_is_markdown, _parse_markdown),
@@ -128,12 +130,6 @@ def _no_data_error() -> InputFault:
     return InputFault(
         "it holds only what is read", hint="take a file that convo export wrote without --no-data, or a list of items"
     )
-
-
-def _parse_items(text: str) -> ConversationDocument:
-    """Parse a list of items, a request, or one item a line; all items are confirmed. Raises InputFault."""
-    items = parse_item_file(UNNAMED_FILE, text).items
-    return ConversationDocument(items=items, confirmed_count=len(items))
 
 
 def _load_json(text: str, line: int | None = None) -> Json:
