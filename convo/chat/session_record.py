@@ -20,7 +20,7 @@ from convo.history.items import Item, item_preview
 from convo.history.records import SCRATCH_PREFIX, Link, Session, Strategy
 from convo.history.tree import Path
 from convo.runtime import Clock, NewId, describe_process, is_process_dead, process_identity
-from convo.stores.base import AgentCall, AgentRun, AppendItems, Store, Transaction
+from convo.stores.base import AgentCall, AgentRun, AppendItems, Store, Transaction, session_name_taken_error
 from convo.stores.lease import LeaseGuard
 from convo.strategies.state import ConversationState, owner_of_handle
 
@@ -256,6 +256,12 @@ def validate_session_name(name: str) -> str:
     if name.startswith(RESERVED_PREFIXES) or owner_of_handle(name) is not Strategy.SESSION:
         raise InvalidUsage(f"{name!r} is no name: it looks like an option, an id or a file", hint=NAME_HINT)
     return name
+
+
+async def check_session_name_free(store: Store, name: str) -> None:
+    """Raise InvalidUsage for an invalid name, Conflict for the name of another session."""
+    if await store.session(validate_session_name(name)):
+        raise session_name_taken_error(name)
 
 
 async def find_free_session_name(store: Store, wanted_name: str) -> str:

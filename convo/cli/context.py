@@ -24,7 +24,7 @@ from convo.chat.lookup import (
     to_absolute_path,
 )
 from convo.chat.open import find_selected_session, fork_session, make_unforkable_error, open_chat
-from convo.chat.session_record import ChatDeps, acquire_session_lease, validate_session_name
+from convo.chat.session_record import ChatDeps, acquire_session_lease, check_session_name_free
 from convo.chat.turn import RequestOptions
 from convo.cli.deps import (
     can_count_locally,
@@ -43,7 +43,7 @@ from convo.errors import Busy, InvalidUsage, NotFound
 from convo.history.items import Json
 from convo.history.records import Link, Session, Strategy
 from convo.runtime import SystemClock, random_id
-from convo.stores.base import Store, session_name_taken_error
+from convo.stores.base import Store
 from convo.stores.lease import LeaseGuard
 from convo.strategies.state import OwnerSelection, owner_of_handle, select_owner
 from convo.terminal.answer import ANSWERS_PLAIN, format_reasoning_line, make_answer_renderer, reasoning_text
@@ -318,8 +318,7 @@ class ChatContext:
                 f"-n names a new session, and this one is {session.name!r}",
                 hint=f"convo sessions rename {quote(session.name)} {quote(wish)}",
             )
-        if await self._store.session(validate_session_name(wish)):
-            raise session_name_taken_error(wish)
+        await check_session_name_free(self._store, wish)
         return wish
 
     async def _note_skipped_session(self, session: Session) -> None:

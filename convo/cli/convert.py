@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from convo.chat.conversation import Chat
-from convo.chat.session_record import validate_session_name
+from convo.chat.session_record import check_session_name_free
 from convo.cli.deps import endpoint_session, make_recorded_endpoint, open_configured_store
 from convo.cli.output import print_json, print_line
 from convo.cli.redact import format_redactions, redact_if_requested, redactions_to_json
@@ -31,7 +31,7 @@ from convo.history.items import Json
 from convo.history.records import EMBEDDED_SCOPE, STRATEGY_INFO, Scope, Session, Strategy
 from convo.inspect.view import ConversationView
 from convo.runtime import SystemClock, random_id
-from convo.stores.base import Store, session_name_taken_error
+from convo.stores.base import Store
 from convo.strategies.state import owner_of_handle
 from convo.strategies.transfer import TransferPlan, TransferTarget, plan_transfer
 from convo.terminal.report_views import new_session_rows, render_losses
@@ -144,8 +144,7 @@ async def resolve_destination(name: str | None, to: Strategy, store: Store) -> C
         return ConvertDestination()
     if to is Strategy.REPLAY and owner_of_handle(name) is Strategy.REPLAY:
         return ConvertDestination(file=name)
-    if await store.session(validate_session_name(name)):
-        raise session_name_taken_error(name)
+    await check_session_name_free(store, name)
     return ConvertDestination(name=name)
 
 

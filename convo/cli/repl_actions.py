@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from convo.chat.conversation import Chat
 from convo.chat.open import open_chat
-from convo.chat.session_record import validate_session_name
+from convo.chat.session_record import check_session_name_free
 from convo.chat.view_loader import load_open_run
 from convo.config.settings import Settings
 from convo.errors import InvalidUsage, StateFault
 from convo.history.records import Session
-from convo.stores.base import Store, session_name_taken_error
+from convo.stores.base import Store
 from convo.strategies.state import OwnerSelection
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ async def open_new_chat(chat: Chat, name: str) -> Chat:
     Raises InvalidUsage or Conflict for its name.
     """
     if name:
-        await _check_name_free(chat.deps.store, name)
+        await check_session_name_free(chat.deps.store, name)
     return await open_chat(OwnerSelection(chat.session.strategy), None, chat.options, chat.deps, name=name)
 
 
@@ -42,17 +42,12 @@ async def rename_open_session(chat: Chat, name: str) -> None:
 
     Raises InvalidUsage for an invalid name, Conflict for the name of another session.
     """
-    await _check_name_free(chat.deps.store, name)
+    await check_session_name_free(chat.deps.store, name)
     session = replace(chat.session, name=name)
     if chat.record.is_saved:
         await chat.record.update_fields(session)
     else:
         chat.record.session = session
-
-
-async def _check_name_free(store: Store, name: str) -> None:
-    if await store.session(validate_session_name(name)):
-        raise session_name_taken_error(name)
 
 
 def _check_new_file(name: str, chat: Chat) -> Path:
