@@ -162,7 +162,7 @@ def _read_attachment(path: Path) -> bytes:
         with path.open("rb") as file:
             content = file.read(MAX_ATTACHMENT_BYTES + 1)
     except OSError as wrong:
-        raise Unreadable(f"{path} cannot be read: {(wrong.strerror or str(wrong)).lower()}") from wrong
+        raise Unreadable(f"{path} cannot be read: {format_os_error(wrong)}") from wrong
     if len(content) > MAX_ATTACHMENT_BYTES:
         raise Unreadable(f"{path} is larger than {MAX_ATTACHMENT_BYTES // 1024**2} MB", hint="attach a smaller file")
     return content

@@ -4,7 +4,6 @@ A paused run is in the store. Its state file is a copy for another machine or th
 written it is rewritten however the run ends, because an older file would run a tool again elsewhere.
 """
 
-import json
 import sys
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing, suppress
@@ -19,7 +18,7 @@ from convo.chat.lookup import to_absolute_path
 from convo.chat.state_file import load_state_file, save_state_file
 from convo.cli.agent_options import AgentSetup
 from convo.cli.context import ChatContext, ChatOutput, get_command_prefix
-from convo.cli.output import PAUSED_EXIT_CODE
+from convo.cli.output import PAUSED_EXIT_CODE, print_event, print_json
 from convo.cli.paused_files import (
     RUN_MARK_KEY,
     base_state_file_path,
@@ -272,8 +271,7 @@ class RunPresenter:
 
     def _show_event(self, event: StreamEvent) -> None:
         if self._output.as_jsonl:
-            sys.stdout.write(json.dumps(plain_json(event)) + "\n")
-            sys.stdout.flush()
+            print_event(plain_json(event))
         elif not self._output.as_json:
             self._progress.print_event(event)
 
@@ -304,7 +302,7 @@ class RunPresenter:
         return f" --approve {quote(waits[0].id)}" if len(waits) == 1 else " --approve all" if waits else ""
 
     def print_outcome(self, start_count: int) -> None:
-        sys.stdout.write(json.dumps(self.outcome_to_json(start_count)) + "\n")
+        print_json(self.outcome_to_json(start_count))
 
     def receipt(self) -> str:
         """Format the receipt of all model calls since the last message."""

@@ -5,7 +5,6 @@ Nothing runs until the run is resumed.
 """
 
 import asyncio
-import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -18,7 +17,7 @@ from convo.agent_runner.persistence import AGENTS_SOURCE_KEY, OrphanedRun, list_
 from convo.chat.session_record import acquire_session_lease
 from convo.cli.decision_flags import ALL_CALLS_WORD, format_decision, format_unchanged_decision
 from convo.cli.deps import open_configured_store, read_from_store
-from convo.cli.output import print_line
+from convo.cli.output import print_json, print_line
 from convo.config.loader import load_settings
 from convo.errors import AmbiguousHandle, Busy, NotFound
 from convo.history.items import Json
@@ -63,7 +62,7 @@ def print_pending_calls(config: ConfigPath, *, as_json: bool) -> None:
     found, left = read_from_store(load_settings(config), read)
     if as_json:
         waits = [record for run, paused in found for record in _pending_calls_to_json(run, paused)]
-        print_line(json.dumps(waits + [record for one in left for record in _orphaned_calls_to_json(one)]))
+        print_json(waits + [record for one in left for record in _orphaned_calls_to_json(one)])
     elif found:
         print_line(render_paused_runs([paused for _, paused in found], detect_display(sys.stdout, os.environ)))
     elif not left:
@@ -79,7 +78,7 @@ def print_call_details(config: ConfigPath, words: Sequence[str], run: str | None
     paused = {run.id: one for run, one in found}
     medium = detect_display(sys.stdout, os.environ)
     if as_json:
-        print_line(json.dumps([_pending_call_to_json(one.run, paused[one.run.id], one.call) for one in chosen]))
+        print_json([_pending_call_to_json(one.run, paused[one.run.id], one.call) for one in chosen])
         return
     lines = (
         render_pending_call(one.call, medium, ("session", paused[one.run.id].session_name), ("run", one.run.id))
@@ -107,7 +106,7 @@ async def decide_calls(
             pair for pair in await _load_paused_runs(store, run_filter) if pair[0].id in {one.run.id for one in chosen}
         ]
     if as_json:
-        print_line(json.dumps([record for run, paused in left for record in _pending_calls_to_json(run, paused)]))
+        print_json([record for run, paused in left for record in _pending_calls_to_json(run, paused)])
     else:
         _report_decisions(chosen, left, decision)
     for note_ in _iter_unchanged_decision_notes(words, found, chosen, decision):

@@ -3,7 +3,6 @@
 Options come in four groups: strategy, request, agent runs, output.
 """
 
-import json
 import re
 import sys
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from convo.chat.conversation import Chat
 from convo.chat.files import load_attachment
 from convo.cli.context import ChatContext, ChatOptions, ChatOutput, get_turn_link
 from convo.cli.deps import get_store_url, open_configured_store
+from convo.cli.output import print_event, print_json
 from convo.cli.repl import ReplController
 from convo.cli.repl_actions import check_no_open_run
 from convo.config.loader import SettingFlags, SettingsInputs, read_settings_inputs, resolve_settings
@@ -191,7 +191,7 @@ async def run_single_turn(chat: Chat, message: Item, context: ChatContext, outpu
         format_reasoning=context.get_reasoning_formatter(),
     )
     chat.notify = output.note
-    take = print_event_line if output.as_jsonl else ignore_event if output.as_json else printer.print_event
+    take = print_event if output.as_jsonl else ignore_event if output.as_json else printer.print_event
     try:
         await chat.deps.endpoint.warm(chat.options.wire_model)  # a missing model fails before anything is stored
         await context.compact_if_needed(chat)
@@ -211,18 +211,13 @@ async def run_single_turn(chat: Chat, message: Item, context: ChatContext, outpu
     link = get_turn_link(chat)
     assert link
     if output.as_json:
-        sys.stdout.write(json.dumps(chat_outcome_to_json(chat, link)) + "\n")
+        print_json(chat_outcome_to_json(chat, link))
     return EXIT_CODE_BY_STATUS.get(link.status, 1)
 
 
 def format_prompt_hint(hint: str, continue_command: str) -> str:
     """Format a hint that names a slash command, for a user who has no prompt for it."""
     return f"{continue_command}, and there: {hint}" if continue_command else "repeat the command"
-
-
-def print_event_line(event: StreamEvent) -> None:
-    sys.stdout.write(json.dumps(event) + "\n")
-    sys.stdout.flush()
 
 
 def ignore_event(event: StreamEvent) -> None:

@@ -37,6 +37,12 @@ def print_json(value: Json) -> None:
     print_line(json.dumps(value))
 
 
+def print_event(event: Json) -> None:
+    """Print one event for a program as a line of JSON, without buffering."""
+    print_json(event)
+    sys.stdout.flush()
+
+
 def print_notice(text: str) -> None:
     """Print a message that is not the answer to stderr; passwords in URLs are removed."""
     sys.stderr.write(escape_control_chars(redact_passwords(text)) + "\n")
@@ -162,7 +168,7 @@ def print_failure(failure: CommandFailure, *, as_json: bool) -> int:
     message, hint = redact_passwords(failure.message), redact_passwords(failure.hint)
     if as_json:
         fields = {"code": failure.code, "message": message or failure.code, "hint": hint}
-        sys.stdout.write(json.dumps({"error": fields}) + "\n")
+        print_json({"error": fields})
     elif message:
         sys.stderr.write(escape_control_chars(f"convo: {message}\n"))
         if hint:

@@ -14,7 +14,7 @@ from convo.chat.files import read_text_file
 from convo.chat.session_record import ChatDeps
 from convo.cli.deps import choose_session_model, endpoint_session, make_request_options, open_configured_store
 from convo.cli.input import PIPE_ARGUMENT, check_message_words, has_piped_input, join_message_texts, read_piped_input
-from convo.cli.output import print_json, print_line
+from convo.cli.output import print_event, print_json, print_line
 from convo.config.loader import SettingFlags, read_settings_inputs, resolve_settings
 from convo.config.sections import Price
 from convo.errors import InvalidUsage
@@ -112,11 +112,11 @@ async def _run_with_progress(plan: RacePlan, price: Price | None, *, as_events: 
 
     def took(strategy: Strategy, number: int, lap: RaceTurn) -> None:
         if as_events:
-            _print_event("convo.turn", {"strategy": str(strategy), "turn": number, **_turn_to_json(lap)})
+            print_event({"type": "convo.turn", "strategy": str(strategy), "turn": number, **_turn_to_json(lap)})
 
     def ended(lane: RaceResult) -> None:
         if as_events:
-            _print_event("convo.owner", _result_to_json(lane, price))
+            print_event({"type": "convo.owner", **_result_to_json(lane, price)})
 
     try:
         return await run_race(plan, RaceObserver(begins, took, ended))
@@ -124,12 +124,6 @@ async def _run_with_progress(plan: RacePlan, price: Price | None, *, as_events: 
         if shown:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
-
-
-def _print_event(event_type: str, fields: dict[str, Json]) -> None:
-    """Print a line for a program, without buffering."""
-    print_json({"type": event_type, **fields})
-    sys.stdout.flush()
 
 
 def _race_to_json(

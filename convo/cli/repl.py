@@ -5,7 +5,6 @@ conversation; the lease of the previous one is released. Links are read once for
 prompt reads nothing.
 """
 
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -305,12 +304,8 @@ async def render_recent_sessions(store: Store) -> str:
     """Render the list of the sessions used last."""
     from convo.chat.lookup import load_session_summary
     from convo.terminal.list_views import render_session_list
-    from convo.terminal.terminal import detect_display
 
     there = [await load_session_summary(store, session) for session in await store.sessions(limit=MAX_RECENT_SESSIONS)]
     if not there:
         return "  no conversations yet"
-    return (
-        render_session_list(there, detect_display(sys.stderr, os.environ)._replace(has_color=False))
-        + "\n  /resume NAME goes on with one"
-    )
+    return render_session_list(there, detect_display_without_color(sys.stderr)) + "\n  /resume NAME goes on with one"

@@ -5,7 +5,6 @@ checked before anything is written. The exit code is 3 while a call is undecided
 The signing key comes from a variable, else the keyring; it is never an argument.
 """
 
-import json
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +20,7 @@ from convo.cli.decision_flags import (
     rank_match,
     select_best_matches,
 )
-from convo.cli.output import PAUSED_EXIT_CODE
+from convo.cli.output import PAUSED_EXIT_CODE, print_json
 from convo.cli.state_input import STDIN_HANDLE, find_run_state, read_piped_state
 from convo.config.credentials import has_keyring, read_keyring
 from convo.errors import InvalidSettings, InvalidUsage
@@ -212,24 +211,12 @@ def _report_result(state: RunState, losses: Sequence[RelabelLoss], output: Decid
     if output.as_json:
         said = run_state_summary_to_json(state)
         done = {"state_file": output.out, "schema_version": state.label, "decisions": said["decisions"]}
-        sys.stdout.write(
-            json.dumps(
-                {
-                    **done,
-                    "pending": list(map(state_call_to_json, left)),
-                    "losses": [_loss_to_json(one) for one in losses],
-                }
-            )
-            + "\n"
-        )
+        losses_json = [{"path": loss.path, "what": loss.what, "why": loss.why} for loss in losses]
+        print_json({**done, "pending": list(map(state_call_to_json, left)), "losses": losses_json})
     elif left:
         ids = escape_control_chars(", ".join(one.id for one in left))
         sys.stderr.write(f"{format_count(len(left), 'call')} still undecided: {ids}\n")
     return PAUSED_EXIT_CODE if left else 0
-
-
-def _loss_to_json(loss: RelabelLoss) -> dict[str, str]:
-    return {"path": loss.path, "what": loss.what, "why": loss.why}
 
 
 def load_signing_key(name: str) -> bytes:

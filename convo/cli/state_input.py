@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from convo.chat.files import format_os_error
 from convo.chat.state_file import is_state_like, parse_state_bytes, read_state_bytes, read_state_stream
 from convo.errors import AmbiguousHandle, InvalidUsage, NotFound, Unreadable
 from convo.runstate.reader import run_state_summary_to_json
@@ -82,7 +83,7 @@ def read_piped_state() -> RunState:
     try:
         return parse_state_bytes(read_state_stream(sys.stdin.buffer), "what is piped in")
     except OSError as wrong:
-        raise Unreadable(f"stdin cannot be read: {(wrong.strerror or str(wrong)).lower()}") from wrong
+        raise Unreadable(f"stdin cannot be read: {format_os_error(wrong)}") from wrong
 
 
 def _is_unknown_handle(handle: str, config: Path | None) -> bool:

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 from convo.agent_runner.runner import AgentRunner
+from convo.chat.files import format_os_error
 from convo.errors import ConvoError, Interrupted, InvalidUsage
 from convo.history.items import decode_json_escapes
 from convo.runs.approvals import PendingApproval, pending_approval_from_call
@@ -206,7 +207,7 @@ def edit_arguments_in_editor(arguments: str) -> str:
         try:
             done = subprocess.run([*command, str(draft)], check=False).returncode  # noqa: S603  their own editor
         except OSError as wrong:
-            raise InvalidUsage(f"{command[0]} cannot be run: {(wrong.strerror or str(wrong)).lower()}") from wrong
+            raise InvalidUsage(f"{command[0]} cannot be run: {format_os_error(wrong)}") from wrong
         if done:
             raise InvalidUsage(
                 f"{command[0]} ended with {done}, so nothing was changed", hint="leave the editor without an error"

@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from convo.chat.files import load_attachment
+from convo.chat.files import format_os_error, load_attachment
 from convo.chat.history_nav import get_last_user_items
 from convo.errors import Interrupted, InvalidUsage
 from convo.history.items import Json, is_assistant_message, is_user_message, item_preview, item_text, user_message
@@ -558,8 +558,9 @@ async def _start_shell(
     try:
         return await asyncio.create_subprocess_exec(shell, "-c", command, stdin=stdin, stdout=stdout, stderr=stderr)
     except OSError as wrong:
-        why = (wrong.strerror or str(wrong)).lower()
-        raise InvalidUsage(f"the shell {shell} cannot be started: {why}", hint="SHELL names the shell") from wrong
+        raise InvalidUsage(
+            f"the shell {shell} cannot be started: {format_os_error(wrong)}", hint="SHELL names the shell"
+        ) from wrong
 
 
 def make_output_part(command: str, output: str, exit_code: int) -> dict[str, Json]:
