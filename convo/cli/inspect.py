@@ -19,15 +19,14 @@ from convo.chat.lookup import to_absolute_path
 from convo.chat.watch import ACTIVE_STATUSES, is_in_progress, watch_conversation
 from convo.cli.deps import open_configured_store
 from convo.cli.output import print_notice
-from convo.cli.resolve import is_path_like, path_exists
+from convo.cli.resolve import is_path_like, is_unknown_file
 from convo.cli.state_input import print_rendered, render_run_state_in_format
 from convo.config.loader import load_settings
-from convo.errors import InvalidUsage, NotFound
+from convo.errors import InvalidUsage
 from convo.inspect.serialize import conversation_to_json
 from convo.inspect.view import ConversationView
 from convo.runstate.state import RunState
 from convo.runtime import SystemClock
-from convo.stores.base import Store
 from convo.terminal.inspect_view import (
     build_tree_rows,
     fit_link_table,
@@ -115,7 +114,7 @@ async def watch_handle(handle: str, config: Path | None, *, until_idle: bool) ->
     Raises the errors of `watch_conversation`.
     """
     async with open_configured_store(load_settings(config)) as store:
-        file = is_path_like(handle) or await _is_unknown_file(store, handle)
+        file = is_path_like(handle) or await is_unknown_file(store, handle)
         async with aclosing(watch_conversation(store, handle, SystemClock(), is_replay_file=file)) as states:
             if _can_repaint():
                 await _show_until_key(states, until_idle=until_idle)
@@ -146,16 +145,6 @@ async def _show_views(
         display.show(known)
         if until_idle and not is_in_progress(known):
             return
-
-
-async def _is_unknown_file(store: Store, handle: str) -> bool:
-    from convo.chat.lookup import resolve_handle
-
-    try:
-        await resolve_handle(store, handle)
-    except NotFound:
-        return path_exists(handle)
-    return False
 
 
 def _can_repaint() -> bool:

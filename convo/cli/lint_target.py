@@ -13,14 +13,14 @@ from itertools import takewhile
 
 from convo.chat.files import format_os_error
 from convo.chat.item_file import ItemFile, parse_item_file, read_item_file
-from convo.chat.lookup import find_session_by_handle, resolve_handle, to_absolute_path
+from convo.chat.lookup import find_session_by_handle, to_absolute_path
 from convo.chat.state_file import is_state_like, parse_state_bytes
 from convo.chat.view_loader import OPEN_RUN_STATUSES
 from convo.cli.deps import read_from_store
-from convo.cli.resolve import LookupOptions, is_path_like, path_exists, resolve_handles
+from convo.cli.resolve import LookupOptions, is_path_like, is_unknown_file, resolve_handles
 from convo.cli.state_input import STDIN_HANDLE, find_run_state
 from convo.config.loader import load_settings
-from convo.errors import InvalidUsage, ItemDeleted, NotFound, Unreadable
+from convo.errors import InvalidUsage, ItemDeleted, Unreadable
 from convo.history.items import get_call_id, is_client_call, is_client_output, is_user_message
 from convo.history.records import Strategy
 from convo.inspect.view import ConversationView
@@ -30,7 +30,7 @@ from convo.lint.secrets import find_exposed_secrets
 from convo.runstate.state import RunState
 from convo.runtime import SystemClock
 from convo.stores.base import Store
-from convo.transfer.import_ import run_state_items
+from convo.transfer.import_ import is_approval_item, run_state_items
 
 PIPED_INPUT_LABEL = "what is piped in"
 
@@ -114,11 +114,7 @@ def _is_unrecorded_file(handle: str, lookup: LookupOptions) -> bool:
 
     async def read(store: Store) -> bool:
         if not is_path_like(handle):
-            try:
-                await resolve_handle(store, handle)
-            except NotFound:
-                return path_exists(handle)
-            return False
+            return await is_unknown_file(store, handle)
         return await find_session_by_handle(store, Strategy.REPLAY, to_absolute_path(handle)) is None
 
     if not is_path_like(handle) and not os.path.isfile(os.path.expanduser(handle)):
@@ -162,8 +158,4 @@ def _run_state_item_paths(state: RunState) -> list[str]:
     asked = state.document["original_input"]
     said = ["$.original_input"] if isinstance(asked, str) else [f"$.original_input[{at}]" for at in range(len(asked))]
     made = enumerate(state.document.get("generated_items") or [])
-    return said + [f"$.generated_items[{at}].raw_item" for at, item in made if item.get("type") != _APPROVAL_ITEM_TYPE]
-
-
-_APPROVAL_ITEM_TYPE = "tool_approval_item"
-"""The type of an item that repeats a call because it needs approval."""
+    return said + [f"$.generated_items[{at}].raw_item" for at, item in made if not is_approval_item(item)]

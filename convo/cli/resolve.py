@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from convo.chat.lookup import resolve_handle
 from convo.chat.view_loader import fetch_remote_view, load_file_view, load_handle_view
 from convo.cli.deps import endpoint_session, make_recorded_endpoint, open_configured_store, read_from_store
 from convo.cli.output import print_line, print_notice
@@ -169,6 +170,15 @@ def is_path_like(handle: str) -> bool:
 
 def path_exists(path: str) -> bool:
     return os.path.lexists(os.path.expanduser(path))
+
+
+async def is_unknown_file(store: Store, handle: str) -> bool:
+    """Return whether the store does not have this handle and a file does."""
+    try:
+        await resolve_handle(store, handle)
+    except NotFound:
+        return path_exists(handle)
+    return False
 
 
 def get_owner_handle(view: ConversationView) -> str:

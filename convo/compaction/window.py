@@ -271,6 +271,12 @@ def cut_points(items: Sequence[Item]) -> tuple[int, ...]:
     return tuple(place for place in range(len(items) + 1) if not crossed[place])
 
 
+def middle_cut_point(items: Sequence[Item]) -> int | None:
+    """Return the middle one of the indexes where `items` can be cut in two parts."""
+    places = [place for place in cut_points(items) if 0 < place < len(items)]
+    return places[len(places) // 2] if places else None
+
+
 def turn_starts(items: Sequence[Item]) -> tuple[int, ...]:
     """Return the index at which each turn begins, oldest first; the first one begins at 0 with any item."""
     crossed = _crossing_pair_counts(items)

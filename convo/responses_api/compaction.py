@@ -17,11 +17,11 @@ from convo.compaction.window import (
     DecryptCompaction,
     build_summary_request,
     covered_message_digests,
-    cut_points,
     expand_compaction,
     extract_summary,
     items_shown_to_model,
     last_compaction_index,
+    middle_cut_point,
     summary_message,
 )
 from convo.errors import ConvoError, RequestRefused, StreamBroken, Unsupported
@@ -191,7 +191,7 @@ async def _summarize(
     try:
         return await _request_summary(compaction, items)
     except ConvoError as wrong:
-        half = _middle_cut(items)
+        half = middle_cut_point(items)
         if not is_window_exceeded(wrong) or half is None or not splits:
             raise
     first, used = await _summarize(compaction, items[:half], splits - 1)
@@ -215,12 +215,6 @@ async def _request_summary(compaction: CompactionInput, items: Sequence[Item]) -
     if end.status == "failed":
         raise StreamBroken(f"the model made no summary: {(end.error or {}).get('message')}")
     return extract_summary(end.output), end.usage
-
-
-def _middle_cut(items: Sequence[Item]) -> int | None:
-    """Return the middle one of the indexes where `items` can be cut."""
-    places = [place for place in cut_points(items) if 0 < place < len(items)]
-    return places[len(places) // 2] if places else None
 
 
 ZERO_USAGE = {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}

@@ -36,10 +36,10 @@ from convo.compaction.planning import (
 )
 from convo.compaction.window import (
     build_summary_request,
-    cut_points,
     extract_summary,
     is_summary,
     last_compaction_index,
+    middle_cut_point,
     summary_message,
 )
 from convo.config.sections import ContextLimits
@@ -431,7 +431,7 @@ async def _summarize(
     try:
         return _parse_summary(await collect_response(endpoint, {**body, "store": False}))
     except (EndpointFault, WindowExceeded) as wrong:
-        half = _middle_cut_point(folded)
+        half = middle_cut_point(folded)
         if not splits or half is None or not _is_window_exceeded(wrong):
             raise
     first = await _summarize(made, folded[:half], asking, endpoint, splits - 1)
@@ -467,12 +467,6 @@ def _is_window_exceeded(wrong: ConvoError) -> bool:
     return isinstance(wrong, WindowExceeded) or (
         isinstance(wrong, RequestRefused) and wrong.code == WindowExceeded.code
     )
-
-
-def _middle_cut_point(items: Sequence[Item]) -> int | None:
-    """Return the middle one of the positions where `items` can be cut."""
-    places = [place for place in cut_points(items) if 0 < place < len(items)]
-    return places[len(places) // 2] if places else None
 
 
 def _add_usage(one: Mapping[str, Json] | None, other: Mapping[str, Json] | None) -> Mapping[str, Json] | None:

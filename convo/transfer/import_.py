@@ -285,10 +285,10 @@ def run_state_items(state: RunState) -> list[Item]:
     said = [{"role": "user", "content": asked}] if isinstance(asked, str) else list(asked)
     return [
         *said,
-        *(item["raw_item"] for item in state.document.get("generated_items") or [] if not _is_approval_item(item)),
+        *(item["raw_item"] for item in state.document.get("generated_items") or [] if not is_approval_item(item)),
     ]
 
 
-def _is_approval_item(item: Item) -> bool:
+def is_approval_item(item: Item) -> bool:
     """Whether an item only repeats a call that needs approval."""
     return item.get("type") == "tool_approval_item"
