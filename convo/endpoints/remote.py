@@ -16,6 +16,7 @@ from urllib.parse import quote
 from convo.config.settings import DEFAULT_RESPONSE_LIMITS, ResponseLimits
 from convo.endpoints.base import INPUT_TOKENS_FIELDS, HttpRequest, ItemPage, SortOrder
 from convo.errors import ConvoError, EndpointFault, NotFound, RequestRefused, StateIgnored, StreamBroken
+from convo.history.accumulator import SERVER_TERMINAL_EVENTS
 from convo.history.items import MAX_ID_CHARS, Item, Json, Response, StreamEvent, is_valid_id, user_message
 from convo.history.records import Scope
 from convo.models.base import check_provider_reachable, make_issuer_tag, parse_model_names, untag_tagged_items
@@ -295,7 +296,7 @@ class RemoteEndpoint:
                     raise failure
                 answering = True
                 yield event
-                if event["type"] in REMOTE_TERMINAL_EVENTS:
+                if event["type"] in SERVER_TERMINAL_EVENTS:
                     return
         raise StreamBroken(f"{error_context.provider} ended the stream before the answer was whole")
 
@@ -403,11 +404,6 @@ def _page_arguments(after: str | None, before: str | None) -> dict[str, Any]:
 
 def _parse_page(resource: Mapping[str, Json]) -> ItemPage:
     return ItemPage(resource.get("data") or (), has_more=bool(resource.get("has_more")))
-
-
-REMOTE_TERMINAL_EVENTS = frozenset(
-    {"response.completed", "response.incomplete", "response.failed", "response.cancelled"}
-)
 
 
 def is_state_honoured(body: Mapping[str, Json], event: StreamEvent) -> bool:

@@ -16,8 +16,14 @@ from convo.history.items import Item, Json, StreamEvent, to_sendable
 TERMINAL_EVENTS = frozenset({"response.completed", "response.incomplete", "response.failed"})
 """The events that end a response and contain the complete response."""
 
+SERVER_TERMINAL_EVENTS = TERMINAL_EVENTS | {"response.cancelled"}
+"""The same of other servers, some of which have an event of their own for a cancelled response."""
+
 START_EVENTS = frozenset({"response.created", "response.queued", "response.in_progress"})
 """The events before the first output event."""
+
+ITEM_EVENTS = frozenset({"response.output_item.added", "response.output_item.done"})
+"""The events that contain an output item."""
 
 DELTA_TARGETS = {
     "response.output_text.delta": ("content", "output_text", "text"),
@@ -125,7 +131,7 @@ class ResponseAccumulator:
             self.response_id = event["response"].get("id") or self.response_id
             return
         self.has_output_events = self.has_output_events or kind not in TERMINAL_EVENTS
-        if kind in ("response.output_item.added", "response.output_item.done"):
+        if kind in ITEM_EVENTS:
             self._set_item(event["output_index"], event["item"])
             if kind == "response.output_item.done":
                 self._done_indexes.add(event["output_index"])

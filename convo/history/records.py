@@ -8,7 +8,7 @@ Secrets of hosted tools (headers, tokens, URLs) are stripped from parameters bef
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 from urllib.parse import urlsplit, urlunsplit
 
 from convo.history.items import Json
@@ -110,6 +110,13 @@ class Session:
 
 
 LinkStatus = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
+LINK_STATUSES: tuple[LinkStatus, ...] = get_args(LinkStatus)
+
+ANSWERED_STATUSES: tuple[LinkStatus, ...] = ("completed", "incomplete")
+"""Statuses of links that have a response."""
+
+UNFINISHED_STATUSES: tuple[LinkStatus, ...] = ("queued", "in_progress")
+"""Statuses of links that may still be replaced."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,14 +10,12 @@ from typing import TypeVar
 
 from convo.config.settings import ResponseLimits
 from convo.errors import LimitReached
-from convo.history.accumulator import START_EVENTS, TERMINAL_EVENTS
+from convo.history.accumulator import ITEM_EVENTS, START_EVENTS, TERMINAL_EVENTS
 from convo.history.items import Item, Json, StreamEvent
 from convo.models.base import Model, ModelRequest, get_ignored_fields
 from convo.models.http import JSON_VALUE_OVERHEAD_BYTES, TimeSlice
 
 _T = TypeVar("_T")
-
-_ITEM_EVENTS = frozenset({"response.output_item.added", "response.output_item.done"})
 
 
 class LimitedModel:
@@ -113,7 +111,7 @@ class OutputSize:
         if kind.endswith(".delta"):
             delta = event.get("delta")
             self._add(index, len(delta) if isinstance(delta, str) else await measure_json_bytes(delta))
-        elif kind in _ITEM_EVENTS:
+        elif kind in ITEM_EVENTS:
             self._add(index, await measure_json_bytes(event.get("item")) - self._item_sizes.get(index, 0))
         elif kind == "response.content_part.added":
             self._add(index, await measure_json_bytes(event.get("part")))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from convo.config.sections import PROVIDER_EXTRA_FIELDS
 from convo.config.settings import DEFAULT_RESPONSE_LIMITS, ResponseLimits
 from convo.errors import EndpointFault, StreamBroken
-from convo.history.accumulator import validate_stream_event
+from convo.history.accumulator import ITEM_EVENTS, SERVER_TERMINAL_EVENTS, START_EVENTS, validate_stream_event
 from convo.history.items import Item, Json, StreamEvent, item_type, to_resendable
 from convo.models.base import (
     OPENAI_RESPONSES_EXTRA_FIELDS,
@@ -161,9 +161,6 @@ async def _drain_events(arriving: AsyncGenerator[Json, None]) -> None:
                 pass
 
 
-_START_EVENTS = frozenset({"response.created", "response.queued", "response.in_progress"})
-_TERMINAL_EVENTS = frozenset({"response.completed", "response.incomplete", "response.failed", "response.cancelled"})
-_ITEM_EVENTS = frozenset({"response.output_item.added", "response.output_item.done"})
 _DROPPED_FIELDS = frozenset({"sequence_number", "obfuscation"})
 
 _DEFAULT_ERROR = {"code": "server_error", "message": "The provider stopped the answer."}
@@ -181,12 +178,12 @@ class ResponsesEventTranslator:
     def translate_event(self, event: StreamEvent) -> StreamEvent | None:
         """Return the event to pass on; None for keep-alives, the server's response events and the terminal event."""
         name = event["type"]
-        if name in _TERMINAL_EVENTS:
+        if name in SERVER_TERMINAL_EVENTS:
             self.terminal_event = self._make_terminal_event(event)
             return None
-        if name in _ITEM_EVENTS:
+        if name in ITEM_EVENTS:
             return self._translate_item_event(event)
-        if name in _START_EVENTS or not name.startswith("response."):
+        if name in START_EVENTS or not name.startswith("response."):
             return None
         return self._add_item_id(event)
 

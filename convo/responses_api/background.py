@@ -12,15 +12,14 @@ from dataclasses import replace
 from itertools import count
 
 from convo.errors import Conflict, ConvoError, NotFound, StoreFault
-from convo.history.accumulator import ResponseAccumulator
+from convo.history.accumulator import TERMINAL_EVENTS, ResponseAccumulator
 from convo.history.items import Item, StreamEvent
-from convo.history.records import Link
+from convo.history.records import UNFINISHED_STATUSES, Link
 from convo.responses_api import errors, response
 from convo.responses_api.deps import EndpointDeps
 from convo.responses_api.history import load_response_link
 from convo.responses_api.response import TurnResult, build_created_event, build_response, build_terminal_event
 from convo.responses_api.turn import (
-    TERMINAL_EVENTS,
     EventSequencer,
     PreparedTurn,
     ResponseStream,
@@ -148,7 +147,7 @@ class BackgroundRun:
             await self._deps.store.commit(replace(change, ended_run_id=link.id))
         except (Conflict, NotFound) as lost:
             there = await self._deps.store.link(link.id)
-            if there is not None and there.status in OPEN_STATUSES and result.is_confirmed:
+            if there is not None and there.status in UNFINISHED_STATUSES and result.is_confirmed:
                 await self._close(response.result_from_event(response.build_failed_event(lost, result.output)))
 
 
@@ -180,7 +179,7 @@ async def close_detached_run(
     Does nothing if the run has ended in the meantime.
     """
     link = await deps.store.link(response_id)
-    if link is None or link.status not in OPEN_STATUSES:
+    if link is None or link.status not in UNFINISHED_STATUSES:
         return
     end = make_result(_items_from_events(await deps.store.events(response_id)))
     path = await deps.store.path(link.input_head)
@@ -217,8 +216,6 @@ FLUSH_INTERVAL_S = 0.1
 
 STATUS_CHECK_INTERVALS = 20
 """Intervals without an event after which the store is asked whether the run is still open."""
-
-OPEN_STATUSES = ("queued", "in_progress")
 
 
 class EventLog:
@@ -280,7 +277,7 @@ class EventLog:
 
     async def _is_run_open(self) -> bool:
         link = await self._store.link(self._response_id)
-        return link is not None and link.status in OPEN_STATUSES
+        return link is not None and link.status in UNFINISHED_STATUSES
 
     async def _drop_stored_events(self) -> None:
         """Drop the stored events from the buffer: a store that failed may still have written the last batch."""
@@ -309,7 +306,7 @@ async def follow_response(
         for event in await deps.store.events(response_id, after=last):
             yield event
             last = event["sequence_number"]
-        if link.status not in OPEN_STATUSES:
+        if link.status not in UNFINISHED_STATUSES:
             break
         await _wait_for_update(news, deps)
     number = await _terminal_sequence_number(response_id, deps, last)

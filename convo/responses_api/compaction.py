@@ -30,7 +30,7 @@ from convo.models.base import Model, ModelRequest
 from convo.responses_api import errors, response, truncation
 from convo.responses_api.deps import EndpointDeps
 from convo.responses_api.history import id_prefix, own_id, remove_incomplete_items, to_api_item
-from convo.responses_api.response import add_usage
+from convo.responses_api.response import ZERO_USAGE, add_usage
 from convo.responses_api.truncation import is_window_exceeded
 from convo.responses_api.validation import ResponseRequest
 from convo.usage.counting import count_item_tokens, count_tokens, max_token_count
@@ -215,10 +215,6 @@ async def _request_summary(compaction: CompactionInput, items: Sequence[Item]) -
     if end.status == "failed":
         raise StreamBroken(f"the model made no summary: {(end.error or {}).get('message')}")
     return extract_summary(end.output), end.usage
-
-
-ZERO_USAGE = {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
-"""The usage of a compaction without a model request, or whose provider does not report it."""
 
 
 def respond_with_compaction(

@@ -16,10 +16,10 @@ from convo.config.values import Secret
 from convo.endpoints.base import ItemPage, SortOrder
 from convo.errors import ConvoError, StoreFault
 from convo.history.items import Item, Json, Response, StreamEvent
-from convo.history.records import EMBEDDED_SCOPE, Link, Scope
+from convo.history.records import EMBEDDED_SCOPE, UNFINISHED_STATUSES, Link, Scope
 from convo.responses_api import background, errors, history, validation
 from convo.responses_api import compaction as compacting
-from convo.responses_api.background import OPEN_STATUSES, follow_response, load_output
+from convo.responses_api.background import follow_response, load_output
 from convo.responses_api.conversations import Conversations
 from convo.responses_api.deps import ActiveRuns, EndpointDeps, EndpointOptions, ModelOpener
 from convo.responses_api.encryption import CompactionCipher
@@ -178,7 +178,7 @@ class EmbeddedEndpoint:
         link = await self._load_link(response_id)
         if not link.parameters.get("background"):
             raise errors.not_cancellable_error()
-        if link.status in OPEN_STATUSES:
+        if link.status in UNFINISHED_STATUSES:
             await self._cancel_run(response_id)
         return await self.retrieve(response_id)
 
@@ -191,7 +191,7 @@ class EmbeddedEndpoint:
 
     async def delete(self, response_id: str) -> None:
         link = await self._load_link(response_id)
-        if link.status in OPEN_STATUSES:
+        if link.status in UNFINISHED_STATUSES:
             await self._cancel_run(response_id)
         await self._deps.store.remove_link(response_id)
 

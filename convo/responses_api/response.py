@@ -131,6 +131,10 @@ def build_terminal_event(link: Link, output: Sequence[Item]) -> StreamEvent:
     return event
 
 
+ZERO_USAGE = {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
+"""The usage of a response without a model request, or of a compaction whose provider does not report it."""
+
+
 def build_compaction_resource(
     response_id: str, created_at: float, window: Sequence[Item], used: Mapping[str, Json] | None
 ) -> Response:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from convo.errors import Conflict, ConvoError, LimitReached, NotFound, StoreFault, StreamBroken, TryLater
-from convo.history.accumulator import ResponseAccumulator, StreamedTextChecksum, validate_stream_event
+from convo.history.accumulator import TERMINAL_EVENTS, ResponseAccumulator, StreamedTextChecksum, validate_stream_event
 from convo.history.items import Item, StreamEvent
 from convo.history.records import Link
 from convo.history.tree import Path
@@ -31,11 +31,15 @@ from convo.responses_api.history import (
     resolve_references,
     select_new_items,
 )
-from convo.responses_api.response import TurnResult, build_created_event, build_response, build_terminal_event
+from convo.responses_api.response import (
+    ZERO_USAGE,
+    TurnResult,
+    build_created_event,
+    build_response,
+    build_terminal_event,
+)
 from convo.responses_api.validation import ResponseRequest
 from convo.stores.base import Store, Transaction
-
-PREPARED_USAGE = {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
 
 
 @dataclass(frozen=True)
@@ -119,10 +123,7 @@ def find_implicit_provider(turn: PreparedTurn, deps: EndpointDeps) -> str | None
 
 async def _stream_prepared_only() -> AsyncGenerator[StreamEvent, None]:
     """Yield the answer to a request that only prepares the next one."""
-    yield {"type": "response.completed", "response": {"output": [], "usage": PREPARED_USAGE}}
-
-
-TERMINAL_EVENTS = frozenset({"response.completed", "response.incomplete", "response.failed"})
+    yield {"type": "response.completed", "response": {"output": [], "usage": ZERO_USAGE}}
 
 
 EVENTS_PER_LOOP_PASS = 64

@@ -16,7 +16,7 @@ from convo.chat.view_loader import load_handle_view
 from convo.config.settings import LOCAL_TENANT
 from convo.history.accumulator import ResponseAccumulator
 from convo.history.items import Json, item_preview
-from convo.history.records import IGNORED_PARAMETER, STRATEGY_INFO, Link
+from convo.history.records import IGNORED_PARAMETER, STRATEGY_INFO, UNFINISHED_STATUSES, Link
 from convo.inspect.serialize import conversation_to_json
 from convo.inspect.tree import iter_link_rows
 from convo.inspect.view import ConversationView, compute_link_stats, sum_link_usage
@@ -25,7 +25,6 @@ from convo.server.routes import HandlerContext
 from convo.server.sse import join_output_text
 from convo.stores.base import Store
 
-RUNNING_STATUSES = ("queued", "in_progress")
 DEFAULT_SESSION_LIMIT, MAX_SESSION_LIMIT = 50, 1000
 """Number of sessions listed."""
 
@@ -47,7 +46,7 @@ async def encode_conversation_view(context: HandlerContext) -> bytes:
     known = await load_handle_view(store, context.path_params["handle"], read_files=context.tenant == LOCAL_TENANT)
     running = [
         *iter_live_responses(known, context),
-        *[await load_background_response(link, store) for link in known.links if link.status in RUNNING_STATUSES],
+        *[await load_background_response(link, store) for link in known.links if link.status in UNFINISHED_STATUSES],
     ]
     version = hash_view_version(known)
     if context.query.get("seen") == version:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from convo.endpoints.base import INCLUDABLE
 from convo.history.items import Json
+from convo.history.records import LINK_STATUSES
 
 Schema = Mapping[str, Json]
 
@@ -183,7 +184,7 @@ RESPONSE_SCHEMA = object_schema(
         "object": const_schema("response"),
         "created_at": INTEGER_SCHEMA,
         "completed_at": nullable_schema(INTEGER_SCHEMA),
-        "status": enum_schema("queued", "in_progress", "completed", "incomplete", "failed", "cancelled"),
+        "status": enum_schema(*LINK_STATUSES),
         "incomplete_details": nullable_schema(object_schema({"reason": STRING_SCHEMA})),
         "model": STRING_SCHEMA,
         "previous_response_id": nullable_schema(STRING_SCHEMA),

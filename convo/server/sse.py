@@ -14,7 +14,7 @@ from typing import Protocol
 
 from convo.endpoints.base import LIMIT_FIELD, error_event
 from convo.errors import ConvoError
-from convo.history.accumulator import START_EVENTS, STREAMED_TEXT_DIFFERS, ResponseAccumulator
+from convo.history.accumulator import START_EVENTS, STREAMED_TEXT_DIFFERS, TERMINAL_EVENTS, ResponseAccumulator
 from convo.history.items import Json, StreamEvent, item_text
 from convo.history.records import IGNORED_PARAMETER
 from convo.server import errors, http
@@ -29,7 +29,6 @@ SSE_HEADERS = (
 
 SSE_DONE = b"data: [DONE]\n\n"
 SSE_KEEPALIVE_COMMENT = b": still here\n\n"
-SENT_TERMINAL_EVENTS = frozenset({"response.completed", "response.incomplete", "response.failed"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +90,7 @@ async def _collect_response(exchange: HttpExchange, result: EventsResult, metric
                 break
     if last is None:
         raise errors.empty_stream_error()
-    if last["type"] in SENT_TERMINAL_EVENTS:
+    if last["type"] in TERMINAL_EVENTS:
         metrics.record_response(last["response"])
     return last
 
@@ -129,7 +128,7 @@ class SSEWriter:
             await self._exchange.send_chunk(b": %b %b\n\n" % (name, limit))
         event = to_api_event(event)
         await self._exchange.send_chunk(encode_sse_event(event))
-        if event["type"] in SENT_TERMINAL_EVENTS:
+        if event["type"] in TERMINAL_EVENTS:
             self._metrics.record_response(event["response"])
 
     async def write_error(self, fault: ConvoError) -> None:

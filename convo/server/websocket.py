@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from convo.endpoints.base import Endpoint, ResponsesConnection, error_event
 from convo.errors import ConvoError, RequestRefused, StoreFault
+from convo.history.accumulator import TERMINAL_EVENTS
 from convo.history.items import Json, StreamEvent
 from convo.runtime import Clock
 from convo.server import http
 from convo.server.http import CLIENT_CLOSED_STATUS
-from convo.server.sse import SENT_TERMINAL_EVENTS, StreamMetrics, to_api_event
+from convo.server.sse import StreamMetrics, to_api_event
 
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Send
@@ -282,7 +283,7 @@ class WebSocketConnection:
                 progress.next_sequence_number = event["sequence_number"] + 1
                 if not await self._send_event(with_stream_id(event, stream_id)):
                     return
-                if event["type"] in SENT_TERMINAL_EVENTS:
+                if event["type"] in TERMINAL_EVENTS:
                     self._deps.metrics.record_response(event["response"])
                     progress.status = 200
 
