@@ -28,9 +28,13 @@ from convo.models.anthropic_messages import (
     encode_thinking_block,
 )
 from convo.models.base import (
+    INCLUDE_LOGPROBS,
+    RESPONSE_PARAMETERS,
+    UNSUPPORTED_STATUSES,
     IssuerTag,
     ModelRequest,
     check_provider_reachable,
+    get_allowed_tool_names,
     is_issued_by,
     list_ignored_item_fields,
     list_ignored_parameters,
@@ -49,9 +53,6 @@ if TYPE_CHECKING:
 
 
 _PACKAGE = "anthropic"
-
-_UNSUPPORTED_STATUSES = (404, 405, 501)
-"""The statuses of a server that cannot count tokens."""
 
 
 class AnthropicModel:
@@ -97,7 +98,7 @@ class AnthropicModel:
             with map_provider_errors(self._error_context(body)):
                 counted = await self._get_client().client.post("/v1/messages/count_tokens", cast_to=object, body=body)
         except EndpointFault as fault:
-            if fault.status in _UNSUPPORTED_STATUSES and fault.code != "model_not_found":
+            if fault.status in UNSUPPORTED_STATUSES and fault.code != "model_not_found":
                 return None
             raise
         found = counted.get("input_tokens") if isinstance(counted, Mapping) else None
@@ -311,15 +312,10 @@ def _as_str(value: Json) -> str:
 DEFAULT_MAX_TOKENS = 32_000
 """Output tokens to request if neither the caller nor models.toml sets a maximum."""
 
-_OMITTED_PARAMETERS = frozenset(
-    {
-        # belong to the response resource, which the owner of the state keeps
-        "store", "stream", "stream_options", "background", "metadata",
-        "previous_response_id", "conversation", "context_management",
-        # optional and unknown to the API, or limits on hosted tools, which are rejected; reported as ignored
-        "user", "prompt_cache_key", "max_tool_calls", "seed", "chat_template_kwargs",
-    }
-)  # fmt: skip
+_OMITTED_PARAMETERS = RESPONSE_PARAMETERS | {
+    # optional and unknown to the API, or limits on hosted tools, which are rejected; reported as ignored
+    "user", "prompt_cache_key", "max_tool_calls", "seed", "chat_template_kwargs",
+}  # fmt: skip
 
 _NO_OP_VALUES: Mapping[str, Json] = {
     "temperature": 1, "top_p": 1, "top_logprobs": 0, "presence_penalty": 0, "frequency_penalty": 0,
@@ -327,7 +323,6 @@ _NO_OP_VALUES: Mapping[str, Json] = {
 }  # fmt: skip
 """Values that request the default behaviour; the newest models accept no temperature at all."""
 
-_INCLUDE_LOGPROBS = "message.output_text.logprobs"
 _COUNT_FIELDS = ("model", "messages", "system", "tools", "tool_choice", "thinking", "output_config", "cache_control")
 """The fields of a body that the number of input tokens depends on."""
 
@@ -437,7 +432,7 @@ def _translate_tools(tools: Json, context: _TranslationContext) -> dict[str, Jso
     other = next((tool.get("type") for tool in tools if tool.get("type") != "function"), None)
     if other is not None:
         raise Unsupported(context.model_label, f"{other} tools", param="tools")
-    allowed = _allowed_tool_names(context.parameters.get("tool_choice"))
+    allowed = get_allowed_tool_names(context.parameters.get("tool_choice"))
     offered = [_translate_tool(tool) for tool in tools if allowed is None or tool["name"] in allowed]
     choice = _translate_tool_choice(context)
     return {"tools": offered, **({"tool_choice": choice} if choice else {})} if offered else {}
@@ -452,13 +447,6 @@ def _translate_tool(tool: Json) -> Json:
         "input_schema": schema,
         **({"strict": True} if tool.get("strict") else {}),
     }
-
-
-def _allowed_tool_names(choice: Json) -> set[str] | None:
-    """Return the names in an `allowed_tools` choice: the other tools are not sent."""
-    if not isinstance(choice, Mapping) or choice.get("type") != "allowed_tools":
-        return None
-    return {str(tool.get("name")) for tool in choice.get("tools", ())}
 
 
 def _translate_tool_choice(context: _TranslationContext) -> dict[str, Json]:
@@ -503,7 +491,7 @@ def _translate_reasoning(reasoning: Json, context: _TranslationContext) -> dict[
 
 def _translate_include(include: Json, context: _TranslationContext) -> dict[str, Json]:
     """Reject log probabilities. Other values need no field: reasoning is always encrypted, hosted tools rejected."""
-    if _INCLUDE_LOGPROBS in include:
+    if INCLUDE_LOGPROBS in include:
         raise Unsupported(context.model_label, "logprobs", param="include")
     return {}
 

@@ -21,7 +21,7 @@ from hashlib import sha256
 
 from convo.errors import InputFault, Unsupported
 from convo.history.items import Item, Json, is_client_output, item_type
-from convo.models.base import ENCRYPTED_CONTENT, IssuerTag, group_by_role, untag_item
+from convo.models.base import ENCRYPTED_CONTENT, IssuerTag, group_by_role, read_required_str, untag_item
 
 AnthropicBlock = dict[str, Json]
 
@@ -89,7 +89,7 @@ def _assistant_blocks(item: Item, model_label: str) -> list[AnthropicBlock]:
         case "message":
             return _content_blocks(item.get("content"), model_label)
         case "function_call":
-            asked = {"id": _tool_use_id(item), "name": _required_str(item, "name"), "input": _tool_input(item)}
+            asked = {"id": _tool_use_id(item), "name": read_required_str(item, "name"), "input": _tool_input(item)}
             return [{"type": "tool_use", **asked}]
         case "reasoning":
             return _decode_thinking_block(item)
@@ -117,7 +117,7 @@ def _tool_input(item: Item) -> Json:
 
 
 def _tool_use_id(item: Item) -> str:
-    named = _required_str(item, "call_id")
+    named = read_required_str(item, "call_id")
     return (
         named
         if _VALID_TOOL_USE_ID.fullmatch(named)
@@ -147,14 +147,6 @@ def _tool_result_block(item: Item, model_label: str) -> AnthropicBlock:
         **({"content": content} if content else {}),
         **failed,
     }
-
-
-def _required_str(item: Item, field: str) -> str:
-    """Return a required field of an item. Raises InputFault."""
-    value = item.get(field)
-    if not isinstance(value, str):
-        raise InputFault(f"an item of the kind {item_type(item)} has no {field!r}")
-    return value
 
 
 # -- parts ----------------------------------------------------------------------------------------

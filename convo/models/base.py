@@ -18,7 +18,7 @@ from typing import Protocol, TypeAlias, runtime_checkable
 from urllib.parse import quote
 
 from convo.config.sections import PROVIDER_EXTRA_FIELDS
-from convo.errors import EndpointFault, KeyRefused, StreamBroken, Unreachable, Unsupported
+from convo.errors import EndpointFault, InputFault, KeyRefused, StreamBroken, Unreachable, Unsupported
 from convo.history.items import (
     Item,
     Json,
@@ -356,6 +356,37 @@ OPENAI_CHAT_EXTRA_FIELDS = frozenset(PROVIDER_EXTRA_FIELDS) - {"top_k", "chat_te
 
 OPENAI_RESPONSES_EXTRA_FIELDS = OPENAI_CHAT_EXTRA_FIELDS - {"seed", "stop"}
 """The extra fields that every server of the Responses API accepts."""
+
+RESPONSE_PARAMETERS = frozenset(
+    {
+        *("store", "stream", "stream_options", "background", "metadata"),
+        *("previous_response_id", "conversation", "context_management"),
+    }
+)
+"""Parameters of the response resource, which the owner of the state keeps; no adapter sends them as they are."""
+
+INCLUDE_LOGPROBS = "message.output_text.logprobs"
+INCLUDE_ENCRYPTED_REASONING = "reasoning.encrypted_content"
+"""Values of `include` that adapters translate."""
+
+UNSUPPORTED_STATUSES = (404, 405, 501)
+"""The statuses of a server that cannot count tokens or cannot compact."""
+
+
+def get_allowed_tool_names(choice: Json) -> set[str] | None:
+    """Return the names in an `allowed_tools` choice: the other tools are not sent. None for another choice."""
+    if not isinstance(choice, Mapping) or choice.get("type") != "allowed_tools":
+        return None
+    return {str(tool.get("name")) for tool in choice.get("tools", ())}
+
+
+def read_required_str(item: Item, field: str) -> str:
+    """Return a required field of an item. Raises InputFault."""
+    value = item.get(field)
+    if not isinstance(value, str):
+        raise InputFault(f"an item of the kind {item_type(item)} has no {field!r}")
+    return value
+
 
 _ITEM_FIELDS = frozenset(
     {"type", "id", "status", "role", "content", "call_id", "name", "arguments", "output", "created_by", "object"}

@@ -18,11 +18,15 @@ from convo.config.values import Secret
 from convo.errors import StreamBroken, Unsupported
 from convo.history.items import Item, Json, StreamEvent, item_type
 from convo.models.base import (
+    INCLUDE_ENCRYPTED_REASONING,
+    INCLUDE_LOGPROBS,
     NO_ISSUER,
     OPENAI_CHAT_EXTRA_FIELDS,
+    RESPONSE_PARAMETERS,
     IssuerTag,
     ModelRequest,
     check_provider_reachable,
+    get_allowed_tool_names,
     is_issued_by,
     list_ignored_item_fields,
     list_ignored_parameters,
@@ -296,23 +300,13 @@ def _as_int(value: Json) -> int:
 
 _UNCHANGED_PARAMETERS = ("temperature", "top_p", "presence_penalty", "frequency_penalty")
 
-_OMITTED_PARAMETERS = frozenset(
-    {
-        # belong to the response resource, which the owner of the state keeps
-        "store", "stream", "stream_options", "background", "metadata",
-        "previous_response_id", "conversation", "context_management",
-        # limits hosted tools, which are rejected; reported as ignored
-        "max_tool_calls",
-    }
-)  # fmt: skip
+_OMITTED_PARAMETERS = RESPONSE_PARAMETERS | {"max_tool_calls"}
+"""`max_tool_calls` limits hosted tools, which are rejected; it is reported as ignored."""
 
 _NO_OP_VALUES: Mapping[str, Json] = {"truncation": "disabled"}
 """Values that request the default behaviour."""
 
 _OPENAI_HOSTS = ("api.openai.com", ".openai.azure.com", ".services.ai.azure.com")
-
-_INCLUDE_LOGPROBS = "message.output_text.logprobs"
-_INCLUDE_ENCRYPTED_REASONING = "reasoning.encrypted_content"
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,8 +350,8 @@ def list_ignored_chat_fields(
     """List the fields that `build_chat_body` ignores, named as in `convo.models.base`."""
     honoured = ("effort", "summary", "generate_summary") if dialect.has_reasoning else ("effort",)
     names = [*list_ignored_parameters(request.parameters, known=dialect.extra_fields, reasoning=honoured)]
-    if not dialect.has_thinking and _INCLUDE_ENCRYPTED_REASONING in (request.parameters.get("include") or ()):
-        names.append(f"include.{_INCLUDE_ENCRYPTED_REASONING}")
+    if not dialect.has_thinking and INCLUDE_ENCRYPTED_REASONING in (request.parameters.get("include") or ()):
+        names.append(f"include.{INCLUDE_ENCRYPTED_REASONING}")
     names += list_ignored_item_fields(request.input)
     if any(
         item_type(item) == "reasoning" and not (dialect.has_thinking and is_issued_by(item, issuer))
@@ -402,7 +396,7 @@ def _translate_tools(tools: Json, parameters: Mapping[str, Json], model_label: s
     other = next((tool.get("type") for tool in tools if tool.get("type") != "function"), None)
     if other is not None:
         raise Unsupported(model_label, f"{other} tools", param="tools")
-    allowed = _allowed_tool_names(parameters.get("tool_choice"))
+    allowed = get_allowed_tool_names(parameters.get("tool_choice"))
     offered = [_translate_tool(tool) for tool in tools if allowed is None or tool["name"] in allowed]
     return {"tools": offered} if offered else {}
 
@@ -410,13 +404,6 @@ def _translate_tools(tools: Json, parameters: Mapping[str, Json], model_label: s
 def _translate_tool(tool: Json) -> Json:
     named = {name: tool[name] for name in ("name", "description", "parameters", "strict") if tool.get(name) is not None}
     return {"type": "function", "function": named}
-
-
-def _allowed_tool_names(choice: Json) -> set[str] | None:
-    """Return the names in an `allowed_tools` choice: the other tools are not sent."""
-    if not isinstance(choice, Mapping) or choice.get("type") != "allowed_tools":
-        return None
-    return {str(tool.get("name")) for tool in choice.get("tools", ())}
 
 
 def _translate_tool_choice(choice: Json, parameters: Mapping[str, Json], model_label: str) -> dict[str, Json]:
@@ -462,7 +449,7 @@ def _translate_reasoning(reasoning: Json, dialect: ChatDialect) -> dict[str, Jso
 
 def _translate_include(include: Json, parameters: Mapping[str, Json], model_label: str) -> dict[str, Json]:
     """Translate log probabilities only: reasoning needs no parameter, and hosted tools are rejected elsewhere."""
-    return {"logprobs": True} if _INCLUDE_LOGPROBS in include else {}
+    return {"logprobs": True} if INCLUDE_LOGPROBS in include else {}
 
 
 def _translate_top_logprobs(most: Json, parameters: Mapping[str, Json], model_label: str) -> dict[str, Json]:

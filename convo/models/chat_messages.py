@@ -24,7 +24,14 @@ from convo.history.items import (
     is_user_message,
     item_type,
 )
-from convo.models.base import ENCRYPTED_CONTENT, IssuerTag, RoleGroup, group_by_role, untag_item
+from convo.models.base import (
+    ENCRYPTED_CONTENT,
+    IssuerTag,
+    RoleGroup,
+    group_by_role,
+    read_required_str,
+    untag_item,
+)
 
 ChatMessage = dict[str, Json]
 
@@ -109,8 +116,8 @@ def _decode_reasoning_text(seal: str) -> str:
 def _tool_call(item: Item, model_label: str) -> Json:
     if item_type(item) != "function_call":
         raise Unsupported(model_label, f"{item_type(item)} items", param="input")
-    function = {"name": _required_str(item, "name"), "arguments": item.get("arguments") or "{}"}
-    return {"id": _required_str(item, "call_id"), "type": "function", "function": function}
+    function = {"name": read_required_str(item, "name"), "arguments": item.get("arguments") or "{}"}
+    return {"id": read_required_str(item, "call_id"), "type": "function", "function": function}
 
 
 # -- tool, user and system messages ---------------------------------------------------------------
@@ -143,7 +150,7 @@ def _tool_message(item: Item, model_label: str) -> ChatMessage:
     said = _translate_content(item.get("output"), model_label)
     if not isinstance(said, str):
         said = "\n".join(part["text"] for part in said if part["type"] == "text") or _MEDIA_PLACEHOLDER
-    return {"role": "tool", "tool_call_id": _required_str(item, "call_id"), "content": said}
+    return {"role": "tool", "tool_call_id": read_required_str(item, "call_id"), "content": said}
 
 
 def _tool_output_media(item: Item, model_label: str) -> list[Json]:
@@ -155,14 +162,6 @@ def _tool_output_media(item: Item, model_label: str) -> list[Json]:
 
 _MEDIA_PLACEHOLDER = "(shown in the next message)"
 _MEDIA_CAPTION = "Shown by the tool call"
-
-
-def _required_str(item: Item, field: str) -> str:
-    """Return a required field of an item. Raises InputFault."""
-    value = item.get(field)
-    if not isinstance(value, str):
-        raise InputFault(f"an item of the kind {item_type(item)} has no {field!r}")
-    return value
 
 
 # -- parts ----------------------------------------------------------------------------------------

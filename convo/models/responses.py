@@ -17,7 +17,11 @@ from convo.errors import EndpointFault, StreamBroken
 from convo.history.accumulator import ITEM_EVENTS, SERVER_TERMINAL_EVENTS, START_EVENTS, validate_stream_event
 from convo.history.items import Item, Json, StreamEvent, item_type, to_resendable
 from convo.models.base import (
+    ENCRYPTED_CONTENT,
+    INCLUDE_ENCRYPTED_REASONING,
     OPENAI_RESPONSES_EXTRA_FIELDS,
+    RESPONSE_PARAMETERS,
+    UNSUPPORTED_STATUSES,
     IssuerTag,
     ModelRequest,
     check_provider_reachable,
@@ -40,9 +44,6 @@ if TYPE_CHECKING:
 
 _DRAIN_TIMEOUT_S = 1.0
 """Seconds to wait for the end of the body after the last event."""
-
-_UNSUPPORTED_STATUSES = (404, 405, 501)
-"""The statuses of a server that cannot count tokens or cannot compact."""
 
 
 class ResponsesModel:
@@ -129,7 +130,7 @@ class ResponsesModel:
             with map_provider_errors(self._options.make_error_context(body)):
                 return await self._get_client().client.post(path, cast_to=object, body=body)
         except EndpointFault as fault:
-            if fault.status in _UNSUPPORTED_STATUSES and fault.code != "model_not_found":
+            if fault.status in UNSUPPORTED_STATUSES and fault.code != "model_not_found":
                 return None
             raise
 
@@ -257,16 +258,6 @@ def _without_dropped_fields(event: StreamEvent) -> dict[str, Json]:
     return {name: value for name, value in event.items() if name not in _DROPPED_FIELDS}
 
 
-_INCLUDE_ENCRYPTED_REASONING = "reasoning.encrypted_content"
-
-_OMITTED_PARAMETERS = frozenset(
-    {
-        # belong to the response resource, which the owner of the state keeps
-        "store", "stream", "stream_options", "background", "metadata",
-        "previous_response_id", "conversation", "context_management",
-    }
-)  # fmt: skip
-
 _UNSUPPORTED_EXTRA_FIELDS = frozenset(PROVIDER_EXTRA_FIELDS) - OPENAI_RESPONSES_EXTRA_FIELDS
 """Extra fields that the Responses API does not have."""
 
@@ -292,7 +283,7 @@ def build_responses_body(
     asked = {
         name: value
         for name, value in request.parameters.items()
-        if name not in _OMITTED_PARAMETERS and name not in unknown and value is not None
+        if name not in RESPONSE_PARAMETERS and name not in unknown and value is not None
     }
     included = _include_values(request)
     return {
@@ -319,7 +310,7 @@ def list_ignored_responses_fields(
 
 def _is_reasoning_sent(item: Item, issuer: IssuerTag) -> bool:
     """Whether a reasoning item is sent: it is encrypted, and not tagged with another issuer."""
-    seal = item.get("encrypted_content")
+    seal = item.get(ENCRYPTED_CONTENT)
     return bool(seal) and (is_issued_by(item, issuer) or not has_issuer_tag(item))
 
 
@@ -349,8 +340,8 @@ def _input_items(request: ModelRequest, issuer: IssuerTag, model_label: str) -> 
 
 def _include_values(request: ModelRequest) -> list[str]:
     wanted = list(request.parameters.get("include") or ())
-    if has_encrypted_reasoning(request.model) and _INCLUDE_ENCRYPTED_REASONING not in wanted:
-        wanted.append(_INCLUDE_ENCRYPTED_REASONING)
+    if has_encrypted_reasoning(request.model) and INCLUDE_ENCRYPTED_REASONING not in wanted:
+        wanted.append(INCLUDE_ENCRYPTED_REASONING)
     return wanted
 
 
