@@ -21,6 +21,7 @@ from convo.config.settings import LOCAL_TENANT
 from convo.config.trust import is_loopback
 from convo.config.values import TENANT_PATTERN
 from convo.errors import InvalidSettings, StoreFault
+from convo.runtime import PRIVATE_FILE_MODE
 from convo.server import errors
 
 KEY_LINE = re.compile(rf"(?P<name>{TENANT_PATTERN.pattern})\s+(?P<hash>[0-9a-f]{{64}})(?P<admin>\s+admin)?")
@@ -170,7 +171,7 @@ def create_api_key(path: Path, name: str) -> str:
     key = f"convo_{token_urlsafe(32)}"
     make_private_folder(path.parent)
     try:
-        opened = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+        opened = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, PRIVATE_FILE_MODE)
         with os.fdopen(opened, "r+b") as file:
             before = file.read()
             ended = not before or before.endswith(b"\n")

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
 
-JSON_CONTENT_TYPE = b"application/json"
+JSON_MEDIA_TYPE = "application/json"
+JSON_CONTENT_TYPE = JSON_MEDIA_TYPE.encode()
 CLOSING_STATUSES = frozenset({408, 413, 431})
 """Statuses after which the connection is closed: the rest of the request is not read."""
 
@@ -132,7 +133,7 @@ class HttpExchange:
         given = self.headers.get(b"content-type", b"").decode("latin-1")
         form, _, more = given.lower().partition(";")
         charset = more.partition("charset=")[2].strip(' "')
-        if form.strip() != "application/json" or charset not in ("", "utf-8", "utf8"):
+        if form.strip() != JSON_MEDIA_TYPE or charset not in ("", "utf-8", "utf8"):
             raise errors.unsupported_content_type_error(given)
         coding = self.headers.get(b"content-encoding", b"identity").decode("latin-1")
         if coding.lower() != "identity":
@@ -233,6 +234,13 @@ def build_error_headers(fault: ConvoError) -> list[Header]:
     if fault.status in CLOSING_STATUSES:
         headers.append((b"connection", b"close"))
     return headers
+
+
+def serialize_raw_error(fault: ConvoError, headers: bytes = b"") -> bytes:
+    """Serialize an error response that no exchange sends, from its headers on; `headers` are lines of further ones."""
+    body = serialize_strict_json({"error": error_object(fault)})
+    head = b"content-type: %b\r\ncontent-length: %d\r\n%bconnection: close\r\n\r\n"
+    return head % (JSON_CONTENT_TYPE, len(body), headers) + body
 
 
 MAX_JSON_VALUES = 500_000

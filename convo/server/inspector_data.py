@@ -94,7 +94,10 @@ def hash_view_version(view: ConversationView) -> str:
 def build_conversation_data(view: ConversationView) -> dict[str, Json]:
     """Build the page's data of one conversation; a superset of the object of `convo inspect --json`."""
     shape, requests = conversation_to_json(view), RequestTable()
-    drawn = {row.link.id: (row.depth, row.starts_branch) for row in iter_link_rows(view.links, view.current_link_id)}
+    drawn = {
+        row.link.id: {"depth": row.depth, "begins": row.starts_branch}
+        for row in iter_link_rows(view.links, view.current_link_id)
+    }
     told = {link.id: _build_link_data(link, view, requests) for link in view.links}
     return {
         **shape,
@@ -110,9 +113,7 @@ def build_conversation_data(view: ConversationView) -> dict[str, Json]:
         "notes": list(view.notes),
         "bill": _build_bill_data(view),
         "parents": {key: place.parent if place.depth > 1 else None for key, place in view.path_index},
-        "links": [
-            _merge_link_data(link, told[link["response_id"]], *drawn[link["response_id"]]) for link in shape["links"]
-        ],
+        "links": [{**link, **told[link["response_id"]], **drawn[link["response_id"]]} for link in shape["links"]],
         "rows": list(drawn),
         "requests": requests.requests,
     }
@@ -157,10 +158,6 @@ class RequestTable:
     @property
     def requests(self) -> Sequence[Json]:
         return [json.loads(text) for text in self._indexes]
-
-
-def _merge_link_data(link: Mapping[str, Json], more: Mapping[str, Json], depth: int, begins: bool) -> dict[str, Json]:
-    return {**link, **more, "depth": depth, "begins": begins}
 
 
 def _build_link_data(link: Link, view: ConversationView, requests: RequestTable) -> dict[str, Json]:

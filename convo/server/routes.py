@@ -20,6 +20,7 @@ from convo.history.items import Json
 from convo.server import errors
 from convo.server.http import (
     INCLUDE_PARAMETER,
+    JSON_MEDIA_TYPE,
     LIST_PARAMETERS,
     OBFUSCATION_PARAMETER,
     STARTING_AFTER_PARAMETER,
@@ -32,7 +33,6 @@ from convo.server.schemas import SCHEMAS, schema_ref
 from convo.server.sse import EventsResult, LiveResponses
 from convo.stores.base import Store
 
-JSON_MEDIA_TYPE = "application/json"
 SSE_MEDIA_TYPE = "text/event-stream"
 
 API_DESCRIPTION = """The Responses and Conversations API in front of any model.

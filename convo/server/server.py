@@ -21,7 +21,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from convo.config.settings import ServeSettings
 from convo.config.trust import is_loopback
-from convo.endpoints.base import EndpointService, error_object
+from convo.endpoints.base import EndpointService
 from convo.errors import ConvoError, InvalidSettings
 from convo.runtime import random_id
 from convo.server import errors, http
@@ -379,9 +379,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     def _send_error(self, fault: ConvoError) -> None:
         """Send an error response without a request, and close."""
-        body = http.serialize_strict_json({"error": error_object(fault)})
-        head = b"content-type: application/json\r\ncontent-length: %d\r\nx-request-id: %b\r\nconnection: close\r\n\r\n"
-        self.transport.write(STATUS_LINE[fault.status] + head % (len(body), random_id("req").encode()) + body)
+        request_id = b"x-request-id: %b\r\n" % random_id("req").encode()
+        self.transport.write(STATUS_LINE[fault.status] + http.serialize_raw_error(fault, request_id))
         self.transport.close()
 
 

@@ -18,7 +18,7 @@ from convo.errors import ConvoError, RequestRefused, StoreFault
 from convo.history.accumulator import TERMINAL_EVENTS
 from convo.history.items import Json, StreamEvent
 from convo.runtime import Clock
-from convo.server import http
+from convo.server import errors, http
 from convo.server.http import CLIENT_CLOSED_STATUS
 from convo.server.sse import StreamMetrics, to_api_event
 
@@ -55,10 +55,9 @@ def parse_turn_message(message: Mapping[str, Json]) -> TurnMessage:
     """Parse a turn. Raises RequestRefused for a message of another type."""
     kind = message.get("type")
     if kind is None:
-        raise RequestRefused("Missing required parameter: 'type'", code="missing_required_parameter", param="type")
+        raise errors.missing_http_parameter_error("type")
     if kind != CREATE_MESSAGE_TYPE:
-        words = f"Invalid value: '{kind}'. Supported values are: '{CREATE_MESSAGE_TYPE}'"
-        raise RequestRefused(words, code="invalid_value", param="type")
+        raise errors.http_parameter_value_error("type", kind, (CREATE_MESSAGE_TYPE,))
     body = {name: value for name, value in message.items() if name not in ("type", "stream_id")}
     return TurnMessage(body, parse_stream_id(message))
 

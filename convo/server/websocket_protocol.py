@@ -11,7 +11,6 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.http11 import Request
 
-from convo.endpoints.base import error_object
 from convo.server import errors, http
 
 
@@ -55,10 +54,8 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
     def _send_error(self) -> None:
         """Send an HTTP error response, and close."""
         fault = errors.invalid_handshake_error()
-        body = http.serialize_strict_json({"error": error_object(fault)})
-        head = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)
         self.handshake_complete = self.close_sent = True
-        self.transport.write(STATUS_LINE[fault.status] + head + body)
+        self.transport.write(STATUS_LINE[fault.status] + http.serialize_raw_error(fault))
         self.transport.close()
 
     def _stop_write_timer(self) -> None:
