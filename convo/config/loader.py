@@ -390,22 +390,7 @@ def _build_provider(name: str, settings: Sequence[Setting]) -> Provider:
     if "api" not in fields:
         place = next(iter(settings)).source.location
         raise InvalidSettings(f"{place}: '{name}' is not a known provider, so 'providers.{name}.api' must be set")
-    plain = Provider(name, fields["api"])
-    return Provider(
-        name=name,
-        api=plain.api,
-        base_url=fields.get("base_url"),
-        key_env=fields.get("key_env"),
-        token_env=fields.get("token_env"),
-        owner=fields.get("owner", plain.owner),
-        organisation=fields.get("organisation"),
-        project=fields.get("project"),
-        api_version=fields.get("api_version"),
-        deployment=fields.get("deployment"),
-        key_file=fields.get("key_file"),
-        keyring=fields.get("keyring", plain.keyring),
-        extra_fields=fields.get("extra_fields", plain.extra_fields),
-    )
+    return Provider(name, **fields)
 
 
 def _choose_default_model(providers: Mapping[str, Provider], environ: Mapping[str, str]) -> Setting:

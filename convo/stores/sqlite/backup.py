@@ -12,9 +12,8 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from convo.config.paths import DATABASE_FILE_MODE
 from convo.errors import InvalidUsage, NotFound, StoreUnavailable
-from convo.runtime import open_temporary_file
+from convo.runtime import PRIVATE_FILE_MODE, open_temporary_file
 from convo.stores.base import ReportProgress
 from convo.stores.sqlite import connection
 from convo.stores.sqlite.check import quick_check
@@ -115,7 +114,7 @@ def _publish_file(written: int, target: Path) -> None:
     """Give the bytes of an open file the name `target`, durably. Raises InvalidUsage and OSError."""
     folder = target.absolute().parent
     try:
-        copy, name = os.open(folder, os.O_TMPFILE | os.O_RDWR, DATABASE_FILE_MODE), None
+        copy, name = os.open(folder, os.O_TMPFILE | os.O_RDWR, PRIVATE_FILE_MODE), None
     except (AttributeError, OSError) as wrong:
         if isinstance(wrong, OSError) and wrong.errno not in NO_TMPFILE_ERRNOS:
             raise
