@@ -107,7 +107,7 @@ class Endpoint(Protocol):
         """Build the request that `create` would send; None for an endpoint in this process. Nothing is sent."""
         ...
 
-    def connect(self) -> "ResponsesConnection":
+    def connect(self) -> ResponsesConnection:
         """Open a connection for consecutive turns; see `ResponsesConnection`."""
         ...
 
@@ -277,6 +277,11 @@ def _error_code(fault: ConvoError) -> str | None:
         return None
     named = isinstance(fault, EndpointFault) and fault.code == type(fault).code
     return None if named and not isinstance(fault, KeyRefused) else fault.code
+
+
+def parse_conversation_id(conversation: Json) -> Json:
+    """Return the id of a conversation, which the API represents as an id or an object."""
+    return conversation.get("id") if isinstance(conversation, Mapping) else conversation
 
 
 PAGE_ITEMS = 100

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from convo.config.settings import DEFAULT_RESPONSE_LIMITS, ResponseLimits
-from convo.endpoints.base import INPUT_TOKENS_FIELDS, HttpRequest, ItemPage, SortOrder
+from convo.endpoints.base import INPUT_TOKENS_FIELDS, HttpRequest, ItemPage, SortOrder, parse_conversation_id
 from convo.errors import ConvoError, EndpointFault, NotFound, RequestRefused, StateIgnored, StreamBroken
 from convo.history.accumulator import SERVER_TERMINAL_EVENTS
 from convo.history.items import MAX_ID_CHARS, Item, Json, Response, StreamEvent, is_valid_id, user_message
@@ -469,8 +469,3 @@ def _printable_start(value: Json) -> str:
 
 def _state_ignored_error(handle: Json) -> StateIgnored:
     return StateIgnored(f"the endpoint answered without the history of {handle}")
-
-
-def parse_conversation_id(conversation: Json) -> Json:
-    """Return the id of a conversation, which the API represents as an id or an object."""
-    return conversation.get("id") if isinstance(conversation, Mapping) else conversation

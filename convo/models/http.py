@@ -282,7 +282,7 @@ class RoundRobin:
             loop.call_soon(self._wake_next, loop)
 
 
-_ROUND_ROBINS: "WeakKeyDictionary[asyncio.AbstractEventLoop, RoundRobin]" = WeakKeyDictionary()
+_ROUND_ROBINS: WeakKeyDictionary[asyncio.AbstractEventLoop, RoundRobin] = WeakKeyDictionary()
 
 
 # -- large events ---------------------------------------------------------------------------------

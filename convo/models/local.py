@@ -179,7 +179,7 @@ class LocalEngine:
         """Return the exit code or signal as text, None while the process runs. Waits briefly for a pending exit."""
         return await asyncio.to_thread(self.process.exit_reason, _EXIT_GRACE_S) if self.process else None
 
-    def _needs_restart(self, started: "asyncio.Task[ChatModel]") -> bool:
+    def _needs_restart(self, started: asyncio.Task[ChatModel]) -> bool:
         return started.exception() is not None or self.process is None or self.process.exit_reason() is not None
 
     async def _start(self, child: EngineProcess) -> ChatModel:
@@ -225,7 +225,7 @@ def _make_socket_folder() -> str:
     return make_temporary_folder("convo-local-", "/tmp")  # noqa: S108  a private folder with a short path
 
 
-def _retrieve_exception(task: "asyncio.Task[ChatModel]") -> None:
+def _retrieve_exception(task: asyncio.Task[ChatModel]) -> None:
     """Mark the exception of a failed start as retrieved: the next request raises it, the event loop does not log it."""
     if not task.cancelled():
         task.exception()

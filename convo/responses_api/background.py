@@ -24,9 +24,8 @@ from convo.responses_api.turn import (
     PreparedTurn,
     ResponseStream,
     accumulate_event,
+    build_link,
     commit_turn,
-    find_implicit_provider,
-    list_unsent_fields,
     prepare_turn,
     stream_model_events,
 )
@@ -163,7 +162,7 @@ async def start_background_run(request: ResponseRequest, deps: EndpointDeps) -> 
         holder = f"{process_identity()}:{response_id}"
         hold = await LeaseGuard.acquire(deps.store, run_lease_name(response_id), holder, RUN_LEASE_TTL_S)
         held.push_async_callback(hold.release)
-        link = replace(_build_queued_link(turn, response_id, deps), status="queued")
+        link = replace(build_link(turn, deps, response_id=response_id, created_at=deps.clock.now()), status="queued")
         change = response.build_turn_transaction(turn.history, turn.input_path, UNFINISHED_RESULT, link, deps.new_id)
         await commit_turn(deps.store, replace(change, started_run_id=response_id), turn, UNFINISHED_RESULT)
         run = BackgroundRun(turn, link, deps, held.pop_all())
@@ -187,20 +186,6 @@ async def close_detached_run(
     grow = (AppendItems(path.head, end.output),) if end.output else ()
     with suppress(Conflict):
         await deps.store.commit(Transaction(appends=grow, links=(link,), ended_run_id=response_id))
-
-
-def _build_queued_link(turn: PreparedTurn, response_id: str, deps: EndpointDeps) -> Link:
-    now = deps.clock.now()
-    return response.build_turn_link(
-        turn.request,
-        turn.history,
-        turn.input_path,
-        response_id=response_id,
-        created_at=now,
-        first_token_s=None,
-        ignored=list_unsent_fields(turn, deps),
-        provider=find_implicit_provider(turn, deps),
-    )
 
 
 def _items_from_events(events: Sequence[StreamEvent]) -> list[Item]:

@@ -121,6 +121,27 @@ def find_implicit_provider(turn: PreparedTurn, deps: EndpointDeps) -> str | None
     return named if named and not turn.request.model.startswith(f"{named}/") else None
 
 
+def build_link(
+    turn: PreparedTurn,
+    deps: EndpointDeps,
+    *,
+    response_id: str,
+    created_at: float,
+    first_token_s: float | None = None,
+) -> Link:
+    """Build the link of an answer that has begun; see `build_turn_link`."""
+    return response.build_turn_link(
+        turn.request,
+        turn.history,
+        turn.input_path,
+        response_id=response_id,
+        created_at=created_at,
+        first_token_s=first_token_s,
+        ignored=list_unsent_fields(turn, deps),
+        provider=find_implicit_provider(turn, deps),
+    )
+
+
 async def _stream_prepared_only() -> AsyncGenerator[StreamEvent, None]:
     """Yield the answer to a request that only prepares the next one."""
     yield {"type": "response.completed", "response": {"output": [], "usage": ZERO_USAGE}}
@@ -278,15 +299,12 @@ class ResponseTurn:
 
     def _build_link(self, turn: PreparedTurn, *, has_answered: bool) -> Link:
         waited = self._deps.clock.monotonic() - self._started_s
-        return response.build_turn_link(
-            turn.request,
-            turn.history,
-            turn.input_path,
+        return build_link(
+            turn,
+            self._deps,
             response_id=self._deps.new_id("resp"),
             created_at=self._deps.clock.now() - waited,
             first_token_s=waited if has_answered else None,
-            ignored=list_unsent_fields(turn, self._deps),
-            provider=find_implicit_provider(turn, self._deps),
         )
 
     async def _cancel(

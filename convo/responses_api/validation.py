@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from convo.endpoints.base import INCLUDABLE
+from convo.endpoints.base import INCLUDABLE, INPUT_TOKENS_FIELDS, parse_conversation_id
 from convo.history.items import Item, Json, is_valid_id, item_type, user_message
 from convo.responses_api import errors
 
@@ -172,10 +172,6 @@ def _validate_conversation(name: str, value: Json) -> None:
         object_validator({"id": validate_id})(name, value)
 
 
-def _conversation_id_of(value: Json) -> str | None:
-    return value if isinstance(value, str) or value is None else str(value["id"])
-
-
 def _validate_stream_options(name: str, value: Json) -> None:
     validate_object(name, value)
     validate_known_fields(("include_obfuscation",), value, prefix=f"{name}.")
@@ -280,12 +276,7 @@ REQUEST_FIELDS: Mapping[str, Validator] = {
     **ECHOED_FIELDS,
 }
 
-COUNT_FIELDS = frozenset(
-    {
-        *("model", "input", "instructions", "previous_response_id", "conversation", "tools", "tool_choice", "text"),
-        *("reasoning", "parallel_tool_calls", "truncation"),
-    }
-)
+COUNT_FIELDS = INPUT_TOKENS_FIELDS - {"personality"}
 """The fields of a request to count tokens."""
 
 
@@ -345,7 +336,7 @@ def _parse_request(body: Mapping[str, Json]) -> ResponseRequest:
     given = {name: value for name, value in body.items() if value is not None}
     for name, value in given.items():
         REQUEST_FIELDS[name](name, value)
-    previous, conversation = given.get("previous_response_id"), _conversation_id_of(given.get("conversation"))
+    previous, conversation = given.get("previous_response_id"), parse_conversation_id(given.get("conversation"))
     if previous and conversation:
         raise errors.mutually_exclusive_error()
     if given.get("background") and not given.get("store", True):
