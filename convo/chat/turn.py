@@ -26,9 +26,11 @@ from convo.history.accumulator import (
 )
 from convo.history.items import Item, Json, Response, StreamEvent, is_client_output, is_user_message, item_type
 from convo.history.records import (
+    ANSWERED_STATUSES,
     EMBEDDED_SCOPE,
     IGNORED_PARAMETER,
     STRATEGY_INFO,
+    UNFINISHED_STATUSES,
     Link,
     LinkStatus,
     Session,
@@ -175,10 +177,6 @@ def get_retry_after_s(failure: BaseException | None) -> float | None:
     return failure.retry_after_s if isinstance(failure, EndpointFault) else None
 
 
-CONTINUABLE_STATUSES = ("completed", "incomplete")
-"""Statuses of a response that a chain may continue."""
-
-
 @dataclass(frozen=True, slots=True)
 class OwnerTail:
     """The owner's items after the confirmed head, oldest first, and their links, where known."""
@@ -213,7 +211,7 @@ async def _load_local_chain(state: ConversationState, store: Store) -> OwnerTail
         for link in await store.responses_to(asked.first(at).head):
             if (
                 link.session_id is None
-                and link.status in CONTINUABLE_STATUSES
+                and link.status in ANSWERED_STATUSES
                 and link.previous_response_id == state.handle
             ):
                 path = await store.path(link.head)
@@ -259,9 +257,6 @@ def _make_drift_fault(state: ConversationState) -> StateFault:
 
 
 INTERRUPTED_ERROR = {"code": "interrupted", "message": "stopped before the answer was whole"}
-
-UNFINISHED_STATUSES = ("queued", "in_progress")
-"""Statuses of a link that the response of the same id replaces."""
 
 NON_PARAMETER_FIELDS = frozenset({"model", "input", "previous_response_id", "conversation", "store", "include"})
 """Fields of a request that a link stores in other columns."""

@@ -24,15 +24,13 @@ from convo.chat.session_record import describe_session_writer
 from convo.endpoints.base import PAGE_ITEMS, Endpoint, list_all_items
 from convo.errors import AmbiguousHandle, ConvoError, InvalidRunState, ItemDeleted, NotFound, Unreadable
 from convo.history.items import Json, Response
-from convo.history.records import EMBEDDED_SCOPE, STRATEGY_INFO, Link, Session, Strategy
+from convo.history.records import ANSWERED_STATUSES, EMBEDDED_SCOPE, STRATEGY_INFO, Link, Session, Strategy
 from convo.history.tree import Key, Path, root_key
 from convo.inspect.diff import describe_drift
 from convo.inspect.tree import build_remote_chain, order_by_conversation
 from convo.inspect.view import ConversationView, OpenRun, PathIndex
 from convo.stores.base import AgentRun, Store
 from convo.strategies.state import owner_of_handle
-
-ANSWERED_STATUSES = ("completed", "incomplete")
 
 
 async def load_handle_view(store: Store, handle: str, *, read_files: bool = True) -> ConversationView:

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator
 from typing import NamedTuple
 
 from convo.chat.view_loader import load_file_view, load_handle_view
-from convo.history.records import Session, Strategy
+from convo.history.records import UNFINISHED_STATUSES, Session, Strategy
 from convo.history.tree import Key
 from convo.inspect.view import ConversationView
 from convo.runtime import Clock
@@ -17,8 +17,6 @@ from convo.stores.base import Store
 
 POLL_INTERVAL_S = 0.5
 """Seconds between two polls."""
-
-ACTIVE_STATUSES = ("queued", "in_progress")
 
 
 class ConversationVersion(NamedTuple):
@@ -94,4 +92,4 @@ def is_in_progress(view: ConversationView) -> bool:
     """Return whether a response is still to come: a request runs, or no request has sent the newest input."""
     tried = {link.input_head for link in view.links}
     waits = bool(view.unconfirmed_nodes) and view.head not in tried
-    return waits or any(link.status in ACTIVE_STATUSES for link in view.links)
+    return waits or any(link.status in UNFINISHED_STATUSES for link in view.links)

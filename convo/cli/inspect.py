@@ -16,13 +16,14 @@ from pathlib import Path
 
 from convo.chat.files import resolve_links, write_atomic
 from convo.chat.lookup import to_absolute_path
-from convo.chat.watch import ACTIVE_STATUSES, is_in_progress, watch_conversation
+from convo.chat.watch import is_in_progress, watch_conversation
 from convo.cli.deps import open_configured_store
 from convo.cli.output import print_notice
 from convo.cli.resolve import is_path_like, is_unknown_file
 from convo.cli.state_input import print_rendered, render_run_state_in_format
 from convo.config.loader import load_settings
 from convo.errors import InvalidUsage
+from convo.history.records import UNFINISHED_STATUSES
 from convo.inspect.serialize import conversation_to_json
 from convo.inspect.view import ConversationView
 from convo.runstate.state import RunState
@@ -199,7 +200,7 @@ class ResponseLinePrinter:
         new = [
             (one.link.id, line)
             for one, line in zip(build_tree_rows(view), lines, strict=True)
-            if one.link.id not in self._printed_ids and one.link.status not in ACTIVE_STATUSES
+            if one.link.id not in self._printed_ids and one.link.status not in UNFINISHED_STATUSES
         ]
         if new and not self._has_header:
             self._print(head, medium)

@@ -21,8 +21,17 @@ from typing import Literal, NamedTuple
 from convo.config.sections import Price
 from convo.errors import InputFault
 from convo.history.accumulator import STREAMED_TEXT_DIFFERS
-from convo.history.items import Item, Json, decode_json_escapes, is_client_call, is_client_output, item_text, item_type
-from convo.history.records import IGNORED_PARAMETER, PROVIDER_PARAMETER, Link, Scope, Strategy
+from convo.history.items import (
+    TEXT_FIELDS,
+    Item,
+    Json,
+    decode_json_escapes,
+    is_client_call,
+    is_client_output,
+    item_text,
+    item_type,
+)
+from convo.history.records import IGNORED_PARAMETER, LINK_STATUSES, PROVIDER_PARAMETER, Link, Scope, Strategy
 from convo.history.tree import Key, Path
 from convo.inspect.tree import children_by_parent
 from convo.inspect.view import ConversationView, PathIndex, link_cost_usd
@@ -333,9 +342,6 @@ def _is_timestamp(seconds: float) -> bool:
     return 0 <= seconds < MAX_TIMESTAMP_S
 
 
-LINK_STATUSES = ("queued", "in_progress", "completed", "incomplete", "failed", "cancelled")
-
-
 def format_json_line(found: Json) -> str:
     """Format one JSON line."""
     return json.dumps(found, ensure_ascii=True, separators=(", ", ": "))
@@ -356,8 +362,6 @@ def dump_html_safe_json(found: Json) -> str:
 
 
 PassageForm = Literal["prose", "thought", "code", "image", "aside"]
-
-PART_TEXT_FIELDS = ("text", "refusal", "transcript")
 
 UNPRINTABLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069"
@@ -430,7 +434,7 @@ def _part_passages(part: Json) -> Iterator[tuple[PassageForm, str]]:
     if not isinstance(part, dict):
         yield "code", _format_json(part)
         return
-    words = next((part[name] for name in PART_TEXT_FIELDS if isinstance(part.get(name), str)), None)
+    words = next((part[name] for name in TEXT_FIELDS if isinstance(part.get(name), str)), None)
     if words is not None:
         yield "prose", words
     elif isinstance(part.get("image_url"), str):

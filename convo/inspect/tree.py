@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from convo.history.canonical import digest
 from convo.history.items import Item, Response
-from convo.history.records import Link, Scope, Strategy
+from convo.history.records import ANSWERED_STATUSES, Link, Scope, Strategy
 from convo.history.tree import Key, Path
 from convo.inspect.view import PathIndex
 
@@ -88,9 +88,6 @@ def _sibling_rows(siblings: Sequence[Link], depth: int, straight: set[str]) -> l
     main = next((link for link in siblings if link.id in straight), (answered or siblings)[-1])
     aside = [LinkRow(link, depth + 1, starts_branch=True) for link in siblings if link is not main]
     return [LinkRow(main, depth), *reversed(aside)]
-
-
-ANSWERED_STATUSES = ("completed", "incomplete")
 
 
 def order_by_conversation(links: Iterable[Link], places: PathIndex) -> tuple[Link, ...]:

@@ -8,9 +8,8 @@ from a previous response.
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from convo.history.records import EMBEDDED_SCOPE, Link, Strategy
+from convo.history.records import ANSWERED_STATUSES, EMBEDDED_SCOPE, Link, Strategy
 from convo.lint.model import (
-    ANSWERED_STATUSES,
     LintIssue,
     LintView,
     OutputSpan,

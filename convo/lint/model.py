@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from convo.history.items import Item, Json, item_type, to_resendable, to_sendable
 from convo.history.pairing import OUTPUT_BY_CALL, RESPONSE_BY_APPROVAL_REQUEST, output_index_by_call, pair_id
-from convo.history.records import STRATEGY_INFO, Link, Scope, Strategy
+from convo.history.records import ANSWERED_STATUSES, STRATEGY_INFO, Link, Scope, Strategy
 from convo.inspect.view import ConversationView
 
 
@@ -71,9 +71,6 @@ class RepairChange:
     action: str
     reason: str
     source_index: int | None = None
-
-
-ANSWERED_STATUSES = ("completed", "incomplete")
 
 
 class OutputSpan(NamedTuple):

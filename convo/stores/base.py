@@ -15,7 +15,7 @@ from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from convo.errors import Conflict, InputFault, NotCanonical, NotFound
 from convo.history.items import Item, Json, StreamEvent
-from convo.history.records import Link, Session
+from convo.history.records import UNFINISHED_STATUSES, Link, Session
 from convo.history.tree import Key, Path
 from convo.stores.codec import is_utf8_encodable
 
@@ -544,12 +544,6 @@ class Store(Protocol):
 
 ExpectedHead: TypeAlias = Key | AnyHead | None
 """The head that is required: this key, any (`ANY_HEAD`), or no record yet (None)."""
-
-ANSWERED_STATUSES = ("completed", "incomplete")
-"""Statuses of links that have a response."""
-
-UNFINISHED_STATUSES = ("queued", "in_progress")
-"""Statuses of links that may still be replaced."""
 
 MAX_INTEGER = 2**63 - 1
 """The largest integer that a database column can store."""

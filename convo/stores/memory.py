@@ -15,7 +15,7 @@ from typing import NamedTuple
 from convo.errors import Busy, ItemDeleted, NotFound
 from convo.history.canonical import Hash, item_hash
 from convo.history.items import Item, Json, StreamEvent, item_preview
-from convo.history.records import Link, Session
+from convo.history.records import ANSWERED_STATUSES, Link, Session
 from convo.history.tree import Key, Node, Path, Prefix, child_key, root_key
 from convo.stores import base
 from convo.stores.base import (
@@ -630,7 +630,7 @@ class MemoryStore:
             unconfirmed_count=next(
                 (at for at, (key, _) in enumerate(back) if key == session.confirmed_head), len(back)
             ),
-            turn_count=sum(link.status in base.ANSWERED_STATUSES for link in await self.links(session_id)),
+            turn_count=sum(link.status in ANSWERED_STATUSES for link in await self.links(session_id)),
             first_item=decode_json(self._data.tree.items[first].text) if first else None,
         )
 

@@ -56,7 +56,7 @@ from convo.errors import (
 )
 from convo.history.accumulator import TERMINAL_EVENTS
 from convo.history.items import Item, Json, Response, item_type
-from convo.history.records import EMBEDDED_SCOPE, Link, Scope, Strategy
+from convo.history.records import ANSWERED_STATUSES, EMBEDDED_SCOPE, Link, Scope, Strategy
 from convo.history.tree import Key, Path
 from convo.stores.base import Transaction
 from convo.strategies.branching import items_after_point, items_for_owner, replace_history
@@ -64,8 +64,6 @@ from convo.strategies.state import ConversationState
 from convo.transfer.convert import delete_seeded_conversation, seed_conversation
 from convo.usage.counting import TokenCount, Usage, count_item_tokens, count_tokens
 from convo.usage.models import NO_WINDOW_SETTINGS, find_model_window
-
-ANSWERED_STATUSES = ("completed", "incomplete")
 
 COMPACTION_TRIGGER_ITEM: Mapping[str, Json] = {"type": "compaction_trigger"}
 """Input item that requests a compaction and no answer."""

@@ -21,13 +21,11 @@ from convo.config.sections import Price
 from convo.endpoints.base import Endpoint
 from convo.errors import Busy, ConvoError, EndpointFault, NotFound
 from convo.history.items import Json, StreamEvent, user_message
-from convo.history.records import EMBEDDED_SCOPE, SCRATCH_PREFIX, Link, Session, Strategy
+from convo.history.records import ANSWERED_STATUSES, EMBEDDED_SCOPE, SCRATCH_PREFIX, Link, Session, Strategy
 from convo.strategies.state import OwnerSelection
 from convo.usage.counting import Usage
 
 RACE_ORDER = (Strategy.REPLAY, Strategy.SESSION, Strategy.CONVERSATION, Strategy.CHAIN)
-
-ANSWERED_STATUSES = ("completed", "incomplete")
 
 RACE_NAME_PREFIX = f"{SCRATCH_PREFIX}race-"
 """Prefix of the names of sessions that are deleted after the race."""

@@ -14,7 +14,7 @@ from zlib import crc32
 from convo.errors import NotFound, StoreUnavailable
 from convo.history.canonical import item_hash
 from convo.history.items import Item
-from convo.history.records import LinkStatus
+from convo.history.records import UNFINISHED_STATUSES, LinkStatus
 from convo.history.tree import Key, child_key
 from convo.stores import base
 from convo.stores.base import AppendItems, Transaction
@@ -245,7 +245,7 @@ async def _detached_nodes(t: TenantConnection, plan: CommitPlan, told: Mapping[s
     old |= {
         place for session_id, *row in told.get("sessions", []) if _is_planned_session(plan, session_id) for place in row
     }
-    old |= {place for _, status, *row in told.get("links", []) if status in base.UNFINISHED_STATUSES for place in row}
+    old |= {place for _, status, *row in told.get("links", []) if status in UNFINISHED_STATUSES for place in row}
     parents = {UUID(bytes=bytes(key[:16])): parent for key, parent, _, _ in told["places"]}
     kept: set[UUID | None] = {None, tenant_rows.node_id(t.root)}
     for start in plan.base_node_ids:
@@ -428,7 +428,7 @@ def _build_writes(t: TenantConnection, plan: CommitPlan, found: CommitReads) -> 
 def _build_node_inserts(t: TenantConnection, plan: CommitPlan, found: CommitReads) -> Iterator[Statement]:
     """Insert the referenced nodes that are not stored, and restore erased items."""
     kept = plan.referenced_nodes(
-        {link_id for link_id, status in found.link_statuses.items() if status not in base.UNFINISHED_STATUSES}
+        {link_id for link_id, status in found.link_statuses.items() if status not in UNFINISHED_STATUSES}
     )
     new = {key: grown for key, grown in plan.planned_nodes.items() if key in kept and key not in found.existing_nodes}
     refilled = {
@@ -497,7 +497,7 @@ def _build_link_upserts(t: TenantConnection, change: Transaction, found: CommitR
     there = dict(found.link_statuses)
     for new in change.links:
         yield from links.build_link_upsert(t, new, there.get(new.id))
-        if there.get(new.id, "queued") in base.UNFINISHED_STATUSES:
+        if there.get(new.id, "queued") in UNFINISHED_STATUSES:
             there[new.id] = new.status
 
 

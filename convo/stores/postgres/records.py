@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 from uuid import UUID
 
 from convo.errors import NotFound
-from convo.history.records import Link, LinkStatus, Session
+from convo.history.records import ANSWERED_STATUSES, UNFINISHED_STATUSES, Link, LinkStatus, Session
 from convo.history.tree import Key
 from convo.stores import base
 from convo.stores.base import Conversation, SessionStats
@@ -140,7 +140,7 @@ async def select_sessions(t: TenantConnection, limit: int | None) -> Sequence[Se
 
 async def select_session_stats(t: TenantConnection, session_id: str) -> SessionStats:
     """Return the figures of a session. Raises NotFound."""
-    found = await t.fetch_row(SELECT_SESSION_STATS, tenant_rows.escape_name(session_id), list(base.ANSWERED_STATUSES))
+    found = await t.fetch_row(SELECT_SESSION_STATS, tenant_rows.escape_name(session_id), list(ANSWERED_STATUSES))
     if found is None:
         raise NotFound("session", session_id)
     items, confirmed, turns, body = found
@@ -326,7 +326,7 @@ def _link_from_row(row: Row) -> Link:
 
 def build_link_upsert(t: TenantConnection, made: Link, there: LinkStatus | None) -> Iterable[Statement]:
     """Write a link and its shared JSON, by the rules of `merge_link`. Raises NotCanonical."""
-    if there is not None and there not in base.UNFINISHED_STATUSES:
+    if there is not None and there not in UNFINISHED_STATUSES:
         known = (
             tenant_rows.escape_optional_name(made.session_id),
             tenant_rows.escape_optional_name(made.parent_id),

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from convo.errors import NotFound
 from convo.history.items import Json
-from convo.history.records import Link, Session
+from convo.history.records import ANSWERED_STATUSES, UNFINISHED_STATUSES, Link, Session
 from convo.history.tree import Key
 from convo.stores import base
 from convo.stores.base import Conversation, SessionStats
@@ -131,7 +131,7 @@ def select_session_stats(t: TenantConnection, session_id: str) -> SessionStats:
     return SessionStats(
         item_count=len(back),
         unconfirmed_count=back.index(mark) if mark in back else len(back),
-        turn_count=t.fetch_value(answered, n, *base.ANSWERED_STATUSES),
+        turn_count=t.fetch_value(answered, n, *ANSWERED_STATUSES),
         first_item=select_node_item(t, back[-1]) if back else None,
     )
 
@@ -393,7 +393,7 @@ def upsert_link(t: TenantConnection, new: Link) -> tuple[int, ...]:
     before = dict(zip(LINK_REFERENCE_COLUMNS, holds, strict=False))
     there = select_link(t, new.id) if before.get("saw") else None
     made = base.merge_link(there, new)
-    if there and there.status not in base.UNFINISHED_STATUSES:
+    if there and there.status not in UNFINISHED_STATUSES:
         filled = {"parent": link_rowid(t, made.parent_id), "session": _session_rowid(t, made.session_id)}
         t.update_row("links", n, {**filled, "first_token_s": made.first_token_s}, before)
         return ()
