@@ -478,8 +478,6 @@ DEFAULT_MAX_TURNS = 10
 DEFAULT_ERROR_FUNCTION = "default_tool_error_function"
 """The SDK's default message for a failure, which is ours too."""
 
-_UNSUPPORTED_HINT = "leave it out, or run it with the Agents SDK"
-
 
 class AgentToolSettings(NamedTuple):
     """Settings of an agent tool.
@@ -497,13 +495,13 @@ def read_agent_tool_settings(found: Any) -> AgentToolSettings:
     where = f"(tool {found.name!r})"
     agent, kept = getattr(found, "_agent_instance", None), _read_closure_variables(found.on_invoke_tool)
     if agent is None or not {*AGENT_TOOL_SETTINGS, "max_turns"} <= kept.keys():
-        raise Unsupported("convo", f"an agent that does not say how it is run {where}", hint=_UNSUPPORTED_HINT)
+        raise Unsupported("convo", f"an agent that does not say how it is run {where}", hint=UNSUPPORTED_HINT)
     for name, words in AGENT_TOOL_SETTINGS.items():
         if kept[name] is not None and kept[name] is not False:
-            raise Unsupported("convo", f"an agent with {words} {where}", hint=_UNSUPPORTED_HINT)
+            raise Unsupported("convo", f"an agent with {words} {where}", hint=UNSUPPORTED_HINT)
     failure = getattr(found, "_failure_error_function", None)
     if failure is not None and getattr(failure, "__name__", "") != DEFAULT_ERROR_FUNCTION:
-        raise Unsupported("convo", f"an agent with words of its own for a failure {where}", hint=_UNSUPPORTED_HINT)
+        raise Unsupported("convo", f"an agent with words of its own for a failure {where}", hint=UNSUPPORTED_HINT)
     default = bool(getattr(found, "_use_default_failure_error_function", False))
     return AgentToolSettings(agent, kept["max_turns"] or DEFAULT_MAX_TURNS, default or failure is not None)
 

@@ -15,8 +15,6 @@ from itertools import pairwise
 from typing import TypeAlias
 
 from convo.compaction.window import (
-    APPROVAL_REQUEST_TYPE,
-    APPROVAL_RESPONSE_TYPE,
     cut_points,
     is_instruction,
     is_summary,
@@ -24,7 +22,16 @@ from convo.compaction.window import (
     turn_starts,
 )
 from convo.errors import InvalidUsage, StateFault
-from convo.history.items import Item, get_call_id, is_client_call, is_client_output, is_user_message, item_type
+from convo.history.items import (
+    MCP_APPROVAL_REQUEST,
+    MCP_APPROVAL_RESPONSE,
+    Item,
+    get_call_id,
+    is_client_call,
+    is_client_output,
+    is_user_message,
+    item_type,
+)
 from convo.history.records import Strategy
 from convo.history.tree import Key, Path
 from convo.usage.counting import Usage
@@ -136,9 +143,9 @@ def build_replacements(
 
 def _check_no_pending_calls(items: Sequence[Item]) -> None:
     answered = {get_call_id(item) for item in items if is_client_output(item)}
-    answered |= {item.get("approval_request_id") for item in items if item_type(item) == APPROVAL_RESPONSE_TYPE}
+    answered |= {item.get("approval_request_id") for item in items if item_type(item) == MCP_APPROVAL_RESPONSE}
     for item in items:
-        if item_type(item) == APPROVAL_REQUEST_TYPE and item.get("id") not in answered:
+        if item_type(item) == MCP_APPROVAL_REQUEST and item.get("id") not in answered:
             raise StateFault(
                 f"the request {item.get('id')} of {item.get('name')} waits for a decision",
                 hint="decide on it first; compact afterwards",

@@ -20,6 +20,8 @@ from convo.errors import InputFault
 from convo.history.canonical import digest
 from convo.history.items import (
     CLIENT_OUTPUT_TYPES,
+    MCP_APPROVAL_REQUEST,
+    MCP_APPROVAL_RESPONSE,
     OUTPUT_BY_CLIENT_CALL,
     Item,
     Json,
@@ -256,10 +258,6 @@ def _clip_middle(words: str) -> str:
     return f"{words[:half]}\n[{len(words) - MAX_ITEM_CHARS:,} characters left out]\n{words[-half:]}"
 
 
-APPROVAL_REQUEST_TYPE = "mcp_approval_request"
-APPROVAL_RESPONSE_TYPE = "mcp_approval_response"
-
-
 def is_instruction(item: Item) -> bool:
     """Return whether `item` is a system or developer message."""
     return item_type(item) == "message" and item.get("role") in ("system", "developer")
@@ -305,7 +303,7 @@ def _crossing_pair_counts(items: Sequence[Item]) -> list[int]:
         named = _pair_id(item, what)
         if named is None:
             continue
-        if what in OUTPUT_BY_CLIENT_CALL or what == APPROVAL_REQUEST_TYPE:
+        if what in OUTPUT_BY_CLIENT_CALL or what == MCP_APPROVAL_REQUEST:
             asked[named] = at
         elif named in asked:
             _add_span(steps, asked[named], at)
@@ -319,9 +317,9 @@ def _add_span(steps: list[int], first: int, last: int) -> None:
 
 def _pair_id(item: Item, what: str) -> str | None:
     """Return the id that pairs an item with its other half; a local shell's output has its call's id as its own."""
-    if what == APPROVAL_REQUEST_TYPE:
+    if what == MCP_APPROVAL_REQUEST:
         return _string_or_none(item.get("id"))
-    if what == APPROVAL_RESPONSE_TYPE:
+    if what == MCP_APPROVAL_RESPONSE:
         return _string_or_none(item.get("approval_request_id"))
     if what in OUTPUT_BY_CLIENT_CALL or what in CLIENT_OUTPUT_TYPES:
         return get_call_id(item) or (_string_or_none(item.get("id")) if what == "local_shell_call_output" else None)

@@ -34,6 +34,17 @@ OUTPUT_BY_CLIENT_CALL = {
 
 CLIENT_OUTPUT_TYPES = frozenset(OUTPUT_BY_CLIENT_CALL.values())
 
+MCP_APPROVAL_REQUEST, MCP_APPROVAL_RESPONSE = "mcp_approval_request", "mcp_approval_response"
+COMPACTION_TRIGGER = "compaction_trigger"
+
+ENCRYPTED_FIELD = "encrypted_content"
+
+PROVIDER_SEAL_PREFIX = "convo1:"
+"""The prefix of encrypted content of a provider that passed through convo; the name of its model follows."""
+
+CONVO_SEAL_PREFIX = "convoseal1:"
+"""The prefix of a compaction item that convo itself encrypted."""
+
 
 def item_type(item: Item) -> str:
     """Return the item's type; a message in the easy form has no type field."""
@@ -170,7 +181,7 @@ def to_resendable(item: Item) -> Item | None:
     Reasoning that is not encrypted exists only at the server that made it.
     """
     named = item_type(item)
-    if named == "reasoning" and not item.get("encrypted_content"):
+    if named == "reasoning" and not item.get(ENCRYPTED_FIELD):
         return None
     if "id" not in item or named not in OPTIONAL_ID_TYPES:
         return item

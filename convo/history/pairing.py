@@ -7,7 +7,14 @@ hosted program names that program.
 
 from collections.abc import Mapping, Sequence
 
-from convo.history.items import OUTPUT_BY_CLIENT_CALL, Item, get_call_id, item_type
+from convo.history.items import (
+    MCP_APPROVAL_REQUEST,
+    MCP_APPROVAL_RESPONSE,
+    OUTPUT_BY_CLIENT_CALL,
+    Item,
+    get_call_id,
+    item_type,
+)
 
 OUTPUT_BY_HOSTED_CALL: Mapping[str, str] = {
     "tool_search_call": "tool_search_output",
@@ -16,7 +23,7 @@ OUTPUT_BY_HOSTED_CALL: Mapping[str, str] = {
 }
 """Types of calls that the provider runs, each with the type of its output."""
 
-RESPONSE_BY_APPROVAL_REQUEST: Mapping[str, str] = {"mcp_approval_request": "mcp_approval_response"}
+RESPONSE_BY_APPROVAL_REQUEST: Mapping[str, str] = {MCP_APPROVAL_REQUEST: MCP_APPROVAL_RESPONSE}
 """A request for an approval; its id is in the response's `approval_request_id`."""
 
 OUTPUT_BY_CALL: Mapping[str, str] = {**OUTPUT_BY_CLIENT_CALL, **OUTPUT_BY_HOSTED_CALL}
@@ -34,8 +41,8 @@ def pair_id(item: Item) -> str | None:
         return named
     field = {
         "local_shell_call_output": "id",
-        "mcp_approval_request": "id",
-        "mcp_approval_response": "approval_request_id",
+        MCP_APPROVAL_REQUEST: "id",
+        MCP_APPROVAL_RESPONSE: "approval_request_id",
     }.get(item_type(item))
     found = item.get(field) if field else None
     return found if isinstance(found, str) else None

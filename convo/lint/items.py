@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from convo.history.items import OPTIONAL_ID_TYPES, Item, Json, item_type
-from convo.history.pairing import OUTPUT_BY_HOSTED_CALL, RESPONSE_BY_APPROVAL_REQUEST, program_call_id
+from convo.history.pairing import OUTPUT_BY_HOSTED_CALL, RESPONSE_BY_APPROVAL_REQUEST, pair_id, program_call_id
 from convo.history.tree import is_same_item
 from convo.lint.chain import continue_before
 from convo.lint.model import (
@@ -19,7 +19,6 @@ from convo.lint.model import (
     LintView,
     RepairChange,
     apply_edits,
-    counterpart_id,
     is_incomplete_item,
     item_issues,
 )
@@ -226,7 +225,7 @@ def check_call_without_output(view: LintView) -> Iterator[LintIssue]:
         (at for at, item in enumerate(view.items) if item_type(item) not in RESPONSE_BY_APPROVAL_REQUEST), default=-1
     )
     for at, item in view.items_of_type(*COUNTERPART_TYPES):
-        name = counterpart_id(item)
+        name = pair_id(item)
         if (
             at in view.output_indexes
             or name in view.pending_call_ids
@@ -252,7 +251,7 @@ def check_output_without_call(view: LintView) -> Iterator[LintIssue]:
     asked: set[tuple[str, str | None]] = set()
     searches = 0
     for at, item in view.items_of_type(*COUNTERPART_TYPES, *COUNTERPART_TYPES.values()):
-        name, what = counterpart_id(item), item_type(item)
+        name, what = pair_id(item), item_type(item)
         if what in COUNTERPART_TYPES:
             asked.add((COUNTERPART_TYPES[what], name))
             searches += what == "tool_search_call" and name is None
@@ -315,7 +314,7 @@ def fix_call_without_output(view: LintView, faults: Sequence[LintIssue]) -> tupl
         if at in dropped:
             continue
         if _can_be_closed(view, at, place[at]):
-            behind.setdefault(place[at], []).append(INTERRUPTED_OUTPUTS[item_type(call)](str(counterpart_id(call))))
+            behind.setdefault(place[at], []).append(INTERRUPTED_OUTPUTS[item_type(call)](str(pair_id(call))))
             changes.append(
                 RepairChange(
                     CALL_WITHOUT_OUTPUT,
@@ -336,18 +335,16 @@ def fix_call_without_output(view: LintView, faults: Sequence[LintIssue]) -> tupl
 def _can_be_closed(view: LintView, at: int, place: int) -> bool:
     """Whether an output can be made up after item `place` that answers this call and no other."""
     call = view.items[at]
-    what, name = item_type(call), counterpart_id(call)
+    what, name = item_type(call), pair_id(call)
     return what in INTERRUPTED_OUTPUTS and not any(
-        item_type(one) == what and counterpart_id(one) == name for one in view.items[at + 1 : place + 1]
+        item_type(one) == what and pair_id(one) == name for one in view.items[at + 1 : place + 1]
     )
 
 
 def _program_call_indexes(view: LintView, call: Item) -> Iterator[int]:
     """Yield the indexes of the calls that a program made, and of their outputs."""
     if item_type(call) == "program":
-        yield from (
-            at for at, item in enumerate(view.items) if program_call_id(item) == counterpart_id(call) is not None
-        )
+        yield from (at for at, item in enumerate(view.items) if program_call_id(item) == pair_id(call) is not None)
 
 
 def _batch_ends(view: LintView) -> list[int]:

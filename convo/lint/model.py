@@ -10,7 +10,15 @@ from enum import StrEnum
 from functools import cached_property
 from typing import NamedTuple
 
-from convo.history.items import Item, Json, item_type, to_resendable, to_sendable
+from convo.history.items import (
+    COMPACTION_TRIGGER,
+    MCP_APPROVAL_RESPONSE,
+    Item,
+    Json,
+    item_type,
+    to_resendable,
+    to_sendable,
+)
 from convo.history.pairing import OUTPUT_BY_CALL, RESPONSE_BY_APPROVAL_REQUEST, output_index_by_call, pair_id
 from convo.history.records import ANSWERED_STATUSES, STRATEGY_INFO, Link, Scope, Strategy
 from convo.inspect.view import ConversationView
@@ -161,7 +169,7 @@ class LintView:
     def paired_items(self) -> Sequence[tuple[int, Item, str]]:
         """Calls and outputs that have a pairing id, each with its index and that id."""
         found = self.items_of_type(*COUNTERPART_TYPES, *COUNTERPART_TYPES.values())
-        return [(at, item, name) for at, item in found if (name := counterpart_id(item)) is not None]
+        return [(at, item, name) for at, item in found if (name := pair_id(item)) is not None]
 
     @cached_property
     def output_indexes(self) -> Mapping[int, int]:
@@ -215,11 +223,6 @@ def is_incomplete_item(item: Item) -> bool:
     return item.get("status") not in (None, "completed")
 
 
-def counterpart_id(item: Item) -> str | None:
-    """Return the id that pairs a call with its output."""
-    return pair_id(item)
-
-
 def is_model_item(item: Item) -> bool:
     """Whether a model produces items of this type."""
     if item_type(item) == "message":
@@ -227,7 +230,7 @@ def is_model_item(item: Item) -> bool:
     return item_type(item) not in NON_MODEL_TYPES and not item_type(item).endswith("_output")
 
 
-NON_MODEL_TYPES = frozenset({"compaction", "compaction_trigger", "mcp_approval_response", "unknown"})
+NON_MODEL_TYPES = frozenset({"compaction", COMPACTION_TRIGGER, MCP_APPROVAL_RESPONSE, "unknown"})
 
 
 def _find_anchor(known: ConversationView) -> tuple[str | None, Link | None]:

@@ -12,7 +12,15 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from urllib.parse import unquote
 
-from convo.history.items import OPTIONAL_ID_TYPES, Item, item_type
+from convo.history.items import (
+    COMPACTION_TRIGGER,
+    CONVO_SEAL_PREFIX,
+    ENCRYPTED_FIELD,
+    OPTIONAL_ID_TYPES,
+    PROVIDER_SEAL_PREFIX,
+    Item,
+    item_type,
+)
 from convo.history.records import EMBEDDED_SCOPE, Link
 from convo.lint.model import (
     COUNTERPART_TYPES,
@@ -138,7 +146,7 @@ def _without_optional_id(item: Item) -> Item:
 
 def _has_content(item: Item) -> bool:
     """Whether a reasoning item has encrypted content or text."""
-    return bool(item.get("encrypted_content") or item.get("content"))
+    return bool(item.get(ENCRYPTED_FIELD) or item.get("content"))
 
 
 def _origin_model(view: LintView, at: int) -> str | None:
@@ -153,9 +161,6 @@ def _reasoning_label(item: Item) -> str:
 
 
 SEALED_ELSEWHERE = "sealed-elsewhere"
-
-ENCRYPTED_FIELD = "encrypted_content"
-PROVIDER_SEAL, GATEWAY_SEAL = "convo1:", "convoseal1:"
 
 SNAPSHOT_DATE = re.compile(r"-\d{4}-\d{2}-\d{2}$")
 """The date suffix of a snapshot's name, which names the same model."""
@@ -202,19 +207,21 @@ def _is_sealer_known(seal: str, origin: Link | None, view: LintView) -> bool:
     """Whether both the issuer of encrypted content and the target of the next turn are known."""
     if view.model is None or view.scope is None:
         return False
-    return origin is not None or seal.startswith((PROVIDER_SEAL, GATEWAY_SEAL))
+    return origin is not None or seal.startswith((PROVIDER_SEAL_PREFIX, CONVO_SEAL_PREFIX))
 
 
 def _describe_foreign_sealer(seal: str, origin: Link | None, view: LintView) -> str:
     """Name the issuer of encrypted content if it is not the target of the next turn; "" if it is, or is unknown."""
     if view.model is None or view.scope is None:
         return ""
-    if seal.startswith(GATEWAY_SEAL):
+    if seal.startswith(CONVO_SEAL_PREFIX):
         elsewhere = origin.scope if origin else EMBEDDED_SCOPE
         return "" if elsewhere == view.scope else f"the gateway at {elsewhere}, and {view.scope} is asked next"
     if origin and origin.scope != view.scope:
         return f"{origin.scope}, and {view.scope} is asked next"
-    maker = unquote(seal.split(":")[1]) if seal.startswith(PROVIDER_SEAL) else origin.model if origin else view.model
+    maker = origin.model if origin else view.model
+    if seal.startswith(PROVIDER_SEAL_PREFIX):
+        maker = unquote(seal.split(":")[1])
     return (
         ""
         if _without_snapshot_date(maker) == _without_snapshot_date(view.model)
@@ -224,9 +231,6 @@ def _describe_foreign_sealer(seal: str, origin: Link | None, view: LintView) -> 
 
 def _without_snapshot_date(name: str) -> str:
     return SNAPSHOT_DATE.sub("", name)
-
-
-COMPACTION_TRIGGER = "compaction_trigger"
 
 
 def check_misplaced_compaction(view: LintView) -> Iterator[LintIssue]:

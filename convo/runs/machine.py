@@ -12,6 +12,8 @@ from typing import Any, TypeAlias
 from convo.agents.handoffs import IGNORED_HANDOFF_OUTPUT, format_handoff_output
 from convo.errors import IllegalTransition, InputFault
 from convo.history.items import (
+    MCP_APPROVAL_REQUEST,
+    MCP_APPROVAL_RESPONSE,
     Item,
     Json,
     get_call_id,
@@ -448,8 +450,6 @@ def step_run(run: Run, event: RunEvent) -> StepResult:
     return EVENT_HANDLERS[kind](run, event)
 
 
-MCP_APPROVAL_REQUEST = "mcp_approval_request"
-
 MODEL_BEHAVIOR = "model_behavior"
 
 OUTCOME_UNKNOWN_MESSAGE = "The tool was started, and its outcome is unknown."
@@ -509,7 +509,7 @@ def build_rejection_output(call: ToolCall, reason: str | None) -> Item:
 
 def build_mcp_approval_response(call: ToolCall, approve: bool, reason: str | None) -> Item:
     """Build the response item to an MCP approval request."""
-    said = {"type": "mcp_approval_response", "approval_request_id": call.id, "approve": approve}
+    said = {"type": MCP_APPROVAL_RESPONSE, "approval_request_id": call.id, "approve": approve}
     return {**said, "reason": reason} if reason else said
 
 
@@ -611,7 +611,7 @@ def _build_missing_output(item: Item, call: ToolCall | None) -> Item:
         return call.output
     if item_type(item) == MCP_APPROVAL_REQUEST:
         return {
-            "type": "mcp_approval_response",
+            "type": MCP_APPROVAL_RESPONSE,
             "approval_request_id": item["id"],
             "approve": False,
             "reason": NOT_RUN_MESSAGE,

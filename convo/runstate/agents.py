@@ -14,6 +14,7 @@ from convo.history.items import Json
 from convo.runs.state import Run
 from convo.runstate.document import format_path, get_path, iter_path_matches, parse_path_pattern, replace_path
 from convo.runstate.format import (
+    AGENT_MEMBERS,
     RUN_ITEM_PATTERNS,
     ApprovalVerdict,
     LocatedRecord,
@@ -32,7 +33,6 @@ OWN_RUN_ITEM_PATTERNS = tuple(
 )
 """Places of the run's own run items; an interruption can belong to an agent used as a tool."""
 
-AGENT_REFERENCE_KEYS = ("agent", "source_agent", "target_agent")
 FUNCTION_APPROVAL_PATTERN = parse_path_pattern("context.function_tool_approvals[]")
 
 
@@ -71,7 +71,7 @@ def _iter_agent_references(document: Json) -> Iterator[Json]:
     yield document["current_agent"]
     for steps in OWN_RUN_ITEM_PATTERNS:
         for item in iter_path_matches(document, steps):
-            yield from (item.value[key] for key in AGENT_REFERENCE_KEYS if isinstance(item.value.get(key), dict))
+            yield from (item.value[key] for key in AGENT_MEMBERS if isinstance(item.value.get(key), dict))
     for record in iter_path_matches(document, FUNCTION_APPROVAL_PATTERN):
         yield record.value["agent"]
 

@@ -19,6 +19,7 @@ from convo.runstate.document import (
     replace_path,
 )
 from convo.runstate.format import (
+    LEDGER_PATH,
     RUN_ITEM_PATTERNS,
     ApprovalVerdict,
     RecordSlot,
@@ -29,7 +30,7 @@ from convo.runstate.format import (
 from convo.runstate.identity import ARGUMENT_FIELDS, parse_state_call
 from convo.runstate.state import PendingCall, RunState
 from convo.runstate.versions import REJECTION_MESSAGE_SINCE, VERSION_BY_LABEL, find_record_slots
-from convo.runstate.versions.v1_15 import LEDGER_PATH, build_ledger_entry
+from convo.runstate.versions.v1_15 import build_ledger_entry
 
 CALL_APPROVAL_WINS_SINCE = VERSION_BY_LABEL["1.16"]
 """The first label in which approving one call overrides the sticky rejection of its tool."""

@@ -7,14 +7,22 @@ from convo.agents.agent import Agent
 from convo.agents.graph import Graph
 from convo.agents.handoffs import build_handoff_tools
 from convo.errors import ConvoError, InvalidRunState, NotFound, Unsupported
-from convo.history.items import Item, Json, get_call_id, is_client_call, is_client_output, item_type
+from convo.history.items import (
+    MCP_APPROVAL_REQUEST,
+    MCP_APPROVAL_RESPONSE,
+    Item,
+    Json,
+    get_call_id,
+    is_client_call,
+    is_client_output,
+    item_type,
+)
 from convo.runs.machine import parse_tool_calls
 from convo.runs.state import ModelResponded, Run, RunFailure, Stage, ToolCall
 from convo.runstate.document import PathMatch, PathSteps, format_path, get_path
-from convo.runstate.format import iter_actions, iter_interruptions, iter_nested_states
+from convo.runstate.format import LEDGER_PATH, iter_actions, iter_interruptions, iter_nested_states
 from convo.tools.tool import Tool, toolbox
 
-MCP_APPROVAL_RESPONSE = "mcp_approval_response"
 FUNCTION_ACTIONS_PATH: PathSteps = ("last_processed_response", "functions")
 SCHEMA_ANNOTATIONS = {"title", "description", "$schema"}
 """Schema keywords without effect on validation; they may change while a call is pending."""
@@ -33,7 +41,7 @@ def read_last_response(document: Json) -> tuple[Item, ...]:
 
 def answerable_call_id(item: Item) -> str | None:
     """Return the id that connects a call, its output and its approval."""
-    found = item.get("id") if item_type(item) == "mcp_approval_request" else item.get("approval_request_id")
+    found = item.get("id") if item_type(item) == MCP_APPROVAL_REQUEST else item.get("approval_request_id")
     return found if isinstance(found, str) else get_call_id(item)
 
 
@@ -48,7 +56,7 @@ def collect_outputs(document: Json) -> dict[str, Item]:
 
 def collect_started_call_ids(document: Json) -> set[str]:
     """Return the calls that started, by the ledger; the outcome of one without an output is unknown."""
-    ledger = get_path(document, ("context", "tool_invocations")) or {}
+    ledger = get_path(document, LEDGER_PATH) or {}
     return {call for call, entry in ledger.items() if entry["executed"]}
 
 
@@ -159,12 +167,12 @@ def _strip_member(key: str, below: Json) -> Json:
 
 
 def _needs_answer(item: Item) -> bool:
-    return is_client_call(item) or item_type(item) == "mcp_approval_request"
+    return is_client_call(item) or item_type(item) == MCP_APPROVAL_REQUEST
 
 
 def _is_client_call(item: Item) -> bool:
     """Return False for client calls that convo does not run; such a call with an output is only history."""
-    return item_type(item) in ("function_call", "mcp_approval_request") or not is_client_call(item)
+    return item_type(item) in ("function_call", MCP_APPROVAL_REQUEST) or not is_client_call(item)
 
 
 def find_open_nested_states(document: Json) -> dict[str, PathMatch]:

@@ -19,11 +19,10 @@ from convo.runstate import run_items
 from convo.runstate.agents import get_agent_identity, write_sticky_decisions
 from convo.runstate.approvals import apply_verdict, edit_arguments
 from convo.runstate.calls import answerable_call_id, find_open_nested_states, read_last_response
-from convo.runstate.format import INTERRUPTION_STEP, ApprovalVerdict, iter_interruptions
+from convo.runstate.format import APPROVAL_ITEM, INTERRUPTION_STEP, ApprovalVerdict, iter_interruptions
 from convo.runstate.reader import SCHEMA_VERSION_KEY, run_state_from_json
 from convo.runstate.relabel import relabel_state
 from convo.runstate.run_items import (
-    APPROVAL_ITEM,
     GraphAgent,
     ModelCall,
     RunTranscript,

@@ -15,6 +15,14 @@ from convo.runstate.identity import StateCall, parse_state_call
 
 INTERRUPTION_STEP = "next_step_interruption"
 
+APPROVAL_ITEM = "tool_approval_item"
+INPUT_RUN_ITEM = "input_item"
+
+LEDGER_PATH = ("context", "tool_invocations")
+
+AGENT_MEMBERS = ("agent", "source_agent", "target_agent")
+"""Members of a run item that name an agent."""
+
 NESTED_STATE_PATTERN = parse_path_pattern("last_processed_response.functions[].agent_run_state")
 INTERRUPTION_PATTERN = parse_path_pattern("current_step.data.interruptions[]")
 

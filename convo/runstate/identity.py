@@ -12,14 +12,14 @@ from functools import cached_property, lru_cache
 from hashlib import sha256
 from typing import TypeAlias
 
-from convo.history.items import Item, Json
+from convo.history.items import MCP_APPROVAL_REQUEST, Item, Json
 
 LookupKey: TypeAlias = tuple[str, ...]
 """The lookup of a function tool: ("bare", name), ("namespaced", space, name), ("deferred_top_level", name)."""
 
 ARGUMENT_FIELDS = {
     "function_call": "arguments",
-    "mcp_approval_request": "arguments",
+    MCP_APPROVAL_REQUEST: "arguments",
     "custom_tool_call": "input",
     "computer_call": "action",
     "local_shell_call": "action",
@@ -75,7 +75,7 @@ class StateCall:
     @property
     def is_hosted(self) -> bool:
         """Whether the provider, not the client, runs the tool."""
-        return self.type == "mcp_approval_request"
+        return self.type == MCP_APPROVAL_REQUEST
 
     @property
     def id(self) -> str | None:
@@ -199,7 +199,7 @@ def _unwrap_hosted_call(raw: Json) -> Json:
     if not isinstance(raw, dict) or raw.get("type") != "hosted_tool_call":
         return raw
     inner = raw.get("provider_data")
-    if not isinstance(inner, dict) or inner.get("type") != "mcp_approval_request":
+    if not isinstance(inner, dict) or inner.get("type") != MCP_APPROVAL_REQUEST:
         return raw
     named = {"name": inner.get("name") or raw.get("name"), "id": inner.get("id", raw.get("call_id") or raw.get("id"))}
     return {**raw, **inner, **named}

@@ -11,13 +11,20 @@ from dataclasses import dataclass, replace
 from convo.agents.graph import AgentTool, Graph
 from convo.errors import InvalidRunState, StateFault, Unsupported
 from convo.history.canonical import Hash, item_hash
-from convo.history.items import Item, Json, is_assistant_message, is_client_output, item_text, item_type
+from convo.history.items import (
+    MCP_APPROVAL_RESPONSE,
+    Item,
+    Json,
+    is_assistant_message,
+    is_client_output,
+    item_text,
+    item_type,
+)
 from convo.history.records import Strategy
 from convo.runs.machine import step_run
 from convo.runs.state import ApprovalDecided, NestedRun, Phase, Run, RunLimits, Stage, ToolCall
 from convo.runstate.agents import get_agent_identity, read_sticky_decisions, resolve_agent_identities
 from convo.runstate.calls import (
-    MCP_APPROVAL_RESPONSE,
     SDK_RESUME_HINT,
     answerable_call_id,
     find_agent_mismatch,
@@ -26,7 +33,7 @@ from convo.runstate.calls import (
     read_last_response,
 )
 from convo.runstate.document import PathMatch, PathSteps, format_path, get_path
-from convo.runstate.format import INTERRUPTION_STEP
+from convo.runstate.format import APPROVAL_ITEM, INTERRUPTION_STEP
 from convo.runstate.run_items import read_context_values
 from convo.runstate.state import PendingCall, RunState, StateDecision, wrap_document
 from convo.runstate.versions import LABELS
@@ -233,7 +240,6 @@ def _iter_used_tools(document: Json) -> Iterator[tuple[str, list[str]]]:
             yield said, [str(name) for name in names]
 
 
-_APPROVAL_ITEM = "tool_approval_item"
 GENERATED_ITEMS = "generated_items"
 
 
@@ -249,7 +255,7 @@ def iter_history(document: Json, worked_on: Collection[str]) -> Iterator[PathMat
         yield from (PathMatch(("original_input", at), item) for at, item in enumerate(begun))
     for at, generated in enumerate(document.get(GENERATED_ITEMS) or ()):
         raw = generated["raw_item"]
-        if generated.get("type") != _APPROVAL_ITEM and not (
+        if generated.get("type") != APPROVAL_ITEM and not (
             is_call_answer(raw) and answerable_call_id(raw) in worked_on
         ):
             yield PathMatch((GENERATED_ITEMS, at, "raw_item"), raw)

@@ -12,7 +12,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from convo.errors import InvalidRunState, JavaScriptRunState, UnknownSchema
-from convo.history.items import Json, is_valid_id
+from convo.history.items import MCP_APPROVAL_REQUEST, Json, is_valid_id
 from convo.runstate.document import (
     PathMatch,
     PathSteps,
@@ -25,7 +25,9 @@ from convo.runstate.document import (
 )
 from convo.runstate.format import (
     ACTION_LISTS,
+    AGENT_MEMBERS,
     INTERRUPTION_STEP,
+    LEDGER_PATH,
     RUN_ITEM_PATTERNS,
     Version,
     get_sticky_decision,
@@ -60,7 +62,6 @@ REQUIRED_WHEN_PAUSED = ("model_responses", "last_processed_response", "generated
 DOWNGRADE_WARNING = "that is how an approval is smuggled past newer readers"
 
 RUN_ITEM_LIST_PATHS = tuple(parse_path_pattern(holder.removesuffix("[]")) for holder in RUN_ITEM_PATTERNS[:3])
-_LEDGER_PATH = ("context", "tool_invocations")
 
 
 def parse_run_state(data: bytes) -> RunState:
@@ -228,7 +229,7 @@ def _check_planned_call(
 
 def _check_ledger(document: Json, way: PathSteps) -> None:
     """Raise InvalidRunState if a ledger entry does not fit the call with its id."""
-    ledger = get_path(document, _LEDGER_PATH) or {}
+    ledger = get_path(document, LEDGER_PATH) or {}
     seen: set[tuple[str, str, str, str]] = set()
     for raw, shown, roles in _iter_recorded_calls(document) if ledger else ():
         said = _call_signature(raw)
@@ -238,9 +239,9 @@ def _check_ledger(document: Json, way: PathSteps) -> None:
         call = parse_state_call(raw, shown)
         if call is None or ledger[said[0]]["type"] != call.type or not _has_tool_name(call):
             continue
-        if not _is_bound_to(ledger[said[0]], call, roles, (*way, *_LEDGER_PATH, said[0])):
+        if not _is_bound_to(ledger[said[0]], call, roles, (*way, *LEDGER_PATH, said[0])):
             words = "binds another call than the one in this state; its tool or arguments were changed"
-            raise InvalidRunState(format_path((*way, *_LEDGER_PATH, said[0])), words)
+            raise InvalidRunState(format_path((*way, *LEDGER_PATH, said[0])), words)
 
 
 def _iter_recorded_calls(document: Json) -> Iterator[tuple[Json, Json, tuple[str | None, ...]]]:
@@ -261,7 +262,7 @@ def _call_signature(raw: Json) -> tuple[str, str, str, str] | None:
     field = ARGUMENT_FIELDS.get(kind) if isinstance(kind, str) else None
     if field is None:
         return None
-    call = raw.get("id") if kind == "mcp_approval_request" else raw.get("call_id")
+    call = raw.get("id") if kind == MCP_APPROVAL_REQUEST else raw.get("call_id")
     return (call, str(kind), str(raw.get("name")), str(raw.get(field))) if isinstance(call, str) else None
 
 
@@ -293,7 +294,7 @@ def _check_decision_records(state: RunState) -> None:
             raise InvalidRunState(format_path((*holder, *kept.steps)), f"approves and rejects {min(both)!r} at once")
         if not state.is_bound:
             continue
-        ledger = get_path(state.document, (*holder, *_LEDGER_PATH)) or {}
+        ledger = get_path(state.document, (*holder, *LEDGER_PATH)) or {}
         for side in ("approved", "rejected"):
             for call in list_decided_call_ids(kept.record, side):
                 if call not in ledger:
@@ -313,7 +314,6 @@ OPTIONAL_WRITE_KEYS = {
     *("held", "reasoning_item_id_policy", "current_response"),
 }
 STEP_TYPES = (INTERRUPTION_STEP, "next_step_run_again")
-AGENT_MEMBERS = ("agent", "source_agent", "target_agent")
 
 
 class ShapeRule(NamedTuple):

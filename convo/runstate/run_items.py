@@ -10,10 +10,20 @@ from convo.agents.graph import Graph
 from convo.agents.handoffs import IGNORED_HANDOFF_OUTPUT, build_handoff_tools
 from convo.errors import InputFault, NotCanonical
 from convo.history.canonical import item_hash
-from convo.history.items import Item, Json, get_call_id, is_client_output, is_user_message, item_type
+from convo.history.items import (
+    MCP_APPROVAL_REQUEST,
+    MCP_APPROVAL_RESPONSE,
+    Item,
+    Json,
+    get_call_id,
+    is_client_output,
+    is_user_message,
+    item_type,
+)
 from convo.history.records import Strategy
 from convo.runs.state import ToolCall
 from convo.runstate.document import get_path
+from convo.runstate.format import APPROVAL_ITEM, INPUT_RUN_ITEM
 from convo.runstate.identity import HANDOFF_ROLE, StateCall, make_lookup_key, parse_state_call
 from convo.runstate.state import RunState
 from convo.tools.tool import NO_VALUES, Lookup, Tool, lookup_of, toolbox
@@ -60,15 +70,13 @@ def _check_context_value(name: str, value: Json) -> None:
         raise InputFault(f"the context's {name!r} is not JSON, and would not come back as it was") from wrong
 
 
-APPROVAL_ITEM = "tool_approval_item"
-
 RUN_ITEM_TYPES = {
     "message": "message_output_item",
     "reasoning": "reasoning_item",
     "compaction": "compaction_item",
     "mcp_list_tools": "mcp_list_tools_item",
-    "mcp_approval_request": "mcp_approval_request_item",
-    "mcp_approval_response": "mcp_approval_response_item",
+    MCP_APPROVAL_REQUEST: "mcp_approval_request_item",
+    MCP_APPROVAL_RESPONSE: "mcp_approval_response_item",
     "tool_search_call": "tool_search_call_item",
     "tool_search_output": "tool_search_output_item",
 }
@@ -76,7 +84,6 @@ TOOL_CALL_TYPES = {
     *("function_call", "custom_tool_call", "computer_call", "local_shell_call", "shell_call", "apply_patch_call"),
     *("web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "mcp_call"),
 }
-INPUT_RUN_ITEM = "input_item"
 
 CONVO_IDENTITY_PREFIX = "convo:"
 """Prefix of identities of agents that share a name, in a state for convo only; every other reader rejects them."""
@@ -130,7 +137,7 @@ def build_followup_items(
             yield {**_build_run_item("handoff_output_item", speaker, item), **both}
         elif is_client_output(item):
             yield {**_build_run_item("tool_call_output_item", speaker, item), "output": item.get("output")}
-        elif item_type(item) == "mcp_approval_response":
+        elif item_type(item) == MCP_APPROVAL_RESPONSE:
             yield _build_run_item(RUN_ITEM_TYPES[item_type(item)], speaker, item)
         else:
             yield _build_run_item(INPUT_RUN_ITEM, speaker, item)
@@ -198,7 +205,7 @@ def build_sticky_call(lookup: Lookup, agent: Mapping[str, Json] | None) -> State
     """Build a call that represents every call of a tool, for sticky decisions."""
     if lookup[0] == "mcp":
         _, server, name = lookup
-        raw = {"type": "mcp_approval_request", "id": "any", "server_label": server, "name": name}
+        raw = {"type": MCP_APPROVAL_REQUEST, "id": "any", "server_label": server, "name": name}
         return StateCall(raw, name, agent=agent)
     return StateCall({"type": "function_call", "name": lookup[-1]}, lookup[-1], lookup, agent=agent)
 
@@ -218,9 +225,6 @@ def _build_tool_fields(speaker: GraphAgent, item: Item) -> dict[str, Json]:
     plain = key == make_lookup_key(str(item.get("name")), item.get("namespace"))
     told = {"tool_name": tool.name, "description": tool.description, "tool_origin": {"type": "function"}}
     return told if plain else {**told, "tool_lookup_key": lookup_to_json(key)}
-
-
-_MCP_APPROVAL_RESPONSE = "mcp_approval_response"
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +287,7 @@ def split_responses(items: Iterable[Item]) -> Iterator[tuple[list[Item], list[It
     output: list[Item] = []
     after: list[Item] = []
     for item in items:
-        added = is_client_output(item) or is_user_message(item) or item_type(item) == _MCP_APPROVAL_RESPONSE
+        added = is_client_output(item) or is_user_message(item) or item_type(item) == MCP_APPROVAL_RESPONSE
         if after and not added:
             yield output, after
             output, after = [], []

@@ -11,6 +11,7 @@ from functools import cached_property
 from convo.history.items import Json
 from convo.runstate.document import PathSteps, get_path
 from convo.runstate.format import (
+    LEDGER_PATH,
     LocatedRecord,
     Version,
     get_rejection_message,
@@ -142,7 +143,7 @@ class RunState:
 
     def _iter_decisions(self, holder: PathSteps, kept: LocatedRecord) -> Iterator[StateDecision]:
         agents = {one.id: one.agent for one in self.pending}
-        ledger = get_path(self.document, (*holder, "context", "tool_invocations")) or {}
+        ledger = get_path(self.document, (*holder, *LEDGER_PATH)) or {}
         by_call = [
             (call, side == "approved")
             for side in ("approved", "rejected")

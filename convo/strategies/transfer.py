@@ -15,6 +15,9 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from convo.history.items import (
+    CONVO_SEAL_PREFIX,
+    ENCRYPTED_FIELD,
+    PROVIDER_SEAL_PREFIX,
     Item,
     Json,
     get_call_id,
@@ -26,13 +29,6 @@ from convo.history.items import (
 )
 from convo.history.records import EMBEDDED_SCOPE, STRATEGY_INFO, Scope, Strategy
 from convo.strategies.state import is_complete_answer
-
-SEAL_FIELD = "encrypted_content"
-PROVIDER_SEAL_PREFIX = "convo1:"
-"""The prefix of encrypted content of a provider that passed through convo; the name of its model follows."""
-
-CONVO_SEAL_PREFIX = "convoseal1:"
-"""The prefix of a compaction item that convo itself encrypted."""
 
 ITEM_REFERENCE = "item_reference"
 
@@ -163,14 +159,14 @@ TransferRule = Callable[[TransferItem, TransferTarget], RuleLoss]
 
 
 def _check_plain_reasoning(one: TransferItem, target: TransferTarget) -> RuleLoss:
-    if item_type(one.item) != "reasoning" or one.item.get(SEAL_FIELD):
+    if item_type(one.item) != "reasoning" or one.item.get(ENCRYPTED_FIELD):
         return None
     effect = LossEffect.LEFT_OUT if target.is_server_side else LossEffect.NOT_SENT
     return "reasoning_unsealed", effect, "reasoning that is not sealed lives only at the server that made it"
 
 
 def _check_encrypted(one: TransferItem, target: TransferTarget) -> RuleLoss:
-    if not isinstance(one.item.get(SEAL_FIELD), str) or not one.item[SEAL_FIELD]:
+    if not isinstance(one.item.get(ENCRYPTED_FIELD), str) or not one.item[ENCRYPTED_FIELD]:
         return None
     maker = _find_sealer(one)
     if maker.scope is None and maker.model is None:
@@ -297,7 +293,7 @@ def _has_call(before: Iterable[Item | None], named: str) -> bool:
 
 def _find_sealer(one: TransferItem) -> ItemOrigin:
     """Return the origin of encrypted content: the server it came from, otherwise the one named in the content."""
-    seal = one.item[SEAL_FIELD]
+    seal = one.item[ENCRYPTED_FIELD]
     if one.origin.scope not in (None, EMBEDDED_SCOPE):
         return one.origin
     if seal.startswith(PROVIDER_SEAL_PREFIX):

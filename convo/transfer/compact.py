@@ -55,7 +55,7 @@ from convo.errors import (
     WindowExceeded,
 )
 from convo.history.accumulator import TERMINAL_EVENTS
-from convo.history.items import Item, Json, Response, item_type
+from convo.history.items import COMPACTION_TRIGGER, Item, Json, Response, item_type
 from convo.history.records import ANSWERED_STATUSES, EMBEDDED_SCOPE, Link, Scope, Strategy
 from convo.history.tree import Key, Path
 from convo.stores.base import Transaction
@@ -65,7 +65,7 @@ from convo.transfer.convert import delete_seeded_conversation, seed_conversation
 from convo.usage.counting import TokenCount, Usage, count_item_tokens, count_tokens
 from convo.usage.models import NO_WINDOW_SETTINGS, find_model_window
 
-COMPACTION_TRIGGER_ITEM: Mapping[str, Json] = {"type": "compaction_trigger"}
+COMPACTION_TRIGGER_ITEM: Mapping[str, Json] = {"type": COMPACTION_TRIGGER}
 """Input item that requests a compaction and no answer."""
 
 COMPACTION_PARAMETER: Sequence[Json] = [{"type": "compaction"}]

@@ -10,6 +10,9 @@ from collections.abc import Iterator
 from convo.history.items import Json
 from convo.runstate.document import PathMatch, format_path, get_path, remove_path, replace_path
 from convo.runstate.format import (
+    APPROVAL_ITEM,
+    INPUT_RUN_ITEM,
+    LEDGER_PATH,
     LocatedRecord,
     RecordSlot,
     RecordSlots,
@@ -26,10 +29,8 @@ from convo.runstate.format import (
 from convo.runstate.identity import StateCall, parse_state_call
 from convo.runstate.versions.v1_0 import APPROVALS_PATH
 
-LEDGER_PATH = ("context", "tool_invocations")
 HOSTED_APPROVALS_PATH = ("context", "hosted_mcp_approvals")
 RUN_AGAIN_STEP = "next_step_run_again"
-_INPUT_RUN_ITEM = "input_item"
 
 
 def build_ledger_entry(call: StateCall, *, executed: bool = False) -> dict[str, Json] | None:
@@ -114,12 +115,12 @@ def _move_input_items(document: Json) -> Json:
     Older readers ignore such run items; as input they are sent in the same position.
     """
     items = document.get("generated_items") or []
-    end = max((at for at, item in enumerate(items, 1) if item.get("type") == _INPUT_RUN_ITEM), default=0)
+    end = max((at for at, item in enumerate(items, 1) if item.get("type") == INPUT_RUN_ITEM), default=0)
     if not end:
         return document
     begun = document["original_input"]
     before = [{"role": "user", "content": begun}] if isinstance(begun, str) else begun
-    said = [item["raw_item"] for item in items[:end] if item.get("type") != "tool_approval_item"]
+    said = [item["raw_item"] for item in items[:end] if item.get("type") != APPROVAL_ITEM]
     changed = {**document, "original_input": [*before, *said], "generated_items": items[end:]}
     return remove_path(
         remove_path(changed, ("generated_session_item_indexes",)), ("nested_history_owned_session_item_refs",)
