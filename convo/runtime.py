@@ -1,8 +1,8 @@
 """Clock, ids, process liveness, notices and temporary files: effects that can be injected.
 
-Decisions take time and ids as arguments; only edges read them. Tests use `FixedClock` and `counting_ids`. A killed
-process cannot release its leases: `is_process_dead` recognizes it on the same machine. Temporary files have the tag
-of their process, and the next process removes those of ended processes (of other machines: after a day):
+Decisions take time and ids as arguments; only edges read them. A killed process cannot release its leases:
+`is_process_dead` recognizes it on the same machine. Temporary files have the tag of their process, and the next
+process removes those of ended processes (of other machines: after a day):
 
     .convo-1f0c9a7e-4711-882193-k3vd0q1z      prefix, process tag, random part
 """
@@ -13,7 +13,6 @@ import secrets
 import shutil
 import socket
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -53,31 +52,6 @@ class SystemClock:
         await asyncio.sleep(seconds)
 
 
-class FixedClock:
-    """A clock for tests that changes only by `advance`; `sleep` advances it and returns at once."""
-
-    def __init__(self, now: float = 1_700_000_000.0) -> None:
-        self._now = now
-        self.sleeps_s: list[float] = []
-
-    def now(self) -> float:
-        return self._now
-
-    def monotonic(self) -> float:
-        return self._now
-
-    async def sleep(self, seconds: float) -> None:
-        self.sleeps_s.append(seconds)
-        import asyncio
-
-        self.advance(seconds)
-        await asyncio.sleep(0)
-
-    def advance(self, seconds: float) -> None:
-        """Add `seconds` to the time."""
-        self._now += seconds
-
-
 NewId: TypeAlias = Callable[[str], str]
 """Makes an id with a prefix: "msg" gives "msg_..."."""
 
@@ -85,17 +59,6 @@ NewId: TypeAlias = Callable[[str], str]
 def random_id(prefix: str) -> str:
     """Return `prefix`, "_" and 32 hex digits from the random source of the operating system."""
     return f"{prefix}_{secrets.token_hex(16)}"
-
-
-def counting_ids() -> NewId:
-    """Return a function for ids that count for each prefix: "msg_1", "msg_2", "resp_1"."""
-    counts: Counter[str] = Counter()
-
-    def new_id(prefix: str) -> str:
-        counts[prefix] += 1
-        return f"{prefix}_{counts[prefix]}"
-
-    return new_id
 
 
 def process_identity() -> str:
@@ -255,7 +218,7 @@ def _remove_leftovers(folder: Path, prefix: str) -> None:
                     os.unlink(entry.path)
 
 
-def _is_leftover(entry: "os.DirEntry[str]", prefix: str) -> bool:
+def _is_leftover(entry: os.DirEntry[str], prefix: str) -> bool:
     match = TEMPORARY_NAME.fullmatch(entry.name.removeprefix(prefix))
     if not match:
         return False

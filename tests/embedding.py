@@ -4,8 +4,9 @@ from convo.models.base import Model
 from convo.models.scripted import ScriptedModel
 from convo.responses_api.deps import EndpointOptions
 from convo.responses_api.endpoint import EmbeddedEndpoint
-from convo.runtime import Clock, FixedClock, NewId, random_id
+from convo.runtime import Clock, NewId, random_id
 from convo.stores.base import Store
+from tests.clock import FixedClock
 
 
 class Scripted:

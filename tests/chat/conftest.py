@@ -13,12 +13,12 @@ from convo.chat.session_record import ChatDeps
 from convo.chat.turn import RequestOptions
 from convo.history.items import Item, StreamEvent, item_text, user_message
 from convo.history.records import Strategy
-from convo.runtime import FixedClock, counting_ids
 from convo.stores.base import Store
 from convo.stores.factory import open_store
 from convo.strategies.state import select_owner
 from tests.chat.ledger import Ledger
 from tests.chat.recorded import Recorded
+from tests.clock import FixedClock, counting_ids
 from tests.embedding import embedded
 
 

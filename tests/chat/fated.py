@@ -31,12 +31,13 @@ from convo.endpoints.base import Endpoint
 from convo.history.items import Item, Json, StreamEvent, user_message
 from convo.history.records import Strategy
 from convo.runs.state import ApprovalDecided, RunLimits, Stage, ToolCall, ToolOutputSupplied
-from convo.runtime import FixedClock, random_id
+from convo.runtime import random_id
 from convo.stores.base import Store, Transaction
 from convo.stores.factory import open_store
 from convo.strategies.state import OwnerSelection
 from convo.tools.tool import tool
 from tests.chat.agents import calls, scripted, words
+from tests.clock import FixedClock
 from tests.embedding import embedded
 
 NAME = "fated"

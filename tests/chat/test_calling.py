@@ -9,7 +9,7 @@ from convo.chat.turn import MAX_RETRY_AFTER_S, MAX_TRIES, StartedStream, open_wi
 from convo.errors import NO_CONNECTION, ConvoError, RequestRefused, StreamBroken, TryLater, Unreachable
 from convo.history.items import StreamEvent
 from convo.history.records import Strategy
-from convo.runtime import FixedClock
+from tests.clock import FixedClock
 
 CREATED: StreamEvent = {"type": "response.created"}
 PIECE: StreamEvent = {"type": "response.output_item.added"}

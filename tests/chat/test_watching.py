@@ -12,11 +12,11 @@ from convo.history.tree import Key
 from convo.history.tree import Path as History
 from convo.inspect.view import OpenRun
 from convo.runs.serialize import run_to_json
-from convo.runtime import FixedClock
 from convo.stores.base import AgentRun, AppendItems, Transaction
 from convo.stores.sqlite.connection import SqliteDatabase
 from convo.stores.sqlite.store import SqliteStore
 from tests.cli.held import DATABASE, held, talks
+from tests.clock import FixedClock
 from tests.inspect.built import chain
 from tests.runs.test_inbox import paused
 

@@ -14,9 +14,10 @@ from convo.models.base import Model, ModelRequest
 from convo.models.stream import ResponseEventWriter, make_usage
 from convo.responses_api.deps import EndpointOptions
 from convo.responses_api.endpoint import EmbeddedEndpoint
-from convo.runtime import FixedClock, NewId, counting_ids
+from convo.runtime import NewId
 from convo.stores.base import AppendItems, Store, Transaction
 from convo.stores.memory import MemoryStore
+from tests.clock import FixedClock, counting_ids
 from tests.endpoints.sides import MODEL
 
 

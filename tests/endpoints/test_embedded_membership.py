@@ -10,8 +10,8 @@ from hypothesis import strategies as some
 from convo.errors import NotFound
 from convo.history.items import Item, item_text
 from convo.responses_api.endpoint import EmbeddedEndpoint
-from convo.runtime import FixedClock, counting_ids
 from convo.stores.memory import MemoryStore
+from tests.clock import FixedClock, counting_ids
 from tests.endpoints.sides import user
 from tests.endpoints.slow import Slow
 

@@ -7,8 +7,8 @@ import pytest
 from convo.errors import RequestRefused
 from convo.responses_api.deps import EndpointOptions
 from convo.responses_api.endpoint import EmbeddedEndpoint
-from convo.runtime import FixedClock
 from convo.stores.memory import MemoryStore
+from tests.clock import FixedClock
 from tests.embedding import embedded
 from tests.endpoints.sides import ask, user
 

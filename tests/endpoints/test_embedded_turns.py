@@ -12,8 +12,8 @@ from convo.history.records import EMBEDDED_SCOPE, Link, Strategy
 from convo.history.tree import Path, root_key
 from convo.models.base import ModelRequest
 from convo.responses_api.endpoint import EmbeddedEndpoint
-from convo.runtime import FixedClock, counting_ids
 from convo.stores.base import Store
+from tests.clock import FixedClock, counting_ids
 from tests.endpoints.sides import MODEL, TOOL, ask, events, refusal, texts, told, user
 from tests.endpoints.slow import Slow, Watched, grown, over, ready
 from tests.loopback import Scripts

@@ -11,9 +11,9 @@ from convo.errors import Conflict, TryLater
 from convo.history.items import user_message
 from convo.history.tree import Path, root_key
 from convo.responses_api.endpoint import EmbeddedEndpoint
-from convo.runtime import FixedClock
 from convo.stores.base import Store
 from convo.stores.memory import MemoryStore
+from tests.clock import FixedClock
 from tests.endpoints.sides import ask, refusal, texts, told, user
 from tests.endpoints.slow import Slow, begun, grown, over, ready
 from tests.loopback import Scripts

@@ -13,9 +13,10 @@ from convo.history.records import Link
 from convo.responses_api.background import CLOSE_RETRY_S
 from convo.responses_api.deps import SPECIFICATION_EVENT_NAMES, EndpointOptions
 from convo.responses_api.endpoint import EmbeddedService, TimeToLive
-from convo.runtime import FixedClock, SystemClock, counting_ids, random_id
+from convo.runtime import SystemClock, random_id
 from convo.stores.base import Lease, Store, Transaction
 from convo.stores.memory import MemoryAdmin, MemoryStore
+from tests.clock import FixedClock, counting_ids
 from tests.endpoints.sides import MODEL, ask, events, refusal, texts, told, user
 from tests.endpoints.slow import Slow, ready
 

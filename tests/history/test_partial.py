@@ -6,7 +6,7 @@ from convo.errors import StreamBroken
 from convo.history.accumulator import ResponseAccumulator, StreamedTextChecksum, validate_stream_event
 from convo.history.items import Json, StreamEvent
 from convo.models.stream import ResponseEventWriter, make_usage
-from convo.runtime import counting_ids
+from tests.clock import counting_ids
 
 SAID = {"output_index": 0, "content_index": 0, "item_id": "msg_1"}
 

@@ -14,11 +14,11 @@ from convo.lint.model import LintView
 from convo.lint.repair import repair_for_file, repair_for_session
 from convo.lint.rules import LINT_RULES, lint_history
 from convo.responses_api.deps import EndpointOptions
-from convo.runtime import FixedClock
 from convo.stores.base import AppendItems, Conversation, Store, Transaction
 from convo.stores.memory import MemoryStore
 from convo.strategies.requests import build_request_input
 from convo.strategies.state import ConversationState
+from tests.clock import FixedClock
 from tests.embedding import embedded
 from tests.lint.corpus import CORPUS, Broken
 

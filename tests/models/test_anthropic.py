@@ -9,7 +9,7 @@ from convo.config.values import Secret
 from convo.history.items import user_message
 from convo.models.anthropic import AnthropicModel
 from convo.models.stream import make_usage
-from convo.runtime import counting_ids
+from tests.clock import counting_ids
 from tests.models.chat_server import ChatServer
 from tests.models.messages_events import redacted, start, stop, text, thinking, tool, whole
 from tests.models.reading import all_of, asking, deltas, ended, said

@@ -8,7 +8,7 @@ from convo.config.values import Secret
 from convo.errors import KeyRefused, RequestRefused, StreamBroken, TryLater, Unreachable, Unsupported
 from convo.history.items import StreamEvent, user_message
 from convo.models.anthropic import AnthropicModel
-from convo.runtime import counting_ids
+from tests.clock import counting_ids
 from tests.models.chat_server import ChatServer
 from tests.models.messages_events import error, start, text, whole
 from tests.models.reading import all_of, asking, deltas, into

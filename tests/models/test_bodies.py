@@ -21,7 +21,7 @@ from convo.models.chat_completions import ChatModel
 from convo.models.errors import ErrorContext, fault_from_status
 from convo.models.http import MAX_ERROR_BYTES, OpenAIClientOptions
 from convo.models.responses import ResponsesModel
-from convo.runtime import counting_ids
+from tests.clock import counting_ids
 from tests.hostile import JSON, OK, PIECE, Hostile, error, hostile, repeated, zipped
 
 ASK = ModelRequest("m", [user_message("hi")])

@@ -11,7 +11,7 @@ from convo.errors import KeyRefused, RequestRefused, StreamBroken, Unreachable
 from convo.models.base import ModelLister, fetch_model_names, parse_model_names
 from convo.models.chat_completions import ChatModel
 from convo.models.http import OpenAIClientOptions
-from convo.runtime import counting_ids
+from tests.clock import counting_ids
 from tests.models.chat_server import ChatServer
 
 TWO = {"object": "list", "data": [{"id": "llama3.2:3b", "object": "model"}, {"id": "org/qwen"}]}

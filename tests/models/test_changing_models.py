@@ -12,7 +12,7 @@ from convo.models.anthropic import AnthropicModel
 from convo.models.chat_completions import ChatModel
 from convo.models.http import OpenAIClientOptions
 from convo.models.responses import ResponsesModel
-from convo.runtime import counting_ids
+from tests.clock import counting_ids
 from tests.models.chat_server import ChatServer, delta, finish
 from tests.models.chat_server import tool as chat_tool
 from tests.models.messages_events import thinking, tool, whole

@@ -13,7 +13,7 @@ from convo.errors import NO_CONNECTION, KeyRefused, RequestRefused, StreamBroken
 from convo.history.items import Json, StreamEvent, user_message
 from convo.models.chat_completions import ChatModel
 from convo.models.stream import make_usage
-from convo.runtime import counting_ids
+from tests.clock import counting_ids
 from tests.models.chat_server import ChatServer, delta, finish, tool, used
 from tests.models.reading import all_of, asking, deltas, ended, into, said
 

@@ -8,7 +8,7 @@ from convo.errors import StreamBroken
 from convo.history.items import StreamEvent
 from convo.models.chat_completions import ChatChunkTranslator, usage_from_chat
 from convo.models.stream import ResponseEventWriter, make_usage
-from convo.runtime import counting_ids
+from tests.clock import counting_ids
 from tests.models.chat_server import delta, finish, tool
 
 

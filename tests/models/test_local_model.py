@@ -16,7 +16,7 @@ from convo.history.items import Item, Json, assistant_message, user_message
 from convo.models.base import ModelRequest
 from convo.models.local import LocalModel
 from convo.models.weights import locate_built_in_weights
-from convo.runtime import counting_ids
+from tests.clock import counting_ids
 from tests.models.reading import all_of, deltas, ended, said
 
 pytestmark = [pytest.mark.needs("weights"), pytest.mark.asyncio(loop_scope="module")]

@@ -20,7 +20,7 @@ from convo.models import local as engine
 from convo.models.base import ModelRequest
 from convo.models.local import EngineProcess, LocalModel
 from convo.models.weights import BUILT_IN_WEIGHTS, locate_built_in_weights
-from convo.runtime import counting_ids
+from tests.clock import counting_ids
 from tests.models.reading import all_of, ended, said
 
 pytestmark = pytest.mark.needs("weights")

@@ -12,7 +12,7 @@ from convo.models.base import NO_ISSUER
 from convo.models.chat_completions import ChatChunkTranslator, build_chat_body
 from convo.models.errors import ErrorContext, fault_from_status, fault_from_stream_error
 from convo.models.stream import ResponseEventWriter
-from convo.runtime import counting_ids
+from tests.clock import counting_ids
 from tests.models.reading import asking
 
 WORDS = ["message", "text", "stop", "assistant", "user", "function_call", "function_call_output", "input_text"]

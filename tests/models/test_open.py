@@ -13,7 +13,8 @@ from convo.errors import InvalidSettings, KeyRefused, ModelMissing
 from convo.models.base import Model
 from convo.models.factory import make_openai_options, open_model
 from convo.models.http import build_url_and_headers
-from convo.runtime import SystemClock, counting_ids
+from convo.runtime import SystemClock
+from tests.clock import counting_ids
 
 URL = "http://127.0.0.1:1/v1"
 

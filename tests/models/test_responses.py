@@ -11,7 +11,7 @@ from convo.history.items import Item, StreamEvent, user_message
 from convo.models.http import OpenAIClientOptions
 from convo.models.responses import ResponsesModel
 from convo.models.stream import make_usage
-from convo.runtime import counting_ids
+from tests.clock import counting_ids
 from tests.loopback import Loopback
 from tests.models.chat_server import ChatServer
 from tests.models.reading import all_of, asking, deltas, ended, into, said

@@ -11,7 +11,7 @@ from convo.history.items import Item, assistant_message, user_message
 from convo.models.base import ModelRequest
 from convo.models.scripted import ScriptedModel
 from convo.models.stream import make_usage
-from convo.runtime import FixedClock, counting_ids
+from tests.clock import FixedClock, counting_ids
 from tests.models.reading import all_of, asking, deltas, ended, into, said
 
 CALL: Item = {"type": "function_call", "call_id": "c1", "name": "weather", "arguments": "{}"}

@@ -12,7 +12,7 @@ from openai import OpenAI
 
 from convo.history.items import StreamEvent
 from convo.models.stream import ResponseEventWriter, make_usage
-from convo.runtime import counting_ids
+from tests.clock import counting_ids
 
 BARE = {"id": "resp_1", "object": "response", "created_at": 0, "model": "m", "tools": [], "tool_choice": "auto"}
 

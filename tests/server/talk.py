@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from websockets.sync.client import connect
 from websockets.sync.connection import Connection
 
-from convo.runtime import FixedClock
+from tests.clock import FixedClock
 
 ENDS = ("response.completed", "response.incomplete", "response.failed", "error", "response.steer.failed")
 

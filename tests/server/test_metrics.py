@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from convo.runtime import FixedClock
 from convo.server.auth import KeysFile, create_api_key, hash_api_key
 from convo.server.metrics import MAX_MODEL_LABELS, OTHER_MODELS_LABEL, Metrics
+from tests.clock import FixedClock
 from tests.server.conftest import Serve
 from tests.server.server import Served
 from tests.server.talk import talking

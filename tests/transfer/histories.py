@@ -16,11 +16,12 @@ from convo.history.records import Session, Strategy
 from convo.models.base import Model, ModelRequest
 from convo.models.scripted import ScriptedModel
 from convo.responses_api.endpoint import EmbeddedEndpoint
-from convo.runtime import Clock, FixedClock, NewId, counting_ids
+from convo.runtime import Clock, NewId
 from convo.stores.base import Store
 from convo.strategies.state import select_owner
 from convo.transfer.convert import ConversationSource, load_source
 from tests.chat.recorded import Recorded
+from tests.clock import FixedClock, counting_ids
 
 IMAGE = {"type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgo=", "detail": "auto"}
 

@@ -15,7 +15,6 @@ from convo.errors import ConvoError, InputFault, NotFound, Unreadable
 from convo.history.items import Item, assistant_message, item_type, user_message
 from convo.history.records import EMBEDDED_SCOPE
 from convo.inspect.serialize import ConversationDocument
-from convo.runtime import FixedClock, counting_ids
 from convo.server.pages import render_conversation_page
 from convo.stores.factory import open_store
 from convo.transfer.convert import SessionWriter, load_source
@@ -27,6 +26,7 @@ from convo.transfer.import_ import (
     read_documents,
     run_state_items,
 )
+from tests.clock import FixedClock, counting_ids
 from tests.history.arbitrary import ITEMS, TEXT
 from tests.runstate import snapshots
 

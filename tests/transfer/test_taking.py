@@ -7,11 +7,11 @@ from typing import Any
 
 from convo.chat.view_loader import load_handle_view
 from convo.history.records import EMBEDDED_SCOPE, Session, Strategy
-from convo.runtime import FixedClock, counting_ids
 from convo.stores.base import AppendItems, Transaction
 from convo.stores.factory import open_store
 from convo.transfer.convert import SessionWriter, load_source
 from convo.transfer.import_ import ImportDefaults, import_document
+from tests.clock import FixedClock, counting_ids
 from tests.inspect.built import Talk
 from tests.steps import Steps
 
