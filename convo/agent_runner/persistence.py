@@ -265,8 +265,8 @@ class RunRepository:
 
     def make_call_entry(self, run: Run, call_id: str, *, ended: bool = False, output: Json = None) -> AgentCall:
         """Return a call's ledger entry; its start time is set at the first use."""
-        at = self._started_at.setdefault(_make_call_key(run, call_id), self.chat.deps.clock.now())
-        return AgentCall(self.run_id, _make_call_key(run, call_id), at, ended, output)
+        at = self._started_at.setdefault(make_call_key(run.turn, call_id), self.chat.deps.clock.now())
+        return AgentCall(self.run_id, make_call_key(run.turn, call_id), at, ended, output)
 
     async def load_calls(self, run: Run) -> dict[str, AgentCall]:
         """Load the started calls of the run's last response, of any process, by their ids."""
@@ -279,7 +279,7 @@ class RunRepository:
     def _build_row(self, run: Run, checkpoint: RunCheckpoint, state_hash: str | None = None) -> AgentRun:
         edges, before = self.chat.deps, self.run_row
         now, status = edges.clock.now(), STATUS_BY_PHASE.get(run.phase, "running")
-        again = [call.id for call in run.calls_at(Stage.READY) if _make_call_key(run, call.id) in self._started_at]
+        again = [call.id for call in run.calls_at(Stage.READY) if make_call_key(run.turn, call.id) in self._started_at]
         document = {**run_to_json(run), "standing": run_checkpoint_to_json(checkpoint), RERUN_CALLS_KEY: again}
         if self._agents_source is not None:
             document[AGENTS_SOURCE_KEY] = dict(self._agents_source)
@@ -295,7 +295,9 @@ class RunRepository:
 
     def _has_only_new_starts(self, event: RunEvent, run: Run, effects: Sequence[RunEffect]) -> bool:
         """Return whether the ledger alone records the step: calls start for the first time."""
-        new = (isinstance(one, RunTool) and _make_call_key(run, one.call.id) not in self._started_at for one in effects)
+        new = (
+            isinstance(one, RunTool) and make_call_key(run.turn, one.call.id) not in self._started_at for one in effects
+        )
         return isinstance(event, ToolReturned) and all(new)
 
     def _make_start_entries(self, run: Run, effects: Sequence[RunEffect]) -> tuple[AgentCall, ...]:
@@ -345,13 +347,9 @@ class RunRepository:
         )
 
 
-def _make_call_key(run: Run, call_id: str) -> str:
-    return make_call_key(run.turn, call_id)
-
-
 def _select_batch_calls(run: Run, calls: Sequence[AgentCall]) -> dict[str, AgentCall]:
     """Return the entries of the calls of the run's last response, by their ids."""
-    entries = {_make_call_key(run, call.id): call.id for call in run.calls}
+    entries = {make_call_key(run.turn, call.id): call.id for call in run.calls}
     return {entries[call.call_id]: call for call in calls if call.call_id in entries}
 
 

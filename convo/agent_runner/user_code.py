@@ -156,7 +156,7 @@ ThreadJob: TypeAlias = tuple[Callable[[], Any], Callable[[Any], None]]
 MAX_IDLE_THREADS = 8
 """Threads that are kept without work."""
 
-_idle_queues: "deque[SimpleQueue[ThreadJob]]" = deque()
+_idle_queues: deque[SimpleQueue[ThreadJob]] = deque()
 """The queue of each idle thread, the one that became idle last at the end."""
 
 os.register_at_fork(after_in_child=_idle_queues.clear)
@@ -172,7 +172,7 @@ def submit_to_thread(work: Callable[[], Any], on_done: Callable[[Any], None]) ->
     listening.put((work, on_done))
 
 
-def _run_worker(queue: "SimpleQueue[ThreadJob]") -> None:
+def _run_worker(queue: SimpleQueue[ThreadJob]) -> None:
     """Run one job after the other. `on_done` may submit the next job at once, so the thread becomes idle before it."""
     staying = True
     while staying:

@@ -737,7 +737,7 @@ def check_sdk_fields(what: str, found: Any, known: FieldSupport) -> None:
             raise Unsupported("convo", f"{words} ({what})", param=field.name, hint=UNSUPPORTED_HINT)
 
 
-def _is_unset(value: object, field: "dataclasses.Field[Any]") -> bool:
+def _is_unset(value: object, field: dataclasses.Field[Any]) -> bool:
     if value is None or (isinstance(value, str | list | tuple | dict | set) and not value):
         return True
     default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()

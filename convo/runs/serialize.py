@@ -324,12 +324,7 @@ def pause_interrupted_run(run: Run, results: Mapping[str, Json]) -> Run:
     """
     if run.phase is not Phase.RUNNING_TOOLS:
         return run
-    for call in run.calls_at(Stage.RUNNING):
-        known = call.id in results
-        run = run.replace_call(
-            complete_call(call, results[call.id]) if known else replace(call, stage=Stage.OUTCOME_UNKNOWN)
-        )
-    return replace(run, phase=Phase.PAUSED)
+    return replace(_end_running_calls(run, results), phase=Phase.PAUSED)
 
 
 def recover_run(run: Run, results: Mapping[str, Json]) -> StepResult:
@@ -338,18 +333,19 @@ def recover_run(run: Run, results: Mapping[str, Json]) -> StepResult:
     results:  stored outputs of calls that had started, by call id
     """
     if run.phase is Phase.RUNNING_TOOLS:
-        return _recover_calls(run, results)
+        return run_ready_calls(_end_running_calls(run, results))
     again = REPEATABLE_EFFECTS.get(run.phase)
     return run, again(run) if again else ()
 
 
-def _recover_calls(run: Run, results: Mapping[str, Json]) -> StepResult:
+def _end_running_calls(run: Run, results: Mapping[str, Json]) -> Run:
+    """Return `run` with every started call done, or with an unknown outcome if it has no output."""
     for call in run.calls_at(Stage.RUNNING):
         known = call.id in results
         run = run.replace_call(
             complete_call(call, results[call.id]) if known else replace(call, stage=Stage.OUTCOME_UNKNOWN)
         )
-    return run_ready_calls(run)
+    return run
 
 
 def _repeat_model_call(run: Run) -> tuple[RunEffect, ...]:

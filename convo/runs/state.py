@@ -151,7 +151,7 @@ class Run:
         return tuple(call for _, call in self.pending_with_agents)
 
     @property
-    def pending_with_agents(self) -> "tuple[tuple[str, ToolCall], ...]":
+    def pending_with_agents(self) -> tuple[tuple[str, ToolCall], ...]:
         """The pending calls, each with the identity of its agent."""
         found: list[tuple[str, ToolCall]] = []
         for call in self.calls:
@@ -162,7 +162,7 @@ class Run:
         return tuple(found)
 
     @property
-    def decidable_with_agents(self) -> "tuple[tuple[str, ToolCall], ...]":
+    def decidable_with_agents(self) -> tuple[tuple[str, ToolCall], ...]:
         """The calls that are pending or were decided at this pause, in order, each with the identity of its agent."""
         found: list[tuple[str, ToolCall]] = []
         for call in self.calls:
