@@ -21,7 +21,7 @@ from convo.runs.machine import parse_tool_calls
 from convo.runs.state import ModelResponded, Run, RunFailure, Stage, ToolCall
 from convo.runstate.document import PathMatch, PathSteps, format_path, get_path
 from convo.runstate.format import LEDGER_PATH, iter_actions, iter_interruptions, iter_nested_states
-from convo.tools.tool import Tool, toolbox
+from convo.tools.tool import toolbox
 
 FUNCTION_ACTIONS_PATH: PathSteps = ("last_processed_response", "functions")
 SCHEMA_ANNOTATIONS = {"title", "description", "$schema"}
@@ -131,17 +131,13 @@ def _iter_recorded_schemas(document: Json) -> Iterator[tuple[str | None, tuple[P
 
 
 def _find_tool_mismatch(agent: Agent, item: Item, shown: tuple[PathSteps, Json] | None) -> ConvoError | None:
-    tool = _find_tool(agent, item)
+    tool = toolbox(agent.functions).find(item)
     if tool is None:
         return NotFound("tool", str(item.get("name")), hint=f"agent {agent.name!r} called it before the run was paused")
     if shown is None or shown[1] is None or strip_annotations(shown[1]) == strip_annotations(tool.parameters):
         return None
     words = f"is not what tool {tool.title!r} takes; what was asked for is not what would run"
     return InvalidRunState(format_path(shown[0]), words, hint="go on with the tools that the run was paused with")
-
-
-def _find_tool(agent: Agent, item: Item) -> Tool | None:
-    return toolbox(agent.functions).find(item)
 
 
 def strip_annotations(schema: Json) -> Json:

@@ -126,7 +126,10 @@ def _build_document(run: Run, account: RunTranscript) -> dict[str, Json]:
     summed = account.summarized_calls and max(0, account.summarized_calls - len(account.model_calls) + len(told))
     seen = {} if summed else base
     kept = _build_run_items(run, told[summed:], seen, seen.get("generated_items") or ())
-    answers = [*(base.get("model_responses") or ()), *(_build_response(turn) for turn in fresh)]
+    answers = [
+        *(base.get("model_responses") or ()),
+        *(build_model_response([dict(item) for item in turn.output], turn.response_id, turn.usage) for turn in fresh),
+    ]
     return {
         SCHEMA_VERSION_KEY: NEWEST_VERSION.label,
         **{key: [] for key in EMPTY_LISTS},
@@ -222,10 +225,6 @@ def _build_session_indexes(
             {**ref, "index": ref["index"] - sum(before[: ref["index"]])} for ref in refs
         ],
     }
-
-
-def _build_response(turn: ModelCall) -> dict[str, Json]:
-    return build_model_response([dict(item) for item in turn.output], turn.response_id, turn.usage)
 
 
 def _build_context(

@@ -10,7 +10,15 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from convo.history.items import Json
-from convo.runstate.document import PathMatch, PathSteps, format_path, get_path, iter_path_matches, parse_path_pattern
+from convo.runstate.document import (
+    PathMatch,
+    PathSteps,
+    format_path,
+    get_path,
+    iter_path_matches,
+    parse_path_pattern,
+    replace_path,
+)
 from convo.runstate.identity import StateCall, parse_state_call
 
 INTERRUPTION_STEP = "next_step_interruption"
@@ -180,6 +188,12 @@ def merge_decision_records(one: DecisionRecord, other: DecisionRecord) -> Decisi
         )
     words = {**(one.get("rejection_messages") or {}), **(other.get("rejection_messages") or {})}
     return {**both, "rejection_messages": words} if words else both
+
+
+def merge_record_at(document: Json, steps: PathSteps, record: DecisionRecord) -> Json:
+    """Return `document` with `record` at a place, merged with the record that is there."""
+    there = get_path(document, steps)
+    return replace_path(document, steps, merge_decision_records(there, record) if there else record)
 
 
 def _add_sticky_verdict(

@@ -73,13 +73,6 @@ def parse_run_state(data: bytes) -> RunState:
     return run_state_from_json(parse_document(data))
 
 
-def is_run_state(document: Json) -> bool:
-    """Return whether a document looks like a state, valid or not."""
-    if not isinstance(document, dict):
-        return False
-    return SCHEMA_VERSION_KEY in document or set(document) >= PYTHON_MEMBERS or set(document) >= JAVASCRIPT_MEMBERS
-
-
 def run_state_from_json(document: Json) -> RunState:
     """Validate a parsed document as a state. Raises the errors of `parse_run_state`."""
     _check_not_javascript(document)

@@ -24,7 +24,7 @@ from convo.runstate.format import (
     iter_nested_states,
     iter_unresolved_calls,
     list_decided_call_ids,
-    merge_decision_records,
+    merge_record_at,
 )
 from convo.runstate.identity import StateCall, parse_state_call
 from convo.runstate.versions.v1_0 import APPROVALS_PATH
@@ -130,10 +130,7 @@ def _move_input_items(document: Json) -> Json:
 def _merge_into_approvals(document: Json, kept: LocatedRecord) -> Json:
     """Merge a record into the one of its tool in `context.approvals`."""
     record = {key: value for key, value in kept.record.items() if key != "sticky_scope"}
-    there = get_path(document, (*APPROVALS_PATH, kept.key))
-    return replace_path(
-        document, (*APPROVALS_PATH, kept.key), merge_decision_records(there, record) if there else record
-    )
+    return merge_record_at(document, (*APPROVALS_PATH, kept.key), record)
 
 
 # -- from the label before ---------------------------------------------------------------------------

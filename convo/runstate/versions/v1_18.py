@@ -17,7 +17,7 @@ from convo.runstate.format import (
     Version,
     get_sticky_decision,
     iter_interruptions,
-    merge_decision_records,
+    merge_record_at,
 )
 from convo.runstate.identity import StateCall, parse_state_call
 from convo.runstate.versions.v1_0 import APPROVALS_PATH
@@ -56,9 +56,7 @@ def _to_older(document: Json) -> RelabelResult:
     """Store the records under their tools' names, without agents."""
     losses: list[RelabelLoss] = []
     for kept in _find_records(document):
-        steps = (*APPROVALS_PATH, kept.key)
-        there = get_path(document, steps)
-        document = replace_path(document, steps, merge_decision_records(there, kept.record) if there else kept.record)
+        document = merge_record_at(document, (*APPROVALS_PATH, kept.key), kept.record)
         if get_sticky_decision(kept.record) is not None:
             why = "labels before 1.18 know no owner: the decision holds for every agent with such a tool"
             losses.append(RelabelLoss(format_path(kept.steps), f"that {kept.key} is {_agent_name(kept.agent)}'s", why))
