@@ -110,7 +110,7 @@ def plan_compaction(snapshot: HistorySnapshot, options: CompactionOptions) -> Co
     if not any(map(_is_compactable, items[:cut])):
         raise InvalidUsage(
             "there is nothing to compact: nothing was answered before the turns that stay",
-            hint=_nothing_to_compact_hint(options),
+            hint="a smaller --keep-last" if options.keep_turns else "go on talking",
         )
     previous = snapshot.stored_responses.get(snapshot.path.first(cut).head)
     way = _choose_method(snapshot, options, items[:cut], previous)
@@ -211,10 +211,6 @@ def _check_previous_response(standing: HistorySnapshot, wish: CompactionOptions,
 
 def _has_compaction_item(items: Sequence[Item]) -> bool:
     return any(item_type(item) == "compaction" for item in items)
-
-
-def _nothing_to_compact_hint(wish: CompactionOptions) -> str:
-    return "a smaller --keep-last" if wish.keep_turns else "go on talking"
 
 
 CompactionThreshold: TypeAlias = float | int

@@ -144,6 +144,10 @@ class Path:
             return 0
         raise Conflict(f"this history does not pass through {key[:12]}")
 
+    def key_at(self, depth: int) -> Key:
+        """Return the key at which the first `depth` nodes end."""
+        return self.nodes[depth - 1].key if depth else self.root
+
     def contains(self, key: Key) -> bool:
         """Return whether `key` is the root or a node of this path."""
         return key == self.root or any(node.key == key for node in reversed(self.nodes))

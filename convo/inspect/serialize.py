@@ -270,15 +270,11 @@ def _link_to_json(link: Link, depth: Mapping[Key, int]) -> dict[str, Json]:
 
 def link_from_json(found: Mapping[str, Json], path: Path, session: str) -> Link:
     """Parse a link of a document on `path`, as a link of `session`. Raises InputFault."""
-
-    def key(count: int) -> Key:
-        return path.nodes[count - 1].key if count else path.root
-
     try:
         return Link(
             id=found["id"],
-            input_head=key(found["saw"]),
-            head=key(found["head"]),
+            input_head=path.key_at(found["saw"]),
+            head=path.key_at(found["head"]),
             strategy=Strategy(found["strategy"]),
             scope=Scope(*found["endpoint"]),
             session_id=session,

@@ -127,7 +127,7 @@ def build_remote_chain(
         output = response.get("output") or ()
         span = (len(context), len(path)) if response is responses[-1] else outputs.find(output, at)
         start, end = span or (at, at)
-        saw, head = _key_at(path, start), _key_at(path, end)
+        saw, head = path.key_at(start), path.key_at(end)
         if output and not span:
             aside = path.first(start).append(output)
             places.add(aside)
@@ -166,10 +166,6 @@ class OutputFinder:
         at = self._indexes.get(name, [])
         place = bisect_left(at, start)
         return at[place] if place < len(at) else None
-
-
-def _key_at(path: Path, count: int) -> Key:
-    return path.nodes[count - 1].key if count else path.root
 
 
 def _item_identities(item: Item) -> tuple[str, ...]:

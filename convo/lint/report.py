@@ -127,7 +127,11 @@ def _sarif_rules(pages: Mapping[str, str]) -> list[dict[str, Json]]:
 
 def _sarif_notifications(reports: Sequence[LintReport]) -> list[dict[str, Json]]:
     return [
-        {"level": "note", "message": {"text": f"{report.handle}: {why}"}, "associatedRule": _rule_reference(code)}
+        {
+            "level": "note",
+            "message": {"text": f"{report.handle}: {why}"},
+            "associatedRule": {"id": code, "index": SARIF_RULE_INDEX[code]},
+        }
         for report in reports
         for code, why in report.unchecked_rules
     ]
@@ -152,10 +156,6 @@ def _physical_location(one: LintFinding, report: LintReport) -> dict[str, Json]:
     region = {"region": {"startLine": line}} if line else {}
     uri = f"file://{quote(report.file)}" if report.file.startswith("/") else quote(report.file)
     return {"physicalLocation": {"artifactLocation": {"uri": uri}, **region}}
-
-
-def _rule_reference(code: str) -> dict[str, Json]:
-    return {"id": code, "index": SARIF_RULE_INDEX[code]}
 
 
 JSON_WHITESPACE = " \t\r\n"
