@@ -545,6 +545,9 @@ class Store(Protocol):
 ExpectedHead: TypeAlias = Key | AnyHead | None
 """The head that is required: this key, any (`ANY_HEAD`), or no record yet (None)."""
 
+HIGHEST_CHARACTER = "\U0010ffff"
+"""Sorts after every character of a name."""
+
 MAX_INTEGER = 2**63 - 1
 """The largest integer that a database column can store."""
 

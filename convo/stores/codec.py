@@ -91,6 +91,15 @@ def decode_session(row: Sequence[Any]) -> Session:
     )
 
 
+def is_session_record(record: str) -> bool:
+    """Return whether the text of a session's column `record` can be decoded."""
+    try:
+        decode_session(("", "", b"", b"", None, None, 0.0, record, None))
+    except (ValueError, TypeError, RecursionError):
+        return False
+    return True
+
+
 def encode_session_record(made: Session) -> str:
     """Return the JSON of a session's column `record`. Raises NotCanonical."""
     place = [made.scope.url, made.scope.organisation, made.scope.project]

@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, takewhile
+from operator import attrgetter
 from typing import NamedTuple
 
 from convo.errors import Busy, ItemDeleted, NotFound
@@ -303,7 +304,7 @@ class TenantData:
         return {key for record in records for end in _referenced_keys(record) for key, _ in self.tree.walk_to_root(end)}
 
     def links_oldest_first(self, wanted: Callable[[Link], bool]) -> list[Link]:
-        return [_copy_link(link) for link in sorted(self.links.values(), key=_link_created_at) if wanted(link)]
+        return [_copy_link(link) for link in sorted(self.links.values(), key=attrgetter("created_at")) if wanted(link)]
 
     def items_with_id(self, item_id: str) -> list[Hash]:
         """Return the items with this id, their own or assigned by a conversation; the one stored last comes first."""
@@ -322,10 +323,6 @@ class TenantData:
         """Return the first words of the item at `key`; "" if there is none."""
         item = self.tree.nodes[key].item_hash
         return item_preview(decode_json(self.tree.items[item].text)) if item else ""
-
-
-def _link_created_at(link: Link) -> float:
-    return link.created_at
 
 
 def _copy_link(link: Link) -> Link:
@@ -708,7 +705,7 @@ class MemoryStore:
         mine = self._data
         for session in self._sessions_by_use():
             yield HandleMatch("session", session.id, session.name), (session.id, session.name)
-        for link in sorted(mine.links.values(), key=_link_created_at)[::-1]:
+        for link in sorted(mine.links.values(), key=attrgetter("created_at"))[::-1]:
             yield HandleMatch("response", link.id, mine.first_words_at(link.input_head)), (link.id,)
         for conversation in sorted(mine.conversations.values(), key=lambda one: one.created_at)[::-1]:
             yield (

@@ -1,13 +1,12 @@
 """`StoreAdmin` over one PostgreSQL database: migrations, statistics, pruning, secrets."""
 
 from collections.abc import Sequence
-from functools import partial
 
 from convo.stores.base import AbandonedRun, PruneResult, TenantStats, TransactionObserver, run_lease_name
 from convo.stores.postgres import connection, gc, tenant_rows
 from convo.stores.postgres.connection import PostgresDatabase
 from convo.stores.postgres.runs import DATABASE_TIME_SQL
-from convo.stores.postgres.tenant_rows import DatabaseConnection, Row, Statement, TenantConnection, run_pipeline
+from convo.stores.postgres.tenant_rows import Row, Statement, TenantConnection, run_pipeline
 
 ROW_OVERHEAD_BYTES = 100
 """Estimated bytes of a row besides its body."""
@@ -115,7 +114,7 @@ class PostgresAdmin:
     async def _prune_kind(self, tenant: str, choose: gc.OldRowFinder, before: float) -> int:
         taken = 0
         while some := await self._database.run(
-            partial(_prune_tenant_batch, tenant, choose, before), no_time_limit=True
+            lambda db: gc.prune_batch(TenantConnection.from_name(db, tenant), choose, before), no_time_limit=True
         ):
             taken += some
         return taken
@@ -142,10 +141,6 @@ class PostgresAdmin:
 
     async def _run_statements(self, *asked: Statement) -> list[list[Row]]:
         return await self._database.run(lambda db: run_pipeline(db, *asked))
-
-
-async def _prune_tenant_batch(tenant: str, choose: gc.OldRowFinder, before: float, db: DatabaseConnection) -> int:
-    return await gc.prune_batch(TenantConnection.from_name(db, tenant), choose, before)
 
 
 def _tenant_stats_from_row(name: str, *figures: float) -> TenantStats:

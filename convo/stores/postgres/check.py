@@ -13,7 +13,7 @@ from convo.history.items import Item
 from convo.history.tree import Key, child_key, root_key
 from convo.stores import base
 from convo.stores.base import NamedSession, ProblemCounter, ReportProgress, ServerHealth, StoreCheckReport
-from convo.stores.codec import decode_json, decode_session, tokenize_item
+from convo.stores.codec import is_session_record, tokenize_item
 from convo.stores.postgres import connection, tenant_rows
 from convo.stores.postgres.commit import hash_terms
 from convo.stores.postgres.connection import PostgresDatabase
@@ -139,7 +139,7 @@ class _DatabaseCheck:
                 self.problems.add("record", f"repeated {hashed.hex} does not have the hash that it is stored under")
         await self._check_conversations(t)
         async for _, name, record, head in self._iter_rows(t, "sessions", SELECT_SESSIONS_TO_CHECK):
-            if not _is_session_record(record):
+            if not is_session_record(record):
                 self.problems.add(
                     "record", f"session {tenant_rows.unescape_name(name)!r} has a record that cannot be read"
                 )
@@ -245,15 +245,6 @@ def _decode_valid_item(body: bytes) -> Item | None:
 def _has_item_id(body: bytes | None) -> bool:
     found = _decode_valid_item(bytes(body)) if body is not None else None
     return found is not None and isinstance(found.get("id"), str)
-
-
-def _is_session_record(record: str) -> bool:
-    try:
-        decode_session(("", "", b"", b"", None, None, 0.0, record, None))
-        decode_json(record)
-    except (ValueError, TypeError, RecursionError):
-        return False
-    return True
 
 
 TABLE_PRIVILEGES = ("SELECT", "INSERT", "UPDATE", "DELETE")

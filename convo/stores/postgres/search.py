@@ -11,16 +11,13 @@ from typing import NamedTuple
 from convo.history.items import Item
 from convo.history.records import Session
 from convo.history.tree import Key
-from convo.stores.base import HandleMatch, SearchHit
+from convo.stores.base import HIGHEST_CHARACTER, HandleMatch, SearchHit
 from convo.stores.codec import parse_search_phrases, phrase_density, tokenize_item
 from convo.stores.postgres import tenant_rows
 from convo.stores.postgres.commit import hash_terms
 from convo.stores.postgres.records import SESSION_COLUMNS, session_from_row
 from convo.stores.postgres.tenant_rows import BEGIN_SNAPSHOT, TenantConnection, decode_body
 from convo.stores.postgres.tree import NODE_KEY_SQL, first_words_of_body
-
-HIGHEST_CHARACTER = "\U0010ffff"
-"""Sorts after every character of a name."""
 
 ITEMS_PER_BATCH = 100
 """Items that are read and verified together."""

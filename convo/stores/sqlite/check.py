@@ -21,7 +21,7 @@ from convo.history.canonical import Hash, item_hash
 from convo.history.tree import Key, child_key, root_key
 from convo.stores import base
 from convo.stores.base import FileHealth, NamedSession, ProblemCounter, ReportProgress, StoreCheckReport
-from convo.stores.codec import decode_json, decode_session, tokenize_item
+from convo.stores.codec import decode_json, is_session_record, tokenize_item
 from convo.stores.sqlite import connection, tenant_rows
 from convo.stores.sqlite.connection import is_busy, is_disk_full, translate_errors
 from convo.stores.sqlite.tenant_rows import TenantConnection
@@ -31,9 +31,6 @@ MAX_INTEGRITY_LINES = 100
 
 PROGRESS_INTERVAL_ROWS = 1000
 """Rows between two reports of progress."""
-
-ROUTE_CONVERSATION_INDEX = 5
-"""Position of the conversation in a route."""
 
 Result = TypeVar("Result")
 
@@ -255,7 +252,12 @@ class _DatabaseCheck:
                 self._bad_items.add(n)
                 self._problems.add("item", f"item {n} is not JSON" if hashed is None else f"item {n} has no tenant")
                 continue
-            if t.fetch_value("SELECT item FROM hashes WHERE tenant = ? AND hash = ?", tenant, short_hash(hashed)) != n:
+            if (
+                t.fetch_value(
+                    "SELECT item FROM hashes WHERE tenant = ? AND hash = ?", tenant, tenant_rows.short_hash(hashed)
+                )
+                != n
+            ):
                 self._bad_items.add(n)
                 self._problems.add("item", f"item {n} does not have the hash that it is stored under")
             own = base.own_item_id(decode_json(body))
@@ -320,15 +322,15 @@ class _DatabaseCheck:
         for n, tenant, body in self._iter_rows("routes", routes):
             self._check_route(n, self._tenants.get(tenant), body)
         for n, record in self._iter_rows("sessions", "SELECT n, record FROM sessions WHERE record IS NOT NULL"):
-            if not _is_session_record(record):
+            if not is_session_record(record):
                 self._problems.add("record", f"session {n} has a record that cannot be read")
 
     def _check_route(self, n: int, t: TenantConnection | None, body: str) -> None:
         route = decode_json(body) if is_valid_json(body) else None
         if not isinstance(route, list) or len(route) != 8 or t is None:
             self._problems.add("record", f"route {n} cannot be read")
-        elif route[ROUTE_CONVERSATION_INDEX] is not None and not tenant_rows.is_route_indexed(
-            t, route[ROUTE_CONVERSATION_INDEX], n
+        elif route[tenant_rows.ROUTE_CONVERSATION_INDEX] is not None and not tenant_rows.is_route_indexed(
+            t, route[tenant_rows.ROUTE_CONVERSATION_INDEX], n
         ):
             self._problems.add("index", f"route {n} is not found by its conversation")
 
@@ -387,11 +389,6 @@ class _DatabaseCheck:
         return last is None
 
 
-def short_hash(hashed: Hash) -> bytes:
-    """Return the part of a hash that items are found by."""
-    return bytes.fromhex(hashed.partition(":")[2])[:16]
-
-
 def hash_item_text(body: str) -> Hash | None:
     """Return the hash of an item's text; None if it is not an item."""
     try:
@@ -412,14 +409,6 @@ def is_valid_json(text: str) -> bool:
     try:
         decode_json(text)
     except (ValueError, RecursionError):
-        return False
-    return True
-
-
-def _is_session_record(record: str) -> bool:
-    try:
-        decode_session(("", "", b"", b"", None, None, 0.0, record, None))
-    except (ValueError, TypeError, RecursionError):
         return False
     return True
 

@@ -5,7 +5,7 @@ JSON that many links repeat (parameters; the route: model, strategy, scope, conv
 an id. A conversation stores only the item ids that it assigned itself.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -238,12 +238,7 @@ def select_conversation(t: TenantConnection, conversation_id: str) -> Conversati
     ids = tuple(
         base.own_item_id(next(own)) if body is not None else given or erased for _, given, erased, body, _ in rows
     )
-    return Conversation(conversation_id, Key(key.hex()), created_at, ids, _decode_metadata(metadata))
-
-
-def _decode_metadata(text: str) -> Mapping[str, str]:
-    found: dict[str, str] = decode_json(text)
-    return found
+    return Conversation(conversation_id, Key(key.hex()), created_at, ids, decode_json(metadata))
 
 
 class ConversationRow(NamedTuple):

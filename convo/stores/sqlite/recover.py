@@ -20,15 +20,15 @@ from typing import Any, BinaryIO, NamedTuple, TypeAlias
 from convo.errors import NotFound, StoreUnavailable
 from convo.history.canonical import item_hash
 from convo.history.items import Item, user_message
-from convo.history.records import EMBEDDED_SCOPE, Strategy
+from convo.history.records import EMBEDDED_SCOPE
 from convo.history.tree import Key, child_key, root_key
 from convo.stores import base
 from convo.stores.base import AppendItems, NamedSession, RecoveryReport, ReportProgress, TruncatedSession
-from convo.stores.codec import decode_json, decode_session, encode_json, tokenize_item
+from convo.stores.codec import decode_json, encode_json, is_session_record, tokenize_item
 from convo.stores.sqlite import check, connection, tenant_rows, tree
 from convo.stores.sqlite.backup import new_database
 from convo.stores.sqlite.connection import translate_errors
-from convo.stores.sqlite.tenant_rows import TenantConnection
+from convo.stores.sqlite.tenant_rows import Row, TenantConnection
 
 ColumnValue: TypeAlias = int | float | str | bytes | None
 
@@ -412,9 +412,6 @@ UNION SELECT written FROM sessions WHERE written IS NOT NULL UNION SELECT head F
 UNION SELECT parent FROM nodes WHERE parent IS NOT NULL
 """
 
-RecoveredRow: TypeAlias = tuple[Any, ...]
-
-
 STORE_OPTION_HINT = "name the file with --store sqlite:PATH"
 
 
@@ -647,14 +644,14 @@ class _RowRepair:
                 self._execute("DELETE FROM items WHERE n = ?", n)
                 continue
             there = t.fetch_value(
-                "SELECT item FROM hashes WHERE tenant = ? AND hash = ?", tenant, check.short_hash(hashed)
+                "SELECT item FROM hashes WHERE tenant = ? AND hash = ?", tenant, tenant_rows.short_hash(hashed)
             )
             if there is not None:  # a duplicate: damage changed another item into this one
                 self._execute("UPDATE nodes SET item = ? WHERE item = ?", there, n)
                 self._execute("DELETE FROM items WHERE n = ?", n)
                 continue
             self._execute(
-                "INSERT INTO hashes (tenant, hash, item) VALUES (?, ?, ?)", tenant, check.short_hash(hashed), n
+                "INSERT INTO hashes (tenant, hash, item) VALUES (?, ?, ?)", tenant, tenant_rows.short_hash(hashed), n
             )
             item = decode_json(body)
             tenant_rows.index_item_id(t, base.own_item_id(item), n)
@@ -738,7 +735,8 @@ class _RowRepair:
         body = self._fetch_value("SELECT body FROM items WHERE n = ?", item)
         hashed = check.hash_item_text(body)
         return bool(
-            hashed and self._fetch_value("SELECT 1 FROM marks WHERE n = ? AND hash = ?", item, check.short_hash(hashed))
+            hashed
+            and self._fetch_value("SELECT 1 FROM marks WHERE n = ? AND hash = ?", item, tenant_rows.short_hash(hashed))
         )
 
     def _merge_nodes(self, n: int, same: int) -> None:
@@ -869,7 +867,7 @@ class _RowRepair:
         rows = list(self._fetch_all(f"SELECT {fields} FROM sessions WHERE record IS NOT NULL ORDER BY n"))
         for n, tenant, _, name, head, mark, written, link, used_at, record in rows:
             name = self._unused_session_name(tenant, name, n) if name is None else name
-            record = record if _is_known_session_record(record) else encode_json(UNKNOWN_RECORD)
+            record = record if is_session_record(record) else encode_json(UNKNOWN_RECORD)
             history = self._recover_history(n, tenant, head)
             kept = self._roots[tenant] if history.last_intact_node is None else history.last_intact_node
             on_path = {place for place, *_ in self._db.execute(SELECT_PATH_FROM_ROOT, {"head": kept})}
@@ -935,7 +933,7 @@ class _RowRepair:
             return _BrokenHistory(head, [], len(ways[0]))
         return _BrokenHistory(None, items, len(behind))
 
-    def _select_path(self, head: int | None) -> list[RecoveredRow]:
+    def _select_path(self, head: int | None) -> list[Row]:
         return self._db.execute(SELECT_PATH_FROM_ROOT, {"head": head}).fetchall()
 
     def _recover_item(self, n: int | None, why: str | None, other: int | None) -> Iterator[Item]:
@@ -1092,14 +1090,14 @@ class _RowRepair:
     def _execute(self, sql: str, *values: object) -> sqlite3.Cursor:
         return self._db.execute(sql, values)
 
-    def _fetch_all(self, sql: str, *values: object) -> list[RecoveredRow]:
+    def _fetch_all(self, sql: str, *values: object) -> list[Row]:
         return self._db.execute(sql, values).fetchall()
 
     def _fetch_value(self, sql: str, *values: object) -> Any:
         found = self._db.execute(sql, values).fetchone()
         return found[0] if found else None
 
-    def _iter_rows(self, sql: str) -> Iterator[RecoveredRow]:
+    def _iter_rows(self, sql: str) -> Iterator[Row]:
         """Iterate over rows by rowid, in batches, so that the caller may change them meanwhile."""
         last = -1
         while rows := self._db.execute(sql, (last, ROWS_PER_BATCH)).fetchall():
@@ -1117,18 +1115,10 @@ def _orphan_condition(db: sqlite3.Connection, table: str) -> str:
     return " OR ".join(parts)
 
 
-def _first_broken_index(way: list[RecoveredRow]) -> int:
+def _first_broken_index(way: list[Row]) -> int:
     """Return the position of the first broken node of a path; its length if there is none."""
     return next((at for at, (*_, why, _) in enumerate(way) if why), len(way))
 
 
 def _child_key(above: bytes, body: str) -> Key:
     return child_key(Key(above.hex()), item_hash(decode_json(body)))
-
-
-def _is_known_session_record(record: str) -> bool:
-    try:
-        decode_session(("", "", b"", b"", None, None, 0.0, record, None))
-    except (ValueError, TypeError, RecursionError):
-        return False
-    return isinstance(decode_json(record)[0], str) and decode_json(record)[0] in list(Strategy)

@@ -8,14 +8,11 @@ from collections.abc import Iterator, Sequence
 
 from convo.history.items import Item
 from convo.history.tree import Key
-from convo.stores.base import HandleMatch, SearchHit
+from convo.stores.base import HIGHEST_CHARACTER, HandleMatch, SearchHit
 from convo.stores.codec import decode_json, is_utf8_encodable, parse_search_phrases, phrase_density, tokenize_item
 from convo.stores.sqlite.records import select_session_by_rowid
 from convo.stores.sqlite.tenant_rows import TenantConnection
 from convo.stores.sqlite.tree import select_first_words
-
-HIGHEST_CHARACTER = "\U0010ffff"
-"""Sorts after every character of a name."""
 
 SELECT_HANDLES = """
 SELECT * FROM (

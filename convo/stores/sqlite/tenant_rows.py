@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Literal, TypeAlias
 
+from convo.history.canonical import Hash
 from convo.history.items import Item, Json
 from convo.history.tree import Key, root_key
 from convo.stores import base
@@ -132,6 +133,11 @@ def key_to_blob(key: Key) -> bytes:
     return raw if raw.hex() == key else b""
 
 
+def short_hash(hashed: Hash) -> bytes:
+    """Return the part of a hash that items are found by."""
+    return bytes.fromhex(hashed.partition(":")[2])[:16]
+
+
 def to_query_name(name: str) -> str | None:
     """Return a name as a query parameter: NULL, which equals nothing, if the name cannot be stored."""
     return name if is_utf8_encodable(name) else None
@@ -184,12 +190,7 @@ def _select_item_by_key(t: TenantConnection, digits: str) -> Item | None:
 
 def is_item_indexed(t: TenantConnection, item_id: str, item: int) -> bool:
     """Return whether the table `names` has the entry of this id for `item`."""
-    return (
-        t.fetch_value(
-            "SELECT 1 FROM names WHERE tenant = ? AND hash = ? AND n = ?", t.tenant_number, _hash_item_id(item_id), item
-        )
-        is not None
-    )
+    return _is_hash_indexed(t, _hash_item_id(item_id), item)
 
 
 def is_route_indexed(t: TenantConnection, conversation_id: str, route: int) -> bool:

@@ -15,7 +15,7 @@ from convo.stores import base
 from convo.stores.base import AppendItems
 from convo.stores.codec import decode_json, encode_json, tokenize_item
 from convo.stores.sqlite import tenant_rows
-from convo.stores.sqlite.tenant_rows import Row, TenantConnection, key_to_blob
+from convo.stores.sqlite.tenant_rows import Row, TenantConnection, key_to_blob, short_hash
 
 SELECT_NODE = "SELECT n, item FROM nodes WHERE tenant = ? AND substr(key, 1, 16) = ? AND key = ?"
 
@@ -161,20 +161,16 @@ def _insert_node(t: TenantConnection, parent: int, item: int, key: Key) -> int:
 def _insert_missing_item(t: TenantConnection, hashed: Hash, item: Item) -> int:
     """Return the rowid of an item, which is inserted if it is new."""
     found: int | None = t.fetch_value(
-        "SELECT item FROM hashes WHERE tenant = ? AND hash = ?", t.tenant_number, _short_hash(hashed)
+        "SELECT item FROM hashes WHERE tenant = ? AND hash = ?", t.tenant_number, short_hash(hashed)
     )
     if found is not None:
         return found
     number = t.execute_insert("INSERT INTO items (tenant, body) VALUES (?, ?)", t.tenant_number, encode_json(item))
-    t.execute("INSERT INTO hashes (tenant, hash, item) VALUES (?, ?, ?)", t.tenant_number, _short_hash(hashed), number)
+    t.execute("INSERT INTO hashes (tenant, hash, item) VALUES (?, ?, ?)", t.tenant_number, short_hash(hashed), number)
     tenant_rows.index_item_id(t, base.own_item_id(item), number)
     if cut := tokenize_item(item):
         t.execute("INSERT INTO words (rowid, terms) VALUES (?, ?)", number, cut)
     return number
-
-
-def _short_hash(hashed: Hash) -> bytes:
-    return bytes.fromhex(hashed.partition(":")[2])[:16]
 
 
 def select_other_nodes_of_item(t: TenantConnection, gone: int, routes: Sequence[int], head: int) -> list[int]:
@@ -215,7 +211,7 @@ def _delete_unreferenced_item(t: TenantConnection, item: int) -> None:
     if cut := tokenize_item(kept):
         t.execute("INSERT INTO words (words, rowid, terms) VALUES ('delete', ?, ?)", item, cut)
     tenant_rows.unindex_item_id(t, base.own_item_id(kept), item)
-    t.execute("DELETE FROM hashes WHERE tenant = ? AND hash = ?", t.tenant_number, _short_hash(item_hash(kept)))
+    t.execute("DELETE FROM hashes WHERE tenant = ? AND hash = ?", t.tenant_number, short_hash(item_hash(kept)))
     t.execute("DELETE FROM items WHERE n = ?", item)
 
 
