@@ -46,7 +46,9 @@ def test_a_line_for_each_turn_and_each_owner_as_they_end(convo: Convo) -> None:
 
 
 def test_an_owner_that_fails_says_so_in_its_line(convo: Convo) -> None:
-    Path("script.json").write_text(json.dumps({"replies": [{"error": {"code": "nope", "message": "No."}}]}))
+    Path("script.json").write_text(
+        json.dumps({"replies": [{"error": {"code": "nope", "message": "No.", "status": 400}}]})
+    )
     got = convo("race", "hello", "--jsonl", "-m", "scripted/./script.json")
     lines = [json.loads(line) for line in got.out.splitlines()]
     assert (got.exit, [one["type"] for one in lines]) == (1, ["convo.owner"] * 4)
