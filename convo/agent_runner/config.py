@@ -18,9 +18,10 @@ from convo.endpoints.base import Endpoint
 from convo.errors import InputFault, InvalidUsage, NotCanonical, Unsupported, WrongOwner
 from convo.history.canonical import item_hash
 from convo.history.items import Item, Json
-from convo.history.records import STRATEGY_INFO, Strategy
+from convo.history.records import Strategy
 from convo.runs.state import RunLimits
 from convo.stores.base import Store
+from convo.strategies.state import STRATEGIES
 from convo.tools.tool import NO_VALUES, Hosted, Tool, definitions, toolbox
 
 RESERVED_SETTINGS = frozenset(
@@ -99,7 +100,7 @@ def validate_run_config(
     Raises WrongOwner for the cases in the module docstring, InvalidUsage for an agent's model without a route,
     InputFault for tools with one name, and Unsupported for a hosted tool that the client must run.
     """
-    remembers = STRATEGY_INFO[strategy].is_server_side
+    remembers = STRATEGIES[strategy].is_server_side
     _validate_limits(config)
     if remembers and (config.session_limit is not None or config.session_input_callback is not None):
         raise _make_wrong_owner("a session's limit or input callback", strategy, own_history_hint)
@@ -200,6 +201,6 @@ def _validate_model(
 
 def _make_wrong_owner(subject: str, strategy: Strategy, own_history_hint: str) -> WrongOwner:
     return WrongOwner(
-        f"{subject} does not go with --{strategy}: {STRATEGY_INFO[strategy].description} has the history",
+        f"{subject} does not go with --{strategy}: {STRATEGIES[strategy].description} has the history",
         hint=own_history_hint,
     )

@@ -11,13 +11,14 @@ from dataclasses import replace
 from convo.agent_runner.persistence import load_run_checkpoint
 from convo.agents.graph import Graph
 from convo.history.items import Item, Json
-from convo.history.records import STRATEGY_INFO, Link, Session
+from convo.history.records import Link, Session
 from convo.runs.state import Phase, Run
 from convo.runstate.export import export_run_state
 from convo.runstate.import_ import import_run_state
 from convo.runstate.run_items import ModelCall, RunTranscript, split_model_calls, split_responses
 from convo.runstate.state import RunState
 from convo.stores.base import AgentRun, Store
+from convo.strategies.state import STRATEGIES
 
 
 async def build_run_state(
@@ -58,7 +59,7 @@ async def build_run_state(
         before,
         told,
         session.strategy,
-        session.handle if STRATEGY_INFO[session.strategy].is_server_side else None,
+        session.handle if STRATEGIES[session.strategy].is_server_side else None,
         context_values=values,
     )
     if standing.view:

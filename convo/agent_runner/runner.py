@@ -63,7 +63,7 @@ from convo.runs.state import (
     create_run,
 )
 from convo.stores.base import AgentRun
-from convo.strategies.state import OwnerSelection
+from convo.strategies.selection import OwnerSelection
 from convo.tools.tool import Context, Wrong, output_text, read_arguments
 
 PHASES_WITHOUT_CALLS = (Phase.NEW, Phase.CHECKING_INPUT, Phase.CALLING_MODEL)

@@ -25,7 +25,7 @@ from convo.chat.turn import ChatTurn, RequestOptions
 from convo.compaction.window import turn_starts
 from convo.errors import Conflict, ConvoError, NotCanonical, NotFound, Unreadable
 from convo.history.items import Item, StreamEvent
-from convo.history.records import Link, Session, Strategy
+from convo.history.records import Link, Session
 from convo.history.tree import Path
 from convo.stores.base import Store
 from convo.strategies.branching import rewind_to_depth, undo_last_answer, undo_last_turn
@@ -57,8 +57,7 @@ class Chat:
         self.turn: ChatTurn | None = None
         self.notify: Callable[[str], None] = ignore_notice
         self.record = record
-        replayed = record.session.strategy is Strategy.REPLAY and record.session.handle
-        self._replay_file = ReplayFile(replayed) if replayed else None
+        self._replay_file = ReplayFile(record.session.replay_file) if record.session.replay_file else None
         self._path_read = record.state.path
 
     @property
@@ -220,9 +219,7 @@ class Chat:
 
     async def _discard_input(self, snapshot: RecordSnapshot, attempt: Link | None) -> None:
         """Restore the record to before an input for which no request could be sent."""
-        made = (
-            self.state.handle if self.session.strategy is Strategy.CONVERSATION and not snapshot.state.handle else None
-        )
+        made = self.session.conversation_id if not snapshot.state.handle else None
         await self.record.restore(snapshot, attempt)
         self.turn = None
         if made:

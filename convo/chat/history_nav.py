@@ -7,10 +7,9 @@ possible until something else is sent.
 from dataclasses import dataclass, replace
 
 from convo.chat.conversation import Chat, find_adjacent_links, find_turn_end
-from convo.chat.session_record import get_endpoint_handle
 from convo.errors import InvalidUsage
 from convo.history.items import Item, is_user_message
-from convo.history.records import Link, Session, Strategy
+from convo.history.records import Link, Session
 from convo.history.tree import Key, Path
 from convo.stores.base import Store
 from convo.strategies.branching import rewind_to_depth
@@ -84,15 +83,14 @@ async def make_session_at_turn(store: Store, session: Session, turn_number: int)
     if at == len(path):
         return session
     last = await store.link(session.link_id) if session.link_id else None
-    held = ConversationState(session.strategy, path, session.confirmed_head, get_endpoint_handle(session))
+    held = ConversationState(session.strategy, path, session.confirmed_head, session.handle)
     began, before = await find_adjacent_links(path.first(at), last, store)
     back = rewind_to_depth(held, at, began)
     stands = before if at < path.depth(session.confirmed_head) else last
-    handle = session.handle if session.strategy is Strategy.REPLAY else back.handle
     return replace(
         session,
         head=back.path.head,
         confirmed_head=back.confirmed_head,
-        handle=handle,
+        handle=back.handle,
         link_id=stands.id if stands else None,
     )

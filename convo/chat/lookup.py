@@ -12,10 +12,11 @@ from typing import NamedTuple
 
 from convo.errors import AmbiguousHandle, InvalidUsage, ItemDeleted, NotFound
 from convo.history.items import Item, Json, is_assistant_message, is_client_output, item_preview, item_type
-from convo.history.records import SCRATCH_PREFIX, Link, Session, Strategy
+from convo.history.records import SCRATCH_PREFIX, Link, Session
 from convo.history.tree import root_key
 from convo.stores.base import Conversation, HandleMatch, Store
-from convo.strategies.state import ID_NAMES, check_handle, owner_of_handle, parse_turn_handle
+from convo.strategies.selection import check_handle, owner_of_handle, parse_turn_handle
+from convo.strategies.state import STRATEGIES
 
 LAST_HANDLE = "@last"
 
@@ -35,7 +36,7 @@ async def resolve_handle(store: Store, handle: str) -> HandleMatch:
     if len(exact or found) > 1:
         raise AmbiguousHandle(handle, [(one.id, f"{one.kind}  {one.label}") for one in found])
     if not found:
-        raise NotFound(ID_NAMES.get(owner_of_handle(handle), "session"), handle)
+        raise NotFound(STRATEGIES[owner_of_handle(handle)].id_noun or "session", handle)
     return (exact or found)[0]
 
 
@@ -94,10 +95,10 @@ async def load_session_of_run(store: Store, run_id: str) -> Session:
     return session
 
 
-async def find_session_by_handle(store: Store, strategy: Strategy, handle: str) -> Session | None:
+async def find_session_by_handle(store: Store, handle: str) -> Session | None:
     """Return the session used last whose record has `handle`: `conv_...`, `resp_...` or an absolute path."""
     for session in await store.sessions():
-        if session.strategy is strategy and session.handle == handle:
+        if session.handle == handle:
             return session
     return None
 

@@ -30,10 +30,11 @@ from convo.chat.session_record import (
 from convo.chat.turn import RequestOptions
 from convo.endpoints.base import PAGE_ITEMS, list_all_items
 from convo.errors import NotFound, WrongOwner
-from convo.history.records import EMBEDDED_SCOPE, STRATEGY_INFO, Link, Session, Strategy
+from convo.history.records import EMBEDDED_SCOPE, Link, Session, Strategy
 from convo.history.tree import Path, root_key
 from convo.stores.base import Store
-from convo.strategies.state import ConversationState, OwnerSelection, last_answer_depth, owner_of_handle
+from convo.strategies.selection import OwnerSelection, owner_of_handle
+from convo.strategies.state import STRATEGIES, ConversationState, last_answer_depth
 
 DEFAULT_REPLAY_FILE = "conversation.json"
 """The file of a new replayed conversation without a file name; a number is added until the name is free."""
@@ -48,10 +49,10 @@ async def find_selected_session(store: Store, selection: OwnerSelection) -> Sess
         session: Session | None = await load_last_answered_session(store)
     elif selection.handle is None:
         return None
-    elif selection.strategy is Strategy.REPLAY:
-        return await find_session_by_handle(store, Strategy.REPLAY, to_absolute_path(selection.handle))
-    elif owner_of_handle(selection.handle) in (Strategy.CHAIN, Strategy.CONVERSATION):
-        return await find_session_by_handle(store, owner_of_handle(selection.handle), selection.handle)
+    elif selection.replay_file:
+        return await find_session_by_handle(store, to_absolute_path(selection.replay_file))
+    elif STRATEGIES[owner_of_handle(selection.handle)].is_server_side:
+        return await find_session_by_handle(store, selection.handle)
     else:
         found = await resolve_handle(store, selection.handle)
         session = await store.session(found.id)
@@ -60,8 +61,8 @@ async def find_selected_session(store: Store, selection: OwnerSelection) -> Sess
     if session and selection.strategy and session.strategy is not selection.strategy:
         name = quote(session.name)
         raise WrongOwner(
-            f"{session.name!r} is owned by {STRATEGY_INFO[session.strategy].description} (--{session.strategy}), "
-            f"not by {STRATEGY_INFO[selection.strategy].description}",
+            f"{session.name!r} is owned by {STRATEGIES[session.strategy].description} (--{session.strategy}), "
+            f"not by {STRATEGIES[selection.strategy].description}",
             hint=f"convo chat --from {name}, or convo convert {name} --to {selection.strategy}",
         )
     return session
@@ -88,7 +89,7 @@ async def fork_session(source: Session, options: RequestOptions, deps: ChatDeps,
     name:  "" uses the source's name with a number
     Raises WrongOwner for a conversation of an endpoint: it has one head.
     """
-    if source.strategy is Strategy.CONVERSATION:
+    if STRATEGIES[source.strategy].uses_conversation:
         raise make_unforkable_error(source.handle or source.name)
     held = ConversationState(source.strategy, await deps.store.path(source.head), source.confirmed_head)
     path = held.path.first(max(last_answer_depth(held), held.path.depth(held.confirmed_head)))
@@ -99,7 +100,7 @@ async def fork_session(source: Session, options: RequestOptions, deps: ChatDeps,
         head=path.head,
         created_at=deps.clock.now(),
         file_head=None,
-        handle=find_free_file(source.handle) if source.strategy is Strategy.REPLAY else source.handle,
+        handle=find_free_file(source.replay_file) if source.replay_file else source.handle,
     )
     record = SessionRecord(session, path, await load_last_link(deps.store, source), deps, is_saved=False)
     return Chat(record, options, deps)

@@ -8,20 +8,19 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from convo.chat.session_record import get_endpoint_handle
 from convo.chat.turn import RequestOptions
 from convo.config.sections import ContextLimits
 from convo.endpoints.base import INPUT_TOKENS_FIELDS, Endpoint, HttpRequest
 from convo.errors import ConvoError, ItemDeleted, NotFound
 from convo.history.items import Item, Json
-from convo.history.records import EMBEDDED_SCOPE, INTERNAL_PARAMETERS, STRATEGY_INFO, Link, Strategy, client_parameters
+from convo.history.records import EMBEDDED_SCOPE, INTERNAL_PARAMETERS, Link, Strategy, client_parameters
 from convo.history.tree import Node, Path, Prefix, root_key
 from convo.inspect.context_window import ContextUsage, NextRequest, category_parts, request_parts, sum_context_usage
 from convo.inspect.diff import SentRequest
 from convo.inspect.tree import ancestor_ids
 from convo.inspect.view import ConversationView
-from convo.strategies.requests import build_request_body, build_request_input
-from convo.strategies.state import ConversationState, RequestInput
+from convo.strategies.requests import build_request_body
+from convo.strategies.state import STRATEGIES, ConversationState, RequestInput
 from convo.usage.counting import Usage
 from convo.usage.models import NO_WINDOW_SETTINGS, find_model_window, has_encrypted_reasoning
 
@@ -35,14 +34,14 @@ def make_continuation_state(view: ConversationView) -> ConversationState:
         raise ItemDeleted(view.unreadable_head)
     session, at = view.session, find_current_link(view)
     if session:
-        return ConversationState(session.strategy, view.path, view.confirmed_head, get_endpoint_handle(session))
+        return ConversationState(session.strategy, view.path, view.confirmed_head, session.handle)
     if at is None:
-        handle = view.handle if STRATEGY_INFO[view.strategy].is_server_side else None
+        handle = view.handle if STRATEGIES[view.strategy].is_server_side else None
         return ConversationState(view.strategy, view.path, view.confirmed_head, handle)
     if not at.is_stored:
-        owner = Strategy.REPLAY if at.strategy is Strategy.REPLAY else Strategy.SESSION
+        owner = Strategy.SESSION if STRATEGIES[at.strategy].is_server_side else at.strategy
         return ConversationState(owner, view.path, view.path.head)
-    if view.strategy is Strategy.CONVERSATION and view.handle == at.conversation_id:
+    if view.handle == at.conversation_id:
         return ConversationState(Strategy.CONVERSATION, view.path, view.confirmed_head, view.handle)
     answered = view.confirmed_head == view.path.head
     return ConversationState(
@@ -193,7 +192,7 @@ def rebuild_link_request(link: Link, view: ConversationView) -> SentRequest:
         name=link.id,
         model=link.model,
         body=rebuild_request_body(link, path, before),
-        prepended_items=before.items if STRATEGY_INFO[_get_request_owner(link)[0]].is_server_side else (),
+        prepended_items=before.items if STRATEGIES[_get_request_owner(link)[0]].is_server_side else (),
         usage=Usage.from_json(link.usage),
     )
 
@@ -208,7 +207,7 @@ def rebuild_request_body(link: Link, path: Path, confirmed_path: Path) -> dict[s
     """Rebuild the request of `link`, whose model received `path`; its owner already had `confirmed_path`."""
     strategy, handle = _get_request_owner(link)
     remote, wire_model = link.scope != EMBEDDED_SCOPE, link.model.partition("/")[2]
-    sent = build_request_input(
+    sent = STRATEGIES[strategy].build_input(
         ConversationState(strategy, path, confirmed_path.head, handle),
         store=link.is_stored,
         encrypt_reasoning=remote and has_encrypted_reasoning(wire_model),
@@ -226,4 +225,5 @@ def rebuild_request_body(link: Link, path: Path, confirmed_path: Path) -> dict[s
 def _get_request_owner(link: Link) -> tuple[Strategy, str | None]:
     """Return the strategy of the request and the handle it named; without a conversation id it continued none."""
     handle = link.conversation_id or link.previous_response_id
-    return (link.strategy if link.strategy is not Strategy.CONVERSATION or handle else Strategy.CHAIN), handle
+    is_first = STRATEGIES[link.strategy].uses_conversation and not handle
+    return (Strategy.CHAIN if is_first else link.strategy), handle

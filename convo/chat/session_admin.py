@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 
 from convo.chat.session_record import acquire_session_lease, validate_session_name
 from convo.errors import Busy, InvalidUsage, ItemDeleted, NotFound
-from convo.history.records import EMBEDDED_SCOPE, STRATEGY_INFO, Link, Scope, Session, Strategy
+from convo.history.records import EMBEDDED_SCOPE, Link, Scope, Session
 from convo.history.tree import Key, Path, root_key
 from convo.lint.model import LintView
 from convo.runtime import Clock, NewId
 from convo.stores.base import AppendItems, Store, Transaction
+from convo.strategies.state import STRATEGIES
 
 MAX_LISTED_RUNS = 1_000_000
 
@@ -63,7 +64,7 @@ async def _remove_session(store: Store, session: Session) -> RemovedSession:
         store, [session.head, *(key for link in reversed(links) for key in (link.head, link.input_head))]
     )
     runs = tuple([run.id for run in await store.agent_runs(session_id=session.id, limit=MAX_LISTED_RUNS)])
-    if session.strategy is Strategy.CONVERSATION and session.scope == EMBEDDED_SCOPE and session.handle:
+    if session.conversation_id and session.scope == EMBEDDED_SCOPE:
         await _remove_conversation(store, session)  # first, so that after a kill in between the record still names it
     await store.remove_session(session.id)
     gone = [link.id for link in links if await store.link(link.id) is None]
@@ -120,9 +121,9 @@ def describe_remaining_copies(session: Session, links: Sequence[Link]) -> str:
     links:  the links of the session
     """
     left = []
-    if session.strategy is Strategy.REPLAY and session.handle:
-        left.append(f"the file {session.handle} stays")
-    if session.scope != EMBEDDED_SCOPE and STRATEGY_INFO[session.strategy].is_server_side and session.handle:
+    if session.replay_file:
+        left.append(f"the file {session.replay_file} stays")
+    if session.scope != EMBEDDED_SCOPE and STRATEGIES[session.strategy].is_server_side and session.handle:
         left.append(f"{session.scope} keeps its own copy of {session.handle}")
     elif copies := [
         link for link in links if link.scope != EMBEDDED_SCOPE and link.is_stored and link.id.startswith("resp_")
@@ -162,7 +163,7 @@ async def save_repaired_session(
         model=model,
         head=path.head,
         confirmed_head=path.first(repaired.server_count).head
-        if STRATEGY_INFO[repaired.strategy].is_server_side
+        if STRATEGIES[repaired.strategy].is_server_side
         else path.head,
         created_at=now,
         used_at=now,

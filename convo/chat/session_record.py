@@ -17,12 +17,13 @@ from weakref import WeakSet
 from convo.endpoints.base import Endpoint
 from convo.errors import Busy, InvalidUsage, NotFound
 from convo.history.items import Item, item_preview
-from convo.history.records import SCRATCH_PREFIX, Link, Session, Strategy
+from convo.history.records import SCRATCH_PREFIX, Link, Session
 from convo.history.tree import Path
 from convo.runtime import Clock, NewId, describe_process, is_process_dead, process_identity
 from convo.stores.base import AgentCall, AgentRun, AppendItems, Store, Transaction, session_name_taken_error
 from convo.stores.lease import LeaseGuard
-from convo.strategies.state import ConversationState, owner_of_handle
+from convo.strategies.selection import is_session_handle
+from convo.strategies.state import STRATEGIES, ConversationState
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ class SessionRecord:
         is_saved:  whether the store has the record; a new one may begin with a history that the store lacks
         """
         self.session, self.last_link = session, last_link
-        self.state = ConversationState(session.strategy, path, session.confirmed_head, get_endpoint_handle(session))
+        self.state = ConversationState(session.strategy, path, session.confirmed_head, session.handle)
         self._store, self._clock = deps.store, deps.clock
         self._is_saved, self._stored_path = is_saved, path if is_saved else Path(path.root)
         self._view_path = Path(path.root)
@@ -101,7 +102,7 @@ class SessionRecord:
             self.session,
             head=state.path.head,
             confirmed_head=state.confirmed_head,
-            handle=self.session.handle if state.strategy is Strategy.REPLAY else state.handle,
+            handle=state.handle,
             link_id=last_link.id if last_link else None,
             used_at=self._clock.now(),
             use_order=None,
@@ -217,11 +218,6 @@ async def load_session_record(session: Session, deps: ChatDeps) -> SessionRecord
     return SessionRecord(session, path, last, deps, is_saved=True)
 
 
-def get_endpoint_handle(session: Session) -> str | None:
-    """Return the handle at the endpoint; None for a replay file, whose handle is a path."""
-    return None if session.strategy is Strategy.REPLAY else session.handle
-
-
 async def load_last_link(store: Store, session: Session) -> Link | None:
     """Return the session's last confirmed link. Raises NotFound when the record names a deleted one."""
     if not session.link_id:
@@ -253,7 +249,7 @@ def validate_session_name(name: str) -> str:
         raise InvalidUsage("a name has at least one letter", hint=NAME_HINT)
     if name != name.strip() or not name.isprintable():
         raise InvalidUsage(f"{name!r} is no name: it begins or ends with a space, or cannot be printed", hint=NAME_HINT)
-    if name.startswith(RESERVED_PREFIXES) or owner_of_handle(name) is not Strategy.SESSION:
+    if name.startswith(RESERVED_PREFIXES) or not is_session_handle(name):
         raise InvalidUsage(f"{name!r} is no name: it looks like an option, an id or a file", hint=NAME_HINT)
     return name
 
@@ -304,19 +300,17 @@ async def acquire_state_lease(store: Store, state_hash: str, document_name: str)
 
 def _get_lease_name(session: Session) -> str:
     """Return the name of the lease; all sessions of one file share a lease, under any path to it."""
-    if session.strategy is Strategy.REPLAY and session.handle:
-        return f"file {os.path.realpath(session.handle)}"
+    if session.replay_file:
+        return f"file {os.path.realpath(session.replay_file)}"
     return f"session {session.id}"
 
 
 def _get_session_title(session: Session) -> str:
-    if session.strategy is Strategy.REPLAY and session.handle:
-        return session.handle
-    return session.name or session.id
+    return session.replay_file or session.name or session.id
 
 
 def _make_busy_hint(session: Session) -> str:
     """Return the hint for a busy session; a conversation cannot be forked, since it has one head at its endpoint."""
-    if session.strategy is Strategy.CONVERSATION:
+    if STRATEGIES[session.strategy].uses_conversation:
         return "leave that chat first"
     return f"convo chat --fork {quote(_get_session_title(session))}"

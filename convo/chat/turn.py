@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from convo.chat.session_record import NO_UPDATE, ChatDeps, RunUpdate, SessionRecord, shielded
 from convo.endpoints.base import LIMIT_FIELD, PAGE_ITEMS, Endpoint, iter_pages
-from convo.errors import ConvoError, EndpointFault, LimitReached, StateFault, StateIgnored, StreamBroken
+from convo.errors import ConvoError, EndpointFault, LimitReached, StateFault, StreamBroken
 from convo.history.accumulator import (
     START_EVENTS,
     STREAMED_TEXT_DIFFERS,
@@ -29,7 +29,6 @@ from convo.history.records import (
     ANSWERED_STATUSES,
     EMBEDDED_SCOPE,
     IGNORED_PARAMETER,
-    STRATEGY_INFO,
     UNFINISHED_STATUSES,
     Link,
     LinkStatus,
@@ -41,16 +40,13 @@ from convo.history.tree import Path
 from convo.runtime import Clock
 from convo.stores.base import Store
 from convo.strategies.requests import (
-    RetryAction,
     apply_cancellation,
-    apply_response,
     build_request_body,
-    build_request_input,
     decide_retry,
     items_after_confirmed,
     reconcile,
 )
-from convo.strategies.state import ConversationState, RequestInput, last_answer_depth
+from convo.strategies.state import ConversationState, RequestInput, RetryAction, last_answer_depth
 
 if TYPE_CHECKING:
     from tenacity import RetryCallState
@@ -191,9 +187,9 @@ async def load_owner_tail(state: ConversationState, endpoint: Endpoint, store: S
     Raises StateFault when the conversation lacks the items that it had confirmed.
     """
     here = endpoint.scope == EMBEDDED_SCOPE
-    if state.strategy is Strategy.CHAIN and here:
+    if state.owner.uses_response and here:
         return await _load_local_chain(state, store)
-    if state.strategy is Strategy.CONVERSATION and state.handle:
+    if state.owner.uses_conversation and state.handle:
         return await (_load_local_conversation(state, store) if here else _fetch_remote_conversation(state, endpoint))
     return OwnerTail()
 
@@ -204,9 +200,9 @@ async def _load_local_chain(state: ConversationState, store: Store) -> OwnerTail
     A new root may begin with a history of responses: a response to a part of that history does not count.
     """
     confirmed = state.path.up_to(state.confirmed_head)
-    asked = confirmed.append(build_request_input(state).items)
+    asked = confirmed.append(state.owner.build_input(state).items)
     seed = state.path.first(last_answer_depth(state))
-    known = len(seed) and len(confirmed) + len(build_request_input(replace(state, path=seed)).items)
+    known = len(seed) and len(confirmed) + len(state.owner.build_input(replace(state, path=seed)).items)
     for at in range(len(asked), max(len(confirmed), known), -1):
         for link in await store.responses_to(asked.first(at).head):
             if (
@@ -282,7 +278,7 @@ class RequestOptions:
 
     def build_input(self, state: ConversationState) -> RequestInput:
         """Build the input of the next request for `state`."""
-        return build_request_input(state, store=self.store, encrypt_reasoning=self.encrypt_reasoning)
+        return state.owner.build_input(state, store=self.store, encrypt_reasoning=self.encrypt_reasoning)
 
     def build_body(self, request_input: RequestInput) -> dict[str, Json]:
         """Build the body of a request with this input."""
@@ -412,7 +408,7 @@ class ChatTurn:
             reached.is_time_limit
             or self._requested_state is None
             or not self._accumulator.has_output_events
-            or STRATEGY_INFO[self._requested_state.strategy].is_server_side
+            or self._requested_state.is_server_side
         ):
             return None
         response = {
@@ -449,7 +445,7 @@ class ChatTurn:
     async def _send_request(self) -> AsyncGenerator[StreamEvent, None] | None:
         record = self._record
         await self._deps.store.admin.check_disk_space()
-        if record.state.strategy is Strategy.CONVERSATION and not record.state.handle:
+        if record.state.owner.uses_conversation and not record.state.handle:
             created = await self._deps.endpoint.create_conversation()
             await record.commit(replace(record.state, handle=created["id"]))
         elif self._check_tail and await self._recover_response():
@@ -471,7 +467,7 @@ class ChatTurn:
             return False
         held, links = reconcile(record.state, tail.items), self._claim_links(record.state, tail)
         last = links[-1] if links else None
-        if last and held.strategy is Strategy.CHAIN:
+        if last and held.owner.uses_response:
             held = replace(held, handle=last.id)
         self._recovered_path, beside = held.path, None
         if not held.unconfirmed_nodes:
@@ -535,14 +531,14 @@ class ChatTurn:
         if limit:
             error = {"code": "max_output_tokens", "message": limit["message"], LIMIT_FIELD: limit["name"]}
             response = {**response, "error": error}
-        if self._requested_state.strategy is Strategy.CHAIN and not response.get("id") and not limit:
-            raise StateIgnored("the endpoint answered without a response id, from which a chain continues")
+        else:
+            self._requested_state.owner.validate_response(response)
         output = tuple(response.get("output") or ())
-        held = apply_response(self._requested_state, self._request_input, response)
+        held = self._requested_state.owner.apply_response(self._requested_state, self._request_input, response)
         saw = self._input_override.path if self._input_override else held.path.first(len(held.path) - len(output))
         beside = await self._on_response(held, output)
         link = self._make_link(response, await self._choose_link_id(response), saw, saw.append(output))
-        if beside is None and held.strategy is not Strategy.CONVERSATION:
+        if beside is None and not held.owner.uses_conversation:
             self.link = link
             await self._record.commit(self._requested_state, link, view_path=saw.append(output))
             return

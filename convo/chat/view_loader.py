@@ -24,13 +24,14 @@ from convo.chat.session_record import describe_session_writer
 from convo.endpoints.base import PAGE_ITEMS, Endpoint, list_all_items
 from convo.errors import AmbiguousHandle, ConvoError, InvalidRunState, ItemDeleted, NotFound, Unreadable
 from convo.history.items import Json, Response
-from convo.history.records import ANSWERED_STATUSES, EMBEDDED_SCOPE, STRATEGY_INFO, Link, Session, Strategy
+from convo.history.records import ANSWERED_STATUSES, EMBEDDED_SCOPE, Link, Session, Strategy
 from convo.history.tree import Key, Path, root_key
 from convo.inspect.diff import describe_drift
 from convo.inspect.tree import build_remote_chain, order_by_conversation
 from convo.inspect.view import ConversationView, OpenRun, PathIndex
 from convo.stores.base import AgentRun, Store
-from convo.strategies.state import owner_of_handle
+from convo.strategies.selection import owner_of_handle
+from convo.strategies.state import STRATEGIES
 
 
 async def load_handle_view(store: Store, handle: str, *, read_files: bool = True) -> ConversationView:
@@ -61,7 +62,7 @@ async def load_file_view(store: Store, file_path: str) -> ConversationView:
     file = ReplayFile(file_path)
     if not file.exists():
         raise NotFound("file", file_path, hint="convo sessions")
-    session = await find_session_by_handle(store, Strategy.REPLAY, to_absolute_path(file_path))
+    session = await find_session_by_handle(store, to_absolute_path(file_path))
     if session:
         return replace(await load_session_view(store, session), handle=file_path)
     path = Path(root_key(store.tenant)).append(read_item_file(file_path).items)
@@ -75,12 +76,9 @@ async def find_mirror_session(store: Store, handle: str) -> Session | None:
 
     Raises AmbiguousHandle when several handles match.
     """
-    strategy = owner_of_handle(handle)
-    if not STRATEGY_INFO[strategy].is_server_side:
+    if not STRATEGIES[owner_of_handle(handle)].is_server_side:
         return None
-    begun = [
-        one for one in await store.sessions() if one.strategy is strategy and (one.handle or "").startswith(handle)
-    ]
+    begun = [one for one in await store.sessions() if (one.handle or "").startswith(handle)]
     exact = [one for one in begun if one.handle == handle] or begun
     if len({one.handle for one in exact}) > 1:
         raise AmbiguousHandle(handle, [(one.handle or "", f"{one.strategy}  {one.name}") for one in exact])
@@ -142,7 +140,7 @@ async def load_conversation_view(store: Store, conversation_id: str) -> Conversa
     conversation = await load_stored_conversation(store, conversation_id)
     path = await store.path(conversation.head)
     through = await _load_conversation_links(store, conversation_id, path)
-    session = await find_session_by_handle(store, Strategy.CONVERSATION, conversation_id)
+    session = await find_session_by_handle(store, conversation_id)
     if session:  # its record also has the links of items deleted since
         through = _sort_unique([*through, *await store.links(session.id)])
     places = await _build_path_index(store, path, through)
@@ -255,9 +253,9 @@ async def _load_related_links(store: Store, links: Iterable[Link], seeds: Iterab
 
 async def _load_shared_links(store: Store, session: Session) -> list[Link]:
     """Return the links of all clients of the session's conversation at the embedded endpoint."""
-    if session.strategy is not Strategy.CONVERSATION or session.scope != EMBEDDED_SCOPE or not session.handle:
+    if not session.conversation_id or session.scope != EMBEDDED_SCOPE:
         return []
-    conversation = await store.conversation(session.handle)
+    conversation = await store.conversation(session.conversation_id)
     return (
         await _load_conversation_links(store, conversation.id, await store.path(conversation.head))
         if conversation

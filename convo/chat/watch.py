@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator
 from typing import NamedTuple
 
 from convo.chat.view_loader import load_file_view, load_handle_view
-from convo.history.records import UNFINISHED_STATUSES, Session, Strategy
+from convo.history.records import UNFINISHED_STATUSES, Session
 from convo.history.tree import Key
 from convo.inspect.view import ConversationView
 from convo.runtime import Clock
@@ -78,11 +78,10 @@ async def load_conversation_version(store: Store, view: ConversationView) -> Con
 
 def read_replay_stamp(view: ConversationView) -> tuple[int, int] | None:
     """Return the modification time of the replay file in nanoseconds and its size in bytes; None without a file."""
-    if view.strategy is not Strategy.REPLAY:
+    if view.replay_file is None:
         return None
-    place = view.session.handle if view.session and view.session.handle else view.handle
     try:
-        found = os.stat(os.path.expanduser(place))
+        found = os.stat(os.path.expanduser(view.replay_file))
     except OSError:
         return None
     return found.st_mtime_ns, found.st_size

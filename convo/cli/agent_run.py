@@ -38,7 +38,7 @@ from convo.errors import (
     Unsupported,
 )
 from convo.history.items import Item, Json, StreamEvent, item_text, item_type
-from convo.history.records import Link, Strategy
+from convo.history.records import Link
 from convo.runs.state import Run, RunLimits, Stage
 from convo.runstate.run_items import read_context_values
 from convo.runstate.state import RunState
@@ -317,7 +317,7 @@ class RunPresenter:
             "response_id": None if link is None or link.id.startswith("try_") else link.id,
             "session": session.name,
             "strategy": str(session.strategy),
-            "conversation_id": session.handle if session.strategy is Strategy.CONVERSATION else None,
+            "conversation_id": session.conversation_id,
             "model": self.chat.options.model,
             "agent": self.runner.run.agent,
             "run": self.runner.run_row.id if self.runner.run_row else None,

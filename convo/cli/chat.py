@@ -20,8 +20,9 @@ from convo.cli.repl_actions import check_no_open_run
 from convo.config.loader import SettingFlags, SettingsInputs, read_settings_inputs, resolve_settings
 from convo.errors import ConvoError, Interrupted, InvalidUsage
 from convo.history.items import Item, Json, StreamEvent, item_text, item_type, user_message
-from convo.history.records import STRATEGY_INFO, Link, Strategy
-from convo.strategies.state import owner_of_handle
+from convo.history.records import Link, Strategy
+from convo.strategies.selection import is_file_handle
+from convo.strategies.state import STRATEGIES
 from convo.terminal.answer import consume_interruptibly
 from convo.terminal.terminal import AnswerPrinter
 
@@ -76,7 +77,7 @@ def _read_chat_settings(options: ChatOptions, model: str | None, output: ChatOut
 
     sources = read_settings_inputs(options.config, SettingFlags(model=model))
     is_replayed = options.strategies == (Strategy.REPLAY,) or (
-        options.handle is not None and owner_of_handle(options.handle) is Strategy.REPLAY and not options.strategies
+        options.handle is not None and is_file_handle(options.handle) and not options.strategies
     )
     storage = resolve_settings(sources).storage
     if not is_replayed or storage.type == "none" or is_store_writable(get_store_url(storage)):
@@ -164,7 +165,7 @@ async def run_interactive_chat(
         renderer=context.get_answer_renderer(),
         format_reasoning=context.get_reasoning_formatter(),
     )
-    owner = STRATEGY_INFO[chat.session.strategy].description
+    owner = STRATEGIES[chat.session.strategy].description
     talking.notify(f"{chat.options.model}, held by {owner}; /help lists what else can be typed")
     if presenter:
         from convo.terminal.agent_chat import AgentChat
@@ -231,14 +232,14 @@ def chat_outcome_to_json(chat: Chat, link: Link) -> dict[str, Json]:
         "response_id": None if link.id.startswith("try_") else link.id,
         "session": session.name,
         "strategy": str(session.strategy),
-        "conversation_id": session.handle if session.strategy is Strategy.CONVERSATION else None,
+        "conversation_id": session.conversation_id,
         "model": chat.options.model,
         "output_text": "".join(item_text(item) for item in output if item_type(item) == "message"),
         "output": output,
         "usage": link.usage,
         "status": link.status,
         "pending": [],
-        "state_file": session.handle if session.strategy is Strategy.REPLAY else None,
+        "state_file": session.replay_file,
     }
 
 

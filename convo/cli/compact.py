@@ -22,10 +22,9 @@ from convo.compaction.planning import CompactionOptions
 from convo.config.loader import SettingFlags, SettingsInputs, read_settings_inputs, resolve_settings
 from convo.errors import Busy, NotFound
 from convo.history.items import Json
-from convo.history.records import Strategy
 from convo.runtime import SystemClock, random_id
 from convo.stores.base import Store
-from convo.strategies.state import select_owner
+from convo.strategies.selection import select_owner
 from convo.terminal.report_views import render_compaction, render_compaction_preview
 from convo.terminal.terminal import detect_display
 from convo.transfer.compact import CompactionResult, PreparedCompaction, apply_compaction, prepare_compaction
@@ -83,8 +82,8 @@ async def _open_chat_by_handle(
     """Open the conversation that the handle names, for reading."""
     want = select_owner([], options.handle)
     session = await find_selected_session(store, want)
-    if want.strategy is Strategy.REPLAY and not session:
-        _check_file_exists(options.handle)
+    if want.replay_file and not session:
+        _check_file_exists(want.replay_file)
     settings, choice = choose_session_model(inputs, session)
     async with endpoint_session(choice, settings, store) as endpoint:
         asking = make_request_options(choice, instructions=session.instructions if session else None, parameters={})

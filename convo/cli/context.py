@@ -45,7 +45,8 @@ from convo.history.records import Link, Session, Strategy
 from convo.runtime import SystemClock, random_id
 from convo.stores.base import Store
 from convo.stores.lease import LeaseGuard
-from convo.strategies.state import OwnerSelection, owner_of_handle, select_owner
+from convo.strategies.selection import OwnerSelection, owner_of_handle, select_owner
+from convo.strategies.state import STRATEGIES
 from convo.terminal.answer import ANSWERS_PLAIN, format_reasoning_line, make_answer_renderer, reasoning_text
 from convo.terminal.status_line import format_receipt
 from convo.terminal.terminal import (
@@ -79,12 +80,12 @@ async def resolve_fork_source(store: Store, turn_handle: str) -> ForkSource:
     endpoint, and InvalidUsage for a turn of a chain that no response ends at.
     """
     handle, number = await split_turn_suffix(store, turn_handle)
-    kind = owner_of_handle(handle)
-    if kind is Strategy.CONVERSATION:
+    owner = STRATEGIES[owner_of_handle(handle)]
+    if owner.uses_conversation:
         raise make_unforkable_error(handle)
-    if kind is Strategy.CHAIN:
+    if owner.uses_response:
         return await _resolve_response(store, handle, number)
-    session = await (load_session(store, handle) if kind is Strategy.SESSION else _find_replay_session(store, handle))
+    session = await (_find_replay_session(store, handle) if owner.uses_file else load_session(store, handle))
     return ForkSource(session if number is None else await make_session_at_turn(store, session, number))
 
 
@@ -112,7 +113,7 @@ async def _find_response_at_turn(store: Store, link: Link, turn: int) -> Link:
 
 
 async def _find_replay_session(store: Store, path: str) -> Session:
-    found = await find_session_by_handle(store, Strategy.REPLAY, to_absolute_path(path))
+    found = await find_session_by_handle(store, to_absolute_path(path))
     if found is None:
         raise NotFound("session at", path, hint="copy the file, and go on with --replay --from COPY")
     return found
@@ -194,8 +195,8 @@ class ChatContext:
         session = source or (None if asked.fork else await find_selected_session(self._store, want))
         if asked.continue_last and session:
             await self._note_skipped_session(session)
-        if want.strategy is Strategy.REPLAY and want.handle and not (session or asked.strategies):
-            check_replay_file_exists(want.handle)
+        if want.replay_file and not (session or asked.strategies):
+            check_replay_file_exists(want.replay_file)
         name = await self._choose_session_name(None if source else session)
         edges, asking = await self._connect(session)
         if source:
@@ -328,9 +329,9 @@ class ChatContext:
             self._output.note(f"{newest.name!r} has no answer yet, so this continues {session.name!r}")
 
     def _note_new_file(self, session: Session) -> None:
-        if session.strategy is Strategy.REPLAY and session.handle and not os.path.lexists(session.handle):
-            near = os.path.relpath(session.handle)
-            self._output.note(f"the conversation goes to {session.handle if near.startswith('..') else near}")
+        if session.replay_file and not os.path.lexists(session.replay_file):
+            near = os.path.relpath(session.replay_file)
+            self._output.note(f"the conversation goes to {session.replay_file if near.startswith('..') else near}")
 
     # -- endpoint and model ------------------------------------------------------------------------------
 
@@ -380,7 +381,7 @@ class ChatContext:
 
 async def confirm_fork_of_busy_session(busy: Busy, session: Session) -> bool:
     """Return whether the user at the terminal wants a fork of a session that another process has open."""
-    if session.strategy is Strategy.CONVERSATION or not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if STRATEGIES[session.strategy].uses_conversation or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
     from convo.terminal.prompt import read_plain_line
 

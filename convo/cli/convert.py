@@ -28,11 +28,12 @@ from convo.config.loader import (
 from convo.config.settings import ModelChoice, Settings
 from convo.endpoints.base import Endpoint
 from convo.history.items import Json
-from convo.history.records import EMBEDDED_SCOPE, STRATEGY_INFO, Scope, Session, Strategy
+from convo.history.records import EMBEDDED_SCOPE, Scope, Session, Strategy
 from convo.inspect.view import ConversationView
 from convo.runtime import SystemClock, random_id
 from convo.stores.base import Store
-from convo.strategies.state import owner_of_handle
+from convo.strategies.selection import is_file_handle
+from convo.strategies.state import STRATEGIES
 from convo.strategies.transfer import TransferPlan, TransferTarget, plan_transfer
 from convo.terminal.report_views import new_session_rows, render_losses
 from convo.terminal.terminal import detect_display, detect_display_without_color, render_key_values
@@ -85,9 +86,7 @@ async def run_convert(options: ConvertOptions) -> None:
     if options.as_json:
         print_json(conversion_to_json(source, carried, target, made) | redactions_to_json(hidden))
     elif made:
-        waiting = (
-            len(carried.items) if made.strategy is Strategy.CHAIN else len(carried.items) - carried.confirmed_count
-        )
+        waiting = len(carried.items) - STRATEGIES[made.strategy].confirmed_at_start(carried.confirmed_count)
         rows = new_session_rows(made.name, made.strategy, made.handle, len(carried.items), waiting)
         print_line(render_key_values(rows, detect_display(sys.stdout, os.environ)))
 
@@ -101,7 +100,7 @@ async def load_source_from_owner(view: ConversationView, settings: Settings, sto
 @asynccontextmanager
 async def owner_endpoint(view: ConversationView, settings: Settings, store: Store) -> AsyncIterator[Endpoint | None]:
     """Open the endpoint that stores the original of a mirror; None if the view itself is the only copy."""
-    if view.session is None or not STRATEGY_INFO[view.strategy].is_server_side or not view.session.handle:
+    if view.session is None or not STRATEGIES[view.strategy].is_server_side or not view.session.handle:
         yield None
         return
     record = make_recorded_endpoint(view.session)
@@ -142,7 +141,7 @@ async def resolve_destination(name: str | None, to: Strategy, store: Store) -> C
     """
     if name is None:
         return ConvertDestination()
-    if to is Strategy.REPLAY and owner_of_handle(name) is Strategy.REPLAY:
+    if STRATEGIES[to].uses_file and is_file_handle(name):
         return ConvertDestination(file=name)
     await check_session_name_free(store, name)
     return ConvertDestination(name=name)
@@ -158,7 +157,7 @@ async def _make_session(
     store: Store,
 ) -> Session:
     beside = SessionWriter(store, SystemClock(), random_id)
-    if target.strategy is not Strategy.CONVERSATION:
+    if not STRATEGIES[target.strategy].uses_conversation:
         return await convert_conversation(source, plan, target, destination, beside)
     async with endpoint_session(choice, settings, store) as endpoint:
         return await convert_conversation(source, plan, target, destination, beside, endpoint)
@@ -176,7 +175,7 @@ def conversion_to_json(
         "session": session.name if session else None,
         "handle": session.handle if session else None,
         "items": len(plan.items),
-        "unacknowledged": len(plan.items) - (plan.confirmed_count if target.strategy is not Strategy.CHAIN else 0),
+        "unacknowledged": len(plan.items) - STRATEGIES[target.strategy].confirmed_at_start(plan.confirmed_count),
         "losses": [
             {"code": loss.code, "effect": str(loss.effect), "why": loss.reason, "items": list(loss.positions)}
             for loss in plan.losses

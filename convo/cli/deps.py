@@ -12,8 +12,9 @@ from convo.config.sections import APIS_WITHOUT_URL
 from convo.config.settings import ModelChoice, Settings
 from convo.config.storage import Storage
 from convo.history.items import Json
-from convo.history.records import STRATEGY_INFO, Session
+from convo.history.records import Session
 from convo.stores.base import Store
+from convo.strategies.state import STRATEGIES
 
 if TYPE_CHECKING:
     from convo.chat.turn import RequestOptions
@@ -101,7 +102,7 @@ def choose_session_model(
     """
     record = make_recorded_endpoint(session) if session else None
     settings = resolve_settings(inputs, record)
-    bound = record if session and STRATEGY_INFO[session.strategy].is_server_side and session.handle else None
+    bound = record if session and STRATEGIES[session.strategy].is_server_side and session.handle else None
     where = "/model" if model else "-m"
     choice = choose_model(settings, model, source=where, record=bound)
     return settings._replace(providers={**settings.providers, choice.provider.name: choice.provider}), choice

@@ -20,11 +20,12 @@ from convo.cli.resolve import HandleResolver, LookupOptions, get_owner_handle, i
 from convo.config.loader import load_settings
 from convo.errors import InvalidUsage, ItemDeleted, Unreadable
 from convo.history.items import Json
-from convo.history.records import EMBEDDED_SCOPE, STRATEGY_INFO
+from convo.history.records import EMBEDDED_SCOPE
 from convo.inspect.diff import SentRequest, diff_histories, diff_requests, history_diff_to_json, request_diff_to_json
 from convo.inspect.view import ConversationView
 from convo.stores.base import Store
-from convo.strategies.state import parse_turn_handle
+from convo.strategies.selection import parse_turn_handle
+from convo.strategies.state import STRATEGIES
 from convo.terminal.diff_view import DiffSide, render_history_diff, render_request_diff
 from convo.terminal.terminal import detect_display
 
@@ -85,7 +86,7 @@ async def load_diff_side(handle: str, resolver: CachingHandleResolver, store: St
     known, number = await resolve_handle_with_turn(handle, resolver, store)
     if known.unreadable_head:
         raise ItemDeleted(known.unreadable_head)
-    return DiffSide(handle, STRATEGY_INFO[known.strategy].description, get_items_up_to_turn(known, number))
+    return DiffSide(handle, STRATEGIES[known.strategy].description, get_items_up_to_turn(known, number))
 
 
 async def resolve_handle_with_turn(
@@ -108,9 +109,9 @@ async def load_mirror_and_owner(
         raise InvalidUsage(
             "--server compares all that is held", hint=f"convo diff {parse_turn_handle(handle)[0]} --server"
         )
-    if not STRATEGY_INFO[mirror.strategy].is_server_side:
+    if not STRATEGIES[mirror.strategy].is_server_side:
         raise InvalidUsage(
-            f"{handle} is held here, by {STRATEGY_INFO[mirror.strategy].description}", hint=f"convo inspect {handle}"
+            f"{handle} is held here, by {STRATEGIES[mirror.strategy].description}", hint=f"convo inspect {handle}"
         )
     theirs = (
         await _load_embedded_owner_view(mirror, store)

@@ -22,7 +22,6 @@ from convo.cli.state_input import STDIN_HANDLE, find_run_state
 from convo.config.loader import load_settings
 from convo.errors import InvalidUsage, ItemDeleted, Unreadable
 from convo.history.items import get_call_id, is_client_call, is_client_output, is_user_message
-from convo.history.records import Strategy
 from convo.inspect.view import ConversationView
 from convo.lint.model import LintView, lint_view_of_conversation, lint_view_of_file
 from convo.lint.report import LintReport, build_lint_report, find_item_lines
@@ -61,7 +60,7 @@ class LintTarget:
         """Lint the history."""
         found = build_lint_report(self.handle, self.view, item_paths=self.item_paths)
         if self.conversation:
-            kept = self.handle if self.conversation.strategy is Strategy.REPLAY and is_path_like(self.handle) else None
+            kept = self.handle if self.conversation.replay_file and is_path_like(self.handle) else None
             return replace(found, node_keys=self.conversation.path.keys, file=kept)
         begun = _find_item_lines(self.file) if self.file and found.findings else ()
         return replace(found, file=None if self.handle == STDIN_HANDLE else self.handle, item_lines=begun)
@@ -115,7 +114,7 @@ def _is_unrecorded_file(handle: str, lookup: LookupOptions) -> bool:
     async def read(store: Store) -> bool:
         if not is_path_like(handle):
             return await is_unknown_file(store, handle)
-        return await find_session_by_handle(store, Strategy.REPLAY, to_absolute_path(handle)) is None
+        return await find_session_by_handle(store, to_absolute_path(handle)) is None
 
     if not is_path_like(handle) and not os.path.isfile(os.path.expanduser(handle)):
         return False

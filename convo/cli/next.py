@@ -48,11 +48,11 @@ from convo.config.loader import (
 from convo.config.settings import ModelChoice, Settings
 from convo.endpoints.base import Endpoint
 from convo.history.items import user_message
-from convo.history.records import STRATEGY_INFO
 from convo.inspect.context_window import NextRequest, next_request_to_json
 from convo.inspect.view import ConversationView
 from convo.stores.base import Store
-from convo.strategies.state import owner_of_handle
+from convo.strategies.selection import owner_of_handle
+from convo.strategies.state import STRATEGIES
 from convo.terminal.inspect_view import build_curl_command, render_next_request
 from convo.terminal.terminal import detect_display, escape_control_chars
 
@@ -164,12 +164,8 @@ async def _load_continued_view(store: Store, options: NextOptions, settings: Set
     known = await HandleResolver(settings, store, LookupOptions(options.config, options.provider)).resolve(
         options.handle
     )
-    kind = owner_of_handle(known.handle)
-    record = (
-        await find_session_by_handle(store, kind, known.handle)
-        if STRATEGY_INFO[kind].is_server_side and not known.session
-        else None
-    )
+    is_id = STRATEGIES[owner_of_handle(known.handle)].is_server_side
+    record = await find_session_by_handle(store, known.handle) if is_id and not known.session else None
     return await load_session_view(store, record) if record else known
 
 
@@ -184,7 +180,7 @@ def _choose_settings_and_model(
         return settings, choose_model(settings, model)
     scope = view.scope
     record = RecordedEndpoint(view.handle, view.model, scope.url, scope.organisation, scope.project)
-    remembers = STRATEGY_INFO[make_continuation_state(view).strategy].is_server_side
+    remembers = STRATEGIES[make_continuation_state(view).strategy].is_server_side
     choice = choose_model(settings, model or view.model, source="-m", record=record if remembers else None)
     return settings._replace(providers={**settings.providers, choice.provider.name: choice.provider}), choice
 

@@ -6,8 +6,8 @@ Only local data is offered; no server is called.
 from collections.abc import Sequence
 
 from convo.config.settings import Settings
-from convo.history.records import STRATEGY_INFO
 from convo.stores.base import Store
+from convo.strategies.state import STRATEGIES
 from convo.terminal.prompt import (
     COMMAND_NAME,
     FILE_ARGUMENT,
@@ -47,7 +47,7 @@ class ReplCompleter:
                 Suggestion(f"/{name} " if row.usage else f"/{name}", row.help) for name, row in SLASH_COMMANDS.items()
             ]
         if place_kind == OWNER_ARGUMENT:
-            return [Suggestion(str(strategy), owner.description) for strategy, owner in STRATEGY_INFO.items()]
+            return [Suggestion(str(strategy), owner.description) for strategy, owner in STRATEGIES.items()]
         if place_kind == HANDLE_ARGUMENT:
             there = await self._store.sessions(limit=MAX_OFFERED_SESSIONS)
             return [Suggestion(session.name, str(session.strategy)) for session in there if session.name]

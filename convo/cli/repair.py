@@ -18,13 +18,13 @@ from convo.cli.resolve import LookupOptions
 from convo.config.loader import choose_model, load_settings
 from convo.errors import InvalidUsage
 from convo.history.items import Json
-from convo.history.records import Scope, Session, Strategy
+from convo.history.records import Scope, Session
 from convo.lint.model import RepairChange
 from convo.lint.repair import RepairResult, repair_for_file, repair_for_session
 from convo.lint.rules import lint_history
 from convo.runtime import SystemClock, random_id
 from convo.stores.base import Store
-from convo.strategies.state import owner_of_handle
+from convo.strategies.selection import is_file_handle
 from convo.terminal.report_views import render_repair
 from convo.terminal.terminal import detect_display
 
@@ -62,7 +62,7 @@ def run_repair(options: RepairOptions, lookup: LookupOptions, *, as_json: bool) 
 
 
 def _is_file_name(name: str) -> bool:
-    return owner_of_handle(name) is Strategy.REPLAY or name.endswith(".jsonl")
+    return is_file_handle(name) or name.endswith(".jsonl")
 
 
 def _print_repair(options: RepairOptions, target: LintTarget, result: RepairResult | None, *, as_json: bool) -> None:

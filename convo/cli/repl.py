@@ -25,7 +25,7 @@ from convo.history.items import Item, Json, user_message
 from convo.history.records import Link, Strategy
 from convo.history.tree import Key
 from convo.stores.base import Store
-from convo.strategies.state import select_owner
+from convo.strategies.selection import select_owner
 from convo.terminal.prompt import Suggestion
 from convo.terminal.status_line import StatusLineState, format_owner_handle, format_status
 from convo.terminal.terminal import detect_display_without_color
@@ -102,8 +102,8 @@ class ReplController(ChatContext):
         session = await find_selected_session(self._store, want)
         if session and session.id == chat.session.id:
             raise InvalidUsage(f"{session.name} is this conversation", hint="/resume lists the others")
-        if want.strategy is Strategy.REPLAY and want.handle and not session:
-            check_replay_file_exists(want.handle)
+        if want.replay_file and not session:
+            check_replay_file_exists(want.replay_file)
         if session:
             await check_no_open_run(self._store, session)
             if not self._options.agents_reference and await self._store.agent_runs(session_id=session.id, limit=1):

@@ -17,7 +17,7 @@ from convo.config.settings import Settings
 from convo.errors import InvalidUsage, StateFault
 from convo.history.records import Session
 from convo.stores.base import Store
-from convo.strategies.state import OwnerSelection
+from convo.strategies.selection import OwnerSelection
 
 if TYPE_CHECKING:
     from convo.cli.resolve import LookupOptions

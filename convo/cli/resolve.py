@@ -19,11 +19,12 @@ from convo.config.loader import choose_model, load_settings
 from convo.config.settings import ModelChoice, ModelName, Settings
 from convo.config.values import Layer, SettingSource
 from convo.errors import InvalidUsage, NotFound, Unreachable, WrongOwner
-from convo.history.records import Scope, Strategy
+from convo.history.records import Scope
 from convo.history.tree import root_key
 from convo.inspect.diff import describe_drift
 from convo.inspect.view import ConversationView
 from convo.stores.base import Store
+from convo.strategies.state import STRATEGIES
 from convo.terminal.inspect_view import render_conversation
 from convo.terminal.terminal import detect_display_without_color, escape_control_chars
 
@@ -183,14 +184,11 @@ async def is_unknown_file(store: Store, handle: str) -> bool:
 
 def get_owner_handle(view: ConversationView) -> str:
     """Return the remote owner's handle. Raises InvalidUsage without a remote owner."""
-    strategy, session = view.strategy, view.session
-    handle = (session.handle if session else view.handle) if strategy not in LOCAL_STRATEGIES else None
+    session = view.session
+    handle = (session.handle if session else view.handle) if STRATEGIES[view.strategy].is_server_side else None
     if not handle or not view.scope or view.scope.url == "embedded":
         raise InvalidUsage(f"{view.handle} has no remote owner to ask", hint=f"convo inspect {view.handle}")
     return handle
-
-
-LOCAL_STRATEGIES = (Strategy.SESSION, Strategy.REPLAY)
 
 
 def _choose_remote_provider(settings: Settings, provider: str) -> ModelChoice:

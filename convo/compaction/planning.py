@@ -17,7 +17,6 @@ from typing import TypeAlias
 from convo.compaction.window import (
     cut_points,
     is_instruction,
-    is_summary,
     summary_message,
     turn_starts,
 )
@@ -29,11 +28,13 @@ from convo.history.items import (
     get_call_id,
     is_client_call,
     is_client_output,
+    is_summary,
     is_user_message,
     item_type,
 )
 from convo.history.records import Strategy
 from convo.history.tree import Key, Path
+from convo.strategies.state import STRATEGIES
 from convo.usage.counting import Usage
 
 
@@ -177,6 +178,7 @@ def _is_compactable(item: Item) -> bool:
 def _choose_method(
     standing: HistorySnapshot, wish: CompactionOptions, folded: Sequence[Item], previous: str | None
 ) -> CompactionMethod:
+    owner = STRATEGIES[standing.strategy]
     if wish.mode is CompactionMode.PREVIOUS:
         _check_previous_response(standing, wish, previous)
         return CompactionMethod.PREVIOUS
@@ -186,9 +188,9 @@ def _choose_method(
                 "what was compacted before is sealed, so nobody can look at it closely", hint="without --focus"
             )
         return CompactionMethod.SUMMARY
-    if wish.mode is CompactionMode.AUTO and standing.strategy is Strategy.CONVERSATION and not wish.keep_turns:
+    if wish.mode is CompactionMode.AUTO and owner.uses_conversation and not wish.keep_turns:
         return CompactionMethod.IN_PLACE
-    if wish.mode is CompactionMode.AUTO and standing.strategy is Strategy.CHAIN and previous:
+    if wish.mode is CompactionMode.AUTO and owner.uses_response and previous:
         return CompactionMethod.PREVIOUS
     return (
         CompactionMethod.SUMMARY
@@ -200,7 +202,7 @@ def _choose_method(
 def _check_previous_response(standing: HistorySnapshot, wish: CompactionOptions, previous: str | None) -> None:
     if wish.focus:
         raise InvalidUsage("--focus is for a summary of the items", hint="--mode input")
-    if standing.strategy is Strategy.CONVERSATION:
+    if STRATEGIES[standing.strategy].uses_conversation:
         raise InvalidUsage("a conversation is compacted in its list, not by a response", hint="--mode auto")
     if previous is None:
         raise InvalidUsage(

@@ -86,6 +86,20 @@ JSON_ESCAPE = re.compile(
 """An escape in JSON text, a pair of surrogates as one."""
 
 
+SUMMARY_HEADING = "Summary of the conversation up to here, in place of its earlier messages:"
+"""The first line of a message with a summary."""
+
+
+def is_summary(item: Item) -> bool:
+    """Return whether the item is a message with a summary."""
+    return is_user_message(item) and item_text(item).startswith(SUMMARY_HEADING)
+
+
+def is_compaction(item: Item) -> bool:
+    """Return whether the item replaces earlier items: a compaction item, or a message with a summary."""
+    return item_type(item) == "compaction" or is_summary(item)
+
+
 def item_text(item: Item) -> str:
     """Return the text of a message, a summary or an output, one part a line; "" without text."""
     return "\n".join(part for part in _field_texts(item) if part)

@@ -24,29 +24,6 @@ class Strategy(StrEnum):
     CHAIN = "chain"
 
 
-class StrategyInfo(NamedTuple):
-    """The properties of one owner.
-
-    description:     for messages
-    handle_format:   of the handles of its conversations
-    handle_prefix:   of the endpoint's handles; "" for owners at the client
-    is_server_side:  whether the endpoint stores the history, so that a turn sends only new items
-    """
-
-    description: str
-    handle_format: str
-    handle_prefix: str = ""
-    is_server_side: bool = False
-
-
-STRATEGY_INFO: dict[Strategy, StrategyInfo] = {
-    Strategy.REPLAY: StrategyInfo("the application: a JSON file", "a file"),
-    Strategy.SESSION: StrategyInfo("the local store", "a session's name or id"),
-    Strategy.CONVERSATION: StrategyInfo("the endpoint's Conversations API", "conv_...", "conv_", is_server_side=True),
-    Strategy.CHAIN: StrategyInfo("the endpoint's Responses API", "resp_...", "resp_", is_server_side=True),
-}
-
-
 EMBEDDED_URL = "embedded"
 """The URL of the endpoint over this store."""
 
@@ -107,6 +84,16 @@ class Session:
     file_head: Key | None = None
     instructions: str | None = None
     use_order: int | None = field(default=None, compare=False)
+
+    @property
+    def replay_file(self) -> str | None:
+        """The absolute path of the replay file; None under another strategy."""
+        return self.handle if self.strategy is Strategy.REPLAY else None
+
+    @property
+    def conversation_id(self) -> str | None:
+        """The `conv_...` at the endpoint; None under another strategy, and before the first request."""
+        return self.handle if self.strategy is Strategy.CONVERSATION else None
 
 
 LinkStatus = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]

@@ -14,6 +14,7 @@ from convo.config.sections import Price
 from convo.history.items import Item, is_assistant_message, item_preview
 from convo.history.records import Link, Scope, Session, Strategy
 from convo.history.tree import Key, Node, Path
+from convo.strategies.state import STRATEGIES
 from convo.usage.counting import Usage, estimate_tokens
 from convo.usage.models import find_price
 
@@ -146,6 +147,13 @@ class ConversationView:
     unreadable_head: Key | None = None
     prices: Mapping[str, Price] = field(default_factory=dict)
     open_run: OpenRun | None = None
+
+    @property
+    def replay_file(self) -> str | None:
+        """The path of the replay file; None under another strategy."""
+        if not STRATEGIES[self.strategy].uses_file:
+            return None
+        return self.session.handle if self.session and self.session.handle else self.handle
 
     @property
     def head(self) -> Key:

@@ -8,7 +8,7 @@ from a previous response.
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from convo.history.records import ANSWERED_STATUSES, EMBEDDED_SCOPE, Link, Strategy
+from convo.history.records import ANSWERED_STATUSES, EMBEDDED_SCOPE, Link
 from convo.lint.model import (
     LintIssue,
     LintView,
@@ -27,7 +27,7 @@ EXPIRY_NOTICE_S = 3 * DAY_S
 
 def check_store_false_in_chain(view: LintView) -> Iterator[LintIssue]:
     """Report each unstored response (`store=false`) in a server-side chain."""
-    if view.strategy is not Strategy.CHAIN:
+    if not view.is_chain:
         return
     for step in _server_spans(view):
         if not step.link.is_stored:
@@ -69,7 +69,7 @@ def check_instructions_absent(view: LintView) -> Iterator[LintIssue]:
 
 def explain_unknown_age(view: LintView) -> str:
     """Return a sentence on why the anchor's age could not be checked; "" if it could."""
-    if view.strategy is Strategy.CHAIN and view.anchor is None and (view.server_count or view.has_unread_items):
+    if view.is_chain and view.anchor is None and (view.server_count or view.has_unread_items):
         return "the age of what this chain goes on from not judged: nothing here knows when it was made"
     return ""
 
@@ -85,7 +85,7 @@ def continue_before(view: LintView, at: int, code: str, why: str) -> tuple[LintV
 
     Without such a response the local store becomes the owner.
     """
-    if view.strategy is Strategy.CHAIN:
+    if view.is_chain:
         good = [step for step in _server_spans(view) if step.end <= at and _can_continue(step.link, view)]
         if good:
             return _continue_from(view, good[-1], code, why)
@@ -146,6 +146,6 @@ def _age_s(link: Link | None, view: LintView) -> float | None:
 
     None for a response in the local store, or if the age is unknown.
     """
-    if link is None or view.strategy is not Strategy.CHAIN or link.scope == EMBEDDED_SCOPE or view.now is None:
+    if link is None or not view.is_chain or link.scope == EMBEDDED_SCOPE or view.now is None:
         return None
     return view.now - link.created_at

@@ -20,8 +20,9 @@ from convo.history.items import (
     to_sendable,
 )
 from convo.history.pairing import OUTPUT_BY_CALL, RESPONSE_BY_APPROVAL_REQUEST, output_index_by_call, pair_id
-from convo.history.records import ANSWERED_STATUSES, STRATEGY_INFO, Link, Scope, Strategy
+from convo.history.records import ANSWERED_STATUSES, Link, Scope, Strategy
 from convo.inspect.view import ConversationView
+from convo.strategies.state import STRATEGIES
 
 
 class Severity(StrEnum):
@@ -126,12 +127,17 @@ class LintView:
     @property
     def is_server_side(self) -> bool:
         """Whether the server stores the history."""
-        return STRATEGY_INFO[self.strategy].is_server_side
+        return STRATEGIES[self.strategy].is_server_side
+
+    @property
+    def is_chain(self) -> bool:
+        """Whether each request continues from a response."""
+        return STRATEGIES[self.strategy].uses_response
 
     @property
     def is_sent_verbatim(self) -> bool:
         """Whether another program may send the items exactly as they are."""
-        return self.strategy is Strategy.REPLAY or self.has_unread_items
+        return STRATEGIES[self.strategy].uses_file or self.has_unread_items
 
     @cached_property
     def sent_flags(self) -> tuple[bool, ...]:
@@ -183,8 +189,8 @@ COUNTERPART_TYPES: Mapping[str, str] = {**OUTPUT_BY_CALL, **RESPONSE_BY_APPROVAL
 
 def lint_view_of_conversation(known: ConversationView, now: float) -> LintView:
     """Build the lint view of a conversation. `now`: seconds since 1970"""
-    remembers = STRATEGY_INFO[known.strategy].is_server_side
-    handle, anchor = _find_anchor(known) if known.strategy is Strategy.CHAIN else (None, None)
+    remembers = STRATEGIES[known.strategy].is_server_side
+    handle, anchor = _find_anchor(known) if STRATEGIES[known.strategy].uses_response else (None, None)
     return LintView(
         items=known.path.items,
         strategy=known.strategy,

@@ -13,7 +13,6 @@ from typing import Any
 from convo.errors import InputFault, InvalidRunState, StateFault
 from convo.history.canonical import digest
 from convo.history.items import Item, Json, get_call_id, is_client_output, is_user_message
-from convo.history.records import Strategy
 from convo.runs.state import PENDING_STAGES, NestedRun, Phase, Run, Stage, ToolCall
 from convo.runstate import run_items
 from convo.runstate.agents import get_agent_identity, write_sticky_decisions
@@ -31,6 +30,7 @@ from convo.runstate.run_items import (
 )
 from convo.runstate.state import RunState, wrap_document
 from convo.runstate.versions import NEWEST_VERSION
+from convo.strategies.state import STRATEGIES
 from convo.tools.tool import NOT_APPROVED
 
 EXPORTABLE_PHASES = {Phase.PAUSED, Phase.DONE, Phase.NEW, Phase.CALLING_MODEL}
@@ -254,12 +254,12 @@ def _build_context(
 
 
 def _build_owner(account: RunTranscript, base: Mapping[str, Json]) -> dict[str, Json]:
-    chained = account.strategy is Strategy.CHAIN
+    owner = STRATEGIES[account.strategy]
     given = base.get("previous_response_id") is not None and not base.get("auto_previous_response_id")
     return {
-        "conversation_id": account.handle if account.strategy is Strategy.CONVERSATION else None,
-        "previous_response_id": account.handle if chained else None,
-        "auto_previous_response_id": chained and not given,
+        "conversation_id": account.handle if owner.uses_conversation else None,
+        "previous_response_id": account.handle if owner.uses_response else None,
+        "auto_previous_response_id": owner.uses_response and not given,
     }
 
 

@@ -8,20 +8,21 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from convo.errors import InvalidRunState
 from convo.history.items import Item, Json
-from convo.history.records import STRATEGY_INFO, Strategy
+from convo.history.records import Strategy
 from convo.lint.items import check_call_without_output, check_malformed_item, check_output_without_call
 from convo.lint.model import LintIssue, LintView
 from convo.runs.state import Run
 from convo.runstate.calls import answerable_call_id
 from convo.runstate.document import PathMatch, format_path, iter_path_matches, parse_path_pattern
 from convo.runstate.import_ import GENERATED_ITEMS, count_confirmed_items, is_call_answer, iter_history
+from convo.strategies.state import STRATEGIES
 
 
 def check_sendable(document: Json, run: Run, strategy: Strategy) -> None:
     """Raise InvalidRunState if a server would reject the next request."""
     worked_on = frozenset(call.id for call in run.calls)
     history = [*iter_history(document, worked_on)]
-    if STRATEGY_INFO[strategy].is_server_side:
+    if STRATEGIES[strategy].is_server_side:
         had = [*_iter_response_items(document)]
         history = [*had, *history[count_confirmed_items(document, history) :], *_iter_pending_input(document)]
         view = LintView(_list_items(history), strategy, server_count=len(had), pending_call_ids=worked_on)

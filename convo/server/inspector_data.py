@@ -16,7 +16,7 @@ from convo.chat.view_loader import load_handle_view
 from convo.config.settings import LOCAL_TENANT
 from convo.history.accumulator import ResponseAccumulator
 from convo.history.items import Json, item_preview
-from convo.history.records import IGNORED_PARAMETER, STRATEGY_INFO, UNFINISHED_STATUSES, Link
+from convo.history.records import IGNORED_PARAMETER, UNFINISHED_STATUSES, Link
 from convo.inspect.serialize import conversation_to_json
 from convo.inspect.tree import iter_link_rows
 from convo.inspect.view import ConversationView, compute_link_stats, sum_link_usage
@@ -24,6 +24,7 @@ from convo.server import http
 from convo.server.routes import HandlerContext
 from convo.server.sse import join_output_text
 from convo.stores.base import Store
+from convo.strategies.state import STRATEGIES
 
 DEFAULT_SESSION_LIMIT, MAX_SESSION_LIMIT = 50, 1000
 """Number of sessions listed."""
@@ -103,8 +104,8 @@ def build_conversation_data(view: ConversationView) -> dict[str, Json]:
         **shape,
         "version": hash_view_version(view),
         "name": view.session.name if view.session else view.handle,
-        "owner": STRATEGY_INFO[view.strategy].description,
-        "owners": {str(strategy): owner.description for strategy, owner in STRATEGY_INFO.items()},
+        "owner": STRATEGIES[view.strategy].description,
+        "owners": {str(strategy): owner.description for strategy, owner in STRATEGIES.items()},
         "model": view.model,
         "at": view.current_link_id,
         "path": {"through": view.path.head} if len(view.path) else [],

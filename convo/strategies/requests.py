@@ -1,76 +1,26 @@
-"""Requests: the items that a turn sends, the state after a response, and retries.
+"""The body of a request, retries, and items that a response left out.
 
-    replay, session     the whole path, store=false
-    conversation        the nodes after `confirmed_head`, conversation=conv_...
-    chain               the nodes after `confirmed_head`, previous_response_id=resp_...
-
-`confirmed_head` moves only when a response confirms it. A retry is safe where the endpoint stores nothing; on a
-conversation the owner's latest items are read first and merged with `reconcile`.
+A retry is safe where the endpoint stores nothing; on a conversation the owner's latest items are read first and merged
+with `reconcile`.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from enum import Enum
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import dropwhile
 
 from convo.errors import NO_CONNECTION, ConvoError, KeyRefused, ModelFault, TryLater, Unreachable, Unreadable
 from convo.history.items import (
     Item,
     Json,
-    Response,
     get_call_id,
     is_user_message,
     item_type,
-    to_resendable,
     to_sendable,
 )
 from convo.history.pairing import OUTPUT_BY_CALL, output_index_by_call, program_call_id
 from convo.history.records import Strategy
-from convo.history.tree import Key, Path, Prefix, common_prefix_length, is_same_item
-from convo.strategies.state import ConversationState, RequestInput
-
-
-def build_request_input(
-    state: ConversationState, *, store: bool = False, encrypt_reasoning: bool = False
-) -> RequestInput:
-    """Build the input of the next request.
-
-    store:              keep a copy at the endpoint although the client owns the history
-    encrypt_reasoning:  the model reasons, and can return its reasoning encrypted
-    Raises Conflict when the path does not contain the confirmed head.
-    """
-    return INPUT_BUILDERS[state.strategy](state, store, encrypt_reasoning)
-
-
-def _full_history_input(held: ConversationState, store: bool, seal: bool) -> RequestInput:
-    items = _resendable_items(held.path)
-    state: dict[str, Json] = {"store": store}
-    if seal and not store:
-        state["include"] = ["reasoning.encrypted_content"]
-    return RequestInput(items, len(held.path), state)
-
-
-def _delta_input(held: ConversationState, state: Mapping[str, Json]) -> RequestInput:
-    nodes = held.unconfirmed_nodes
-    return RequestInput(_map_not_none(to_sendable, (node.item for node in nodes)), len(nodes), state)
-
-
-MAX_LOOKBACK_NODES = 256
-"""Nodes at the end of a path that are checked for a cached prefix."""
-
-MAX_CACHED_PATHS = 16
-"""Paths whose resendable items are cached."""
-
-_RESENDABLE_CACHE: dict[Key, Prefix[Item]] = {}
-
-INPUT_BUILDERS: dict[Strategy, Callable[[ConversationState, bool, bool], RequestInput]] = {
-    Strategy.REPLAY: _full_history_input,
-    Strategy.SESSION: _full_history_input,
-    Strategy.CONVERSATION: lambda held, store, seal: _delta_input(held, {"conversation": held.handle}),
-    Strategy.CHAIN: lambda held, store, seal: _delta_input(
-        held, {"previous_response_id": held.handle} if held.handle else {}
-    ),
-}
+from convo.history.tree import common_prefix_length, is_same_item
+from convo.strategies.state import STRATEGIES, ConversationState, RequestInput, RetryAction, RetryDecision
 
 
 def build_request_body(
@@ -83,48 +33,10 @@ def build_request_body(
     return {**made, "include": list(dict.fromkeys(both))} if both else made
 
 
-def apply_response(state: ConversationState, request_input: RequestInput, response: Response) -> ConversationState:
-    """Return the state after a response with an id: its output on the path, and the confirmed head after it.
-
-    The owner's copy has the input in the form in which it was sent, and so does the path, so that both are the
-    same nodes. A client-side history keeps every item in its first form.
-    """
-    path = state.path
-    if state.is_server_side:
-        path = path.up_to(state.confirmed_head).append(request_input.items)
-    path = path.append(response.get("output") or ())
-    handle = state.handle
-    if state.strategy is Strategy.CHAIN:
-        handle = response.get("id") or handle
-    return replace(state, path=path, confirmed_head=path.head, handle=handle)
-
-
 def apply_cancellation(state: ConversationState, output: Sequence[Item]) -> ConversationState:
     """Return the state after a cancelled response: its partial output as incomplete items, the same confirmed head."""
     partial = ({**item, "status": "incomplete"} for item in output if to_sendable({**item, "status": "incomplete"}))
     return replace(state, path=state.path.append(partial))
-
-
-def _resendable_items(path: Path) -> Prefix[Item]:
-    """Return the items of a path in the form in which the client that owns it sends them again.
-
-    A key identifies a whole prefix, so the cached items of the last turn are extended for the next one, and
-    a long history is not converted again with every turn.
-    """
-    near = range(len(path), max(0, len(path) - MAX_LOOKBACK_NODES), -1)
-    known = next((place for place in near if path.nodes[place - 1].key in _RESENDABLE_CACHE), 0)
-    before = _RESENDABLE_CACHE[path.nodes[known - 1].key] if known else Prefix[Item]()
-    forms = before.append(
-        _map_not_none(to_resendable, _map_not_none(to_sendable, (node.item for node in path.nodes[known:])))
-    )
-    _RESENDABLE_CACHE[path.head] = forms
-    while len(_RESENDABLE_CACHE) > MAX_CACHED_PATHS:
-        del _RESENDABLE_CACHE[next(iter(_RESENDABLE_CACHE))]
-    return forms
-
-
-def _map_not_none(form: Callable[[Item], Item | None], items: Iterable[Item]) -> tuple[Item, ...]:
-    return tuple(formed for item in items if (formed := form(item)) is not None)
 
 
 OUTPUT_TYPES = frozenset(OUTPUT_BY_CALL.values())
@@ -172,22 +84,6 @@ def _is_pending_shell_call(item: Item) -> bool:
     return item_type(item) == "shell_call" and item.get("status") in (None, "in_progress")
 
 
-class RetryAction(Enum):
-    """Whether a failed request may be sent again."""
-
-    NO = "no"
-    YES = "yes"
-    READ_FIRST = "read the owner's tail first"
-
-
-@dataclass(frozen=True, slots=True)
-class RetryDecision:
-    """Whether to send again, and the reason as text."""
-
-    action: RetryAction
-    reason: str
-
-
 def decide_retry(strategy: Strategy, failure: ConvoError, *, response_started: bool) -> RetryDecision:
     """Decide whether to retry after a failed attempt.
 
@@ -201,16 +97,7 @@ def decide_retry(strategy: Strategy, failure: ConvoError, *, response_started: b
         return RetryDecision(RetryAction.NO, "there is nobody to send it to")
     if failure.code == "conversation_locked" or failure.status == 429:
         return RetryDecision(RetryAction.YES, "refused before anything was done")
-    return RETRY_WHEN_OUTCOME_UNKNOWN[strategy]
-
-
-RETRY_WHEN_OUTCOME_UNKNOWN = {
-    Strategy.REPLAY: RetryDecision(RetryAction.YES, "the endpoint keeps nothing"),
-    Strategy.SESSION: RetryDecision(RetryAction.YES, "the endpoint keeps nothing"),
-    Strategy.CHAIN: RetryDecision(RetryAction.YES, "a second response would only be a fork"),
-    Strategy.CONVERSATION: RetryDecision(RetryAction.READ_FIRST, "the endpoint may have taken it"),
-}
-"""The decision for each owner when the endpoint may or may not have processed the request."""
+    return STRATEGIES[strategy].unknown_outcome
 
 
 UNSENT_CODES = (NO_CONNECTION, "model_not_found")

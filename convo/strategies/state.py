@@ -1,18 +1,36 @@
-"""Conversation state, and the owner that a handle belongs to.
+"""Conversation state, and the four strategies.
 
-`ConversationState` is the value between a session record and every decision of a strategy. All nodes after
-`confirmed_head` are unconfirmed, so a failed turn needs no rollback. `resp_` and `conv_` ids belong to the endpoint, a
-path is a replay file, anything else is a session's name or id.
+`ConversationState` is the value between a session record and every decision. All nodes after `confirmed_head` are
+unconfirmed, so a failed turn needs no rollback. One class for each strategy decides everything that depends on the
+owner of the state; `STRATEGIES` maps the names to them.
+
+    replay, session     the client owns the history: a request has the whole path, store=false
+    conversation        the endpoint's Conversations API owns it: the unconfirmed items, conversation=conv_...
+    chain               its Responses API owns it: the unconfirmed items, previous_response_id=resp_...
+
+`confirmed_head` moves only when a response confirms it.
 """
 
-import re
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import ClassVar
 
-from convo.errors import InvalidUsage, WrongOwner
-from convo.history.items import Item, Json, is_assistant_message, is_client_output, is_valid_id, item_type
-from convo.history.records import STRATEGY_INFO, Strategy
-from convo.history.tree import Key, Node, Path
+from convo.errors import InvalidUsage, StateIgnored, WrongOwner
+from convo.history.items import (
+    Item,
+    Json,
+    Response,
+    is_assistant_message,
+    is_client_output,
+    is_compaction,
+    is_user_message,
+    item_type,
+    to_resendable,
+    to_sendable,
+)
+from convo.history.records import Link, Strategy
+from convo.history.tree import Key, Node, Path, Prefix
 
 
 @dataclass(frozen=True)
@@ -21,13 +39,18 @@ class ConversationState:
 
     path:            all items, the input of the next turn included
     confirmed_head:  the last node that the owner confirmed; the nodes after it are unconfirmed
-    handle:          the `conv_...` or `resp_...` to continue; None before there is one
+    handle:          the `conv_...` or `resp_...` to continue, or the replay file; None before there is one
     """
 
     strategy: Strategy
     path: Path
     confirmed_head: Key
     handle: str | None = None
+
+    @property
+    def owner(self) -> "StateStrategy":
+        """The decisions that depend on the owner."""
+        return STRATEGIES[self.strategy]
 
     @property
     def unconfirmed_nodes(self) -> tuple[Node, ...]:
@@ -37,7 +60,322 @@ class ConversationState:
     @property
     def is_server_side(self) -> bool:
         """Whether the owner stores the history itself."""
-        return STRATEGY_INFO[self.strategy].is_server_side
+        return self.owner.is_server_side
+
+
+@dataclass(frozen=True, slots=True)
+class RequestInput:
+    """The input of one request.
+
+    items:         in the form in which they are sent
+    node_count:    nodes at the end of the path that they represent
+    state_fields:  the fields of the request for the state: previous_response_id, conversation, store, include
+    """
+
+    items: Sequence[Item]
+    node_count: int
+    state_fields: Mapping[str, Json]
+
+
+class RetryAction(Enum):
+    """Whether a failed request may be sent again."""
+
+    NO = "no"
+    YES = "yes"
+    READ_FIRST = "read the owner's tail first"
+
+
+@dataclass(frozen=True, slots=True)
+class RetryDecision:
+    """Whether to send again, and the reason as text."""
+
+    action: RetryAction
+    reason: str
+
+
+# -- the strategies -------------------------------------------------------------------------------
+
+
+class StateStrategy:
+    """Everything that depends on the owner of the state. Pure: no I/O.
+
+    description:       the owner, for messages
+    handle_format:     of the handles of its conversations
+    handle_prefix:     of ids at the endpoint; "" for owners at the client
+    id_noun:           the kind of object that such an id identifies
+    is_server_side:    whether the endpoint stores the history, so that a turn sends only new items
+    uses_file:         whether the history is a JSON file, which other programs may send as it is
+    uses_conversation: whether the history is one list at the endpoint: created before the first request, shared with
+                       other clients, with one head that is neither forked nor undone
+    uses_response:     whether a request continues from a response, and the handle changes with each one; an earlier
+                       response can be continued too, which is a fork
+    unknown_outcome:   the decision to retry when the endpoint may or may not have processed the request
+    """
+
+    description: ClassVar[str]
+    handle_format: ClassVar[str]
+    handle_prefix: ClassVar[str] = ""
+    id_noun: ClassVar[str] = ""
+    is_server_side: ClassVar[bool] = False
+    uses_file: ClassVar[bool] = False
+    uses_conversation: ClassVar[bool] = False
+    uses_response: ClassVar[bool] = False
+    unknown_outcome: ClassVar[RetryDecision]
+
+    def build_input(
+        self, state: ConversationState, *, store: bool = False, encrypt_reasoning: bool = False
+    ) -> RequestInput:
+        """Build the input of the next request.
+
+        store:              keep a copy at the endpoint although the client owns the history
+        encrypt_reasoning:  the model reasons, and can return its reasoning encrypted
+        Raises Conflict when the path does not contain the confirmed head.
+        """
+        raise NotImplementedError
+
+    def to_new_items(self, items: Iterable[Item]) -> tuple[Item, ...]:
+        """Return `items` in the form that the owner accepts as new."""
+        raise NotImplementedError
+
+    def apply_response(
+        self, state: ConversationState, request_input: RequestInput, response: Response
+    ) -> ConversationState:
+        """Return the state after a response: its output on the path, and the confirmed head after it."""
+        raise NotImplementedError
+
+    def validate_response(self, response: Response) -> None:
+        """Raise StateIgnored for a response from which the conversation cannot continue."""
+
+    def undo_confirmed_turn(self, state: ConversationState, last: Link | None) -> ConversationState:
+        """Return `state` without its last turn, which is confirmed. Raises WrongOwner, InvalidUsage.
+
+        last:  the last confirmed link, if any
+        """
+        path = shorten_path(state.path, last_turn_start(state.path))
+        return replace(state, path=path, confirmed_head=path.head)
+
+    def rewind_confirmed(self, state: ConversationState, depth: int, next_link: Link | None) -> ConversationState:
+        """Return `state` as of its first `depth` nodes, which are confirmed. Raises WrongOwner, InvalidUsage.
+
+        next_link:  the link that continued from there, if any
+        """
+        path = state.path.first(depth)
+        return replace(state, path=path, confirmed_head=path.head)
+
+    def confirmed_at_start(self, count: int) -> int:
+        """Return how many of `count` confirmed items of another history are confirmed in one that begins with them."""
+        return count
+
+    def replace_path(self, state: ConversationState, path: Path, confirmed_count: int) -> ConversationState:
+        """Return `state` with `path`, a new root of which the first nodes were confirmed under the old one."""
+        return replace(state, path=path, confirmed_head=path.first(confirmed_count).head)
+
+
+class ClientSideStrategy(StateStrategy):
+    """The client owns the history. Every item keeps its first form; a request has all of them."""
+
+    unknown_outcome = RetryDecision(RetryAction.YES, "the endpoint keeps nothing")
+
+    def build_input(
+        self, state: ConversationState, *, store: bool = False, encrypt_reasoning: bool = False
+    ) -> RequestInput:
+        state_fields: dict[str, Json] = {"store": store}
+        if encrypt_reasoning and not store:
+            state_fields["include"] = ["reasoning.encrypted_content"]
+        return RequestInput(_resendable_items(state.path), len(state.path), state_fields)
+
+    def to_new_items(self, items: Iterable[Item]) -> tuple[Item, ...]:
+        return tuple(items)
+
+    def apply_response(
+        self, state: ConversationState, request_input: RequestInput, response: Response
+    ) -> ConversationState:
+        path = state.path.append(response.get("output") or ())
+        return replace(state, path=path, confirmed_head=path.head)
+
+
+class ReplayStrategy(ClientSideStrategy):
+    """The application owns the history: a JSON file."""
+
+    description = "the application: a JSON file"
+    handle_format = "a file"
+    uses_file = True
+
+
+class SessionStrategy(ClientSideStrategy):
+    """The local store owns the history."""
+
+    description = "the local store"
+    handle_format = "a session's name or id"
+
+
+class ServerSideStrategy(StateStrategy):
+    """The endpoint owns the history. A request has the unconfirmed items and names what it continues."""
+
+    is_server_side = True
+
+    def state_fields(self, handle: str | None) -> dict[str, Json]:
+        """Return the fields of a request that name the history to continue."""
+        raise NotImplementedError
+
+    def build_input(
+        self, state: ConversationState, *, store: bool = False, encrypt_reasoning: bool = False
+    ) -> RequestInput:
+        nodes = state.unconfirmed_nodes
+        items = _map_not_none(to_sendable, (node.item for node in nodes))
+        return RequestInput(items, len(nodes), self.state_fields(state.handle))
+
+    def to_new_items(self, items: Iterable[Item]) -> tuple[Item, ...]:
+        """Return `items` without the server's ids, which are valid only in its own list."""
+        return to_resendable_items(items)
+
+    def apply_response(
+        self, state: ConversationState, request_input: RequestInput, response: Response
+    ) -> ConversationState:
+        """Return the state after a response.
+
+        The owner's copy has the input in the form in which it was sent, and so does the path, so that both are the
+        same nodes.
+        """
+        confirmed = state.path.up_to(state.confirmed_head)
+        path = confirmed.append(request_input.items).append(response.get("output") or ())
+        return replace(state, path=path, confirmed_head=path.head)
+
+
+class ConversationStrategy(ServerSideStrategy):
+    """The endpoint's Conversations API owns the history: one list of items."""
+
+    description = "the endpoint's Conversations API"
+    handle_format = "conv_..."
+    handle_prefix = "conv_"
+    id_noun = "conversation"
+    uses_conversation = True
+    unknown_outcome = RetryDecision(RetryAction.READ_FIRST, "the endpoint may have taken it")
+
+    def state_fields(self, handle: str | None) -> dict[str, Json]:
+        return {"conversation": handle}
+
+    def undo_confirmed_turn(self, state: ConversationState, last: Link | None) -> ConversationState:
+        if not len(state.path):
+            return super().undo_confirmed_turn(state, last)
+        raise WrongOwner(
+            "the last turn belongs to the conversation at its endpoint and cannot be taken back here",
+            hint=f"convo convert {state.handle} --to session, and take it back there",
+        )
+
+    def rewind_confirmed(self, state: ConversationState, depth: int, next_link: Link | None) -> ConversationState:
+        raise WrongOwner(
+            "these turns belong to the conversation at its endpoint and cannot be taken back here",
+            hint=f"convo convert {state.handle} --to session, and take them back there",
+        )
+
+
+class ChainStrategy(ServerSideStrategy):
+    """The endpoint's Responses API owns the history: each response names the previous one.
+
+    A chain can begin with a history for which there is no response yet: nothing is confirmed, and the first request
+    sends all of it.
+    """
+
+    description = "the endpoint's Responses API"
+    handle_format = "resp_..."
+    handle_prefix = "resp_"
+    id_noun = "response"
+    uses_response = True
+    unknown_outcome = RetryDecision(RetryAction.YES, "a second response would only be a fork")
+
+    def state_fields(self, handle: str | None) -> dict[str, Json]:
+        return {"previous_response_id": handle} if handle else {}
+
+    def apply_response(
+        self, state: ConversationState, request_input: RequestInput, response: Response
+    ) -> ConversationState:
+        """Return the state after a response, which the next request continues."""
+        return replace(
+            super().apply_response(state, request_input, response), handle=response.get("id") or state.handle
+        )
+
+    def validate_response(self, response: Response) -> None:
+        if not response.get("id"):
+            raise StateIgnored("the endpoint answered without a response id, from which a chain continues")
+
+    def undo_confirmed_turn(self, state: ConversationState, last: Link | None) -> ConversationState:
+        is_restarted = state.confirmed_head == state.path.root and len(state.path)
+        if is_restarted or (last and not last.previous_response_id):
+            return self._restart(state, shorten_path(state.path, last_turn_start(state.path)))
+        if last is None:
+            return super().undo_confirmed_turn(state, last)
+        path = state.path.first(state.path.depth(last.input_head) - last.sent_count)
+        return replace(state, path=path, confirmed_head=path.head, handle=last.previous_response_id)
+
+    def rewind_confirmed(self, state: ConversationState, depth: int, next_link: Link | None) -> ConversationState:
+        """Return `state` as of the response that ended there; before the first response the chain restarts."""
+        path = state.path.first(depth)
+        if depth == 0 or (next_link is not None and next_link.previous_response_id is None):
+            return self._restart(state, path)
+        if next_link is None or state.path.depth(next_link.input_head) - next_link.sent_count != depth:
+            raise InvalidUsage("no response of this chain ends there", hint="convo inspect shows where they end")
+        return replace(state, path=path, confirmed_head=path.head, handle=next_link.previous_response_id)
+
+    def confirmed_at_start(self, count: int) -> int:
+        return 0
+
+    def replace_path(self, state: ConversationState, path: Path, confirmed_count: int) -> ConversationState:
+        return self._restart(state, path)
+
+    def _restart(self, state: ConversationState, path: Path) -> ConversationState:
+        """Return `state` with `path` and without a response: the next request sends the whole path."""
+        return replace(state, path=path, confirmed_head=path.root, handle=None)
+
+
+STRATEGIES: dict[Strategy, StateStrategy] = {
+    Strategy.REPLAY: ReplayStrategy(),
+    Strategy.SESSION: SessionStrategy(),
+    Strategy.CONVERSATION: ConversationStrategy(),
+    Strategy.CHAIN: ChainStrategy(),
+}
+
+
+# -- forms of items -------------------------------------------------------------------------------
+
+
+MAX_LOOKBACK_NODES = 256
+"""Nodes at the end of a path that are checked for a cached prefix."""
+
+MAX_CACHED_PATHS = 16
+"""Paths whose resendable items are cached."""
+
+_RESENDABLE_CACHE: dict[Key, Prefix[Item]] = {}
+
+
+def _resendable_items(path: Path) -> Prefix[Item]:
+    """Return the items of a path in the form in which the client that owns it sends them again.
+
+    A key identifies a whole prefix, so the cached items of the last turn are extended for the next one, and
+    a long history is not converted again with every turn.
+    """
+    near = range(len(path), max(0, len(path) - MAX_LOOKBACK_NODES), -1)
+    known = next((place for place in near if path.nodes[place - 1].key in _RESENDABLE_CACHE), 0)
+    before = _RESENDABLE_CACHE[path.nodes[known - 1].key] if known else Prefix[Item]()
+    forms = before.append(
+        _map_not_none(to_resendable, _map_not_none(to_sendable, (node.item for node in path.nodes[known:])))
+    )
+    _RESENDABLE_CACHE[path.head] = forms
+    while len(_RESENDABLE_CACHE) > MAX_CACHED_PATHS:
+        del _RESENDABLE_CACHE[next(iter(_RESENDABLE_CACHE))]
+    return forms
+
+
+def to_resendable_items(items: Iterable[Item]) -> tuple[Item, ...]:
+    """Return `items` in the form in which a client sends them to an endpoint that does not have them."""
+    return _map_not_none(to_sendable, _map_not_none(to_resendable, items))
+
+
+def _map_not_none(form: Callable[[Item], Item | None], items: Iterable[Item]) -> tuple[Item, ...]:
+    return tuple(formed for item in items if (formed := form(item)) is not None)
+
+
+# -- turns on a path ------------------------------------------------------------------------------
 
 
 def last_answer_depth(state: ConversationState) -> int:
@@ -57,110 +395,29 @@ def is_complete_answer(item: Item) -> bool:
     return not from_client and item.get("status") in (None, "completed")
 
 
-@dataclass(frozen=True, slots=True)
-class RequestInput:
-    """The input of one request.
-
-    items:         in the form in which they are sent
-    node_count:    nodes at the end of the path that they represent
-    state_fields:  the fields of the request for the state: previous_response_id, conversation, store, include
-    """
-
-    items: Sequence[Item]
-    node_count: int
-    state_fields: Mapping[str, Json]
+def compaction_depth(path: Path) -> int:
+    """Return the number of nodes up to and including the last compaction."""
+    return next((at for at in range(len(path), 0, -1) if is_compaction(path.nodes[at - 1].item)), 0)
 
 
-TURN_HANDLE_PATTERN = re.compile(r"(.+)@(-?\d{1,9})", re.ASCII)
-"""A handle and a turn number."""
+def last_user_depth(path: Path) -> int:
+    """Return the number of nodes up to and including the last user message; 0 without one."""
+    return next((at for at in range(len(path), 0, -1) if is_user_message(path.nodes[at - 1].item)), 0)
 
 
-@dataclass(frozen=True, slots=True)
-class OwnerSelection:
-    """The owner that the flags select.
-
-    strategy:          named, or implied by the handle; None: that of the session's record
-    handle:            None for a new conversation
-    use_last_session:  continue the session used last
-    """
-
-    strategy: Strategy | None
-    handle: str | None = None
-    use_last_session: bool = False
+def last_turn_start(path: Path) -> int:
+    """Return the number of nodes before the last run of user messages, which ends at a compaction."""
+    at, least = last_user_depth(path), compaction_depth(path)
+    if at <= least:
+        return len(path)
+    while at > least and is_user_message(path.nodes[at - 1].item):
+        at -= 1
+    return at
 
 
-def select_owner(flags: Collection[Strategy], handle: str | None, *, use_last_session: bool = False) -> OwnerSelection:
-    """Decide the owner from the flags `--replay --session --conversation --chain --from -c`.
-
-    Raises WrongOwner for two owners or a handle of another owner than the flag, and InvalidUsage for -c together
-    with --from or a malformed id.
-    """
-    if handle:
-        check_handle(handle)
-    belongs = owner_of_handle(handle) if handle else None
-    if len(flags) > 1:
-        named = " and ".join(f"--{flag}" for flag in sorted(flags))
-        raise WrongOwner(
-            f"one owner a conversation: {named} exclude each other{_owner_clause(handle)}", hint=_flags_hint(belongs)
-        )
-    if use_last_session and handle:
-        raise InvalidUsage("-c goes on with the session used last; --from names another", hint="use one of them")
-    strategy = next(iter(flags), None)
-    if strategy and handle and belongs not in (strategy, Strategy.SESSION) and _is_certain_mismatch(strategy, belongs):
-        raise WrongOwner(
-            f"--{strategy} takes {STRATEGY_INFO[strategy].handle_format}{_owner_clause(handle)}",
-            hint=_flags_hint(belongs),
-        )
-    return OwnerSelection(strategy or _implied_strategy(belongs), handle, use_last_session)
-
-
-def parse_turn_handle(handle: str) -> tuple[str, int | None]:
-    """Split "HANDLE@N" into HANDLE and N; N is None without one. N counts from 1; -1 is all but the last turn."""
-    found = TURN_HANDLE_PATTERN.fullmatch(handle)
-    return (found[1], int(found[2])) if found else (handle, None)
-
-
-def check_handle(handle: str) -> None:
-    """Raise InvalidUsage for a malformed id of a response or a conversation, such as "conv_1/../../admin"."""
-    if owner_of_handle(handle) in ID_NAMES and not is_valid_id(handle):
-        shown = repr(handle[:64])[1:-1] + ("..." if len(handle) > 64 else "")
-        raise InvalidUsage(
-            f"'{shown}' is not the id of a {ID_NAMES[owner_of_handle(handle)]}",
-            hint="convo sessions lists what there is",
-        )
-
-
-ID_NAMES = {Strategy.CHAIN: "response", Strategy.CONVERSATION: "conversation"}
-"""For each owner whose handles are ids: the kind of object they identify."""
-
-
-def owner_of_handle(handle: str) -> Strategy:
-    """Return the owner of handles of this form."""
-    for strategy, owner in STRATEGY_INFO.items():
-        if owner.handle_prefix and handle.startswith(owner.handle_prefix):
-            return strategy
-    if handle.endswith(".json") or "/" in handle or "\\" in handle:
-        return Strategy.REPLAY
-    return Strategy.SESSION
-
-
-def _is_certain_mismatch(strategy: Strategy, belongs: Strategy | None) -> bool:
-    """Return whether the owners differ for certain: only ids prove an owner, files and sessions may have any name."""
-    certain = {Strategy.CONVERSATION, Strategy.CHAIN}
-    return belongs in certain or strategy in certain
-
-
-def _implied_strategy(belongs: Strategy | None) -> Strategy | None:
-    """Return the strategy that a handle implies; a session's name implies none, its record has it."""
-    return None if belongs is Strategy.SESSION else belongs
-
-
-def _owner_clause(handle: str | None) -> str:
-    if not handle:
-        return ""
-    belongs = owner_of_handle(handle)
-    return f"; {handle!r} belongs to {STRATEGY_INFO[belongs].description} (--{belongs})"
-
-
-def _flags_hint(belongs: Strategy | None) -> str:
-    return f"--{belongs} --from HANDLE" if belongs else "convo chat --help"
+def shorten_path(path: Path, count: int) -> Path:
+    """Return the first `count` nodes. Raises InvalidUsage when that is the whole path."""
+    if count == len(path):
+        since = "since it was compacted" if compaction_depth(path) else "yet"
+        raise InvalidUsage(f"nothing was said {since}", hint="type a message")
+    return path.first(count)

@@ -27,8 +27,8 @@ from convo.history.items import (
     to_resendable,
     to_sendable,
 )
-from convo.history.records import EMBEDDED_SCOPE, STRATEGY_INFO, Scope, Strategy
-from convo.strategies.state import is_complete_answer
+from convo.history.records import EMBEDDED_SCOPE, Scope, Strategy
+from convo.strategies.state import STRATEGIES, StateStrategy, is_complete_answer
 
 ITEM_REFERENCE = "item_reference"
 
@@ -77,9 +77,14 @@ class TransferTarget:
     model: str
 
     @property
+    def owner(self) -> StateStrategy:
+        """The decisions that depend on the new owner."""
+        return STRATEGIES[self.strategy]
+
+    @property
     def is_server_side(self) -> bool:
         """Whether the new owner stores the history itself."""
-        return STRATEGY_INFO[self.strategy].is_server_side
+        return self.owner.is_server_side
 
 
 class TransferLoss(NamedTuple):
@@ -149,9 +154,9 @@ def _convert_item(one: TransferItem, target: TransferTarget, tell: RecordLoss) -
     item: Item | None = _drop_uploaded_files(one, target, tell)
     if item is not None and target.is_server_side and "id" in item:
         item = _drop_id(item, tell)
-    return (
-        item if item is None or target.strategy is not Strategy.CONVERSATION else _convert_incomplete(item, one, tell)
-    )
+    if item is not None and target.owner.uses_conversation:
+        return _convert_incomplete(item, one, tell)
+    return item
 
 
 RuleLoss = tuple[str, LossEffect, str] | None

@@ -21,7 +21,7 @@ from convo.history.items import (
     item_type,
     searchable_text,
 )
-from convo.history.records import IGNORED_PARAMETER, STRATEGY_INFO, Link, Strategy
+from convo.history.records import IGNORED_PARAMETER, Link
 from convo.inspect.context_window import NextRequest
 from convo.inspect.serialize import link_provider
 from convo.inspect.tree import LinkRow, iter_link_rows
@@ -36,6 +36,7 @@ from convo.inspect.view import (
     max_input_tokens,
     sum_link_usage,
 )
+from convo.strategies.state import STRATEGIES
 from convo.terminal.status_line import describe_open_run, format_continue_command, format_cost, format_token_counts
 from convo.terminal.terminal import (
     COLUMN_GAP,
@@ -102,7 +103,7 @@ def render_item(number: int, item: Item, *, is_unconfirmed: bool, display: Displ
 
 
 def _conversation_rows(view: ConversationView, fits: Table | None) -> Iterator[KeyValue]:
-    yield "owner", f"{STRATEGY_INFO[view.strategy].description} (--{view.strategy})"
+    yield "owner", f"{STRATEGIES[view.strategy].description} (--{view.strategy})"
     if view.session:
         yield "session", f"{view.session.name} ({view.session.id})"
         if view.session.handle:
@@ -160,9 +161,9 @@ def _continue_command(view: ConversationView) -> str:
     """Return the command that continues from here, or "" where there is none."""
     if view.session:
         return format_continue_command(view.session, view.open_run)
-    if view.strategy is Strategy.REPLAY:
+    if view.replay_file:
         return f"convo chat --replay --from {quote(view.handle)}"
-    if view.strategy is Strategy.CONVERSATION and not view.current_link_id:
+    if STRATEGIES[view.strategy].uses_conversation and not view.current_link_id:
         return f"convo chat --from {view.handle}"
     at = next((link for link in view.links if link.id == view.current_link_id), None)
     kept = at and at.is_stored and at.status in ("completed", "incomplete") and at.id.startswith("resp_")

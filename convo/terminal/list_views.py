@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from convo.chat.lookup import SessionSummary
 from convo.history.items import Item
-from convo.history.records import STRATEGY_INFO, Session
+from convo.history.records import Session
 from convo.stores.base import PruneResult, TenantStats
+from convo.strategies.state import STRATEGIES
 from convo.terminal.terminal import (
     Column,
     DisplayOptions,
@@ -99,7 +100,7 @@ def _session_rows(
     system = [("system", session.instructions)] if session.instructions else []
     return [
         ("id", session.id),
-        ("owner", f"{STRATEGY_INFO[session.strategy].description} (--{session.strategy})"),
+        ("owner", f"{STRATEGIES[session.strategy].description} (--{session.strategy})"),
         ("handle", session.handle or "none: its name is its handle"),
         ("endpoint", str(session.scope)),
         ("model", session.model),

@@ -9,8 +9,9 @@ from convo.compaction.planning import CompactionMethod, CompactionOptions
 from convo.config.sections import Price
 from convo.errors import InvalidUsage
 from convo.history.items import item_preview, item_type
-from convo.history.records import STRATEGY_INFO, Session, Strategy
+from convo.history.records import Session, Strategy
 from convo.lint.model import RepairChange, Severity
+from convo.strategies.state import STRATEGIES
 from convo.strategies.transfer import TransferLoss
 from convo.terminal.status_line import format_owner_handle
 from convo.terminal.terminal import (
@@ -119,7 +120,7 @@ def new_session_rows(
     name: str, strategy: Strategy, handle: str | None, item_count: int, unconfirmed_count: int
 ) -> Iterator[KeyValue]:
     """Yield the properties of a new session."""
-    owner = STRATEGY_INFO[strategy]
+    owner = STRATEGIES[strategy]
     yield "session", name
     yield "owner", f"{owner.description} (--{strategy})"
     if handle:
@@ -197,7 +198,7 @@ def format_token_reduction(before: TokenCount, after: TokenCount) -> str:
 
 def format_old_history_command(session: Session, old_handle: str) -> str:
     """Return the command that continues the history from before the compaction."""
-    flag = "--replay --from" if session.strategy is Strategy.REPLAY else "--from"
+    flag = "--replay --from" if session.replay_file else "--from"
     return f"convo chat {flag} {quote(old_handle)}"
 
 
@@ -256,7 +257,7 @@ def render_repair(
     """Render one repair as a screen, without the last line break; `repair` is None if there was nothing to fix."""
     if repair is None:
         return "nothing to mend, so nothing was made"
-    owner = STRATEGY_INFO[repair.view.strategy].description
+    owner = STRATEGIES[repair.view.strategy].description
     title = display.apply_style(escape_control_chars(name), "bold")
     head = f"{title}: {format_count(len(repair.view.items))}, held by {owner}"
     lines = [head if is_saved else f"{head} (not made)"]

@@ -10,9 +10,9 @@ from shlex import quote
 from typing import NamedTuple
 
 from convo.config.sections import Price
-from convo.history.records import STRATEGY_INFO, Link, Session, Strategy
+from convo.history.records import Link, Session
 from convo.inspect.view import OpenRun
-from convo.strategies.state import ConversationState
+from convo.strategies.state import STRATEGIES, ConversationState
 from convo.terminal.terminal import text_width, truncate_text
 from convo.usage.counting import Usage
 
@@ -145,7 +145,7 @@ def combine_links(links: Sequence[Link]) -> Link:
 
 def format_owner_handle(session: Session) -> str:
     """Return the owner and the handle that continues the session: "chain resp_...", "session what-is-a-monad"."""
-    if session.strategy is Strategy.SESSION or not session.handle:
+    if not session.handle:
         return f"{session.strategy} {session.name}"
     return f"{session.strategy} {session.handle}"
 
@@ -183,7 +183,7 @@ def _shown_id(link: Link) -> str:
 
 def format_status(session: Session, state: ConversationState, model: str) -> str:
     """Format the lines of /status."""
-    owner = STRATEGY_INFO[session.strategy]
+    owner = STRATEGIES[session.strategy]
     waiting = len(state.unconfirmed_nodes)
     rows = {
         "owner": f"{owner.description} (--{session.strategy})",

@@ -37,7 +37,6 @@ from convo.compaction.planning import (
 from convo.compaction.window import (
     build_summary_request,
     extract_summary,
-    is_summary,
     last_compaction_index,
     middle_cut_point,
     summary_message,
@@ -55,12 +54,12 @@ from convo.errors import (
     WindowExceeded,
 )
 from convo.history.accumulator import TERMINAL_EVENTS
-from convo.history.items import COMPACTION_TRIGGER, Item, Json, Response, item_type
-from convo.history.records import ANSWERED_STATUSES, EMBEDDED_SCOPE, Link, Scope, Strategy
+from convo.history.items import COMPACTION_TRIGGER, Item, Json, Response, is_compaction, item_type
+from convo.history.records import ANSWERED_STATUSES, EMBEDDED_SCOPE, Link, Scope
 from convo.history.tree import Key, Path
 from convo.stores.base import Transaction
-from convo.strategies.branching import items_after_point, items_for_owner, replace_history
-from convo.strategies.state import ConversationState
+from convo.strategies.branching import items_after_point, replace_history
+from convo.strategies.state import ConversationState, to_resendable_items
 from convo.transfer.convert import delete_seeded_conversation, seed_conversation
 from convo.usage.counting import TokenCount, Usage, count_item_tokens, count_tokens
 from convo.usage.models import NO_WINDOW_SETTINGS, find_model_window
@@ -123,7 +122,7 @@ async def prepare_compaction(
     if planned.method is CompactionMethod.IN_PLACE and preview:
         planned = plan_from_items(planned, is_embedded=standing.is_embedded)
     if (
-        standing.strategy is Strategy.CONVERSATION
+        chat.state.owner.uses_conversation
         and planned.method is not CompactionMethod.IN_PLACE
         and not (confirmed or preview)
     ):
@@ -155,7 +154,7 @@ async def apply_compaction(chat: Chat, prepared: PreparedCompaction, *, confirme
     await chat.ensure_saved()
     if prepared.plan.method is CompactionMethod.IN_PLACE:
         return await _compact_in_place(chat, prepared, confirmed=confirmed)
-    if chat.session.strategy is Strategy.CONVERSATION:
+    if chat.state.owner.uses_conversation:
         return await _compact_into_new_conversation(chat, prepared)
     link_id = chat.deps.new_id("try")
     await chat.refresh()  # so that the branch includes items appended meanwhile
@@ -165,7 +164,7 @@ async def apply_compaction(chat: Chat, prepared: PreparedCompaction, *, confirme
             lambda held: replace_history(held, prepared.source_path, prepared.replacement),
             lambda held: _compaction_link(chat, prepared, held, link_id),
         )
-    later = len(chat.state.path) - len(items_for_owner(prepared.replacement, chat.session.strategy))
+    later = len(chat.state.path) - len(chat.state.owner.to_new_items(prepared.replacement))
     return CompactionResult(prepared, prepared.count_after, old, later)
 
 
@@ -173,7 +172,7 @@ async def _snapshot_history(chat: Chat) -> HistorySnapshot:
     """Load the confirmed history; a conversation is read from its endpoint, since others may write to it."""
     held = chat.load_state()
     path = held.path.up_to(held.confirmed_head)
-    if held.strategy is Strategy.CONVERSATION and held.handle:
+    if held.owner.uses_conversation and held.handle:
         path = await load_conversation_history(held.handle, chat.deps)
     return HistorySnapshot(
         held.strategy, path, chat.deps.endpoint.scope == EMBEDDED_SCOPE, await _stored_responses(chat, held)
@@ -188,7 +187,7 @@ async def _stored_responses(chat: Chat, held: ConversationState) -> Mapping[Key,
         for link in await chat.deps.store.links(session.id)
         if link.is_stored and link.status in ANSWERED_STATUSES and link.id.startswith("resp_") and link.scope == scope
     }
-    if held.strategy is Strategy.CHAIN and held.handle:
+    if held.owner.uses_response and held.handle:
         return {**found, held.confirmed_head: held.handle}
     edited = (held.path.head, held.confirmed_head) != (session.head, session.confirmed_head)
     return (
@@ -204,7 +203,7 @@ async def _count_before_and_after(
     """Count the tokens of both: by the endpoint, or by our own count where it has none."""
     ask = make_endpoint_counter(chat.deps.endpoint)
     theirs = [
-        await ask({"model": chat.options.wire_model, "input": list(items_for_owner(items, Strategy.CHAIN))})
+        await ask({"model": chat.options.wire_model, "input": list(to_resendable_items(items))})
         for items in (before, after)
     ]
     one, other = theirs
@@ -226,7 +225,7 @@ async def _count_conversation(chat: Chat, path: Path) -> TokenCount:
 
 def _compaction_link(chat: Chat, one: PreparedCompaction, held: ConversationState, link_id: str) -> Link:
     """Build the link of a compaction; its replacement is the context of the next request."""
-    head = Path(held.path.root).append(items_for_owner(one.replacement, held.strategy)).head
+    head = Path(held.path.root).append(held.owner.to_new_items(one.replacement)).head
     session = chat.session
     return Link(
         id=link_id,
@@ -303,9 +302,9 @@ async def _delete_output(chat: Chat, handle: str, response: Response) -> str:
 
 async def _compact_into_new_conversation(chat: Chat, prepared: PreparedCompaction) -> CompactionResult:
     """Seed a new conversation with the replacement and the items appended to the old one meanwhile."""
-    old, owner = chat.session.handle, Strategy.CONVERSATION
+    old = chat.session.handle
     later = items_after_point(await load_conversation_history(old or "", chat.deps), prepared.source_path)
-    there = await seed_conversation(items_for_owner((*prepared.replacement, *later), owner), chat.deps)
+    there = await seed_conversation(to_resendable_items((*prepared.replacement, *later)), chat.deps)
 
     def moved(held: ConversationState) -> ConversationState:
         waiting = [node.item for node in held.unconfirmed_nodes]
@@ -396,7 +395,7 @@ def _compact_body(made: CompactionPlan, asking: RequestOptions) -> dict[str, Jso
     said = {"instructions": asking.instructions} if asking.instructions else {}
     if made.method is CompactionMethod.PREVIOUS:
         return {"model": asking.wire_model, **said, "previous_response_id": made.previous_response_id}
-    return {"model": asking.wire_model, **said, "input": list(items_for_owner(made.compacted_items, Strategy.CHAIN))}
+    return {"model": asking.wire_model, **said, "input": list(to_resendable_items(made.compacted_items))}
 
 
 def _fallback_plan(made: CompactionPlan, fault: EndpointFault, *, is_embedded: bool) -> CompactionPlan | None:
@@ -484,10 +483,10 @@ async def branch_kept_on_success(chat: Chat, link_id: str) -> AsyncIterator[str 
     If the block fails, the branch is removed, unless the store shows that the link was committed all the same.
     """
     before = chat.session
-    if before.strategy is Strategy.SESSION:
-        name, undo = await _branch_session(chat)
-    elif before.strategy is Strategy.REPLAY:
+    if before.replay_file:
         name, undo = _branch_replay_file(chat)
+    elif not chat.state.is_server_side:
+        name, undo = await _branch_session(chat)
     else:
         yield before.handle
         return
@@ -611,7 +610,7 @@ class AutoCompaction:
         noted:  called with a message before a compaction, and with the error that prevents one
         """
         self._retry_at_tokens = reached.tokens * RETRY_GROWTH_FACTOR
-        if chat.session.strategy is Strategy.CONVERSATION:
+        if chat.state.owner.uses_conversation:
             noted(f"{reached}; {_request_endpoint_compaction(chat, reached)}")
             return None
         noted(f"{reached}: compacting it first; Ctrl-C leaves it as it is")
@@ -633,7 +632,7 @@ def _is_just_compacted(held: ConversationState) -> bool:
     """Whether no response followed the compaction: the tokens of the new history are unknown until then."""
     confirmed = held.path.depth(held.confirmed_head)
     last = held.path.nodes[confirmed - 1].item if confirmed else None
-    return last is not None and (item_type(last) == "compaction" or is_summary(last))
+    return last is not None and is_compaction(last)
 
 
 def _request_endpoint_compaction(chat: Chat, reached: CompactionDue) -> str:

@@ -21,14 +21,14 @@ from convo.chat.view_loader import load_session_view
 from convo.endpoints.base import PAGE_ITEMS, Endpoint, list_all_items
 from convo.errors import Conflict, ConvoError, InvalidUsage, ItemDeleted, StateFault, Unreachable, Unreadable
 from convo.history.items import Item
-from convo.history.records import EMBEDDED_SCOPE, STRATEGY_INFO, Link, Scope, Session, Strategy
+from convo.history.records import EMBEDDED_SCOPE, Link, Scope, Session, Strategy
 from convo.history.tree import Key, Path, common_prefix_length, root_key
 from convo.inspect.serialize import ConversationDocument, links_to_json
 from convo.inspect.view import ConversationView
 from convo.runtime import Clock, NewId
 from convo.stores.base import AppendItems, Store, Transaction
 from convo.strategies.requests import reconcile
-from convo.strategies.state import ConversationState, is_complete_answer
+from convo.strategies.state import STRATEGIES, ConversationState, is_complete_answer
 from convo.strategies.transfer import (
     UNKNOWN_ORIGIN,
     ItemOrigin,
@@ -100,12 +100,12 @@ async def load_source(known: ConversationView, store: Store, endpoint: Endpoint 
     handle = _owner_handle(known)
     held, notes = ConversationState(known.strategy, known.path, known.confirmed_head, handle), list(known.notes)
     metadata: Mapping[str, str] = {}
-    if known.strategy is Strategy.CONVERSATION and handle and endpoint:
+    if held.owner.uses_conversation and handle and endpoint:
         held, metadata, told = await _read_from_owner(held, store, endpoint, whole=known.unreadable_head is None)
         notes = [*notes, *told] if known.unreadable_head is None else told
     elif known.unreadable_head:
         raise ItemDeleted(known.unreadable_head)
-    elif known.strategy is Strategy.CHAIN and endpoint and known.session and held.unconfirmed_nodes:
+    elif held.owner.uses_response and endpoint and known.session and held.unconfirmed_nodes:
         held = reconcile(held, (await load_owner_tail(held, endpoint, store)).items)
     links = [*known.links, *await _links_on_path(store, held.path)]
     return ConversationSource(
@@ -126,7 +126,7 @@ async def load_source(known: ConversationView, store: Store, endpoint: Endpoint 
 def _owner_handle(known: ConversationView) -> str | None:
     if known.session:
         return known.session.handle
-    return known.handle if STRATEGY_INFO[known.strategy].is_server_side else None
+    return known.handle if STRATEGIES[known.strategy].is_server_side else None
 
 
 def _source_instructions(known: ConversationView) -> str | None:
@@ -309,7 +309,7 @@ class ConvertDestination:
 def check_convertible(source: ConversationSource, target: TransferTarget) -> None:
     """Raise InvalidUsage if the conversation has the target's owner already."""
     same_place = source.scope == target.scope or not target.is_server_side
-    if source.strategy is target.strategy and same_place and target.strategy is not Strategy.CONVERSATION:
+    if source.strategy is target.strategy and same_place and not target.owner.uses_conversation:
         raise InvalidUsage(
             f"{source.handle} is owned by {target.strategy} already", hint="convo chat --fork makes a second one"
         )
@@ -330,14 +330,14 @@ async def convert_conversation(
     Raises Conflict if the file or the name is taken, and the errors of the endpoint and the store. On an error the
     new conversation or file is deleted.
     """
-    if target.strategy is Strategy.CONVERSATION:
+    if target.owner.uses_conversation:
         assert endpoint
         return await _convert_to_conversation(source, plan, target, destination, writer, endpoint)
     path = Path(root_key(writer.store.tenant)).append(plan.items)
-    mark = path.root if target.strategy is Strategy.CHAIN else path.first(plan.confirmed_count).head
+    mark = path.first(target.owner.confirmed_at_start(plan.confirmed_count)).head
     session = _new_session(source, target, path, writer)
     session = replace(session, confirmed_head=mark)
-    if target.strategy is Strategy.REPLAY:
+    if target.owner.uses_file:
         return await _convert_to_file(session, path, destination, writer)
     return await writer.write_session(session, path, destination.name)
 
@@ -385,7 +385,7 @@ async def _choose_file(session: Session, path: Path, wish: ConvertDestination, s
 
 async def _is_unclaimed_copy(file: ReplayFile, path: Path, store: Store) -> bool:
     """Whether a file contains exactly `path`, and no session has it as its handle."""
-    return _file_holds_path(file, path) and await find_session_by_handle(store, Strategy.REPLAY, str(file.path)) is None
+    return _file_holds_path(file, path) and await find_session_by_handle(store, str(file.path)) is None
 
 
 def _file_holds_path(file: ReplayFile, path: Path) -> bool:

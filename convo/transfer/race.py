@@ -22,10 +22,11 @@ from convo.endpoints.base import Endpoint
 from convo.errors import Busy, ConvoError, EndpointFault, NotFound
 from convo.history.items import Json, StreamEvent, user_message
 from convo.history.records import ANSWERED_STATUSES, EMBEDDED_SCOPE, SCRATCH_PREFIX, Link, Session, Strategy
-from convo.strategies.state import OwnerSelection
+from convo.strategies.selection import OwnerSelection
+from convo.strategies.state import STRATEGIES
 from convo.usage.counting import Usage
 
-RACE_ORDER = (Strategy.REPLAY, Strategy.SESSION, Strategy.CONVERSATION, Strategy.CHAIN)
+RACE_ORDER = tuple(STRATEGIES)
 
 RACE_NAME_PREFIX = f"{SCRATCH_PREFIX}race-"
 """Prefix of the names of sessions that are deleted after the race."""
@@ -131,7 +132,7 @@ async def _run_strategy(course: RacePlan, strategy: Strategy, watch: RaceObserve
     name = await find_free_session_name(
         edges.store, f"race-{strategy}" if course.keep_sessions else f"{RACE_NAME_PREFIX}{strategy}"
     )
-    file = find_free_file(str(course.folder / f"race-{strategy}.json")) if strategy is Strategy.REPLAY else None
+    file = find_free_file(str(course.folder / f"race-{strategy}.json")) if STRATEGIES[strategy].uses_file else None
     want = OwnerSelection(strategy, file)
     chat = await open_chat(want, None, course.asking, edges, name=name)
     lane = RaceResult(strategy, session=name if course.keep_sessions else None)
@@ -202,9 +203,9 @@ async def _delete_at_endpoint(session: Session, edges: ChatDeps) -> None:
     for link in filter(_is_stored_response, await edges.store.links(session.id)):
         with suppress(ConvoError):
             await edges.endpoint.delete(link.id)
-    if session.strategy is Strategy.CONVERSATION and session.handle:
+    if session.conversation_id:
         with suppress(ConvoError):
-            await edges.endpoint.delete_conversation(session.handle)
+            await edges.endpoint.delete_conversation(session.conversation_id)
 
 
 def _is_stored_response(link: Link) -> bool:

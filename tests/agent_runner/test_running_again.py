@@ -13,11 +13,12 @@ from convo.agents.agent import Agent, Handoff
 from convo.agents.graph import graph
 from convo.errors import RequestRefused
 from convo.history.items import user_message
-from convo.history.records import STRATEGY_INFO, Strategy
+from convo.history.records import Strategy
 from convo.runs.state import ApprovalDecided, RunLimits, ToolOutputSupplied
 from convo.runstate.import_ import import_run_state
 from convo.runstate.reader import parse_run_state
 from convo.runstate.writer import serialize_run_state
+from convo.strategies.state import STRATEGIES
 from convo.tools.tool import Context, tool
 from tests.chat.agents import calls, history, inputs, own, read, running, say, scripted, words
 from tests.chat.conftest import Bench
@@ -121,7 +122,7 @@ async def test_what_an_input_filter_made_of_a_request_that_failed_goes_out_again
     await read((await running(bench, agent, filtered)).resume())
     assert bench.bodies[0] == bench.bodies[1]
     assert (inputs(bench)[1], bench.bodies[1]["instructions"]) == (["user: hello", "user: more"], "Help. more")
-    kept = ["user: hello", "user: more"] if STRATEGY_INFO[strategy].is_server_side else ["user: hello"]
+    kept = ["user: hello", "user: more"] if STRATEGIES[strategy].is_server_side else ["user: hello"]
     assert words(await history(bench)) == [*kept, "assistant: more"]
 
 

@@ -25,8 +25,9 @@ from convo.runs.state import Stage
 from convo.runstate.import_ import import_run_state
 from convo.runstate.reader import parse_run_state
 from convo.strategies.branching import replace_history
-from convo.strategies.requests import RetryAction, build_request_input, decide_retry, reconcile
-from convo.strategies.state import ConversationState, select_owner
+from convo.strategies.requests import decide_retry, reconcile
+from convo.strategies.selection import select_owner
+from convo.strategies.state import ConversationState, RetryAction
 from tests.runstate import snapshots
 from tests.runstate.stories import agents
 
@@ -91,7 +92,7 @@ def test_when_a_state_is_read_from_a_copy_the_same_is_known_as_sent() -> None:
     items = (user_message("hi"), assistant_message("hello"), user_message("more"))
     path = START.append(copy.deepcopy(items[:2]))
     held = ConversationState(Strategy.CONVERSATION, START.append(items), path.head, "conv_1")
-    assert build_request_input(held).items == (items[2],)
+    assert held.owner.build_input(held).items == (items[2],)
 
 
 def test_when_the_applications_values_are_given_anew_decisions_and_counts_of_a_state_stay() -> None:
@@ -118,7 +119,7 @@ def test_when_only_part_of_the_input_was_taken_the_rest_is_sent_and_otherwise_al
     held = ConversationState(Strategy.CONVERSATION, START.append(said), START.root, "conv_1")
     assert [node.item for node in reconcile(held, said[:1]).unconfirmed_nodes] == said[1:]
     assert reconcile(held, []) == held
-    assert build_request_input(held).items == tuple(said)
+    assert held.owner.build_input(held).items == tuple(said)
 
 
 def test_when_the_server_has_an_item_equal_to_one_that_waits_it_does_not_wait_any_more() -> None:
@@ -209,5 +210,5 @@ def test_when_a_window_takes_the_place_of_a_history_no_id_of_its_messages_is_sen
     path = START.append(TALK)
     window = [{**assistant_message("they counted"), "id": "msg_1", "status": "completed"}]
     held = replace_history(ConversationState(strategy, path, path.head, "h"), path, window)
-    sent = build_request_input(held).items if strategy is not Strategy.CONVERSATION else held.path.items
+    sent = held.owner.build_input(held).items if strategy is not Strategy.CONVERSATION else held.path.items
     assert [item.get("id") for item in sent] == [None]

@@ -47,7 +47,7 @@ from convo.runs.state import RunLimits
 from convo.runtime import SystemClock, random_id
 from convo.stores.base import Store
 from convo.stores.factory import open_store
-from convo.strategies.state import select_owner
+from convo.strategies.selection import select_owner
 from convo.tools.tool import tool
 from tests.runstate.sdk import ITEM
 

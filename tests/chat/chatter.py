@@ -14,7 +14,7 @@ from convo.history.items import user_message
 from convo.history.records import Strategy
 from convo.runtime import SystemClock, random_id
 from convo.stores.factory import open_store
-from convo.strategies.state import OwnerSelection
+from convo.strategies.selection import OwnerSelection
 from tests.embedding import embedded
 
 MODEL = "scripted/echo"

@@ -15,7 +15,7 @@ from convo.history.items import Item, StreamEvent, item_text, user_message
 from convo.history.records import Strategy
 from convo.stores.base import Store
 from convo.stores.factory import open_store
-from convo.strategies.state import select_owner
+from convo.strategies.selection import select_owner
 from tests.chat.ledger import Ledger
 from tests.chat.recorded import Recorded
 from tests.clock import FixedClock, counting_ids

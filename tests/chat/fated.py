@@ -34,7 +34,7 @@ from convo.runs.state import ApprovalDecided, RunLimits, Stage, ToolCall, ToolOu
 from convo.runtime import random_id
 from convo.stores.base import Store, Transaction
 from convo.stores.factory import open_store
-from convo.strategies.state import OwnerSelection
+from convo.strategies.selection import OwnerSelection
 from convo.tools.tool import tool
 from tests.chat.agents import calls, scripted, words
 from tests.clock import FixedClock

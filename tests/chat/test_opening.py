@@ -12,7 +12,7 @@ from convo.errors import AmbiguousHandle, NotFound, WrongOwner
 from convo.history.items import user_message
 from convo.history.records import Scope, Strategy
 from convo.stores.base import Store
-from convo.strategies.state import OwnerSelection
+from convo.strategies.selection import OwnerSelection
 from tests.chat.conftest import Bench, say
 from tests.chat.recorded import Recorded
 from tests.wire import spoken, state

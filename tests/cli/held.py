@@ -19,7 +19,7 @@ from convo.history.items import user_message
 from convo.history.records import Strategy
 from convo.stores.base import Store
 from convo.stores.factory import open_store
-from convo.strategies.state import select_owner
+from convo.strategies.selection import select_owner
 from tests.chat.recorded import Fault, Recorded
 from tests.clock import FixedClock, counting_ids
 from tests.embedding import embedded

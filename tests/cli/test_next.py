@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from convo.errors import RequestRefused
-from convo.history.records import STRATEGY_INFO, Strategy
+from convo.history.records import Strategy
 from convo.stores.base import Store
+from convo.strategies.state import STRATEGIES
 from tests.cli.agenting import REFUND, agents, from_store
 from tests.cli.chatting import ECHO, scripted
 from tests.cli.held import Teller, held, talks
@@ -77,7 +78,7 @@ def test_the_body_that_agents_would_send_is_shown_with_their_words_and_tools(
 ) -> None:
     Path("who.json").write_text('{"who": "Ada"}')
     desk = [*agents("desk", MARKED), "--context", "who.json", "--input-filter", "bot.py:last_marked"]
-    limit = [] if STRATEGY_INFO[strategy].is_server_side else ["--session-limit", "1"]
+    limit = [] if STRATEGIES[strategy].is_server_side else ["--session-limit", "1"]
     flags = [f"--{strategy}", "-n", "mine"] + (["--from", "./talk.json"] if strategy is Strategy.REPLAY else [])
     assert convo("chat", *flags, *desk, "hello").exit == 0
     before = len(server.requests)

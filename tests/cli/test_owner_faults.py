@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from convo.history.records import STRATEGY_INFO, Strategy
+from convo.history.records import Strategy
+from convo.strategies.state import STRATEGIES
 from tests.cli.chatting import ECHO
 from tests.cli.held import DATABASE
 from tests.loopback import (
@@ -43,7 +44,7 @@ def begin(convo: Convo, strategy: Strategy) -> str:
 
 
 def whole_or_new(strategy: Strategy, *new: str) -> list[str]:
-    return list(new) if STRATEGY_INFO[strategy].is_server_side else ["user: one", "assistant: one", *new]
+    return list(new) if STRATEGIES[strategy].is_server_side else ["user: one", "assistant: one", *new]
 
 
 def held(server: Loopback, conversation: str) -> list[str]:
@@ -102,7 +103,7 @@ def test_after_a_stream_that_broke_the_partial_goes_along_as_plain_words(
     assert convo("chat", "-c", "three").exit == 0
 
     assert server.bodies[2]["input"][-3:] == [*said(LONG), cut_off(partial), *said("three")]
-    assert len(server.bodies[2]["input"]) == (3 if STRATEGY_INFO[strategy].is_server_side else 5)
+    assert len(server.bodies[2]["input"]) == (3 if STRATEGIES[strategy].is_server_side else 5)
     assert state(server.bodies[2]) == state(server.bodies[1])
 
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from convo.history.records import STRATEGY_INFO, Strategy
+from convo.history.records import Strategy
+from convo.strategies.state import STRATEGIES
 from tests.loopback import Loopback, answers
 from tests.running import Convo, Got, Launch
 from tests.wire import answered, said, spoken, state
@@ -130,7 +131,7 @@ def test_a_model_behind_our_own_endpoint_sees_the_whole_history_whoever_holds_it
     words_seen = [link["usage"] and link["usage"]["input_tokens"] for link in links]
     assert words_seen == [words and words + len(["Be", "brief."]) for words in (1, 3, None, 6)]
     assert [len(link["sent"]) for link in links] == (
-        [1, 1, 1, 2] if STRATEGY_INFO[strategy].is_server_side else [1, 3, 5, 6]
+        [1, 1, 1, 2] if STRATEGIES[strategy].is_server_side else [1, 3, 5, 6]
     )
     before = [link["previous_response_id"] for link in links]
     if strategy is Strategy.CHAIN:

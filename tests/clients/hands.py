@@ -38,7 +38,7 @@ from convo.runstate.writer import serialize_run_state
 from convo.runtime import SystemClock, random_id
 from convo.stores.base import Store
 from convo.stores.factory import open_store
-from convo.strategies.state import select_owner
+from convo.strategies.selection import select_owner
 from tests.clients.conftest import ALIAS
 from tests.clients.upstream import Call, Upstream
 

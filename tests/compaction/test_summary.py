@@ -4,8 +4,8 @@ from typing import Any
 
 from hypothesis import given
 
-from convo.compaction.window import build_summary_request, extract_summary, is_summary, summary_message
-from convo.history.items import Item, is_user_message, item_text, user_message
+from convo.compaction.window import build_summary_request, extract_summary, summary_message
+from convo.history.items import Item, is_summary, is_user_message, item_text, user_message
 from tests.compaction.histories import call, histories, message, output
 
 

@@ -6,9 +6,9 @@ Besides it words that are long enough to be folded, and what else stories of com
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
-from convo.compaction.window import SUMMARY_HEADING, SUMMARY_INSTRUCTIONS
+from convo.compaction.window import SUMMARY_INSTRUCTIONS
 from convo.errors import RequestRefused, Unsupported, WindowExceeded
-from convo.history.items import Item, StreamEvent, item_text, item_type
+from convo.history.items import SUMMARY_HEADING, Item, StreamEvent, item_text, item_type
 from convo.models.base import Model, ModelRequest
 from convo.models.stream import ResponseEventWriter, make_usage
 from convo.responses_api.endpoint import EmbeddedEndpoint

@@ -16,7 +16,6 @@ from convo.lint.rules import LINT_RULES, lint_history
 from convo.responses_api.deps import EndpointOptions
 from convo.stores.base import AppendItems, Conversation, Store, Transaction
 from convo.stores.memory import MemoryStore
-from convo.strategies.requests import build_request_input
 from convo.strategies.state import ConversationState
 from tests.clock import FixedClock
 from tests.embedding import embedded
@@ -60,7 +59,8 @@ async def sent(view: LintView, store: Store) -> tuple[tuple[Item, ...], dict[str
     elif view.strategy is Strategy.CONVERSATION:
         handle, ids = "conv_1", tuple(f"item_{at}" for at in range(view.server_count))
         await store.commit(Transaction(growth, conversation=Conversation(handle, mark.head, 0, ids)))
-    turn = build_request_input(ConversationState(view.strategy, path, mark.head, handle))
+    state = ConversationState(view.strategy, path, mark.head, handle)
+    turn = state.owner.build_input(state)
     return tuple(turn.items), dict(turn.state_fields)
 
 

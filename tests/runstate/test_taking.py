@@ -14,7 +14,7 @@ from convo.agents.graph import Graph, graph
 from convo.errors import ConvoError, InputFault, InvalidRunState, NotFound, StateFault, Unsupported
 from convo.history.canonical import digest
 from convo.history.items import Item, is_client_output, item_type
-from convo.history.records import STRATEGY_INFO, Strategy
+from convo.history.records import Strategy
 from convo.runs.state import Phase, Run, Stage
 from convo.runstate.approvals import apply_verdict
 from convo.runstate.calls import SDK_RESUME_HINT
@@ -25,6 +25,7 @@ from convo.runstate.reader import parse_run_state, run_state_from_json, run_stat
 from convo.runstate.run_items import RunTranscript
 from convo.runstate.state import RunState
 from convo.runstate.writer import serialize_run_state
+from convo.strategies.state import STRATEGIES
 from convo.tools.tool import Tool
 from tests.runstate import snapshots
 from tests.runstate.snapshots import index, snapshot, story
@@ -85,7 +86,7 @@ def meant(items: Iterable[Item]) -> list[list[str]]:
 
 def unknown(found: ImportedRun) -> Sequence[Item]:
     """What the owner's next request holds of the history."""
-    return found.items[found.confirmed_count if STRATEGY_INFO[found.strategy].is_server_side else 0 :]
+    return found.items[found.confirmed_count if STRATEGIES[found.strategy].is_server_side else 0 :]
 
 
 @pytest.mark.parametrize("part", FULL)

@@ -4,7 +4,7 @@ import pytest
 
 from convo.errors import InvalidUsage, WrongOwner
 from convo.history.records import Strategy
-from convo.strategies.state import OwnerSelection, select_owner
+from convo.strategies.selection import OwnerSelection, select_owner
 
 CHAIN, CONVERSATION, REPLAY, SESSION = Strategy.CHAIN, Strategy.CONVERSATION, Strategy.REPLAY, Strategy.SESSION
 

@@ -8,8 +8,8 @@ from convo.errors import Conflict
 from convo.history.items import Item, assistant_message, user_message
 from convo.history.records import Strategy
 from convo.history.tree import Path, root_key
-from convo.strategies.requests import apply_cancellation, apply_response, build_request_body, build_request_input
-from convo.strategies.state import ConversationState
+from convo.strategies.requests import apply_cancellation, build_request_body
+from convo.strategies.state import ConversationState, RequestInput
 
 CLIENTS = [Strategy.REPLAY, Strategy.SESSION]
 ENDPOINTS = [Strategy.CONVERSATION, Strategy.CHAIN]
@@ -33,20 +33,24 @@ def said(now: ConversationState, *items: Item) -> ConversationState:
     return replace(now, path=now.path.append(items))
 
 
+def next_input(now: ConversationState, *, encrypt_reasoning: bool = False) -> RequestInput:
+    return now.owner.build_input(now, encrypt_reasoning=encrypt_reasoning)
+
+
 def after_one_turn(strategy: Strategy) -> ConversationState:
     first = held(strategy, user_message("hi"))
-    return apply_response(first, build_request_input(first), response(answer("hello")))
+    return first.owner.apply_response(first, first.owner.build_input(first), response(answer("hello")))
 
 
 @pytest.mark.parametrize("strategy", Strategy)
 def test_a_first_turn_sends_the_input_to_every_owner(strategy: Strategy) -> None:
-    assert build_request_input(held(strategy, user_message("hi"))).items == (user_message("hi"),)
+    assert next_input(held(strategy, user_message("hi"))).items == (user_message("hi"),)
 
 
 @pytest.mark.parametrize("strategy", CLIENTS)
 def test_a_client_owner_sends_the_whole_path_without_ids_and_asks_that_nothing_be_kept(strategy: Strategy) -> None:
     now = said(after_one_turn(strategy), user_message("more"))
-    sent = build_request_input(now)
+    sent = now.owner.build_input(now)
 
     assert [item.get("id") for item in sent.items] == [None, None, None]
     assert [item["content"][0]["text"] for item in sent.items] == ["hi", "hello", "more"]
@@ -58,7 +62,7 @@ def test_a_client_owner_sends_the_whole_path_without_ids_and_asks_that_nothing_b
     [(Strategy.CONVERSATION, {"conversation": "conv_1"}), (Strategy.CHAIN, {"previous_response_id": "resp_1"})],
 )
 def test_an_endpoint_owner_is_sent_only_what_it_lacks(strategy: Strategy, state: dict[str, str]) -> None:
-    sent = build_request_input(said(after_one_turn(strategy), user_message("more")))
+    sent = next_input(said(after_one_turn(strategy), user_message("more")))
 
     assert sent.items == (user_message("more"),)
     assert sent.state_fields == state
@@ -67,7 +71,7 @@ def test_an_endpoint_owner_is_sent_only_what_it_lacks(strategy: Strategy, state:
 @pytest.mark.parametrize("strategy", Strategy)
 def test_a_failed_turn_changes_nothing_so_that_a_retry_sends_the_same(strategy: Strategy) -> None:
     now = said(after_one_turn(strategy), user_message("more"))
-    assert build_request_input(now) == build_request_input(apply_cancellation(now, []))
+    assert now.owner.build_input(now) == next_input(apply_cancellation(now, []))
 
 
 @pytest.mark.parametrize("strategy", Strategy)
@@ -75,7 +79,7 @@ def test_after_an_interruption_the_partial_goes_as_plain_words_between_old_and_n
     partial = {**answer("half an ans", 2), "status": "in_progress"}
     stopped = apply_cancellation(said(after_one_turn(strategy), user_message("more")), [partial])
 
-    tail = build_request_input(said(stopped, user_message("never mind"))).items[-3:]
+    tail = next_input(said(stopped, user_message("never mind"))).items[-3:]
 
     assert stopped.path.items[-1] == {**partial, "status": "incomplete"}
     assert tail == (user_message("more"), assistant_message("half an ans"), user_message("never mind"))
@@ -98,7 +102,9 @@ def test_a_partial_without_words_is_not_kept(strategy: Strategy) -> None:
 def test_the_chain_keeps_its_id_when_a_response_has_none() -> None:
     now = said(after_one_turn(Strategy.CHAIN), user_message("more"))
     assert (
-        apply_response(now, build_request_input(now), {"status": "completed", "output": [answer("yes", 2)]}).handle
+        now.owner.apply_response(
+            now, now.owner.build_input(now), {"status": "completed", "output": [answer("yes", 2)]}
+        ).handle
         == "resp_1"
     )
 
@@ -111,7 +117,7 @@ def test_a_response_id_never_becomes_the_handle_of_a_conversation() -> None:
 def test_a_path_that_no_longer_passes_through_the_mark_is_refused(strategy: Strategy) -> None:
     now = replace(after_one_turn(strategy), path=held(strategy, user_message("other")).path)
     with pytest.raises(Conflict):
-        build_request_input(now)
+        now.owner.build_input(now)
 
 
 def test_what_a_server_owner_confirmed_stands_in_the_form_in_which_it_travelled() -> None:
@@ -120,7 +126,7 @@ def test_what_a_server_owner_confirmed_stands_in_the_form_in_which_it_travelled(
     )
     now = said(stopped, user_message("go on"))
 
-    confirmed = apply_response(now, build_request_input(now), response(answer("done", 3), number=2))
+    confirmed = now.owner.apply_response(now, now.owner.build_input(now), response(answer("done", 3), number=2))
 
     assert confirmed.path.items[2:5] == (user_message("more"), assistant_message("half"), user_message("go on"))
     assert confirmed.confirmed_head == confirmed.path.head
@@ -131,9 +137,9 @@ def test_reasoning_travels_again_only_when_it_is_sealed(strategy: Strategy) -> N
     bare = {"type": "reasoning", "id": "rs_1", "summary": []}
     sealed = {**bare, "id": "rs_2", "encrypted_content": "gAAAA"}
     first = held(strategy, user_message("hi"))
-    now = apply_response(first, build_request_input(first), response(bare, sealed, answer("hello")))
+    now = first.owner.apply_response(first, first.owner.build_input(first), response(bare, sealed, answer("hello")))
 
-    assert [item for item in build_request_input(now).items if item.get("type") == "reasoning"] == [
+    assert [item for item in now.owner.build_input(now).items if item.get("type") == "reasoning"] == [
         {"type": "reasoning", "summary": [], "encrypted_content": "gAAAA"}
     ]
     assert now.path.items[1:3] == (bare, sealed)
@@ -142,8 +148,8 @@ def test_reasoning_travels_again_only_when_it_is_sealed(strategy: Strategy) -> N
 @pytest.mark.parametrize("strategy", CLIENTS)
 def test_sealed_reasoning_is_asked_for_only_where_the_model_has_it_and_nothing_is_stored(strategy: Strategy) -> None:
     now = held(strategy, user_message("hi"))
-    assert build_request_input(now, encrypt_reasoning=True).state_fields["include"] == ["reasoning.encrypted_content"]
-    assert build_request_input(now, store=True, encrypt_reasoning=True).state_fields == {"store": True}
+    assert now.owner.build_input(now, encrypt_reasoning=True).state_fields["include"] == ["reasoning.encrypted_content"]
+    assert now.owner.build_input(now, store=True, encrypt_reasoning=True).state_fields == {"store": True}
 
 
 def test_a_long_history_is_sent_whole_however_it_grew_and_wherever_it_forked() -> None:
@@ -151,17 +157,17 @@ def test_a_long_history_is_sent_whole_however_it_grew_and_wherever_it_forked() -
     said = [user_message("hi"), {**assistant_message("yes"), "id": "msg_1", "status": "completed"}] * 200
     whole = held(Strategy.SESSION, *said)
     for end in (1, 2, 399, 400, 3):
-        assert len(build_request_input(replace(whole, path=whole.path.first(end))).items) == end
+        assert len(next_input(replace(whole, path=whole.path.first(end))).items) == end
     forked = replace(whole, path=whole.path.first(200).append([user_message("other")]))
 
-    assert build_request_input(forked).items == (
-        *build_request_input(replace(whole, path=whole.path.first(200))).items,
+    assert forked.owner.build_input(forked).items == (
+        *next_input(replace(whole, path=whole.path.first(200))).items,
         user_message("other"),
     )
-    assert all("id" not in item for item in build_request_input(whole).items)
+    assert all("id" not in item for item in whole.owner.build_input(whole).items)
 
 
 def test_what_an_agent_asks_to_be_included_does_not_replace_the_sealed_reasoning() -> None:
-    sent = build_request_input(held(Strategy.SESSION, user_message("hi")), encrypt_reasoning=True)
+    sent = next_input(held(Strategy.SESSION, user_message("hi")), encrypt_reasoning=True)
     made = build_request_body(sent, model="m", instructions=None, parameters={"include": ["file_search_call.results"]})
     assert made["include"] == ["reasoning.encrypted_content", "file_search_call.results"]

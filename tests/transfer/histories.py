@@ -18,7 +18,7 @@ from convo.models.scripted import ScriptedModel
 from convo.responses_api.endpoint import EmbeddedEndpoint
 from convo.runtime import Clock, NewId
 from convo.stores.base import Store
-from convo.strategies.state import select_owner
+from convo.strategies.selection import select_owner
 from convo.transfer.convert import ConversationSource, load_source
 from tests.chat.recorded import Recorded
 from tests.clock import FixedClock, counting_ids

@@ -16,7 +16,7 @@ from convo.history.items import Item, is_user_message, item_text, user_message
 from convo.history.records import Strategy
 from convo.runtime import random_id
 from convo.stores.base import Store
-from convo.strategies.state import OwnerSelection
+from convo.strategies.selection import OwnerSelection
 from convo.transfer.compact import CompactionResult, apply_compaction, prepare_compaction
 from tests.clock import FixedClock
 from tests.embedding import embedded

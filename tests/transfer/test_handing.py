@@ -10,7 +10,8 @@ from convo.chat.open import fork_session
 from convo.errors import Conflict, InvalidUsage, NotFound, RequestRefused, WrongOwner
 from convo.history.canonical import Digest, digest
 from convo.history.items import Item, item_text, item_type, user_message
-from convo.history.records import EMBEDDED_SCOPE, STRATEGY_INFO, Session, Strategy
+from convo.history.records import EMBEDDED_SCOPE, Session, Strategy
+from convo.strategies.state import STRATEGIES
 from convo.strategies.transfer import LossEffect, TransferTarget, plan_transfer
 from convo.transfer.convert import ConvertDestination, SessionWriter, check_convertible, convert_conversation
 from tests.chat.recorded import Fault
@@ -64,7 +65,7 @@ async def test_a_turn_at_the_new_owner_shows_the_model_what_the_old_one_would_ha
 
     await say(new, user_message("Once more."))
     sent = hall.endpoint.bodies[-1]["input"]
-    assert (len(sent) == 1) == STRATEGY_INFO[to].is_server_side
+    assert (len(sent) == 1) == STRATEGIES[to].is_server_side
     assert meant(new.state.path.items[:-4]) == meant(history), "nothing doubles"
     assert meant(hall.model.heard[-1].input)[: len(meant(heard.input))] == meant(heard.input)
 
@@ -76,7 +77,7 @@ async def test_what_does_not_go_over_is_exactly_what_was_told_before(hall: Hall,
     losses = plan_transfer(source.transfer_items, TransferTarget(to, EMBEDDED_SCOPE, hall.name)).losses
     expected = {"reasoning_unsealed": "left out", "item_ids": "changed"}
     assert {loss.code: loss.effect for loss in losses} == (
-        expected if STRATEGY_INFO[to].is_server_side else {"reasoning_unsealed": "not sent"}
+        expected if STRATEGIES[to].is_server_side else {"reasoning_unsealed": "not sent"}
     )
     session = await converted(hall, old.session.name, to)
     there = [digest(item) for item in (await hall.store.path(session.head)).items]

@@ -1,0 +1,115 @@
+"""The owner that the flags select, and the owner that a handle belongs to.
+
+`resp_` and `conv_` ids belong to the endpoint, a path is a replay file, anything else is a session's name or id.
+"""
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from convo.errors import InvalidUsage, WrongOwner
+from convo.history.items import is_valid_id
+from convo.history.records import Strategy
+from convo.strategies.state import STRATEGIES
+
+TURN_HANDLE_PATTERN = re.compile(r"(.+)@(-?\d{1,9})", re.ASCII)
+"""A handle and a turn number."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerSelection:
+    """The owner that the flags select.
+
+    strategy:          named, or implied by the handle; None: that of the session's record
+    handle:            None for a new conversation
+    use_last_session:  continue the session used last
+    """
+
+    strategy: Strategy | None
+    handle: str | None = None
+    use_last_session: bool = False
+
+    @property
+    def replay_file(self) -> str | None:
+        """The file to replay, as the user named it; None for another owner or a new file."""
+        return self.handle if self.strategy and STRATEGIES[self.strategy].uses_file else None
+
+
+def select_owner(flags: Collection[Strategy], handle: str | None, *, use_last_session: bool = False) -> OwnerSelection:
+    """Decide the owner from the flags `--replay --session --conversation --chain --from -c`.
+
+    Raises WrongOwner for two owners or a handle of another owner than the flag, and InvalidUsage for -c together
+    with --from or a malformed id.
+    """
+    if handle:
+        check_handle(handle)
+    belongs = owner_of_handle(handle) if handle else None
+    if len(flags) > 1:
+        named = " and ".join(f"--{flag}" for flag in sorted(flags))
+        raise WrongOwner(
+            f"one owner a conversation: {named} exclude each other{_owner_clause(handle)}", hint=_flags_hint(belongs)
+        )
+    if use_last_session and handle:
+        raise InvalidUsage("-c goes on with the session used last; --from names another", hint="use one of them")
+    strategy = next(iter(flags), None)
+    if strategy and handle and belongs not in (strategy, Strategy.SESSION) and _is_certain_mismatch(strategy, belongs):
+        raise WrongOwner(
+            f"--{strategy} takes {STRATEGIES[strategy].handle_format}{_owner_clause(handle)}",
+            hint=_flags_hint(belongs),
+        )
+    return OwnerSelection(strategy or _implied_strategy(belongs), handle, use_last_session)
+
+
+def parse_turn_handle(handle: str) -> tuple[str, int | None]:
+    """Split "HANDLE@N" into HANDLE and N; N is None without one. N counts from 1; -1 is all but the last turn."""
+    found = TURN_HANDLE_PATTERN.fullmatch(handle)
+    return (found[1], int(found[2])) if found else (handle, None)
+
+
+def check_handle(handle: str) -> None:
+    """Raise InvalidUsage for a malformed id of a response or a conversation, such as "conv_1/../../admin"."""
+    noun = STRATEGIES[owner_of_handle(handle)].id_noun
+    if noun and not is_valid_id(handle):
+        shown = repr(handle[:64])[1:-1] + ("..." if len(handle) > 64 else "")
+        raise InvalidUsage(f"'{shown}' is not the id of a {noun}", hint="convo sessions lists what there is")
+
+
+def owner_of_handle(handle: str) -> Strategy:
+    """Return the owner of handles of this form."""
+    for strategy, owner in STRATEGIES.items():
+        if owner.handle_prefix and handle.startswith(owner.handle_prefix):
+            return strategy
+    if handle.endswith(".json") or "/" in handle or "\\" in handle:
+        return Strategy.REPLAY
+    return Strategy.SESSION
+
+
+def is_file_handle(handle: str) -> bool:
+    """Return whether a handle has the form of a replay file's path."""
+    return owner_of_handle(handle) is Strategy.REPLAY
+
+
+def is_session_handle(handle: str) -> bool:
+    """Return whether a handle has the form of a session's name or id."""
+    return owner_of_handle(handle) is Strategy.SESSION
+
+
+def _is_certain_mismatch(strategy: Strategy, belongs: Strategy | None) -> bool:
+    """Return whether the owners differ for certain: only ids prove an owner, files and sessions may have any name."""
+    return any(one and STRATEGIES[one].handle_prefix for one in (strategy, belongs))
+
+
+def _implied_strategy(belongs: Strategy | None) -> Strategy | None:
+    """Return the strategy that a handle implies; a session's name implies none, its record has it."""
+    return None if belongs is Strategy.SESSION else belongs
+
+
+def _owner_clause(handle: str | None) -> str:
+    if not handle:
+        return ""
+    belongs = owner_of_handle(handle)
+    return f"; {handle!r} belongs to {STRATEGIES[belongs].description} (--{belongs})"
+
+
+def _flags_hint(belongs: Strategy | None) -> str:
+    return f"--{belongs} --from HANDLE" if belongs else "convo chat --help"
