@@ -96,14 +96,14 @@ class AgentSetup:
 
 
 def _has_agent_models(graph: Graph) -> bool:
-    """Return whether an agent, or an agent behind a tool of one, has a model of its own."""
+    """Return whether an agent, or an agent that is a tool of one, has a model of its own."""
     agents = graph.agents.values()
     inside = (tool.inside for agent in agents for tool in agent.tools if isinstance(tool, AgentTool))
     return any(agent.model for agent in agents) or any(map(_has_agent_models, inside))
 
 
 def _without_agent_models(graph: Graph) -> Graph:
-    """Return the graph without the models of its agents and of the agents behind their tools."""
+    """Return the graph without the models of its agents and of the agents that are their tools."""
     return replace(
         graph,
         agents={
@@ -173,7 +173,7 @@ def _note_unused_history_flags(flags: RunFlags, graph: Graph) -> None:
     named = "--history-mapper" if flags.history_mapper else "--history-markers" if flags.history_markers else None
     nests = flags.nest_history or any(way.nest for agent in graph.agents.values() for way in agent.ways)
     if named and not nests:
-        print_notice(f"{named} has no effect: no handoff nests its history; --nest-history does")
+        print_notice(f"{named} has no effect: no handoff nests its history; add --nest-history")
 
 
 def _parse_history_markers(markers: tuple[str, str] | None) -> HistoryMarkers:
@@ -181,7 +181,7 @@ def _parse_history_markers(markers: tuple[str, str] | None) -> HistoryMarkers:
         return DEFAULT_HISTORY_MARKERS
     if not all(markers) or markers[0] == markers[1]:
         raise InvalidUsage(
-            "--history-markers takes two different words", hint="--history-markers '<HISTORY>' '</HISTORY>'"
+            "--history-markers requires two different values", hint="--history-markers '<HISTORY>' '</HISTORY>'"
         )
     return HistoryMarkers(*markers)
 
@@ -191,20 +191,20 @@ def _load_context_values(reference: str, described_context: Json) -> Mapping[str
     if is_python_reference(reference):
         made = call_named_function(reference, "--context", described_context)
         if not isinstance(made, dict):
-            raise InputFault(f"--context {reference} returned {type(made).__name__}, and no dict", hint="return a dict")
+            raise InputFault(f"--context {reference} returned {type(made).__name__}, not a dict", hint="return a dict")
         return made
     try:
         found = json.loads(read_text_file(reference))
     except (ValueError, RecursionError) as wrong:
         raise Unreadable(f"{reference} is not JSON: {wrong}") from wrong
     if not isinstance(found, dict):
-        raise Unreadable(f"{reference} is not one JSON object", hint='--context with a file like {"customer": "A1"}')
+        raise Unreadable(f"{reference} is not a JSON object", hint='use a file like {"customer": "A1"}')
     return found
 
 
 EXAMPLE_REFERENCE = "support.py:triage"
 
-FIX_FILE_HINT = "mend the file; CONVO_DEBUG=1 shows the traceback"
+FIX_FILE_HINT = "fix the file; CONVO_DEBUG=1 shows the traceback"
 
 AGENT_ATTRIBUTES = ("name", "instructions", "tools", "handoffs")
 """Attributes that an agent of every package has; a hint names such an object of the file."""
@@ -263,7 +263,7 @@ def load_function(reference_text: str, option: str) -> Callable[..., object]:
     found = load_named_object(reference_text, option)
     if not callable(found):
         raise InputFault(
-            f"{option} {reference_text} is no function", hint=f"{option} FILE.py:NAME, of something to call"
+            f"{option} {reference_text} is not a function", hint=f"{option} FILE.py:NAME, where NAME is a function"
         )
     return found
 
@@ -302,7 +302,7 @@ def _parse_reference(reference_text: str, source: ReferenceSource) -> FileRefere
         file, name = reference_text, ""
     if not file.endswith((".py", ".toml")):
         raise InvalidUsage(
-            f"{source.describe(reference_text)} does not say which file", hint=source.format_hint(EXAMPLE_REFERENCE)
+            f"{source.describe(reference_text)} names no .py or .toml file", hint=source.format_hint(EXAMPLE_REFERENCE)
         )
     return FileReference(Path(os.path.abspath(os.path.join(source.folder or "", os.path.expanduser(file)))), name)
 
@@ -311,12 +311,12 @@ def _load_object(reference: FileReference, source: ReferenceSource) -> object:
     route_user_output_to_stderr()
     if not reference.file.is_file():
         raise Unreadable(
-            f"{_format_path(reference.file)} is not there, or is no file", hint=source.format_hint(EXAMPLE_REFERENCE)
+            f"{_format_path(reference.file)} is missing or not a file", hint=source.format_hint(EXAMPLE_REFERENCE)
         )
     module = load_python_file(reference.file)
     if not reference.name:
         raise InvalidUsage(
-            f"{source.name} does not say which name in {reference.file.name} it means",
+            f"{source.name} names a file without a name in it: {reference.file.name}",
             hint=_suggest_reference(reference, module, source),
         )
     try:
@@ -422,11 +422,11 @@ def _load_toml_graph(reference: FileReference) -> Graph:
 
 def _read_toml(file: Path) -> dict[str, object]:
     if not file.exists():
-        raise Unreadable(f"{_format_path(file)} is not there", hint="--agent agents.toml")
+        raise Unreadable(f"{_format_path(file)} does not exist", hint="--agent agents.toml")
     try:
         return tomllib.loads(read_text_file(_format_path(file)))
     except ValueError as wrong:
-        raise InvalidSettings(f"{_format_path(file)} is not TOML: {wrong}", hint="mend the file") from wrong
+        raise InvalidSettings(f"{_format_path(file)} is not TOML: {wrong}", hint="fix the file") from wrong
 
 
 class StdoutRouter:
@@ -503,7 +503,7 @@ def load_run_agents(row: AgentRun, folder: Path, hint: str = NAME_AGENTS_HINT) -
         )
     place = parse_file_reference(file, "--agent").file
     if not place.is_file():
-        raise Unreadable(f"{place} is not there, or is no file; this session's agents were in it", hint=hint)
+        raise Unreadable(f"the agents of this session were in {place}, which is missing or not a file", hint=hint)
     return RememberedAgents(file, model if isinstance(model, str) else None)
 
 

@@ -43,38 +43,42 @@ CommandTable = Mapping[str, CommandEntry]
 
 COMMANDS: CommandTable = MappingProxyType(
     {
-        "chat": CommandEntry("convo.cli.commands.chat", "Talk to a model, with the state held where you choose."),
+        "chat": CommandEntry(
+            "convo.cli.commands.chat", "Chat with a model. Choose where the conversation state lives."
+        ),
         "inspect": CommandEntry(
-            "convo.cli.commands.inspect", "Show who owns a conversation and what each request sent."
+            "convo.cli.commands.inspect", "Inspect a conversation: its owner, requests, items, tokens and cost."
         ),
         "next": CommandEntry(
-            "convo.cli.commands.next", "Show the exact next request, and what its owner will put before it."
+            "convo.cli.commands.next", "Show the exact next request, and the context that the server prepends."
         ),
-        "diff": CommandEntry("convo.cli.commands.diff", "Find where two histories, or two requests, part."),
-        "convert": CommandEntry("convo.cli.commands.convert", "Hand a conversation to another owner."),
-        "export": CommandEntry("convo.cli.commands.export", "Write a conversation into a file."),
-        "import": CommandEntry("convo.cli.commands.import_", "Read conversations from a file."),
-        "lint": CommandEntry("convo.cli.commands.lint", "Find state that will be refused, before it is sent."),
-        "repair": CommandEntry("convo.cli.commands.repair", "Write a valid history beside a broken one."),
+        "diff": CommandEntry("convo.cli.commands.diff", "Find where two histories or two requests diverge."),
+        "convert": CommandEntry("convo.cli.commands.convert", "Convert a conversation to another strategy."),
+        "export": CommandEntry("convo.cli.commands.export", "Export a conversation to a file."),
+        "import": CommandEntry("convo.cli.commands.import_", "Import conversations from a file."),
+        "lint": CommandEntry("convo.cli.commands.lint", "Find state that an API would reject, before it is sent."),
+        "repair": CommandEntry("convo.cli.commands.repair", "Write a repaired copy of an invalid history."),
         "race": CommandEntry(
-            "convo.cli.commands.race", "Ask the same under all four owners, and compare what each took."
+            "convo.cli.commands.race", "Run the same turns with all four strategies, and compare tokens, cost and time."
         ),
-        "compact": CommandEntry(
-            "convo.cli.commands.compact", "Let a shorter history stand in place of a conversation's."
-        ),
+        "compact": CommandEntry("convo.cli.commands.compact", "Compact a conversation to fit a smaller context."),
         "serve": CommandEntry("convo.cli.commands.serve", "Serve the Responses API over HTTP, in front of any model."),
         "resume": CommandEntry(
-            "convo.cli.commands.resume", "Decide on the calls that a paused run waits for, and go on with it."
+            "convo.cli.commands.resume", "Approve or reject the pending calls of a paused run, and resume it."
         ),
-        "approvals": CommandEntry("convo.cli.commands.approvals", "List and decide what paused runs wait for."),
+        "approvals": CommandEntry(
+            "convo.cli.commands.approvals", "List pending approvals, and approve or reject them."
+        ),
         "sessions": CommandEntry("convo.cli.commands.sessions", "List, search, rename and remove conversations."),
         "store": CommandEntry(
             "convo.cli.commands.store", "Check, back up, recover, migrate, measure and prune the database."
         ),
-        "models": CommandEntry("convo.cli.commands.models", "List what can be used, and fetch the built-in model."),
-        "config": CommandEntry("convo.cli.commands.config", "Show what is set and by whom, and change it."),
-        "schema": CommandEntry("convo.cli.commands.schema", "Print the JSON Schema of what a command prints as JSON."),
-        "doctor": CommandEntry("convo.cli.commands.doctor", "Find out what is wrong, and how to mend it."),
+        "models": CommandEntry(
+            "convo.cli.commands.models", "List providers and models, and download the built-in model."
+        ),
+        "config": CommandEntry("convo.cli.commands.config", "Show settings with their sources, and change them."),
+        "schema": CommandEntry("convo.cli.commands.schema", "Print the JSON Schema of a command's JSON output."),
+        "doctor": CommandEntry("convo.cli.commands.doctor", "Diagnose problems and suggest fixes."),
     }
 )
 
@@ -223,13 +227,13 @@ def wrap_example_line(line: str, columns: int) -> Iterator[str]:
 
 ROOT_EXAMPLES = f"""
 Examples:
-  convo chat                           talk; the conversation is kept on this machine
-  convo chat "why is the sky blue?"    one question, one answer
-  convo chat -c                        go on where you left off
-  convo inspect @last                  who holds it, and what each request sent
+  convo chat                           chat interactively; saved on this machine
+  convo chat "why is the sky blue?"    ask one question
+  convo chat -c                        continue the most recent session
+  convo inspect @last                  show the last conversation: owner, requests, tokens
 
-convo config says what is set and where: providers, aliases, the store.
-CONVO_HOME moves everything that convo keeps under one folder.
+convo config lists the settings with their sources: providers, aliases, the store.
+CONVO_HOME sets one folder for all files of convo.
 {EXIT_CODES_HELP}
 """
 
@@ -297,19 +301,21 @@ def shorten_command_name(name: str) -> str:
 def handle_root_options(
     ctx: typer.Context,
     config: Annotated[
-        Path | None, typer.Option("--config", metavar="FILE", help="Read this file instead of the user's own settings.")
+        Path | None, typer.Option("--config", metavar="FILE", help="Settings file to use instead of your own.")
     ] = None,
     profile: Annotated[
-        str | None, typer.Option("--profile", metavar="NAME", help="Go by these settings: [profiles.NAME] in a file.")
+        str | None, typer.Option("--profile", metavar="NAME", help="Use the settings in [profiles.NAME].")
     ] = None,
     completion: Annotated[
         str | None,
-        typer.Option("--completion", metavar="SHELL", help="Print a script for bash, zsh, fish or powershell."),
+        typer.Option(
+            "--completion", metavar="SHELL", help="Print the completion script for bash, zsh, fish or powershell."
+        ),
     ] = None,
-    man: Annotated[bool, typer.Option("--man", help="Print the man page, for man -l -.")] = False,
+    man: Annotated[bool, typer.Option("--man", help="Print the man page; read it with man -l -.")] = False,
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
-    """Choose who owns the state of a conversation, and see what the next request will contain."""
+    """Choose where conversation state lives, and see exactly what the next request will send."""
     ctx.obj = RootOptions(config)
     ctx.with_resource(redirect_notices(_print_notice))
     if profile is not None:
@@ -415,25 +421,27 @@ OPTION_METADATA_KEY = "option"
 STDOUT_ARGUMENT = "-"
 """The value of an output file's option that means stdout."""
 
-LOOKUP_PANEL = "Where it is looked for"
+LOOKUP_PANEL = "Lookup"
 
-HandleArgument = Annotated[
-    str, typer.Argument(metavar="HANDLE", help="A session, resp_..., conv_..., @last or a file.")
-]
+HandleArgument = Annotated[str, typer.Argument(metavar="HANDLE", help="Session, resp_..., conv_..., @last or file.")]
 RemoteOption = Annotated[
-    bool, typer.Option("--remote", help="Ask the endpoint, not the local mirror.", rich_help_panel=LOOKUP_PANEL)
+    bool,
+    typer.Option("--remote", help="Read from the endpoint, not from the local copy.", rich_help_panel=LOOKUP_PANEL),
 ]
 ProviderOption = Annotated[
     OptionalText,
     typer.Option(
         "--provider",
         metavar="NAME",
-        help="Whose endpoint to ask for what is not known here.",
+        help="Provider whose endpoint to ask for handles without a local copy.",
         rich_help_panel=LOOKUP_PANEL,
     ),
 ]
 StoreOption = Annotated[
-    OptionalText, typer.Option("--store", metavar="STORE", help="sqlite:PATH or postgresql://..., not the settings'.")
+    OptionalText,
+    typer.Option(
+        "--store", metavar="STORE", help="Store to use instead of the configured one: sqlite:PATH or postgresql://..."
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 JsonObjectOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]

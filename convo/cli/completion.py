@@ -28,7 +28,7 @@ _convo() {
     word=${line##*[[:space:]]}
     read -ra words <<< "${line%"$word"}"
     COMPREPLY=()
-    # bash cuts words at @ and =, and wants only what follows the cut; what it would run or spread is quoted
+    # bash splits words at @ and = and replaces only the last part; characters special to the shell are quoted
     while IFS=$'\t' read -r candidate help; do
         rest=${candidate:${#word}-${#2}}
         [[ $rest == *[!A-Za-z0-9_.,:/@%+=-]* ]] && printf -v rest %q "$rest"
@@ -109,7 +109,7 @@ def get_completion_script(name: str) -> str:
     try:
         return COMPLETION_SCRIPTS[name]
     except KeyError:
-        raise InvalidUsage(f"no completion for {name!r}", hint="bash, zsh, fish or powershell") from None
+        raise InvalidUsage(f"no completion script for {name!r}", hint="use bash, zsh, fish or powershell") from None
 
 
 def write_completion_scripts(folder: Path) -> None:
@@ -172,7 +172,7 @@ def _find_parameter(ctx: Any, words: Sequence[str], incomplete: str) -> tuple[An
 
 
 def list_local_completions(parameter: Any, ctx: Any, incomplete: str) -> list[tuple[str, str]]:
-    """Return local handles, models, providers and profiles; files are left to the shell, which knows them better."""
+    """Return local handles, models, providers and profiles; the shell completes file names."""
     offer = COMPLETER_BY_PARAMETER.get(parameter.name or "")
     return offer(ctx, incomplete) if offer and parameter.metavar != "FILE" else []
 
@@ -218,8 +218,8 @@ def complete_model(ctx: Context, incomplete: str) -> Completions:
     if settings is None:
         return []
     known = _list_priced_models(settings) if incomplete else {}
-    used = dict.fromkeys([settings.model, *(one.model for one in _load_recent_sessions(ctx))], "used here")
-    aliases = {name: f"stands for {model}" for name, model in settings.aliases.items()}
+    used = dict.fromkeys([settings.model, *(one.model for one in _load_recent_sessions(ctx))], "used before")
+    aliases = {name: f"alias of {model}" for name, model in settings.aliases.items()}
     return _filter_by_prefix((aliases | used | {"local": "the built-in model"} | known).items(), incomplete)
 
 
@@ -267,7 +267,7 @@ def complete_setting_key(incomplete: str) -> list[str]:
 def _list_priced_models(settings: Settings) -> dict[str, str]:
     from convo.terminal.settings_views import list_known_models
 
-    return {name: "its price is known" for name in list_known_models(settings) if "/" in name}
+    return {name: "price known" for name in list_known_models(settings) if "/" in name}
 
 
 def _filter_by_prefix(offers: Iterable[tuple[str, str]], incomplete: str) -> Completions:

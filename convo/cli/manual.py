@@ -21,25 +21,25 @@ from convo.config.values import format_setting_key
 MAN_PAGE_PATH = "completions/convo.1"
 
 DESCRIPTION = """
-convo talks to models through the Responses API, or to any other model as if it spoke it, and lets you choose who
-owns the state of a conversation: a file of yours, the local store, the endpoint's Conversations API or its Responses
-API. It shows for each of them what every request sent, what the model saw and what it cost.
+convo talks to models through the Responses API, or to any other model through an adapter, and lets you choose where
+conversation state lives: in a file of your own, in the local store, in the endpoint's Conversations API or in its
+Responses API. For each strategy it shows what every request sent, what the model received and what it cost.
 """
 
 
 OTHER_VARIABLES = {
-    "CONVO_HOME": "the folder under which everything is kept",
-    "CONVO_CONFIG": "a settings file in place of the user's own",
-    "NO_COLOR": "no colour, whatever the terminal can show",
-    "EDITOR": "what opens where something is to be edited",
+    "CONVO_HOME": "one folder for all files of convo",
+    "CONVO_CONFIG": "the settings file to use instead of the user's own",
+    "NO_COLOR": "disables colors",
+    "EDITOR": "the command that opens a text to edit",
 }
 """Variables without a setting."""
 
 FILE_DESCRIPTIONS = {
-    "~/.config/convo/config.toml": "the user's settings; convo config path says where it is on this machine",
-    ".convo.toml": "a project's settings, in the working folder or above it up to the root of the repository",
-    "~/.config/convo/trust": "the project files that the user trusts, by path and content",
-    "~/.local/share/convo/convo.db": "the conversations, where no other store is set",
+    "~/.config/convo/config.toml": "the user's settings; convo config path prints the location on this machine",
+    ".convo.toml": "a project's settings, in the working directory or a parent up to the root of the repository",
+    "~/.config/convo/trust": "the trusted project files, by path and content",
+    "~/.local/share/convo/convo.db": "the conversations, if no other store is configured",
 }
 
 
@@ -101,7 +101,9 @@ def _term_lines(found: dict[str, str]) -> Iterator[str]:
 
 
 def _describe_variables() -> dict[str, str]:
-    return {name: f"the setting {format_setting_key(key)}" for name, key in VARIABLE_SETTINGS.items()} | OTHER_VARIABLES
+    return {
+        name: f"overrides the setting {format_setting_key(key)}" for name, key in VARIABLE_SETTINGS.items()
+    } | OTHER_VARIABLES
 
 
 def _verbatim_lines(text: str) -> Iterator[str]:

@@ -93,7 +93,7 @@ def test_a_context_that_is_no_mapping_needs_somebody_who_makes_one_of_it(convo: 
     ("named", "words"),
     [
         ("broken", "bot.py:49: KeyError: 'nobody'"),
-        ("text", "--context bot.py:text returned str, and no dict"),
+        ("text", "--context bot.py:text returned str, not a dict"),
         ("nobody", "no name in bot.py 'nobody'"),
     ],
 )

@@ -35,7 +35,11 @@ sys.exit(run_command_line(sys.argv[1:], SAMPLES))
         (["greet", "Ada", "Bob"], 2, "convo: got unexpected extra argument(s) (Bob)\n  try: convo greet --help\n"),
         (["greet", "Ada", "--json=x"], 2, "convo: option '--json' does not take a value\n  try: convo greet --help\n"),
         (["box", "tak"], 2, "convo: no such command 'tak'. Did you mean 'take'?\n  try: convo box --help\n"),
-        (["--completion", "csh"], 2, "convo: no completion for 'csh'\n  try: bash, zsh, fish or powershell\n"),
+        (
+            ["--completion", "csh"],
+            2,
+            "convo: no completion script for 'csh'\n  try: use bash, zsh, fish or powershell\n",
+        ),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )

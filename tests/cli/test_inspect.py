@@ -285,7 +285,7 @@ def test_several_handles_are_screens_with_a_line_between(convo: Convo, home: Pat
 def test_two_forms_at_once_are_refused(convo: Convo) -> None:
     got = convo("inspect", "x", "--raw", "--items")
     assert (got.exit, got.out) == (2, "")
-    assert got.err == "convo: --items and --raw are two answers to one question\n  try: use one of them\n"
+    assert got.err == "convo: --items and --raw cannot be used together\n  try: use one of them\n"
 
 
 def test_a_terminal_without_the_characters_gets_plain_ones(home: Path) -> None:

@@ -55,7 +55,7 @@ def test_a_dash_is_stdout_and_no_file(convo: Convo, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("argv", "says"),
     [
-        (["monads", "--html", "x.html", "--items"], "--items and --html are two answers to one question"),
+        (["monads", "--html", "x.html", "--items"], "--items and --html cannot be used together"),
         (["monads", "--html", "talk.json"], "talk.json is the conversation's own file"),
         (["monads", "--html", "no/such/folder.html"], "no/such/folder.html cannot be written"),
         (["monads", "--html", "x.html", "--watch"], "--watch paints the tree"),

@@ -75,15 +75,15 @@ def test_until_idle_ends_once_no_answer_is_to_come(convo: Convo, home: Path) -> 
 @pytest.mark.parametrize(
     ("argv", "says"),
     [
-        (("mine", "other", "--watch"), "--watch follows one conversation"),
-        (("mine", "--until-idle"), "--until-idle says when --watch ends"),
+        (("mine", "other", "--watch"), "--watch accepts one handle"),
+        (("mine", "--until-idle"), "--until-idle requires --watch"),
         (
             ("mine", "--watch", "--items"),
-            "--watch paints the tree of what the store knows; --items does not go with it",
+            "--watch and --items cannot be used together: --watch shows the tree of the local copy",
         ),
         (
             ("mine", "--watch", "--remote"),
-            "--watch paints the tree of what the store knows; --remote does not go with it",
+            "--watch and --remote cannot be used together: --watch shows the tree of the local copy",
         ),
     ],
 )

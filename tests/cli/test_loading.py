@@ -75,12 +75,17 @@ def test_objects_of_an_installed_agents_sdk_are_taken_by_their_shape(tmp_path: P
 @pytest.mark.parametrize(
     ("words", "error", "says", "hint"),
     [
-        ("bot/support.py", InvalidUsage, "does not say which name in support.py", "--agent bot/support.py:triage"),
+        (
+            "bot/support.py",
+            InvalidUsage,
+            "names a file without a name in it: support.py",
+            "--agent bot/support.py:triage",
+        ),
         ("bot/support.py:nobody", NotFound, "no name in support.py 'nobody'", "--agent bot/support.py:"),
         ("bot/support.py:last_two", InputFault, "function is no agent", "file.py:name"),
-        ("bot/none.py:triage", Unreadable, "bot/none.py is not there", "--agent"),
+        ("bot/none.py:triage", Unreadable, "bot/none.py is missing or not a file", "--agent"),
         ("bot/agents.toml:nobody", InvalidSettings, "bot/agents.toml: start is 'nobody'", "triage, billing"),
-        ("triage", InvalidUsage, "--agent 'triage' does not say which file", "--agent support.py:triage"),
+        ("triage", InvalidUsage, "--agent 'triage' names no .py or .toml file", "--agent support.py:triage"),
     ],
 )
 def test_a_name_that_is_none_is_told_with_the_next_step(
@@ -128,7 +133,7 @@ def test_the_command_says_the_sentence_and_no_traceback(convo: Convo, tmp_path: 
     (tmp_path / "bad.py").write_text("raise RuntimeError('no')\n")
     got = convo("chat", "--agent", "bad.py:triage", "hello")
     assert (got.exit, got.out) == (2, "")
-    assert got.err == "convo: bad.py:1: RuntimeError: no\n  try: mend the file; CONVO_DEBUG=1 shows the traceback\n"
+    assert got.err == "convo: bad.py:1: RuntimeError: no\n  try: fix the file; CONVO_DEBUG=1 shows the traceback\n"
     assert not home.exists()
 
 
@@ -146,9 +151,9 @@ def test_a_mistake_in_toml_names_the_file(tmp_path: Path) -> None:
     [
         ("desk.py:PRICE", "no name in desk.py 'PRICE'", "write desk.py:PRICES in bot/a.toml"),
         ("support.py:nobody", "no name in support.py 'nobody'", "write support.py:NAME in bot/a.toml"),
-        ("desk.py", "bot/a.toml does not say which name in desk.py it means", "write desk.py:NAME in bot/a.toml"),
-        ("none.py:pay", "bot/none.py is not there, or is no file", "write FILE.py:NAME in bot/a.toml"),
-        ("/etc/passwd:x", "bot/a.toml: '/etc/passwd:x' does not say which file", "write FILE.py:NAME in bot/a.toml"),
+        ("desk.py", "bot/a.toml names a file without a name in it: desk.py", "write desk.py:NAME in bot/a.toml"),
+        ("none.py:pay", "bot/none.py is missing or not a file", "write FILE.py:NAME in bot/a.toml"),
+        ("/etc/passwd:x", "bot/a.toml: '/etc/passwd:x' names no .py or .toml file", "write FILE.py:NAME in bot/a.toml"),
     ],
 )
 def test_a_reference_in_toml_that_names_nothing_is_told_with_what_to_write_there(
@@ -210,7 +215,7 @@ def test_a_history_mapper_alone_nests_nothing_and_a_line_says_so(folder: Path, c
     mapper = ("--history-mapper", "bot/support.py:last_two")
     alone = convo("chat", "--agent", "bot/support.py:triage", *mapper, "hi")
     assert alone.exit == 0
-    assert "--history-mapper has no effect: no handoff nests its history; --nest-history does" in alone.err
+    assert "--history-mapper has no effect: no handoff nests its history; add --nest-history" in alone.err
     nested = convo("chat", "--agent", "bot/support.py:triage", *mapper, "--nest-history", "hi")
     assert "has no effect" not in nested.err
     flags = RunFlags(agent="bot/support.py:triage", history_mapper="bot/support.py:last_two", nest_history=True)
@@ -220,13 +225,13 @@ def test_a_history_mapper_alone_nests_nothing_and_a_line_says_so(folder: Path, c
 @pytest.mark.parametrize(
     ("argv", "says"),
     [
-        (["--max-turns", "3", "hi"], "--max-turns is about runs of agents, and none is named"),
-        (["--history-markers", "a", "b", "hi"], "--history-markers is about runs of agents, and none is named"),
-        (["--agent", "bot/support.py:triage", "-s", "be kind", "hi"], "-s and --agent do not go together"),
-        (["--agent", "bot/support.py:triage", "--input-filter", "bot/support.py:billing", "hi"], "is no function"),
+        (["--max-turns", "3", "hi"], "--max-turns requires --agent"),
+        (["--history-markers", "a", "b", "hi"], "--history-markers requires --agent"),
+        (["--agent", "bot/support.py:triage", "-s", "be kind", "hi"], "-s and --agent cannot be used together"),
+        (["--agent", "bot/support.py:triage", "--input-filter", "bot/support.py:billing", "hi"], "is not a function"),
         (["--agent", "bot/support.py:triage", "--context", "bot/none.json", "hi"], "bot/none.json cannot be read"),
-        (["--agent", "bot/support.py:triage", "--history-markers", "a", "a", "hi"], "takes two different words"),
-        (["--agent", "bot/support.py:triage", "--state", "-", "hi"], "a paused run is written into a file"),
+        (["--agent", "bot/support.py:triage", "--history-markers", "a", "a", "hi"], "requires two different values"),
+        (["--agent", "bot/support.py:triage", "--state", "-", "hi"], "--state cannot be -"),
     ],
 )
 def test_flags_that_do_not_fit_together_change_nothing(

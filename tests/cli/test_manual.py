@@ -31,5 +31,5 @@ def test_man_shows_it_without_a_complaint() -> None:
     )
     assert done.stderr == ""
     shown = done.stdout.replace("\N{HYPHEN}", "-")
-    assert "NAME convo - Choose who owns the state of a conversation" in " ".join(shown.split())
-    assert '  convo chat --from resp_... "and then?"      go on from any response\n' in shown
+    assert "NAME convo - Choose where conversation state lives" in " ".join(shown.split())
+    assert '  convo chat --from resp_... "and then?"      continue from any response\n' in shown

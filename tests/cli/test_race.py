@@ -57,7 +57,7 @@ def test_an_owner_that_fails_says_so_in_its_line(convo: Convo) -> None:
 
 def test_one_form_at_a_time(convo: Convo) -> None:
     got = convo("race", "hello", "--json", "--jsonl")
-    assert (got.exit, got.json()["error"]["message"]) == (2, "--json is one object and --jsonl a line for each turn")
+    assert (got.exit, got.json()["error"]["message"]) == (2, "--json and --jsonl cannot be used together")
 
 
 def test_a_price_makes_a_cost(convo: Convo, home: Path) -> None:

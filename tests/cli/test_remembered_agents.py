@@ -89,7 +89,7 @@ def test_a_file_that_is_gone_is_refused_and_nothing_is_asked(
     got = convo(*argv)
     assert (got.exit, got.out) == (2, "")
     assert got.err == (
-        f"convo: {Path('bot.py').absolute()} is not there, or is no file; this session's agents were in it\n"
+        f"convo: the agents of this session were in {Path('bot.py').absolute()}, which is missing or not a file\n"
         "  try: name them with --agent FILE.py:NAME"
         + ("; or continue without agents: --agent none\n" if argv[0] == "chat" else "\n")
     )

@@ -270,7 +270,7 @@ def test_an_editor_that_fails_changes_nothing(
 
 REFUSED = [
     (["state.json", "--approve", "all"], 2, "resuming a run needs its agents: none were named"),
-    (["state.json", "--decide-only", "--approve", "all"], 2, "-o does not say where to"),
+    (["state.json", "--decide-only", "--approve", "all"], 2, "--decide-only requires -o"),
     (["state.json", "--decide-only", "-o", "out.json", "--approve", "nope"], 5, "no pending call 'nope'"),
     (["state.json", "--decide-only", "-o", "out.json", "--approve", FIRST, "--reject", FIRST], 2, "two things at once"),
     (["nope.json", "--decide-only", "-o", "out.json"], 5, "no file 'nope.json'"),
@@ -281,12 +281,12 @@ REFUSED = [
     (
         ["state.json", "--decide-only", "-o", "out.json", "--always"],
         2,
-        "--always says how far a decision goes, and none",
+        "--always requires --approve, --reject or --edit",
     ),
     (
         ["state.json", "--agent", "bot.py:desk", "--always"],
         2,
-        "--always says how far a decision goes, and none is made",
+        "--always requires --approve, --reject or --edit",
     ),
     (["", "--decide-only", "-o", "out.json"], 5, "no file ''"),
     ([""], 2, "an empty handle names nothing"),
@@ -326,7 +326,7 @@ def test_what_was_not_written_is_not_told_as_decided_or_lost(
 
 def test_json_and_a_state_are_not_both_written_on_stdout(convo: Convo, state: Path) -> None:
     got = convo("resume", "state.json", "--decide-only", "-o", "-", "--json")
-    assert (got.exit, got.json()["error"]["message"]) == (2, "--json and -o - would both be written on stdout")
+    assert (got.exit, got.json()["error"]["message"]) == (2, "--json and -o - would both write to stdout")
 
 
 def test_a_reason_that_the_label_has_no_place_for_is_refused(convo: Convo, tmp_path: Path) -> None:

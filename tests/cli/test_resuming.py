@@ -531,9 +531,15 @@ def test_a_foreign_state_that_does_not_fit_makes_no_session(
         (["nowhere.json", *("--agent", "bot.py:desk")], "no file 'nowhere.json'"),
         (["nobody", "--approve", "all"], "no session 'nobody'"),
         (["nobody", *("--agent", "bot.py:desk")], "no session 'nobody'"),
-        (["state.json", "--agent", "bot.py:desk", "-o", "-"], "writes its state into a file"),
-        (["state.json", "--agent", "bot.py:desk", "--decide-only", "-o", "x.json"], "it takes no agents"),
-        (["state.json", "--decide-only", "-o", "x.json", "--rerun", "c1"], "no call whose outcome is unknown"),
+        (["state.json", "--agent", "bot.py:desk", "-o", "-"], "--schema and --sign require --decide-only"),
+        (
+            ["state.json", "--agent", "bot.py:desk", "--decide-only", "-o", "x.json"],
+            "--decide-only and --agent cannot be used together",
+        ),
+        (
+            ["state.json", "--decide-only", "-o", "x.json", "--rerun", "c1"],
+            "--rerun, --output and --abort cannot be used with --decide-only",
+        ),
     ],
 )
 def test_a_command_that_makes_no_sense_is_refused(

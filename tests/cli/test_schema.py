@@ -104,7 +104,7 @@ def test_without_a_name_it_lists_what_there_is(convo: Convo) -> None:
 
 def test_a_command_that_prints_no_json_has_none(convo: Convo) -> None:
     got = convo("schema", "serve")
-    assert (got.exit, got.err) == (5, "convo: no schema 'serve'\n  try: convo schema lists them\n")
+    assert (got.exit, got.err) == (5, "convo: no schema 'serve'\n  try: convo schema\n")
 
 
 # -- what is printed -------------------------------------------------------------------------------

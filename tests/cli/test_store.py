@@ -199,8 +199,8 @@ def test_the_statements_are_those_of_the_store_in_the_settings(
 @pytest.mark.parametrize(
     ("argv", "says"),
     [
-        (["--partitions", "4"], "--partitions goes with --print-sql"),
-        (["--above", "1"], "--above goes with --print-sql"),
+        (["--partitions", "4"], "--partitions requires --print-sql"),
+        (["--above", "1"], "--above requires --print-sql"),
         (["--print-sql", "--above", "1"], "only PostgreSQL's migrations are printed one by one"),
         (["--print-sql", "--partitions", "4"], "only PostgreSQL spreads its tables over partitions"),
     ],

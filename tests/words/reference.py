@@ -1,8 +1,8 @@
-"""The reference: what every command and every option is for, as the commands themselves say it.
+"""The reference: the help of every command and option, and the errors.
 
     python -m tests.words.reference > .github/REFERENCE.md
 
-It is the text of `--help` at eighty columns, so it cannot say anything else than the program does.
+It is the output of `--help` at eighty columns, so it cannot differ from the program.
 """
 
 import os
@@ -24,22 +24,22 @@ PLACE = ROOT / ".github" / "REFERENCE.md"
 HEAD = """\
 # Reference
 
-Every command and every option, as `--help` says it. `tests/test_reference.py` keeps this page up to date;
+All commands and options, as `--help` prints them. `tests/test_reference.py` keeps this page up to date;
 `python -m tests.words.reference > .github/REFERENCE.md` writes it.
 """
 
 ERRORS = """
 ## errors
 
-With `--json` an error is `{"error": {"code", "message", "hint"}}` on stdout; `convo serve` answers with the status. An
-endpoint's own code and status stand in place of these where it gave them.
+With `--json` an error is `{"error": {"code", "message", "hint"}}` on stdout; `convo serve` responds with the status. If
+an endpoint returns its own code and status, they replace these.
 
-| code | exit | status | what it means | what to try |
+| code | exit | status | meaning | hint |
 |---|---|---|---|---|"""
 
 
 def reference() -> str:
-    """The page."""
+    """Return the page."""
     with patch.dict(os.environ, {"COLUMNS": "80", "CONVO_HOME": "/nowhere"}):
         pages = [*pages_of(make_root_group(), None, "convo")]
     listed = [f"* [`{name}`](#{name.replace(' ', '-')})" for name, _ in pages] + ["* [errors](#errors)"]
@@ -48,14 +48,14 @@ def reference() -> str:
 
 
 def row(error: type[ConvoError]) -> str:
-    """An error as a program sees it, and what a person is told to do."""
+    """Return the row of one error: code, exit code, status, meaning and hint."""
     meant = (error.__doc__ or "").split("\n")[0].rstrip(".").replace("`", "")
     step = SHELL_HINTS.get(error.hint, error.hint)
     return f"| `{error.code}` | {error.exit} | {error.status} | {meant} | {step} |"
 
 
 def pages_of(command: Any, parent: Context | None, name: str) -> Iterator[tuple[str, str]]:
-    """A command's full name and its help, and those of all commands below it."""
+    """Yield the full name and the help of a command and of its subcommands."""
     ctx = Context(command, parent=parent, info_name=name.rpartition(" ")[2], help_option_names=["-h", "--help"])
     yield name, command.get_help(ctx).rstrip()
     if isinstance(command, PlainHelpGroup):

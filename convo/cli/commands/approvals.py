@@ -10,32 +10,32 @@ app = App()
 
 EXAMPLES = """
 Examples:
-  convo approvals                                  what waits for somebody, in which session
+  convo approvals                                  list pending calls with their sessions
   convo approvals show call_1
   convo approvals approve call_1 call_2
   convo approvals reject send_mail="not on a Friday" --always
   convo approvals approve all --run monads
-  convo resume monads                              performs what was decided
+  convo resume monads                              resume the run with these decisions
 
-CALL is a call's id, the name of a tool, or all. A name and all mean undecided calls; a call's id can
-change a decision, until somebody resumes the run. A decision runs nothing.
+CALL is a call id, a tool name, or all. A tool name and all select undecided calls only; use the call id to
+change a decision before the run is resumed. A decision alone runs nothing.
 """
 
-CallsArgument = Annotated[list[str], typer.Argument(metavar="CALL...", help="A call's id, a tool's name, or all.")]
-RunOption = Annotated[str | None, typer.Option("--run", metavar="RUN", help="Of this run alone, or of this session's.")]
-AlwaysOption = Annotated[bool, typer.Option("--always", help="Decide so on every later call of the tool.")]
+CallsArgument = Annotated[list[str], typer.Argument(metavar="CALL...", help="Call id, tool name, or all.")]
+RunOption = Annotated[str | None, typer.Option("--run", metavar="RUN", help="Only calls of this run or session.")]
+AlwaysOption = Annotated[bool, typer.Option("--always", help="Apply the decision to every later call of the tool.")]
 
 
 @app.callback(invoke_without_command=True, epilog=EXAMPLES)
 def approvals_command(ctx: typer.Context, as_json: JsonOption = False) -> None:
-    """List and decide what paused runs wait for."""
+    """List pending approvals, and approve or reject them."""
     if ctx.invoked_subcommand is None:
         approvals_list_command(ctx, as_json=as_json)
 
 
 @app.command("list")
 def approvals_list_command(ctx: typer.Context, as_json: JsonOption = False) -> None:
-    """List the calls that wait, the newest run first."""
+    """List pending calls, newest run first."""
     from convo.cli.approvals import print_pending_calls
 
     print_pending_calls(get_root_options(ctx).config, as_json=as_json)
@@ -45,7 +45,7 @@ def approvals_list_command(ctx: typer.Context, as_json: JsonOption = False) -> N
 def approvals_show_command(
     ctx: typer.Context, calls: CallsArgument, run: RunOption = None, as_json: JsonOption = False
 ) -> None:
-    """Show calls with all of their arguments."""
+    """Show calls with all their arguments."""
     from convo.cli.approvals import print_call_details
 
     print_call_details(get_root_options(ctx).config, calls, run, as_json=as_json)
@@ -59,19 +59,21 @@ def approvals_approve_command(
     always: AlwaysOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Let calls run, once somebody goes on with their run."""
+    """Approve calls; they run when the run is resumed."""
     _decide_from_options(ctx, calls, run, as_json, approve=True, is_sticky=always)
 
 
 @app.command("reject")
 def approvals_reject_command(
     ctx: typer.Context,
-    calls: Annotated[list[str], typer.Argument(metavar="CALL[=WHY]...", help="As for approve; WHY is for the model.")],
+    calls: Annotated[
+        list[str], typer.Argument(metavar="CALL[=WHY]...", help="As for approve; WHY is sent to the model.")
+    ],
     run: RunOption = None,
     always: AlwaysOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Let the model be told no, and why."""
+    """Reject calls, with an optional reason for the model."""
     _decide_from_options(ctx, calls, run, as_json, approve=False, is_sticky=always)
 
 
@@ -79,7 +81,7 @@ def approvals_reject_command(
 def approvals_edit_command(
     ctx: typer.Context, calls: CallsArgument, run: RunOption = None, as_json: JsonOption = False
 ) -> None:
-    """Change arguments in $EDITOR, and approve."""
+    """Edit the arguments of calls in $EDITOR, then approve them."""
     _decide_from_options(ctx, calls, run, as_json, approve=True, edit_arguments=True)
 
 

@@ -19,78 +19,86 @@ MAX_TEMPERATURE = 2
 
 EXAMPLES = """
 Examples:
-  convo chat                                  talk; the conversation is kept on this machine
-  convo chat "why is the sky blue?"           one question, one answer
-  git diff | convo chat "review this"         a question, and below it the piped input
-  convo chat --chain "hello"                  let the Responses API keep the conversation
-  convo chat --from resp_... "and then?"      go on from any response
-  convo chat --replay --from talk.json "hi"   keep it in a file that you can edit
-  convo chat -c                               go on with the session used last
-  convo chat --agent support.py:triage "hi"   let agents answer, with their tools and handoffs
+  convo chat                                  chat interactively; saved on this machine
+  convo chat "why is the sky blue?"           ask one question
+  git diff | convo chat "review this"         ask about piped input
+  convo chat --chain "hello"                  let the Responses API store the conversation
+  convo chat --from resp_... "and then?"      continue from any response
+  convo chat --replay --from talk.json "hi"   keep the conversation in a file that you can edit
+  convo chat -c                               continue the most recent session
+  convo chat --agent support.py:triage "hi"   run agents with their tools and handoffs
 """
 
 PromptArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="[PROMPT]...", help="Ask once. Piped input is appended; - sets its place.")
+    list[str] | None,
+    typer.Argument(
+        metavar="[PROMPT]...",
+        help="Message to send; omit it to chat interactively. Piped input is appended, or inserted at -.",
+    ),
 ]
 
 
 @dataclass(frozen=True)
 class StrategyFlags:
-    """Who keeps the state, and where it is gone on with."""
+    """The owner of the state, and the conversation to continue."""
 
-    replay: bool = flag_option("--replay", "You: a JSON file that you can edit.")
-    session: bool = flag_option("--session", "The local store; the default.")
-    conversation: bool = flag_option("--conversation", "The endpoint's Conversations API.")
-    chain: bool = flag_option("--chain", "The endpoint's Responses API.")
-    handle: OptionalText = value_option("--from", "HANDLE", "Go on from a file, a session, conv_... or resp_....")
-    continue_last: bool = flag_option("-c --continue", "Continue the last session that has an answer.")
+    replay: bool = flag_option("--replay", "Keep the state in a JSON file that you can edit.")
+    session: bool = flag_option("--session", "Keep the state in the local store (default).")
+    conversation: bool = flag_option("--conversation", "Keep the state in the endpoint's Conversations API.")
+    chain: bool = flag_option("--chain", "Keep the state in the endpoint's Responses API.")
+    handle: OptionalText = value_option("--from", "HANDLE", "Continue from a file, a session, conv_... or resp_....")
+    continue_last: bool = flag_option("-c --continue", "Continue the most recent session that has a response.")
     fork: OptionalText = value_option(
-        "--fork", "HANDLE[@N]", "A second session from where HANDLE stands, or stood after its N-th turn."
+        "--fork", "HANDLE[@N]", "Start a new session from HANDLE, or from HANDLE after its turn N."
     )
-    name: OptionalText = value_option("-n --name", "NAME", "Name the new session.")
-    store_remotely: bool = flag_option("--store", "Leave a copy at the endpoint as well.")
+    name: OptionalText = value_option("-n --name", "NAME", "Name of the new session.")
+    store_remotely: bool = flag_option("--store", "Also store the responses at the endpoint.")
 
     @property
     def strategies(self) -> tuple[Strategy, ...]:
-        """The owners that were named; a conversation has one."""
+        """The requested strategies; a conversation has one."""
         return tuple(strategy for strategy in Strategy if getattr(self, strategy))
 
 
 @dataclass(frozen=True)
 class RequestFlags:
-    """What every request of the chat says."""
+    """Fields of every request of the chat."""
 
-    model: OptionalText = value_option("-m --model", "MODEL", "Who answers: provider/model.")
-    instructions: OptionalText = value_option("-s --system", "TEXT", "Instructions, sent with every turn.")
-    attachments: OptionalTexts = value_option("-a --attach", "FILE", "Send a file along.")
-    schema_file: OptionalText = value_option("--schema", "FILE", "Answer in JSON of this schema.")
-    temperature: float | None = value_option("--temperature", "T", "From 0, the likeliest words, to 2.")
-    max_output_tokens: int | None = value_option("--max-output-tokens", "N", "Stop an answer after N tokens.")
+    model: OptionalText = value_option("-m --model", "MODEL", "Model to use, as provider/model.")
+    instructions: OptionalText = value_option("-s --system", "TEXT", "Instructions to send with every request.")
+    attachments: OptionalTexts = value_option("-a --attach", "FILE", "File to attach; can be repeated.")
+    schema_file: OptionalText = value_option("--schema", "FILE", "JSON Schema that the response must match.")
+    temperature: float | None = value_option("--temperature", "T", "Sampling temperature, 0 to 2.")
+    max_output_tokens: int | None = value_option(
+        "--max-output-tokens", "N", "Maximum number of output tokens per response."
+    )
 
     def parameters(self) -> dict[str, Json]:
-        """Fields of every request. raises: InvalidUsage  a figure that no model takes"""
+        """Return the fields of every request. Raises InvalidUsage for a number out of range."""
         if self.temperature is not None and not 0 <= self.temperature <= MAX_TEMPERATURE:
-            raise InvalidUsage(f"--temperature goes from 0 to {MAX_TEMPERATURE}", hint="convo chat --temperature 0.7")
+            raise InvalidUsage(
+                f"--temperature must be between 0 and {MAX_TEMPERATURE}", hint="convo chat --temperature 0.7"
+            )
         if self.max_output_tokens is not None and self.max_output_tokens < 1:
-            raise InvalidUsage("--max-output-tokens is at least 1", hint="convo chat --max-output-tokens 1000")
+            raise InvalidUsage("--max-output-tokens must be at least 1", hint="convo chat --max-output-tokens 1000")
         fields = {"temperature": self.temperature, "max_output_tokens": self.max_output_tokens}
         return {field: given for field, given in fields.items() if given is not None}
 
 
 @dataclass(frozen=True)
 class ChatOutputFlags:
-    """What comes out, and in which form."""
+    """The output and its format."""
 
-    quiet: bool = flag_option("-q --quiet", "No receipts and no notes.")
-    as_json: bool = flag_option("--json", "One JSON object about the turn.")
-    as_jsonl: bool = flag_option("--jsonl", "The events of the turn, one a line.")
-    plain: bool = flag_option("--plain", "No layout: the words as they are.")
-    no_stream: bool = flag_option("--no-stream", "Print an answer when it is whole.")
+    quiet: bool = flag_option("-q --quiet", "Print only the response, without token counts and notices.")
+    as_json: bool = flag_option("--json", "Print one JSON object about the turn.")
+    as_jsonl: bool = flag_option("--jsonl", "Print the events of the turn as JSON, one per line.")
+    plain: bool = flag_option("--plain", "Print text without Markdown formatting.")
+    no_stream: bool = flag_option("--no-stream", "Wait for the complete response.")
 
     def validate(self) -> None:
-        """Make sure that one form was asked for. raises: Usage"""
+        """Raise InvalidUsage for more than one output format."""
         if self.as_json and self.as_jsonl:
-            raise InvalidUsage("--json is one object and --jsonl a line for each event", hint="use one of them")
+            raise InvalidUsage("--json and --jsonl cannot be used together", hint="use one of them")
 
 
 @app.command(epilog=EXAMPLES)
@@ -98,12 +106,12 @@ def chat_command(
     ctx: typer.Context,
     prompt: PromptArgument = None,
     *,
-    strategy: Annotated[StrategyFlags, "Who keeps the state (one of the first four)"],
-    request: Annotated[RequestFlags, "How to ask"],
-    run: Annotated[RunFlags, "Runs of agents"],
-    output: Annotated[ChatOutputFlags, "What comes out"],
+    strategy: Annotated[StrategyFlags, "Conversation state (at most one of the first four)"],
+    request: Annotated[RequestFlags, "Request"],
+    run: Annotated[RunFlags, "Agent runs"],
+    output: Annotated[ChatOutputFlags, "Output"],
 ) -> None:
-    """Talk to a model, with the state held where you choose."""
+    """Chat with a model. Choose where the conversation state lives."""
     from convo.cli.chat import run_chat
     from convo.cli.context import ChatOptions, ChatOutput
     from convo.terminal.signals import run_until_terminated

@@ -11,14 +11,15 @@ app = App()
 
 EXAMPLES = """
 Examples:
-  convo compact @last                           fold what was said; the whole history keeps a handle
-  convo compact monads --preview                what would stand there, and what it takes
-  convo compact monads --keep-last 3            the last three turns stay as they were said
-  convo compact monads --focus "the file names" what the summary should not lose
-  convo compact resp_4f1c --mode input          from the items, not from the endpoint's chain
-  convo compact conv_68f2 --keep-last 2 --yes   a new conversation: its endpoint cannot shorten the old one so
+  convo compact @last                           the full history keeps its own handle
+  convo compact monads --preview                show the result and its tokens without saving it
+  convo compact monads --keep-last 3            keep the last three turns unchanged
+  convo compact monads --focus "the file names" keep the file names in the summary
+  convo compact resp_4f1c --mode input          compact from the items, not from the endpoint's chain
+  convo compact conv_68f2 --keep-last 2 --yes   continue in a new conversation with the last two turns
 
-A chat compacts by itself at the setting compact_at: a part of the model's window (0.8), or tokens; 0 for never.
+Chats compact automatically at the setting compact_at: a fraction of the context window (0.8) or a number of
+tokens; 0 disables it.
 """
 
 
@@ -28,22 +29,26 @@ def compact_command(
     handle: HandleArgument,
     mode: Annotated[
         CompactionMode,
-        typer.Option("--mode", metavar="MODE", help="auto, previous_response_id (the endpoint's chain) or input."),
+        typer.Option(
+            "--mode",
+            metavar="MODE",
+            help="Compaction input: auto, previous_response_id (the endpoint's chain) or input (the items).",
+        ),
     ] = CompactionMode.AUTO,
-    preview: Annotated[bool, typer.Option("--preview", help="Make the window and show it; keep nothing.")] = False,
+    preview: Annotated[bool, typer.Option("--preview", help="Show the compacted history without saving it.")] = False,
     focus: Annotated[
-        str | None, typer.Option("--focus", metavar="TEXT", help="What a summary looks at most closely.")
+        str | None, typer.Option("--focus", metavar="TEXT", help="Topic that the summary covers in most detail.")
     ] = None,
-    keep: Annotated[
-        int, typer.Option("--keep-last", metavar="N", min=0, help="Leave the last N turns as they were said.")
-    ] = 0,
+    keep: Annotated[int, typer.Option("--keep-last", metavar="N", min=0, help="Keep the last N turns unchanged.")] = 0,
     model: Annotated[
-        str | None, typer.Option("-m", "--model", metavar="MODEL", help="Who compacts: provider/model.")
+        str | None, typer.Option("-m", "--model", metavar="MODEL", help="Model to compact with, as provider/model.")
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="A conversation may go on under a new handle.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Allow a conversation to continue under a new handle.")
+    ] = False,
     as_json: JsonObjectOption = False,
 ) -> None:
-    """Let a shorter history stand in place of a conversation's."""
+    """Compact a conversation to fit a smaller context."""
     import asyncio
 
     from convo.cli.compact import CompactCommandOptions, run_compact

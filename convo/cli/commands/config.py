@@ -12,66 +12,71 @@ key_app = App()
 
 EXAMPLES = """
 Examples:
-  convo config                                  every value, and who said so
-  convo config list serve                       those of one table
-  convo config set model openai/gpt-5           into your own file
-  convo config set --project model local        into this project's .convo.toml
+  convo config                                  list all settings with their sources
+  convo config list serve                       list one table
+  convo config set model openai/gpt-5           write to your own settings file
+  convo config set --project model local        write to this project's .convo.toml
   convo config set 'prices."groq/llama"' '{ input = 0.1, output = 0.4 }'
-  convo --profile work config set tenant office into [profiles.work]
+  convo --profile work config set tenant office write to [profiles.work]
   convo config unset model
-  convo config trust                            trust this project's .convo.toml as it is now
+  convo config trust                            trust the current content of this project's .convo.toml
   $EDITOR "$(convo config path)"
-  convo config key set openai                   into the keyring; it is asked for, and not shown
+  convo config key set openai                   prompt for the key and store it in the keyring
 
-Flags go before variables, these before a session's record, then the profile, .convo.toml, your own file.
+Precedence: flags, environment variables, the session's record, the profile, .convo.toml, your own settings file.
 """
 
 KEY_EXAMPLES = """
 Examples:
-  convo config key set openai              into the keyring of whoever is logged in
-  convo config key set groq --file         into a file that only you can read
+  convo config key set openai              store the key in your keyring
+  convo config key set groq --file         store the key in a file that only you can read
   pass openai | convo config key set openai
   convo config key unset openai
 """
 
 
 def complete_key_argument(incomplete: str) -> list[str]:
-    """The settings that could be meant."""
+    """Return the settings that begin with `incomplete`."""
     from convo.cli.completion import complete_setting_key
 
     return complete_setting_key(incomplete)
 
 
-ProjectOption = Annotated[bool, typer.Option("--project", help="The project's .convo.toml, not your own file.")]
+ProjectOption = Annotated[
+    bool, typer.Option("--project", help="Use the project's .convo.toml, not your own settings file.")
+]
 KeyArgument = Annotated[
     str,
     typer.Argument(
-        metavar="KEY", help="Its name, with dots: providers.groq.api.", autocompletion=complete_key_argument
+        metavar="KEY", help="Setting name, with dots: providers.groq.api.", autocompletion=complete_key_argument
     ),
 ]
 KeyFilterArgument = Annotated[
     str | None,
     typer.Argument(
-        metavar="[KEY]", help="This one, or those below it.", autocompletion=complete_key_argument, show_default=False
+        metavar="[KEY]",
+        help="List only this setting, or the settings below it.",
+        autocompletion=complete_key_argument,
+        show_default=False,
     ),
 ]
 ProjectFileArgument = Annotated[
     Path | None,
-    typer.Argument(metavar="[PATH]", help="The file or its folder; default: the nearest one.", show_default=False),
+    typer.Argument(metavar="[PATH]", help="File or its folder; default: the nearest .convo.toml.", show_default=False),
 ]
-KeyProviderArgument = Annotated[str, typer.Argument(metavar="PROVIDER", help="Whose key.")]
+KeyProviderArgument = Annotated[str, typer.Argument(metavar="PROVIDER", help="Provider that the key is for.")]
 
 
 @app.callback(invoke_without_command=True, epilog=EXAMPLES)
 def config_command(ctx: typer.Context, as_json: JsonOption = False) -> None:
-    """Show what is set and by whom, and change it."""
+    """Show settings with their sources, and change them."""
     if ctx.invoked_subcommand is None:
         config_list_command(ctx, None, as_json)
 
 
 @app.command("list")
 def config_list_command(ctx: typer.Context, part: KeyFilterArgument = None, as_json: JsonOption = False) -> None:
-    """List every value with its origin."""
+    """List settings with their sources."""
     from convo.cli.config import print_settings
 
     print_settings(get_root_options(ctx).config, part, as_json=as_json)
@@ -81,10 +86,10 @@ def config_list_command(ctx: typer.Context, part: KeyFilterArgument = None, as_j
 def config_set_command(
     ctx: typer.Context,
     name: KeyArgument,
-    value: Annotated[str, typer.Argument(metavar="VALUE", help="A word, or as TOML writes it.")],
+    value: Annotated[str, typer.Argument(metavar="VALUE", help="Value, as plain text or TOML.")],
     project: ProjectOption = False,
 ) -> None:
-    """Write a value into a settings file; its comments stay."""
+    """Set a value in a settings file; comments are kept."""
     from convo.cli.config import SettingsTarget, write_setting
 
     write_setting(SettingsTarget(get_root_options(ctx).config, project), name, value)
@@ -92,7 +97,7 @@ def config_set_command(
 
 @app.command("unset")
 def config_unset_command(ctx: typer.Context, name: KeyArgument, project: ProjectOption = False) -> None:
-    """Take a value out of a settings file."""
+    """Remove a value from a settings file."""
     from convo.cli.config import SettingsTarget, remove_setting
 
     remove_setting(SettingsTarget(get_root_options(ctx).config, project), name)
@@ -100,7 +105,7 @@ def config_unset_command(ctx: typer.Context, name: KeyArgument, project: Project
 
 @app.command("path")
 def config_path_command(ctx: typer.Context, project: ProjectOption = False) -> None:
-    """Print where the settings file is, or would be."""
+    """Print the path of the settings file, even if it does not exist."""
     from convo.cli.config import SettingsTarget
 
     typer.echo(str(SettingsTarget(get_root_options(ctx).config, project).path))
@@ -110,9 +115,9 @@ def config_path_command(ctx: typer.Context, project: ProjectOption = False) -> N
 def config_trust_command(
     ctx: typer.Context,
     path: ProjectFileArgument = None,
-    list_all: Annotated[bool, typer.Option("--list", help="List the files that are trusted.")] = False,
+    list_all: Annotated[bool, typer.Option("--list", help="List the trusted files.")] = False,
 ) -> None:
-    """Trust a project's .convo.toml as it is now, and show what it sets."""
+    """Trust a project's current .convo.toml, and show its settings."""
     from convo.cli import config
 
     if list_all:
@@ -131,16 +136,18 @@ def config_untrust_command(ctx: typer.Context, path: ProjectFileArgument = None)
 
 @key_app.callback(epilog=KEY_EXAMPLES)
 def config_key_command() -> None:
-    """Put a provider's key away, or take it back."""
+    """Store or delete a provider's API key."""
 
 
 @key_app.command("set")
 def config_key_set_command(
     ctx: typer.Context,
     provider: KeyProviderArgument,
-    file: Annotated[bool, typer.Option("--file", help="Into a file that only you can read, not the keyring.")] = False,
+    file: Annotated[
+        bool, typer.Option("--file", help="Store the key in a file that only you can read, not in the keyring.")
+    ] = False,
 ) -> None:
-    """Ask for a key without showing it, or read it from a pipe, and put it away."""
+    """Prompt for an API key, or read it from a pipe, and store it."""
     from convo.cli.config import save_provider_key
 
     save_provider_key(get_root_options(ctx).config, provider, file=file)
@@ -148,7 +155,7 @@ def config_key_set_command(
 
 @key_app.command("unset")
 def config_key_unset_command(ctx: typer.Context, provider: KeyProviderArgument) -> None:
-    """Forget a key that was put away."""
+    """Delete a stored API key."""
     from convo.cli.config import delete_provider_key
 
     delete_provider_key(get_root_options(ctx).config, provider)

@@ -11,13 +11,13 @@ app = App()
 
 EXAMPLES = """
 Examples:
-  convo convert monads --to chain --dry-run        what could not go over, and why
-  convo convert @last --to replay --as talk.json   own the history as a file
-  convo convert conv_68f2... --to session          carry it to this machine
+  convo convert monads --to chain --dry-run        report what would be lost, and why
+  convo convert @last --to replay --as talk.json   keep the history in a file of your own
+  convo convert conv_68f2... --to session          copy it to this machine
   convo convert monads --to conversation -m openai/gpt-5-mini
-                                                   at that model's endpoint
+                                                   use the endpoint of that model
 
-The source is never changed: the result is a new session beside it. No model is asked.
+The source is not changed: the result is a new session. No model is called.
 """
 
 
@@ -25,25 +25,28 @@ The source is never changed: the result is a new session beside it. No model is 
 def convert_command(
     ctx: typer.Context,
     handle: HandleArgument,
-    to: Annotated[Strategy, typer.Option("--to", metavar="OWNER", help="replay, session, conversation or chain.")],
+    to: Annotated[
+        Strategy, typer.Option("--to", metavar="STRATEGY", help="New strategy: replay, session, conversation or chain.")
+    ],
     name: Annotated[
-        str | None, typer.Option("--as", metavar="NAME", help="The new session's name; for replay also its file.")
+        str | None, typer.Option("--as", metavar="NAME", help="Name of the new session; for replay also its file.")
     ] = None,
     model: Annotated[
-        str | None, typer.Option("-m", "--model", metavar="MODEL", help="Who answers from now on, and so where.")
+        str | None,
+        typer.Option("-m", "--model", metavar="MODEL", help="Model of the new session; it also selects the endpoint."),
     ] = None,
     provider: ProviderOption = None,
     redact: Annotated[
-        bool, typer.Option("--redact", help="Without keys, passwords, addresses, cards ...; says what.")
+        bool, typer.Option("--redact", help="Redact keys, passwords, addresses, card numbers ..., and report them.")
     ] = False,
     pattern: Annotated[
         list[str] | None,
-        typer.Option("--redact-pattern", metavar="REGEX", help="Without this, too; may be repeated."),
+        typer.Option("--redact-pattern", metavar="REGEX", help="Also redact matches of this pattern; can be repeated."),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be lost.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only report what would be lost.")] = False,
     as_json: JsonObjectOption = False,
 ) -> None:
-    """Hand a conversation to another owner."""
+    """Convert a conversation to another strategy."""
     import asyncio
 
     from convo.cli.convert import ConvertOptions, run_convert

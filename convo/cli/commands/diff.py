@@ -11,43 +11,43 @@ app = App()
 
 EXAMPLES = """
 Examples:
-  convo diff monads monads-2               a session and a fork of it
-  convo diff monads@2 monads               after its second turn, and now
+  convo diff monads monads-2               a session and its fork
+  convo diff monads@2 monads               after turn 2, and now
   convo diff talk.json resp_4f1c           a file and a chain
-  convo diff monads --server               what is kept here, and what its owner has
-  convo diff --wire monads@1 monads@2      two requests, and what the prompt cache made of them
+  convo diff monads --server               the local history, and its owner's
+  convo diff --wire monads@1 monads@2      two requests, and how much of the second was cached
 """
 
-HANDLE_HELP = "A session, resp_..., conv_..., @last or a file; @N behind it is its N-th turn."
-COMPARISON_PANEL = "What is compared"
+HANDLE_HELP = "Session, resp_..., conv_..., @last or file; add @N for its history after turn N."
+COMPARISON_PANEL = "Comparison"
 
 
 @app.command(epilog=EXAMPLES)
 def diff_command(
     ctx: typer.Context,
     a: Annotated[str, typer.Argument(metavar="A", help=HANDLE_HELP)],
-    b: Annotated[str | None, typer.Argument(metavar="[B]", help="The same; not with --server.")] = None,
+    b: Annotated[str | None, typer.Argument(metavar="[B]", help="As for A; omit it with --server.")] = None,
     wire: Annotated[
         bool,
         typer.Option(
-            "--wire", help="Two requests as they were sent; @N is the N-th request.", rich_help_panel=COMPARISON_PANEL
+            "--wire", help="Compare two requests as sent; @N is the N-th request.", rich_help_panel=COMPARISON_PANEL
         ),
     ] = False,
     server: Annotated[
         bool,
         typer.Option(
-            "--server", "--drift", help="What is kept here with what its owner has.", rich_help_panel=COMPARISON_PANEL
+            "--server", "--drift", help="Compare the local history with its owner's.", rich_help_panel=COMPARISON_PANEL
         ),
     ] = False,
     provider: ProviderOption = None,
-    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 when they differ.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 if there are differences.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Find where two histories, or two requests, part."""
+    """Find where two histories or two requests diverge."""
     if wire and server:
-        raise InvalidUsage("--wire compares two requests, --server two histories", hint="use one of them")
+        raise InvalidUsage("--wire and --server cannot be used together", hint="use one of them")
     if server == (b is not None):
-        wanted = "one handle: the other side is its owner" if server else "two handles, or one and --server"
+        wanted = "one handle with --server" if server else "two handles, or one with --server"
         raise InvalidUsage(f"convo diff takes {wanted}", hint="convo diff --help")
     import asyncio
 

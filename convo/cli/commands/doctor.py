@@ -11,16 +11,16 @@ app = App()
 
 EXAMPLES = """
 Examples:
-  convo doctor                            everything that can be seen from here
-  convo doctor --network                  and whether the providers' servers can be reached
-  convo doctor store serve                two of the checks
+  convo doctor                            run all local checks
+  convo doctor --network                  also check the providers' servers
+  convo doctor store serve                run two of the checks
   convo doctor store --store postgresql://user@host/db
   convo doctor --json | jq '.checks[] | select(.level != "ok")'
 """
 
 
 def complete_check_name(incomplete: str) -> list[tuple[str, str]]:
-    """The checks that could be meant, each with what it looks at."""
+    """Return the checks that begin with `incomplete`, each with its description."""
     from convo.cli.doctor import DOCTOR_CHECKS
 
     return [(name, check.description) for name, check in DOCTOR_CHECKS.items() if name.startswith(incomplete)]
@@ -32,16 +32,16 @@ def doctor_command(
     checks: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[NAME]...", help="These checks alone.", autocompletion=complete_check_name, show_default=False
+            metavar="[NAME]...", help="Run only these checks.", autocompletion=complete_check_name, show_default=False
         ),
     ] = None,
     store: StoreOption = None,
     network: Annotated[
-        bool, typer.Option("--network", help="Try to reach the servers of providers too; no key is sent.")
+        bool, typer.Option("--network", help="Also check that the providers' servers can be reached; no key is sent.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Find out what is wrong, and how to mend it."""
+    """Diagnose problems and suggest fixes."""
     from convo.cli.doctor import run_doctor
 
     if not run_doctor(

@@ -22,7 +22,7 @@ app = App()
 
 
 class ExportFormat(StrEnum):
-    """What a conversation can be written as."""
+    """The formats of an exported conversation."""
 
     REPLAY = "replay"
     JSONL = "jsonl"
@@ -33,48 +33,52 @@ class ExportFormat(StrEnum):
 
 EXAMPLES = """
 Examples:
-  convo export monads -o monads.html            one page for a browser, without any script
-  convo export @last --format markdown          for reading
-  convo export monads --format jsonl --links    items and the calls that made them, a line each
-  convo export monads --redact -o talk.json     a replay file without keys, addresses and cards
+  convo export monads -o monads.html            one HTML page without scripts
+  convo export @last --format markdown          print as Markdown
+  convo export monads --format jsonl --links    items and the requests that produced them, one per line
+  convo export monads --redact -o talk.json     a replay file without keys, addresses and card numbers
   convo export refunds --format runstate --agent support.py:triage -o state.json
-                                                its run of agents, for the Agents SDK
+                                                the agent run of a session, for the Agents SDK
 
-The suffix of -o names the format: .json, .jsonl, .md, .html. convo import takes each of them back.
-A file that exists is overwritten with --force only.
+The suffix of -o selects the format: .json, .jsonl, .md, .html. convo import reads all of them.
+An existing file is overwritten only with --force.
 """
 
 
 @dataclass(frozen=True)
 class ExportFileFlags:
-    """What is written."""
+    """The output file and its format."""
 
     export_format: ExportFormat | None = value_option(
         "--format", "FORMAT", "replay, jsonl, markdown, html or runstate."
     )
-    file: OptionalText = value_option("-o --output", "FILE", "Write there; - is stdout.")
-    overwrite: bool = flag_option("--force", "Overwrite FILE.")
-    links: bool = flag_option("--links", "jsonl: also the calls that made the items.")
-    no_data: bool = flag_option("--no-data", "markdown, html: only what is read; cannot be imported.")
+    file: OptionalText = value_option("-o --output", "FILE", "Output file; - for stdout, the default.")
+    overwrite: bool = flag_option("--force", "Overwrite an existing file.")
+    links: bool = flag_option("--links", "jsonl: include the requests that produced the items.")
+    no_data: bool = flag_option("--no-data", "markdown, html: omit the data that convo import needs.")
 
 
 @dataclass(frozen=True)
 class ExportRunFlags:
-    """A run of agents, as a state of theirs."""
+    """The agents, context and format of an exported run."""
 
-    agent: OptionalText = value_option("--agent", "FILE:NAME", "runstate: the agents of the run.")
-    context: OptionalText = value_option("--context", "FILE", "runstate: the application's values.")
+    agent: OptionalText = value_option("--agent", "FILE:NAME", "runstate: agents of the run.")
+    context: OptionalText = value_option("--context", "FILE", "runstate: context values of the application.")
     schema: OptionalText = value_option(
-        "--schema", "LABEL", "runstate: of an older release, like 1.5; but no 1.3, 1.7, 1.8, 1.14, 1.19, 1.20."
+        "--schema",
+        "LABEL",
+        "runstate: schema version of an older release, such as 1.5; except 1.3, 1.7, 1.8, 1.14, 1.19, 1.20.",
     )
 
 
 @dataclass(frozen=True)
 class RedactionFlags:
-    """What is hidden."""
+    """The data to redact."""
 
-    redact: bool = flag_option("--redact", "Hide keys, passwords, addresses, cards ...; says what.")
-    patterns: OptionalTexts = value_option("--redact-pattern", "REGEX", "Hide this, too; may be repeated.")
+    redact: bool = flag_option("--redact", "Redact keys, passwords, addresses, card numbers ..., and report them.")
+    patterns: OptionalTexts = value_option(
+        "--redact-pattern", "REGEX", "Also redact matches of this pattern; can be repeated."
+    )
 
 
 @app.command(epilog=EXAMPLES)
@@ -82,13 +86,13 @@ def export_command(
     ctx: typer.Context,
     handle: HandleArgument,
     *,
-    output: Annotated[ExportFileFlags, "What is written"],
-    run: Annotated[ExportRunFlags, "A run of agents"],
-    redaction: Annotated[RedactionFlags, "What is hidden"],
+    output: Annotated[ExportFileFlags, "Output"],
+    run: Annotated[ExportRunFlags, "Agent run"],
+    redaction: Annotated[RedactionFlags, "Redaction"],
     provider: ProviderOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="With -o: print what was written as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="With -o: print a report as JSON.")] = False,
 ) -> None:
-    """Write a conversation into a file."""
+    """Export a conversation to a file."""
     import asyncio
 
     from convo.cli.export import ExportOptions, run_export

@@ -11,31 +11,37 @@ app = App()
 EXAMPLES = """
 Examples:
   convo import talk.json                     a replay file, or any list of items
-  convo import monads.html --as monads       a page, Markdown or JSONL of convo export
+  convo import monads.html --as monads       HTML, Markdown or JSONL written by convo export
   convo import ~/.config/io.datasette.llm/logs.db --dry-run
-                                             the conversations of llm
+                                             list the conversations of llm
   convo import agents.db --only thread-7     one session of the Agents SDK
-  convo import state.json                    what was said in a run; convo resume goes on with the run
+  convo import state.json                    the items of a paused run; convo resume continues the run itself
 
-The file is not changed. What was imported before is not imported again; --as NAME makes one more session of it.
-The sessions are held by the local store; convo convert gives them another owner.
+The file is not changed. A conversation that was imported before is skipped; --as NAME imports it again.
+The new sessions are in the local store; convo convert changes their strategy.
 """
 
 
 @app.command("import", epilog=EXAMPLES)
 def import_command(
     ctx: typer.Context,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="What was exported, or a database of llm or Agents SDK.")],
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE", help="Exported conversation, list of items, or database of llm or the Agents SDK."
+        ),
+    ],
     name: Annotated[
-        str | None, typer.Option("--as", metavar="NAME", help="The new session's name; for one conversation.")
+        str | None,
+        typer.Option("--as", metavar="NAME", help="Name of the new session; for a file with one conversation."),
     ] = None,
     only: Annotated[
-        str | None, typer.Option("--only", metavar="NAME", help="Of several conversations, the one of this name.")
+        str | None, typer.Option("--only", metavar="NAME", help="Import only the conversation with this name.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what is in it.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one object a conversation.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the conversations of the file.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per conversation.")] = False,
 ) -> None:
-    """Read conversations from a file."""
+    """Import conversations from a file."""
     import asyncio
 
     from convo.cli.import_ import ImportOptions, run_import

@@ -22,53 +22,53 @@ app = App()
 
 EXAMPLES = """
 Examples:
-  convo inspect @last                        the conversation used last
-  convo inspect what-is-a-monad --items      everything that was said
-  convo inspect @last --chart                what its tokens went into, request by request
-  convo inspect @last --watch                the same screen, as the conversation goes on elsewhere
-  convo inspect @last --html page.html       the same and more as a page in a browser
-  convo inspect resp_                        the newest responses; conv_ and ses_ do the same
-  convo inspect resp_4f1c --json             links and items for a program
+  convo inspect @last                        the most recent conversation
+  convo inspect what-is-a-monad --items      all items with their text
+  convo inspect @last --chart                the tokens of each request
+  convo inspect @last --watch                update the view while the conversation continues elsewhere
+  convo inspect @last --html page.html       a page with more details, for a browser
+  convo inspect resp_                        list the newest responses; likewise conv_ and ses_
+  convo inspect resp_4f1c --json             requests and items, for a program
   convo inspect ./conversation.json          a replay file
-  convo inspect ./state.json                 a paused run, and what it waits for
+  convo inspect ./state.json                 a paused run and its pending calls
   convo inspect resp_4f1c... --provider openai
-                                             a chain that only its endpoint knows
+                                             a chain that only its endpoint has
 """
 
 BARE_PREFIXES = ("resp_", "conv_", "ses_")
-"""Handles without an id: the newest of their kind are listed."""
+"""Prefixes without an id: the newest handles of that kind are listed."""
 
 HandlesArgument = Annotated[
-    list[str], typer.Argument(metavar="HANDLE...", help="A session, resp_..., conv_..., @last, a file or -.")
+    list[str], typer.Argument(metavar="HANDLE...", help="Session, resp_..., conv_..., @last, file, or - for stdin.")
 ]
 
 
 @dataclass(frozen=True)
 class InspectFormatFlags:
-    """What is shown; the tree where nothing else is asked for."""
+    """The output format; the default is the tree."""
 
-    items: bool = flag_option("--items", "What was said, in full.")
-    raw: bool = flag_option("--raw", "The items as JSON, as they are stored.")
-    as_json: bool = flag_option("--json", "Links and items as one JSON object a line.")
-    html: OptionalText = value_option("--html", "FILE", "A page in one file, to look at offline; - is stdout.")
-    chart: bool = flag_option("--chart", "Bars of tokens: sent, seen, cached.")
+    items: bool = flag_option("--items", "Show the items with their complete text.")
+    raw: bool = flag_option("--raw", "Print the stored items as JSON.")
+    as_json: bool = flag_option("--json", "Print requests and items as JSON, one object per handle.")
+    html: OptionalText = value_option("--html", "FILE", "Write one self-contained HTML page; - for stdout.")
+    chart: bool = flag_option("--chart", "Show the tokens of each request as bars: sent, context, cached.")
 
     def selected_format(self) -> str:
-        """The one form that was asked for; "" for the tree. raises: InvalidUsage  more than one was"""
+        """Return the requested format; "" for the tree. Raises InvalidUsage for more than one."""
         forms = {"--items": self.items, "--raw": self.raw, "--json": self.as_json, "--chart": self.chart}
         chosen = [flag for flag, on in {**forms, "--html": self.html is not None}.items() if on]
         if len(chosen) > 1:
-            raise InvalidUsage(f"{' and '.join(chosen)} are two answers to one question", hint="use one of them")
+            raise InvalidUsage(f"{' and '.join(chosen)} cannot be used together", hint="use one of them")
         return chosen[0] if chosen else ""
 
 
 @dataclass(frozen=True)
 class InspectDisplayFlags:
-    """How it is shown."""
+    """How the view is displayed."""
 
-    watch: bool = flag_option("--watch", "Go on showing it while it goes on.")
-    until_idle: bool = flag_option("--until-idle", "With --watch: end once no answer is to come.")
-    no_pager: bool = flag_option("--no-pager", "Print it, however tall it is.")
+    watch: bool = flag_option("--watch", "Keep the view open and update it on every change.")
+    until_idle: bool = flag_option("--until-idle", "With --watch: exit when no response is in progress.")
+    no_pager: bool = flag_option("--no-pager", "Do not use a pager.")
 
 
 @app.command(epilog=EXAMPLES)
@@ -76,12 +76,12 @@ def inspect_command(
     ctx: typer.Context,
     handles: HandlesArgument,
     *,
-    output: Annotated[InspectFormatFlags, "What is shown (one of these)"],
-    display: Annotated[InspectDisplayFlags, "How it is shown"],
+    output: Annotated[InspectFormatFlags, "Output (at most one of these)"],
+    display: Annotated[InspectDisplayFlags, "Display"],
     remote: RemoteOption = False,
     provider: ProviderOption = None,
 ) -> None:
-    """Show who owns a conversation and what each request sent."""
+    """Inspect a conversation: its owner, requests, items, tokens and cost."""
     form, config = output.selected_format(), get_root_options(ctx).config
     if display.watch or display.until_idle:
         _watch_one_handle(
@@ -118,15 +118,16 @@ def inspect_command(
 def _watch_one_handle(
     handles: list[str], config: Path | None, display: InspectDisplayFlags, other_flags: dict[str, bool]
 ) -> None:
-    """Watch one handle. raises: InvalidUsage  there are several, or something stands beside it"""
+    """Watch one handle. Raises InvalidUsage for several handles, or for an option that is not possible with --watch."""
     other = next((flag for flag, on in other_flags.items() if on), None)
     if not display.watch:
-        raise InvalidUsage("--until-idle says when --watch ends", hint="add --watch")
+        raise InvalidUsage("--until-idle requires --watch", hint="add --watch")
     if len(handles) > 1 or handles == ["-"]:
-        raise InvalidUsage("--watch follows one conversation", hint=f"convo inspect {handles[0]} --watch")
+        raise InvalidUsage("--watch accepts one handle", hint=f"convo inspect {handles[0]} --watch")
     if other:
         raise InvalidUsage(
-            f"--watch paints the tree of what the store knows; {other} does not go with it", hint="leave it out"
+            f"--watch and {other} cannot be used together: --watch shows the tree of the local copy",
+            hint=f"omit {other}",
         )
     import asyncio
 

@@ -12,13 +12,13 @@ app = App()
 
 EXAMPLES = """
 Examples:
-  convo lint @last                           the conversation used last
-  convo lint ./history.json ./more.jsonl     items in files, a request, a paused run
-  convo lint resp_4f1c --strict              warnings count, too
+  convo lint @last                           the most recent conversation
+  convo lint ./history.json ./more.jsonl     files with items, a request or a paused run
+  convo lint resp_4f1c --strict              fail on warnings, too
   convo lint ./history.json --format sarif > lint.sarif
-  convo lint --explain call-without-output   what a finding means, and how it is mended
+  convo lint --explain call-without-output   explain a rule, and how to fix its findings
 
-Exit code: 0 nothing found, or warnings alone; 4 errors (with --strict: warnings, too).
+Exit code: 0 no findings, or only warnings; 4 errors (with --strict also warnings).
 """
 
 
@@ -32,25 +32,26 @@ class LintFormat(StrEnum):
 def lint_command(
     ctx: typer.Context,
     handles: Annotated[
-        list[str] | None, typer.Argument(metavar="HANDLE...", help="A session, resp_..., conv_..., @last, a file or -.")
+        list[str] | None,
+        typer.Argument(metavar="HANDLE...", help="Session, resp_..., conv_..., @last, file, or - for stdin."),
     ] = None,
     explain: Annotated[
-        str | None, typer.Option("--explain", metavar="CODE", help="Print what a rule means; `all` lists them.")
+        str | None, typer.Option("--explain", metavar="CODE", help="Explain a rule; `all` lists the rules.")
     ] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Let warnings fail, too.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object a line.")] = False,
-    output_format: Annotated[LintFormat, typer.Option("--format", help="How findings are printed.")] = LintFormat.text,
+    strict: Annotated[bool, typer.Option("--strict", help="Fail on warnings, too.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per handle.")] = False,
+    output_format: Annotated[LintFormat, typer.Option("--format", help="Output format.")] = LintFormat.text,
     remote: RemoteOption = False,
     provider: ProviderOption = None,
 ) -> None:
-    """Find state that will be refused, before it is sent."""
+    """Find state that an API would reject, before it is sent."""
     from convo.cli import lint
 
     if explain is not None:
         lint.print_rule(explain)
         return
     if not handles:
-        raise InvalidUsage("lint needs a handle", hint="convo lint @last")
+        raise InvalidUsage("no handle was given", hint="convo lint @last")
     from convo.cli.resolve import LookupOptions
 
     where = LookupOptions(get_root_options(ctx).config, provider, remote)

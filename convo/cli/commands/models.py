@@ -12,21 +12,21 @@ app = App()
 
 EXAMPLES = """
 Examples:
-  convo models                     who answers, and what each provider lacks
-  convo models --ask               ask their servers which models they have
-  convo models --ask | grep llama  names as -m takes them
-  convo models known               windows and prices that are written down, and where
-  convo models pull                fetch the built-in model
+  convo models                     the default model and the status of each provider
+  convo models --ask               also the models of the providers' servers
+  convo models --ask | grep llama  names for -m
+  convo models known               context windows and prices, with their sources
+  convo models pull                download the built-in model
 """
 
 AskServersOption = Annotated[
-    bool, typer.Option("--ask", help="Ask the servers that are set up which models they have.")
+    bool, typer.Option("--ask", help="Ask the servers of the configured providers for their models.")
 ]
 
 
 @app.callback(invoke_without_command=True, epilog=EXAMPLES)
 def models_command(ctx: typer.Context, ask: AskServersOption = False, as_json: JsonOption = False) -> None:
-    """List what can be used, and fetch the built-in model."""
+    """List providers and models, and download the built-in model."""
     from convo.cli.models import print_models
 
     if ctx.invoked_subcommand is None:
@@ -35,7 +35,7 @@ def models_command(ctx: typer.Context, ask: AskServersOption = False, as_json: J
 
 @app.command("list")
 def models_list_command(ctx: typer.Context, ask: AskServersOption = False, as_json: JsonOption = False) -> None:
-    """List the providers, what they lack, and who answers."""
+    """List the default model and the status of each provider."""
     from convo.cli.models import print_models
 
     print_models(get_root_options(ctx).config, ask_servers=ask, as_json=as_json)
@@ -43,7 +43,7 @@ def models_list_command(ctx: typer.Context, ask: AskServersOption = False, as_js
 
 @app.command("known")
 def models_known_command(ctx: typer.Context, as_json: JsonOption = False) -> None:
-    """List the windows and prices that are written down, each with its source."""
+    """List known context windows and prices, with their sources."""
     from convo.cli.output import print_json, print_line
     from convo.config.loader import load_settings
     from convo.terminal.settings_views import known_models_to_json, render_known_models
@@ -58,7 +58,7 @@ def models_known_command(ctx: typer.Context, as_json: JsonOption = False) -> Non
 
 @app.command("pull")
 def models_pull_command(ctx: typer.Context, as_json: JsonOption = False) -> None:
-    """Fetch the weights of the built-in model, where they are not here."""
+    """Download the built-in model, unless it is already installed."""
     from convo.cli.models import run_models_pull
 
     run_models_pull(get_root_options(ctx).config, as_json=as_json)

@@ -22,13 +22,13 @@ app = App()
 
 EXAMPLES = """
 Examples:
-  convo next @last                           what a turn sends, and what its owner puts before it
+  convo next @last                           the next request, and the context that the server prepends
   convo next @last "and in Haskell?"         the same with this message
   convo next resp_4f1c "and?" --curl | sh    send it without convo
-  convo next monads --json                   body, parts and tokens for a program
-  convo next monads --count endpoint         let the endpoint count, over the network
+  convo next monads --json                   body, parts and tokens, for a program
+  convo next monads --count endpoint         ask the endpoint for the number of tokens
   convo next desk "hi" --agent support.py:triage
-                                             with the instructions and tools of the agent that would answer
+                                             with the instructions and tools of the agent that runs next
 """
 
 COUNT_CHOICES = ("auto", "endpoint", "offline")
@@ -37,56 +37,58 @@ CountOption = Annotated[
     str,
     typer.Option(
         "--count",
-        metavar="WHO",
-        help="Who counts tokens: endpoint (asks it), offline (nobody), or auto: an endpoint on this machine.",
+        metavar="METHOD",
+        help="Token count: endpoint (ask it), offline (estimate), or auto (ask only an endpoint on this machine).",
     ),
 ]
 PromptArgument = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[PROMPT]...", help="The next message. Piped input is appended; - sets its place."),
+    typer.Argument(metavar="[PROMPT]...", help="Next message. Piped input is appended, or inserted at -."),
 ]
 UrlOption = Annotated[
-    OptionalText, typer.Option("--url", metavar="URL", help="Where --curl sends it: the base URL of an API.")
+    OptionalText, typer.Option("--url", metavar="URL", help="Base URL of the API that --curl sends to.")
 ]
 
 
 @dataclass(frozen=True)
 class NextFormatFlags:
-    """What is shown; a screen for a person where nothing else is asked for."""
+    """The output format; the default is text for a terminal."""
 
-    curl: bool = flag_option("--curl", "A command that sends it, for a POSIX shell.")
-    as_json: bool = flag_option("--json", "One JSON object.")
+    curl: bool = flag_option("--curl", "Print a curl command for a POSIX shell.")
+    as_json: bool = flag_option("--json", "Print one JSON object.")
 
     def selected_format(self) -> str:
-        """The one form that was asked for; "" for the screen. raises: InvalidUsage  both were"""
+        """Return the requested format; "" for the default. Raises InvalidUsage for both."""
         if self.curl and self.as_json:
-            raise InvalidUsage("--curl and --json are two answers to one question", hint="use one of them")
+            raise InvalidUsage("--curl and --json cannot be used together", hint="use one of them")
         return "--curl" if self.curl else "--json" if self.as_json else ""
 
 
 @dataclass(frozen=True)
 class NextRequestFlags:
-    """What the next request would say."""
+    """Fields of the next request."""
 
-    model: OptionalText = value_option("-m --model", "MODEL", "Who would answer.")
-    instructions: OptionalText = value_option("-s --system", "TEXT", "Other instructions.")
-    attachments: OptionalTexts = value_option("-a --attach", "FILE", "A file that would go along.")
-    store_remotely: bool = flag_option("--store", "As chat has it.")
+    model: OptionalText = value_option("-m --model", "MODEL", "Model to use, as provider/model.")
+    instructions: OptionalText = value_option(
+        "-s --system", "TEXT", "Instructions to send instead of the current ones."
+    )
+    attachments: OptionalTexts = value_option("-a --attach", "FILE", "File to attach; can be repeated.")
+    store_remotely: bool = flag_option("--store", "Also store the response at the endpoint.")
 
 
 @dataclass(frozen=True)
 class NextAgentFlags:
-    """Runs of agents: who would answer, and what makes their input."""
+    """Options of agent runs: the agents and their input."""
 
     agent: OptionalText = value_option(
-        "--agent", "FILE:NAME", "Agents to use: support.py:triage, or a .toml; none: no agents."
+        "--agent", "FILE:NAME", "Agents to run: support.py:triage or a .toml file; none: no agents."
     )
     context: OptionalText = value_option(*CONTEXT_OPTION)
     session_limit: int | None = value_option(*SESSION_LIMIT_OPTION, min=0)
     input_filter: OptionalText = value_option(*INPUT_FILTER_OPTION)
 
     def to_run_flags(self, system: str | None) -> RunFlags:
-        """What they say of a run. raises: InvalidUsage  they do not fit together"""
+        """Return the options as RunFlags. Raises InvalidUsage for options that cannot be used together."""
         said = RunFlags(
             agent=self.agent,
             context=self.context,
@@ -103,17 +105,17 @@ def next_command(
     handle: HandleArgument,
     prompt: PromptArgument = None,
     *,
-    output: Annotated[NextFormatFlags, "What is shown (one of these)"],
-    request: Annotated[NextRequestFlags, "How to ask"],
-    agents: Annotated[NextAgentFlags, "Runs of agents"],
+    output: Annotated[NextFormatFlags, "Output (at most one of these)"],
+    request: Annotated[NextRequestFlags, "Request"],
+    agents: Annotated[NextAgentFlags, "Agent runs"],
     provider: ProviderOption = None,
     count: CountOption = "auto",
     url: UrlOption = None,
 ) -> None:
-    """Show the exact next request, and what its owner will put before it."""
+    """Show the exact next request, and the context that the server prepends."""
     form = output.selected_format()
     if count not in COUNT_CHOICES:
-        raise InvalidUsage(f"--count takes {', '.join(COUNT_CHOICES)}, not {count!r}", hint="convo next --help")
+        raise InvalidUsage(f"--count accepts {', '.join(COUNT_CHOICES)}, not {count!r}", hint="convo next --help")
     import asyncio
 
     from convo.cli.input import read_message

@@ -12,14 +12,14 @@ app = App()
 
 EXAMPLES = """
 Examples:
-  convo race                                       four short turns, with the model of your settings
+  convo race                                       four short turns with your default model
   convo race "hello" "and then?" -m openai/gpt-5-mini
-  convo race -f script.txt --json                  one turn a line
-  git diff | convo race "review this" "shorter"    the piped input follows the first turn
-  convo race --jsonl                               what each turn took, as soon as it is over
-  convo race --keep                                and look at them afterwards: convo inspect race-chain
+  convo race -f script.txt --json                  one turn per line of the file
+  git diff | convo race "review this" "shorter"    append piped input to the first turn
+  convo race --jsonl                               print each turn as soon as it ends
+  convo race --keep                                keep the sessions, for convo inspect race-chain
 
-Each turn is asked four times. The sessions, and what they left at the endpoint, are removed afterwards.
+Each turn is sent four times. The sessions and their data at the endpoint are removed afterwards.
 """
 
 
@@ -29,29 +29,32 @@ def race_command(
     turns: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[PROMPT]...", help="The turns. Piped input is appended to the first; - makes it a turn."
+            metavar="[PROMPT]...",
+            help="Messages, one per turn. Piped input is appended to the first, or inserted as the turn -.",
         ),
     ] = None,
     script: Annotated[
-        Path | None, typer.Option("-f", "--file", metavar="FILE", help="A text file with one turn a line.")
+        Path | None, typer.Option("-f", "--file", metavar="FILE", help="Text file with one turn per line.")
     ] = None,
     model: Annotated[
-        str | None, typer.Option("-m", "--model", metavar="MODEL", help="Who answers: provider/model.")
+        str | None, typer.Option("-m", "--model", metavar="MODEL", help="Model to use, as provider/model.")
     ] = None,
     system: Annotated[
-        str | None, typer.Option("-s", "--system", metavar="TEXT", help="Instructions, sent with every turn.")
+        str | None, typer.Option("-s", "--system", metavar="TEXT", help="Instructions to send with every request.")
     ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the four sessions.")] = False,
     as_json: JsonObjectOption = False,
-    as_jsonl: Annotated[bool, typer.Option("--jsonl", help="Print each turn, then each owner, one a line.")] = False,
+    as_jsonl: Annotated[
+        bool, typer.Option("--jsonl", help="Print each turn and each strategy as JSON, one per line.")
+    ] = False,
 ) -> None:
-    """Ask the same under all four owners, and compare what each took."""
+    """Run the same turns with all four strategies, and compare tokens, cost and time."""
     import asyncio
 
     from convo.cli.race import RaceOptions, read_race_turns, run_and_print_race
 
     if as_json and as_jsonl:
-        raise InvalidUsage("--json is one object and --jsonl a line for each turn", hint="use one of them")
+        raise InvalidUsage("--json and --jsonl cannot be used together", hint="use one of them")
     asked = RaceOptions(
         turns=tuple(turns or ()),
         script=script,

@@ -10,11 +10,11 @@ app = App()
 
 EXAMPLES = """
 Examples:
-  convo repair @last --as mended             a new session; the old one stays as it is
-  convo repair resp_4f1c --as mended         goes on from the last response that is good
+  convo repair @last --as fixed              a new session; the old one is unchanged
+  convo repair resp_4f1c --as fixed          continue from the last valid response
   convo repair ./broken.json --as ./good.json
-  convo repair ./broken.json --as mended     a session out of a file
-  convo repair @last --as mended --dry-run   what would change
+  convo repair ./broken.json --as fixed      a session from a file
+  convo repair @last --as fixed --dry-run    only show the changes
 """
 
 
@@ -22,17 +22,17 @@ Examples:
 def repair_command(
     ctx: typer.Context,
     handle: Annotated[
-        str, typer.Argument(metavar="HANDLE", help="A session, resp_..., conv_..., @last, a file of items, or -.")
+        str, typer.Argument(metavar="HANDLE", help="Session, resp_..., conv_..., @last, file of items, or - for stdin.")
     ],
     name: Annotated[
-        str, typer.Option("--as", metavar="NAME", help="The new session's name, or a new file: other.json.")
+        str, typer.Option("--as", metavar="NAME", help="Name of the new session, or a new file: other.json.")
     ],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would change; make nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the changes.")] = False,
     as_json: JsonObjectOption = False,
     remote: RemoteOption = False,
     provider: ProviderOption = None,
 ) -> None:
-    """Write a valid history beside a broken one."""
+    """Write a repaired copy of an invalid history."""
     from convo.cli.repair import RepairOptions, run_repair
     from convo.cli.resolve import LookupOptions
 

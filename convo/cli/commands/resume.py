@@ -24,7 +24,7 @@ app = App()
 
 EXAMPLES = """
 Examples:
-  convo resume state.json --approve all              with the agents that the run had here before
+  convo resume state.json --approve all              with the agents that the run used before
   convo resume state.json --agent support.py:triage --approve all
   convo resume @last --agent support.py:triage --reject call_1="not on a Friday"
   convo resume run_... --agent support.py:triage --output call_1="it went through"
@@ -32,67 +32,71 @@ Examples:
   convo resume state.json --decide-only -o decided.json --approve send_mail --always
   cat state.json | convo resume - --decide-only -o - --reject all
   convo resume state.json --decide-only -o older.json --schema 1.13
-                                             for a release that reads no newer label; what is lost is told
+                                             for an older release of the Agents SDK; losses are reported
   convo resume state.json --decide-only -o signed.json --approve all --sign
 
-STATE is a RunState in a file, - for one that is piped in, or a session or run that this store has.
-CALL is a call's id, the name of a tool, or all; an id wins over a name, and a name over all.
-A name and all mean undecided calls. To change a decision, give the call's id.
-Without --decide-only the run goes on here, until it ends (0) or waits for a decision (3).
-The key for --sign and --verify is taken from CONVO_SIGNING_KEY, or from --key-env NAME; where no
-variable has it, from the keyring (keyring set convo NAME).
+STATE is a RunState file, - for stdin, or a session or run of the local store.
+CALL is a call id, a tool name, or all; an id takes precedence over a name, and a name over all.
+A tool name and all select undecided calls only. To change a decision, use the call id.
+Without --decide-only the run continues here, until it ends (0) or needs a decision (3).
+The key for --sign and --verify is read from CONVO_SIGNING_KEY, or from the variable of --key-env NAME; if the
+variable is not set, from the keyring (keyring set convo NAME).
 """
 
-StateArgument = Annotated[str, typer.Argument(metavar="STATE", help="A file, -, a session or a run.")]
+StateArgument = Annotated[str, typer.Argument(metavar="STATE", help="State file, - for stdin, session or run.")]
 
 
 @dataclass(frozen=True)
 class ApprovalFlags:
-    """What is decided; a call is named by its id, its tool or `all`."""
+    """The decisions on calls; a call is named by its id, its tool or `all`."""
 
-    approve: OptionalTexts = value_option("--approve", "CALL", "Let it run.")
-    reject: OptionalTexts = value_option("--reject", "CALL[=WHY]", "Tell the model no, and why.")
-    edit: OptionalTexts = value_option("--edit", "CALL", "Change its arguments in $EDITOR, then let it run.")
-    always: bool = flag_option("--always", "Decide so on every later call of the tool.")
-    rerun: OptionalTexts = value_option("--rerun", "CALL", "Outcome unknown: run it again.")
-    output: OptionalTexts = value_option("--output", "CALL=TEXT", "Outcome unknown: this came of it.")
-    abort: bool = flag_option("--abort", "End the run for good.")
+    approve: OptionalTexts = value_option("--approve", "CALL", "Approve a call.")
+    reject: OptionalTexts = value_option("--reject", "CALL[=WHY]", "Reject a call; WHY is sent to the model.")
+    edit: OptionalTexts = value_option("--edit", "CALL", "Edit the arguments of a call in $EDITOR, then approve it.")
+    always: bool = flag_option("--always", "Apply the decision to every later call of the tool.")
+    rerun: OptionalTexts = value_option("--rerun", "CALL", "Outcome unknown: run the call again.")
+    output: OptionalTexts = value_option("--output", "CALL=TEXT", "Outcome unknown: TEXT is the output of the call.")
+    abort: bool = flag_option("--abort", "End the run; it cannot be resumed.")
 
 
 @dataclass(frozen=True)
 class ResumeRunFlags:
-    """How the run goes on."""
+    """How the run is continued."""
 
     agent: OptionalText = value_option(
-        "--agent", "FILE:NAME", "Agents of the run: support.py:triage, or a .toml; default: as before."
+        "--agent", "FILE:NAME", "Agents of the run: support.py:triage or a .toml file; default: as before."
     )
-    model: OptionalText = value_option("-m --model", "MODEL", "Who answers, for all of them.")
+    model: OptionalText = value_option("-m --model", "MODEL", "Model to use for all agents, as provider/model.")
     context: OptionalText = value_option(
-        "--context", "FILE", "Values for its tools in place of its own; or FILE.py:NAME."
+        "--context", "FILE", "Context values that replace the run's: a JSON object in a file, or FILE.py:NAME."
     )
-    max_turns: int | None = value_option("--max-turns", "N", "At most N model calls in all.")
+    max_turns: int | None = value_option(
+        "--max-turns", "N", "Maximum number of model calls, including those before the pause."
+    )
     input_filter: OptionalText = value_option(*INPUT_FILTER_OPTION)
     nest_history: bool | None = flag_option(*NEST_HISTORY_OPTION, default=None)
     history_mapper: OptionalText = value_option(*HISTORY_MAPPER_OPTION)
     history_markers: tuple[str, str] | None = value_option(*HISTORY_MARKERS_OPTION)
 
     def to_run_flags(self, state: OptionalText) -> RunFlags:
-        """The same as for a chat; `state` is the file that a paused run is written to."""
+        """Return the options as RunFlags; `state` is the file for the state of a paused run."""
         return RunFlags(**{name: said for name, said in asdict(self).items() if name != "model"}, state=state)
 
 
 @dataclass(frozen=True)
 class StateFileFlags:
-    """What is written, and what is to be proved before."""
+    """The state file to write, and its signature."""
 
-    decide_only: bool = flag_option("--decide-only", "Write the decided state; the SDK goes on.")
-    out: OptionalText = value_option("-o --out", "FILE", "Where a state goes to; - is stdout.")
+    decide_only: bool = flag_option("--decide-only", "Write the decided state for the Agents SDK; do not resume.")
+    out: OptionalText = value_option("-o --out", "FILE", "File to write the state to; - for stdout.")
     schema: OptionalText = value_option(
-        "--schema", "LABEL", "Write another label: 1.0 to 1.21, but no 1.3, 1.7, 1.8, 1.14, 1.19, 1.20."
+        "--schema", "LABEL", "Schema version to write: 1.0 to 1.21, except 1.3, 1.7, 1.8, 1.14, 1.19, 1.20."
     )
-    sign: bool = flag_option("--sign", "Sign what is written.")
-    verify: bool = flag_option("--verify", "Refuse a state that is not signed with the key.")
-    key_env: str = value_option("--key-env", "NAME", "The variable that holds the key.", default="CONVO_SIGNING_KEY")
+    sign: bool = flag_option("--sign", "Sign the state.")
+    verify: bool = flag_option("--verify", "Reject a state that is not signed with the key.")
+    key_env: str = value_option(
+        "--key-env", "NAME", "Environment variable with the signing key.", default="CONVO_SIGNING_KEY"
+    )
 
 
 @app.command(epilog=EXAMPLES)
@@ -100,25 +104,25 @@ def resume_command(
     ctx: typer.Context,
     state: StateArgument,
     *,
-    decisions: Annotated[ApprovalFlags, "What is decided"],
-    run_flags: Annotated[ResumeRunFlags, "Going on with it"],
-    state_file: Annotated[StateFileFlags, "What is written"],
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No receipts and no notes.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print what was done as JSON.")] = False,
-    as_jsonl: Annotated[bool, typer.Option("--jsonl", help="Print what happens, one event a line.")] = False,
+    decisions: Annotated[ApprovalFlags, "Decisions"],
+    run_flags: Annotated[ResumeRunFlags, "Resumed run"],
+    state_file: Annotated[StateFileFlags, "State file"],
+    quiet: Annotated[
+        bool, typer.Option("-q", "--quiet", help="Print only the response, without token counts and notices.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    as_jsonl: Annotated[
+        bool, typer.Option("--jsonl", help="Print the events of the run as JSON, one per line.")
+    ] = False,
 ) -> None:
-    """Decide on the calls that a paused run waits for, and go on with it."""
+    """Approve or reject the pending calls of a paused run, and resume it."""
     if decisions.always and not (decisions.approve or decisions.reject or decisions.edit):
-        raise InvalidUsage(
-            "--always says how far a decision goes, and none is made", hint="--approve CALL --always, or --reject"
-        )
+        raise InvalidUsage("--always requires --approve, --reject or --edit", hint="--approve CALL --always")
     if state_file.decide_only:
         raise typer.Exit(_decide_without_resuming(state, decisions, run_flags.agent, state_file, as_json=as_json))
     config = get_root_options(ctx).config
     if state_file.out == "-" or state_file.schema or state_file.sign:
-        raise InvalidUsage(
-            "a run that goes on here writes its state into a file, as it is", hint="-o FILE, or --decide-only"
-        )
+        raise InvalidUsage("-o -, --schema and --sign require --decide-only", hint="add --decide-only, or use -o FILE")
     from convo.cli.context import ChatOutput
 
     out = ChatOutput(quiet=quiet, as_json=as_json, as_jsonl=as_jsonl)
@@ -128,24 +132,23 @@ def resume_command(
 def _decide_without_resuming(
     state: str, decisions: ApprovalFlags, agents: OptionalText, output: StateFileFlags, *, as_json: bool
 ) -> int:
-    """Write the decided state for others.
+    """Write the decided state; do not resume the run.
 
-    raises:  InvalidUsage  something said belongs to a run that goes on; as `decide`
+    Raises InvalidUsage for an option of a resumed run, and the errors of `write_decided_state`.
     """
     from convo.cli import resume
 
     if agents:
-        raise InvalidUsage("--decide-only runs nothing, so it takes no agents", hint="leave one of the two out")
+        raise InvalidUsage("--decide-only and --agent cannot be used together: no agent runs", hint="omit one of them")
     if decisions.rerun or decisions.output or decisions.abort:
         raise InvalidUsage(
-            "a written state has no call whose outcome is unknown", hint="convo resume RUN --agent FILE.py:NAME"
+            "--rerun, --output and --abort cannot be used with --decide-only",
+            hint="convo resume RUN --agent FILE.py:NAME",
         )
     if output.out is None:
-        raise InvalidUsage(
-            "--decide-only writes a state, and -o does not say where to", hint="-o decided.json, or -o -"
-        )
+        raise InvalidUsage("--decide-only requires -o", hint="-o decided.json, or -o -")
     if output.out == "-" and as_json:
-        raise InvalidUsage("--json and -o - would both be written on stdout", hint="-o with a file")
+        raise InvalidUsage("--json and -o - would both write to stdout", hint="use -o FILE")
     approve, reject, edit = (tuple(words or ()) for words in (decisions.approve, decisions.reject, decisions.edit))
     place = resume.DecidedStateOutput(output.out, output.schema, output.sign, output.verify, output.key_env, as_json)
     return resume.write_decided_state(state, resume.StateDecisions(approve, reject, edit, decisions.always), place)
@@ -159,8 +162,8 @@ def _resume_here(
     config: Path | None,
     out: "ChatOutput",
 ) -> int:
-    """Go on with the run here, until it ends or waits. raises: as its parts do"""
-    import asyncio  # nothing that only decides waits for anybody
+    """Resume the run here, until it ends or pauses. Raises the errors of its parts."""
+    import asyncio  # --decide-only does not need it
 
     from convo.chat.state_file import check_state_path
     from convo.cli import resumed_run

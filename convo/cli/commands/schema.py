@@ -1,6 +1,6 @@
 """`convo schema`: print the JSON Schema of a command's JSON output.
 
-One JSON Schema 2020-12 file for each form of output in convo/schemas. The number at the end of `$id` is the
+convo/schemas has one JSON Schema 2020-12 file for each form of output. The number at the end of `$id` is the
 version: it stays when a key is added, and grows when a key is removed or changes its meaning. A command that fails
 prints `error` instead.
 """
@@ -20,11 +20,11 @@ app = App()
 
 EXAMPLES = """
 Examples:
-  convo schema                             which there are
-  convo schema inspect                     of convo inspect --json
-  convo schema sessions search             of convo sessions search --json
-  convo schema chat --jsonl                of a line of convo chat --jsonl
-  convo schema error                       of what any of them prints where it fails
+  convo schema                             list all schemas
+  convo schema inspect                     the output of convo inspect --json
+  convo schema sessions search             the output of convo sessions search --json
+  convo schema chat --jsonl                one line of convo chat --jsonl
+  convo schema error                       the output of any command that fails
 """
 
 SCHEMA_FILES: Mapping[str, str] = MappingProxyType(
@@ -70,11 +70,11 @@ SCHEMA_FILES: Mapping[str, str] = MappingProxyType(
         "error": "error",
     }
 )
-"""The file of each form of output: of `--json` where no other flag is named."""
+"""The schema file of each form of output; of `--json` if no flag is named."""
 
 
 def complete_schema_name(incomplete: str) -> list[str]:
-    """The words that could be meant."""
+    """Return the command names that begin with `incomplete`."""
     return sorted({name.split()[0] for name in SCHEMA_FILES if name.startswith(incomplete)})
 
 
@@ -83,12 +83,15 @@ def schema_command(
     command: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[COMMAND]...", help="Whose output.", autocompletion=complete_schema_name, show_default=False
+            metavar="[COMMAND]...",
+            help="Command whose output to describe.",
+            autocompletion=complete_schema_name,
+            show_default=False,
         ),
     ] = None,
-    jsonl: Annotated[bool, typer.Option("--jsonl", help="Of a line of its --jsonl.")] = False,
+    jsonl: Annotated[bool, typer.Option("--jsonl", help="Describe one line of its --jsonl output.")] = False,
 ) -> None:
-    """Print the JSON Schema of what a command prints as JSON."""
+    """Print the JSON Schema of a command's JSON output."""
     if command:
         sys.stdout.write(read_schema(" ".join(command) + (" --jsonl" if jsonl else "")))
         return
@@ -97,14 +100,14 @@ def schema_command(
 
 
 def read_schema(name: str) -> str:
-    """The schema of one form of output. raises: NotFound"""
+    """Return the schema of one form of output. Raises NotFound."""
     if name not in SCHEMA_FILES:
-        raise NotFound("schema", name, hint="convo schema lists them")
+        raise NotFound("schema", name, hint="convo schema")
     return files("convo").joinpath("schemas", f"{SCHEMA_FILES[name]}.json").read_text(encoding="utf-8")
 
 
 def read_schema_id(file: str) -> str:
-    """The `$id` of a schema, which has its version."""
+    """Return the `$id` of a schema, which ends with its version."""
     import json
 
     return str(json.loads(files("convo").joinpath("schemas", f"{file}.json").read_text(encoding="utf-8"))["$id"])

@@ -12,58 +12,66 @@ app = App()
 
 EXAMPLES = """
 Examples:
-  convo serve                                       for this machine, over the chat's own store
-  convo serve --port 0 --store memory               any free port; nothing is kept
-  convo serve --new-key alice --keys ./keys         a key for somebody else
+  convo serve                                       for this machine, with the store of convo chat
+  convo serve --port 0 --store memory               any free port; nothing is saved
+  convo serve --new-key alice --keys ./keys         create an API key for another user
   convo serve --host 0.0.0.0 --keys ./keys --store postgresql://user@host/db
-  convo serve --strict --store memory               try what a client sends before it goes to OpenAI
+  convo serve --strict --store memory               test the requests of a client before it uses OpenAI
 
-Clients take its address, with /v1, as their base URL:
+Clients use the server's address with /v1 as their base URL:
   OPENAI_BASE_URL=http://127.0.0.1:8788/v1
-A browser shows what is kept, who owns it and what each request sent at its address without /v1.
+To see conversations, their owners and their requests, open the address without /v1 in a browser.
 
-[serve.limits] in config.toml limits the requests of each key (convo config list serve.limits). In the file
-of keys the word admin at the end of a line lets that key read the figures of every key at /metrics.
+[serve.limits] in config.toml limits the requests of each key (convo config list serve.limits). A line of the
+keys file that ends with the word admin lets its key read the metrics of all keys at /metrics.
 
-convo models says which models it can ask, and in which file others are described.
+convo models lists the available models. Add providers under [providers] in config.toml (convo config path).
 """
 
-LISTEN_PANEL = "Where it listens"
-ACCESS_PANEL = "Who may ask"
+LISTEN_PANEL = "Address"
+ACCESS_PANEL = "Access"
 
 
 @app.command(epilog=EXAMPLES)
 def serve_command(
     ctx: typer.Context,
     host: Annotated[
-        str | None, typer.Option("--host", help="An address of this machine.", rich_help_panel=LISTEN_PANEL)
+        str | None, typer.Option("--host", metavar="HOST", help="Address to listen on.", rich_help_panel=LISTEN_PANEL)
     ] = None,
     port: Annotated[
-        int | None, typer.Option("--port", metavar="N", help="0 for any free one.", rich_help_panel=LISTEN_PANEL)
+        int | None,
+        typer.Option(
+            "--port", metavar="N", help="Port to listen on; 0 for any free port.", rich_help_panel=LISTEN_PANEL
+        ),
     ] = None,
     keys: Annotated[
         str | None,
         typer.Option(
             "--keys",
             metavar="FILE",
-            help="Names and hashes of keys; each name sees its own.",
+            help="File with the names and hashes of API keys; each name is a tenant with its own data.",
             rich_help_panel=ACCESS_PANEL,
         ),
     ] = None,
     new_key: Annotated[
         str | None,
         typer.Option(
-            "--new-key", metavar="NAME", help="Print a fresh key, keep its hash, end.", rich_help_panel=ACCESS_PANEL
+            "--new-key",
+            metavar="NAME",
+            help="Print a new API key, store its hash, and exit.",
+            rich_help_panel=ACCESS_PANEL,
         ),
     ] = None,
     store: Annotated[
         str | None,
-        typer.Option("--store", metavar="STORE", help="none, memory, sqlite:PATH or postgresql://..."),
+        typer.Option("--store", metavar="STORE", help="Store to use: none, memory, sqlite:PATH or postgresql://..."),
     ] = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Refuse what OpenAI refuses, also where the model would take it.")
+        bool, typer.Option("--strict", help="Reject requests that OpenAI rejects, even if the model accepts them.")
     ] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", help="A line a request on stderr; no words, no keys.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Log each request on stderr, without message text and keys.")
+    ] = False,
 ) -> None:
     """Serve the Responses API over HTTP, in front of any model."""
     from convo.cli import serve

@@ -10,21 +10,23 @@ app = App()
 
 EXAMPLES = """
 Examples:
-  convo sessions                                   the ones used last
-  convo sessions search monad haskell              where these words were said
+  convo sessions                                   list the most recent sessions
+  convo sessions search monad haskell              find items that contain both words
   convo sessions rename @last monads
   convo sessions rm monads what-is-a-monad --yes
 
-What other clients asked convo serve for has no session: convo inspect resp_ lists the newest of it, and
-convo chat --from resp_... goes on with it in a session of its own. -c and @last never mean it.
+Requests of other clients to convo serve have no session: convo inspect resp_ lists the newest responses, and
+convo chat --from resp_... continues one in a new session. -c and @last never select them.
 """
 
 DEFAULT_LIMIT = 20
 
 SessionArgument = Annotated[
-    str, typer.Argument(metavar="HANDLE", help="A session's name or id, the beginning of one, or @last.")
+    str, typer.Argument(metavar="HANDLE", help="Session name or id, a unique prefix of one, or @last.")
 ]
-LimitOption = Annotated[int, typer.Option("-n", "--limit", metavar="N", min=0, help="At most N of them; 0 for all.")]
+LimitOption = Annotated[
+    int, typer.Option("-n", "--limit", metavar="N", min=0, help="Maximum number of results; 0 for all.")
+]
 
 
 @app.callback(invoke_without_command=True, epilog=EXAMPLES)
@@ -36,7 +38,7 @@ def sessions_command(ctx: typer.Context, limit: LimitOption = DEFAULT_LIMIT, as_
 
 @app.command("list")
 def sessions_list_command(ctx: typer.Context, limit: LimitOption = DEFAULT_LIMIT, as_json: JsonOption = False) -> None:
-    """List them, last used first."""
+    """List sessions, most recently used first."""
     from convo.cli.sessions import print_sessions
 
     print_sessions(get_root_options(ctx).config, limit, as_json=as_json)
@@ -44,7 +46,7 @@ def sessions_list_command(ctx: typer.Context, limit: LimitOption = DEFAULT_LIMIT
 
 @app.command("show")
 def sessions_show_command(ctx: typer.Context, handle: SessionArgument, as_json: JsonOption = False) -> None:
-    """Show what the record of one says."""
+    """Show the record of a session."""
     from convo.cli.sessions import print_session
 
     print_session(get_root_options(ctx).config, handle, as_json=as_json)
@@ -53,11 +55,11 @@ def sessions_show_command(ctx: typer.Context, handle: SessionArgument, as_json: 
 @app.command("search")
 def sessions_search_command(
     ctx: typer.Context,
-    words: Annotated[list[str], typer.Argument(metavar="WORDS...", help="All of them are in what is found.")],
+    words: Annotated[list[str], typer.Argument(metavar="WORDS...", help="Words that an item must contain.")],
     limit: LimitOption = DEFAULT_LIMIT,
     as_json: JsonOption = False,
 ) -> None:
-    """Find where words were said."""
+    """Search the text of all conversations."""
     from convo.cli.sessions import print_search_hits
 
     print_search_hits(get_root_options(ctx).config, " ".join(words), limit, as_json=as_json)
@@ -67,9 +69,9 @@ def sessions_search_command(
 def sessions_rename_command(
     ctx: typer.Context,
     handle: SessionArgument,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The new name.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="New name.")],
 ) -> None:
-    """Give one another name."""
+    """Rename a session."""
     import asyncio
 
     from convo.cli.sessions import rename_session
@@ -80,10 +82,10 @@ def sessions_rename_command(
 @app.command("rm")
 def sessions_rm_command(
     ctx: typer.Context,
-    handles: Annotated[list[str], typer.Argument(metavar="HANDLE...", help="Sessions, as for show.")],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    handles: Annotated[list[str], typer.Argument(metavar="HANDLE...", help="Session names or ids, as for show.")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Remove some, with all that only they hold."""
+    """Remove sessions, and the data that only they use."""
     import asyncio
 
     from convo.cli.sessions import remove_sessions

@@ -12,15 +12,15 @@ app = App()
 
 EXAMPLES = """
 Examples:
-  convo store stats                                what each tenant keeps
-  convo store prune --older-than 30d               what would go
-  convo store prune --older-than 30d --yes         let it go
+  convo store stats                                rows and bytes of each tenant
+  convo store prune --older-than 30d               count unused data
+  convo store prune --older-than 30d --yes         delete it
   convo store check                                verify every row
-  convo store backup convo-2026-11-22.db           a complete copy, also while others write
+  convo store backup convo-2026-11-22.db           a complete copy, even during writes
   CONVO_STORE=sqlite:convo-2026-11-22.db convo sessions
-  convo store recover new.db                       copy what can be read of a damaged database
+  convo store recover new.db                       copy the readable rows of a damaged database
   convo store migrate --store postgresql://user@host/db
-  convo store migrate --print-sql > schema.sql     for somebody else to run
+  convo store migrate --print-sql > schema.sql     SQL for a database administrator to run
 """
 
 
@@ -34,18 +34,24 @@ def store_migrate_command(
     ctx: typer.Context,
     store: StoreOption = None,
     print_sql: Annotated[
-        bool, typer.Option("--print-sql", help="Print all statements of the schema; change nothing.")
+        bool, typer.Option("--print-sql", help="Print the SQL statements of the schema; change nothing.")
     ] = False,
     partitions: Annotated[
         int,
-        typer.Option("--partitions", metavar="N", min=0, max=1024, help="With --print-sql: spread tables over N."),
+        typer.Option(
+            "--partitions",
+            metavar="N",
+            min=0,
+            max=1024,
+            help="With --print-sql: split the tables of tenants' data into N partitions.",
+        ),
     ] = 0,
     after_migration: Annotated[
-        int, typer.Option("--above", metavar="N", min=0, help="With --print-sql: what comes after migration N.")
+        int, typer.Option("--above", metavar="N", min=0, help="With --print-sql: only migrations after number N.")
     ] = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Bring the schema up to this convo's."""
+    """Migrate the schema to this version of convo."""
     from convo.cli import store as storing
     from convo.errors import InvalidUsage
 
@@ -53,9 +59,9 @@ def store_migrate_command(
         parts = storing.SchemaSqlOptions(partitions, after_migration)
         storing.print_schema_sql(get_root_options(ctx).config, SettingFlags(store=store), parts, as_json=as_json)
     elif partitions:
-        raise InvalidUsage("--partitions goes with --print-sql", hint="convo store migrate --print-sql --partitions 16")
+        raise InvalidUsage("--partitions requires --print-sql", hint="convo store migrate --print-sql --partitions 16")
     elif after_migration:
-        raise InvalidUsage("--above goes with --print-sql", hint="convo store migrate --print-sql --above 1")
+        raise InvalidUsage("--above requires --print-sql", hint="convo store migrate --print-sql --above 1")
     else:
         storing.run_migrations(get_root_options(ctx).config, SettingFlags(store=store), as_json=as_json)
 
@@ -70,7 +76,7 @@ def store_stats_command(ctx: typer.Context, store: StoreOption = None, as_json: 
 
 @app.command("check")
 def store_check_command(ctx: typer.Context, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """Verify the database file and every row. Nothing is changed."""
+    """Verify the database file and every row, without changes."""
     from convo.cli import store as storing
 
     if not storing.print_store_check(get_root_options(ctx).config, SettingFlags(store=store), as_json=as_json):
@@ -81,12 +87,12 @@ def store_check_command(ctx: typer.Context, store: StoreOption = None, as_json: 
 def store_backup_command(
     ctx: typer.Context,
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A new file; an existing file is refused.", show_default=False)
+        Path, typer.Argument(metavar="FILE", help="File to create; it must not exist.", show_default=False)
     ],
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Copy the database into one new file, or print the pg_dump command."""
+    """Copy the database to a new file, or print the pg_dump command."""
     from convo.cli import store as storing
 
     storing.copy_to_backup(get_root_options(ctx).config, SettingFlags(store=store), file, as_json=as_json)
@@ -96,12 +102,12 @@ def store_backup_command(
 def store_recover_command(
     ctx: typer.Context,
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A new file; an existing file is refused.", show_default=False)
+        Path, typer.Argument(metavar="FILE", help="File to create; it must not exist.", show_default=False)
     ],
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Copy every row that can be read from a damaged database."""
+    """Copy the readable rows of a damaged database to a new file."""
     from convo.cli import store as storing
 
     if not storing.copy_readable_rows(get_root_options(ctx).config, SettingFlags(store=store), file, as_json=as_json):
@@ -112,14 +118,21 @@ def store_recover_command(
 def store_prune_command(
     ctx: typer.Context,
     older_than: Annotated[
-        str, typer.Option("--older-than", metavar="TIME", help="Not used for so long: a number with s, m, h, d or w.")
+        str,
+        typer.Option(
+            "--older-than", metavar="TIME", help="Time without use: a number with s, m, h, d or w, such as 30d."
+        ),
     ],
-    tenant: Annotated[str | None, typer.Option("--tenant", metavar="NAME", help="This tenant's alone.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove it; without this it is only counted.")] = False,
+    tenant: Annotated[
+        str | None, typer.Option("--tenant", metavar="NAME", help="Only the data of this tenant.")
+    ] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Delete the data; without this option it is only counted.")
+    ] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Count what was not used for a time, or remove it."""
+    """Delete data unused since a cutoff (dry run by default)."""
     from convo.cli import store as storing
 
     asked = storing.PruneOptions(older_than, tenant, yes)
