@@ -13,16 +13,16 @@ from convo.errors import InvalidUsage
 NO_AGENTS = "none"
 """The value of --agent that omits the agents that a session had before."""
 
-CONTEXT_OPTION = "--context", "FILE", "Context values for tools: a JSON object in a file, or FILE.py:NAME."
+CONTEXT_OPTION = "--context", "FILE", "Context values for tools: a JSON file, or FILE.py:NAME."
 SESSION_LIMIT_OPTION = "--session-limit", "N", "Send only the newest N items of the history."
 INPUT_FILTER_OPTION = (
     "--input-filter",
     "FILE:NAME",
-    "Function called before each model call: (ModelInput) -> ModelInput, or a filter of the Agents SDK.",
+    "Filter each model call: (ModelInput) -> ModelInput, or as in the SDK.",
 )
-NEST_HISTORY_OPTION = "--nest-history/--no-nest-history", "On handoff, nest the history in one summary message."
-HISTORY_MAPPER_OPTION = "--history-mapper", "FILE:NAME", "Function that builds the nested history."
-HISTORY_MARKERS_OPTION = "--history-markers", "START END", "Lines before and after the nested history."
+NEST_HISTORY_OPTION = "--nest-history/--no-nest-history", "Pass a summary of the history on a handoff."
+HISTORY_MAPPER_OPTION = "--history-mapper", "FILE:NAME", "Function that makes that summary."
+HISTORY_MARKERS_OPTION = "--history-markers", "START END", "Text before and after that summary."
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +34,10 @@ class RunFlags:
     """
 
     agent: OptionalText = value_option(
-        "--agent", "FILE:NAME", "Agents to run: support.py:triage or a .toml file; none: no agents."
+        "--agent", "FILE:NAME", "Agents to use: support.py:triage, or a .toml file; none for no agents."
     )
     context: OptionalText = value_option(*CONTEXT_OPTION)
-    max_turns: int | None = value_option("--max-turns", "N", "Maximum number of model calls per run.", min=1)
+    max_turns: int | None = value_option("--max-turns", "N", "Maximum number of model calls in a run.", min=1)
     session_limit: int | None = value_option(*SESSION_LIMIT_OPTION, min=0)
     input_filter: OptionalText = value_option(*INPUT_FILTER_OPTION)
     nest_history: bool | None = flag_option(*NEST_HISTORY_OPTION, default=None)
@@ -64,15 +64,15 @@ class RunFlags:
         agents = None if self.agent == NO_AGENTS else self.agent
         if agents is None and self.list_agent_options and not (is_continued and self.agent is None):
             raise InvalidUsage(
-                f"{self.list_agent_options[0]} requires --agent",
+                f"{self.list_agent_options[0]} applies to agent runs and needs --agent",
                 hint=f"--agent FILE.py:NAME {self.list_agent_options[0]}",
             )
         if self.state == STDOUT_ARGUMENT:
-            raise InvalidUsage("--state cannot be -: the response is written to stdout", hint="--state FILE")
+            raise InvalidUsage("--state needs a file, because stdout has the answer", hint="--state FILE")
         if agents and (instructions is not None or schema_file is not None):
             flag, own = ("-s", "instructions") if instructions is not None else ("--schema", "output type")
             raise InvalidUsage(
-                f"{flag} and --agent cannot be used together: each agent has its own {own}", hint=f"omit {flag}"
+                f"{flag} and --agent cannot be used together: an agent has its own {own}", hint=f"leave {flag} out"
             )
 
 

@@ -58,7 +58,7 @@ def test_a_dash_is_stdout_and_no_file(convo: Convo, tmp_path: Path) -> None:
         (["monads", "--html", "x.html", "--items"], "--items and --html cannot be used together"),
         (["monads", "--html", "talk.json"], "talk.json is the conversation's own file"),
         (["monads", "--html", "no/such/folder.html"], "no/such/folder.html cannot be written"),
-        (["monads", "--html", "x.html", "--watch"], "--watch paints the tree"),
+        (["monads", "--html", "x.html", "--watch"], "--watch and --html cannot be used together"),
     ],
 )
 def test_what_cannot_be_written_is_said_and_nothing_is(

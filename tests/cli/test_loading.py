@@ -225,13 +225,13 @@ def test_a_history_mapper_alone_nests_nothing_and_a_line_says_so(folder: Path, c
 @pytest.mark.parametrize(
     ("argv", "says"),
     [
-        (["--max-turns", "3", "hi"], "--max-turns requires --agent"),
-        (["--history-markers", "a", "b", "hi"], "--history-markers requires --agent"),
+        (["--max-turns", "3", "hi"], "--max-turns applies to agent runs and needs --agent"),
+        (["--history-markers", "a", "b", "hi"], "--history-markers applies to agent runs and needs --agent"),
         (["--agent", "bot/support.py:triage", "-s", "be kind", "hi"], "-s and --agent cannot be used together"),
         (["--agent", "bot/support.py:triage", "--input-filter", "bot/support.py:billing", "hi"], "is not a function"),
         (["--agent", "bot/support.py:triage", "--context", "bot/none.json", "hi"], "bot/none.json cannot be read"),
         (["--agent", "bot/support.py:triage", "--history-markers", "a", "a", "hi"], "requires two different values"),
-        (["--agent", "bot/support.py:triage", "--state", "-", "hi"], "--state cannot be -"),
+        (["--agent", "bot/support.py:triage", "--state", "-", "hi"], "--state needs a file"),
     ],
 )
 def test_flags_that_do_not_fit_together_change_nothing(

@@ -131,7 +131,7 @@ def test_looking_at_what_agents_would_send_keeps_nothing(convo: Convo, home: Pat
 def test_a_flag_about_agents_needs_some(convo: Convo, home: Path) -> None:
     held(home, talks("mine", Strategy.CHAIN, "one"))
     got = convo("next", "mine", "--session-limit", "3")
-    assert (got.exit, "--session-limit requires --agent" in got.err) == (2, True)
+    assert (got.exit, "--session-limit applies to agent runs and needs --agent" in got.err) == (2, True)
 
 
 @pytest.mark.parametrize(

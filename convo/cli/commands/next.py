@@ -81,7 +81,7 @@ class NextAgentFlags:
     """Options of agent runs: the agents and their input."""
 
     agent: OptionalText = value_option(
-        "--agent", "FILE:NAME", "Agents to run: support.py:triage or a .toml file; none: no agents."
+        "--agent", "FILE:NAME", "Agents to use: support.py:triage, or a .toml file; none for no agents."
     )
     context: OptionalText = value_option(*CONTEXT_OPTION)
     session_limit: int | None = value_option(*SESSION_LIMIT_OPTION, min=0)

@@ -64,11 +64,11 @@ class ResumeRunFlags:
     """How the run is continued."""
 
     agent: OptionalText = value_option(
-        "--agent", "FILE:NAME", "Agents of the run: support.py:triage or a .toml file; default: as before."
+        "--agent", "FILE:NAME", "Agents of the run: support.py:triage, or a .toml file; default: as before."
     )
     model: OptionalText = value_option("-m --model", "MODEL", "Model to use for all agents, as provider/model.")
     context: OptionalText = value_option(
-        "--context", "FILE", "Context values that replace the run's: a JSON object in a file, or FILE.py:NAME."
+        "--context", "FILE", "Context values that replace those of the run: a JSON file, or FILE.py:NAME."
     )
     max_turns: int | None = value_option(
         "--max-turns", "N", "Maximum number of model calls, including those before the pause."
