@@ -31,7 +31,7 @@ def check_store_false_in_chain(view: LintView) -> Iterator[LintIssue]:
         return
     for step in _server_spans(view):
         if not step.link.is_stored:
-            message = f"{step.link.id} was sent with store=false, so nothing can go on from it"
+            message = f"{step.link.id} was sent with store=false, so no request can continue from it"
             yield LintIssue(message, step.end - 1, link_id=step.link.id)
 
 
@@ -39,7 +39,7 @@ def check_anchor_expired(view: LintView) -> Iterator[LintIssue]:
     """Report an anchor that may have expired: it is older than 30 days."""
     age_s = _age_s(view.anchor, view)
     if age_s is not None and age_s >= RESPONSE_LIFETIME_S and view.anchor:
-        message = f"{view.anchor.id} is {age_s / DAY_S:.0f} days old, and its endpoint keeps it for 30 at least"
+        message = f"{view.anchor.id} is {age_s / DAY_S:.0f} days old; its endpoint may delete it after 30"
         yield LintIssue(message, view.server_count - 1 if view.server_count else None, link_id=view.anchor.id)
 
 
@@ -47,7 +47,7 @@ def check_anchor_expires_soon(view: LintView) -> Iterator[LintIssue]:
     """Report an anchor that may expire within three days."""
     age_s = _age_s(view.anchor, view)
     if age_s is not None and RESPONSE_LIFETIME_S - EXPIRY_NOTICE_S <= age_s < RESPONSE_LIFETIME_S and view.anchor:
-        message = f"{view.anchor.id} may be gone in {(RESPONSE_LIFETIME_S - age_s) / DAY_S:.1f} days"
+        message = f"{view.anchor.id} may be deleted in {(RESPONSE_LIFETIME_S - age_s) / DAY_S:.1f} days"
         yield LintIssue(message, view.server_count - 1 if view.server_count else None, link_id=view.anchor.id)
 
 
@@ -62,7 +62,7 @@ def check_instructions_absent(view: LintView) -> Iterator[LintIssue]:
     for step in view.output_spans:
         said = step.link.parameters.get("instructions")
         if not said and had:
-            message = f"{step.link.id} had no instructions; {had} had some, and no response carries them over"
+            message = f"{step.link.id} has no instructions; {had} has some, but responses do not inherit them"
             yield LintIssue(message, step.end - 1, link_id=step.link.id)
         had = step.link.id if said else had
 
@@ -70,7 +70,7 @@ def check_instructions_absent(view: LintView) -> Iterator[LintIssue]:
 def explain_unknown_age(view: LintView) -> str:
     """Return a sentence on why the anchor's age could not be checked; "" if it could."""
     if view.is_chain and view.anchor is None and (view.server_count or view.has_unread_items):
-        return "the age of what this chain goes on from not judged: nothing here knows when it was made"
+        return "age of the previous response not checked: its creation time is unknown"
     return ""
 
 
@@ -103,7 +103,7 @@ def fix_instructions_absent(view: LintView, faults: Sequence[LintIssue]) -> tupl
         step.link.parameters["instructions"] for step in view.output_spans if step.link.parameters.get("instructions")
     ]
     change = RepairChange(
-        "instructions-absent", "instructions", "the last that there were go with every turn from now on"
+        "instructions-absent", "instructions", "every turn sends the last known instructions from now on"
     )
     return replace(view, instructions=str(said[-1])), [change]
 
@@ -111,7 +111,7 @@ def fix_instructions_absent(view: LintView, faults: Sequence[LintIssue]) -> tupl
 def _continue_from(view: LintView, step: OutputSpan, code: str, why: str) -> tuple[LintView, list[RepairChange]]:
     kept = (*range(step.end), *range(view.server_count, len(view.items)))
     gone = [
-        RepairChange(code, "dropped", f"it stands behind {step.link.id}", view.source_indexes[at])
+        RepairChange(code, "dropped", f"it comes after {step.link.id}", view.source_indexes[at])
         for at in range(step.end, view.server_count)
     ]
     new = replace(
@@ -123,11 +123,11 @@ def _continue_from(view: LintView, step: OutputSpan, code: str, why: str) -> tup
         anchor=step.link,
         output_spans=tuple(one for one in view.output_spans if one.end <= step.end),
     )
-    return new, [RepairChange(code, "anchor", f"{why}: it goes on from {step.link.id}"), *gone]
+    return new, [RepairChange(code, "anchor", f"{why}: the chain continues from {step.link.id}"), *gone]
 
 
 def _own_locally(view: LintView, code: str, why: str) -> tuple[LintView, list[RepairChange]]:
-    return with_client_owner(view), [RepairChange(code, "owner", f"{why}: the local store owns it now")]
+    return with_client_owner(view), [RepairChange(code, "owner", f"{why}: the local store owns the history now")]
 
 
 def _server_spans(view: LintView) -> list[OutputSpan]:

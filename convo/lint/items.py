@@ -1,7 +1,7 @@
 """Lint rules for single items and pairs: required fields, ids, arguments, calls and outputs.
 
 Unknown item types are not checked: they may be newer than this list. Truncated arguments are closed. A call
-without output gets an "interrupted" output in its own form, or is dropped where none can be made up
+without output gets an "interrupted" output of the matching type, or is dropped if convo cannot create one
 (screenshots, hosted calls).
 """
 
@@ -35,19 +35,19 @@ def check_duplicate_item_id(view: LintView) -> Iterator[LintIssue]:
         if not isinstance(found, str) or item_type(item) in FOREIGN_ID_TYPES:
             continue
         if found in first and at >= view.server_count:
-            yield LintIssue(f"{found} is the id of an item before it", at, ".id", related_indexes=(first[found],))
+            yield LintIssue(f"{found} is the id of an earlier item", at, ".id", related_indexes=(first[found],))
         first.setdefault(found, at)
 
 
 def fix_duplicate_item_id(view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
-    """Drop each copy, and each other item that requires its id; the rest stay without the `id`."""
+    """Drop each copy, and each item that requires its id; remove the `id` of the others."""
     new: dict[int, Item | None] = {}
     changes = []
     for at, fault in item_issues(faults):
         item, (first,) = view.items[at], fault.related_indexes
         copied = is_same_item(item, view.items[first]) or item_type(item) not in OPTIONAL_ID_TYPES
         new[at] = None if copied else {key: value for key, value in item.items() if key != "id"}
-        why = fault.message if copied else f"{fault.message}, which says something else: the id was left out"
+        why = fault.message if copied else f"{fault.message} with other content: the id was removed"
         what = "dropped" if copied else "replaced"
         changes.append(RepairChange("duplicate-item-id", what, why, view.source_indexes[at]))
     return apply_edits(view, ItemEdits(new)), changes
@@ -90,7 +90,7 @@ def check_malformed_item(view: LintView) -> Iterator[LintIssue]:
     """Report each item that lacks a type or a field that its type requires."""
     for at, item in view.items_of_type("unknown"):
         if view.sent_flags[at] and not _is_reference(item):
-            yield LintIssue("it has neither a type nor a role", at)
+            yield LintIssue("the item has neither a type nor a role", at)
     for named, needs in REQUIRED_FIELDS.items():
         for at in view.indexes_by_type.get(named, ()):
             yield from _check_required_fields(view, at, needs)
@@ -101,14 +101,16 @@ def _check_required_fields(view: LintView, at: int, needs: Mapping[str, Callable
     wrong = next((name for name, right in needs.items() if not right(item.get(name))), None)
     if wrong is not None and view.sent_flags[at]:
         yield LintIssue(
-            f"a {item_type(item).replace('_', ' ')} {_describe_wrong_field(wrong, item.get(wrong))}", at, f".{wrong}"
+            f"{item_type(item).replace('_', ' ')} {_describe_wrong_field(wrong, item.get(wrong))}", at, f".{wrong}"
         )
 
 
 def _describe_wrong_field(name: str, value: Json) -> str:
     if value is None:
         return f"has no {name}"
-    return f"has the {name} {value!r}" if name == "role" and isinstance(value, str) else f"has a {name} of another type"
+    if name == "role" and isinstance(value, str):
+        return f"has the invalid role {value!r}"
+    return f"has a value of the wrong type in {name}"
 
 
 def _is_reference(item: Item) -> bool:
@@ -130,7 +132,7 @@ def check_invalid_arguments(view: LintView) -> Iterator[LintIssue]:
 
 
 def fix_invalid_arguments(view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
-    """Close truncated arguments; replace arguments that are no object by `{}`."""
+    """Close truncated arguments; replace arguments that are not an object by `{}`."""
     new: dict[int, Item] = {}
     changes = []
     for at, fault in item_issues(faults):
@@ -138,7 +140,7 @@ def fix_invalid_arguments(view: LintView, faults: Sequence[LintIssue]) -> tuple[
         text = repair_arguments(item.get("arguments"))
         new[at] = {**{key: value for key, value in item.items() if key != "status"}, "arguments": text}
         why = (
-            f"{fault.message}: they are {text if len(text) <= MAX_SHOWN_CHARS else text[:MAX_SHOWN_CHARS] + '...'} now"
+            f"{fault.message}: they are now {text if len(text) <= MAX_SHOWN_CHARS else text[:MAX_SHOWN_CHARS] + '...'}"
         )
         changes.append(RepairChange("invalid-arguments", "replaced", why, view.source_indexes[at]))
     return apply_edits(view, ItemEdits(new)), changes
@@ -198,10 +200,10 @@ def _describe_invalid_arguments(arguments: Json) -> str:
     try:
         found = json.loads(arguments)
     except json.JSONDecodeError as wrong:
-        return "break off" if _is_truncated(arguments, wrong) else f"are not JSON: {wrong.msg.lower()}"
+        return "are truncated" if _is_truncated(arguments, wrong) else f"are not JSON: {wrong.msg.lower()}"
     except (ValueError, RecursionError):
-        return "are not JSON that can be read"
-    return "" if isinstance(found, dict) else "are not an object"
+        return "cannot be parsed as JSON"
+    return "" if isinstance(found, dict) else "are not a JSON object"
 
 
 def _is_truncated(arguments: str, wrong: json.JSONDecodeError) -> bool:
@@ -236,7 +238,9 @@ def check_call_without_output(view: LintView) -> Iterator[LintIssue]:
             continue
         if view.is_sent_verbatim or not is_incomplete_item(item):
             yield LintIssue(
-                f"no {_answer_noun(item)} answers {_type_words(item)} {name or ''}".rstrip(), at, _pair_id_field(item)
+                f"{_call_label(item)} has no {_answer_noun(item)}",
+                at,
+                _pair_id_field(item),
             )
 
 
@@ -259,15 +263,15 @@ def check_output_without_call(view: LintView) -> Iterator[LintIssue]:
             searches -= what == "tool_search_output"
             if what == "tool_search_output" and searches < 0:
                 searches = 0
-                yield LintIssue(f"no call stands before this {_type_words(item)}", at, ".call_id")
+                yield LintIssue(f"this {_type_words(item)} has no earlier call", at, ".call_id")
         elif (what, name) not in asked:
             yield LintIssue(
-                f"no {_call_noun(item)} {name} stands before this {_type_words(item)}", at, _pair_id_field(item)
+                f"this {_type_words(item)} has no earlier {_call_noun(item)} {name}", at, _pair_id_field(item)
             )
 
 
 def _check_superseded_outputs(view: LintView) -> Iterator[LintIssue]:
-    """Report outputs whose call a later output answers as well; a call takes one output."""
+    """Report each output whose call has a later output; a call has one output."""
     last = {place: at for place, at in view.output_indexes.items() if place >= 0}
     current: dict[tuple[str, str], int] = {}
     for at, item, name in view.paired_items:
@@ -276,8 +280,12 @@ def _check_superseded_outputs(view: LintView) -> Iterator[LintIssue]:
             current[COUNTERPART_TYPES[what], name] = at
         elif (what, name) in current and last.get(current[what, name]) != at:
             yield LintIssue(
-                f"a later {_answer_noun(item)} answers {_call_noun(item)} {name}, too", at, _pair_id_field(item)
+                f"{_call_noun(item)} {name} also has a later {_answer_noun(item)}", at, _pair_id_field(item)
             )
+
+
+def _call_label(item: Item) -> str:
+    return f"{_type_words(item)} {pair_id(item) or ''}".rstrip()
 
 
 def _answer_noun(item: Item) -> str:
@@ -298,8 +306,8 @@ def _pair_id_field(item: Item) -> str:
 def fix_call_without_output(view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
     """Add an "interrupted" output for each call, after the batch of calls that the call belongs to.
 
-    A call is dropped if a later call in the batch has its id: an output could not say which of them it answers. A call
-    whose output only the provider can make is dropped as well, and with a program its calls.
+    A call is dropped if a later call in the batch has its id: an output could not tell which of them it answers. A call
+    whose output only the provider can create is dropped as well; a program is dropped with its calls.
     """
     batches = _batch_ends(view)
     place = {at: max(batches[at], view.server_count - 1) for at, _ in item_issues(faults)}
@@ -319,7 +327,7 @@ def fix_call_without_output(view: LintView, faults: Sequence[LintIssue]) -> tupl
                 RepairChange(
                     CALL_WITHOUT_OUTPUT,
                     "added",
-                    f"{fault.message}: it was closed as interrupted",
+                    f"{fault.message}: an 'interrupted' output was added",
                     view.source_indexes[at],
                 )
             )
@@ -327,13 +335,13 @@ def fix_call_without_output(view: LintView, faults: Sequence[LintIssue]) -> tupl
             for also in (at, *_program_call_indexes(view, call)):
                 if also not in dropped:
                     dropped[also] = None
-                    why = f"{fault.message}, and none can be made up"
+                    why = f"{fault.message}, and none can be created"
                     changes.append(RepairChange(CALL_WITHOUT_OUTPUT, "dropped", why, view.source_indexes[also]))
     return apply_edits(view, ItemEdits(dropped, behind)), changes
 
 
 def _can_be_closed(view: LintView, at: int, place: int) -> bool:
-    """Whether an output can be made up after item `place` that answers this call and no other."""
+    """Whether convo can create an output after item `place` that answers only this call."""
     call = view.items[at]
     what, name = item_type(call), pair_id(call)
     return what in INTERRUPTED_OUTPUTS and not any(

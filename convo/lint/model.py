@@ -1,6 +1,6 @@
 """Lint values: the view that rules check, the issues they report, and the changes of a repair.
 
-`LintView` holds the owner of the items, and which of them the next request sends; a rule reports only the problem and
+`LintView` has the owner of the items and the items that the next request sends; a rule reports only the problem and
 its location. Severity, code and fix are in the table of rules.
 """
 
@@ -26,7 +26,7 @@ from convo.strategies.state import STRATEGIES
 
 
 class Severity(StrEnum):
-    """An error will be rejected, or answered without part of the history; a warning may be."""
+    """A server rejects an error, or answers without part of the history; for a warning it may do so."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -280,7 +280,7 @@ def apply_edits(view: LintView, edits: ItemEdits) -> LintView:
     """Apply `edits` to the view. Items inserted after the last server-owned item are not the server's."""
     items: list[Item] = []
     sources: list[int] = []
-    stands, ends = [0], [0]  # new position of each old one: after the items inserted there, and before them
+    starts, ends = [0], [0]  # new position of each old one: after the items inserted there, and before them
     for at, item in enumerate(view.items):
         whole = edits.replacements.get(at, item)
         kept = [] if whole is None else [whole]
@@ -288,8 +288,8 @@ def apply_edits(view: LintView, edits: ItemEdits) -> LintView:
         ends.append(len(items) + len(kept))
         items += new
         sources += [view.source_indexes[at]] * len(new)
-        stands.append(len(items))
-    steps = tuple(OutputSpan(link, stands[begins], ends[end]) for link, begins, end in view.output_spans)
+        starts.append(len(items))
+    steps = tuple(OutputSpan(link, starts[begins], ends[end]) for link, begins, end in view.output_spans)
     return replace(
         view,
         items=tuple(items),

@@ -43,7 +43,7 @@ def check_reasoning_without_follower(view: LintView) -> Iterator[LintIssue]:
             followed = at + 1 < len(view.items) and is_model_item(view.items[at + 1])
         last = at
         if not followed and view.sent_flags[at]:
-            faults.append(LintIssue(f"nothing that the model said follows {_reasoning_label(item)}", at))
+            faults.append(LintIssue(f"{_reasoning_label(item)} is not followed by an item of the model", at))
     yield from reversed(faults)
 
 
@@ -59,7 +59,7 @@ def check_reasoning_id_replayed(view: LintView) -> Iterator[LintIssue]:
         if link is None:
             if not view.has_unread_items:
                 yield LintIssue(
-                    f"{_reasoning_label(item)} is only an id, which its server may not have kept",
+                    f"{_reasoning_label(item)} is only an id, and its server may not have stored it",
                     at,
                     ".id",
                     is_warning=True,
@@ -70,7 +70,7 @@ def check_reasoning_id_replayed(view: LintView) -> Iterator[LintIssue]:
             )
         elif view.scope and link.scope != view.scope:
             yield LintIssue(
-                f"{_reasoning_label(item)} is only an id at {link.scope}, unknown to {view.scope}", at, ".id"
+                f"{_reasoning_label(item)} is only an id, stored at {link.scope} and not at {view.scope}", at, ".id"
             )
 
 
@@ -78,7 +78,7 @@ def check_missing_summary(view: LintView) -> Iterator[LintIssue]:
     """Report each reasoning item without the required `summary` list."""
     for at, item in view.items_of_type("reasoning"):
         if view.sent_flags[at] and not isinstance(item.get("summary"), list):
-            yield LintIssue(f"{_reasoning_label(item)} has no summary, not even an empty one", at, ".summary")
+            yield LintIssue(f"{_reasoning_label(item)} has no summary list", at, ".summary")
 
 
 def check_missing_phase(view: LintView) -> Iterator[LintIssue]:
@@ -93,7 +93,7 @@ def check_missing_phase(view: LintView) -> Iterator[LintIssue]:
             and view.sent_flags[at]
             and (_origin_model(view, at) in marked or _origin_model(view, at) is None)
         ):
-            yield LintIssue("an answer lost its phase, which others here have", at, ".phase")
+            yield LintIssue("this assistant message has no phase, although others have one", at, ".phase")
 
 
 def drop_reasoning(code: str, view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
@@ -106,7 +106,7 @@ def drop_reasoning(code: str, view: LintView, faults: Sequence[LintIssue]) -> tu
 
 def fix_missing_summary(view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
     new = {at: {**view.items[at], "summary": []} for at, _ in item_issues(faults)}
-    why = "an empty summary was put in"
+    why = "an empty summary was added"
     return apply_edits(view, ItemEdits(new)), [
         RepairChange("missing-summary", "replaced", why, view.source_indexes[at]) for at in new
     ]
@@ -119,7 +119,7 @@ def fix_missing_phase(view: LintView, faults: Sequence[LintIssue]) -> tuple[Lint
     for at, _ in item_issues(faults):
         phase = "commentary" if at + 1 < len(view.items) and is_model_item(view.items[at + 1]) else "final_answer"
         new[at] = {**view.items[at], "phase": phase}
-        why = f"its place in the turn says {phase}"
+        why = f"its position in the turn implies {phase}"
         changes.append(RepairChange("missing-phase", "replaced", why, view.source_indexes[at]))
     return apply_edits(view, ItemEdits(new)), changes
 
@@ -167,11 +167,11 @@ SNAPSHOT_DATE = re.compile(r"-\d{4}-\d{2}-\d{2}$")
 
 
 def check_sealed_elsewhere(view: LintView) -> Iterator[LintIssue]:
-    """Report encrypted content that another model, organisation or base URL made than the next turn's, if known."""
+    """Report encrypted content of another model, organisation or base URL than the next turn's, if known."""
     for at, item in _sealed_items(view):
         why = _describe_foreign_sealer(str(item[ENCRYPTED_FIELD]), view.origin_links[at], view)
         if why:
-            yield LintIssue(f"the {item_type(item)} was sealed by {why}", at, f".{ENCRYPTED_FIELD}")
+            yield LintIssue(f"the {item_type(item)} was encrypted by {why}", at, f".{ENCRYPTED_FIELD}")
 
 
 def explain_unknown_sealers(view: LintView) -> str:
@@ -182,14 +182,14 @@ def explain_unknown_sealers(view: LintView) -> str:
     )
     if not unknown:
         return ""
-    sealed = f"{unknown:,} sealed item" + ("" if unknown == 1 else "s")
-    return f"{sealed} not judged: nothing here says who sealed {'it' if unknown == 1 else 'them'}, or who will be asked"
+    subject, origin = ("item", "its origin") if unknown == 1 else ("items", "their origin")
+    return f"{unknown:,} encrypted {subject} not checked: {origin} or the next model is unknown"
 
 
 def fix_sealed_elsewhere(view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
-    """Drop the reasoning items; the messages they led to stay.
+    """Drop the reasoning items and keep the items that follow them.
 
-    A compaction item stays: its history exists nowhere else.
+    A compaction item is kept: it is the only copy of its history.
     """
     return drop_reasoning(
         SEALED_ELSEWHERE, view, [one for at, one in item_issues(faults) if item_type(view.items[at]) == "reasoning"]
@@ -216,16 +216,18 @@ def _describe_foreign_sealer(seal: str, origin: Link | None, view: LintView) -> 
         return ""
     if seal.startswith(CONVO_SEAL_PREFIX):
         elsewhere = origin.scope if origin else EMBEDDED_SCOPE
-        return "" if elsewhere == view.scope else f"the gateway at {elsewhere}, and {view.scope} is asked next"
+        return (
+            "" if elsewhere == view.scope else f"the gateway at {elsewhere}, but the next request goes to {view.scope}"
+        )
     if origin and origin.scope != view.scope:
-        return f"{origin.scope}, and {view.scope} is asked next"
+        return f"{origin.scope}, but the next request goes to {view.scope}"
     maker = origin.model if origin else view.model
     if seal.startswith(PROVIDER_SEAL_PREFIX):
         maker = unquote(seal.split(":")[1])
     return (
         ""
         if _without_snapshot_date(maker) == _without_snapshot_date(view.model)
-        else f"{maker}, and {view.model} is asked next"
+        else f"{maker}, but the next request goes to {view.model}"
     )
 
 
@@ -237,10 +239,12 @@ def check_misplaced_compaction(view: LintView) -> Iterator[LintIssue]:
     """Report a compaction item inside a pair or on top of a server's history, and a trigger that is not last."""
     for at, _ in view.items_of_type(COMPACTION_TRIGGER):
         if at + 1 < len(view.items):
-            yield LintIssue("only the last item of a request may ask for a compaction", at)
+            yield LintIssue("a compaction_trigger must be the last item of a request", at)
     for at, _ in view.items_of_type("compaction"):
         if at >= view.server_count and (view.server_count or view.has_unread_items):
-            yield LintIssue("the owner holds what this stands for, and would read it twice", at)
+            yield LintIssue(
+                "the server already has the history that this item replaces, so the model would read it twice", at
+            )
     yield from _check_compaction_in_pair(view, [at for at, _ in view.items_of_type("compaction")])
 
 
@@ -251,7 +255,7 @@ def _check_compaction_in_pair(view: LintView, places: Sequence[int]) -> Iterator
         if item_type(item) in COUNTERPART_TYPES:
             asked[name] = at
         elif name in asked and (before := bisect_left(places, at)) and asked[name] < places[before - 1]:
-            message = f"it stands between call {name} and its output"
+            message = f"the compaction item is between call {name} and its output"
             yield LintIssue(message, places[before - 1], related_indexes=(asked[name], at))
 
 
@@ -270,4 +274,4 @@ def fix_misplaced_compaction(view: LintView, faults: Sequence[LintIssue]) -> tup
 
 
 def _drop_reason(fault: LintIssue) -> str:
-    return "a compaction stands between the call and its output" if fault.related_indexes else fault.message
+    return "a compaction item is between the call and its output" if fault.related_indexes else fault.message

@@ -53,7 +53,7 @@ def repair_for_session(view: LintView) -> RepairResult:
     view = replace(view, pending_call_ids=frozenset())  # pending calls are resumed in the source, not in the copy
     if view.strategy not in UNCHANGED_SOURCES:
         return repair_view(view)
-    why = f"{UNCHANGED_SOURCES[view.strategy]} stays as it is: the local store holds the mended history"
+    why = f"{UNCHANGED_SOURCES[view.strategy]} does not change: the local store has the repaired history"
     here = repair_view(with_client_owner(view))
     return RepairResult(here.view, (RepairChange("", "owner", why), *here.changes))
 

@@ -166,7 +166,7 @@ def find_item_lines(text: str, field: str = "") -> tuple[int, ...]:
     """Return the line of each item of a list, counted from 1; only items that can be located.
 
     text:   JSON that was parsed before, or JSON Lines
-    field:  the member that holds the list, if `text` is one object
+    field:  the member that contains the list, if `text` is one object
     """
     begun, at, counted = [], 0, 1
     for start in _item_starts(text, field):

@@ -1,7 +1,7 @@
 """The lint rules as a table, and `lint_history`, which runs them all.
 
 A code never changes its meaning: users name it in CI. The order is the order of repair: owner and anchor first, then
-single items, then pairs. A fix may leave something to a rule below it, never to one above.
+single items, then pairs. A fix may leave issues to a later rule, never to an earlier one.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +21,7 @@ class LintRule(NamedTuple):
     """One rule with its check and its fix.
 
     code:                stable; its page for `--explain` is `pages/CODE.md`
-    summary:             its finding, in a few words
+    summary:             description of its finding, in a few words
     keeps_server_items:  the fix does not edit items that an endpoint owns, so it needs no return to an earlier response
     """
 
@@ -39,7 +39,7 @@ LINT_RULES: tuple[LintRule, ...] = (
     LintRule(
         "store-false-in-chain",
         ERROR,
-        "a response of a chain that its endpoint did not keep",
+        "a chain continues from a response that was not stored (store=false)",
         chain.check_store_false_in_chain,
         chain.fix_store_false_in_chain,
         keeps_server_items=True,
@@ -47,7 +47,7 @@ LINT_RULES: tuple[LintRule, ...] = (
     LintRule(
         "anchor-expired",
         ERROR,
-        "a chain that goes on from a response older than thirty days",
+        "a chain continues from a response older than 30 days",
         chain.check_anchor_expired,
         partial(chain.move_to_local_store, "anchor-expired"),
         keeps_server_items=True,
@@ -55,7 +55,7 @@ LINT_RULES: tuple[LintRule, ...] = (
     LintRule(
         "anchor-expires-soon",
         WARNING,
-        "a chain that goes on from a response that may be gone in three days",
+        "a chain continues from a response that may expire within 3 days",
         chain.check_anchor_expires_soon,
         partial(chain.move_to_local_store, "anchor-expires-soon"),
         keeps_server_items=True,
@@ -63,7 +63,7 @@ LINT_RULES: tuple[LintRule, ...] = (
     LintRule(
         "instructions-absent",
         WARNING,
-        "a turn without the instructions that one before it had",
+        "a turn without the instructions of an earlier turn",
         chain.check_instructions_absent,
         chain.fix_instructions_absent,
         keeps_server_items=True,
@@ -71,21 +71,21 @@ LINT_RULES: tuple[LintRule, ...] = (
     LintRule(
         "malformed-item",
         ERROR,
-        "an item that lacks what its kind cannot do without",
+        "an item with a required field missing or invalid",
         items.check_malformed_item,
         partial(drop_items, "malformed-item"),
     ),
     LintRule(
         "duplicate-item-id",
         ERROR,
-        "an item whose id another one has",
+        "an item with the id of an earlier item",
         items.check_duplicate_item_id,
         items.fix_duplicate_item_id,
     ),
     LintRule(
         "misplaced-compaction",
         ERROR,
-        "a compaction item where it cannot be",
+        "a compaction item or trigger in an invalid position",
         reasoning.check_misplaced_compaction,
         reasoning.fix_misplaced_compaction,
     ),
@@ -99,28 +99,28 @@ LINT_RULES: tuple[LintRule, ...] = (
     LintRule(
         "reasoning-id-replayed",
         ERROR,
-        "reasoning that is only an id, sent where nobody kept it",
+        "reasoning that is only an id, sent to a server that did not store it",
         reasoning.check_reasoning_id_replayed,
         partial(reasoning.drop_reasoning, "reasoning-id-replayed"),
     ),
     LintRule(
         "invalid-arguments",
         ERROR,
-        "a function call whose arguments are no JSON object",
+        "a function call whose arguments are not a JSON object",
         items.check_invalid_arguments,
         items.fix_invalid_arguments,
     ),
     LintRule(
         "output-without-call",
         ERROR,
-        "an output whose call does not stand before it",
+        "an output without an earlier call",
         items.check_output_without_call,
         partial(drop_items, "output-without-call"),
     ),
     LintRule(
         "call-without-output",
         ERROR,
-        "a call that nothing answers",
+        "a call without an output",
         items.check_call_without_output,
         items.fix_call_without_output,
         keeps_server_items=True,
@@ -128,21 +128,21 @@ LINT_RULES: tuple[LintRule, ...] = (
     LintRule(
         "reasoning-without-follower",
         ERROR,
-        "reasoning without what it led to",
+        "reasoning without its required following item",
         reasoning.check_reasoning_without_follower,
         partial(reasoning.drop_reasoning, "reasoning-without-follower"),
     ),
     LintRule(
         "missing-summary",
         ERROR,
-        "reasoning without its summary, which may be empty and must be there",
+        "reasoning without its required summary list",
         reasoning.check_missing_summary,
         reasoning.fix_missing_summary,
     ),
     LintRule(
         "missing-phase",
         WARNING,
-        "an answer without the phase that others have",
+        "an assistant message without a phase, although others have one",
         reasoning.check_missing_phase,
         reasoning.fix_missing_phase,
     ),

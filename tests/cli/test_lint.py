@@ -20,9 +20,9 @@ PAUSED = "0.24.0__schema1.21__parallel_mixed_decided.json"
 
 FOUND = """\
 ./broken.json: 3 errors in 4 items
-  ./broken.json:3 $[1].arguments  error    invalid-arguments: the arguments of weather break off
-  ./broken.json:3 $[1].call_id    error    call-without-output: no output answers function call c1
-  ./broken.json:4 $[2].call_id    error    output-without-call: no call c0 stands before this function call output
+  ./broken.json:3 $[1].arguments  error    invalid-arguments: the arguments of weather are truncated
+  ./broken.json:3 $[1].call_id    error    call-without-output: function call c1 has no output
+  ./broken.json:4 $[2].call_id    error    output-without-call: this function call output has no earlier call c0
   try: convo lint --explain invalid-arguments
 """
 
@@ -100,7 +100,7 @@ def test_a_request_may_answer_a_call_that_its_owner_holds(convo: Convo, tmp_path
     (tmp_path / "request.json").write_text(json.dumps({"previous_response_id": "resp_1", "input": [ORPHAN]}))
     got = convo("lint", "request.json")
     assert (got.exit, got.out.splitlines()[0]) == (0, "request.json: nothing found in 1 item")
-    assert "anchor-expired: the age of what this chain goes on from not judged" in got.out
+    assert "anchor-expired: age of the previous response not checked" in got.out
 
 
 def test_a_call_that_a_paused_run_waits_for_is_no_fault(convo: Convo, tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_a_bare_file_does_not_say_who_sealed_what_and_that_is_said(convo: Convo,
     thought = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"}
     got = convo("lint", listed(tmp_path / "sealed.json", [HI, thought, ANSWER]))
     assert got.exit == 0
-    assert "  sealed-elsewhere: 1 sealed item not judged: nothing here says who sealed it" in got.out
+    assert "  sealed-elsewhere: 1 encrypted item not checked: its origin or the next model is unknown" in got.out
 
 
 def test_instructions_that_another_client_left_out_of_a_link_are_missed(convo: Convo, home: Path) -> None:

@@ -18,9 +18,9 @@ from tests.runstate.snapshots import snapshot
 
 MENDED = """\
 mended: 4 items, held by the local store
-  $[1]  replaced      the arguments of weather break off: they are {"city": "Bo"} now [invalid-arguments]
-  $[2]  dropped       no call c0 stands before this function call output [output-without-call]
-  $[1]  added         no output answers function call c1: it was closed as interrupted [call-without-output]
+  $[1]  replaced      the arguments of weather are truncated: they are now {"city": "Bo"} [invalid-arguments]
+  $[2]  dropped       this function call output has no earlier call c0 [output-without-call]
+  $[1]  added         function call c1 has no output: an 'interrupted' output was added [call-without-output]
 """
 
 CLOSED = {

@@ -54,7 +54,7 @@ def test_a_record_that_knows_only_the_id_of_its_last_response_keeps_it(
     assert convo("chat", "--chain", "--from", last, "and now?").exit == 1
     (record,) = sessions(home)
     assert (record.handle, record.link_id) == (last, None)
-    assert convo("lint", record.name).out.count("call-without-output: no output") == 1
+    assert convo("lint", record.name).out.count(" has no output") == 1
     assert convo("repair", record.name, "--as", "mended").exit == 0
     (mended,) = [one for one in sessions(home) if one.name == "mended"]
     assert (mended.strategy, mended.handle) == (Strategy.CHAIN, last)

@@ -85,7 +85,7 @@ def test_the_command_names_the_item(convo: Convo, tmp_path: Path) -> None:
     file.write_text(json.dumps([user(), PROGRAM, answer(), user()]), encoding="utf-8")
     got = convo("lint", str(file))
     assert got.exit == 4
-    assert "no output answers program p1" in got.out
+    assert "program p1 has no output" in got.out
 
 
 def test_of_several_outputs_of_one_call_the_last_stays() -> None:

@@ -148,35 +148,35 @@ def test_who_sealed_something_in_a_bare_file_is_not_judged_and_that_is_said() ->
         lint_view_of_file([user(), thought(), answer(), {**COMPACTION, "id": "cmp_1"}])
     )
     assert code == "sealed-elsewhere"
-    assert why.startswith("2 sealed items not judged: nothing here says who sealed them")
+    assert why.startswith("2 encrypted items not checked: their origin")
     assert list_unchecked_rules(lint_view_of_file([user(), answer()])) == ()
     assert list_unchecked_rules(told(SESSION, turn([user()], [thought(), answer()]), scope=OPENAI)) == ()
 
 
 def test_the_age_of_a_request_s_anchor_is_not_judged_and_that_is_said() -> None:
     ((code, why),) = list_unchecked_rules(lint_view_of_file([user()], {"previous_response_id": "resp_1"}))
-    assert (code, why.endswith("nothing here knows when it was made")) == ("anchor-expired", True)
+    assert (code, why.endswith("its creation time is unknown")) == ("anchor-expired", True)
 
 
 @pytest.mark.parametrize(
     ("scope", "model", "words"),
     [
-        (ACME, GPT, "the reasoning was sealed by https://api.openai.com/v1, and https://api.openai.com/v1 (org-acme)"),
-        (Scope("https://eu"), GPT, "the reasoning was sealed by https://api.openai.com/v1, and https://eu"),
-        (OPENAI, "openai/o3", f"the reasoning was sealed by {GPT}, and openai/o3"),
+        (ACME, GPT, f"https://api.openai.com/v1, but the next request goes to {ACME}"),
+        (Scope("https://eu"), GPT, "https://api.openai.com/v1, but the next request goes to https://eu"),
+        (OPENAI, "openai/o3", f"{GPT}, but the next request goes to openai/o3"),
     ],
 )
 def test_a_foreign_seal_names_who_made_it_and_who_is_asked(scope: Scope, model: str, words: str) -> None:
     turns: Any = turn([user()], [thought(), answer()], scope=OPENAI, model=GPT)
     (one,) = lint_history(told(SESSION, turns, scope=scope, model=model))
-    assert one.issue.message == f"{words} is asked next"
+    assert one.issue.message == f"the reasoning was encrypted by {words}"
 
 
 @pytest.mark.parametrize("rule", LINT_RULES, ids=lambda rule: rule.code)
 def test_each_rule_has_a_page_that_begins_with_its_code_and_says_when_and_how(rule: Any) -> None:
     page = files("convo.lint").joinpath("pages", f"{rule.code}.md").read_text(encoding="utf-8")
     assert page.startswith(f"# {rule.code}\n\n")
-    assert "**Mended** by" in page or "**Mended** as" in page
+    assert "**Fixed** by" in page or "**Fixed** as" in page
 
 
 def test_there_is_no_page_without_a_rule() -> None:

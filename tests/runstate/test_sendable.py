@@ -95,22 +95,22 @@ BROKEN = {
     "an output of no call": (
         answered_without_a_call,
         "$.generated_items[7].raw_item.call_id",
-        "cannot be sent: no call call_9 stands before this function call output",
+        "cannot be sent: this function call output has no earlier call call_9",
     ),
     "an item without a kind": (
         emptied,
         "$.generated_items[0].raw_item",
-        "cannot be sent: it has neither a type nor a role",
+        "cannot be sent: the item has neither a type nor a role",
     ),
     "words of nobody that wait to be said": (
         staged,
         "$.pending_input[0].role",
-        "cannot be sent: a message has no role",
+        "cannot be sent: message has no role",
     ),
     "a call in the input that nothing answers": (
         asked_before,
         "$.original_input[1].call_id",
-        "cannot be sent: no output answers function call call_0",
+        "cannot be sent: function call call_0 has no output",
     ),
 }
 
@@ -127,7 +127,7 @@ def test_a_server_that_has_the_history_has_the_calls_and_is_told_of_no_others() 
     assert [call.stage for call in found.run.calls] == [Stage.DONE, Stage.PENDING]
     path, words = refusal(OWNED, answered_without_a_call)
     assert path.startswith("$.generated_items[")
-    assert words.startswith("cannot be sent: no call call_9")
+    assert words.startswith("cannot be sent: this function call output has no earlier call call_9")
     assert refusal(OWNED, called_without_a_plan)[1] == UNPLANNED
 
 
@@ -137,7 +137,7 @@ def test_a_fault_in_an_agent_behind_a_tool_has_its_place_in_the_whole_document()
 
     path, words = refusal(NESTED, broken)
     assert path == f"{INSIDE}.generated_items[2].raw_item.call_id"
-    assert words == "cannot be sent: no call call_9 stands before this function call output"
+    assert words == "cannot be sent: this function call output has no earlier call call_9"
 
 
 def test_a_tool_that_was_started_and_gave_nothing_is_not_run_again_unasked() -> None:
