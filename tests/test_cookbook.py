@@ -9,7 +9,7 @@ from tests.words.pages import COOKBOOK, played, recipes
 from tests.words.transcript import blocks, differences
 
 MARKS = {
-    "put-state-under-ollama": [pytest.mark.needs("posix")],
+    "add-state-to-ollama": [pytest.mark.needs("posix")],
     "run-three-replicas-on-postgresql": [pytest.mark.needs("postgresql")],
 }
 
