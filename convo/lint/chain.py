@@ -58,13 +58,13 @@ def check_instructions_absent(view: LintView) -> Iterator[LintIssue]:
     """
     if view.instructions is not None:
         return
-    had = ""
+    earlier_id = ""
     for step in view.output_spans:
-        said = step.link.parameters.get("instructions")
-        if not said and had:
-            message = f"{step.link.id} has no instructions; {had} has some, but responses do not inherit them"
+        instructions = step.link.parameters.get("instructions")
+        if not instructions and earlier_id:
+            message = f"{step.link.id} has no instructions; {earlier_id} has some, but responses do not inherit them"
             yield LintIssue(message, step.end - 1, link_id=step.link.id)
-        had = step.link.id if said else had
+        earlier_id = step.link.id if instructions else earlier_id
 
 
 def explain_unknown_age(view: LintView) -> str:
@@ -110,7 +110,7 @@ def fix_instructions_absent(view: LintView, faults: Sequence[LintIssue]) -> tupl
 
 def _continue_from(view: LintView, step: OutputSpan, code: str, why: str) -> tuple[LintView, list[RepairChange]]:
     kept = (*range(step.end), *range(view.server_count, len(view.items)))
-    gone = [
+    dropped = [
         RepairChange(code, "dropped", f"it comes after {step.link.id}", view.source_indexes[at])
         for at in range(step.end, view.server_count)
     ]
@@ -123,7 +123,7 @@ def _continue_from(view: LintView, step: OutputSpan, code: str, why: str) -> tup
         anchor=step.link,
         output_spans=tuple(one for one in view.output_spans if one.end <= step.end),
     )
-    return new, [RepairChange(code, "anchor", f"{why}: the chain continues from {step.link.id}"), *gone]
+    return new, [RepairChange(code, "anchor", f"{why}: the chain continues from {step.link.id}"), *dropped]
 
 
 def _own_locally(view: LintView, code: str, why: str) -> tuple[LintView, list[RepairChange]]:

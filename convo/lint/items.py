@@ -48,8 +48,8 @@ def fix_duplicate_item_id(view: LintView, faults: Sequence[LintIssue]) -> tuple[
         copied = is_same_item(item, view.items[first]) or item_type(item) not in OPTIONAL_ID_TYPES
         new[at] = None if copied else {key: value for key, value in item.items() if key != "id"}
         why = fault.message if copied else f"{fault.message} with other content: the id was removed"
-        what = "dropped" if copied else "replaced"
-        changes.append(RepairChange("duplicate-item-id", what, why, view.source_indexes[at]))
+        action = "dropped" if copied else "replaced"
+        changes.append(RepairChange("duplicate-item-id", action, why, view.source_indexes[at]))
     return apply_edits(view, ItemEdits(new)), changes
 
 
@@ -252,19 +252,19 @@ def check_output_without_call(view: LintView) -> Iterator[LintIssue]:
     yield from _check_superseded_outputs(view)
     if view.has_unread_items:
         return
-    asked: set[tuple[str, str | None]] = set()
+    expected: set[tuple[str, str | None]] = set()
     searches = 0
     for at, item in view.items_of_type(*COUNTERPART_TYPES, *COUNTERPART_TYPES.values()):
-        name, what = pair_id(item), item_type(item)
-        if what in COUNTERPART_TYPES:
-            asked.add((COUNTERPART_TYPES[what], name))
-            searches += what == "tool_search_call" and name is None
+        name, kind = pair_id(item), item_type(item)
+        if kind in COUNTERPART_TYPES:
+            expected.add((COUNTERPART_TYPES[kind], name))
+            searches += kind == "tool_search_call" and name is None
         elif name is None:
-            searches -= what == "tool_search_output"
-            if what == "tool_search_output" and searches < 0:
+            searches -= kind == "tool_search_output"
+            if kind == "tool_search_output" and searches < 0:
                 searches = 0
                 yield LintIssue(f"this {_type_words(item)} has no earlier call", at, ".call_id")
-        elif (what, name) not in asked:
+        elif (kind, name) not in expected:
             yield LintIssue(
                 f"this {_type_words(item)} has no earlier {_call_noun(item)} {name}", at, _pair_id_field(item)
             )
@@ -275,10 +275,10 @@ def _check_superseded_outputs(view: LintView) -> Iterator[LintIssue]:
     last = {place: at for place, at in view.output_indexes.items() if place >= 0}
     current: dict[tuple[str, str], int] = {}
     for at, item, name in view.paired_items:
-        what = item_type(item)
-        if what in COUNTERPART_TYPES:
-            current[COUNTERPART_TYPES[what], name] = at
-        elif (what, name) in current and last.get(current[what, name]) != at:
+        kind = item_type(item)
+        if kind in COUNTERPART_TYPES:
+            current[COUNTERPART_TYPES[kind], name] = at
+        elif (kind, name) in current and last.get(current[kind, name]) != at:
             yield LintIssue(
                 f"{_call_noun(item)} {name} also has a later {_answer_noun(item)}", at, _pair_id_field(item)
             )
@@ -314,7 +314,7 @@ def fix_call_without_output(view: LintView, faults: Sequence[LintIssue]) -> tupl
     for at, fault in item_issues(faults):
         if at < view.server_count and not _can_be_closed(view, at, place[at]):
             return continue_before(view, at, CALL_WITHOUT_OUTPUT, fault.message)
-    behind: dict[int, list[Item]] = {}
+    insertions: dict[int, list[Item]] = {}
     dropped: dict[int, None] = {}
     changes = []
     for at, fault in item_issues(faults):
@@ -322,7 +322,7 @@ def fix_call_without_output(view: LintView, faults: Sequence[LintIssue]) -> tupl
         if at in dropped:
             continue
         if _can_be_closed(view, at, place[at]):
-            behind.setdefault(place[at], []).append(INTERRUPTED_OUTPUTS[item_type(call)](str(pair_id(call))))
+            insertions.setdefault(place[at], []).append(INTERRUPTED_OUTPUTS[item_type(call)](str(pair_id(call))))
             changes.append(
                 RepairChange(
                     CALL_WITHOUT_OUTPUT,
@@ -337,15 +337,15 @@ def fix_call_without_output(view: LintView, faults: Sequence[LintIssue]) -> tupl
                     dropped[also] = None
                     why = f"{fault.message}, and none can be created"
                     changes.append(RepairChange(CALL_WITHOUT_OUTPUT, "dropped", why, view.source_indexes[also]))
-    return apply_edits(view, ItemEdits(dropped, behind)), changes
+    return apply_edits(view, ItemEdits(dropped, insertions)), changes
 
 
 def _can_be_closed(view: LintView, at: int, place: int) -> bool:
     """Whether convo can create an output after item `place` that answers only this call."""
     call = view.items[at]
-    what, name = item_type(call), pair_id(call)
-    return what in INTERRUPTED_OUTPUTS and not any(
-        item_type(one) == what and pair_id(one) == name for one in view.items[at + 1 : place + 1]
+    kind, name = item_type(call), pair_id(call)
+    return kind in INTERRUPTED_OUTPUTS and not any(
+        item_type(one) == kind and pair_id(one) == name for one in view.items[at + 1 : place + 1]
     )
 
 
@@ -374,8 +374,8 @@ def _output_builder(output_kind: str, *, by: str = "call_id") -> Callable[[str],
 
 
 def _shell_output(name: str) -> dict[str, Json]:
-    said = {"stdout": "", "stderr": INTERRUPTED_MESSAGE, "outcome": {"type": "exit", "exit_code": 130}}
-    return {"type": "shell_call_output", "call_id": name, "output": [said]}
+    result = {"stdout": "", "stderr": INTERRUPTED_MESSAGE, "outcome": {"type": "exit", "exit_code": 130}}
+    return {"type": "shell_call_output", "call_id": name, "output": [result]}
 
 
 def _patch_output(name: str) -> dict[str, Json]:

@@ -189,12 +189,12 @@ COUNTERPART_TYPES: Mapping[str, str] = {**OUTPUT_BY_CALL, **RESPONSE_BY_APPROVAL
 
 def lint_view_of_conversation(known: ConversationView, now: float) -> LintView:
     """Build the lint view of a conversation. `now`: seconds since 1970"""
-    remembers = STRATEGIES[known.strategy].is_server_side
+    is_server_side = STRATEGIES[known.strategy].is_server_side
     handle, anchor = _find_anchor(known) if STRATEGIES[known.strategy].uses_response else (None, None)
     return LintView(
         items=known.path.items,
         strategy=known.strategy,
-        server_count=known.path.depth(known.confirmed_head) if remembers else 0,
+        server_count=known.path.depth(known.confirmed_head) if is_server_side else 0,
         scope=known.scope,
         model=known.model,
         output_spans=_find_output_spans(known),
@@ -211,12 +211,12 @@ def lint_view_of_file(items: Sequence[Item], request: Mapping[str, Json] | None 
 
     request:  the other fields of the request, if the items are its input
     """
-    told = request or {}
-    chained = told.get("previous_response_id") is not None
-    goes_on = chained or told.get("conversation") is not None
-    remembering = Strategy.CHAIN if chained else Strategy.CONVERSATION
-    strategy = remembering if goes_on else Strategy.REPLAY
-    return LintView(tuple(items), strategy, has_unread_items=goes_on, source_indexes=tuple(range(len(items))))
+    fields = request or {}
+    has_previous_response = fields.get("previous_response_id") is not None
+    is_server_side = has_previous_response or fields.get("conversation") is not None
+    owner = Strategy.CHAIN if has_previous_response else Strategy.CONVERSATION
+    strategy = owner if is_server_side else Strategy.REPLAY
+    return LintView(tuple(items), strategy, has_unread_items=is_server_side, source_indexes=tuple(range(len(items))))
 
 
 def with_client_owner(view: LintView, strategy: Strategy = Strategy.SESSION) -> LintView:

@@ -83,15 +83,15 @@ def check_missing_summary(view: LintView) -> Iterator[LintIssue]:
 
 def check_missing_phase(view: LintView) -> Iterator[LintIssue]:
     """Report each assistant message without a phase, if others of the same model have one."""
-    said = [(at, item) for at, item in view.items_of_type("message") if item.get("role") == "assistant"]
-    marked = {_origin_model(view, at) for at, item in said if item.get("phase") is not None}
-    for at, item in said:
-        unmarked = item.get("phase") is None and item.get("status") in (None, "completed")
+    messages = [(at, item) for at, item in view.items_of_type("message") if item.get("role") == "assistant"]
+    models_with_phase = {_origin_model(view, at) for at, item in messages if item.get("phase") is not None}
+    for at, item in messages:
+        has_no_phase = item.get("phase") is None and item.get("status") in (None, "completed")
         if (
-            marked
-            and unmarked
+            models_with_phase
+            and has_no_phase
             and view.sent_flags[at]
-            and (_origin_model(view, at) in marked or _origin_model(view, at) is None)
+            and (_origin_model(view, at) in models_with_phase or _origin_model(view, at) is None)
         ):
             yield LintIssue("this assistant message has no phase, although others have one", at, ".phase")
 
@@ -128,14 +128,16 @@ def without_reasoning(view: LintView, places: Sequence[int]) -> LintView:
     """Drop these items, and drop the ids of the items after them: with its id an item requires its reasoning."""
     new: dict[int, Item | None] = dict.fromkeys(places)
     for at in places:
-        behind = at + 1
+        follower = at + 1
         while (
-            item_type(view.items[at]) == "reasoning" and behind < len(view.items) and is_model_item(view.items[behind])
+            item_type(view.items[at]) == "reasoning"
+            and follower < len(view.items)
+            and is_model_item(view.items[follower])
         ):
-            if behind in new or behind < view.server_count:
+            if follower in new or follower < view.server_count:
                 break
-            new[behind] = _without_optional_id(view.items[behind])
-            behind += 1
+            new[follower] = _without_optional_id(view.items[follower])
+            follower += 1
     return apply_edits(view, ItemEdits(new))
 
 
@@ -250,13 +252,13 @@ def check_misplaced_compaction(view: LintView) -> Iterator[LintIssue]:
 
 def _check_compaction_in_pair(view: LintView, places: Sequence[int]) -> Iterator[LintIssue]:
     """Report the last compaction item between a call and its output."""
-    asked: dict[str, int] = {}
+    calls: dict[str, int] = {}
     for at, item, name in view.paired_items if places else ():
         if item_type(item) in COUNTERPART_TYPES:
-            asked[name] = at
-        elif name in asked and (before := bisect_left(places, at)) and asked[name] < places[before - 1]:
+            calls[name] = at
+        elif name in calls and (before := bisect_left(places, at)) and calls[name] < places[before - 1]:
             message = f"the compaction item is between call {name} and its output"
-            yield LintIssue(message, places[before - 1], related_indexes=(asked[name], at))
+            yield LintIssue(message, places[before - 1], related_indexes=(calls[name], at))
 
 
 def fix_misplaced_compaction(view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
