@@ -5,6 +5,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -176,25 +177,29 @@ def filled(home: Path, megabytes: int) -> None:
         db.execute("INSERT INTO secrets VALUES ('large', zeroblob(?))", (megabytes * 2**20,))
 
 
-def killed(argv: list[str], after_s: float) -> None:
+def killed(argv: list[str], after_s: float) -> float:
+    """Kill a command after this time, unless it has ended; returns the seconds that it ran."""
     script = "import sys; from convo.cli import app; print('up', flush=True); exit(app.run_command_line(sys.argv[1:]))"
     with subprocess.Popen(
         [sys.executable, "-c", script, *argv], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as process:
         assert process.stdout
         process.stdout.readline()
+        begun = time.monotonic()
         with suppress(subprocess.TimeoutExpired):
             process.wait(after_s)
         process.kill()
+        return time.monotonic() - begun
 
 
 def backed_up_and_killed(kills: int, home: Path, tmp_path: Path, convo: Convo) -> set[bool]:
-    """Whether there was a whole copy, after each kill."""
+    """Whether there was a whole copy, after each kill; the first command is not killed."""
     filled(home, 60)
-    ended = set()
+    ended, whole_s = set(), 60.0
     for kill in range(kills):
         copy = tmp_path / f"copy{kill}.db"
-        killed(["store", "backup", copy.name], 0.1 + 0.5 * kill / kills)
+        ran_s = killed(["store", "backup", copy.name], whole_s * (1 - kill / kills))
+        whole_s = ran_s if kill == 0 else whole_s
         there = copy.exists()
         assert set(names(tmp_path)) <= {"home", copy.name}
         if there:
