@@ -93,7 +93,7 @@ class DoctorContext(NamedTuple):
     def settings(self) -> Settings:
         """The settings, possibly without their store. Raises InvalidSettings for invalid settings."""
         if self.usable_settings is None:
-            raise InvalidSettings("not looked at: the settings cannot be used", hint="convo doctor settings")
+            raise InvalidSettings("not checked: the settings have errors", hint="convo doctor settings")
         return self.usable_settings
 
     @property
@@ -190,8 +190,8 @@ def run_with_timeout(coroutine: Coroutine[Any, Any, Result], target: str) -> Res
         return asyncio.run(limited())
     except TimeoutError as late:
         raise StoreUnavailable(
-            f"{target} did not answer in {CHECK_TIMEOUT_S:g} seconds",
-            hint="see that the host is right, and what is between",
+            f"{target} did not respond within {CHECK_TIMEOUT_S:g} seconds",
+            hint="check the host name, the network and the firewall",
         ) from late
 
 
@@ -218,16 +218,16 @@ def _count_api_keys(path: Path) -> int:
     from convo.server.auth import read_key_entries
 
     if path.exists() and not path.is_file():
-        raise InvalidSettings(f"{path} is no file of keys", hint="convo serve --new-key NAME makes one")
+        raise InvalidSettings(f"{path} is not a regular file", hint="convo serve --new-key NAME, to create a keys file")
     if not path.exists():
-        raise InvalidSettings(f"{path}: there is no such keys file", hint="convo serve --new-key NAME makes one")
+        raise InvalidSettings(f"no keys file at {path}", hint="convo serve --new-key NAME, to create it")
     return len(list(read_key_entries(path)))
 
 
 def probe_encryption_key(context: DoctorContext) -> EncryptionKeyFacts:
     variable = context.settings.serve.seal_key_env
     if context.error:
-        raise InvalidSettings("not looked at: which store it is cannot be told", hint="convo doctor store")
+        raise InvalidSettings("not checked: the store setting has an error", hint="convo doctor store")
     return EncryptionKeyFacts(
         variable, read_secret(context.environ, variable) is not None, context.settings.storage.type
     )
@@ -400,24 +400,22 @@ def make_doctor_check(
 
 
 DOCTOR_CHECKS = {
-    "convo": make_doctor_check("this convo and its Python", probe_versions, doctor_checks.diagnose_versions),
-    "settings": make_doctor_check("the settings files and variables", probe_settings, doctor_checks.diagnose_settings),
-    "folders": make_doctor_check("where convo keeps things", probe_folders, doctor_checks.diagnose_folders),
-    "terminal": make_doctor_check("what the terminal can show", probe_terminal, doctor_checks.diagnose_terminal),
-    "extras": make_doctor_check("the optional packages", probe_extras, doctor_checks.diagnose_extras),
-    "store": make_doctor_check("the database of conversations", probe_store_facts, doctor_checks.diagnose_store),
-    "keys": make_doctor_check("the providers' keys", probe_keys, doctor_checks.diagnose_keys),
-    "model": make_doctor_check("the model that answers when none is named", probe_model, doctor_checks.diagnose_model),
-    "local": make_doctor_check("the built-in model", probe_local_model, doctor_checks.diagnose_local_model),
-    "ollama": make_doctor_check(
-        "whether Ollama answers, where it is used", probe_ollama, doctor_checks.diagnose_ollama
-    ),
-    "serve": make_doctor_check("who may ask convo serve", probe_serve, doctor_checks.diagnose_serve),
+    "convo": make_doctor_check("versions of convo and Python", probe_versions, doctor_checks.diagnose_versions),
+    "settings": make_doctor_check("settings files and variables", probe_settings, doctor_checks.diagnose_settings),
+    "folders": make_doctor_check("folders that convo writes", probe_folders, doctor_checks.diagnose_folders),
+    "terminal": make_doctor_check("capabilities of the terminal", probe_terminal, doctor_checks.diagnose_terminal),
+    "extras": make_doctor_check("optional packages", probe_extras, doctor_checks.diagnose_extras),
+    "store": make_doctor_check("database of conversations", probe_store_facts, doctor_checks.diagnose_store),
+    "keys": make_doctor_check("keys of the providers", probe_keys, doctor_checks.diagnose_keys),
+    "model": make_doctor_check("default model", probe_model, doctor_checks.diagnose_model),
+    "local": make_doctor_check("built-in model", probe_local_model, doctor_checks.diagnose_local_model),
+    "ollama": make_doctor_check("Ollama server, if it is used", probe_ollama, doctor_checks.diagnose_ollama),
+    "serve": make_doctor_check("address and keys of convo serve", probe_serve, doctor_checks.diagnose_serve),
     "seal": make_doctor_check(
-        "the key that seals compacted windows", probe_encryption_key, doctor_checks.diagnose_encryption_key
+        "key that encrypts compaction items", probe_encryption_key, doctor_checks.diagnose_encryption_key
     ),
     "network": make_doctor_check(
-        "whether the providers' servers can be reached", probe_network, doctor_checks.diagnose_network
+        "connection to the servers of the providers", probe_network, doctor_checks.diagnose_network
     ),
 }
 
@@ -470,7 +468,7 @@ def _get_finding(future: Future[CheckResult], until: float) -> CheckResult:
         return make_error_result(wrong.message, wrong.hint)
     except TimeoutError:
         return make_error_result(
-            f"this did not end in {CHECK_TIMEOUT_S:g} seconds", "see what keeps the disk, or the server, from answering"
+            f"timed out after {CHECK_TIMEOUT_S:g} seconds", "check whether the disk and the server respond"
         )
 
 

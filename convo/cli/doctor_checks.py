@@ -17,7 +17,7 @@ from convo.config.values import Layer, SettingSource, is_variable_name
 from convo.stores.base import FileHealth, ServerHealth, StoreHealth
 from convo.terminal.list_views import format_bytes
 from convo.terminal.report_views import CheckResult, make_error_result, make_ok_result, make_warning_result
-from convo.terminal.terminal import DisplayOptions
+from convo.terminal.terminal import DisplayOptions, format_count
 
 # -- this process ---------------------------------------------------------------------------------
 
@@ -49,7 +49,7 @@ def diagnose_settings(facts: SettingsFacts) -> CheckResult:
     if facts.project_notice:
         return make_warning_result(facts.project_notice.summary, facts.project_notice.hint)
     places = ", ".join(facts.sources)
-    return make_ok_result(places or "no file and no variable sets anything; all values are defaults")
+    return make_ok_result(places or "all values are defaults; no file or variable sets one")
 
 
 class FolderFacts(NamedTuple):
@@ -65,8 +65,8 @@ class FolderFacts(NamedTuple):
 def diagnose_folders(facts: FolderFacts) -> CheckResult:
     if facts.open_to_others:
         named = " ".join(map(str, facts.open_to_others))
-        return make_warning_result(f"other users of this machine may look into {named}", f"chmod 700 {named}")
-    return make_ok_result(f"{', '.join(map(str, facts.paths))} can be written")
+        return make_warning_result(f"other users of this machine can access {named}", f"chmod 700 {named}")
+    return make_ok_result(f"writable: {', '.join(map(str, facts.paths))}")
 
 
 class TerminalFacts(NamedTuple):
@@ -89,15 +89,15 @@ MIN_TERMINAL_COLUMNS = 40
 def diagnose_terminal(facts: TerminalFacts) -> CheckResult:
     if not facts.medium.has_box_chars:
         return make_warning_result(
-            f"its encoding is {facts.encoding}: other characters are spelled out",
+            f"the encoding is {facts.encoding}: other characters are replaced by ASCII",
             "export LC_ALL=C.UTF-8, or PYTHONUTF8=1",
         )
     if facts.medium.width is None:
-        return make_ok_result("stdout is no terminal: plain text, nothing cut, no colour")
+        return make_ok_result("stdout is not a terminal: plain text, no truncation, no colour")
     if facts.medium.width < MIN_TERMINAL_COLUMNS:
         return make_warning_result(
-            f"it has {facts.medium.width} columns; tables are cut",
-            f"make it {MIN_TERMINAL_COLUMNS} columns wide, or more",
+            f"the terminal has {facts.medium.width} columns; tables are truncated",
+            f"make it at least {MIN_TERMINAL_COLUMNS} columns wide",
         )
     colour = "colour" if facts.medium.has_color else "no colour (NO_COLOR, or TERM is dumb)"
     return make_ok_result(
@@ -122,7 +122,7 @@ def diagnose_extras(facts: ExtrasFacts) -> CheckResult:
     said = [f"installed: {', '.join(here) or 'none'}", *([f"not installed: {', '.join(missing)}"] if missing else [])]
     if needed := [extra for extra in missing if extra in facts.extras_with_key]:
         return make_warning_result(
-            f"{', '.join(needed)} has a key and is not installed", _format_install_command(needed)
+            f"a key is set, but the package is not installed: {', '.join(needed)}", _format_install_command(needed)
         )
     return make_ok_result("; ".join(said), _format_install_command(missing) if missing else "")
 
@@ -138,7 +138,7 @@ class ProviderKeyFacts(NamedTuple):
     """The key of a provider, without its value.
 
     place:       the variable, file or keyring that has the key, else the variable that it is read from
-    problem:     the reason why a key that is set cannot be used, in words
+    problem:     the reason why a key that is set cannot be used, as text
     is_exposed:  whether other users may read its file
     """
 
@@ -155,7 +155,7 @@ def diagnose_keys(facts: Sequence[ProviderKeyFacts]) -> CheckResult:
             return make_error_result(key.problem, _format_set_key_hint(key))
     if exposed := [key.place for key in facts if key.is_exposed]:
         named = " ".join(exposed)
-        return make_warning_result(f"other users of this machine may read the key in {named}", f"chmod 600 {named}")
+        return make_warning_result(f"other users of this machine can access the key in {named}", f"chmod 600 {named}")
     here = [f"{key.place} ({key.provider})" for key in facts if key.is_set]
     away = [f"{key.place} ({key.provider})" for key in facts if not key.is_set]
     return make_ok_result(f"set: {', '.join(here) or 'none'}; not set: {', '.join(away) or 'none'}")
@@ -163,14 +163,14 @@ def diagnose_keys(facts: Sequence[ProviderKeyFacts]) -> CheckResult:
 
 def _format_set_key_hint(key: ProviderKeyFacts) -> str:
     if is_variable_name(key.place):
-        return f"export {key.place}=... again, as the provider shows it"
+        return f"export {key.place}=..., with the key as the provider shows it"
     return f"convo config key set {key.provider}{' --file' if os.sep in key.place else ''}"
 
 
 def diagnose_model(choice: ModelChoice) -> CheckResult:
     """Report the model, which is usable as far as that is known without a request."""
     owner = "its provider" if choice.provider.endpoint == "remote" else "convo"
-    return make_ok_result(f"{choice.name} ({choice.source}); {owner} keeps the state of chains and conversations")
+    return make_ok_result(f"{choice.name} ({choice.source}); {owner} stores chains and conversations")
 
 
 class LocalModelFacts(NamedTuple):
@@ -188,8 +188,8 @@ def diagnose_local_model(facts: LocalModelFacts) -> CheckResult:
     if not facts.has_engine:
         return make_warning_result("the engine of local models, xllamacpp, is not installed", "pip install xllamacpp")
     if facts.weights_file is None:
-        return make_warning_result("the weights of the built-in model are not here", "convo models pull")
-    return make_ok_result(f"{facts.weights_file}, ready to answer without a key and without a network")
+        return make_warning_result("the weights of the built-in model are not installed", "convo models pull")
+    return make_ok_result(f"{facts.weights_file}; needs no key and no network")
 
 
 class OllamaFacts(NamedTuple):
@@ -209,18 +209,18 @@ class OllamaFacts(NamedTuple):
 
 def diagnose_ollama(facts: OllamaFacts | None) -> CheckResult:
     if facts is None:
-        return make_ok_result("not in use: no model and no alias names it")
+        return make_ok_result("not used: neither the default model nor an alias is an Ollama model")
     if facts.error:
         verdict = make_error_result if facts.is_default else make_warning_result
-        return verdict(facts.error, "ollama serve, or set OLLAMA_HOST to where it runs")
+        return verdict(facts.error, "ollama serve, or set OLLAMA_HOST to its address")
     here = {name.removesuffix(":latest") for name in facts.available_models}
     if away := [name for name in facts.models_in_use if name.removesuffix(":latest") not in here]:
         return make_warning_result(f"Ollama at {facts.url} does not have {', '.join(away)}", f"ollama pull {away[0]}")
-    return make_ok_result(f"Ollama answers at {facts.url}")
+    return make_ok_result(f"Ollama responds at {facts.url}")
 
 
 class ServerFacts(NamedTuple):
-    """A provider's server; `error` is the reason why it cannot be reached, in words."""
+    """A provider's server; `error` is the reason why it cannot be reached, as text."""
 
     provider: str
     error: str = ""
@@ -232,7 +232,7 @@ def diagnose_network(facts: Sequence[ServerFacts]) -> CheckResult:
             "; ".join(failed), "check the network, HTTPS_PROXY and the base URL; -m local needs none of them"
         )
     named = ", ".join(one.provider for one in facts)
-    return make_ok_result(f"{named} can be reached" if facts else "no provider with a key, or in use, is anywhere else")
+    return make_ok_result(f"reachable: {named}" if facts else "no provider with a server is used or has a key")
 
 
 # -- serving --------------------------------------------------------------------------------------
@@ -256,23 +256,23 @@ def diagnose_serve(facts: ServeFacts) -> CheckResult:
     where = f"{facts.settings.host}, port {facts.settings.port}"
     if facts.is_exposed and facts.key_count is None:
         return make_error_result(
-            f"{where} lets other machines in, and there are no keys",
-            'convo serve --new-key NAME, then [serve] keys_file; or host = "127.0.0.1"',
+            f"{where} can be reached from other machines, and no API keys are set up",
+            'convo serve --new-key NAME, then set [serve] keys_file; or set host = "127.0.0.1"',
         )
     if facts.key_count == 0:
         return make_error_result(
-            f"{facts.settings.keys_file} has no key in it: nobody may ask", "convo serve --new-key NAME"
+            f"{facts.settings.keys_file} has no keys: every request is rejected", "convo serve --new-key NAME"
         )
     if facts.missing_packages:
         return make_ok_result(
-            f"not installed: it needs {', '.join(facts.missing_packages)}", _format_install_command(["serve"])
+            f"not installed: convo serve needs {', '.join(facts.missing_packages)}", _format_install_command(["serve"])
         )
-    who = f"whoever has one of {facts.key_count} keys" if facts.key_count else "this machine alone, without a key"
-    return make_ok_result(f"{where}, for {who}")
+    access = format_count(facts.key_count, "key") if facts.key_count else "this machine only, no key needed"
+    return make_ok_result(f"{where}; {access}")
 
 
 class EncryptionKeyFacts(NamedTuple):
-    """The key for compacted windows.
+    """The key that encrypts compaction items.
 
     variable:    the variable of the key
     is_set:      whether the variable has a value
@@ -286,23 +286,23 @@ class EncryptionKeyFacts(NamedTuple):
 
 def diagnose_encryption_key(facts: EncryptionKeyFacts) -> CheckResult:
     if facts.is_set:
-        return make_ok_result(f"compacted windows are sealed with {facts.variable}, which all replicas must have alike")
+        return make_ok_result(
+            f"compaction items are encrypted with {facts.variable}, which must be the same on all replicas"
+        )
     if facts.store_type in EPHEMERAL_STORE_WARNINGS:
         return make_ok_result(
-            f"compacted windows are sealed with a key that ends with the process ({facts.variable} is not set)",
-            f"export {facts.variable}=..., where they are to outlast a restart",
+            f"compaction items are encrypted with a key of this process only ({facts.variable} is not set)",
+            f"export {facts.variable}=..., if they must remain readable after a restart",
         )
-    return make_ok_result(
-        "compacted windows are sealed with the store's own key, which whoever shares the store shares"
-    )
+    return make_ok_result("compaction items are encrypted with the store's key, which all users of the store share")
 
 
 class StoreFacts(NamedTuple):
     """The configured store.
 
     source:  the source of the setting
-    health:  None for a store that keeps nothing after the process
-    pooler:  the pooler of the connection, in words
+    health:  None for a store that stores nothing after the process
+    pooler:  the pooler of the connection, as text
     """
 
     storage: Storage
@@ -321,11 +321,11 @@ MIN_SERVER_VERSION = 120_000
 
 EPHEMERAL_STORE_WARNINGS = {
     "memory": "state does not persist across restarts, and is not shared between replicas",
-    "none": "nothing is kept, and requests that go on from earlier ones are refused",
+    "none": "nothing is stored, and requests that continue earlier ones are rejected",
 }
 
 
-BACKUP_HINT = "copy it with convo store backup FILE: the file without its -wal is incomplete"
+BACKUP_HINT = "back it up with convo store backup FILE: without its -wal, the file is incomplete"
 
 
 def diagnose_store(facts: StoreFacts) -> CheckResult:
@@ -346,23 +346,23 @@ def _diagnose_sqlite(facts: StoreFacts, file: FileHealth) -> CheckResult:
     if file.quick_check not in ("ok", None):
         return make_error_result(
             f"{said} is damaged: {file.quick_check}",
-            f"convo store check{same} names the sessions, convo store recover NEW.db{same} saves what can be read",
+            f"convo store check{same}, to list the sessions; convo store recover NEW.db{same}, to save readable rows",
         )
     if file.filesystem in NETWORK_FILESYSTEMS:
         return make_warning_result(
-            f"{said} is on a network file system ({file.filesystem}), where SQLite's locks cannot be trusted",
-            "keep it on a disk of this machine, or in PostgreSQL",
+            f"{said} is on a network file system ({file.filesystem}), where SQLite's locks are unreliable",
+            "move it to a local disk, or use PostgreSQL",
         )
     if file.free_bytes < LOW_DISK_SPACE_BYTES:
         return make_warning_result(f"{said}: its disk has {format_bytes(file.free_bytes)} left", "free some space")
     if file.schema_version is None:
-        return make_ok_result(f"{said} will be made by the first turn")
+        return make_ok_result(f"{said} is created by the first turn")
     if file.schema_version < file.latest_schema_version:
         return make_warning_result(
-            f"{said} has schema {file.schema_version}; this convo's is {file.latest_schema_version}",
+            f"{said} has schema {file.schema_version}; this convo uses {file.latest_schema_version}",
             _format_migrate_command(facts),
         )
-    checked = "" if file.quick_check else "; too large for the quick check: convo store check"
+    checked = "" if file.quick_check else "; too large for the quick check, run convo store check"
     return make_ok_result(
         f"{said}, schema {file.schema_version}, {format_bytes(file.free_bytes)} free{checked}"
         + _format_ttl(facts.storage),
@@ -373,12 +373,12 @@ def _diagnose_sqlite(facts: StoreFacts, file: FileHealth) -> CheckResult:
 def _diagnose_postgres(facts: StoreFacts, server: ServerHealth) -> CheckResult:
     if server.server_version < MIN_SERVER_VERSION:
         return make_error_result(
-            f"{server.location} is PostgreSQL {_format_server_version(server)}", "convo needs PostgreSQL 12 or newer"
+            f"{server.location} is PostgreSQL {_format_server_version(server)}", "use PostgreSQL 12 or newer"
         )
     if server.is_read_only:
         return make_error_result(
-            f"{server.location} takes no writes: a standby, or set to read only",
-            "name the primary in the connection string, or set default_transaction_read_only to off",
+            f"{server.location} is read-only: a standby, or default_transaction_read_only is on",
+            "use the primary in the connection string, or set default_transaction_read_only to off",
         )
     if server.missing_privileges or server.schema_version is None:
         rights = ", ".join(server.missing_privileges or ("SELECT",))
@@ -419,7 +419,9 @@ def _format_migrate_command(facts: StoreFacts, *, above_schema: int = 0, may_cre
     if may_create:
         return f"convo store migrate{same}"
     missing = f" --above {above_schema}" if above_schema else ""
-    return f"convo store migrate --print-sql{missing} > schema.sql{same}, for somebody who may create schemas to run"
+    return (
+        f"convo store migrate --print-sql{missing} > schema.sql{same}, and run it with a role that can create schemas"
+    )
 
 
 def _format_store_option(facts: StoreFacts) -> str:
@@ -429,4 +431,4 @@ def _format_store_option(facts: StoreFacts) -> str:
 
 def _format_ttl(storage: Storage) -> str:
     """Format a note that unused data is removed automatically, in case the user misses it."""
-    return "; what is not used goes after a time (ttl)" if storage.default_ttl_s or storage.tenant_ttls_s else ""
+    return "; unused data expires (ttl)" if storage.default_ttl_s or storage.tenant_ttls_s else ""

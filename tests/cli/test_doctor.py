@@ -31,7 +31,7 @@ def test_a_fresh_machine_has_no_fault_and_nothing_is_made(convo: Convo, home: Pa
 
     assert got.exit == 0
     assert [line.split()[0] for line in got.out.splitlines() if line[2] != " "] == USUAL
-    assert f"  store     sqlite:{home}/data/convo.db (built in) will be made by the first turn\n" in got.out
+    assert f"  store     sqlite:{home}/data/convo.db (built in) is created by the first turn\n" in got.out
     assert not home.exists()
 
 
@@ -49,7 +49,7 @@ def test_a_fault_has_its_next_step_below_it_and_decides_the_exit_code(convo: Con
 
     assert got.exit == 1
     first, second, _ = got.out.splitlines()
-    assert first == "  serve  fault: 0.0.0.0, port 8788 lets other machines in, and there are no keys"
+    assert first == "  serve  fault: 0.0.0.0, port 8788 can be reached from other machines, and no API keys are set up"
     assert second.startswith("         try: convo serve --new-key NAME")
     assert got.err == "1 fault\n"
 
@@ -71,9 +71,9 @@ def test_a_check_that_is_not_there_is_a_usage_error(convo: Convo) -> None:
 
 def test_the_names_of_checks_are_completed() -> None:
     assert list_completions(["doctor"], "se") == [
-        ("settings", "the settings files and variables"),
-        ("serve", "who may ask convo serve"),
-        ("seal", "the key that seals compacted windows"),
+        ("settings", "settings files and variables"),
+        ("serve", "address and keys of convo serve"),
+        ("seal", "key that encrypts compaction items"),
     ]
 
 
@@ -83,7 +83,7 @@ def test_no_check_waits_longer_than_its_limit(convo: Convo, monkeypatch: pytest.
         url = f"postgresql://me:hush@127.0.0.1:{silent.getsockname()[1]}/convo?connect_timeout=600"
         one = found(convo, "store", "--store", url)
 
-    assert (one["level"], "did not answer in 0.2 seconds" in one["found"]) == ("fault", True)
+    assert (one["level"], "did not respond within 0.2 seconds" in one["found"]) == ("fault", True)
     assert "hush" not in json.dumps(one)
 
 
@@ -149,10 +149,10 @@ LINE = f"alice {hash_api_key('key')}\n"
 @pytest.mark.parametrize(
     ("text", "level", "said"),
     [
-        (LINE, "ok", "0.0.0.0, port 8788, for whoever has one of 1 keys"),
-        ("", "fault", "has no key in it: nobody may ask"),
+        (LINE, "ok", "0.0.0.0, port 8788; 1 key"),
+        ("", "fault", "has no keys: every request is rejected"),
         (f"{LINE}bob secret-key\n", "fault", "keys, line 2: is not a name and the SHA-256 of a key"),
-        (None, "fault", "keys: there is no such keys file"),
+        (None, "fault", "no keys file at "),
     ],
 )
 def test_the_file_of_keys_is_read(text: str | None, level: str, said: str, convo: Convo) -> None:
@@ -171,21 +171,24 @@ def test_a_file_of_keys_that_nobody_writes_to_is_not_waited_for(convo: Convo) ->
     os.mkfifo("keys")
     settings('[serve]\nkeys_file = "keys"\n')
 
-    assert "is no file of keys" in found(convo, "serve")["found"]
+    assert "is not a regular file" in found(convo, "serve")["found"]
 
 
 def test_serving_says_what_to_install(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     one = found(convo, "serve")
 
-    assert (one["found"], one["next"]) == ("not installed: it needs uvicorn", "pip install 'convo-state[serve]'")
+    assert (one["found"], one["next"]) == (
+        "not installed: convo serve needs uvicorn",
+        "pip install 'convo-state[serve]'",
+    )
 
 
 def test_the_key_that_seals_is_told_by_where_it_comes_from(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "the store's own key" in found(convo, "seal")["found"]
+    assert "the store's key" in found(convo, "seal")["found"]
     assert found(convo, "seal", "--store", "memory")["next"].startswith("export CONVO_SEAL_KEY=...")
     monkeypatch.setenv("CONVO_SEAL_KEY", "sk-secret")
-    assert "sealed with CONVO_SEAL_KEY" in found(convo, "seal")["found"]
+    assert "encrypted with CONVO_SEAL_KEY" in found(convo, "seal")["found"]
 
 
 # -- the terminal and the folders -------------------------------------------------------------------
@@ -212,11 +215,15 @@ def test_an_encoding_without_our_characters_is_told(launch: Launch) -> None:
             CheckLevel.OK,
             "dumb, 80 columns, no colour (NO_COLOR, or TERM is dumb), utf-8",
         ),
-        (TerminalFacts(DisplayOptions(30), "xterm", "utf-8"), CheckLevel.WARNING, "it has 30 columns; tables are cut"),
+        (
+            TerminalFacts(DisplayOptions(30), "xterm", "utf-8"),
+            CheckLevel.WARNING,
+            "the terminal has 30 columns; tables are truncated",
+        ),
         (
             TerminalFacts(DisplayOptions(80, has_box_chars=False), "vt100", "ascii"),
             CheckLevel.WARNING,
-            "its encoding is ascii: other characters",
+            "the encoding is ascii: other characters",
         ),
     ],
 )

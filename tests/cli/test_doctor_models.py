@@ -102,7 +102,7 @@ def test_every_extra_is_looked_for() -> None:
 def test_an_ollama_that_is_not_in_use_is_not_asked(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OLLAMA_HOST", "127.0.0.1:1")
 
-    assert found(convo, "ollama")["found"] == "not in use: no model and no alias names it"
+    assert found(convo, "ollama")["found"] == "not used: neither the default model nor an alias is an Ollama model"
 
 
 @pytest.mark.parametrize(("model", "level"), [("ollama/llama3.2", "fault"), ("scripted/echo", "warning")])
@@ -128,7 +128,7 @@ def test_a_model_that_ollama_does_not_have_is_to_be_pulled(convo: Convo, monkeyp
         there = found(convo, "ollama")
 
     assert (missing["level"], missing["next"]) == ("warning", "ollama pull llama3.2")
-    assert there["found"] == f"Ollama answers at {server.url}"
+    assert there["found"] == f"Ollama responds at {server.url}"
 
 
 def listing(server: ChatServer, *names: str) -> None:
@@ -140,7 +140,7 @@ def test_the_network_is_only_tried_on_request(convo: Convo, server: Loopback) ->
     convo("doctor")
     assert server.requests == []
 
-    assert found(convo, "network")["found"] == "openai can be reached"
+    assert found(convo, "network")["found"] == "reachable: openai"
     (asked,) = server.requests
     assert "authorization" not in asked.headers
     assert "network" in levels(convo, "--network")

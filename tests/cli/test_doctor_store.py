@@ -30,7 +30,7 @@ SETTINGS = SettingSource(Layer.PROJECT, ".convo.toml")
     ("kind", "said"),
     [
         ("memory", "state does not persist across restarts, and is not shared between replicas"),
-        ("none", "nothing is kept, and requests that go on from earlier ones are refused"),
+        ("none", "nothing is stored, and requests that continue earlier ones are rejected"),
     ],
 )
 def test_state_that_does_not_persist_is_told_with_who_chose_it(kind: str, said: str, convo: Convo) -> None:
@@ -162,8 +162,8 @@ SERVER = ServerHealth("PostgreSQL at host/db", 180_001, 'odd"name', 1, 1)
 @pytest.mark.parametrize(
     ("condition", "said", "next_step"),
     [
-        (SERVER._replace(server_version=110_022), "is PostgreSQL 11.22", "convo needs PostgreSQL 12 or newer"),
-        (SERVER._replace(is_read_only=True), "takes no writes", "name the primary in the connection string"),
+        (SERVER._replace(server_version=110_022), "is PostgreSQL 11.22", "use PostgreSQL 12 or newer"),
+        (SERVER._replace(is_read_only=True), "is read-only", "use the primary in the connection string"),
         (
             SERVER._replace(missing_privileges=["DELETE"]),
             "lacks DELETE",
@@ -190,7 +190,7 @@ def test_state_that_goes_after_a_time_is_mentioned() -> None:
     )
 
     assert finding.level is CheckLevel.OK
-    assert finding.message.endswith("what is not used goes after a time (ttl)")
+    assert finding.message.endswith("unused data expires (ttl)")
 
 
 @pytest.mark.parametrize(
