@@ -53,9 +53,9 @@ def print_sessions(config: ConfigPath, limit: int, *, as_json: bool) -> None:
     elif there:
         print_line(list_views.render_session_list(there, detect_display(sys.stdout, os.environ)))
     else:
-        print_notice("no sessions yet; " + (others or 'convo chat "hello" begins one'))
+        print_notice("no sessions yet; " + (others or 'start one: convo chat "hello"'))
     if more:
-        print_notice("there are more; -n 0 lists all")
+        print_notice("not all sessions are shown; -n 0 lists all")
 
 
 def print_session(config: ConfigPath, handle: str, *, as_json: bool) -> None:
@@ -93,7 +93,7 @@ def print_search_hits(config: ConfigPath, query: str, limit: int, *, as_json: bo
             list_views.render_search_results([place for _, place in found], detect_display(sys.stdout, os.environ))
         )
     else:
-        print_notice(f"nothing holds {query!r}")
+        print_notice(f"no matches for {query!r}")
 
 
 async def rename_session(config: ConfigPath, handle: str, name: str) -> None:
@@ -104,7 +104,7 @@ async def rename_session(config: ConfigPath, handle: str, name: str) -> None:
     async with open_configured_store(load_settings(config)) as store:
         session = await load_session(store, handle)
         await session_admin.set_session_name(store, session, name)
-    print_notice(f"{session.name} is now {name}")
+    print_notice(f"renamed {session.name} to {name}")
 
 
 async def remove_sessions(config: ConfigPath, handles: Sequence[str], *, yes: bool) -> None:
@@ -136,7 +136,7 @@ async def remove_sessions(config: ConfigPath, handles: Sequence[str], *, yes: bo
 def _confirm_removal(sessions: Sequence[Session]) -> bool:
     """Ask the user at the terminal. Raises InvalidUsage without a terminal."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise InvalidUsage("rm asks before it removes, and there is nobody to ask", hint="--yes removes without asking")
+        raise InvalidUsage("not a terminal, so the removal cannot be confirmed", hint="pass --yes to confirm")
     names = ", ".join(session.name for session in sessions)
     sys.stderr.write(escape_control_chars(f"remove {names}? [y/N] "))
     sys.stderr.flush()
@@ -148,7 +148,7 @@ def _format_removal(session: "RemovedSession", kept_files: Sequence[str]) -> str
     from convo.terminal.terminal import format_count
 
     went = f"{format_count(session.link_count, 'response')} and {format_count(session.item_count)}"
-    stays = [*(f"the file {place} stays" for place in kept_files), *filter(None, [session.remaining_copies])]
+    stays = [*(f"the file {place} is kept" for place in kept_files), *filter(None, [session.remaining_copies])]
     return "; ".join([f"removed {session.session.name}: {went}", *stays])
 
 

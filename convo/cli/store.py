@@ -32,7 +32,7 @@ from convo.stores.base import (
     TruncatedSession,
 )
 from convo.terminal import list_views
-from convo.terminal.terminal import detect_display, escape_control_chars
+from convo.terminal.terminal import detect_display, escape_control_chars, format_count
 
 ConfigPath: TypeAlias = Path | None
 """A settings file of the user."""
@@ -81,7 +81,9 @@ def run_migrations(config: ConfigPath, flags: SettingFlags, *, as_json: bool) ->
     if as_json:
         print_json({"store": where, "ran": ran})
     else:
-        print_line(escape_control_chars(f"{where}: " + (f"ran {', '.join(map(str, ran))}" if ran else "up to date")))
+        print_line(
+            escape_control_chars(f"{where}: " + (f"ran migrations {', '.join(map(str, ran))}" if ran else "up to date"))
+        )
 
 
 def print_tenant_stats(config: ConfigPath, flags: SettingFlags, *, as_json: bool) -> None:
@@ -98,9 +100,11 @@ def print_tenant_stats(config: ConfigPath, flags: SettingFlags, *, as_json: bool
         print_line(list_views.render_tenant_stats(kept, detect_display(sys.stdout, os.environ)))
         if settings.storage.path is not None:
             place = settings.storage.path
-            print_notice(f"in {place}, which is incomplete without its -wal: copy it with convo store backup FILE")
+            print_notice(
+                f"stored in {place}, which is incomplete without its -wal; back it up with convo store backup FILE"
+            )
     else:
-        print_notice("nothing is kept yet")
+        print_notice("the store is empty")
 
 
 def print_store_check(config: ConfigPath, flags: SettingFlags, *, as_json: bool) -> bool:
@@ -131,9 +135,7 @@ def print_store_check(config: ConfigPath, flags: SettingFlags, *, as_json: bool)
         print_notice(f"{where}: {said} ({rows or 'no rows'})")
         if not well and settings.storage.type == "sqlite":
             named = f" --store {quote(where)}" if flags.store else ""
-            print_notice(
-                f"  try: convo store recover NEW.db{named}, which copies every row that can be read into a new file"
-            )
+            print_notice(f"  try: convo store recover NEW.db{named}, to copy every readable row into a new file")
     return well
 
 
@@ -208,7 +210,7 @@ def copy_to_backup(config: ConfigPath, flags: SettingFlags, file: Path, *, as_js
             print_json({"store": where, "file": None, "bytes": None, "command": command})
         else:
             print_line(escape_control_chars(command))
-            print_notice("run this line; a password goes into PGPASSWORD or ~/.pgpass")
+            print_notice("run this command; set a password in PGPASSWORD or ~/.pgpass")
         return
     with progress_line("copying") as progress:
         size = factory.backup_store(get_store_url(settings.storage), file, progress)
@@ -216,7 +218,7 @@ def copy_to_backup(config: ConfigPath, flags: SettingFlags, file: Path, *, as_js
         print_json({"store": where, "file": str(file), "bytes": size, "command": None})
     else:
         print_line(escape_control_chars(f"{where}: copied to {file}, {list_views.format_bytes(size)}"))
-        print_notice(f"to look into the copy: CONVO_STORE={quote(f'sqlite:{file}')} convo sessions")
+        print_notice(f"to inspect the copy: CONVO_STORE={quote(f'sqlite:{file}')} convo sessions")
 
 
 def copy_readable_rows(config: ConfigPath, flags: SettingFlags, file: Path, *, as_json: bool) -> bool:
@@ -241,24 +243,24 @@ def copy_readable_rows(config: ConfigPath, flags: SettingFlags, file: Path, *, a
         print_json({**where, "ok": whole, "rows": dict(found.row_counts), "sessions": sessions})
         return whole
     for session in found.complete_sessions:
-        print_line(escape_control_chars(f"whole  {session.name}{_format_tenant(session)}"))
+        print_line(escape_control_chars(f"complete   {session.name}{_format_tenant(session)}"))
     for cut in found.truncated_sessions:
-        rest = f"; the {cut.rest_item_count:,} after the break are in {cut.rest_name}" if cut.rest_name else ""
-        print_line(
-            escape_control_chars(f"cut    {cut.name}{_format_tenant(cut)}: {cut.item_count:,} items are left{rest}")
-        )
-    for session in found.lost_sessions:
-        print_line(escape_control_chars(f"lost   {session.name}{_format_tenant(session)}"))
-    for session in found.recreated_sessions:
+        rest = f"; the {cut.rest_item_count:,} after the gap are in {cut.rest_name}" if cut.rest_name else ""
         print_line(
             escape_control_chars(
-                f"found  {session.name}{_format_tenant(session)}: a history whose session record is lost"
+                f"truncated  {cut.name}{_format_tenant(cut)}: {format_count(cut.item_count)} recovered{rest}"
             )
+        )
+    for session in found.lost_sessions:
+        print_line(escape_control_chars(f"lost       {session.name}{_format_tenant(session)}"))
+    for session in found.recreated_sessions:
+        print_line(
+            escape_control_chars(f"recreated  {session.name}{_format_tenant(session)}: its session record is lost")
         )
     rows = ", ".join(f"{count:,} {table}" for table, count in found.row_counts.items() if count)
     print_notice(f"{settings.storage}: copied to {file} ({rows or 'no rows'}); the old file is unchanged")
     print_notice(f"check it with convo store check --store {quote(f'sqlite:{file}')}")
-    print_notice("to use it, move the damaged file with its -wal and -shm away, and this one into its place")
+    print_notice("to use it, move away the damaged file with its -wal and -shm, and move this file to its place")
     return whole
 
 
@@ -291,14 +293,14 @@ def prune_tenants(config: ConfigPath, flags: SettingFlags, options: PruneOptions
         print_line(list_views.render_prune_results(found, detect_display(sys.stdout, os.environ)))
     print_notice(_format_prune_result(options, has_matches=bool(found)))
     for place in list_named_files(folder, gone):
-        print_notice(f"the file {place} stays")
+        print_notice(f"the file {place} is kept")
     delete_run_files(folder, gone)
 
 
 def _format_prune_result(options: PruneOptions, *, has_matches: bool) -> str:
     if not has_matches:
-        return f"nothing was unused for {options.older_than}"
-    return "this was removed" if options.is_confirmed else "this would go; --yes removes it"
+        return f"no data was unused for {options.older_than}"
+    return "removed" if options.is_confirmed else "dry run, nothing removed; pass --yes to remove this data"
 
 
 def _load_durable_settings(config: ConfigPath, flags: SettingFlags) -> Settings:
@@ -309,7 +311,7 @@ def _load_durable_settings(config: ConfigPath, flags: SettingFlags) -> Settings:
     settings = load_settings(config, flags)
     if settings.storage.type in EPHEMERAL_STORE_TYPES:
         raise InvalidUsage(
-            f"the store is {settings.storage.type}: nothing of it outlives a process",
+            f"the store is {settings.storage.type}, which keeps nothing after the process",
             hint="--store sqlite:PATH or postgresql://...",
         )
     return settings

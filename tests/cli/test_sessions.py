@@ -46,7 +46,7 @@ def test_a_list_can_be_cut_and_says_so(convo: Convo, home: Path) -> None:
     held(home, three)
     got = convo("sessions", "-n", "1")
     assert [line.split()[0] for line in got.out.splitlines()] == ["session", "monads"]
-    assert got.err == "there are more; -n 0 lists all\n"
+    assert got.err == "not all sessions are shown; -n 0 lists all\n"
     assert convo("sessions", "-n", "0").out == LISTED
     assert convo("sessions", "-n", "3").err == ""
 
@@ -80,7 +80,7 @@ def test_a_list_for_programs(convo: Convo, home: Path) -> None:
 def test_without_a_database_nothing_is_found_and_nothing_is_made(argv: list[str], convo: Convo, home: Path) -> None:
     got = convo(*argv)
     assert (got.exit, got.out) == (0, "")
-    assert got.err in ('no sessions yet; convo chat "hello" begins one\n', "nothing holds 'monad'\n")
+    assert got.err in ('no sessions yet; start one: convo chat "hello"\n', "no matches for 'monad'\n")
     assert convo(*argv, "--json").json() == []
     assert not home.exists()
 
@@ -171,7 +171,7 @@ def test_a_search_finds_what_was_said_on_a_branch_that_was_left(convo: Convo, ho
 def test_a_new_name_is_a_handle_at_once_and_leaves_the_order_alone(convo: Convo, home: Path) -> None:
     held(home, three)
     got = convo("sessions", "rename", "tea", "green tea")
-    assert (got.exit, got.out, got.err) == (0, "", "tea is now green tea\n")
+    assert (got.exit, got.out, got.err) == (0, "", "renamed tea to green tea\n")
     assert convo("sessions", "show", "green tea").exit == 0
     assert convo("sessions", "show", "tea").exit == 5
     assert [one["name"] for one in convo("sessions", "--json").json()] == ["monads", "café", "green tea"]
@@ -264,9 +264,7 @@ def test_without_a_terminal_and_without_yes_nothing_is_removed(convo: Convo, hom
     held(home, three)
     got = convo("sessions", "rm", "tea", stdin="y\n")
     assert (got.exit, got.out) == (2, "")
-    assert got.err == (
-        "convo: rm asks before it removes, and there is nobody to ask\n  try: --yes removes without asking\n"
-    )
+    assert got.err == ("convo: not a terminal, so the removal cannot be confirmed\n  try: pass --yes to confirm\n")
     assert convo("sessions").out == LISTED
 
 

@@ -42,7 +42,7 @@ def test_each_tenants_rows_bytes_and_age_stand_in_a_line(convo: Convo, home: Pat
     got = convo("store", "stats")
 
     file = home / DATABASE
-    said = f"in {file}, which is incomplete without its -wal: copy it with convo store backup FILE\n"
+    said = f"stored in {file}, which is incomplete without its -wal; back it up with convo store backup FILE\n"
     assert (got.exit, got.err) == (0, said)
     head, line = got.out.splitlines()
     kinds = ["sessions", "responses", "conversations", "items", "places", "events", "runs"]
@@ -67,7 +67,7 @@ def test_without_a_database_there_is_nothing_and_nothing_is_made(argv: list[str]
     got = convo("store", *argv)
 
     assert (got.exit, got.out) == (0, "")
-    assert got.err in ("nothing is kept yet\n", "nothing was unused for 1d\n")
+    assert got.err in ("the store is empty\n", "no data was unused for 1d\n")
     assert not home.exists()
 
 
@@ -77,7 +77,7 @@ def test_a_store_that_keeps_nothing_is_refused(argv: list[str], kind: str, convo
     got = convo("store", *argv, "--store", kind)
 
     assert (got.exit, got.out) == (2, "")
-    assert got.err.splitlines()[0] == f"convo: the store is {kind}: nothing of it outlives a process"
+    assert got.err.splitlines()[0] == f"convo: the store is {kind}, which keeps nothing after the process"
 
 
 # -- prune ----------------------------------------------------------------------------------------
@@ -93,7 +93,7 @@ def test_a_pruning_only_counts_until_it_is_told_to_go_on(convo: Convo, home: Pat
         ["tenant", "sessions", "responses", "conversations"],
         ["local", "3", "4", "1"],
     ]
-    assert got.err == "this would go; --yes removes it\n"
+    assert got.err == "dry run, nothing removed; pass --yes to remove this data\n"
     assert rows(home) == before
 
 
@@ -102,17 +102,17 @@ def test_a_pruning_takes_what_it_counted(convo: Convo, home: Path) -> None:
     counted = convo("store", "prune", "--older-than", AGO).out
     got = convo("store", "prune", "--older-than", AGO, "--yes")
 
-    assert (got.exit, got.out, got.err) == (0, counted, "this was removed\n")
-    assert convo("sessions").err == 'no sessions yet; convo chat "hello" begins one\n'
+    assert (got.exit, got.out, got.err) == (0, counted, "removed\n")
+    assert convo("sessions").err == 'no sessions yet; start one: convo chat "hello"\n'
     assert rows(home) == [0, 0, 0, 0, 1]
-    assert convo("store", "prune", "--older-than", AGO, "--yes").err == f"nothing was unused for {AGO}\n"
+    assert convo("store", "prune", "--older-than", AGO, "--yes").err == f"no data was unused for {AGO}\n"
 
 
 def test_what_was_used_since_stays(convo: Convo, home: Path) -> None:
     held(home, three)
     before = rows(home)
 
-    assert convo("store", "prune", "--older-than", "5000w", "--yes").err == "nothing was unused for 5000w\n"
+    assert convo("store", "prune", "--older-than", "5000w", "--yes").err == "no data was unused for 5000w\n"
     assert rows(home) == before
 
 
@@ -127,7 +127,7 @@ def test_a_pruning_for_a_program(convo: Convo, home: Path) -> None:
 def test_one_tenant_alone_is_pruned(convo: Convo, home: Path, tmp_path: Path) -> None:
     held(home, three)
 
-    assert convo("store", "prune", "--older-than", AGO, "--tenant", "local", "--yes").err == "this was removed\n"
+    assert convo("store", "prune", "--older-than", AGO, "--tenant", "local", "--yes").err == "removed\n"
     got = convo("store", "prune", "--older-than", AGO, "--tenant", "nobody", "--yes")
     assert (got.exit, got.out) == (5, "")
     assert got.err == "convo: no tenant 'nobody'\n  try: convo store stats\n"
@@ -155,7 +155,7 @@ def test_a_migration_says_what_it_ran(convo: Convo, home: Path) -> None:
     file = home / DATABASE
     numbers = list(range(1, SCHEMA_VERSION + 1))
 
-    assert convo("store", "migrate").out == f"sqlite:{file}: ran {', '.join(map(str, numbers))}\n"
+    assert convo("store", "migrate").out == f"sqlite:{file}: ran migrations {', '.join(map(str, numbers))}\n"
     assert convo("store", "migrate").out == f"sqlite:{file}: up to date\n"
     assert convo("store", "migrate", "--json").json() == {"store": f"sqlite:{file}", "ran": []}
 
@@ -236,8 +236,11 @@ def test_a_server_is_migrated_measured_and_pruned(convo: Convo) -> None:
     assert convo("store", "migrate", "--json", "--store", url).json()["ran"] == []
     (ours,) = convo("store", "stats", "--json", "--store", url).json()
     assert (ours["tenant"], ours["rows"]["sessions"], ours["rows"]["items"]) == ("local", 1, 1)
-    assert convo("store", "prune", "--older-than", AGO, "--store", url).err == "this would go; --yes removes it\n"
-    assert convo("store", "prune", "--older-than", AGO, "--yes", "--store", url).err == "this was removed\n"
+    assert (
+        convo("store", "prune", "--older-than", AGO, "--store", url).err
+        == "dry run, nothing removed; pass --yes to remove this data\n"
+    )
+    assert convo("store", "prune", "--older-than", AGO, "--yes", "--store", url).err == "removed\n"
     assert convo("store", "stats", "--json", "--store", url).json() == []
 
 
