@@ -62,8 +62,8 @@ def load_base_state(row: AgentRun, folder: Path) -> RunState | None:
         return None
     if not place.exists():
         raise StateFault(
-            f"{row.id} went on from a state that is not here, and what only that said would be lost",
-            hint="export it where it was resumed, as long as it waits",
+            f"the state that {row.id} was imported from is missing here; fields that only it contains would be lost",
+            hint="export the run on the machine that imported it, while it is paused",
         )
     return load_state_file(str(place))
 
@@ -163,12 +163,13 @@ class PausedStateWriter:
             raise
         for call in run.calls_at(Stage.OUTCOME_UNKNOWN):
             self._note(
-                f"{call.id} was started and its outcome is unknown; the state records this, and resume asks for it"
+                f"{call.id} was started and its outcome is unknown; the state file records this, and convo resume asks"
+                " for a decision"
             )
         shared = _list_shared_agent_names(runner.run)
         if shared:
             names = ", ".join(map(repr, shared))
-            self._note(f"several agents are called {names}: convo resumes this state, the Agents SDK cannot read it")
+            self._note(f"several agents are named {names}: convo can resume this state, the Agents SDK cannot")
         return place
 
     def _write_state_file(self, state: RunState, run_id: str) -> str:
@@ -282,8 +283,8 @@ class RunPresenter:
         if not self.runner.pending_calls:
             return 1 if self.all_links and self.all_links[-1].status == "incomplete" else 0
         if self.state_file:
-            self._output.note(f"paused; the state is in {self.state_file}")
-        self._output.note(f"to decide and go on: {self.resume_command}")
+            self._output.note(f"paused; state saved to {self.state_file}")
+        self._output.note(f"to decide and resume: {self.resume_command}")
         return PAUSED_EXIT_CODE
 
     @property
@@ -391,7 +392,7 @@ async def present_run(
     try:
         await presenter.show_events(open_events())
     except Interrupted:
-        output.note(f"stopped; to go on: {presenter.resume_command}")
+        output.note(f"stopped; to resume: {presenter.resume_command}")
         raise
     except ConvoError as failure:
         if presenter.runner.can_resume and "/retry" in failure.hint:
@@ -406,5 +407,5 @@ async def present_run(
 def make_open_run_error(presenter: RunPresenter) -> StateFault:
     """Build the error for a new message while a run is paused, or was interrupted during its calls."""
     waits = ", ".join(call.id for call in presenter.runner.pending_calls)
-    stands = f"is paused, and waits for {waits}" if waits else "was cut off, and its calls have no output yet"
+    stands = f"is paused; pending calls: {waits}" if waits else "was interrupted, and its calls have no output yet"
     return StateFault(f"the run of {presenter.chat.session.name!r} {stands}", hint=presenter.resume_command)

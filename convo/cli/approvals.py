@@ -66,7 +66,7 @@ def print_pending_calls(config: ConfigPath, *, as_json: bool) -> None:
     elif found:
         print_line(render_paused_runs([paused for _, paused in found], detect_display(sys.stdout, os.environ)))
     elif not left:
-        _write_stderr_line("no run waits for anybody")
+        _write_stderr_line("no pending calls")
     if left:
         _write_stderr_line(_format_orphaned_runs(left))
 
@@ -122,7 +122,7 @@ async def _save_decisions(
     try:
         hold = await acquire_session_lease(store, session)
     except Busy as busy:
-        raise Busy(busy.name, busy.process, hint="decide there, or leave that chat first") from busy
+        raise Busy(busy.name, busy.process, hint="decide in that chat, or close it first") from busy
     try:
         now = await store.agent_run(run.id) or run
         events = [await _build_decision(one, decision) for one in selected]
@@ -263,18 +263,16 @@ def _report_decisions(
     for run, paused in remaining:
         waits = ", ".join(call.call_id for call in paused.calls)
         agents = "" if AGENTS_SOURCE_KEY in run.document else " --agent FILE.py:NAME"
-        going = f"convo resume {quote(paused.session_name or run.id)}{agents} performs what was decided"
-        _write_stderr_line(f"{paused.session_name} still waits for {waits}" if waits else going)
+        going = f"all calls are decided; to resume: convo resume {quote(paused.session_name or run.id)}{agents}"
+        _write_stderr_line(f"{paused.session_name} still has pending calls: {waits}" if waits else going)
 
 
 def _format_orphaned_runs(orphaned_runs: Sequence[OrphanedRun]) -> str:
     """Format the interrupted runs, with the command that resumes the first of them."""
     names = [one.session.name or one.run.id for one in orphaned_runs]
-    runs = (
-        f"{format_count(len(orphaned_runs), 'run')} {'was' if len(orphaned_runs) == 1 else 'were'} left in the middle"
-    )
+    runs = format_count(len(orphaned_runs), "interrupted run")
     these = f" ({', '.join(names)})" if len(names) > 1 else ""
-    return f"{runs}{these}: convo resume {quote(names[0])} --agent FILE.py:NAME"
+    return f"{runs}{these}; to resume: convo resume {quote(names[0])} --agent FILE.py:NAME"
 
 
 def _write_stderr_line(text: str) -> None:

@@ -11,7 +11,7 @@ from convo.terminal.answer import run_interruptibly
 from convo.terminal.report_views import format_compaction, parse_compact_arguments
 from convo.transfer.compact import AutoCompaction, apply_compaction, prepare_compaction
 
-COMPACTION_STOPPED = "not compacted: you stopped it"
+COMPACTION_STOPPED = "compaction stopped; the history is unchanged"
 
 
 async def compact_if_due(chat: Chat, auto_compaction: AutoCompaction, note: Callable[[str], None]) -> None:

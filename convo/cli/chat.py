@@ -22,7 +22,6 @@ from convo.errors import ConvoError, Interrupted, InvalidUsage
 from convo.history.items import Item, Json, StreamEvent, item_text, item_type, user_message
 from convo.history.records import Link, Strategy
 from convo.strategies.selection import is_file_handle
-from convo.strategies.state import STRATEGIES
 from convo.terminal.answer import consume_interruptibly
 from convo.terminal.terminal import AnswerPrinter
 
@@ -43,7 +42,7 @@ async def run_chat(options: ChatOptions, output: ChatOutput) -> int:
     along = [load_attachment(place) for place in options.attachments]
     said = build_first_message(options.prompt, along)
     if said is None and (output.as_json or output.as_jsonl):
-        raise InvalidUsage("--json and --jsonl are about one turn", hint='convo chat --json "..."')
+        raise InvalidUsage("--json and --jsonl need a message", hint='convo chat --json "..."')
     cast = _load_agents(options)
     sources = _read_chat_settings(options, cast.model if cast and options.model is None else options.model, output)
     async with open_configured_store(resolve_settings(sources)) as store, AsyncExitStack() as open_things:
@@ -82,7 +81,7 @@ def _read_chat_settings(options: ChatOptions, model: str | None, output: ChatOut
     storage = resolve_settings(sources).storage
     if not is_replayed or storage.type == "none" or is_store_writable(get_store_url(storage)):
         return sources
-    output.note(f"{storage} cannot be written: only the file of the conversation is saved")
+    output.note(f"{storage} cannot be written; only the file of the conversation is saved")
     return read_settings_inputs(options.config, SettingFlags(model=model, store="memory"))
 
 
@@ -105,7 +104,7 @@ async def _with_previous_agents(context: ChatContext, options: ChatOptions, outp
     """
     found = await context.load_previous_agents()
     if found is not None:
-        output.note(f"agents as before: {found.reference}")
+        output.note(f"using this session's agents: {found.reference}")
         model = found.model if options.model is None else options.model
         options = replace(options, model=model, run_flags=replace(options.run_flags, agent=found.reference))
     options.run_flags.validate(instructions=options.instructions, schema_file=options.schema_file)
@@ -132,7 +131,7 @@ def build_first_message(prompt: str | None, attachment_parts: Sequence[Json]) ->
     if prompt is None:
         return None
     if not prompt.strip() and not attachment_parts:
-        raise InvalidUsage("there is nothing to send: the message is empty", hint='convo chat "..."')
+        raise InvalidUsage("the message is empty", hint='convo chat "..."')
     return user_message(prompt, *attachment_parts)
 
 
@@ -165,8 +164,10 @@ async def run_interactive_chat(
         renderer=context.get_answer_renderer(),
         format_reasoning=context.get_reasoning_formatter(),
     )
-    owner = STRATEGIES[chat.session.strategy].description
-    talking.notify(f"{chat.options.model}, held by {owner}; /help lists what else can be typed")
+    owner = chat.state.owner
+    is_in_store = not (owner.uses_file or owner.is_server_side)
+    saved = "not saved" if is_in_store and context.is_store_ephemeral else owner.where_saved
+    talking.notify(f"{chat.options.model}, {saved}. Type /help for commands.")
     if presenter:
         from convo.terminal.agent_chat import AgentChat
         from convo.terminal.terminal import detect_display_without_color
@@ -178,7 +179,7 @@ async def run_interactive_chat(
     code = await talking.run()
     back = await context.make_continue_command(talking.chat)
     if back:
-        output.note(f"come back: {back}")
+        output.note(f"continue: {back}")
     return code
 
 
@@ -218,7 +219,7 @@ async def run_single_turn(chat: Chat, message: Item, context: ChatContext, outpu
 
 def format_prompt_hint(hint: str, continue_command: str) -> str:
     """Format a hint that names a slash command, for a user who has no prompt for it."""
-    return f"{continue_command}, and there: {hint}" if continue_command else "repeat the command"
+    return f"{continue_command}, then: {hint}" if continue_command else "repeat the command"
 
 
 def ignore_event(event: StreamEvent) -> None:

@@ -101,7 +101,7 @@ async def _write_lease(chat: Chat, *, timeout_s: float) -> AsyncIterator[None]:
             break
         except Busy as busy:
             if clock.monotonic() >= until:
-                raise Busy(busy.name, busy.process, hint="/compact in that chat, or leave it first") from busy
+                raise Busy(busy.name, busy.process, hint="type /compact in that chat, or close it first") from busy
             await clock.sleep(LEASE_RETRY_S)
     try:
         yield

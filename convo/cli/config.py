@@ -103,7 +103,7 @@ def write_setting(target: SettingsTarget, name: str, value_text: str) -> None:
     key = _qualify_with_profile(parse_setting_key(name))
     value = parse_setting_value(value_text, key, "config set")
     obeyed = edit_settings_file(target, lambda text: set_toml_value(text, key, value, str(target.path)))
-    print_notice(f"{format_setting_key(key)} is {format_setting_value(value)} in {target.path}")
+    print_notice(f"set {format_setting_key(key)} to {format_setting_value(value)} in {target.path}")
     if obeyed:
         _note_stronger_source(target, key)
     else:
@@ -126,7 +126,7 @@ def remove_setting(target: SettingsTarget, name: str) -> None:
         return left
 
     obeyed = edit_settings_file(target, taken)
-    print_notice(f"{format_setting_key(key)} is no longer in {place}")
+    print_notice(f"removed {format_setting_key(key)} from {place}")
     if not obeyed:
         _note_still_untrusted(target)
 
@@ -238,7 +238,9 @@ def trust_project_file(config: Path | None, path: Path | None) -> None:
                 escape_unprintable(f"{format_setting_key(one.key)} sends conversations to another machine: {elsewhere}")
             )
     _record_trust(place, found.content)
-    print_notice(f"{place} is trusted as it is now; a change or convo config untrust ends the trust")
+    print_notice(
+        f"{place} is trusted with its current content, until it changes or is untrusted (convo config untrust)"
+    )
 
 
 def untrust_project_file(config: Path | None, path: Path | None) -> None:
@@ -256,10 +258,11 @@ def untrust_project_file(config: Path | None, path: Path | None) -> None:
     except OSError as wrong:
         raise StoreFault(f"the trust in {place} cannot be removed: {format_os_error(wrong)}") from wrong
     else:
-        print_notice(f"{place} is not trusted any more")
+        print_notice(f"{place} is no longer trusted")
     if trusted_below:
         raise InvalidSettings(
-            f"{place} is still trusted, by {TRUSTED_SETTING!r} in your settings", hint="convo config list trusted"
+            f"{place} is still trusted because of {TRUSTED_SETTING!r} in your settings",
+            hint="convo config list trusted",
         )
 
 
@@ -275,8 +278,8 @@ def print_trusted_files() -> None:
             found = read_project_file(path, places)
         except InvalidSettings:
             found = None
-        state = found.trust.value if isinstance(found, ProjectFile) else "not readable"
-        print_line(f"{escape_unprintable(str(path))}  {state if os.path.lexists(path) else 'no longer there'}")
+        state = found.trust.value if isinstance(found, ProjectFile) else "unreadable"
+        print_line(f"{escape_unprintable(str(path))}  {state if os.path.lexists(path) else 'missing'}")
         empty = False
     if empty:
         print_notice(f"no file is trusted with {TRUST_COMMAND}")
@@ -295,10 +298,14 @@ def _find_project_file(path: Path | None) -> Path:
         found = Path(os.path.abspath(os.path.expanduser(path)))
         found = found / PROJECT_FILE if found.is_dir() and found.name != PROJECT_FILE else found
         if not os.path.lexists(found) and found.name != PROJECT_FILE:
-            raise NotFound("file or folder", str(path), hint=f"{TRUST_COMMAND} PATH, of a {PROJECT_FILE} or its folder")
+            raise NotFound(
+                "file or folder",
+                str(path),
+                hint=f"{TRUST_COMMAND} PATH, where PATH is a {PROJECT_FILE} file or its folder",
+            )
         if found.name != PROJECT_FILE:
             hint = f"convo --config {quote(str(path))} COMMAND"
-            raise InvalidUsage(f"only files named {PROJECT_FILE} are searched for", hint=hint)
+            raise InvalidUsage(f"a project file must be named {PROJECT_FILE}", hint=hint)
     return Path(os.path.realpath(found.parent), found.name)
 
 
@@ -353,11 +360,11 @@ def _note_stronger_source(target: SettingsTarget, key: SettingKey) -> None:
     own = key[2:] if key[0] == "profiles" else key
     origin = settings.get_source(*own)
     if origin.layer is not Layer.DEFAULT and origin.location != str(target.path):
-        print_notice(f"{origin.location} says otherwise, and goes before it")
+        print_notice(f"{origin.location} overrides this value")
 
 
 KEY_FOLDER_NAME = "provider-keys"
-"""The folder of key files, beside the settings."""
+"""The folder of key files, in the folder of the settings."""
 
 
 def save_provider_key(config: Path | None, name: str, *, file: bool) -> None:
@@ -377,7 +384,7 @@ def save_provider_key(config: Path | None, name: str, *, file: bool) -> None:
         _save_to_keyring(provider, key)
         place = None
         _set_provider_setting(config, name, "keyring", True)
-    print_notice(f"the key of {name} is in {place or KEYRING_LOCATION}")
+    print_notice(f"stored the key of {name} in {place or KEYRING_LOCATION}")
 
 
 def delete_provider_key(config: Path | None, name: str) -> None:
@@ -388,16 +395,14 @@ def delete_provider_key(config: Path | None, name: str) -> None:
     settings = load_settings(config)
     provider = _find_provider(settings, name)
     if not has_stored_key(provider):
-        raise NotFound(
-            "key that was put away for", name, hint=f"unset {provider.key_env}" if provider.key_env else None
-        )
+        raise NotFound("stored key for", name, hint=f"unset {provider.key_env}" if provider.key_env else None)
     if provider.keyring:
         delete_from_keyring(get_keyring_username(provider))
     if provider.key_file == _key_file_path(settings, provider):
         _key_file_path(settings, provider).unlink(missing_ok=True)
     for field in ("keyring", "key_file"):
         _unset_provider_setting(config, name, field)
-    print_notice(f"the key of {name} is no longer kept")
+    print_notice(f"deleted the stored key of {name}")
 
 
 def _find_provider(settings: Settings, name: str) -> Provider:
@@ -405,7 +410,7 @@ def _find_provider(settings: Settings, name: str) -> Provider:
     if name in settings.providers:
         return settings.providers[name]
     near = find_closest_word(name, settings.providers)
-    raise NotFound("provider", name, hint=f"convo config key set {near}" if near else "convo models lists them")
+    raise NotFound("provider", name, hint=f"convo config key set {near}" if near else "convo models")
 
 
 def _key_file_path(settings: Settings, provider: Provider) -> Path:
@@ -416,7 +421,7 @@ def _save_to_keyring(provider: Provider, key: Secret) -> None:
     try:
         write_keyring(get_keyring_username(provider), key)
     except InvalidSettings as wrong:
-        wrong.hint = f"{wrong.hint}, or --file puts it into a file that only you can read"
+        wrong.hint = f"{wrong.hint}, or pass --file to store it in a file that only you can read"
         raise
 
 
@@ -424,9 +429,12 @@ def _read_key(name: str) -> Secret:
     """Read a key from the terminal or from the pipe. Raises InvalidUsage for text that cannot be a key."""
     text = (_prompt_for_key(name) if sys.stdin.isatty() else sys.stdin.readline()).strip()
     if not text:
-        raise InvalidUsage("there is no key to put away", hint=f"convo config key set {name} asks for it")
+        raise InvalidUsage("no key was entered", hint=f"convo config key set {name}, then enter the key")
     if not (text.isascii() and text.isprintable()) or " " in text:
-        raise InvalidUsage("it holds characters that no key has", hint="copy it again, as the provider shows it")
+        raise InvalidUsage(
+            "the key contains a space or a character that is not printable ASCII",
+            hint="copy the key again from the provider",
+        )
     return Secret(text)
 
 
@@ -437,7 +445,7 @@ def _prompt_for_key(name: str) -> str:
     with warnings.catch_warnings():
         warnings.simplefilter("error", GetPassWarning)
         try:
-            return getpass(f"key of {name} (not shown): ", stream=sys.stderr)
+            return getpass(f"key of {name} (input hidden): ", stream=sys.stderr)
         except GetPassWarning as wrong:
             raise InvalidUsage(
                 "this terminal would show the key", hint=f"convo config key set {name} < FILE"

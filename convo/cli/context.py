@@ -94,7 +94,7 @@ async def _resolve_response(store: Store, handle: str, turn: int | None) -> Fork
     if link is None:
         if turn is None:
             return ForkSource(handle=handle)
-        raise NotFound("response", handle, hint=f"convo inspect {handle} names the responses before it")
+        raise NotFound("response", handle, hint=f"convo inspect {handle}, to list the responses before it")
     session = await store.session(link.session_id) if link.session_id and not link.is_stored else None
     if session:
         stood = replace(session, head=link.head, confirmed_head=link.head, link_id=link.id)
@@ -108,14 +108,16 @@ async def _find_response_at_turn(store: Store, link: Link, turn: int) -> Link:
     cut = path.first(find_turn_end(path.items, turn))
     _, before = await find_adjacent_links(cut, link, store)
     if before is None or before.head != cut.head:
-        raise InvalidUsage("no response of this chain ends there", hint=f"convo inspect {link.id} shows where they end")
+        raise InvalidUsage(
+            "no response of this chain ends at that turn", hint=f"convo inspect {link.id}, to list its responses"
+        )
     return before
 
 
 async def _find_replay_session(store: Store, path: str) -> Session:
     found = await find_session_by_handle(store, to_absolute_path(path))
     if found is None:
-        raise NotFound("session at", path, hint="copy the file, and go on with --replay --from COPY")
+        raise NotFound("session at", path, hint="copy the file, then continue with --replay --from COPY")
     return found
 
 
@@ -253,12 +255,17 @@ class ChatContext:
     async def make_continue_command(self, chat: Chat) -> str:
         """Return the command that continues this chat later, or "" for a chat that cannot be continued."""
         session, config = chat.session, self._options.config
-        assert self._settings
-        kept = self._settings.storage.type not in EPHEMERAL_STORE_TYPES and await self._store.session(session.id)
+        kept = not self.is_store_ephemeral and await self._store.session(session.id)
         handle = session.name if kept else session.handle
         begin = f"{get_command_prefix()} --config {quote(str(config))}" if config else get_command_prefix()
         agents = f" --agent {quote(self._options.agents_reference)}" if self._options.agents_reference else ""
         return f"{begin} chat --from {quote(handle)}{agents}" if handle and chat.turn else ""
+
+    @property
+    def is_store_ephemeral(self) -> bool:
+        """Whether the store keeps nothing after this process."""
+        assert self._settings
+        return self._settings.storage.type in EPHEMERAL_STORE_TYPES
 
     @property
     def paused_runs_folder(self) -> Path:
@@ -272,8 +279,7 @@ class ChatContext:
 
     def with_agents_record(self, chat: Chat, setup: "AgentSetup") -> "AgentSetup":
         """Return `setup` for the runs of `chat`, with a record of the agents unless the store is ephemeral."""
-        assert self._settings
-        if self._settings.storage.type in EPHEMERAL_STORE_TYPES:
+        if self.is_store_ephemeral:
             return setup
         return setup.with_agents_record(chat.session.id, self._options.model, self._inputs.paths.data)
 
@@ -294,7 +300,7 @@ class ChatContext:
         found = await load_session_agents(self._store, session.id, self._inputs.paths.data)
         if found is None:
             self._output.note(
-                "the agents of this session are not stored: continuing without agents; add --agent to use them"
+                "the agents of this session are not stored; continuing without agents (use --agent to name them)"
             )
         return found
 
@@ -303,7 +309,9 @@ class ChatContext:
     def _select_owner(self, fork_source: ForkSource) -> OwnerSelection:
         asked = self._options
         if asked.fork and (asked.handle or asked.continue_last or asked.strategies):
-            raise InvalidUsage("--fork names the session and keeps its owner", hint="convo chat --fork HANDLE")
+            raise InvalidUsage(
+                "--fork cannot be used with --from, -c or a strategy option", hint="convo chat --fork HANDLE"
+            )
         return select_owner(asked.strategies, fork_source.handle or asked.handle, use_last_session=asked.continue_last)
 
     async def _choose_session_name(self, session: Session | None) -> str:
@@ -316,7 +324,7 @@ class ChatContext:
             return ""
         if session:
             raise InvalidUsage(
-                f"-n names a new session, and this one is {session.name!r}",
+                f"-n names a new session, and this one is already named {session.name!r}",
                 hint=f"convo sessions rename {quote(session.name)} {quote(wish)}",
             )
         await check_session_name_free(self._store, wish)
@@ -326,12 +334,12 @@ class ChatContext:
         """Print a notice that -c continues `session` although another one was used later."""
         newest = await load_last_used_session(self._store)
         if newest.id != session.id:
-            self._output.note(f"{newest.name!r} has no answer yet, so this continues {session.name!r}")
+            self._output.note(f"{newest.name!r} has no response yet; continuing {session.name!r} instead")
 
     def _note_new_file(self, session: Session) -> None:
         if session.replay_file and not os.path.lexists(session.replay_file):
             near = os.path.relpath(session.replay_file)
-            self._output.note(f"the conversation goes to {session.replay_file if near.startswith('..') else near}")
+            self._output.note(f"saving the conversation to {session.replay_file if near.startswith('..') else near}")
 
     # -- endpoint and model ------------------------------------------------------------------------------
 
@@ -371,7 +379,7 @@ class ChatContext:
 
     def _note_built_in_model(self, choice: ModelChoice) -> None:
         if choice.source.layer is Layer.DEFAULT and choice.provider.api == "local":
-            self._output.note("no key was found, so the built-in model answers: a small demo that forgets and errs")
+            self._output.note("No API key found. Using the bundled SmolLM2-135M (demo quality).")
 
     async def _acquire_lease(self, chat: Chat) -> None:
         if chat.session.id not in self._leases:
@@ -387,7 +395,7 @@ async def confirm_fork_of_busy_session(busy: Busy, session: Session) -> bool:
 
     with suppress(EOFError):
         answer = await read_plain_line(
-            escape_control_chars(f"{busy.message}; fork it and go on from where it stands? [y/N] ")
+            escape_control_chars(f"{busy.message}; fork it and continue in the fork? [y/N] ")
         )
         return answer.strip().lower() in ("y", "yes")
     return False
@@ -396,7 +404,7 @@ async def confirm_fork_of_busy_session(busy: Busy, session: Session) -> bool:
 def check_replay_file_exists(file: str) -> None:
     """Raise NotFound for a missing file. Only the form of the handle says that it is a file."""
     if not os.path.lexists(to_absolute_path(file)):
-        raise NotFound("file", file, hint=f"convo chat --replay --from {quote(file)}, to begin one there")
+        raise NotFound("file", file, hint=f"convo chat --replay --from {quote(file)}, to start a new one")
 
 
 def get_command_prefix() -> str:

@@ -33,7 +33,7 @@ def select_best_matches(candidates: Iterable[tuple[str, int, ChoiceT]]) -> dict[
     for call_id, exactly, wish in candidates:
         other = found.get(call_id)
         if other and other[0] == exactly and other[1] != wish:
-            raise InvalidUsage(f"{call_id} is asked to be two things at once", hint="name it in one flag alone")
+            raise InvalidUsage(f"two flags give different decisions on {call_id}", hint="name it in one flag only")
         if other is None or other[0] < exactly:
             found[call_id] = (exactly, wish)
     return {call_id: wish for call_id, (_, wish) in found.items()}
@@ -53,7 +53,7 @@ def format_decision(
 def format_unchanged_decision(tool: str, call_id: str, previous: bool) -> str:
     """Format a note that a name or `all` left an earlier decision on one call unchanged."""
     flag = "--reject" if previous else "--approve"
-    return f"{tool} ({call_id}) stays {format_verdict(previous)}; {flag} {call_id} changes that"
+    return f"{tool} ({call_id}) remains {format_verdict(previous)}; to change it: {flag} {call_id}"
 
 
 def format_verdict(approve: bool) -> str:
@@ -142,7 +142,7 @@ def _match_calls(value: str, flag: str, pending: Sequence[PendingApproval]) -> I
     fits = fits or [call for call in undecided if name in (ALL_CALLS_WORD, call.tool)]
     if not fits and not any(name in (ALL_CALLS_WORD, call.tool) for call in pending):
         ids = ", ".join(call.call_id for call in pending)
-        raise NotFound("pending call", name, hint=f"one of {ids}" if ids else "nothing waits in this run")
+        raise NotFound("pending call", name, hint=f"one of {ids}" if ids else "this run has no pending calls")
     for call in fits:
         _check_applicable(call, flag)
         yield (
@@ -159,7 +159,7 @@ def _split_flag_value(value: str, flag: str, pending: Sequence[PendingApproval])
         return value, None
     longest = max((one for one in ids if value.startswith(f"{one}=")), key=len, default=value.partition("=")[0])
     if flag == "output" and "=" not in value.removeprefix(longest):
-        raise InvalidUsage(f"--output {value!r} does not say what came of the call", hint="--output CALL=TEXT")
+        raise InvalidUsage(f"--output {value!r} does not contain the output of the call", hint="--output CALL=TEXT")
     return longest, value.removeprefix(longest).removeprefix("=")
 
 
@@ -172,7 +172,7 @@ def _check_applicable(call: PendingApproval, flag: str) -> None:
         )
     if not call.outcome_unknown and flag in ("rerun", "output"):
         raise InvalidUsage(
-            f"{call.call_id} was not started, so nothing came of it", hint=f"--approve or --reject {call.call_id}"
+            f"{call.call_id} was not started, so it has no output", hint=f"--approve or --reject {call.call_id}"
         )
 
 

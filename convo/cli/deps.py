@@ -70,7 +70,7 @@ def run_sync(coroutine: Coroutine[object, None, Result]) -> Result:
         result: Result = done.value
         return result
     coroutine.close()
-    raise RuntimeError("this had to wait for something, and no event loop runs")
+    raise RuntimeError("the coroutine has to wait, and no event loop is running")
 
 
 @asynccontextmanager

@@ -107,18 +107,20 @@ async def load_mirror_and_owner(
     mirror, number = await resolve_handle_with_turn(handle, resolver, store)
     if number is not None:
         raise InvalidUsage(
-            "--server compares all that is held", hint=f"convo diff {parse_turn_handle(handle)[0]} --server"
+            "--server compares the whole history, not a turn",
+            hint=f"convo diff {parse_turn_handle(handle)[0]} --server",
         )
     if not STRATEGIES[mirror.strategy].is_server_side:
         raise InvalidUsage(
-            f"{handle} is held here, by {STRATEGIES[mirror.strategy].description}", hint=f"convo inspect {handle}"
+            f"{handle} is not stored by a server; its owner is {STRATEGIES[mirror.strategy].description}",
+            hint=f"convo inspect {handle}",
         )
     theirs = (
         await _load_embedded_owner_view(mirror, store)
         if mirror.scope == EMBEDDED_SCOPE
         else await resolver.fetch_owner_view(mirror)
     )
-    here = DiffSide("here", "the record's confirmed part", mirror.path.up_to(mirror.confirmed_head).items)
+    here = DiffSide("here", "the confirmed items of the local record", mirror.path.up_to(mirror.confirmed_head).items)
     return here, DiffSide("there", f"{theirs.handle} at {theirs.scope}", theirs.path.items)
 
 

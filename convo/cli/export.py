@@ -27,6 +27,7 @@ from convo.inspect.redaction import RedactionResult
 from convo.inspect.serialize import ConversationDocument
 from convo.inspect.view import ConversationView
 from convo.stores.base import Store
+from convo.terminal.terminal import format_count
 from convo.transfer.convert import ConversationSource, load_source
 from convo.transfer.export import render_jsonl, render_markdown_export, render_replay
 
@@ -87,7 +88,9 @@ def check_overwrite(options: ExportOptions) -> None:
     """Raise InvalidUsage for an existing file without --force. A pipe or a device is written to."""
     file = Path(to_absolute_path(str(options.file))) if options.file else None
     if file and not options.overwrite and os.path.lexists(file) and (file.is_file() or not file.exists()):
-        raise InvalidUsage(f"{options.file} exists", hint="--force overwrites it; or name another file with -o")
+        raise InvalidUsage(
+            f"{options.file} already exists", hint="pass --force to overwrite it, or name another file with -o"
+        )
 
 
 def resolve_export_format(options: ExportOptions) -> str:
@@ -104,27 +107,26 @@ def resolve_export_format(options: ExportOptions) -> str:
         )
     form = options.export_format or suffix or "replay"
     if options.include_links and form != "jsonl":
-        raise InvalidUsage(f"--links is for jsonl, not for {form}", hint="--format jsonl --links")
+        raise InvalidUsage(f"--links applies to jsonl, not to {form}", hint="--format jsonl --links")
     if not options.include_data and form not in ("markdown", "html"):
-        raise InvalidUsage(f"--no-data is for markdown and html; {form} is nothing but data", hint="leave it out")
+        raise InvalidUsage(f"--no-data applies to markdown and html, not to {form}", hint="leave out --no-data")
     if form == RUNSTATE_FORMAT:
         check_run_export_options(options)
     elif named := next((f"--{name}" for name in ("agent", "context", "schema") if getattr(options, name)), None):
-        raise InvalidUsage(f"{named} is for runstate, not for {form}", hint="--format runstate --agent FILE:NAME")
+        raise InvalidUsage(f"{named} applies to runstate, not to {form}", hint="--format runstate --agent FILE:NAME")
     if options.as_json and not options.file:
-        raise InvalidUsage(
-            "--json says what was written into a file", hint="-o FILE --json; --format jsonl prints JSON"
-        )
+        raise InvalidUsage("--json needs an output file", hint="add -o FILE; to print JSON, use --format jsonl")
     return form
 
 
 def check_run_export_options(options: ExportOptions) -> None:
     """Raise InvalidUsage for options that do not apply to a run."""
     if options.agent is None:
-        raise InvalidUsage("a run is written with its agents, and none are named", hint="--agent FILE.py:NAME")
+        raise InvalidUsage("exporting a run needs its agents", hint="--agent FILE.py:NAME")
     if options.redact or options.patterns:
         raise InvalidUsage(
-            "a run without its secrets could not be gone on with", hint="--format replay --redact, for its conversation"
+            "--redact does not apply to runstate: a redacted run cannot be resumed",
+            hint="export its conversation: --format replay --redact",
         )
 
 
@@ -196,4 +198,4 @@ def report_export(
         told |= redactions_to_json(redactions)
         print_json(told)
     else:
-        print_notice(f"{len(document.items):,} items are in {options.file}")
+        print_notice(f"exported {format_count(len(document.items))} to {options.file}")

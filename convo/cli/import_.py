@@ -67,7 +67,7 @@ async def run_import(options: ImportOptions) -> None:
                 made = before
             report_import(document, made, as_json=options.as_json, was_imported_before=before is not None)
         if len(documents) == 1 and any(there):
-            print_notice(f"imported before; to import it once more: convo import {quote(options.file)} --as NAME")
+            print_notice(f"already imported; to import it again: convo import {quote(options.file)} --as NAME")
 
 
 def select_documents(
@@ -83,7 +83,8 @@ def select_documents(
             raise NotFound("conversation in the file", options.only_name, hint=f"convo import {options.file} --dry-run")
     if options.name is not None and len(documents) != 1:
         raise InvalidUsage(
-            f"--as names one session, and the file holds {format_count(len(documents), 'conversation')}", hint="--only"
+            f"--as names one session, and the file contains {format_count(len(documents), 'conversation')}",
+            hint="add --only NAME",
         )
     return documents
 
@@ -114,5 +115,5 @@ def report_import(
     else:
         print_line(
             escape_control_chars(f"{name}  {format_count(len(document.items))}")
-            + ("  came before" if was_imported_before else "")
+            + ("  already imported" if was_imported_before else "")
         )

@@ -83,7 +83,7 @@ def write_html_page(views: Sequence[ConversationView | RunState], handles: Seque
     known = {handle: one for handle, one in zip(handles, views, strict=True) if isinstance(one, ConversationView)}
     run = next((handle for handle in handles if handle not in known), None)
     if run is not None:
-        raise InvalidUsage(f"{run} is a paused run, and a page shows conversations", hint=f"convo inspect {run}")
+        raise InvalidUsage(f"{run} is a paused run; --html shows conversations only", hint=f"convo inspect {run}")
     if file is None:
         sys.stdout.write(render_inspector_page(build_inspector_data(known)))
         return
@@ -93,15 +93,15 @@ def write_html_page(views: Sequence[ConversationView | RunState], handles: Seque
         if own and resolve_links(Path(to_absolute_path(own))) == target:
             raise InvalidUsage(f"{file} is the conversation's own file", hint="name another one with --html")
     write_atomic(target, render_inspector_page(build_inspector_data(known)))
-    print_notice(f"{format_count(len(known), 'conversation')} can be looked at in {file}")
+    print_notice(f"wrote {format_count(len(known), 'conversation')} to {file}")
 
 
 CURSOR_HOME, CLEAR_LINE, CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 NO_WRAP, WRAP = "\x1b[?7l", "\x1b[?7h"
 """The terminal cuts a line that is too long: wrapped, it would move the other lines down."""
 
-WATCHING_FOOTER = "watching; q or Ctrl-C ends it"
-IDLE_FOOTER = "nothing is under way; q or Ctrl-C ends it"
+WATCHING_FOOTER = "watching; press q or Ctrl-C to stop"
+IDLE_FOOTER = "no response in progress; press q or Ctrl-C to stop"
 
 QUIT_KEYS = b"qQ\x04"
 """Keys that end watching; the last one is Ctrl-D."""

@@ -31,7 +31,7 @@ from convo.runtime import SystemClock
 from convo.stores.base import Store
 from convo.transfer.import_ import is_approval_item, run_state_items
 
-PIPED_INPUT_LABEL = "what is piped in"
+PIPED_INPUT_LABEL = "piped input"
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def _target_from_file(handle: str, file: ItemFile) -> LintTarget:
 def _target_from_stdin() -> LintTarget:
     """Load the piped input: a paused run, or items in a form that a file may have."""
     if sys.stdin.isatty():
-        raise InvalidUsage("- stands for items that are piped in", hint="convo lint - < request.json")
+        raise InvalidUsage("- means piped input, but stdin is a terminal", hint="convo lint - < request.json")
     data = sys.stdin.buffer.read()
     if is_state_like(data):
         return _target_from_state(STDIN_HANDLE, parse_state_bytes(data, PIPED_INPUT_LABEL))

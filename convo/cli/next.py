@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from convo.cli.agent_options import AgentSetup
 
 
-SERVED_NOTICE = "this goes to convo's own endpoint: convo serve answers there"
+SERVED_NOTICE = "this request goes to convo's own endpoint; start it with convo serve"
 SERVER_KEY_VARIABLE = "CONVO_KEY"
 """The variable in a command for our own server, if that needs a key."""
 
@@ -142,7 +142,7 @@ async def _with_previous_agents(
 
         found = await load_session_agents(store, view.session.id, data_dir)
         if found is not None:
-            sys.stderr.write(f"agents as before: {escape_control_chars(found.reference)}\n")
+            sys.stderr.write(f"using this session's agents: {escape_control_chars(found.reference)}\n")
             options = replace(
                 options, model=options.model or found.model, run_flags=replace(options.run_flags, agent=found.reference)
             )

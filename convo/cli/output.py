@@ -76,7 +76,7 @@ OUTPUT_LOST_CODES = frozenset({"cut_off", "output_failed"})
 WRITE_ERRNOS = frozenset({errno.ENOSPC, errno.EFBIG, errno.EIO})
 
 SHELL_HINTS = {
-    RequestRefused.hint: "convo next HANDLE shows what would be sent",
+    RequestRefused.hint: "convo next HANDLE, to see the next request",
     StreamBroken.hint: "repeat the command",
     TryLater.hint: "wait a moment, then repeat the command",
 }
@@ -152,7 +152,7 @@ def _to_internal_failure(error: BaseException) -> CommandFailure:
     """Convert a bug to its type and its line; the operating system's message is safe to print."""
     words = f" ({error.strerror})" if isinstance(error, OSError) and error.strerror else ""
     message = f"internal error: {type(error).__name__}{words} in {_find_own_line(error)}"
-    return CommandFailure("internal_error", message, "CONVO_DEBUG=1 in front of the command shows the traceback")
+    return CommandFailure("internal_error", message, "set CONVO_DEBUG=1 to see the traceback")
 
 
 def _find_own_line(error: BaseException) -> str:

@@ -73,8 +73,8 @@ def delete_run_files(folder: Path, runs: Iterable[str]) -> None:
         try:
             place.unlink(missing_ok=True)
         except OSError as wrong:
-            said = f"{place} is of a run that was removed, and cannot be removed itself: {format_os_error(wrong)}"
-            left.append(StoreFault(said, hint="remove it yourself"))
+            said = f"{place} belongs to a removed run and cannot be deleted: {format_os_error(wrong)}"
+            left.append(StoreFault(said, hint="delete the file yourself"))
     if left:
         raise left[0]
 

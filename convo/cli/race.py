@@ -80,7 +80,7 @@ def read_race_turns(options: RaceOptions) -> tuple[str, ...]:
     Raises InvalidUsage for words together with a file or for an empty turn, and Unreadable.
     """
     if options.turns and options.script:
-        raise InvalidUsage("the turns are given twice: as words and in a file", hint="use one of them")
+        raise InvalidUsage("turns as arguments and --file cannot be used together", hint="use one of them")
     check_message_words(options.turns, example=RACE_EXAMPLE)
     script = str(options.script) if options.script else None
     turns = options.turns

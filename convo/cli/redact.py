@@ -63,8 +63,8 @@ def _limit_time(pattern: str) -> Iterator[None]:
 
     def end(number: int, frame: FrameType | None) -> None:
         raise InvalidUsage(
-            f"{pattern!r} was not done with one string in {PATTERN_TIMEOUT_S:g} s",
-            hint="a pattern without + or * inside of + or *",
+            f"{pattern!r} took longer than {PATTERN_TIMEOUT_S:g} s on one string",
+            hint="use a pattern without nested + or *",
         )
 
     if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
@@ -85,10 +85,13 @@ def _compile_pattern(pattern: str) -> re.Pattern[str]:
             warnings.simplefilter("ignore", FutureWarning)
             found = re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as wrong:
-        raise InvalidUsage(f"{pattern!r} is no regular expression: {wrong}", hint="quote it for the shell") from wrong
+        raise InvalidUsage(
+            f"{pattern!r} is not a regular expression: {wrong}", hint="quote it for the shell"
+        ) from wrong
     if found.match(""):
         raise InvalidUsage(
-            f"{pattern!r} fits nothing at all, so it would be found everywhere", hint="ask for one character"
+            f"{pattern!r} matches the empty string, so it would match everywhere",
+            hint="use a pattern that needs at least one character",
         )
     return found
 
@@ -99,9 +102,9 @@ def format_redactions(result: RedactionResult) -> Iterator[str]:
         places = ", ".join(one.location for one in result.replacements if one.kind == kind)
         yield f"redacted {count:,} {kind} ({places})"
     if not result.replacements:
-        yield "nothing was found to redact"
+        yield "nothing to redact was found"
     if result.unchecked_locations:
-        yield f"not looked into, because it is sealed or no text: {', '.join(result.unchecked_locations)}"
+        yield f"not searched, because encrypted or not text: {', '.join(result.unchecked_locations)}"
 
 
 def redactions_to_json(result: RedactionResult | None) -> dict[str, Json]:

@@ -45,11 +45,12 @@ def run_repair(options: RepairOptions, lookup: LookupOptions, *, as_json: bool) 
     """
     broken = load_lint_target(options.handle, lookup)
     if broken.run_state:
-        raise InvalidUsage("a paused run is not mended as a history", hint=f"convo resume {quote(options.handle)}")
+        raise InvalidUsage("a paused run cannot be repaired", hint=f"convo resume {quote(options.handle)}")
     to_file = _is_file_name(options.name)
     if broken.view.has_unread_items and not to_file:
         raise InvalidUsage(
-            "a request that goes on from what its owner holds is no whole history", hint="--as ./other.json"
+            "a request that continues server-side state has only a part of its history",
+            hint="write it to a file: --as ./other.json",
         )
     mended = (repair_for_file if to_file else repair_for_session)(broken.view) if lint_history(broken.view) else None
     if mended and to_file:
@@ -66,7 +67,7 @@ def _is_file_name(name: str) -> bool:
 
 
 def _print_repair(options: RepairOptions, target: LintTarget, result: RepairResult | None, *, as_json: bool) -> None:
-    """Print the changes; None as `result`: nothing had to be changed."""
+    """Print the changes; None as `result`: nothing needs a change."""
     changes = result.changes if result else ()
     places = target.item_paths
     if not as_json:

@@ -76,7 +76,7 @@ class ReplController(ChatContext):
         Raises InvalidUsage, and the errors of `make_session_at_turn` and `fork_session`.
         """
         if not chat.load_state().path:
-            raise InvalidUsage("nothing was said yet, so there is nothing to fork", hint="type a message")
+            raise InvalidUsage("the conversation is empty, so it cannot be forked", hint="send a message first")
         await chat.ensure_saved()  # a fork without a message of its own is not stored yet
         source = chat.session if number is None else await make_session_at_turn(self._store, chat.session, number)
         made = await fork_session(source, chat.options, chat.deps)
@@ -101,7 +101,7 @@ class ReplController(ChatContext):
         want = select_owner((), handle, use_last_session=False)
         session = await find_selected_session(self._store, want)
         if session and session.id == chat.session.id:
-            raise InvalidUsage(f"{session.name} is this conversation", hint="/resume lists the others")
+            raise InvalidUsage(f"{session.name} is already open", hint="/resume, to list the others")
         if want.replay_file and not session:
             check_replay_file_exists(want.replay_file)
         if session:
@@ -293,7 +293,12 @@ def check_input_supported(model: str, parts: Sequence[Json], settings: Settings)
     """
     media = [MEDIA_NAMES[part["type"]] for part in parts if part.get("type") in MEDIA_NAMES]
     if media and is_text_only_model(model):
-        raise Unsupported(model, media[0], param="input", hint="/model with one that does, or /detach")
+        raise Unsupported(
+            model,
+            media[0],
+            param="input",
+            hint="choose another model with /model, or remove the attachment with /detach",
+        )
     words = [part for part in parts if part.get("type") == "input_text"]
     window, need = find_model_window(model, settings.windows), estimate_tokens(user_message("", *words)) if words else 0
     if window and need > window.context:
@@ -308,4 +313,4 @@ async def render_recent_sessions(store: Store) -> str:
     there = [await load_session_summary(store, session) for session in await store.sessions(limit=MAX_RECENT_SESSIONS)]
     if not there:
         return "  no conversations yet"
-    return render_session_list(there, detect_display_without_color(sys.stderr)) + "\n  /resume NAME goes on with one"
+    return render_session_list(there, detect_display_without_color(sys.stderr)) + "\n  /resume NAME continues one"

@@ -18,6 +18,7 @@ from convo.errors import InvalidUsage, StateFault
 from convo.history.records import Session
 from convo.stores.base import Store
 from convo.strategies.selection import OwnerSelection
+from convo.terminal.terminal import format_count
 
 if TYPE_CHECKING:
     from convo.cli.resolve import LookupOptions
@@ -55,7 +56,7 @@ def _check_new_file(name: str, chat: Chat) -> Path:
     file = Path(os.path.expanduser(name))
     if os.path.lexists(file):
         over = f"convo export {quote(chat.session.name)} -o {quote(str(file))} --force"
-        raise InvalidUsage(f"{file} is there already", hint=f"choose another name, or {over}")
+        raise InvalidUsage(f"{file} already exists", hint=f"choose another name, or {over}")
     return file
 
 
@@ -75,7 +76,7 @@ async def export_open_chat(chat: Chat, file_name: str, settings: Settings, looku
     from convo.cli.resolve import HandleResolver
 
     if not chat.load_state().path:
-        raise InvalidUsage("nothing was said yet, so there is nothing to write down", hint="type a message")
+        raise InvalidUsage("the conversation is empty, so it cannot be exported", hint="send a message first")
     await chat.ensure_saved()
     file = _check_new_file(file_name or f"{chat.session.name}{DEFAULT_EXPORT_SUFFIX}", chat)
     asked = ExportOptions(chat.session.id, file=file)
@@ -83,13 +84,13 @@ async def export_open_chat(chat: Chat, file_name: str, settings: Settings, looku
     known = await HandleResolver(settings, store, lookup).resolve(chat.session.id)
     document = select_exported_parts((await load_source_from_mirror(known, settings, store)).to_document(), form, asked)
     write_export(EXPORT_RENDERERS[form](document, asked), file)
-    return f"{len(document.items):,} items are in {file}"
+    return f"exported {format_count(len(document.items))} to {file}"
 
 
 async def check_no_open_run(store: Store, session: Session) -> None:
     """Raise StateFault for an open agent run, whose calls have no output yet."""
     if await load_open_run(store, session):
         raise StateFault(
-            f"a run of agents is open in {session.name!r}, and its calls have no output yet",
+            f"{session.name!r} has an open agent run, and its calls have no output yet",
             hint=f"convo resume {quote(session.name)} --agent FILE.py:NAME, or convo approvals",
         )

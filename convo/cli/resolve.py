@@ -35,7 +35,7 @@ KIND_BY_PREFIX = {"resp_": "response", "conv_": "conversation", "ses_": "session
 MAX_NEWEST_HANDLES = 20
 """Handles that are listed for a bare prefix."""
 
-NOT_FOUND_HINT = "--provider NAME asks the endpoint that made it; CONVO_STORE names another store to look in"
+NOT_FOUND_HINT = "pass --provider NAME to ask the endpoint that created it, or set CONVO_STORE to another store"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +125,10 @@ class HandleResolver:
         try:
             asked = await self.fetch_owner_view(mirror)
         except Unreachable as failure:
-            print_notice(f"{failure.message}; this is the local mirror")
+            print_notice(f"{failure.message}; showing the local mirror")
             return mirror
         differs = describe_drift(mirror.path.up_to(mirror.confirmed_head).items, asked.path.items, "the endpoint")
-        return replace(asked, notes=(*asked.notes, differs or "the local mirror says the same"))
+        return replace(asked, notes=(*asked.notes, differs or "the local mirror is the same"))
 
     async def fetch_owner_view(self, mirror: ConversationView) -> ConversationView:
         """Return the remote owner's view of a mirror.
@@ -143,7 +143,7 @@ class HandleResolver:
             if scope not in (None, endpoint.scope):
                 raise WrongOwner(
                     f"{handle} belongs to {scope}, not to {endpoint.scope}",
-                    hint="--provider with the one it belongs to",
+                    hint="pass --provider with the provider that it belongs to",
                 )
             return await fetch_remote_view(
                 endpoint, handle, root=root_key(self._store.tenant), provider=model.provider.name
@@ -187,7 +187,7 @@ def get_owner_handle(view: ConversationView) -> str:
     session = view.session
     handle = (session.handle if session else view.handle) if STRATEGIES[view.strategy].is_server_side else None
     if not handle or not view.scope or view.scope.url == "embedded":
-        raise InvalidUsage(f"{view.handle} has no remote owner to ask", hint=f"convo inspect {view.handle}")
+        raise InvalidUsage(f"{view.handle} has no remote owner", hint=f"convo inspect {view.handle}")
     return handle
 
 
@@ -200,6 +200,6 @@ def _choose_remote_provider(settings: Settings, provider: str) -> ModelChoice:
     if found is None:
         raise InvalidUsage(f"no provider {provider!r}", hint=f"one of {', '.join(settings.providers)}")
     if found.endpoint != "remote":
-        raise InvalidUsage(f"{provider} keeps no state; what it answered is in the local store", hint="convo sessions")
+        raise InvalidUsage(f"{provider} stores no state; its responses are in the local store", hint="convo sessions")
     choose_model(settings, f"{provider}/any", source="--provider")
     return ModelChoice(ModelName(provider, ""), found, SettingSource(Layer.FLAG, "--provider"))

@@ -108,7 +108,7 @@ def write_decided_state(handle: str, requested: StateDecisions, output: DecidedS
 class DecidedState(NamedTuple):
     """The state to write, and its report.
 
-    notes:      the decisions in words
+    notes:      the decisions as text
     is_sticky:  whether a decision on a function also applies to later calls
     """
 
@@ -135,7 +135,7 @@ def _decide_and_relabel(state: RunState, requested: StateDecisions, label: str |
 
 def _apply_flags(state: RunState, requested: StateDecisions) -> DecidedState:
     choices, before = _choose_by_call(state, requested), state.verdicts
-    notes = [] if state.pending else ["nothing waits in this state"]
+    notes = [] if state.pending else ["this state has no pending calls"]
     meant = [(one, choices[one.id]) for one in state.pending if one.id in choices]
     notes += _iter_unchanged_notes(state, requested, choices)
     for one, choice in meant:
@@ -172,8 +172,8 @@ def _iter_unchanged_notes(
 def _format_not_sticky(label: str) -> str:
     """Format a note that newer releases ignore the sticky decisions on functions in a state of this label."""
     return (
-        f"openai-agents {AGENT_STICKY_VERSION.release} and later ignore --always in a state of label {label} and ask"
-        f" again, for these calls too; --schema {AGENT_STICKY_VERSION.label} writes a label that keeps it"
+        f"openai-agents {AGENT_STICKY_VERSION.release} and later ignore --always in a state of schema version {label}"
+        f" and ask again, for these calls too; --schema {AGENT_STICKY_VERSION.label} keeps it"
     )
 
 
@@ -227,7 +227,7 @@ def load_signing_key(name: str) -> bytes:
     key = os.environ.get(name) or _read_keyring_key(name)
     if not key:
         raise InvalidUsage(
-            f"no variable and no keyring has a key {name}", hint=f"export {name}=$(openssl rand -hex 32)"
+            f"no signing key {name} in the environment or the keyring", hint=f"export {name}=$(openssl rand -hex 32)"
         )
     return key.encode("utf-8", "surrogateescape")
 

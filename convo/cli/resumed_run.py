@@ -95,11 +95,11 @@ async def _with_previous_agents(request: ResumeRequest, out: ChatOutput) -> Resu
         found = load_run_agents(row, sources.paths.data) if row else None
     if found is None:
         raise InvalidUsage(
-            "resuming a run needs its agents: none were named",
+            "resuming a run needs its agents, and none were given",
             hint=f"convo resume {request.handle} --agent FILE.py:NAME;"
-            " or --decide-only -o decided.json, to resume with the SDK",
+            " or --decide-only -o decided.json, to resume with the Agents SDK",
         )
-    out.note(f"agents as before: {found.reference}")
+    out.note(f"using this run's agents: {found.reference}")
     model = found.model if request.model is None else request.model
     return replace(request, model=model, run_flags=replace(request.run_flags, agent=found.reference))
 
@@ -139,7 +139,8 @@ class ResumedRunOpener:
         name = session.name if session else row.session_id
         if row.status in ENDED_STATUSES:
             raise StateFault(
-                f"the run of {self._request.handle} has ended here ({row.status})", hint=f"convo inspect {quote(name)}"
+                f"the run of {self._request.handle} has already ended ({row.status})",
+                hint=f"convo inspect {quote(name)}",
             )
         desk = self._make_chat_context(handle=row.session_id)
         chat = await _open_chat(desk)
@@ -156,7 +157,10 @@ class ResumedRunOpener:
         values = dict(cast.run_config.values) if self._request.run_flags.context else None
         found = import_run_state(state, cast.graph, values)
         if found.run.phase in TERMINAL_PHASES:
-            raise StateFault(f"the run of {self._request.handle} has ended", hint="convo inspect shows what it came to")
+            raise StateFault(
+                f"the run of {self._request.handle} has already ended",
+                hint=f"convo inspect {quote(self._request.handle)}",
+            )
         choose_decisions(self._request.decisions, _list_decidable_calls(found.run))
         desk = self._make_chat_context(found.strategy, found.handle)
         chat = await _open_chat(desk)
@@ -200,7 +204,7 @@ async def _open_chat(desk: ChatContext) -> Chat:
     try:
         return await desk.open()
     except Busy as busy:
-        raise Busy(busy.name, busy.process, hint="it goes on there; wait until it has ended") from busy
+        raise Busy(busy.name, busy.process, hint="wait until that process has closed it") from busy
 
 
 async def _find_stored_run(store: Store, state: RunState) -> AgentRun | None:
@@ -339,7 +343,7 @@ async def _will_pause(runner: AgentRunner, requested: RequestedDecisions, out: C
     """
     run = await runner.preview_resume()
     if run.calls_at(Stage.CHECKING_APPROVAL):
-        out.note("which calls wait is found out first; the run goes on")
+        out.note("the pending calls are not known yet; resuming the run to find them")
         return False
     waits = _list_pending_calls(run)
     if waits:
@@ -348,7 +352,7 @@ async def _will_pause(runner: AgentRunner, requested: RequestedDecisions, out: C
     done = {ALL_CALLS_WORD, *_iter_answered_call_words(runner.chat.state.path.items)}
     if not all(word in done or word.partition("=")[0] in done for word in requested.call_values):
         choose_decisions(requested, waits)
-    out.note("nothing waits any more; the run goes on")
+    out.note("no calls are pending any more; resuming the run")
     return False
 
 
@@ -381,7 +385,7 @@ async def _resume_interactively(presenter: RunPresenter, out: ChatOutput) -> int
 async def _abort_run(presenter: RunPresenter, out: ChatOutput, start_count: int) -> int:
     await presenter.runner.stop()
     await presenter.report_exit()
-    out.note("the run is ended; its conversation goes on without it")
+    out.note("the run is aborted; its conversation can be continued without it")
     if out.as_json:
         presenter.print_outcome(start_count)
     return 0
@@ -396,7 +400,7 @@ def _print_decisions(
     for event in events:
         call = calls[event.call_id]
         if isinstance(event, ToolOutputSupplied):
-            out.note(f"{call.tool} has the output that you gave ({event.call_id})")
+            out.note(f"supplied the output of {call.tool} ({event.call_id})")
             continue
         edited = event.arguments is not None
         approve, was = event.approve, call.approved

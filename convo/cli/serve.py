@@ -43,9 +43,9 @@ def print_new_key(config: Path | None, flags: SettingFlags, name: str) -> None:
     settings = load_settings(config, flags)
     path = settings.serve.keys_file or settings.paths.config / "keys"
     print_line(create_api_key(path, name))
-    print_notice(f"its hash stands in {path}; serve with --keys {path}")
+    print_notice(f"its hash is saved in {path}; serve with --keys {path}")
     if sum(name == each for each, _ in read_key_entries(path, strict=False)) > 1:
-        print_notice(f"the keys that {name} had go on working; to take one back, remove its line")
+        print_notice(f"earlier keys of {name} remain valid; to revoke one, remove its line")
 
 
 def run_server(config: Path | None, flags: SettingFlags, *, verbose: bool, strict: bool = False) -> None:
@@ -132,7 +132,7 @@ def print_internal_error(error: BaseException) -> None:
 
 def print_shutdown_delay(grace_s: float) -> None:
     """Print the reason for a slow shutdown."""
-    sys.stderr.write(f"answers still run and have {grace_s:g} s to end; Ctrl-C again does not wait for them\n")
+    sys.stderr.write(f"waiting up to {grace_s:g} s for responses in progress; press Ctrl-C again to stop now\n")
 
 
 @contextmanager

@@ -73,15 +73,15 @@ def render_run_state_in_format(state: RunState, handle: str, output_format: str,
 
             said = enumerate(run_state_items(state), 1)
             return "\n\n".join(render_item(at, item, is_unconfirmed=False, display=medium) for at, item in said)
-    return render_paused_state(state, "a piped state" if handle == STDIN_HANDLE else handle, medium)
+    return render_paused_state(state, "piped state" if handle == STDIN_HANDLE else handle, medium)
 
 
 def read_piped_state() -> RunState:
     """Read the piped state. Raises InvalidUsage without one, and InvalidRunState or Unreadable."""
     if sys.stdin.isatty():
-        raise InvalidUsage("- stands for a state that is piped in", hint="cat STATE.json | convo inspect -")
+        raise InvalidUsage("- means a piped state, but stdin is a terminal", hint="cat STATE.json | convo inspect -")
     try:
-        return parse_state_bytes(read_state_stream(sys.stdin.buffer), "what is piped in")
+        return parse_state_bytes(read_state_stream(sys.stdin.buffer), "piped input")
     except OSError as wrong:
         raise Unreadable(f"stdin cannot be read: {format_os_error(wrong)}") from wrong
 

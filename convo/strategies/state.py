@@ -100,6 +100,7 @@ class StateStrategy:
     """Everything that depends on the owner of the state. Pure: no I/O.
 
     description:       the owner, for messages
+    where_saved:       where the history is saved, for the first line of a chat
     handle_format:     of the handles of its conversations
     handle_prefix:     of ids at the endpoint; "" for owners at the client
     id_noun:           the kind of object that such an id identifies
@@ -113,6 +114,7 @@ class StateStrategy:
     """
 
     description: ClassVar[str]
+    where_saved: ClassVar[str]
     handle_format: ClassVar[str]
     handle_prefix: ClassVar[str] = ""
     id_noun: ClassVar[str] = ""
@@ -198,6 +200,7 @@ class ReplayStrategy(ClientSideStrategy):
     """The application owns the history: a JSON file."""
 
     description = "the application: a JSON file"
+    where_saved = "saved to a file"
     handle_format = "a file"
     uses_file = True
 
@@ -206,6 +209,7 @@ class SessionStrategy(ClientSideStrategy):
     """The local store owns the history."""
 
     description = "the local store"
+    where_saved = "saved locally"
     handle_format = "a session's name or id"
 
 
@@ -246,6 +250,7 @@ class ConversationStrategy(ServerSideStrategy):
     """The endpoint's Conversations API owns the history: one list of items."""
 
     description = "the endpoint's Conversations API"
+    where_saved = f"saved by {description}"
     handle_format = "conv_..."
     handle_prefix = "conv_"
     id_noun = "conversation"
@@ -278,6 +283,7 @@ class ChainStrategy(ServerSideStrategy):
     """
 
     description = "the endpoint's Responses API"
+    where_saved = f"saved by {description}"
     handle_format = "resp_..."
     handle_prefix = "resp_"
     id_noun = "response"

@@ -94,7 +94,7 @@ def test_the_state_of_a_run_that_has_ended_is_taken_away(convo: Convo, home: Pat
 def test_a_state_file_can_be_named_and_then_stays(convo: Convo, home: Path, tmp_path: Path) -> None:
     model = scripted(REFUND, BACK)
     got = convo("chat", *agents(), *model, "--state", "mine.json", "-n", "mine", "pay A1 back")
-    assert f"paused; the state is in {tmp_path / 'mine.json'}" in got.err
+    assert f"paused; state saved to {tmp_path / 'mine.json'}" in got.err
     assert convo("resume", "./mine.json", *agents(), *model, "--approve", "all").exit == 0
     assert (tmp_path / "mine.json").exists()
     assert paused_files(home) == []
@@ -279,13 +279,13 @@ def test_nothing_can_be_said_while_a_run_is_paused(convo: Convo, home: Path) -> 
     got = convo("chat", "-c", *agents(), *model, "and?")
     assert (got.exit, got.out) == (1, "")
     assert got.err == (
-        "convo: the run of 'mine' is paused, and waits for c1\n"
+        "convo: the run of 'mine' is paused; pending calls: c1\n"
         "  try: convo resume mine --agent bot.py:desk --approve c1\n"
     )
     again = convo("chat", "-c", *model, "and?")
-    assert (again.exit, "the run of 'mine' is paused, and waits for c1" in again.err) == (1, True)
+    assert (again.exit, "the run of 'mine' is paused; pending calls: c1" in again.err) == (1, True)
     plain = convo("chat", "-c", "--agent", "none", *model, "and?")
-    assert (plain.exit, "is open in 'mine', and its calls have no output yet" in plain.err) == (1, True)
+    assert (plain.exit, "'mine' has an open agent run, and its calls have no output yet" in plain.err) == (1, True)
     assert kept(home, "mine") == before
 
 

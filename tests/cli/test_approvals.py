@@ -54,7 +54,7 @@ def stages(home: Path) -> dict[str, str]:
 
 def test_an_empty_inbox_says_so_and_makes_no_store(convo: Convo, home: Path) -> None:
     got = convo("approvals")
-    assert (got.exit, got.out, got.err) == (0, "", "no run waits for anybody\n")
+    assert (got.exit, got.out, got.err) == (0, "", "no pending calls\n")
     assert convo("approvals", "--json").json() == []
     assert not home.exists()
 
@@ -109,7 +109,7 @@ def test_a_decision_is_kept_and_nothing_else_changes(convo: Convo, home: Path) -
     held(home, waits("shop", paused()))
     before = stands(home)
     got = convo("approvals", "approve", "g1")
-    assert (got.exit, got.out, got.err) == (0, "", "approved guarded (g1)\nshop still waits for g2, m1\n")
+    assert (got.exit, got.out, got.err) == (0, "", "approved guarded (g1)\nshop still has pending calls: g2, m1\n")
     assert stages(home) == {"g1": "READY", "g2": "WAITING", "m1": "WAITING"}
     after = stands(home)
     assert (after.revision, after.status, after.session_id) == (before.revision + 1, "paused", before.session_id)
@@ -125,7 +125,7 @@ def test_where_nothing_waits_the_next_step_shows_so(convo: Convo, home: Path) ->
 def test_the_last_decision_says_how_to_go_on(convo: Convo, home: Path) -> None:
     held(home, waits("shop", paused()))
     got = convo("approvals", "reject", "all", "--run", "shop")
-    assert got.err.splitlines()[-1] == "convo resume shop --agent FILE.py:NAME performs what was decided"
+    assert got.err.splitlines()[-1] == "all calls are decided; to resume: convo resume shop --agent FILE.py:NAME"
     assert convo("approvals", "--json").json() == []
     assert "decided" in convo("approvals").out
 

@@ -181,7 +181,7 @@ def test_what_came_before_an_answer_broke_off_is_printed_and_kept(convo: Convo, 
     assert (got.exit, got.out) == (1, "Half an ans\n")
     receipt, *words = got.err.splitlines()
     assert receipts(receipt)[0]["status"] == "failed"
-    assert words == ["convo: Busy", "  try: convo chat --from hi, and there: /retry asks again"]
+    assert words == ["convo: Busy", "  try: convo chat --from hi, then: /retry asks again"]
     assert said(home, "hi") == ["user: hi", "assistant: Half an ans…"]
 
 
@@ -190,7 +190,7 @@ def test_after_a_refusal_the_message_is_kept_and_the_next_turn_sends_it_too(conv
     assert (got.exit, got.out) == (1, "")
     assert got.err.splitlines()[-2:] == [
         "convo: That is not taken",
-        "  try: convo chat --from first, and there: /next shows what would be sent",
+        "  try: convo chat --from first, then: /next shows what would be sent",
     ]
 
     assert convo("chat", "--from", "first", *ECHO, "second").exit == 0
@@ -241,7 +241,7 @@ def test_a_figure_that_no_model_takes_is_a_usage_error(flags: tuple[str, str], c
 
 # -- who answers when nobody was named -------------------------------------------------------------
 
-BUILT_IN = "no key was found, so the built-in model answers: a small demo that forgets and errs"
+BUILT_IN = "No API key found. Using the bundled SmolLM2-135M (demo quality)."
 
 
 @pytest.fixture

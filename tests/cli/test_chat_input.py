@@ -63,7 +63,7 @@ def test_the_message_is_what_was_said_and_then_what_was_piped_in(
 def test_an_empty_message_is_a_usage_error(argv: list[str], stdin: str, convo: Convo, home: Path) -> None:
     got = convo("chat", *ECHO, *argv, stdin=stdin)
     assert (got.exit, got.out) == (2, "")
-    assert got.err == 'convo: there is nothing to send: the message is empty\n  try: convo chat "..."\n'
+    assert got.err == 'convo: the message is empty\n  try: convo chat "..."\n'
     assert not home.exists()
 
 

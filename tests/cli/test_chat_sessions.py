@@ -124,7 +124,7 @@ def test_continue_passes_over_a_session_whose_first_turn_failed(
     assert "convo chat --from bad" in failed.err
 
     got = convo("chat", "-c", "go on")
-    assert got.err.startswith("'bad' has no answer yet, so this continues 'good'\n")
+    assert got.err.startswith("'bad' has no response yet; continuing 'good' instead\n")
     assert said(home, "good")[-2:] == ["user: go on", "assistant: go on"]
     assert said(home, "bad") == ["user: lost?"]
     convo("chat", "--from", "bad", "again")
@@ -189,7 +189,7 @@ def test_a_response_is_gone_on_from_by_its_id(convo: Convo, home: Path) -> None:
             "--conversation takes conv_...; 'talk.json' belongs to the application: a JSON file (--replay)",
         ),
         (["-c", "--from", "mine"], "-c goes on with the session used last; --from names another"),
-        (["--fork", "mine", "-c"], "--fork names the session and keeps its owner"),
+        (["--fork", "mine", "-c"], "--fork cannot be used with --from, -c or a strategy option"),
         (
             ["--chain", "--from", "mine"],
             "'mine' is owned by the local store (--session), not by the endpoint's Responses API",
@@ -230,7 +230,7 @@ def test_a_replay_without_a_file_makes_one_and_says_so_once(convo: Convo, tmp_pa
     first = convo("chat", *ECHO, "--replay", "-n", "mine", "one")
     second = convo("chat", "--from", "mine", "two")
     assert (first.out, second.out) == ("one\n", "two\n")
-    assert first.err.splitlines()[0] == "the conversation goes to conversation.json"
+    assert first.err.splitlines()[0] == "saving the conversation to conversation.json"
     assert "goes to" not in second.err
     assert receipts(second.err)[0]["owner"] == f"replay {tmp_path / 'conversation.json'}"
     spoken = json.loads((tmp_path / "conversation.json").read_text())
@@ -240,7 +240,7 @@ def test_a_replay_without_a_file_makes_one_and_says_so_once(convo: Convo, tmp_pa
 def test_a_second_replay_takes_the_next_free_file(convo: Convo, tmp_path: Path) -> None:
     convo("chat", *ECHO, "--replay", "one")
     got = convo("chat", *ECHO, "--replay", "two")
-    assert got.err.splitlines()[0] == "the conversation goes to conversation-2.json"
+    assert got.err.splitlines()[0] == "saving the conversation to conversation-2.json"
     assert "one" in (tmp_path / "conversation.json").read_text()
 
 
@@ -300,7 +300,7 @@ def test_a_fork_of_a_replay_file_has_a_file_of_its_own(convo: Convo, home: Path,
     held(home, talks("mine", Strategy.REPLAY, "one"))
     got = convo("chat", "--fork", "./talk.json", "two")
     assert got.exit == 0
-    assert got.err.splitlines()[0] == "the conversation goes to talk-2.json"
+    assert got.err.splitlines()[0] == "saving the conversation to talk-2.json"
     assert len(json.loads((tmp_path / "talk.json").read_text())) == 2
     assert len(json.loads((tmp_path / "talk-2.json").read_text())) == 4
 
@@ -309,7 +309,7 @@ def test_a_file_that_no_session_has_is_forked_by_a_copy(convo: Convo, tmp_path: 
     (tmp_path / "talk.json").write_text("[]")
     got = convo("chat", *ECHO, "--fork", "./talk.json", "two")
     assert (got.exit, got.out) == (5, "")
-    assert got.err.endswith("try: copy the file, and go on with --replay --from COPY\n")
+    assert got.err.endswith("try: copy the file, then continue with --replay --from COPY\n")
     assert (tmp_path / "talk.json").read_text() == "[]"
 
 

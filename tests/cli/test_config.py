@@ -102,7 +102,7 @@ def test_a_password_is_not_shown(convo: Convo, monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_value_is_changed_and_everything_around_it_stays(convo: Convo, own: Path) -> None:
     got = convo("config", "set", "model", "fast")
-    assert (got.exit, got.out, got.err) == (0, "", f"model is fast in {own}\n")
+    assert (got.exit, got.out, got.err) == (0, "", f"set model to fast in {own}\n")
     assert own.read_text() == COMMENTED.replace("openai/gpt-5", "fast")
     assert convo("config", "unset", "model").exit == 0
     assert own.read_text() == COMMENTED.replace('model = "openai/gpt-5"   # the good one\n', "")
@@ -189,7 +189,7 @@ def test_the_projects_file_and_a_profile_can_be_written(convo: Convo, home: Path
 def test_a_command_that_goes_on_names_the_profile(convo: Convo) -> None:
     project_file('[profiles.work]\ntenant = "office"\n')
     got = convo("--profile", "work", "chat", *agents(), *scripted(REFUND), "-n", "mine", "pay A1 back")
-    assert "to decide and go on: convo --profile work resume mine --agent bot.py:desk --approve c1" in got.err
+    assert "to decide and resume: convo --profile work resume mine --agent bot.py:desk --approve c1" in got.err
     assert [one["name"] for one in convo("--profile", "work", "sessions", "--json").json()] == ["mine"]
     assert convo("sessions", "--json").json() == []
 
@@ -197,7 +197,7 @@ def test_a_command_that_goes_on_names_the_profile(convo: Convo) -> None:
 def test_whoever_goes_before_the_new_value_is_named(convo: Convo, own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CONVO_MODEL", "openai/other")
     got = convo("config", "set", "model", "fast")
-    assert got.err.splitlines()[1] == "CONVO_MODEL says otherwise, and goes before it"
+    assert got.err.splitlines()[1] == "CONVO_MODEL overrides this value"
 
 
 @pytest.mark.parametrize(
@@ -296,7 +296,7 @@ def ring() -> Iterator[Ring]:
 
 def test_a_key_goes_into_the_keyring_and_comes_out_of_it(convo: Convo, ring: Ring, own: Path) -> None:
     got = convo("config", "key", "set", "openai", stdin=f"{KEY}\n")
-    assert (got.exit, got.out, got.err) == (0, "", "the key of openai is in the keyring\n")
+    assert (got.exit, got.out, got.err) == (0, "", "stored the key of openai in the keyring\n")
     assert ring.kept == {("convo", "OPENAI_API_KEY"): KEY}
     assert own.read_text() == COMMENTED + "\n[providers.openai]\nkeyring = true\n"
     provider = next(one for one in convo("models", "--json").json()["providers"] if one["name"] == "openai")
@@ -309,7 +309,7 @@ def test_a_key_goes_into_the_keyring_and_comes_out_of_it(convo: Convo, ring: Rin
 def test_a_key_in_a_file_is_for_its_user_alone_and_used(convo: Convo, home: Path) -> None:
     got = convo("config", "key", "set", "openai", "--file", stdin=KEY)
     place = home / "config" / "provider-keys" / "OPENAI_API_KEY.key"
-    assert (got.exit, got.err) == (0, f"the key of openai is in {place}\n")
+    assert (got.exit, got.err) == (0, f"stored the key of openai in {place}\n")
     assert (place.read_text(), stat.S_IMODE(place.stat().st_mode)) == (f"{KEY}\n", 0o600)
     assert stat.S_IMODE(place.parent.stat().st_mode) == 0o700
     assert origins(convo)["model"][0] == "openai/gpt-5-mini"
@@ -322,9 +322,9 @@ def test_a_key_in_a_file_is_for_its_user_alone_and_used(convo: Convo, home: Path
     ("argv", "stdin", "exit_code", "message"),
     [
         (["set", "opnai"], KEY, 5, "no provider 'opnai'\n  try: convo config key set openai"),
-        (["set", "openai"], "", 2, "there is no key to put away"),
-        (["set", "openai"], "sk-1 sk-2", 2, "it holds characters that no key has"),
-        (["unset", "openai"], "", 5, "no key that was put away for 'openai'\n  try: unset OPENAI_API_KEY"),
+        (["set", "openai"], "", 2, "no key was entered"),
+        (["set", "openai"], "sk-1 sk-2", 2, "the key contains a space or a character that is not printable ASCII"),
+        (["unset", "openai"], "", 5, "no stored key for 'openai'\n  try: unset OPENAI_API_KEY"),
     ],
 )
 def test_what_is_no_key_is_refused(
@@ -341,7 +341,7 @@ def test_without_a_keyring_a_file_is_offered_and_nothing_is_kept(convo: Convo, h
         got = convo("config", "key", "set", "openai", stdin=KEY)
     assert got.exit == 2
     assert got.err.splitlines()[0] == "convo: this machine has no keyring to use"
-    assert "--file puts it into a file that only you can read" in got.err
+    assert "pass --file to store it in a file that only you can read" in got.err
     assert KEY not in got.err
     assert not home.exists()
 
@@ -355,7 +355,7 @@ def test_a_key_that_is_typed_is_not_shown(home: Path) -> None:
     )
     screen = io.StringIO()
     terminal.logfile_read = screen
-    terminal.expect_exact("key of openai (not shown): ")
+    terminal.expect_exact("key of openai (input hidden): ")
     terminal.sendline(KEY)
     terminal.expect(pexpect.EOF)
     terminal.close()

@@ -187,7 +187,7 @@ def test_nobody_else_holds_a_session(convo: Convo, home: Path) -> None:
     got = convo("diff", "mine", "--server")
     assert (got.exit, got.err) == (
         2,
-        "convo: mine is held here, by the local store\n  try: convo inspect mine\n",
+        "convo: mine is not stored by a server; its owner is the local store\n  try: convo inspect mine\n",
     )
 
 

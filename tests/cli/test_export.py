@@ -32,7 +32,7 @@ def test_the_suffix_names_the_form_and_the_file_is_private(
 ) -> None:
     before = sessions(home)
     got = convo("export", "mine", "-o", file)
-    assert (got.exit, got.out, got.err) == (0, "", f"2 items are in {file}\n")
+    assert (got.exit, got.out, got.err) == (0, "", f"exported 2 items to {file}\n")
     text = (tmp_path / file).read_text()
     assert text.startswith(begins)
     assert text == convo("export", "mine", "--format", form).out
@@ -52,7 +52,7 @@ def test_a_dash_is_stdout_and_no_file(convo: Convo, tmp_path: Path) -> None:
         assert (got.exit, got.out, got.err) == (0, convo("export", "mine", "--format", form).out, "")
     assert convo("export", "mine", "--output=-").out == convo("export", "mine").out
     assert not (tmp_path / "-").exists()
-    assert convo("export", "mine", "-o", "./-").err == "2 items are in -\n"
+    assert convo("export", "mine", "-o", "./-").err == "exported 2 items to -\n"
     assert (tmp_path / "-").read_text() == convo("export", "mine").out
 
 
@@ -94,7 +94,7 @@ def test_a_file_that_exists_is_overwritten_with_force_only(convo: Convo, tmp_pat
     (tmp_path / "dangling.md").symlink_to("nowhere.md")
     for file in ("a.md", "link.md", "dangling.md"):
         got = convo("export", "mine", "-o", file)
-        assert (got.exit, got.out, got.err.splitlines()[0]) == (2, "", f"convo: {file} exists")
+        assert (got.exit, got.out, got.err.splitlines()[0]) == (2, "", f"convo: {file} already exists")
     assert (tmp_path / "a.md").read_text() == "mine"
     assert convo("export", "mine", "-o", "a.md", "--force").exit == 0
     assert (tmp_path / "a.md").read_text().startswith("# ")

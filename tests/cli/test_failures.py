@@ -93,7 +93,7 @@ def test_a_mistake_of_ours_is_named_by_kind_and_place_and_not_by_its_text(convo:
     first, second = got.err.splitlines()
     assert (got.exit, got.out) == (1, "")
     assert first.startswith("convo: internal error: KeyError in convo/cli/app.py:")
-    assert second == "  try: CONVO_DEBUG=1 in front of the command shows the traceback"
+    assert second == "  try: set CONVO_DEBUG=1 to see the traceback"
     assert "sk-secret" not in got.err
 
 

@@ -54,7 +54,7 @@ def test_of_several_those_that_came_before_are_left_out(convo: Convo, home: Path
     assert convo("chat", *ECHO, "--from", "Weather in Oslo?", "thanks").exit == 0
     assert convo("sessions", "rm", "Second one, and more", "--yes").exit == 0
     got = convo("import", "logs.db")
-    assert got.out == "Weather in Oslo?  6 items  came before\nSecond one, and more  2 items\n"
+    assert got.out == "Weather in Oslo?  6 items  already imported\nSecond one, and more  2 items\n"
     again = [json.loads(line)["session"] for line in convo("import", "logs.db", "--json").out.splitlines()]
     assert sorted(again) == sorted(one.name for one in sessions(home)) == ["Second one, and more", "Weather in Oslo?"]
 
@@ -93,10 +93,10 @@ def test_a_repeated_import_gives_the_session_that_it_made_before(convo: Convo, h
     assert convo("import", "a.json").out == "hello-there  1 item\n"
     assert convo("chat", *ECHO, "--from", "hello-there", "and on").exit == 0
     again = convo("import", "a.json")
-    assert again.out == "hello-there  1 item  came before\n"
-    assert again.err == "imported before; to import it once more: convo import a.json --as NAME\n"
+    assert again.out == "hello-there  1 item  already imported\n"
+    assert again.err == "already imported; to import it again: convo import a.json --as NAME\n"
     assert convo("sessions", "rename", "hello-there", "mine").exit == 0
-    assert convo("import", "a.json").out == "mine  1 item  came before\n"
+    assert convo("import", "a.json").out == "mine  1 item  already imported\n"
     assert len(sessions(home)) == 1
 
 
@@ -104,7 +104,7 @@ def test_a_repeated_import_under_a_name_gives_the_session_of_that_name(convo: Co
     (folder / "a.json").write_text('[{"role": "user", "content": "hello there"}]')
     assert convo("import", "a.json").exit == 0
     assert convo("import", "a.json", "--as", "second").out == "second  1 item\n"
-    assert convo("import", "a.json", "--as", "second").out == "second  1 item  came before\n"
+    assert convo("import", "a.json", "--as", "second").out == "second  1 item  already imported\n"
     assert convo("sessions", "rename", "second", "third").exit == 0
     assert convo("import", "a.json", "--as", "second").out == "second  1 item\n"
     assert sorted(one.name for one in sessions(home)) == ["hello-there", "second", "third"]
@@ -117,7 +117,7 @@ def test_processes_that_import_the_same_at_once_make_one_session(
     (folder / "a.json").write_text(json.dumps([{"role": "user", "content": f"number {at}"} for at in range(200)]))
     done = [one.communicate()[1] for one in [start("import", "a.json", "--as", "mine") for _ in range(4)]]
     assert {line for err in done for line in err.splitlines()} <= {
-        "imported before; to import it once more: convo import a.json --as NAME"
+        "already imported; to import it again: convo import a.json --as NAME"
     }
     assert [one.name for one in sessions(home)] == ["mine"]
 

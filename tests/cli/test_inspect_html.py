@@ -29,7 +29,7 @@ def data_in(page: str) -> Any:
 @pytest.mark.usefixtures("talked")
 def test_the_page_holds_what_inspect_says_of_each(convo: Convo, tmp_path: Path) -> None:
     got = convo("inspect", "monads", "other", "--html", "page.html")
-    assert (got.exit, got.out, got.err) == (0, "", "2 conversations can be looked at in page.html\n")
+    assert (got.exit, got.out, got.err) == (0, "", "wrote 2 conversations to page.html\n")
     file = tmp_path / "page.html"
     assert file.stat().st_mode & 0o777 == 0o600
     found = data_in(file.read_text("utf-8"))
@@ -77,6 +77,6 @@ def test_a_paused_run_is_no_conversation(convo: Convo, tmp_path: Path) -> None:
     got = convo("inspect", "state.json", "--html", "x.html")
     assert (got.exit, got.err) == (
         2,
-        "convo: state.json is a paused run, and a page shows conversations\n  try: convo inspect state.json\n",
+        "convo: state.json is a paused run; --html shows conversations only\n  try: convo inspect state.json\n",
     )
     assert not (tmp_path / "x.html").exists()

@@ -153,7 +153,7 @@ def test_the_provider_can_be_named(
     assert (unknown.exit, unknown.out) == (5, "")
     assert unknown.err == (
         f"convo: no response {ids[0]!r}\n"
-        "  try: --provider NAME asks the endpoint that made it; CONVO_STORE names another store to look in\n"
+        "  try: pass --provider NAME to ask the endpoint that created it, or set CONVO_STORE to another store\n"
     )
     got = convo("inspect", ids[0], "--provider", "here")
     assert (got.exit, got.err) == (0, "")
@@ -164,7 +164,7 @@ def test_the_provider_can_be_named(
     ("provider", "message"),
     [
         ("nobody", "no provider 'nobody'"),
-        ("scripted", "scripted keeps no state; what it answered is in the local store"),
+        ("scripted", "scripted stores no state; its responses are in the local store"),
     ],
 )
 def test_a_provider_that_has_no_endpoint_is_refused(provider: str, message: str, convo: Convo) -> None:
@@ -213,7 +213,7 @@ def test_the_endpoint_is_asked_when_the_person_says_so_and_compared_with_the_mir
     got = convo("inspect", "monads", "--remote")
     assert (got.exit, got.err) == (0, "")
     assert got.out.splitlines()[0] == ids[1]
-    assert "  note      the local mirror says the same\n" in got.out
+    assert "  note      the local mirror is the same\n" in got.out
 
 
 def test_where_the_two_differ_is_said(server: Loopback, convo: Convo, home: Path) -> None:
@@ -232,7 +232,7 @@ def test_without_a_network_the_mirror_stands_in_and_says_so(
         mirror(home, gone, chain(gone, "one"), "one")
     got = convo("inspect", "monads", "--remote")
     assert got.exit == 0
-    assert got.err.endswith("; this is the local mirror\n")
+    assert got.err.endswith("; showing the local mirror\n")
     assert got.err.count("\n") == 1
     assert "@ resp_1" in got.out
 
@@ -254,7 +254,7 @@ def test_a_local_owner_has_no_endpoint_to_ask(convo: Convo, home: Path) -> None:
     held(home, story)
     got = convo("inspect", "monads", "--remote")
     assert (got.exit, got.out) == (2, "")
-    assert got.err == "convo: monads has no remote owner to ask\n  try: convo inspect monads\n"
+    assert got.err == "convo: monads has no remote owner\n  try: convo inspect monads\n"
 
 
 def test_a_mirrored_response_is_not_asked_for_at_another_endpoint(server: Loopback, convo: Convo, home: Path) -> None:

@@ -104,11 +104,11 @@ def test_in_a_terminal_the_screen_is_painted_over_and_ctrl_c_ends_it(convo: Conv
     convo("chat", "one", "--name", "mine", *ECHO)
     with terminal("inspect", "mine", "--watch", rows=30) as child:
         child.expect_exact("one → one")
-        child.expect_exact("nothing is under way; q or Ctrl-C ends it")
+        child.expect_exact("no response in progress; press q or Ctrl-C to stop")
         convo("chat", "-c", "two", *ECHO)
         child.expect_exact("two → two")
         painted = child.before
-        child.expect_exact("nothing is under way; q or Ctrl-C ends it")
+        child.expect_exact("no response in progress; press q or Ctrl-C to stop")
         child.sendcontrol("c")
         child.expect(pexpect.EOF)
         child.wait()
@@ -125,7 +125,7 @@ def test_q_ends_it_and_leaves_the_terminal_as_it_was(convo: Convo) -> None:
     convo("chat", "one", "--name", "mine", *ECHO)
     with watched_glass("inspect", "mine", "--watch") as glass:
         terminal, shows = os.dup(glass.child.child_fd), termios.ECHO | termios.ICANON
-        glass.until(lambda: "q or Ctrl-C ends it" in glass.text())
+        glass.until(lambda: "press q or Ctrl-C to stop" in glass.text())
         assert not termios.tcgetattr(terminal)[3] & shows
         glass.types("not this key")
         glass.types("q")
@@ -141,8 +141,11 @@ def test_the_last_line_says_whether_an_answer_is_to_come(capsys: pytest.CaptureF
     waiting = talk.known("resp_1", path=path.append([user_message("and now?")]), confirmed_head=path.head)
     for known in (waiting, talk.known("resp_1")):
         ScreenPainter().show(known)
-    first, second = re.findall(r"[a-z ;]+; q or Ctrl-C ends it", capsys.readouterr().out)
-    assert (first, second) == ("watching; q or Ctrl-C ends it", "nothing is under way; q or Ctrl-C ends it")
+    first, second = re.findall(r"[a-z ;]+; press q or Ctrl-C to stop", capsys.readouterr().out)
+    assert (first, second) == (
+        "watching; press q or Ctrl-C to stop",
+        "no response in progress; press q or Ctrl-C to stop",
+    )
 
 
 # -- the pager ------------------------------------------------------------------------------------

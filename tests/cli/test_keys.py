@@ -31,11 +31,11 @@ def test_a_key_that_one_process_puts_into_the_keyring_is_sent_by_another_and_tak
 ) -> None:
     loopback.replies({"text": "hello"})
     server = {"OPENAI_BASE_URL": loopback.environ["OPENAI_BASE_URL"]}
-    assert launch("config", "key", "set", "openai", stdin=f"{KEY}\n").err == "the key of openai is in the keyring\n"
+    assert launch("config", "key", "set", "openai", stdin=f"{KEY}\n").err == "stored the key of openai in the keyring\n"
     got = launch("chat", "-q", "hi", env=server)
     assert (got.exit, got.out, got.err) == (0, "hello\n", "")
     assert loopback.requests[-1].headers["authorization"] == f"Bearer {KEY}"
-    assert launch("config", "key", "unset", "openai").err == "the key of openai is no longer kept\n"
+    assert launch("config", "key", "unset", "openai").err == "deleted the stored key of openai\n"
     assert "openai_api_key" not in ring.read_text().lower()
 
 
@@ -54,4 +54,4 @@ def test_a_keyring_whose_file_cannot_be_written_is_told_like_a_locked_one(ring: 
     ring.mkdir(parents=True)
     got = launch("config", "key", "set", "openai", stdin=KEY)
     assert (got.exit, KEY in got.err) == (2, False)
-    assert got.err.startswith("convo: the keyring does not open: IsADirectoryError\n  try: unlock it, or --file")
+    assert got.err.startswith("convo: the keyring does not open: IsADirectoryError\n  try: unlock it, or pass --file")

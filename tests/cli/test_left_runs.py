@@ -66,14 +66,14 @@ def test_a_run_is_left_once_its_process_is_killed_and_not_before(start: Start, c
     process = start("chat", *agents("desk", HANGS), *model, "-n", "mine", "A1?")
     assert process.stderr
     assert "STARTED\n" in iter(process.stderr.readline, "")
-    assert (convo("approvals").err, convo("approvals", "--json").json()) == ("no run waits for anybody\n", [])
+    assert (convo("approvals").err, convo("approvals", "--json").json()) == ("no pending calls\n", [])
     screen = convo("inspect", "mine").out
     assert fact(screen, "waiting").startswith(f"a run of agents is under way in process {process.pid} on ")
     assert "go on" not in screen
 
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    got, line = convo("approvals"), "1 run was left in the middle: convo resume mine --agent FILE.py:NAME\n"
+    got, line = convo("approvals"), "1 interrupted run; to resume: convo resume mine --agent FILE.py:NAME\n"
     assert (got.exit, got.out, got.err) == (0, "", line)
     listed = convo("approvals", "--json")
     (left,) = listed.json()
@@ -87,14 +87,14 @@ def test_a_run_is_left_once_its_process_is_killed_and_not_before(start: Start, c
     assert convo("resume", "mine", *agents("desk", AGENTS), *model).exit == 3
     (waiting,) = convo("approvals", "--json").json()
     assert (waiting["call_id"], waiting["left"], waiting["unknown"]) == ("c0", False, True)
-    assert "left in the middle" not in convo("approvals").err
+    assert "interrupted run" not in convo("approvals").err
 
 
 def test_the_command_that_goes_on_keeps_a_model_that_was_asked_in_place_of_the_agents_own(convo: Convo) -> None:
     model = scripted(REFUND, BACK)
     got = convo("chat", *agents("ours", OWN_MODEL), *model, "-n", "mine", "back")
     assert got.exit == 3
-    command = got.err.splitlines()[-1].partition("to decide and go on: convo ")[2]
+    command = got.err.splitlines()[-1].partition("to decide and resume: convo ")[2]
     assert command == f"resume mine --agent bot.py:ours -m {model[1]} --approve c1"
     on = convo(*shlex.split(command))
     assert (on.exit, on.out, ran()) == (0, "Paid back.\n", ["refund A1 500"]), on.err
@@ -114,7 +114,7 @@ def test_several_runs_that_were_left_are_told_in_one_line_beside_what_waits(conv
     held(home, story)
     got = convo("approvals")
     assert [line.split()[0] for line in got.out.splitlines()] == ["call", "g1", "g2", "m1"]
-    told_once = "2 runs were left in the middle (my tea, shop): convo resume 'my tea' --agent FILE.py:NAME\n"
+    told_once = "2 interrupted runs (my tea, shop); to resume: convo resume 'my tea' --agent FILE.py:NAME\n"
     assert (got.exit, got.err) == (0, told_once)
     records = convo("approvals", "--json").json()
     assert [(one["run"], one["call_id"]) for one in records if one["left"]] == [("run_3", "u1"), ("run_2", "u1")]

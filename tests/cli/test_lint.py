@@ -91,7 +91,7 @@ def test_items_a_request_or_a_paused_run_can_be_piped_in(convo: Convo, tmp_path:
     found = convo("lint", "-", "--json", stdin=request).json()
     assert [one["path"] for one in found["findings"]] == ["$.input[1].call_id"]
     assert convo("lint", "-", stdin=snapshot(PAUSED).decode()).out == "-: nothing found in 3 items\n"
-    assert convo("lint", "-", stdin="{").err.startswith("convo: what is piped in is not JSON: ")
+    assert convo("lint", "-", stdin="{").err.startswith("convo: piped input is not JSON: ")
     assert convo("repair", "-", "--as", "good.json", stdin=request).exit == 0
     assert len(json.loads((tmp_path / "good.json").read_text())["input"]) == 3
 

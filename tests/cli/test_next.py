@@ -112,7 +112,7 @@ def test_what_a_paused_run_sends_next_is_for_somebody_to_decide(more: list[str],
     assert convo("chat", "-n", "mine", *agents(), *scripted(REFUND), "pay").exit == 3
     got = convo("next", "mine", *more)
     assert (got.exit, got.out) == (1, "")
-    assert "a run of agents is open in 'mine', and its calls have no output yet" in got.err
+    assert "'mine' has an open agent run, and its calls have no output yet" in got.err
     assert "convo approvals" in got.err
 
 
@@ -283,7 +283,7 @@ def test_the_command_runs_as_printed_against_our_own_server(strategy: Strategy, 
     assert (done.returncode, done.stderr) == (0, "")
     ended = json.loads(done.stdout.split("event: response.completed\ndata: ")[1].splitlines()[0])
     assert ended["response"]["output"][0]["content"][0]["text"] == NASTY
-    assert got.err == "this goes to convo's own endpoint: convo serve answers there\n"
+    assert got.err == "this request goes to convo's own endpoint; start it with convo serve\n"
 
 
 @pytest.mark.needs("curl")

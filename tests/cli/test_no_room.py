@@ -221,7 +221,7 @@ def test_a_replayed_conversation_goes_on_in_a_home_that_cannot_be_written(
     third = ran([*command, "chat", *ECHO, "--from", "./talk.json", "three"])
 
     assert (first.exit, first.out, second.exit, third.exit) == (0, "one\n", 0, 0), (first, second, third)
-    note = f"sqlite:{home}/data/convo.db cannot be written: only the file of the conversation is saved"
+    note = f"sqlite:{home}/data/convo.db cannot be written; only the file of the conversation is saved"
     assert [got.err.count(note) for got in (first, second, third)] == [1, 1, 1]
     assert spoken(json.loads((tmp_path / "talk.json").read_text())) == [
         f"{who}: {words}" for words in ("one", "two", "three") for who in ("user", "assistant")

@@ -59,7 +59,7 @@ def test_a_file_that_was_named_stays_and_is_told(convo: Convo, home: Path, tmp_p
     (tmp_path / "here").mkdir()
     paused(convo, "u", "--state", "here/s.json")
     got = convo("sessions", "rm", "u", "--yes")
-    assert got.err == f"removed u: 1 response and 2 items; the file {tmp_path / 'here' / 's.json'} stays\n"
+    assert got.err == f"removed u: 1 response and 2 items; the file {tmp_path / 'here' / 's.json'} is kept\n"
     assert (own_files(home), left(home), left(tmp_path / "here")) == ([], [], ["s.json"])
 
 
@@ -71,7 +71,7 @@ def test_those_of_every_run_of_a_session_are_told_and_of_one_that_has_ended_too(
     again = convo("chat", "--from", "u", *agents(), *scripted(BACK, REFUND), "--state", "b.json", "again")
     assert again.exit == 3, again.err
     assert len(own_files(home)) == 2
-    stay = "; ".join(f"the file {tmp_path / name} stays" for name in ("b.json", "a.json"))
+    stay = "; ".join(f"the file {tmp_path / name} is kept" for name in ("b.json", "a.json"))
     assert convo("sessions", "rm", "u", "--yes").err.endswith(f" items; {stay}\n")
     assert own_files(home) == []
 
@@ -95,7 +95,7 @@ def test_a_file_that_cannot_be_taken_fails_and_is_named_and_the_others_go(convo:
     got = convo("sessions", "rm", "v", "u", "--yes")
     assert got.exit == 1
     assert got.err.startswith("removed v: 1 response and 2 items\nremoved u: 1 response and 2 items; the file ")
-    assert f"convo: {place} is of a run that was removed, and cannot be removed itself: is a directory\n" in got.err
+    assert f"convo: {place} belongs to a removed run and cannot be deleted: is a directory\n" in got.err
     assert own_files(home) == [place.name]
 
 
@@ -109,10 +109,10 @@ def test_a_pruning_takes_the_states_of_what_it_takes(convo: Convo, home: Path, t
     told = convo(*prune)
     assert (told.json()["removed"], told.err, len(own_files(home))) == (
         False,
-        "this would go; --yes removes it\n",
+        "dry run, nothing removed; pass --yes to remove this data\n",
         3,
     )
     done = convo(*prune, "--yes")
     assert done.json() == {**told.json(), "before": done.json()["before"], "removed": True}
-    assert done.err == f"this was removed\nthe file {tmp_path / 's.json'} stays\n"
+    assert done.err == f"removed\nthe file {tmp_path / 's.json'} is kept\n"
     assert own_files(home) == [f"{young}.json"]

@@ -83,7 +83,7 @@ def test_kept_sessions_can_be_looked_at(convo: Convo, home: Path) -> None:
 @pytest.mark.parametrize(
     ("argv", "code", "words"),
     [
-        (["hello", "-f", "script.txt"], 2, "given twice"),
+        (["hello", "-f", "script.txt"], 2, "turns as arguments and --file cannot be used together"),
         (["-f", "nothing.txt"], 2, "cannot be read"),
         (["-f", "/dev/zero"], 2, "larger than 16 MB"),
         ([" "], 2, "a turn is empty"),

@@ -143,7 +143,7 @@ def test_what_was_redacted_comes_back_and_is_the_same_when_it_is_redacted_again(
     Path("once.json").write_text(once)
     assert convo("import", "once.json", "--as", "clean").exit == 0
     again = convo("export", "clean", "--redact", "--format", "replay")
-    assert (again.out, again.err) == (once, "nothing was found to redact\n")
+    assert (again.out, again.err) == (once, "nothing to redact was found\n")
 
 
 @pytest.mark.parametrize("to", ["replay", "conversation", "chain"])

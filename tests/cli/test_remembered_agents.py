@@ -49,7 +49,7 @@ def test_a_session_of_agents_goes_on_with_its_agents_and_its_model(
     got = convo("chat", *flags, "--json", "pay back")
     assert (got.exit, [one["call_id"] for one in got.json()["pending"]]) == (3, ["c1"]), got.err
     assert got.json()["model"] == talked[1]
-    assert f"agents as before: {file}:desk" in got.err
+    assert f"using this session's agents: {file}:desk" in got.err
 
 
 def test_the_next_request_is_shown_as_the_agents_would_make_it(talked: tuple[str, str], convo: Convo) -> None:
@@ -110,7 +110,7 @@ def test_a_state_from_elsewhere_that_was_resumed_here_once_is_known(
 ) -> None:
     env = {"CONVO_HOME": "elsewhere"}
     got = launch("resume", "state.json", "--approve", "all", env=env)
-    assert (got.exit, "needs its agents: none were named" in got.err, ran()) == (2, True, [])
+    assert (got.exit, "needs its agents, and none were given" in got.err, ran()) == (2, True, [])
     assert launch("resume", "state.json", *agents(), *paused, env=env).exit == 3
     got = launch("resume", "state.json", "--approve", "all", env=env)
     assert (got.exit, got.out, ran()) == (0, "Paid back.\n", ["refund A1 500"]), got.err

@@ -184,5 +184,5 @@ def test_a_paused_run_is_resumed_and_not_mended(convo: Convo, tmp_path: Path) ->
     got = convo("repair", "./state.json", "--as", "mended")
     assert (got.exit, got.err) == (
         2,
-        "convo: a paused run is not mended as a history\n  try: convo resume ./state.json\n",
+        "convo: a paused run cannot be repaired\n  try: convo resume ./state.json\n",
     )

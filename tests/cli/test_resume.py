@@ -63,9 +63,9 @@ def test_all_and_names_never_overturn_an_earlier_decision(
 ) -> None:
     got = convo("resume", "state.json", "--decide-only", "-o", "out.json", *words)
     assert (got.exit, got.out) == (0, "")
-    stays = f"charge_order5 ({FIRST}) stays approved; --reject {FIRST} changes that"
+    stays = f"charge_order5 ({FIRST}) remains approved; to change it: --reject {FIRST}"
     if "--approve" in words:
-        stays = f"restart_order ({SECOND}) stays rejected; --approve {SECOND} changes that"
+        stays = f"restart_order ({SECOND}) remains rejected; to change it: --approve {SECOND}"
     assert got.err == stays + "\n"
     assert json.loads((tmp_path / "out.json").read_text()) == json.loads(snapshot(MIXED))
 
@@ -93,11 +93,11 @@ def test_a_label_that_newer_releases_do_not_take_a_sticky_decision_from_is_named
 ) -> None:
     older = ("--decide-only", "-o", "out.json", "--approve", "all", "--always")
     got = convo("resume", "state.json", *older, "--schema", "1.17")
-    assert "openai-agents 0.23.1 and later ignore --always in a state of label 1.17" in got.err
-    assert "--schema 1.18 writes a label that keeps it" in got.err
+    assert "openai-agents 0.23.1 and later ignore --always in a state of schema version 1.17" in got.err
+    assert "--schema 1.18 keeps it" in got.err
     (tmp_path / "state.json").write_bytes(snapshot(OLD))
     got = convo("resume", "state.json", *older)
-    assert "ignore --always in a state of label 1.13" in got.err
+    assert "ignore --always in a state of schema version 1.13" in got.err
     got = convo("resume", "state.json", *older, "--schema", "1.18")
     assert "ignore --always" not in got.err
 
@@ -153,7 +153,7 @@ def test_a_finished_run_waits_for_nothing_and_is_written_as_it_was(convo: Convo,
     done = snapshot("0.24.0__schema1.21__run_again_cancelled.json")
     (tmp_path / "state.json").write_bytes(done)
     got = convo("resume", "state.json", "--decide-only", "-o", "out.json", "--approve", "all")
-    assert (got.exit, got.err) == (0, "nothing waits in this state\n")
+    assert (got.exit, got.err) == (0, "this state has no pending calls\n")
     assert json.loads((tmp_path / "out.json").read_bytes()) == json.loads(done)
 
 
@@ -232,7 +232,7 @@ def test_the_key_may_be_in_the_keyring_and_a_variable_wins(
 def test_without_a_key_nothing_is_signed(convo: Convo, state: Path, ring: Ring) -> None:
     ring.locked = False
     got = convo("resume", "state.json", "--decide-only", "-o", "out.json", "--sign", "--key-env", "OTHER")
-    assert (got.exit, "no variable and no keyring has a key OTHER" in got.err) == (2, True)
+    assert (got.exit, "no signing key OTHER in the environment or the keyring" in got.err) == (2, True)
     assert not Path("out.json").exists()
 
 
@@ -269,10 +269,14 @@ def test_an_editor_that_fails_changes_nothing(
 # -- what cannot be done -------------------------------------------------------------------------------
 
 REFUSED = [
-    (["state.json", "--approve", "all"], 2, "resuming a run needs its agents: none were named"),
+    (["state.json", "--approve", "all"], 2, "resuming a run needs its agents, and none were given"),
     (["state.json", "--decide-only", "--approve", "all"], 2, "--decide-only requires -o"),
     (["state.json", "--decide-only", "-o", "out.json", "--approve", "nope"], 5, "no pending call 'nope'"),
-    (["state.json", "--decide-only", "-o", "out.json", "--approve", FIRST, "--reject", FIRST], 2, "two things at once"),
+    (
+        ["state.json", "--decide-only", "-o", "out.json", "--approve", FIRST, "--reject", FIRST],
+        2,
+        "two flags give different decisions on",
+    ),
     (["nope.json", "--decide-only", "-o", "out.json"], 5, "no file 'nope.json'"),
     ([".", "--decide-only", "-o", "out.json"], 2, ". is a folder, not a state"),
     (["state.json", "--decide-only", "-o", "nope/out.json"], 1, "nope is not a folder"),

@@ -71,7 +71,7 @@ def test_what_is_not_decided_waits_on_in_a_new_state(paused: tuple[str, str], co
 def test_without_a_decision_it_stays_paused_and_nothing_runs(paused: tuple[str, str], convo: Convo) -> None:
     got = convo("resume", "state.json", *agents(), *paused)
     assert (got.exit, got.out, ran()) == (3, "", [])
-    assert "to decide and go on: convo resume mine --agent bot.py:desk --approve all" in got.err
+    assert "to decide and resume: convo resume mine --agent bot.py:desk --approve all" in got.err
 
 
 def test_always_holds_for_the_calls_of_later_rounds(convo: Convo, home: Path) -> None:
@@ -116,7 +116,7 @@ def test_an_ended_run_is_not_gone_on_with_again(paused: tuple[str, str], convo: 
     for handle in ("state.json", "mine", "@last", runs(home)[0].id):
         got = convo("resume", handle, *agents(), *paused, "--approve", "all")
         assert (got.exit, got.out) == (1, "")
-        assert "has ended here (done)\n  try: convo inspect mine" in got.err
+        assert "has already ended (done)\n  try: convo inspect mine" in got.err
     assert ran() == before
 
 
@@ -237,7 +237,7 @@ def test_a_run_that_has_ended_leaves_a_file_that_runs_no_tool_again(
     got = convo("resume", "state.json", *agents(), *paused, *flags, "--approve", "all", "-o", "state.json")
     assert (runs(home)[0].status, len(ran())) == (status, 2), got.err
     on = launch("resume", "state.json", *agents(), *paused, "--max-turns", "9", "--approve", "all", env=ELSEWHERE)
-    assert ("has ended" in on.err) == (status == "done"), on.err
+    assert ("has already ended" in on.err) == (status == "done"), on.err
     assert len(ran()) == 2
 
 
@@ -333,10 +333,10 @@ def test_all_and_names_leave_a_rejection_as_it_is_wherever_it_was_made(
     if way == "inbox":
         got = decide(convo, way, "--approve", word)
         assert got.err.splitlines()[0] == "approved refund (c2)"
-        assert "refund (c1) stays rejected; --approve c1 changes that" in got.err
+        assert "refund (c1) remains rejected; to change it: --approve c1" in got.err
     got = convo("resume", handle, *agents(), *paused, "--approve", word)
     assert (got.exit, got.out) == (0, "Paid back.\n"), got.err
-    assert "refund (c1) stays rejected; --approve c1 changes that" in got.err
+    assert "refund (c1) remains rejected; to change it: --approve c1" in got.err
     assert ran() == ["refund A2 200"]
     assert outputs(home, "mine")[0] == "not today"
 
@@ -365,7 +365,7 @@ def test_a_state_from_elsewhere_is_decided_on_by_the_same_rule(paused: tuple[str
     got = launch(*flags, "--approve", "refund", "--reject", "c2=no", env=ELSEWHERE)
     assert (got.exit, got.out) == (0, "Paid back.\n"), got.err
     assert "rejected refund (c2), was approved" in got.err
-    assert "refund (c1) stays rejected" in got.err
+    assert "refund (c1) remains rejected" in got.err
     assert ran() == []
 
 
@@ -408,7 +408,7 @@ def test_a_state_goes_on_in_a_store_that_never_heard_of_it(paused: tuple[str, st
     assert ran() == ["refund A2 200", "refund A1 100"]
     third = launch("resume", "state.json", *flags, "--approve", "c1", env=ELSEWHERE)
     assert (third.exit, third.out) == (1, "")
-    assert "has ended here" in third.err
+    assert "has already ended" in third.err
     assert len(ran()) == 2
 
 
@@ -447,7 +447,7 @@ def test_of_two_processes_that_resume_at_once_each_call_runs_once(paused: tuple[
     assert sorted(one.exit for one in got) == [0, 1]
     assert sorted(ran()) == ["refund A1 100", "refund A2 200"]
     (second,) = [one.err for one in got if one.exit]
-    assert "is open in another process" in second or "has ended here" in second
+    assert "is open in another process" in second or "has already ended" in second
 
 
 @pytest.mark.parametrize("owner", ["--conversation", "--chain"])
@@ -482,9 +482,9 @@ OTHER_SCHEMA = AGENTS.replace("def refund(order: str, cents: int)", "def refund(
         ("desk", NO_TOOL, ["--approve", "c1"], 5, "no tool 'refund'"),
         ("desk", OTHER_SCHEMA, ["--approve", "c1"], 2, "whose schema has changed"),
         ("desk", AGENTS, ["--approve", "nobody"], 5, "no pending call 'nobody'\n  try: one of c1, c2"),
-        ("desk", AGENTS, ["--approve", "c1", "--reject", "c1"], 2, "c1 is asked to be two things at once"),
+        ("desk", AGENTS, ["--approve", "c1", "--reject", "c1"], 2, "two flags give different decisions on c1"),
         ("desk", AGENTS, ["--rerun", "c1"], 2, "c1 was not started"),
-        ("desk", AGENTS, ["--output", "c1"], 2, "does not say what came of the call"),
+        ("desk", AGENTS, ["--output", "c1"], 2, "does not contain the output of the call"),
     ],
 )
 @pytest.mark.parametrize("handle", ["mine", "state.json"])

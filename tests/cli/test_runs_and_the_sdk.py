@@ -72,7 +72,7 @@ def test_the_sdk_pauses_and_convo_finishes(convo: Convo, home: Path) -> None:
         "message",
     ]
     again = convo("resume", "state.json", *agents("desk", SDK), *model, "--approve", "c1")
-    assert (again.exit, "has ended here" in again.err) == (1, True)
+    assert (again.exit, "has already ended" in again.err) == (1, True)
 
 
 def test_the_sdk_pauses_twice_with_convo_in_between(convo: Convo, home: Path) -> None:
@@ -165,7 +165,7 @@ def test_agents_that_share_a_name_pause_into_a_state_that_convo_resumes(
     model = scripted(over, REFUND, BACK)
     got = convo("chat", *agents("first", SHARED), *model, "--state", "state.json", "-n", "mine", "pay A1 back")
     assert got.exit == 3
-    assert "several agents are called 'desk': convo resumes this state, the Agents SDK cannot read it" in got.err
+    assert "several agents are named 'desk': convo can resume this state, the Agents SDK cannot" in got.err
     env = {"CONVO_HOME": "elsewhere"} if where != "here" else {}
     if where == "decided":
         assert convo("resume", "state.json", "--decide-only", "-o", "state.json", "--approve", "all").exit == 0

@@ -123,7 +123,7 @@ def test_a_command_that_is_given_again_after_a_kill_goes_on(start: Start, convo:
     fast = scripted(REFUND, slow)
     got = convo("resume", "mine", *agents(), *fast, "--approve", "c1", "--json")
     assert (got.exit, got.json()["output_text"]) == (0, slow["text"]), got.err
-    assert "nothing waits any more; the run goes on\n" in got.err
+    assert "no calls are pending any more; resuming the run\n" in got.err
     assert len(ran()) == 1
 
 
@@ -137,7 +137,7 @@ def test_a_decision_waits_for_what_is_not_known_to_wait(needed: bool, start: Sta
     kill_once_started(start("chat", *agents("desk", hangs), *model, "-n", "mine", "back"))
     argv = ("resume", "mine", *agents("desk", text.replace("ASKS", "pass")), *model, "--approve", "c1")
     got = convo(*argv)
-    assert "which calls wait is found out first; the run goes on\n" in got.err
+    assert "the pending calls are not known yet; resuming the run to find them\n" in got.err
     assert (got.exit, got.out) == ((3, "") if needed else (0, "Paid back.\n")), got.err
     if needed:
         assert ran() == []
@@ -161,7 +161,7 @@ def test_ctrl_c_leaves_a_run_that_goes_on(start: Start, convo: Convo, home: Path
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "stopped; to go on: convo resume mine --agent bot.py:desk" in err
+    assert "stopped; to resume: convo resume mine --agent bot.py:desk" in err
     got = convo("resume", "mine", *agents(), *scripted(LOOK_UP, {"text": "Five."}))
     assert (got.exit, got.out) == (0, "Five.\n"), got.err
     assert ran() == ["look_up A1"]

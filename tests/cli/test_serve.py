@@ -65,7 +65,7 @@ def test_an_end_that_waits_for_answers_says_so(aliases: tuple[str, str]) -> None
         assert server.process.stderr
         said = server.process.stderr.readline()
         server.end(signal.SIGINT)
-    assert said == "answers still run and have 30 s to end; Ctrl-C again does not wait for them\n"
+    assert said == "waiting up to 30 s for responses in progress; press Ctrl-C again to stop now\n"
     assert held
 
 
@@ -172,7 +172,7 @@ def test_a_new_key_has_a_place_of_its_own_where_none_is_named(convo: Convo, home
 def test_a_second_key_does_not_lock_the_first_one_out_and_says_so(convo: Convo, home: Path) -> None:
     first, second = convo("serve", "--new-key", "alice"), convo("serve", "--new-key", "alice")
     assert "remove its line" not in first.err
-    assert second.err.endswith("the keys that alice had go on working; to take one back, remove its line\n")
+    assert second.err.endswith("earlier keys of alice remain valid; to revoke one, remove its line\n")
     assert (home / "config" / "keys").read_text().count("alice ") == 2
 
 

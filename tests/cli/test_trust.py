@@ -282,7 +282,7 @@ def test_a_file_is_trusted_as_it_is_and_shown(convo: Convo, own: Path) -> None:
     ]
     assert got.err == (
         "providers.groq.base_url sends conversations to another machine: https://groq.example/v1\n"
-        f"{place} is trusted as it is now; a change or convo config untrust ends the trust\n"
+        f"{place} is trusted with its current content, until it changes or is untrusted (convo config untrust)\n"
     )
     assert (effective(convo)["serve.port"], convo("config", "list", "serve.port").err) == (1, "")
 
@@ -300,7 +300,7 @@ def test_a_change_ends_the_trust_and_the_notice_says_so(convo: Convo, own: Path)
 def test_trust_can_be_taken_back(convo: Convo, own: Path) -> None:
     place = project_file("[serve]\nport = 1\n")
     assert convo("config", "trust", "--list").out == f"{place}  trusted\n"
-    assert convo("config", "untrust").err == f"{place} is not trusted any more\n"
+    assert convo("config", "untrust").err == f"{place} is no longer trusted\n"
     assert effective(convo)["serve.port"] == 8788
     listed = convo("config", "trust", "--list")
     assert (listed.exit, listed.out, listed.err) == (0, "", "no file is trusted with convo config trust\n")
@@ -317,7 +317,7 @@ def test_a_path_where_nothing_is_is_named(command: str, convo: Convo, own: Path)
 def test_trust_in_a_file_that_is_gone_can_be_taken_back(convo: Convo, own: Path, tmp_path: Path) -> None:
     place = project_file("[serve]\nport = 1\n")
     place.unlink()
-    assert convo("config", "trust", "--list").out == f"{place}  no longer there\n"
+    assert convo("config", "trust", "--list").out == f"{place}  missing\n"
     assert convo("config", "untrust", str(tmp_path)).exit == 0
     assert convo("config", "trust", "--list").out == ""
 
@@ -397,7 +397,7 @@ def test_files_in_a_trusted_folder_are_obeyed_whatever_they_hold(
     own.write_text(f'trusted = ["/opt", "{folder.format(folder=tmp_path)}"]\n')
     assert effective(convo)["serve.port"] == 1
     refused = convo("config", "untrust")
-    assert (refused.exit, "is still trusted, by 'trusted'" in refused.err) == (2, True)
+    assert (refused.exit, "is still trusted because of 'trusted'" in refused.err) == (2, True)
 
 
 @pytest.mark.parametrize("folder", ["{folder}/below", "{folder}x", "/opt", "~"])
@@ -425,7 +425,7 @@ def test_a_file_named_by_config_is_obeyed(convo: Convo, own: Path) -> None:
 def test_a_new_project_file_and_a_trusted_one_are_trusted_when_they_are_written(convo: Convo, own: Path) -> None:
     for value in (1, 2):
         got = convo("config", "set", "--project", "serve.port", str(value))
-        assert got.err == f"serve.port is {value} in {Path('.convo.toml').absolute()}\n"
+        assert got.err == f"set serve.port to {value} in {Path('.convo.toml').absolute()}\n"
         assert effective(convo)["serve.port"] == value
     assert convo("config", "unset", "--project", "serve.port").exit == 0
     assert convo("config", "set", "--project", "serve.port", "3").exit == 0

@@ -98,7 +98,7 @@ def test_leaving_decides_nothing_and_says_how_it_goes_on(key: str, home: Path) -
         asked(person)
         person.types(key)
         left = person.is_asked()
-        assert "paused; the state is in" in left
+        assert "paused; state saved to" in left
         assert "convo resume mine --agent bot.py:desk --approve c1" in left.replace("\n", "")
         assert person.leaves() == 0
     assert (ran(), runs(home)[0].status, len(paused_files(home))) == ([], "paused", 1)
@@ -115,7 +115,7 @@ def test_a_decision_that_was_made_before_leaving_stays(home: Path) -> None:
     with at_terminal("chat", *agents(), *model, "-n", "mine") as person:
         asked(person)
         answers(person, "reject", QUESTION)
-        answers(person, "leave", "paused; the state is in")
+        answers(person, "leave", "paused; state saved to")
         person.is_asked()
         person.types("hello?\r")
         assert "nothing was sent: the run is paused" in person.sees(QUESTION)

@@ -88,7 +88,7 @@ def ssh(tmp_path: Path) -> list[str]:
 def test_over_ssh_a_chat_is_edited_stopped_copied_and_left(ssh: list[str], home: Path) -> None:
     model = slowly({"text": "日本語 and e\u0301"})
     with looked_at([*ssh, chat(home, *model, "-n", "mine")]) as glass:
-        glass.rests("/help lists")
+        glass.rests("/help")
         glass.types("\x1b[200~one\r\n/undo\x1b[201~")
         glass.shows("> one")
         glass.shows("  /undo")
@@ -114,7 +114,7 @@ def test_over_ssh_a_chat_is_edited_stopped_copied_and_left(ssh: list[str], home:
 @pytest.mark.needs("terminal", "ssh")
 def test_a_connection_that_breaks_keeps_what_came_of_the_answer(ssh: list[str], home: Path) -> None:
     with looked_at([*ssh, chat(home, *slowly(), "-n", "mine")]) as glass:
-        glass.rests("/help lists")
+        glass.rests("/help")
         glass.types("count\r")
         glass.shows("one two")
         there = os.pidfd_open(int(Path("pid").read_text()))
@@ -140,7 +140,7 @@ TMUX = "set -g status off\nset -s set-clipboard on\n"
 def test_in_tmux_a_chat_is_edited_stopped_copied_and_come_back_to(tmux: list[str], home: Path) -> None:
     model = slowly({"text": "日本語 and e\u0301"}, {"text": "[x](https://x.y)"})
     with looked_at([*tmux, "new-session", chat(home, *model, "-n", "mine")]) as glass:
-        glass.rests("/help lists")
+        glass.rests("/help")
         glass.types("\x1b[200~one\r\n/undo\x1b[201~")
         glass.shows("  /undo")
         glass.types("\r")

@@ -44,7 +44,7 @@ def test_the_last_line_says_how_to_come_back_and_works_as_it_stands(home: Path) 
         person.is_asked()
         person.says("hello")
         assert person.leaves() == 0
-        back = person.shown.rpartition("come back: ")[2].strip()
+        back = person.shown.rpartition("continue: ")[2].strip()
     assert back == """convo chat --from 'it'"'"'s mine'"""
     with at_terminal(command=back) as person:
         person.is_asked()
@@ -59,7 +59,7 @@ def test_the_way_back_names_the_settings_that_know_the_store(tmp_path: Path) -> 
         person.is_asked()
         person.says("hello")
         assert person.leaves() == 0
-        back = person.shown.rpartition("come back: ")[2].strip()
+        back = person.shown.rpartition("continue: ")[2].strip()
     assert back == "convo --config 'my settings.toml' chat --from hello"
     with at_terminal(command=f"{back} again") as person:
         assert person.ends() == 0
@@ -121,7 +121,7 @@ def test_without_a_terminal_on_stderr_nothing_is_drawn_into_the_file(home: Path)
     assert "\x1b" not in log
     assert "> " not in log
     assert len(receipts(log)) == 1
-    assert log.endswith("come back: convo chat --from hello\n")
+    assert log.endswith("continue: convo chat --from hello\n")
 
 
 # -- commands --------------------------------------------------------------------------------------
@@ -255,7 +255,7 @@ def test_what_was_taken_back_can_be_taken_up_again(flag: str, home: Path) -> Non
 def test_a_fork_goes_on_in_a_session_of_its_own(home: Path) -> None:
     with at_terminal("chat", *ECHO, "-n", "mine") as person:
         person.is_asked()
-        assert "nothing was said yet" in person.says("/fork")
+        assert "the conversation is empty, so it cannot be forked" in person.says("/fork")
         for words in ("one", "two"):
             person.says(words)
         assert "mine-2 goes on from 2 items; mine stays where it stands" in person.says("/fork 1")
@@ -263,7 +263,7 @@ def test_a_fork_goes_on_in_a_session_of_its_own(home: Path) -> None:
         assert "choose a turn from 0, the beginning, to 2, the last" in person.says("/fork 7")
         assert "takes a turn's number" in person.says("/rewind x")
         assert person.leaves() == 0
-        assert person.shown.rpartition("come back: ")[2].strip() == "convo chat --from mine-2"
+        assert person.shown.rpartition("continue: ")[2].strip() == "convo chat --from mine-2"
     assert said(home, "mine-2") == ["user: one", "assistant: one", "user: other", "assistant: other"]
     assert len(said(home, "mine")) == 4
 

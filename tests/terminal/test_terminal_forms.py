@@ -53,7 +53,7 @@ def test_without_colours_none_is_written(home: Path) -> None:
     shown = {}
     for colours in ("", "1"):
         with watched_glass("chat", "--from", "mine", env={"NO_COLOR": colours}) as glass:
-            glass.rests("/help lists")
+            glass.rests("/help")
             before = glass.raw
             glass.types("/\t")
             glass.shows("/status")
@@ -67,7 +67,7 @@ def test_without_colours_none_is_written(home: Path) -> None:
 @pytest.mark.parametrize("term", ["screen.xterm-256color", "linux", "vt100", "of-tomorrow"])
 def test_a_terminal_by_any_name_is_drawn_on_without_what_only_some_obey(term: str, home: Path) -> None:
     with watched_glass("chat", *ECHO, columns=40, env={"TERM": term}) as glass:
-        glass.rests("/help lists")
+        glass.rests("/help")
         glass.types("**bold** [a link](https://x.y)\r")
         glass.rests("bold a link (https://x.y)")
         glass.types("/exit\r")
@@ -79,7 +79,7 @@ def test_a_terminal_by_any_name_is_drawn_on_without_what_only_some_obey(term: st
 def test_two_terminals_share_what_was_typed(home: Path) -> None:
     with watched_glass("chat", *ECHO, "-n", "a") as first, watched_glass("chat", *ECHO, "-n", "b") as second:
         for glass, words in ((first, "from the first"), (second, "from the second")):
-            glass.rests("/help lists")
+            glass.rests("/help")
             glass.types(f"{words}\r")
             glass.rests(" out · ")
         first.types("once more\r")
@@ -139,9 +139,9 @@ def test_instructions_go_with_the_next_message_and_stay_when_the_model_changes(h
 def test_an_export_goes_into_the_form_that_its_name_says(tmp_path: Path) -> None:
     with at_terminal("chat", *ECHO, "-n", "mine") as person:
         person.is_asked()
-        assert "nothing was said yet" in person.says("/export talk.json")
+        assert "the conversation is empty, so it cannot be exported" in person.says("/export talk.json")
         person.says("one")
-        assert "2 items are in talk.json" in person.says("/export talk.json")
+        assert "exported 2 items to talk.json" in person.says("/export talk.json")
         assert person.leaves() == 0
     assert [item["role"] for item in json.loads((tmp_path / "talk.json").read_text())] == ["user", "assistant"]
 

@@ -97,8 +97,8 @@ STEPS = (
     Step("one from an earlier turn", "/fork 1\r", "hello-there-3 goes on from"),
     Step("and back from it", "/resume hello-there-2\r", "> thank you"),
     Step("another name", "/rename other\r", "is now other"),
-    Step("a copy in a file", "/export\r", "items are in other.md"),
-    Step("the same file again", "/export\r", "is there already"),
+    Step("a copy in a file", "/export\r", "to other.md"),
+    Step("the same file again", "/export\r", "already exists"),
     Step("the answer on the clipboard", "/copy\r", "(the terminal)"),
     Step("no code in it", "/copy code\r", "/copy takes all of it"),
     Step("back to a turn", "/rewind 1\r", "went back"),
@@ -117,7 +117,7 @@ STEPS = (
 
 def walk(glass: Glass, second: Callable[[], AbstractContextManager[Glass]]) -> Iterator[tuple[str, str]]:
     """Take every step; yields its sentence and the screen."""
-    glass.rests("/help lists what else can be typed")
+    glass.rests("/help")
     yield "the first prompt", glass.text()
     for step in STEPS:
         glass.clears()
@@ -143,7 +143,7 @@ def after(glass: Glass, keys: str, shows: str) -> str:
 
 def beside(glass: Glass) -> Iterator[tuple[str, str]]:
     """A second terminal with vi's keys, in which agents answer: what they do, and what they ask."""
-    glass.rests("/help lists what else can be typed")
+    glass.rests("/help")
     glass.types("\x12hello th")
     glass.shows("hello there")
     yield "in a second terminal ctrl-r finds what was typed in the first", glass.text()
