@@ -138,7 +138,7 @@ def _start_time_ticks(pid: int) -> str:
 
 NoticeSink: TypeAlias = Callable[[str], None]
 
-_NOTICE_SINK: ContextVar[NoticeSink | None] = ContextVar("notices", default=None)
+_NOTICE_SINK: ContextVar[NoticeSink | None] = ContextVar("notice_sink", default=None)
 
 
 def send_notice(line: str) -> None:

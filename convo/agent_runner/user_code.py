@@ -27,7 +27,7 @@ from convo.history.items import Json
 from convo.runs.state import GuardrailPassed, GuardrailTripped, ToolCall
 from convo.tools.tool import Context, Tool, Wrong, output_text, read_arguments, timed_out
 
-IN_USER_CODE: Final[ContextVar[bool]] = ContextVar("convo_theirs", default=False)
+IN_USER_CODE: Final[ContextVar[bool]] = ContextVar("in_user_code", default=False)
 """True while user code runs."""
 
 
@@ -168,7 +168,7 @@ def submit_to_thread(work: Callable[[], Any], on_done: Callable[[Any], None]) ->
         listening = _idle_queues.pop()
     except IndexError:
         listening = SimpleQueue()
-        Thread(target=_run_worker, args=(listening,), daemon=True, name="convo-hand").start()
+        Thread(target=_run_worker, args=(listening,), daemon=True, name="convo-worker").start()
     listening.put((work, on_done))
 
 

@@ -70,7 +70,7 @@ def _read_key_file(path: Path, provider: str) -> Secret:
     again = f"convo config key set {provider} --file"
     try:
         if path.exists() and not (path.is_file() or path.is_dir()):
-            raise InvalidSettings(f"the key of {provider} cannot be read: {path} is no file", hint=again)
+            raise InvalidSettings(f"the key of {provider} cannot be read: {path} is not a file", hint=again)
         with path.open("rb") as file:
             text = file.read(_MAX_KEY_FILE_BYTES).decode().strip()
     except OSError as wrong:
@@ -128,6 +128,8 @@ def _open_keyring() -> Iterator[ModuleType]:
     try:
         yield keyring
     except NoKeyringError as wrong:
-        raise InvalidSettings("this machine has no keyring to use", hint="keep the key in a variable") from wrong
+        raise InvalidSettings("this machine has no keyring", hint="set the key in an environment variable") from wrong
     except (KeyringError, OSError) as wrong:  # some keyrings are files
-        raise InvalidSettings(f"the keyring does not open: {type(wrong).__name__}", hint="unlock it") from wrong
+        raise InvalidSettings(
+            f"the keyring cannot be opened: {type(wrong).__name__}", hint="unlock the keyring"
+        ) from wrong

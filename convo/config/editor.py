@@ -28,7 +28,7 @@ def parse_setting_key(raw_key: str) -> SettingKey:
         name, found = next(iter(found.items()))
         key.append(name)
     if not key or found != 0:
-        raise InvalidUsage(f"{raw_key!r} is no setting's name", hint=_quoted_key_hint(raw_key))
+        raise InvalidUsage(f"{raw_key!r} is not the name of a setting", hint=_quoted_key_hint(raw_key))
     return tuple(key)
 
 
@@ -42,7 +42,7 @@ def parse_setting_value(raw_value: str, key: SettingKey, location: str) -> objec
     """
     shape = get_schema(key, location)
     if isinstance(shape, KeyedTable | Mapping):
-        raise InvalidUsage(f"'{format_setting_key(key)}' is a table of several settings", hint="name one of them")
+        raise InvalidUsage(f"'{format_setting_key(key)}' is a table of several settings", hint="name one setting")
     as_value = (_parse_toml(f"value = {raw_value}") or {}).get("value")
     try:
         return _check_text_or_value(shape, raw_value, as_value)
@@ -60,7 +60,7 @@ def _quoted_key_hint(raw_key: str) -> str:
         if table in SETTINGS_SCHEMA and name and '"' not in name
         else "'prices.\"openai/gpt-5-mini\"'"
     )
-    return f"a name with other signs than letters stands in quotes: {example}"
+    return f"quote a name that has special characters: {example}"
 
 
 def set_toml_value(text: str, key: SettingKey, value: object, location: str) -> str:
@@ -150,7 +150,7 @@ def _check_text_or_value(shape: SettingSchema, raw_value: str, as_value: object)
     if isinstance(shape, AtomicTable):
         if not isinstance(as_value, dict):
             first = next(iter(cast(Mapping[str, SettingSchema], shape.schema)))
-            raise InvalidValue("is several values at once", hint=f"an inline table: '{_EXAMPLE_TABLES[first]}'")
+            raise InvalidValue("has several fields", hint=f"write an inline table: '{_EXAMPLE_TABLES[first]}'")
         return as_value
     check = cast(Any, shape)
     try:

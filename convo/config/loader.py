@@ -155,7 +155,7 @@ def _wrong_owner_error(
 ) -> WrongOwner:
     instead = f"convo convert {quote(record.session)} --to session"
     return WrongOwner(
-        f"session {record.session!r} is held by {recorded}, but {source.location} says {said} for {choice.name}",
+        f"session {record.session!r} is stored at {recorded}, but {source.location} sets {said} for {choice.name}",
         hint=f"{'leave it out' if source.is_explicit else 'change it there'}, or {instead}",
     )
 
@@ -234,7 +234,7 @@ class SettingsInputs(NamedTuple):
     project_notice: ProjectNotice | None = None
 
     def __repr__(self) -> str:
-        return f"Sources(folder={str(self.folder)!r}, files={[file.source.location for file in self.files]})"
+        return f"SettingsInputs(folder={str(self.folder)!r}, files={[file.source.location for file in self.files]})"
 
 
 def resolve_settings(sources: SettingsInputs, record: RecordedEndpoint | None = None) -> Settings:
@@ -311,10 +311,8 @@ def _iter_profile_settings(
             message = f"{chosen.source.location}: profile {name!r} is in a file that is not trusted"
             raise InvalidSettings(message, hint=notice.hint)
         near = find_closest_word(name, there)
-        said = f"did you mean {near!r}?" if near else f"there {'are' if there else 'is'} {', '.join(there) or 'none'}"
-        raise InvalidSettings(
-            f"{chosen.source.location}: no profile {name!r}; {said}", hint=f"describe [profiles.{name}]"
-        )
+        said = f"did you mean {near!r}?" if near else f"known profiles: {', '.join(there) or 'none'}"
+        raise InvalidSettings(f"{chosen.source.location}: no profile {name!r}; {said}", hint=f"add [profiles.{name}]")
     for one in files:
         if one.key[:2] == (PROFILES_TABLE, name):
             yield Setting(one.key[2:], one.value, one.source.in_profile(name))
@@ -350,7 +348,7 @@ def _check_trusted_source(setting: Setting | None) -> None:
     """Raise InvalidSettings if a project's file sets the trusted folders."""
     if setting is not None and setting.source.layer is Layer.PROJECT:
         raise InvalidSettings(
-            f"{setting.source.location}: {TRUSTED_SETTING!r} can only be set in your own settings",
+            f"{setting.source.location}: {TRUSTED_SETTING!r} can only be set in your own settings file",
             hint="convo config path",
         )
 
@@ -422,7 +420,7 @@ def _build_serve_settings(table: Mapping[SettingKey, Any]) -> ServeSettings:
 
 _TOML_ERROR_POSITION = re.compile(r"(?P<what>.*) \(at (?:line (?P<line>\d+), column \d+|end of document)\)", re.DOTALL)
 _NO_FLAGS = SettingFlags()
-ACTIVE_PROFILE: ContextVar[str | None] = ContextVar("profile", default=None)
+ACTIVE_PROFILE: ContextVar[str | None] = ContextVar("active_profile", default=None)
 MAX_FILE_BYTES = 4 * 1024 * 1024
 """Bytes to read: a link in a cloned project may point to a device without end."""
 
@@ -438,8 +436,8 @@ _LONG_KEY = rf"(?<![\w-]){_KEY_PART}(?:[ \t]*+\.[ \t]*+{_KEY_PART}){{{_MAX_KEY_P
 _ABSENT_ERRNOS = (errno.ENOENT, errno.ENOTDIR)
 _ERRNO_MESSAGES = {
     errno.EISDIR: "is a folder, not a settings file",
-    errno.EACCES: "may not be read (permission denied)",
-    errno.EPERM: "may not be read (permission denied)",
+    errno.EACCES: "cannot be read (permission denied)",
+    errno.EPERM: "cannot be read (permission denied)",
 }
 
 
@@ -516,7 +514,7 @@ def _working_folder() -> Path:
     try:
         return Path.cwd()
     except OSError as wrong:
-        raise InvalidSettings("the working folder does not exist any more", hint="cd to a folder that does") from wrong
+        raise InvalidSettings("the working folder no longer exists", hint="cd to another folder") from wrong
 
 
 def _home_folder() -> Path:
@@ -722,7 +720,7 @@ def _load_user_file(
     file = _load_file(SettingSource(Layer.USER, path.name, path.parent))
     if file is None and (config or environ.get("CONVO_CONFIG")):
         said = "CONVO_CONFIG" if config is None else "--config"
-        raise InvalidSettings(f"{path}: there is no such settings file", hint=f"name another one with {said}")
+        raise InvalidSettings(f"{path}: no such settings file", hint=f"set another file with {said}")
     return file
 
 

@@ -35,9 +35,7 @@ class AppPaths(NamedTuple):
             folder = Path(os.path.abspath(os.path.expanduser(home)))
             return cls(folder / "data", folder / "state", folder / "config")
         if not os.path.isabs(os.path.expanduser("~")):
-            raise InvalidSettings(
-                "this user has no home folder", hint="set CONVO_HOME to a folder that convo may write"
-            )
+            raise InvalidSettings("this user has no home folder", hint="set CONVO_HOME to a writable folder")
         from platformdirs import PlatformDirs  # as slow to import as this package; not needed with CONVO_HOME
 
         dirs = PlatformDirs(_APP_NAME, appauthor=False)

@@ -63,23 +63,23 @@ SettingSchema: TypeAlias = ValueCheck | Mapping[str, "SettingSchema"] | KeyedTab
 
 def check_provider_name(name: str) -> None:
     if not name or "/" in name or name != name.strip():
-        raise InvalidValue("is not a provider's name: one word without '/'")
+        raise InvalidValue("is not a provider name: use one word without '/'")
 
 
 def check_alias_name(name: str) -> None:
     if not name or "/" in name or name != name.strip():
-        raise InvalidValue("is not an alias: one word without '/'")
+        raise InvalidValue("is not an alias: use one word without '/'")
 
 
 def check_profile_name(name: str) -> None:
     if not name or name != name.strip():
-        raise InvalidValue("is not a profile's name: one word")
+        raise InvalidValue("is not a profile name: use one word")
 
 
 def check_model_name(name: str) -> None:
     provider, slash, model = name.partition("/")
     if not (provider and slash and model):
-        raise InvalidValue("is not a model's full name, provider/model", hint='write it in quotes: "provider/model"')
+        raise InvalidValue("is not a full model name, provider/model", hint='quote the whole name: "provider/model"')
 
 
 def parse_price_table(table: Mapping[str, object]) -> Price:
@@ -87,7 +87,7 @@ def parse_price_table(table: Mapping[str, object]) -> Price:
     if missing := [name for name in ("input", "output") if name not in figures]:
         raise InvalidValue(
             f"needs {' and '.join(missing)}, in USD per million tokens",
-            hint=f"add {' and '.join(f'{name} = 0.25' for name in missing)}, or what the model costs",
+            hint=f"add {' and '.join(f'{name} = 0.25' for name in missing)}, or the prices of the model",
         )
     plain = figures["input"]
     return Price(plain, figures["output"], figures.get("cached", plain), figures.get("written", plain))
@@ -96,7 +96,7 @@ def parse_price_table(table: Mapping[str, object]) -> Price:
 def parse_context_limits_table(table: Mapping[str, object]) -> ContextLimits:
     figures = cast(Mapping[str, int], table)
     if "context" not in figures:
-        raise InvalidValue("needs context, in tokens", hint="add context = 128000, or how many tokens the model takes")
+        raise InvalidValue("needs context, in tokens", hint="add context = 128000, or the limit of the model")
     return ContextLimits(figures["context"], figures.get("output"))
 
 
@@ -285,7 +285,7 @@ def get_schema(key: SettingKey, location: str) -> SettingSchema:
         while isinstance(shape, AtomicTable):
             shape = shape.schema
         if callable(shape):
-            raise InvalidSettings(f"{location}: '{format_setting_key(key[: depth - 1])}' is one value and no table")
+            raise InvalidSettings(f"{location}: '{format_setting_key(key[: depth - 1])}' is one value, not a table")
         shape = _require_child_schema(key[:depth], shape, location, hint=_set_command_hint(key[:depth], shape))
     return shape
 
@@ -324,7 +324,7 @@ def _require_child_schema(
 
 def _format_suggestion(name: str, known: Mapping[str, SettingSchema]) -> str:
     near = _guess_setting_name(name, known)
-    return f"did you mean '{near}'?" if near else f"there are {', '.join(known)}"
+    return f"did you mean '{near}'?" if near else f"known settings: {', '.join(known)}"
 
 
 def _set_command_hint(key: SettingKey, shape: Mapping[str, SettingSchema] | KeyedTable) -> str | None:
@@ -333,7 +333,7 @@ def _set_command_hint(key: SettingKey, shape: Mapping[str, SettingSchema] | Keye
         return None
     near = _guess_setting_name(key[-1], shape)
     words = f"convo config set {format_setting_key((*key[:-1], near or next(iter(shape))))} VALUE"
-    return words if near else f"{words}, or another one of these"
+    return words if near else f"{words}, or another of these settings"
 
 
 def _guess_setting_name(name: str, known: Mapping[str, SettingSchema]) -> str | None:

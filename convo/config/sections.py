@@ -113,7 +113,7 @@ class ContextLimits(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.context_tokens:,} tokens" + (
-            f", answers of {self.output_tokens:,}" if self.output_tokens else ""
+            f", output up to {self.output_tokens:,}" if self.output_tokens else ""
         )
 
 
@@ -169,7 +169,7 @@ class KeyLimits(NamedTuple):
     def __str__(self) -> str:
         every = (("concurrent", self.concurrent), ("per_minute", self.per_minute))
         said = [f"{name} {limit}" for name, limit in every if limit is not None]
-        return ", ".join(said) or "as for every key"
+        return ", ".join(said) or "the limits of all keys"
 
 
 class ServeLimits(NamedTuple):

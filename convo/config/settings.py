@@ -241,17 +241,17 @@ def resolve_model_name(
     known for it, or the name is not valid text.
     """
     if not _is_text(full_name):
-        raise UnknownModel(f"{source.location}: no model {full_name!r}: it is not text")
+        raise UnknownModel(f"{source.location}: no model {full_name!r}: the name is not valid text")
     if full_name == _LOCAL_ALIAS:
         full_name = BUILT_IN_MODEL
     if "/" in full_name:
         return split_model_name(full_name, source)
     if full_name in providers:
         raise InvalidSettings(
-            f"{source.location}: {full_name!r} is a provider, not a model", hint=f"name one: {full_name}/MODEL"
+            f"{source.location}: {full_name!r} is a provider, not a model", hint=f"use {full_name}/MODEL"
         )
     if not full_name:
-        raise InvalidSettings(f"{source.location}: {full_name!r} names no model", hint="write provider/model")
+        raise InvalidSettings(f"{source.location}: {full_name!r} has no model name", hint="use provider/model")
     first = [name for name in DEFAULT_MODELS if name in providers]
     for name in (*first, *(name for name in providers if name not in first)):
         if name in configured and full_name in get_listed_models(providers[name], model_lists):
@@ -282,7 +282,7 @@ def resolve_alias(name: str, aliases: Mapping[str, str], source: SettingSource) 
         following = aliases[passed[-1]]
         passed.append(following)
         if following in passed[:-1]:
-            raise InvalidSettings(f"{source.location}: the aliases go in a circle: {' -> '.join(passed)}")
+            raise InvalidSettings(f"{source.location}: the aliases are circular: {' -> '.join(passed)}")
     return passed[-1]
 
 
@@ -290,7 +290,7 @@ def split_model_name(full_name: str, source: SettingSource) -> ModelName:
     """Split a name at its first slash. Raises InvalidSettings if the model's name is empty."""
     provider, _, model = full_name.partition("/")
     if not model.strip():
-        raise InvalidSettings(f"{source.location}: {full_name!r} names no model", hint="write provider/model")
+        raise InvalidSettings(f"{source.location}: {full_name!r} has no model name", hint="use provider/model")
     return ModelName(provider, model)
 
 
@@ -301,9 +301,9 @@ def _unknown_provider_error(
 
     near = next(iter(get_close_matches(name.provider, providers, n=1, cutoff=0.7)), None)
     meant = f"; did you mean {near!r}?" if near else ""
-    hint = f"choose one of them, or describe it under [providers.{name.provider}] in the file that convo models names"
+    hint = f"choose one of them, or add [providers.{name.provider}] to config.toml"
     if name.model.endswith(".gguf"):
-        hint = f"a file of weights is written local/{name}"
+        hint = f"use local/{name} for a file of weights"
     return InvalidSettings(
         f"{source.location}: no provider {name.provider!r} for {str(name)!r}{meant} (known: {', '.join(providers)})",
         hint=hint,

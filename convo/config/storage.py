@@ -169,16 +169,16 @@ def check_postgres_url(url: str) -> None:
     """Check that `url` is valid and unambiguous. Raises InvalidValue."""
     if left := _find_placeholders(url):
         raise InvalidValue(
-            f"still has {' and '.join(left)} from a template in it: write your own value there, as in"
+            f"still contains {' and '.join(left)} from a template: replace it with your own value, as in"
             " postgresql://myuser@db.example.com:5432/postgres"
         )
     if _FORBIDDEN_CHARACTERS.search(url):
-        raise InvalidValue("has a space or a line break in it, which no URL has; a space is %20")
+        raise InvalidValue("contains a space or a line break, which a URL cannot contain; write a space as %20")
     if not _is_unambiguous(url):
         signs = ", ".join(f"{sign} as {quote(sign, safe='')}" for sign in _RESERVED_CHARACTERS)
         raise InvalidValue(
-            f"cannot be read as a URL; in a user's name or a password these signs must be percent-encoded: {signs};"
-            " the whole is postgresql://user@host:port/database, with :password after the user's name if there is one"
+            f"cannot be parsed as a URL; in a user name or password these characters must be percent-encoded: {signs};"
+            " the form is postgresql://user@host:port/database, with an optional :password after the user name"
         )
 
 

@@ -60,7 +60,7 @@ TENANT_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 def check_tenant(value: object) -> str:
     name = check_text(value)
     if not TENANT_PATTERN.fullmatch(name):
-        raise InvalidValue("must be a key's name: up to 64 letters, digits and . _ @ -, a letter or digit first")
+        raise InvalidValue("must be a key name: up to 64 letters, digits and . _ @ -, a letter or digit first")
     return name
 
 
@@ -68,9 +68,7 @@ def check_variable_name(value: object) -> str:
     """Check the name of an environment variable; the variable is not read."""
     name = check_text(value)
     if not is_variable_name(name):
-        raise InvalidValue(
-            "must be the name of an environment variable; what stands there may be a key and is not shown"
-        )
+        raise InvalidValue("must be the name of an environment variable; the value may be a key and is not shown")
     return name
 
 
@@ -83,9 +81,9 @@ def check_base_url(value: object) -> str:
     except ValueError:
         usable = False
     if not usable:
-        raise InvalidValue("must be a URL: http:// or https://, a host, and a path if there is one")
+        raise InvalidValue("must be a URL: http:// or https://, a host, and an optional path")
     if "@" in parts.netloc or parts.query or parts.fragment:
-        raise InvalidValue("must be a URL without a user, a password or a query; a key belongs in a variable")
+        raise InvalidValue("must be a URL without user, password or query; set a key in a variable")
     return base
 
 
@@ -119,7 +117,7 @@ def check_fraction_or_tokens(value: object) -> float | int:
     """Check a fraction up to 1, or a whole number of tokens above 1; 0: never."""
     found = check_amount(value)
     if found > 1 and type(value) is not int:
-        raise InvalidValue("must be a part up to 1, or a whole number of tokens")
+        raise InvalidValue("must be a fraction up to 1, or a whole number of tokens")
     return int(found) if found > 1 else found
 
 
@@ -131,9 +129,9 @@ def check_patterns(value: object) -> tuple[str, ...]:
         try:
             empty = re.compile(one).match("")
         except (re.error, OverflowError, RecursionError) as wrong:
-            raise InvalidValue(f"holds {one!r}, which is no regular expression: {wrong}") from wrong
+            raise InvalidValue(f"contains {one!r}, which is not a regular expression: {wrong}") from wrong
         if empty:
-            raise InvalidValue(f"holds {one!r}, which fits nothing at all and would be found everywhere")
+            raise InvalidValue(f"contains {one!r}, which matches the empty string")
     return tuple(value)
 
 
@@ -141,7 +139,7 @@ def check_folders(value: object) -> tuple[str, ...]:
     """Check folders with absolute paths, or paths that begin with ~."""
     if not isinstance(value, list | tuple) or not all(isinstance(one, str) and one[:1] in ("/", "~") for one in value):
         hint = """convo config set trusted '["/home/you/work"]'"""
-        raise InvalidValue("must be an array of folders with their whole paths", hint=hint)
+        raise InvalidValue("must be an array of absolute folder paths", hint=hint)
     return tuple(value)
 
 
@@ -186,7 +184,7 @@ def make_choices_check(*known: str) -> ValueCheck:
 
     def check(value: object) -> tuple[str, ...]:
         if not isinstance(value, list | tuple) or not all(isinstance(one, str) and one in known for one in value):
-            raise InvalidValue(f"must be an array of some of {', '.join(known)}")
+            raise InvalidValue(f"must be an array with values among {', '.join(known)}")
         return tuple(dict.fromkeys(value))
 
     return check
@@ -289,10 +287,10 @@ def parse_duration(value: object) -> float:
     """Parse a duration such as "30d" to seconds. Raises InvalidValue."""
     found = _DURATION.fullmatch(check_text(value))
     if found is None:
-        raise InvalidValue("must be a whole number with s, m, h, d or w behind it, as in 30d")
+        raise InvalidValue("must be a whole number followed by s, m, h, d or w, as in 30d")
     seconds = int(found["number"]) * _UNIT_S[found["unit"]]
     if not 0 < seconds <= _MAX_DURATION_S:
-        raise InvalidValue("must be more than nothing, and at most a hundred years")
+        raise InvalidValue("must be more than 0, and at most 100 years")
     return float(seconds)
 
 
@@ -411,10 +409,10 @@ def expand_variables(written: str, environ: Mapping[str, str]) -> str:
         if found["dollar"]:
             return "$"
         if found["broken"]:
-            raise InvalidValue("has a '${' without a variable's name and '}' behind it")
+            raise InvalidValue("has a '${' that is not followed by a variable name and '}'")
         name = found["bare"] or found["braced"]
         if name not in environ:
-            raise InvalidValue(f"names the variable {name}, which is not set", hint=f"export {name}=...")
+            raise InvalidValue(f"refers to the variable {name}, which is not set", hint=f"export {name}=...")
         return environ[name]
 
     return _VARIABLE_REFERENCE.sub(value, written)

@@ -304,13 +304,13 @@ async def iter_pages(fetch_page: Callable[[str | None], Awaitable[ItemPage]]) ->
         size += len(json.dumps(list(page.items)))
         ids = [item.get("id") for item in page.items]
         if not seen.isdisjoint(ids) or len(seen) + len(ids) > MAX_LIST_ITEMS or size > MAX_LIST_BYTES:
-            raise StreamBroken("the server lists items without an end", hint="check the provider's base_url")
+            raise StreamBroken("the server's list of items does not end", hint="check the provider's base_url")
         seen.update(str(one) for one in ids)
         yield page
         if not (page.has_more and ids):
             return
         if not isinstance(ids[-1], str):
-            raise StreamBroken("the server lists items without ids", hint="check the provider's base_url")
+            raise StreamBroken("the server's list has items without ids", hint="check the provider's base_url")
         last = ids[-1]
 
 

@@ -52,7 +52,7 @@ class ResendingConnection:
     async def create(self, body: Mapping[str, Json]) -> AsyncGenerator[StreamEvent, None]:
         """Create one response. Raises RequestRefused for `generate: false`, which HTTP does not support."""
         if body.get("generate") is False:
-            raise RequestRefused("Unsupported parameter: 'generate': this server is asked over HTTP", param="generate")
+            raise RequestRefused("Unsupported parameter: 'generate': it is not supported over HTTP", param="generate")
         last = self._last if self._last and body.get("previous_response_id") == self._last.id else None
         window = [*(last.items if last else ()), *_to_items(body.get("input"))]
         try:
@@ -163,7 +163,7 @@ class RemoteEndpoint:
             posted = self._connect_openai().post("/responses/compact", cast_to=object, body=self._prepare_body(body))
             answer = await apply_idle_limit(posted, self._limits)
         if not isinstance(answer, Mapping):
-            raise StreamBroken(f"{asked.provider} answered with something that is not an object")
+            raise StreamBroken(f"{asked.provider} sent a response that is not a JSON object")
         return answer
 
     async def delete(self, response_id: str) -> None:
@@ -298,7 +298,7 @@ class RemoteEndpoint:
                 yield event
                 if event["type"] in SERVER_TERMINAL_EVENTS:
                     return
-        raise StreamBroken(f"{error_context.provider} ended the stream before the answer was whole")
+        raise StreamBroken(f"{error_context.provider} ended the stream before the response was complete")
 
     async def _check_events(
         self, raw_events: AsyncGenerator[Json, None], error_context: ErrorContext, resource: tuple[str, str]
@@ -328,7 +328,7 @@ class RemoteEndpoint:
         with map_provider_errors(self._error_context({})):
             found = response.http_response.json()
         if not isinstance(found, dict):
-            raise StreamBroken(f"{self._account.provider} answered with something that is not an object")
+            raise StreamBroken(f"{self._account.provider} sent a response that is not a JSON object")
         check_response_ids(found, self._account.provider)
         return found
 
@@ -455,7 +455,7 @@ def check_response_ids(resource: Json, provider: str) -> None:
     ids = (resource.get("id"), parse_conversation_id(resource.get("conversation")), *(_item_id(item) for item in items))
     wrong = next((one for one in ids if one is not None and one != "" and not is_valid_id(one)), None)
     if wrong is not None:
-        raise StreamBroken(f"{provider} answered with the malformed id {_printable_start(wrong)!r}")
+        raise StreamBroken(f"{provider} sent the malformed id {_printable_start(wrong)!r}")
 
 
 def _item_id(item: Json) -> Json:
@@ -468,4 +468,4 @@ def _printable_start(value: Json) -> str:
 
 
 def _state_ignored_error(handle: Json) -> StateIgnored:
-    return StateIgnored(f"the endpoint answered without the history of {handle}")
+    return StateIgnored(f"the endpoint responded without the history of {handle}")

@@ -205,12 +205,12 @@ class AnthropicEventTranslator:
         try:
             yield from self._translate(event)
         except _MALFORMED_ERRORS as wrong:
-            raise StreamBroken("the answer holds a piece that the Messages API does not have") from wrong
+            raise StreamBroken("the response has an event that the Messages API does not define") from wrong
 
     def finish(self) -> Iterator[StreamEvent]:
         """Yield the terminal event. Raises StreamBroken if the server sent none."""
         if not self._has_ended or not self._stop_reason:
-            raise StreamBroken("the answer stopped before its end")
+            raise StreamBroken("the response ended before it was complete")
         reason, used = self._stop_reason, usage_from_anthropic(self._token_counts)
         if reason == "refusal":
             yield from self._writer.write_refusal(self._explanation)
@@ -219,7 +219,9 @@ class AnthropicEventTranslator:
         elif reason in _INCOMPLETE_REASONS:
             yield from self._writer.write_incomplete("max_output_tokens", used)
         else:
-            yield from self._writer.write_failed("server_error", f"the provider ended the answer with {reason!r}", used)
+            yield from self._writer.write_failed(
+                "server_error", f"the provider ended the response with {reason!r}", used
+            )
 
     def _translate(self, event: Json) -> Iterator[StreamEvent]:
         match event["type"]:
@@ -253,7 +255,7 @@ class AnthropicEventTranslator:
             case "redacted_thinking":
                 yield from self._writer.write_encrypted_content(self._issuer + encode_thinking_block(dict(block)))
             case other:
-                raise StreamBroken(f"the answer holds {other}, which was not asked for")
+                raise StreamBroken(f"the response contains {other}, which was not requested")
 
     def _translate_delta(self, delta: Mapping[str, Json]) -> Iterator[StreamEvent]:
         match delta["type"]:
@@ -305,7 +307,7 @@ _MALFORMED_ERRORS = (AttributeError, KeyError, TypeError, ValueError)
 
 def _as_str(value: Json) -> str:
     if not isinstance(value, str | None):
-        raise TypeError(f"{type(value).__name__} where words belong")
+        raise TypeError(f"{type(value).__name__} instead of a string")
     return value or ""
 
 
@@ -454,7 +456,7 @@ def _translate_tool_choice(context: _TranslationContext) -> dict[str, Json]:
     choice: Json = context.parameters.get("tool_choice") or "auto"
     mode = choice if isinstance(choice, str) else choice.get("mode") or choice.get("type")
     if mode not in _TOOL_CHOICES:
-        raise Unsupported(context.model_label, f"a choice of {mode} tools", param="tool_choice")
+        raise Unsupported(context.model_label, f"the tool choice {mode!r}", param="tool_choice")
     chosen: dict[str, Json] = {"type": _TOOL_CHOICES[mode]}
     if mode == "function":
         chosen["name"] = choice["name"]
@@ -481,8 +483,8 @@ def _translate_text(text: Json, context: _TranslationContext) -> dict[str, Json]
         case "json_schema":
             return {"output_config": {"format": {"type": "json_schema", "schema": wish["schema"]}}}
         case other:
-            hint = "give the JSON a schema: text.format of the type json_schema"
-            raise Unsupported(context.model_label, f"{other} as the format of text", param="text.format", hint=hint)
+            hint = "set a JSON schema: text.format of type json_schema"
+            raise Unsupported(context.model_label, f"the text format {other!r}", param="text.format", hint=hint)
 
 
 def _translate_reasoning(reasoning: Json, context: _TranslationContext) -> dict[str, Json]:
@@ -575,10 +577,10 @@ def build_thinking_fields(
     effort, shown = reasoning.get("effort"), reasoning.get("summary") or reasoning.get("generate_summary")
     display = {"display": "summarized"} if shown else {}
     if effort is not None and effort != "none" and effort not in _EFFORTS:
-        raise Unsupported(model_label, f"the effort {effort!r}", param="reasoning.effort")
+        raise Unsupported(model_label, f"the reasoning effort {effort!r}", param="reasoning.effort")
     match get_thinking_mode(model):
         case "none" if effort not in (None, "none"):
-            raise Unsupported(model_label, "an effort of reasoning", param="reasoning.effort")
+            raise Unsupported(model_label, "a reasoning effort", param="reasoning.effort")
         case "budget" if effort not in (None, "none"):
             return {
                 "thinking": {
@@ -615,7 +617,7 @@ def _thinking_budget_tokens(effort: str, max_tokens: int, model_label: str) -> i
     """Return the thinking budget in tokens: at most 3/4 of the output limit, but at least the minimum."""
     if max_tokens <= MIN_THINKING_TOKENS:
         raise Unsupported(
-            model_label, f"an effort of reasoning within {max_tokens} tokens of output", param="max_output_tokens"
+            model_label, f"a reasoning effort within {max_tokens} output tokens", param="max_output_tokens"
         )
     return max(MIN_THINKING_TOKENS, min(_THINKING_TOKENS[effort], max_tokens * 3 // 4))
 
@@ -630,6 +632,6 @@ def _disable_thinking(model: str, model_label: str) -> dict[str, Json]:
     if parse_claude_version(model) < (5, 0):
         return {}
     if parse_claude_version(model) >= (5, 5) and "opus" in model:
-        raise Unsupported(model_label, "an effort of 'none'", param="reasoning.effort", hint="use low")
+        raise Unsupported(model_label, "the reasoning effort 'none'", param="reasoning.effort", hint="use low")
     between = parse_claude_version(model) >= (5, 5) and "sonnet" in model
     return {"thinking": {"type": "between_tools" if between else "disabled"}}

@@ -44,7 +44,7 @@ def build_system_blocks(
     ]
     other = next((block["type"] for block in blocks if block["type"] != "text"), None)
     if other is not None:
-        raise Unsupported(model_label, f"{other} parts in what the system says", param="input")
+        raise Unsupported(model_label, f"{other} parts in a system message", param="input")
     return told + blocks
 
 
@@ -134,7 +134,7 @@ def _user_blocks(item: Item, model_label: str) -> list[AnthropicBlock]:
     if is_client_output(item) or item_type(item) != "message":
         raise Unsupported(model_label, f"{item_type(item)} items", param="input")
     if item.get("role") != "user":
-        raise Unsupported(model_label, f"messages of the role {item.get('role')!r}", param="input")
+        raise Unsupported(model_label, f"messages with the role {item.get('role')!r}", param="input")
     return _content_blocks(item.get("content"), model_label)
 
 
@@ -164,7 +164,7 @@ def _content_blocks(content: Json, model_label: str) -> list[AnthropicBlock]:
 def _part_blocks(parts: Sequence[Json], model_label: str) -> Iterator[AnthropicBlock]:
     for part in parts:
         if not isinstance(part, dict):
-            raise InputFault("a message's content holds a part that is not an object")
+            raise InputFault("a message's content contains a part that is not an object")
         form = _PART_TRANSLATORS.get(str(part.get("type")))
         block = form(part) if form else None
         if block is None:
@@ -217,7 +217,7 @@ def _decode_text_file(data: str) -> str:
     try:
         return base64.b64decode(data, validate=True).decode()
     except (NotBase64, UnicodeDecodeError) as wrong:
-        raise InputFault("a file of the form text/plain holds no text") from wrong
+        raise InputFault("a text/plain file does not contain text") from wrong
 
 
 _PART_TRANSLATORS: dict[str, Callable[[Json], AnthropicBlock | None]] = {

@@ -166,7 +166,7 @@ async def fetch_model_names(server: ModelLister, provider: str, *, timeout_s: fl
         async with asyncio.timeout(timeout_s):
             return await server.list_models()
     except TimeoutError as late:
-        raise Unreachable(f"{provider} did not answer in {timeout_s:g} seconds") from late
+        raise Unreachable(f"{provider} did not respond in {timeout_s:g} seconds") from late
     finally:
         await server.aclose()
 
@@ -186,7 +186,7 @@ async def check_provider_reachable(
         async with asyncio.timeout(timeout_s):
             await server.list_models()
     except TimeoutError as late:
-        raise Unreachable(f"{provider} did not answer in {timeout_s:g} seconds") from late
+        raise Unreachable(f"{provider} did not respond in {timeout_s:g} seconds") from late
     except Unreachable:
         raise
     except KeyRefused as refused:
@@ -206,7 +206,7 @@ def parse_model_names(listed: Json, provider: str) -> Sequence[str]:
         ids = [one["id"] for one in found if isinstance(one, Mapping) and isinstance(one.get("id"), str)]
         if len(ids) == len(found):
             return ids
-    raise StreamBroken(f"{provider} answered with something that is not a list of models", hint="check its base_url")
+    raise StreamBroken(f"{provider} sent a response that is not a list of models", hint="check its base_url")
 
 
 RoleGroup: TypeAlias = tuple[bool, tuple[Item, ...]]
@@ -314,8 +314,8 @@ def untag_item(item: Item, issuer: IssuerTag, model_label: str, *, keep_untagged
         return item if keep_untagged and not has_issuer_tag(item) else None
     if seal.startswith((ISSUER_TAG_PREFIX, OPAQUE_TAG_PREFIX)):
         made = seal.split(":")[1] if seal.startswith(ISSUER_TAG_PREFIX) else "the model that made it"
-        hint = f"continue with {made}, or fork from before the sealed item"
-        raise Unsupported(model_label, f"a {item_type(item)} that another model sealed", param="input", hint=hint)
+        hint = f"continue with {made}, or fork from before the encrypted item"
+        raise Unsupported(model_label, f"a {item_type(item)} encrypted by another model", param="input", hint=hint)
     return item
 
 
@@ -384,7 +384,7 @@ def read_required_str(item: Item, field: str) -> str:
     """Return a required field of an item. Raises InputFault."""
     value = item.get(field)
     if not isinstance(value, str):
-        raise InputFault(f"an item of the kind {item_type(item)} has no {field!r}")
+        raise InputFault(f"an item of type {item_type(item)} has no {field!r}")
     return value
 
 

@@ -148,7 +148,7 @@ _INCOMPLETE_REASONS = {
 }
 """Finish reasons that make a response incomplete, and the Responses API's names for them."""
 
-_BASE_URL_HINT = "see what the provider's base_url answers; it often ends in /v1"
+_BASE_URL_HINT = "check the provider's base_url; it often ends in /v1"
 
 _REASONING_FIELDS = ("reasoning_content", "reasoning")
 """The fields with a model's reasoning; some servers send the same text in both."""
@@ -184,9 +184,9 @@ class ChatChunkTranslator:
     def finish(self) -> Iterator[StreamEvent]:
         """Yield the terminal event. Raises StreamBroken without a finish reason."""
         if not self._has_chunks:
-            raise StreamBroken("the server answered without a single event of chat completions", hint=_BASE_URL_HINT)
+            raise StreamBroken("the response has no chat completions event", hint=_BASE_URL_HINT)
         if self._finish_reason is None:
-            raise StreamBroken("the answer stopped before its end")
+            raise StreamBroken("the response ended before it was complete")
         if self._finish_reason in _COMPLETED_REASONS:
             yield from self._finish_reasoning()
             yield from self._finish_call()
@@ -194,7 +194,7 @@ class ChatChunkTranslator:
         elif self._finish_reason in _INCOMPLETE_REASONS:
             yield from self._writer.write_incomplete(_INCOMPLETE_REASONS[self._finish_reason], self._usage)
         else:
-            why = f"the provider ended the answer with {self._finish_reason!r}"
+            why = f"the provider ended the response with {self._finish_reason!r}"
             yield from self._writer.write_failed("server_error", why, self._usage)
 
     def _translate_delta(self, delta: Mapping[str, Json]) -> Iterator[StreamEvent]:
@@ -232,7 +232,7 @@ class ChatChunkTranslator:
         if self._open_call is None or self._open_call[0] != index or call_id not in ("", self._open_call[1]):
             name = _as_str(function.get("name"))
             if not name:
-                raise StreamBroken("the answer mixes the pieces of its tool calls")
+                raise StreamBroken("the response mixes the parts of its tool calls")
             yield from self._finish_call()
             self._open_call, self._has_arguments = (index, call_id or self._new_id("call")), False
             yield from self._writer.start_function_call(self._open_call[1], name)
@@ -279,7 +279,7 @@ def _check_type(expected_type: type[_T] | tuple[type[_T], ...], value: Json, def
         return default
     if isinstance(value, expected_type):
         return value
-    raise StreamBroken("the answer holds a piece that chat completions does not have")
+    raise StreamBroken("the response has a field that chat completions does not define")
 
 
 def _as_object(value: Json) -> dict[str, Json]:
@@ -415,7 +415,7 @@ def _translate_tool_choice(choice: Json, parameters: Mapping[str, Json], model_l
         return {"tool_choice": choice.get("mode", "auto")}
     if choice.get("type") == "function":
         return {"tool_choice": {"type": "function", "function": {"name": choice["name"]}}}
-    raise Unsupported(model_label, f"a choice of {choice.get('type')} tools", param="tool_choice")
+    raise Unsupported(model_label, f"the tool choice {choice.get('type')!r}", param="tool_choice")
 
 
 def _translate_parallel_tool_calls(value: Json, parameters: Mapping[str, Json], model_label: str) -> dict[str, Json]:
@@ -437,7 +437,7 @@ def _translate_text_format(wanted: Json, model_label: str) -> dict[str, Json]:
             schema: dict[str, Json] = {name: value for name, value in wanted.items() if name != "type"}
             return {"response_format": {"type": "json_schema", "json_schema": schema}}
         case other:
-            raise Unsupported(model_label, f"{other} as the format of text", param="text.format")
+            raise Unsupported(model_label, f"the text format {other!r}", param="text.format")
 
 
 def _translate_reasoning(reasoning: Json, dialect: ChatDialect) -> dict[str, Json]:

@@ -87,7 +87,7 @@ def encode_reasoning_text(text: str) -> str:
 def _assistant_messages(items: Sequence[Item], model_label: str, issuer: IssuerTag | None) -> list[ChatMessage]:
     calls = [_tool_call(item, model_label) for item in items if is_client_call(item)]
     words = [
-        _translate_text_content(item.get("content"), model_label, "an answer")
+        _translate_text_content(item.get("content"), model_label, "an assistant message")
         for item in items
         if is_assistant_message(item)
     ]
@@ -140,7 +140,7 @@ def _role_messages(items: Sequence[Item], model_label: str) -> Iterator[ChatMess
             raise Unsupported(model_label, f"{item_type(item)} items", param="input")
         role = _ROLES.get(str(item.get("role")))
         if role is None:
-            raise Unsupported(model_label, f"messages of the role {item.get('role')!r}", param="input")
+            raise Unsupported(model_label, f"messages with the role {item.get('role')!r}", param="input")
         yield {"role": role, "content": _translate_content(item.get("content"), model_label)}
 
 
@@ -189,7 +189,7 @@ def _translate_text_content(content: Json, model_label: str, where: str) -> str:
 
 def _translate_part(part: Json, model_label: str) -> Json:
     if not isinstance(part, dict):
-        raise InputFault("a message's content holds a part that is not an object")
+        raise InputFault("a message's content contains a part that is not an object")
     form = _PART_TRANSLATORS.get(str(part.get("type")))
     translated = form(part) if form else None
     if translated is None:

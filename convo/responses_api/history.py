@@ -308,7 +308,7 @@ def check_strict_input(given: Sequence[Item], known: Collection[str], history: S
         elif item_type(item) == "function_call":
             _check_arguments(at, item)
         elif item_type(item) == "compaction" and len(history) > len(given):
-            raise RequestRefused("A compaction item cannot follow the history that it stands for", param=f"input[{at}]")
+            raise RequestRefused("A compaction item cannot follow the history that it replaces", param=f"input[{at}]")
     folded = max((at for at, item in enumerate(history) if item_type(item) == "compaction"), default=-1)
     check_call_pairs(history[folded + 1 :])
 

@@ -217,20 +217,20 @@ def _usage_field(usage: Mapping[str, Json] | None) -> Json:
     }
 
 
-CANCELLED_ERROR: Mapping[str, Json] = {"code": "cancelled", "message": "The answer was stopped."}
+CANCELLED_ERROR: Mapping[str, Json] = {"code": "cancelled", "message": "The response was cancelled."}
 
-NOT_STORED_ERROR: Mapping[str, Json] = {"code": "server_error", "message": "The server could not keep this answer."}
+NOT_STORED_ERROR: Mapping[str, Json] = {"code": "server_error", "message": "The server could not store this response."}
 
 ABANDONED_ERROR: Mapping[str, Json] = {
     "code": "server_error",
-    "message": "The server that ran this response went away.",
+    "message": "The server that ran this response stopped.",
 }
 
 MODEL_FAILED_ERROR: dict[str, Json] = {"code": "server_error", "message": "The model failed."}
 
 INCOMPLETE_MESSAGES: Mapping[str, str] = {
-    "max_output_tokens": "The answer was cut off at its limit of tokens.",
-    "content_filter": "The answer was cut off by a content filter.",
+    "max_output_tokens": "The response is incomplete: it reached its limit of output tokens.",
+    "content_filter": "The response is incomplete: a content filter stopped it.",
 }
 
 
@@ -269,7 +269,7 @@ def result_from_event(event: StreamEvent) -> TurnResult:
         if "limit" in (response.get("error") or {}):
             return TurnResult("incomplete", output, used, response["error"])
         reason = (response.get("incomplete_details") or {}).get("reason") or "max_output_tokens"
-        words = INCOMPLETE_MESSAGES.get(reason, "The answer was cut off.")
+        words = INCOMPLETE_MESSAGES.get(reason, "The response is incomplete.")
         return TurnResult("incomplete", output, used, {"code": reason, "message": words})
     return TurnResult("failed", output, used, MODEL_FAILED_ERROR | (response.get("error") or {}))
 

@@ -183,7 +183,7 @@ class ResponseStream:
         try:
             return self._record(await anext(self._events))
         except StopAsyncIteration:
-            raise StreamBroken("the model's answer ended before it began") from None
+            raise StreamBroken("the model's response ended before its first event") from None
 
     async def read_next(self, event: StreamEvent) -> StreamEvent:
         """Return the event after `event`, which is not terminal."""
@@ -196,7 +196,7 @@ class ResponseStream:
             return self._record(await anext(self._events))
         except StopAsyncIteration:
             return response.build_failed_event(
-                StreamBroken("the model's answer ended before it was whole"), self.finished_items
+                StreamBroken("the model's response ended before it was complete"), self.finished_items
             )
         except LimitReached as reached:
             return response.build_limit_event(reached, self.received_items())

@@ -341,7 +341,7 @@ def _parse_request(body: Mapping[str, Json]) -> ResponseRequest:
         raise errors.mutually_exclusive_error()
     if given.get("background") and not given.get("store", True):
         raise errors.unsupported_parameter_error(
-            "background", "an answer that nobody waits for is stored; leave out `store`"
+            "background", "a background response is always stored; leave out `store`"
         )
     if not given.get("input") and not (previous or conversation or given.get("prompt")):
         raise errors.missing_input_error()
@@ -369,10 +369,10 @@ def parse_connection_request(body: Mapping[str, Json]) -> ResponseRequest:
     """
     for name in (name for name in HTTP_ONLY_FIELDS if body.get(name)):
         raise errors.unsupported_parameter_error(
-            name, "not over a connection, where every answer is streamed to whoever asked"
+            name, "it is not supported over a connection, which streams every response"
         )
     if body.get("stream") is False:
-        raise errors.unsupported_parameter_error("stream", "every answer over a connection is streamed")
+        raise errors.unsupported_parameter_error("stream", "a connection streams every response")
     generate = body.get("generate")
     if generate is not None:
         validate_boolean("generate", generate)
@@ -389,7 +389,7 @@ HTTP_ONLY_FIELDS = ("background", "stream_options")
 def parse_count_request(body: Mapping[str, Json]) -> ResponseRequest:
     """Parse a request to count tokens. Raises the errors of `parse_response_request`."""
     if body.get("personality") is not None:
-        raise errors.unsupported_parameter_error("personality", "nobody here knows what it would cost")
+        raise errors.unsupported_parameter_error("personality", "its tokens cannot be counted")
     validate_known_fields(COUNT_FIELDS, {name: value for name, value in body.items() if name != "personality"})
     return _parse_request({name: value for name, value in body.items() if name != "personality"})
 
@@ -420,7 +420,7 @@ def parse_conversation_items(value: Json) -> tuple[Item, ...]:
     items = parse_input_items("items", value)
     if any(map(is_compaction_trigger, items)):
         raise errors.unsupported_parameter_error(
-            "items", "a compaction is asked for with a response, not kept among items"
+            "items", "a compaction is requested with a response and is not stored as an item"
         )
     return items
 

@@ -57,12 +57,12 @@ class KeysFile:
     def __init__(self, path: Path) -> None:
         self._path, self._stamp = path, read_file_stamp(path)
         if self._stamp is None:
-            raise InvalidSettings(f"{path}: there is no such keys file", hint="convo serve --new-key NAME makes one")
+            raise InvalidSettings(f"{path}: no such keys file", hint="convo serve --new-key NAME creates one")
         listed = list(read_key_entries(path))
         for digest in find_shared_hashes(listed):
             names = ", ".join(sorted({name for name, known in listed if known == digest}))
             raise InvalidSettings(
-                f"{path}: one key stands under several names: {names}", hint="give each a key of its own"
+                f"{path}: one key has several names: {names}", hint="use a separate key for each name"
             )
         self._names_by_hash, self._admin_hashes = group_by_hash_prefix(listed), read_admin_hashes(path)
 
@@ -127,7 +127,7 @@ def read_key_entries(path: Path, *, strict: bool = True) -> Iterator[tuple[str, 
         elif said and strict:
             raise InvalidSettings(
                 f"{path}, line {number}: is not a name and the SHA-256 of a key",
-                hint="convo serve --new-key NAME writes such a line",
+                hint="convo serve --new-key NAME adds such a line",
             )
 
 
@@ -166,7 +166,8 @@ def create_api_key(path: Path, name: str) -> str:
     """
     if not TENANT_PATTERN.fullmatch(name):
         raise InvalidSettings(
-            f"{name!r} cannot be the name of a key", hint="letters, digits and . _ @ - in between, 64 at most"
+            f"{name!r} cannot be used as a key name",
+            hint="use up to 64 letters, digits and . _ @ -, a letter or digit first",
         )
     key = f"convo_{token_urlsafe(32)}"
     make_private_folder(path.parent)

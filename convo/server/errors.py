@@ -62,13 +62,13 @@ def request_timeout_error(within_s: float) -> RequestRefused:
 
 
 def invalid_http_error() -> RequestRefused:
-    return RequestRefused("This is not a request of HTTP/1.1", code="invalid_request")
+    return RequestRefused("The request is not an HTTP/1.1 request", code="invalid_request")
 
 
 def invalid_handshake_error() -> RequestRefused:
     return RequestRefused(
-        "This opens no WebSocket: that takes a GET without a body, a Sec-WebSocket-Key, version 13, "
-        "and no more than 128 headers of 8,192 bytes",
+        "This request cannot open a WebSocket. Send a GET without a body, with a Sec-WebSocket-Key, version 13, "
+        "and at most 128 headers of 8,192 bytes",
         code="invalid_handshake",
     )
 
@@ -84,7 +84,7 @@ def too_many_items_error(name: str, maximum: int, got: int) -> RequestRefused:
 
 def overloaded_error() -> TryLater:
     return TryLater(
-        "Too many requests run here at once. Please retry in a moment",
+        "Too many concurrent requests. Please retry in a moment",
         code="overloaded",
         retry_after_s=OVERLOADED_RETRY_S,
     )
@@ -113,13 +113,13 @@ def duplicate_authorization_error() -> RequestRefused:
 
 def host_not_allowed_error(text: str) -> RequestRefused:
     return RequestRefused(
-        f"This server answers to its own address alone, not to '{text}'", code="host_not_allowed", status=403
+        f"This server accepts requests for its own address only, not for '{text}'", code="host_not_allowed", status=403
     )
 
 
 def origin_not_allowed_error(text: str) -> RequestRefused:
     return RequestRefused(
-        f"This server takes no requests from the web page '{text}'", code="origin_not_allowed", status=403
+        f"This server does not accept requests from the web page '{text}'", code="origin_not_allowed", status=403
     )
 
 
@@ -162,7 +162,7 @@ def unknown_model_error(model: str) -> RequestRefused:
 
 
 def empty_stream_error() -> StreamBroken:
-    return StreamBroken("The answer ended before it began")
+    return StreamBroken("The response ended before its first event")
 
 
 # -- keys -----------------------------------------------------------------------------------------

@@ -263,7 +263,7 @@ def parse_strict_json(raw: bytes, *, depth: int) -> Json:
     Raises InvalidJson and JsonTooDeep.
     """
     if len(raw) > MAX_JSON_VALUES and _has_too_many_values(raw):
-        raise InvalidJson(f"it holds more than {MAX_JSON_VALUES:,} values")
+        raise InvalidJson(f"it contains more than {MAX_JSON_VALUES:,} values")
     try:
         value = JSON_DECODER.decode(raw.decode("utf-8"))
     except UnicodeDecodeError as wrong:
@@ -318,7 +318,7 @@ def _reject_duplicate_keys(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     if len(found) != len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in found if names.count(name) > 1)
-        raise InvalidJson(f"the key {json.dumps(twice[:64])} stands twice in one object")
+        raise InvalidJson(f"the key {json.dumps(twice[:64])} occurs twice in one object")
     return found
 
 
@@ -388,7 +388,7 @@ INCLUDE_PARAMETER = QueryParameter(
     "include",
     _parse_include_value,
     {"type": "array", "items": {"type": "string", "enum": list(INCLUDABLE)}},
-    "What to show as well; everything that is kept is shown in any case.",
+    "Additional fields to return. All stored fields are always returned.",
     is_repeatable=True,
 )
 PAGE_PARAMETERS = (
@@ -396,23 +396,29 @@ PAGE_PARAMETERS = (
         "limit",
         parse_integer_value,
         {"type": "integer", "minimum": 1, "maximum": 100, "default": 20},
-        "Items on a page.",
+        "Maximum number of items on a page.",
     ),
     QueryParameter(
-        "order", _parse_order_value, {"type": "string", "enum": ["asc", "desc"], "default": "desc"}, "By age."
+        "order",
+        _parse_order_value,
+        {"type": "string", "enum": ["asc", "desc"], "default": "desc"},
+        "Order by age.",
     ),
-    QueryParameter("after", parse_text_value, {"type": "string"}, "The id of the item that the page begins behind."),
-    QueryParameter("before", parse_text_value, {"type": "string"}, "The id of the item that the page ends before."),
+    QueryParameter("after", parse_text_value, {"type": "string"}, "Return the items after the item with this id."),
+    QueryParameter("before", parse_text_value, {"type": "string"}, "Return the items before the item with this id."),
 )
 LIST_PARAMETERS = (*PAGE_PARAMETERS, INCLUDE_PARAMETER)
 STREAM_PARAMETER = QueryParameter(
-    "stream", _parse_boolean_value, {"type": "boolean", "default": False}, "Answer with server-sent events."
+    "stream", _parse_boolean_value, {"type": "boolean", "default": False}, "Respond with server-sent events."
 )
 STARTING_AFTER_PARAMETER = QueryParameter(
-    "starting_after", parse_integer_value, {"type": "integer"}, "The sequence number of the event to go on behind."
+    "starting_after",
+    parse_integer_value,
+    {"type": "integer"},
+    "Return the events after this sequence number.",
 )
 OBFUSCATION_PARAMETER = QueryParameter(
-    "include_obfuscation", _parse_boolean_value, {"type": "boolean"}, "Padding of events; there is none."
+    "include_obfuscation", _parse_boolean_value, {"type": "boolean"}, "Accepted without effect: events have no padding."
 )
 
 

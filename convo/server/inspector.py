@@ -31,8 +31,8 @@ PAGE_HEADERS = (
     (b"x-frame-options", b"DENY"),
 )
 
-LIMIT_PARAMETER = QueryParameter("limit", parse_integer_value, {"type": "integer"}, "Sessions at most.")
-SEEN_PARAMETER = QueryParameter("seen", parse_text_value, {"type": "string"}, "The version that the page has.")
+LIMIT_PARAMETER = QueryParameter("limit", parse_integer_value, {"type": "integer"}, "Maximum number of sessions.")
+SEEN_PARAMETER = QueryParameter("seen", parse_text_value, {"type": "string"}, "The version that the page shows.")
 
 
 async def serve_page(context: HandlerContext) -> HandlerResult:
@@ -71,16 +71,23 @@ def make_uncached_response(body: bytes) -> RawResponse:
 
 INSPECTOR_ROUTES = (
     ApiRoute("GET", "/", serve_page, "The inspector page.", "Text", is_public=True),
-    ApiRoute("GET", "/favicon.ico", serve_favicon, "No picture.", "Text", is_public=True),
+    ApiRoute("GET", "/favicon.ico", serve_favicon, "An empty response: there is no icon.", "Text", is_public=True),
     ApiRoute(
         "GET", f"{pages.INSPECTOR_FILES_PATH}{{name}}", serve_page_file, "A file of the page.", "Text", is_public=True
     ),
-    ApiRoute("GET", "/inspect/api/list", serve_session_list, "What can be opened.", "Text", query=(LIMIT_PARAMETER,)),
+    ApiRoute(
+        "GET",
+        "/inspect/api/list",
+        serve_session_list,
+        "List sessions and other conversations.",
+        "Text",
+        query=(LIMIT_PARAMETER,),
+    ),
     ApiRoute(
         "GET",
         "/inspect/api/conversations/{handle}",
         serve_conversation_view,
-        "One of them.",
+        "Retrieve one conversation.",
         "Text",
         query=(SEEN_PARAMETER,),
     ),

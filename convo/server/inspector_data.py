@@ -167,7 +167,7 @@ def _build_link_data(link: Link, view: ConversationView, requests: RequestTable)
     return {
         "parent": link.parent_id,
         "strategy": str(link.strategy),
-        "session": view.session_names.get(link.session_id, "a session that was removed") if link.session_id else None,
+        "session": view.session_names.get(link.session_id, "a removed session") if link.session_id else None,
         "seconds": link.duration_s,
         "ignored": list(link.parameters.get(IGNORED_PARAMETER, ())),
         "error": dict(link.error) if link.error else None,

@@ -27,23 +27,21 @@ class Metrics:
         self._registry = registry = CollectorRegistry()
         if process:
             ProcessCollector(registry=registry)
-        self._requests = Counter(
-            "convo_requests", "Requests answered.", ["method", "route", "status"], registry=registry
-        )
+        self._requests = Counter("convo_requests", "HTTP requests.", ["method", "route", "status"], registry=registry)
         self._latency = Histogram(
-            "convo_request_seconds", "From a request to the end of its answer.", ["route"],
+            "convo_request_seconds", "Seconds from a request to the end of its response.", ["route"],
             registry=registry, buckets=LATENCY_BUCKETS_S,
         )  # fmt: skip
         self._first_event_latency = Histogram(
-            "convo_first_event_seconds", "From a request to the first event of its answer.", ["route"],
+            "convo_first_event_seconds", "Seconds from a request to the first event of its response.", ["route"],
             registry=registry, buckets=LATENCY_BUCKETS_S,
         )  # fmt: skip
         self._store_seconds: Histogram | None = None
         self._store_bytes: Gauge | None = None
-        self._open_streams = Gauge("convo_streams_open", "Streams that are being sent.", registry=registry)
-        self._tokens = Counter("convo_tokens", "Tokens as models reported them.", ["model", "kind"], registry=registry)
+        self._open_streams = Gauge("convo_streams_open", "Open streams.", registry=registry)
+        self._tokens = Counter("convo_tokens", "Tokens that models reported.", ["model", "kind"], registry=registry)
         self._store_faults = Counter(
-            "convo_store_errors", "Answers that the store stood in the way of.", registry=registry
+            "convo_store_errors", "Requests that failed because of the store.", registry=registry
         )
         self._model_labels: set[str] = set()
 
@@ -73,7 +71,7 @@ class Metrics:
         """Count one transaction of the store."""
         if self._store_seconds is None:
             self._store_seconds = Histogram(
-                "convo_store_seconds", "Store transactions, with the wait for their start.",
+                "convo_store_seconds", "Seconds of a store transaction, including the wait before its start.",
                 registry=self._registry, buckets=LATENCY_BUCKETS_S,
             )  # fmt: skip
         self._store_seconds.observe(duration_s)
@@ -81,7 +79,9 @@ class Metrics:
     def set_store_size(self, size: int) -> None:
         if self._store_bytes is None:
             self._store_bytes = Gauge(
-                "convo_store_bytes", "Bytes of the store on its disk, at most a minute old.", registry=self._registry
+                "convo_store_bytes",
+                "Bytes of the store on disk, at most a minute old.",
+                registry=self._registry,
             )
         self._store_bytes.set(size)
 

@@ -35,21 +35,21 @@ from convo.stores.base import Store
 
 SSE_MEDIA_TYPE = "text/event-stream"
 
-API_DESCRIPTION = """The Responses and Conversations API in front of any model.
+API_DESCRIPTION = """The Responses and Conversations API for any model.
 
-Fields that this document does not name are refused. An id of another key is not found.
+A request with a field that is not in this document is refused. An object of another key is not found.
 
-A client that disconnects cancels its response; with `background: true` it runs on. Past a limit of requests the
-answer is 429 `rate_limit_exceeded`, and `Retry-After` gives the seconds to wait."""
+A client that disconnects cancels its response, unless the request has `background: true`. A request above a rate limit
+gets 429 `rate_limit_exceeded`, and `Retry-After` gives the seconds to wait."""
 
 SSE_DESCRIPTION = (
-    "Server-sent events: `event:` names the type, `data:` holds the event as JSON, numbered from 0 without a gap. "
-    "The last one is `response.completed`, `response.incomplete` or `response.failed`; then comes `data: [DONE]`."
+    "Server-sent events: `event:` names the type, `data:` is the event as JSON, numbered from 0 without gaps. "
+    "The last one is `response.completed`, `response.incomplete` or `response.failed`, followed by `data: [DONE]`."
 )
 
 WEBSOCKET_EXTENSION: Mapping[str, Json] = {
-    "description": "A GET that upgrades to a WebSocket opens a connection over which turns follow one another. "
-    "A client sends one `response.create` a turn; it gets the events of a stream, one JSON object a message.",
+    "description": "A GET that upgrades to a WebSocket opens a connection for consecutive turns. "
+    "For each turn the client sends one `response.create`, and receives the events, one JSON object per message.",
     "clientMessage": schema_ref("WebSocketCreate"),
     "errorMessage": schema_ref("WebSocketError"),
 }
@@ -74,10 +74,10 @@ def build_openapi_document(routes: Sequence["ApiRoute"]) -> dict[str, Json]:
             "schemas": SCHEMAS,
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
             "responses": {
-                "Refused": _json_response_object("What was asked is refused: the error says why.", schema_ref("Error")),
-                "Failed": _json_response_object(
-                    "What was asked could not be done: the error says why.", schema_ref("Error")
+                "Refused": _json_response_object(
+                    "The request is refused; the error gives the reason.", schema_ref("Error")
                 ),
+                "Failed": _json_response_object("The request failed; the error gives the reason.", schema_ref("Error")),
             },
         },
     }
@@ -402,11 +402,11 @@ ITEM_PATH = f"{CONVERSATION_PATH}/items/{{item_id}}"
 
 API_ROUTES = (
     ApiRoute(
-        "POST", "/v1/responses", create_response, "Ask for one response.", "ResponseResource",
+        "POST", "/v1/responses", create_response, "Create a response.", "ResponseResource",
         request_schema="CreateResponseBody", can_stream=True, operation_id="responses_create",
     ),
     ApiRoute(
-        "POST", "/v1/responses/compact", compact_response, "Make a smaller window for a history.",
+        "POST", "/v1/responses/compact", compact_response, "Compact a history.",
         "CompactResource", request_schema="CompactResponseBody", calls_model=True, operation_id="responses_compact",
     ),
     ApiRoute(
@@ -423,7 +423,7 @@ API_ROUTES = (
         operation_id="responses_delete",
     ),
     ApiRoute(
-        "POST", f"{RESPONSE_PATH}/cancel", cancel_response, "Stop a background response.", "ResponseResource",
+        "POST", f"{RESPONSE_PATH}/cancel", cancel_response, "Cancel a background response.", "ResponseResource",
         request_schema="Empty", is_body_optional=True, operation_id="responses_cancel",
     ),
     ApiRoute(
@@ -459,11 +459,11 @@ API_ROUTES = (
         operation_id="conversations_item",
     ),
     ApiRoute(
-        "DELETE", ITEM_PATH, delete_conversation_item, "Delete an item; gives the conversation.", "Conversation",
+        "DELETE", ITEM_PATH, delete_conversation_item, "Delete an item; returns the conversation.", "Conversation",
         operation_id="conversations_delete_item",
     ),
     ApiRoute(
-        "GET", "/v1/models", list_model_resources, "List what can be asked for as a model.", "ModelList",
+        "GET", "/v1/models", list_model_resources, "List the models.", "ModelList",
         operation_id="standing_models",
     ),
     ApiRoute(
@@ -475,7 +475,7 @@ API_ROUTES = (
         operation_id="standing_healthz",
     ),
     ApiRoute(
-        "GET", "/readyz", report_readiness, "Whether the server can answer.", "Status", is_public=True,
+        "GET", "/readyz", report_readiness, "Whether the server can handle requests.", "Status", is_public=True,
         operation_id="standing_readyz",
     ),
     ApiRoute(
@@ -484,7 +484,7 @@ API_ROUTES = (
     ),
     ApiRoute(
         "GET", "/metrics", report_metrics,
-        "Prometheus metrics of your key's name; of the whole server with an admin's key.", "Text",
+        "Prometheus metrics of the key's tenant, or of the whole server for an admin key.", "Text",
         operation_id="standing_metrics",
     ),
 )  # fmt: skip

@@ -274,7 +274,7 @@ SCHEMAS: Mapping[str, Schema] = {
     "Tool": object_schema({"type": STRING_SCHEMA}),
     "UpdateConversationBody": closed_object_schema({"metadata": nullable_schema(METADATA_SCHEMA)}, {}),
     "WebSocketCreate": {
-        "description": "The body of a request beside a type; `stream_id` names a lane.",
+        "description": "A request body with a `type`; `stream_id` selects one of the chains of the connection.",
         **closed_object_schema(
             {"type": const_schema("response.create"), "model": NAME_SCHEMA},
             {

@@ -112,9 +112,9 @@ def open_listening_socket(host: str, port: int) -> socket.socket:
         listening.listen(LISTEN_BACKLOG)
     except (OSError, UnicodeError, OverflowError) as wrong:
         listening.close()
-        why = wrong.strerror if isinstance(wrong, OSError) else "it is no host name"
+        why = wrong.strerror if isinstance(wrong, OSError) else "it is not a host name"
         raise InvalidSettings(
-            f"cannot listen on {host}, port {port}: {why}", hint="--port with another one; 0 is any free one"
+            f"cannot listen on {host}, port {port}: {why}", hint="choose another --port; 0 selects a free one"
         ) from wrong
     return listening
 
@@ -129,8 +129,8 @@ def check_keys_required(serve: ServeSettings) -> None:
     """Raise InvalidSettings if other machines could send requests without a key."""
     if serve.keys_file is None and not is_loopback(serve.host):
         raise InvalidSettings(
-            f"{serve.host} lets other machines in, and there are no keys",
-            hint="convo serve --new-key NAME --keys FILE makes one; then serve with --keys FILE",
+            f"{serve.host} can be reached from other machines, and no API keys are set up",
+            hint="convo serve --new-key NAME --keys FILE creates a key; then serve with --keys FILE",
         )
 
 
@@ -386,4 +386,4 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
 def make_http_protocol(serve: ServeSettings) -> type[BoundedHttpProtocol]:
     """Return the protocol class with these limits."""
-    return type("BoundedHttp", (BoundedHttpProtocol,), {"serve": serve})
+    return type("BoundedHttpProtocol", (BoundedHttpProtocol,), {"serve": serve})

@@ -65,7 +65,7 @@ def parse_turn_message(message: Mapping[str, Json]) -> TurnMessage:
 def check_text_message(text: str | None) -> bytes:
     """Return the text of a message as bytes. Raises RequestRefused for a binary message."""
     if text is None:
-        raise RequestRefused("A message over a WebSocket has to be text", code="invalid_json")
+        raise RequestRefused("A WebSocket message must be text", code="invalid_json")
     return text.encode()
 
 
@@ -80,7 +80,7 @@ def too_many_streams_error(maximum: int) -> RequestRefused:
 
 def queue_full_error(maximum: int) -> RequestRefused:
     return RequestRefused(
-        f"{maximum} requests wait on this WebSocket connection already. Wait until one of them is answered",
+        f"{maximum} requests are already queued on this WebSocket connection. Wait for a response first",
         code="websocket_queue_full",
         status=429,
     )

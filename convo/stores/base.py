@@ -579,8 +579,8 @@ def check_expected_head(what: str, expected: ExpectedHead, there: Key | None) ->
     if isinstance(expected, AnyHead) or expected == there:
         return
     if there is None:
-        raise Conflict(f"{what} is gone", hint="convo sessions")
-    raise Conflict(f"{what} is there already" if expected is None else f"{what} moved since it was read")
+        raise Conflict(f"{what} no longer exists", hint="convo sessions")
+    raise Conflict(f"{what} already exists" if expected is None else f"{what} changed since it was read")
 
 
 def check_next_revision(new: AgentRun, there: int) -> None:
@@ -588,8 +588,8 @@ def check_next_revision(new: AgentRun, there: int) -> None:
     if new.revision == there + 1:
         return
     if not there:
-        raise Conflict(f"{new.id} is gone", hint="convo approvals")
-    raise Conflict(f"{new.id} went on since it was read" if new.revision > 1 else f"{new.id} is there already")
+        raise Conflict(f"{new.id} no longer exists", hint="convo approvals")
+    raise Conflict(f"{new.id} changed since it was read" if new.revision > 1 else f"{new.id} already exists")
 
 
 def iter_referenced_keys(change: Transaction) -> Iterator[Key]:
@@ -629,7 +629,7 @@ def check_stored_names(change: Transaction) -> None:
 def check_stored_name(name: str) -> None:
     """Check that `name` can be encoded as UTF-8. Raises NotCanonical."""
     if not is_utf8_encodable(name):
-        raise NotCanonical(f"{name!a} cannot be a name")
+        raise NotCanonical(f"{name!a} cannot be used as a name")
 
 
 def check_item_ids(conversation: Conversation, length: int) -> None:
@@ -648,7 +648,7 @@ def check_sequence_numbers(events: Sequence[StreamEvent], kept: int) -> int:
         if type(number) is not int or not 0 <= number <= MAX_INTEGER:
             raise InputFault("an event has no sequence number")
         if number <= kept:
-            raise Conflict(f"event {number} comes after event {kept}")
+            raise Conflict(f"event {number} does not follow event {kept}")
         kept = number
     return kept
 
@@ -674,7 +674,7 @@ def agent_run_not_found_error(run_id: str) -> NotFound:
 
 
 def node_not_found_error(key: Key) -> NotFound:
-    return NotFound("place in a history", key[:12])
+    return NotFound("node", key[:12])
 
 
 def not_on_path_error(key: Key) -> Conflict:
@@ -682,7 +682,7 @@ def not_on_path_error(key: Key) -> Conflict:
 
 
 def session_name_taken_error(name: str) -> Conflict:
-    return Conflict(f"another session is called {name!r}", hint="choose another name")
+    return Conflict(f"another session has the name {name!r}", hint="choose another name")
 
 
 class FileHealth(NamedTuple):

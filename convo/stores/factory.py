@@ -34,7 +34,7 @@ def open_store(url: str, *, tenant: str = "local", inline: bool = False) -> Stor
         return SqliteStore(SqliteDatabase(_sqlite_path(place), inline=inline), tenant)
     if scheme in POSTGRES_SCHEMES and place.startswith("//"):
         return _open_postgres_store(url, tenant)
-    raise InvalidUsage(f"{scheme!r} is not a kind of store", hint=f"one of: {STORE_URL_FORMS}")
+    raise InvalidUsage(f"{scheme!r} is not a type of store", hint=f"use one of: {STORE_URL_FORMS}")
 
 
 def _sqlite_path(place: str) -> Path:
@@ -54,7 +54,9 @@ def _check_postgres_driver() -> None:
         import psycopg  # noqa: F401
         import psycopg_pool  # noqa: F401
     except ImportError as missing:
-        raise InvalidUsage("a PostgreSQL store needs a driver", hint="pip install 'convo-state[postgres]'") from missing
+        raise InvalidUsage(
+            "the driver for PostgreSQL is not installed", hint="pip install 'convo-state[postgres]'"
+        ) from missing
 
 
 async def probe_store(url: str) -> StoreHealth | None:
@@ -109,7 +111,7 @@ async def check_store(url: str, progress: ReportProgress) -> StoreCheckReport:
         finally:
             await database.aclose()
     raise InvalidUsage(
-        f"a store of the kind {scheme!r} cannot be checked", hint="--store sqlite:PATH or postgresql://..."
+        f"a store of type {scheme!r} cannot be checked", hint="use --store sqlite:PATH or postgresql://..."
     )
 
 
@@ -120,7 +122,7 @@ def backup_store(url: str, target: Path, progress: ReportProgress) -> int:
     """
     scheme, _, place = url.partition(":")
     if scheme != "sqlite" or not place:
-        raise InvalidUsage(f"a store of the kind {scheme!r} is not a file", hint="--store sqlite:PATH")
+        raise InvalidUsage(f"a store of type {scheme!r} is not a file", hint="use --store sqlite:PATH")
     from convo.stores.sqlite.backup import backup_database
 
     return backup_database(_sqlite_path(place), target, progress)
@@ -134,8 +136,8 @@ def recover_store(url: str, target: Path, progress: ReportProgress) -> RecoveryR
     scheme, _, place = url.partition(":")
     if scheme != "sqlite" or not place:
         raise InvalidUsage(
-            f"a store of the kind {scheme!r} is not a file that could be read page by page",
-            hint="pg_restore, from a backup; or --store sqlite:PATH",
+            f"a store of type {scheme!r} is not a file, so it cannot be recovered",
+            hint="restore a backup with pg_restore, or use --store sqlite:PATH",
         )
     from convo.stores.sqlite.recover import recover_database
 
@@ -145,10 +147,9 @@ def recover_store(url: str, target: Path, progress: ReportProgress) -> RecoveryR
 def store_schema_sql(url: str, *, partitions: int = 0, after_migration: int = 0) -> str:
     """Return the SQL that creates the store of `url`, for a role that may create tables there.
 
-    partitions:  hash partitions of each table by tenant; PostgreSQL only
-    after_migration:       the number of the last migration that ran there; PostgreSQL only, because a SQLite file is
-                           migrated
-                 when it is opened
+    partitions:       hash partitions of each table by tenant; PostgreSQL only
+    after_migration:  the number of the last migration that ran there; PostgreSQL only, because a SQLite file is
+                      migrated when it is opened
 
     Raises InvalidUsage if the store has no tables, or no partitions, or its driver is not installed.
     """
@@ -159,11 +160,11 @@ def store_schema_sql(url: str, *, partitions: int = 0, after_migration: int = 0)
 
         return postgres_schema_sql(partitions, after_migration=after_migration)
     if partitions:
-        raise InvalidUsage("only PostgreSQL spreads its tables over partitions")
+        raise InvalidUsage("only a PostgreSQL store supports partitions")
     if after_migration:
-        raise InvalidUsage("only PostgreSQL's migrations are printed one by one", hint="convo store migrate")
+        raise InvalidUsage("only a PostgreSQL store prints single migrations", hint="convo store migrate")
     if scheme != "sqlite":
-        raise InvalidUsage(f"a store of the kind {scheme!r} has no tables")
+        raise InvalidUsage(f"a store of type {scheme!r} has no tables")
     from convo.stores.sqlite.connection import schema_sql as sqlite_schema_sql
 
     return sqlite_schema_sql()

@@ -136,6 +136,6 @@ async def test_a_name_that_is_always_taken_is_a_conflict(bench: Bench, watched: 
 
     watched.before = {number: lambda number=number: take(number) for number in range(1, 9)}  # type: ignore[misc]
     chat = await bench.open(Strategy.SESSION)
-    with pytest.raises(Conflict, match="another session is called"):
+    with pytest.raises(Conflict, match="another session has the name"):
         await say(chat, "hello")
     assert bench.bodies == []

@@ -207,7 +207,7 @@ def test_a_script_that_is_not_there_is_named(convo: Convo) -> None:
     ("model", "words"),
     [
         ("nope/x", "-m: no provider 'nope' for 'nope/x'"),
-        ("scripted/", "-m: 'scripted/' names no model"),
+        ("scripted/", "-m: 'scripted/' has no model name"),
         ("", "-m must not be empty"),
     ],
 )

@@ -65,7 +65,7 @@ def test_the_limits_of_one_key_are_shown_by_their_names(convo: Convo, own: Path)
     assert shown == {
         "serve.limits.keys.alice": "per_minute 600",
         "serve.limits.keys.bob": "concurrent 2, per_minute 9",
-        "serve.limits.keys.carol": "as for every key",
+        "serve.limits.keys.carol": "the limits of all keys",
     }
 
 
@@ -213,15 +213,19 @@ def test_whoever_goes_before_the_new_value_is_named(convo: Convo, own: Path, mon
             2,
             "config set: no setting 'serve.prot'; did you mean 'port'?\n  try: convo config set serve.port VALUE\n",
         ),
-        (["set", "nosuch", "1"], 2, "config set: no setting 'nosuch'; there are model, tenant, compact_at, editing"),
+        (
+            ["set", "nosuch", "1"],
+            2,
+            "config set: no setting 'nosuch'; known settings: model, tenant, compact_at, editing",
+        ),
         (["set", "serve.port", "many"], 2, "config set: 'serve.port' must be a whole number, not a string"),
         (["set", "serve.port", "99999"], 2, "config set: 'serve.port' must be a port from 0"),
         (["set", "serve", "x"], 2, "'serve' is a table of several settings"),
-        (["set", "model.x", "y"], 2, "config set: 'model' is one value and no table"),
-        (["set", "a b", "x"], 2, "'a b' is no setting's name"),
+        (["set", "model.x", "y"], 2, "config set: 'model' is one value, not a table"),
+        (["set", "a b", "x"], 2, "'a b' is not the name of a setting"),
         (["set", "aliases.slow", "\udc80"], 2, "{own}, line 11: is not UTF-8"),
         (["set", 'model = "x"\ntenant', "x"], 2, "'model = "),
-        (["set", 'prices."a/b"', "3"], 2, "config set: 'prices.\"a/b\"' is several values at once"),
+        (["set", 'prices."a/b"', "3"], 2, "config set: 'prices.\"a/b\"' has several fields"),
         (["set", "providers.mine.base_url", "http://x"], 2, "{own}: 'mine' is not a known provider"),
         (["set", "providers.groq.key_env", KEY], 2, "config set: 'providers.groq.key_env' must be the name of"),
         (["set", "providers.groq.api_key", KEY], 2, "config set: no setting 'providers.groq.api_key'; did you mean"),
@@ -242,7 +246,7 @@ def test_what_cannot_be_is_refused_and_the_file_stays(
 
 def test_the_example_for_folders_is_one_that_works(convo: Convo, own: Path) -> None:
     refused = convo("config", "set", "trusted", "work")
-    assert refused.err.startswith("convo: config set: 'trusted' must be an array of folders with their whole paths")
+    assert refused.err.startswith("convo: config set: 'trusted' must be an array of absolute folder paths")
     argv = shlex.split(refused.err.partition("  try: convo ")[2])
     assert convo(*argv).exit == 0
     assert 'trusted = ["/home/you/work"]' in own.read_text()
@@ -250,7 +254,7 @@ def test_the_example_for_folders_is_one_that_works(convo: Convo, own: Path) -> N
 
 def test_a_setting_that_is_like_none_is_answered_with_the_names_of_all(convo: Convo, own: Path) -> None:
     assert convo("config", "set", "nosuch", "1").err.endswith(
-        "trusted, profile, profiles\n  try: convo config set model VALUE, or another one of these\n"
+        "trusted, profile, profiles\n  try: convo config set model VALUE, or another of these settings\n"
     )
 
 
@@ -282,7 +286,7 @@ def test_what_never_ends_is_no_settings_file_and_no_key(convo: Convo, home: Path
     got = convo("--config", "mine.toml", "chat", "-m", "openai/gpt-5", "hi")
     assert got.exit == 2
     assert got.err.startswith("convo: the key of openai cannot be read: ")
-    assert "key is no file\n" in got.err
+    assert "key is not a file\n" in got.err
 
 
 # -- keys ------------------------------------------------------------------------------------------
@@ -340,7 +344,7 @@ def test_without_a_keyring_a_file_is_offered_and_nothing_is_kept(convo: Convo, h
     with without_any():
         got = convo("config", "key", "set", "openai", stdin=KEY)
     assert got.exit == 2
-    assert got.err.splitlines()[0] == "convo: this machine has no keyring to use"
+    assert got.err.splitlines()[0] == "convo: this machine has no keyring"
     assert "pass --file to store it in a file that only you can read" in got.err
     assert KEY not in got.err
     assert not home.exists()
@@ -369,9 +373,9 @@ def test_a_key_that_is_typed_is_not_shown(home: Path) -> None:
     [
         ('windows."a/b"', "3", "an inline table: '{ context = 128000, output = 16000 }'"),
         ('prices."a/b"', "3", "an inline table: '{ input = 0.25, output = 2 }'"),
-        ("windows.a/b.context", "3", "a name with other signs than letters stands in quotes: 'windows.\"a/b\"'"),
-        ("aliases.a b", "c/d", "a name with other signs than letters stands in quotes: 'aliases.\"a b\"'"),
-        ("no such thing", "3", "a name with other signs than letters stands in quotes: 'prices.\"openai/gpt-5-mini\"'"),
+        ("windows.a/b.context", "3", "quote a name that has special characters: 'windows.\"a/b\"'"),
+        ("aliases.a b", "c/d", "quote a name that has special characters: 'aliases.\"a b\"'"),
+        ("no such thing", "3", "quote a name that has special characters: 'prices.\"openai/gpt-5-mini\"'"),
     ],
 )
 def test_a_hint_shows_the_table_that_was_meant(key: str, value: str, step: str, convo: Convo, home: Path) -> None:

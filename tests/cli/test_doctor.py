@@ -113,7 +113,7 @@ def test_a_variable_that_is_not_set_is_named_and_only_the_store_depends_on_it(co
     settings('[state_storage]\ntype = "postgres"\nconnection_string = "postgresql://me:$DB_PASSWORD@host/db"\n')
     one = found(convo, "store")
 
-    assert "names the variable DB_PASSWORD, which is not set" in one["found"]
+    assert "refers to the variable DB_PASSWORD, which is not set" in one["found"]
     assert one["next"] == "export DB_PASSWORD=..."
     said = levels(convo)
     assert said["settings"] == "fault"

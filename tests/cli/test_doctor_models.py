@@ -28,7 +28,7 @@ def test_a_key_that_cannot_be_one_is_a_fault(convo: Convo, monkeypatch: pytest.M
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret and more")
     one = found(convo, "keys")
 
-    assert (one["level"], one["found"]) == ("fault", "OPENAI_API_KEY holds characters that no key has")
+    assert (one["level"], one["found"]) == ("fault", "OPENAI_API_KEY contains characters that a key cannot have")
     assert "sk-secret" not in json.dumps(one)
 
 

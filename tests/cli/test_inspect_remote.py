@@ -244,7 +244,7 @@ def test_a_variable_that_names_another_endpoint_than_the_record_is_refused(
     unplugged(monkeypatch)
     got = convo("inspect", "monads", "--remote")
     assert (got.exit, got.out) == (2, "")
-    assert got.err.startswith(f"convo: session 'monads' is held by {server.url}, but OPENAI_BASE_URL says ")
+    assert got.err.startswith(f"convo: session 'monads' is stored at {server.url}, but OPENAI_BASE_URL sets ")
 
 
 def test_a_local_owner_has_no_endpoint_to_ask(convo: Convo, home: Path) -> None:

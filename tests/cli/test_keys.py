@@ -54,4 +54,6 @@ def test_a_keyring_whose_file_cannot_be_written_is_told_like_a_locked_one(ring: 
     ring.mkdir(parents=True)
     got = launch("config", "key", "set", "openai", stdin=KEY)
     assert (got.exit, KEY in got.err) == (2, False)
-    assert got.err.startswith("convo: the keyring does not open: IsADirectoryError\n  try: unlock it, or pass --file")
+    assert got.err.startswith(
+        "convo: the keyring cannot be opened: IsADirectoryError\n  try: unlock the keyring, or --file"
+    )

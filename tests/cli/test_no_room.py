@@ -17,7 +17,7 @@ from tests.wire import spoken
 
 pytestmark = pytest.mark.needs("posix")
 
-FULL = "could not be written: its disk, or a limit set on it, has no room left"
+FULL = "could not be written: the disk is full, or a size limit is reached"
 FREE = "  try: free some space, then repeat; what was confirmed before is kept"
 
 
@@ -170,7 +170,7 @@ def test_a_store_that_may_only_be_read_is_read_and_not_written(shared: Path, tmp
     assert listed.exit == 0
     assert "mine" in listed.out
     assert lines == [
-        f"convo: {data}/convo.db may be read and not written",
+        f"convo: {data}/convo.db is read-only",
         "  try: make its folder writable, or set CONVO_HOME to one that is",
     ]
     assert (error["code"], f"convo: {error['message']}") == ("store_read_only", lines[0])

@@ -32,7 +32,7 @@ def chat_server_has_no_such_model(world: World) -> None:
         )
 
 
-LISTS = "convo models lists what can be used; choose one with -m"
+LISTS = "convo models lists the models; choose one with -m"
 NOBODY = [
     Row(
         "no network",

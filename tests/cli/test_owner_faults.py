@@ -96,7 +96,7 @@ def test_after_a_stream_that_broke_the_partial_goes_along_as_plain_words(
     broken = convo("chat", "-c", LONG)
     partial = broken.out.rstrip("\n")
     assert (broken.exit, len(server.bodies)) == (1, 2)
-    assert "the connection to openai broke before the answer ended" in broken.err
+    assert "the connection to openai broke before the response ended" in broken.err
     assert LONG.startswith(partial)
     assert 0 < len(partial) < len(LONG)
 
@@ -191,7 +191,7 @@ def test_an_answer_without_the_history_it_should_have_is_an_error_and_is_not_sho
     server.arm(ignore_state())
     got = convo("chat", "-c", "two")
     assert (got.exit, got.out, len(server.bodies)) == (1, "", 2)
-    assert f"convo: the endpoint answered without the history of {handle}\n  try: this endpoint keeps" in got.err
+    assert f"convo: the endpoint responded without the history of {handle}\n  try: this endpoint keeps" in got.err
 
     assert convo("chat", "-c", "--json", "three").exit == 0
     assert spoken(server.bodies[2]["input"]) == ["user: two", "user: three"]

@@ -153,7 +153,7 @@ def test_a_handle_of_one_endpoint_is_not_taken_to_another(
     assert (branch.exit, record.exit) == (2, 2)
     assert f"{older} belongs to {server.url}, not to {other.url}\n" in branch.err
     assert record.err == (
-        f"convo: session 'mine' is held by {server.url}, but OPENAI_BASE_URL says {other.url} for openai/gpt-5-mini\n"
+        f"convo: session 'mine' is stored at {server.url}, but OPENAI_BASE_URL sets {other.url} for openai/gpt-5-mini\n"
         "  try: leave it out, or convo convert mine --to session\n"
     )
     assert len(server.bodies) == 2
@@ -169,7 +169,7 @@ def test_an_environment_that_contradicts_the_record_is_refused(
     monkeypatch.setenv(variable, ELSEWHERE if variable.endswith("URL") else "other")
     got = convo("chat", "-c", "two")
     assert got.exit == 2
-    assert got.err.startswith(f"convo: session 'mine' is held by {server.url}, but {variable} says {there} for ")
+    assert got.err.startswith(f"convo: session 'mine' is stored at {server.url}, but {variable} sets {there} for ")
     assert got.err.count("\n") == 2
     assert len(server.bodies) == 1
 
@@ -182,7 +182,7 @@ def test_a_model_at_another_endpoint_is_refused_when_the_endpoint_holds_the_hist
     got = convo("chat", "-c", "-m", "scripted/echo", "two")
     assert (got.exit, got.out) == (2, "")
     assert got.err == (
-        f"convo: session 'mine' is held by {server.url}, but -m says convo's own endpoint for scripted/echo\n"
+        f"convo: session 'mine' is stored at {server.url}, but -m sets convo's own endpoint for scripted/echo\n"
         "  try: leave it out, or convo convert mine --to session\n"
     )
     assert mirrored(convo, "mine") == ["user: one", "assistant: one"]

@@ -219,7 +219,7 @@ def test_the_key_may_be_in_the_keyring_and_a_variable_wins(
     locked = convo(*sign)
     assert (locked.exit, locked.err) == (
         2,
-        "convo: the keyring does not open: KeyringLocked\n  try: unlock it, or set CONVO_SIGNING_KEY\n",
+        "convo: the keyring cannot be opened: KeyringLocked\n  try: unlock the keyring, or set CONVO_SIGNING_KEY\n",
     )
     ring.locked = False
     assert convo(*sign).exit == 0

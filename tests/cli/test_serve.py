@@ -179,13 +179,13 @@ def test_a_second_key_does_not_lock_the_first_one_out_and_says_so(convo: Convo, 
 REFUSED = [
     (
         ["--host", "0.0.0.0"],
-        "0.0.0.0 lets other machines in, and there are no keys",
-        "convo serve --new-key NAME --keys FILE makes one; then serve with --keys FILE",
+        "0.0.0.0 can be reached from other machines, and no API keys are set up",
+        "convo serve --new-key NAME --keys FILE creates a key; then serve with --keys FILE",
     ),
-    (["--keys", "./none"], "none: there is no such keys file", "convo serve --new-key NAME makes one"),
+    (["--keys", "./none"], "none: no such keys file", "convo serve --new-key NAME creates one"),
     (["--store", "redis://x"], "--store must be none, memory, sqlite:PATH or postgresql://...", ""),
     (["--port", "99999"], "--port must be a port from 0 (any free one) to 65535", ""),
-    (["--new-key", "a b"], "'a b' cannot be the name of a key", ""),
+    (["--new-key", "a b"], "'a b' cannot be used as a key name", ""),
 ]
 
 

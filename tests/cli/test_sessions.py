@@ -181,7 +181,7 @@ def test_a_taken_name_is_refused_in_one_sentence(convo: Convo, home: Path) -> No
     held(home, three)
     got = convo("sessions", "rename", "tea", "monads")
     assert (got.exit, got.out) == (1, "")
-    assert got.err == "convo: another session is called 'monads'\n  try: choose another name\n"
+    assert got.err == "convo: another session has the name 'monads'\n  try: choose another name\n"
     assert convo("sessions").out == LISTED
 
 

@@ -201,8 +201,8 @@ def test_the_statements_are_those_of_the_store_in_the_settings(
     [
         (["--partitions", "4"], "--partitions requires --print-sql"),
         (["--above", "1"], "--above requires --print-sql"),
-        (["--print-sql", "--above", "1"], "only PostgreSQL's migrations are printed one by one"),
-        (["--print-sql", "--partitions", "4"], "only PostgreSQL spreads its tables over partitions"),
+        (["--print-sql", "--above", "1"], "only a PostgreSQL store prints single migrations"),
+        (["--print-sql", "--partitions", "4"], "only a PostgreSQL store supports partitions"),
     ],
 )
 def test_partitions_and_single_migrations_are_for_the_statements_of_postgresql(

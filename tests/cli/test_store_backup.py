@@ -74,7 +74,7 @@ def test_nothing_is_ever_overwritten(kind: str, convo: Convo, home: Path, tmp_pa
     got = convo("store", "backup", "copy.db")
 
     assert (got.exit, got.out) == (2, "")
-    assert got.err.startswith("convo: copy.db exists, and no file is overwritten")
+    assert got.err.startswith("convo: copy.db already exists and is not overwritten")
     assert names(tmp_path) == ["copy.db", "home"]
     assert kind != "a file" or target.read_text() == "mine"
 

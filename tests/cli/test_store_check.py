@@ -143,7 +143,7 @@ def test_a_person_is_told_the_first_of_each_kind_and_what_to_do(convo: Convo, ho
 
     assert got.exit == 1
     first = got.out.splitlines()[0]
-    assert first.startswith("node: node 2 has a key that does not follow from its parent and its item (and 9 more)")
+    assert first.startswith("node: node 2 has a key that does not match its parent and its item (and 9 more)")
     assert got.out.splitlines()[1:] == [f"affected session: {name}" for name in ("monads", "tea", "café")]
     assert got.err.splitlines()[-1].startswith("  try: convo store recover NEW.db")
 

@@ -108,45 +108,45 @@ REFUSED: list[tuple[RecordedEndpoint, dict[str, Any], str, str]] = [
     (
         REMOTE,
         {"environ": {"OPENAI_BASE_URL": "https://proxy/v1"}},
-        f"session 'tuesday' is held by {OPENAI}, but OPENAI_BASE_URL says https://proxy/v1 for openai/gpt-5",
+        f"session 'tuesday' is stored at {OPENAI}, but OPENAI_BASE_URL sets https://proxy/v1 for openai/gpt-5",
         "leave it out, or convo convert tuesday --to session",
     ),
     (
         REMOTE,
         {"environ": {"OPENAI_ORG_ID": "org_2"}},
-        f"session 'tuesday' is held by {OPENAI}, but OPENAI_ORG_ID says {OPENAI} (org_2) for openai/gpt-5",
+        f"session 'tuesday' is stored at {OPENAI}, but OPENAI_ORG_ID sets {OPENAI} (org_2) for openai/gpt-5",
         "leave it out, or convo convert tuesday --to session",
     ),
     (
         SCOPED,
         {"environ": {"OPENAI_ORG_ID": "org_1", "OPENAI_PROJECT_ID": "proj_2"}},
-        f"session 'tuesday' is held by {OPENAI} (org_1, proj_1), "
-        f"but OPENAI_PROJECT_ID says {OPENAI} (org_1, proj_2) for openai/gpt-5",
+        f"session 'tuesday' is stored at {OPENAI} (org_1, proj_1), "
+        f"but OPENAI_PROJECT_ID sets {OPENAI} (org_1, proj_2) for openai/gpt-5",
         "leave it out, or convo convert tuesday --to session",
     ),
     (
         REMOTE,
         {"flags": SettingFlags(model="ollama/llama3")},
-        f"session 'tuesday' is held by {OPENAI}, but -m says convo's own endpoint for ollama/llama3",
+        f"session 'tuesday' is stored at {OPENAI}, but -m sets convo's own endpoint for ollama/llama3",
         "leave it out, or convo convert tuesday --to session",
     ),
     (
         REMOTE,
         {"environ": {"CONVO_MODEL": "deepseek/chat"}},
-        f"session 'tuesday' is held by {OPENAI}, but CONVO_MODEL says convo's own endpoint for deepseek/chat",
+        f"session 'tuesday' is stored at {OPENAI}, but CONVO_MODEL sets convo's own endpoint for deepseek/chat",
         "leave it out, or convo convert tuesday --to session",
     ),
     (
         EMBEDDED,
         {"flags": SettingFlags(model="openai/gpt-5")},
-        f"session 'tuesday' is held by convo's own endpoint, but -m says {OPENAI} for openai/gpt-5",
+        f"session 'tuesday' is stored at convo's own endpoint, but -m sets {OPENAI} for openai/gpt-5",
         "leave it out, or convo convert tuesday --to session",
     ),
     (
         RecordedEndpoint("tuesday", "groq/x", "https://groq/v1"),
         {"user": '[providers.groq]\napi = "chat"\nbase_url = "https://groq/v1"'},
-        "session 'tuesday' is held by https://groq/v1, "
-        "but /home/me/.config/convo/config.toml says convo's own endpoint for groq/x",
+        "session 'tuesday' is stored at https://groq/v1, "
+        "but /home/me/.config/convo/config.toml sets convo's own endpoint for groq/x",
         "change it there, or convo convert tuesday --to session",
     ),
 ]
@@ -165,7 +165,7 @@ def test_a_model_typed_in_the_chat_may_not_leave_the_endpoint() -> None:
     with pytest.raises(WrongOwner) as refused:
         choose_model(settings(record=REMOTE), "local", source="/model", record=REMOTE)
     assert refused.value.message == (
-        f"session 'tuesday' is held by {OPENAI}, but /model says convo's own endpoint for local/smollm2-135m-instruct"
+        f"session 'tuesday' is stored at {OPENAI}, but /model sets convo's own endpoint for local/smollm2-135m-instruct"
     )
 
 

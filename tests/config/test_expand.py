@@ -47,12 +47,12 @@ def test_doubled_dollars_give_any_text_back(text: str, environ: dict[str, str]) 
 def test_a_missing_variable_is_named(name: str, before: str) -> None:
     with pytest.raises(InvalidValue) as missing:
         expand_variables(f"{before}${{{name}}}", {})
-    assert str(missing.value) == f"names the variable {name}, which is not set"
+    assert str(missing.value) == f"refers to the variable {name}, which is not set"
 
 
 @pytest.mark.parametrize("text", ["${", "${}", "${A", "${A-B}", "${1}", "a${ A}"])
 def test_a_brace_without_a_name_or_an_end_is_refused(text: str) -> None:
-    with pytest.raises(InvalidValue, match=r"^has a '\$\{' without a variable's name and '\}' behind it$"):
+    with pytest.raises(InvalidValue, match=r"^has a '\$\{' that is not followed by a variable name and '\}'$"):
         expand_variables(text, {"A": "1"})
 
 

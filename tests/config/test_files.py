@@ -154,9 +154,9 @@ def test_a_named_file_may_be_written_as_a_path_usually_is(named: str, work: Path
 
 
 def test_a_named_file_has_to_be_there(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert refused(Path("gone.toml")) == f"{work}/gone.toml: there is no such settings file"
+    assert refused(Path("gone.toml")) == f"{work}/gone.toml: no such settings file"
     monkeypatch.setenv("CONVO_CONFIG", "/gone/too.toml")
-    assert refused() == "/gone/too.toml: there is no such settings file"
+    assert refused() == "/gone/too.toml: no such settings file"
 
 
 def test_the_hint_about_a_missing_file_names_who_named_it(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,7 +164,7 @@ def test_the_hint_about_a_missing_file_names_who_named_it(work: Path, monkeypatc
     for config, said in ((None, "CONVO_CONFIG"), (Path("gone.toml"), "--config")):
         with pytest.raises(InvalidSettings) as bad:
             load_settings(config)
-        assert bad.value.hint == f"name another one with {said}"
+        assert bad.value.hint == f"set another file with {said}"
 
 
 def test_flags_and_variables_of_this_process_are_heard(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,7 +188,7 @@ def test_a_file_that_may_not_be_read_is_named(user: Path, monkeypatch: pytest.Mo
     user.chmod(0)
 
     with without_rights():
-        assert refused() == f"{user}: may not be read (permission denied)"
+        assert refused() == f"{user}: cannot be read (permission denied)"
 
 
 def test_a_link_to_itself_is_named(work: Path, user: Path) -> None:
@@ -232,7 +232,7 @@ def test_a_working_folder_that_is_gone_is_said_to_be(tmp_path: Path, monkeypatch
     monkeypatch.chdir(gone)
     gone.rmdir()
     try:
-        assert refused() == "the working folder does not exist any more"
+        assert refused() == "the working folder no longer exists"
     finally:
         os.chdir(tmp_path)
 

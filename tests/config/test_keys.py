@@ -56,7 +56,10 @@ def test_a_locked_keyring_is_an_error_without_its_words(ring: Ring) -> None:
     openai = settings(user="[providers.openai]\nkeyring = true").providers["openai"]
     with pytest.raises(InvalidSettings) as refused:
         load_provider_key(openai, {})
-    assert (refused.value.message, refused.value.hint) == ("the keyring does not open: KeyringLocked", "unlock it")
+    assert (refused.value.message, refused.value.hint) == (
+        "the keyring cannot be opened: KeyringLocked",
+        "unlock the keyring",
+    )
 
 
 @pytest.mark.parametrize(

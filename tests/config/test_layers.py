@@ -216,7 +216,8 @@ def test_resolved_settings_cannot_be_changed() -> None:
 def test_sources_do_not_show_the_environment() -> None:
     shown = repr(sources(environ={"OPENAI_API_KEY": "sk-secret"}, project="", user=""))
     assert shown == (
-        "Sources(folder='/home/me/work', files=['/home/me/work/.convo.toml', '/home/me/.config/convo/config.toml'])"
+        "SettingsInputs(folder='/home/me/work', "
+        "files=['/home/me/work/.convo.toml', '/home/me/.config/convo/config.toml'])"
     )
 
 
@@ -235,7 +236,7 @@ def test_sources_do_not_show_the_environment() -> None:
         ),
         (
             {"environ": {"OPENAI_BASE_URL": "localhost:8000"}},
-            "OPENAI_BASE_URL must be a URL: http:// or https://, a host, and a path if there is one",
+            "OPENAI_BASE_URL must be a URL: http:// or https://, a host, and an optional path",
         ),
         ({"environ": {"OLLAMA_HOST": "host:port"}}, "OLLAMA_HOST must be a host, host:port or URL"),
     ],
@@ -261,7 +262,7 @@ def test_a_tenant_is_named_by_a_variable_or_a_file_and_is_this_machines_else() -
 
 
 def test_what_no_key_could_be_called_is_no_tenant() -> None:
-    with pytest.raises(InvalidSettings, match="CONVO_TENANT must be a key's name"):
+    with pytest.raises(InvalidSettings, match="CONVO_TENANT must be a key name"):
         settings(environ={"CONVO_TENANT": "a b"})
 
 

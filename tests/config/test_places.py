@@ -52,7 +52,7 @@ def test_a_user_without_a_home_folder_is_told_to_set_convo_home(monkeypatch: pyt
     with pytest.raises(InvalidSettings) as refused:
         AppPaths.from_environ({})
     assert refused.value.message == "this user has no home folder"
-    assert refused.value.hint == "set CONVO_HOME to a folder that convo may write"
+    assert refused.value.hint == "set CONVO_HOME to a writable folder"
 
 
 def test_naming_a_place_makes_nothing(tmp_path: Path) -> None:

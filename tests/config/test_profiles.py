@@ -61,14 +61,14 @@ def test_a_profile_that_no_file_has_is_refused_with_the_nearest() -> None:
     assert refused.value.message == "--profile: no profile 'wrok'; did you mean 'work'?"
     with pytest.raises(InvalidSettings) as none:
         settings(environ={"CONVO_PROFILE": "work"})
-    assert none.value.message == "CONVO_PROFILE: no profile 'work'; there is none"
+    assert none.value.message == "CONVO_PROFILE: no profile 'work'; known profiles: none"
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ('[profiles.work]\nmodl = "x"', "no setting 'profiles.work.modl'; did you mean 'model'?"),
-        ('[profiles.work]\ntenant = "/"', "'profiles.work.tenant' must be a key's name"),
+        ('[profiles.work]\ntenant = "/"', "'profiles.work.tenant' must be a key name"),
         ('[profiles.work]\nprofile = "home"', "no setting 'profiles.work.profile'"),
         ("[profiles]\nwork = 1", "'profiles.work' must be a table, not a whole number"),
     ],

@@ -7,23 +7,23 @@ from convo.config.values import toml_type_name
 from convo.errors import InvalidSettings
 from tests.config.given import settings
 
-NOT_A_VARIABLE = "must be the name of an environment variable; what stands there may be a key and is not shown"
+NOT_A_VARIABLE = "must be the name of an environment variable; the value may be a key and is not shown"
 PROVIDER_KEYS = (
     "api, base_url, key_env, token_env, owner, organisation, project, api_version, deployment, key_file, keyring,"
     " extra_fields"
 )
 NOT_AN_AMOUNT = "must be a finite number that is not negative"
-NOT_A_URL = "must be a URL: http:// or https://, a host, and a path if there is one"
+NOT_A_URL = "must be a URL: http:// or https://, a host, and an optional path"
 
 REFUSED = [
     # unknown names
     ('modle = "x"', "no setting 'modle'; did you mean 'model'?"),
-    ("xyzzy = 1", f"no setting 'xyzzy'; there are {', '.join(SETTINGS_SCHEMA)}"),
+    ("xyzzy = 1", f"no setting 'xyzzy'; known settings: {', '.join(SETTINGS_SCHEMA)}"),
     ('[provider.groq]\napi = "chat"', "no setting 'provider'; did you mean 'providers'?"),
     ('[providers.groq]\nbase_ulr = "https://x"', "no setting 'providers.groq.base_ulr'; did you mean 'base_url'?"),
     ('[providers.groq]\napi_key = "sk-secret"', "no setting 'providers.groq.api_key'; did you mean 'key_env'?"),
     ('[providers.groq]\nkey = "sk-secret"', "no setting 'providers.groq.key'; did you mean 'key_env'?"),
-    ('[providers."a b"]\nzzz = 1', f"no setting 'providers.\"a b\".zzz'; there are {PROVIDER_KEYS}"),
+    ('[providers."a b"]\nzzz = 1', f"no setting 'providers.\"a b\".zzz'; known settings: {PROVIDER_KEYS}"),
     (
         '[providers.openai]\norganization = "org_1"',
         "no setting 'providers.openai.organization'; did you mean 'organisation'?",
@@ -32,9 +32,9 @@ REFUSED = [
     ('[prices]\n"a/b" = {inputs = 1}', "no setting 'prices.\"a/b\".inputs'; did you mean 'input'?"),
     (
         'redact = ["("]',
-        "'redact' holds '(', which is no regular expression: missing ), unterminated subpattern at position 0",
+        "'redact' contains '(', which is not a regular expression: missing ), unterminated subpattern at position 0",
     ),
-    ('redact = ["a*"]', "'redact' holds 'a*', which fits nothing at all and would be found everywhere"),
+    ('redact = ["a*"]', "'redact' contains 'a*', which matches the empty string"),
     # wrong types
     ('redact = "a"', "'redact' must be an array of regular expressions"),
     ("redact = [1]", "'redact' must be an array of regular expressions"),
@@ -75,11 +75,11 @@ REFUSED = [
     ('[providers.openai]\nbase_url = "https://[::1/v1"', f"'providers.openai.base_url' {NOT_A_URL}"),
     (
         '[providers.openai]\nbase_url = "https://me:sk-secret@host/v1"',
-        "'providers.openai.base_url' must be a URL without a user, a password or a query; a key belongs in a variable",
+        "'providers.openai.base_url' must be a URL without user, password or query; set a key in a variable",
     ),
     (
         '[providers.openai]\nbase_url = "https://host/v1?key=sk-secret"',
-        "'providers.openai.base_url' must be a URL without a user, a password or a query; a key belongs in a variable",
+        "'providers.openai.base_url' must be a URL without user, password or query; set a key in a variable",
     ),
     (
         '[prices]\n"a/b" = {input = -1, output = 2}',
@@ -95,10 +95,10 @@ REFUSED = [
     ),
     ('[windows]\n"a/b" = {output = 1}', "'windows.\"a/b\"' needs context, in tokens"),
     ('[prices]\n"a/b" = {cached = 1}', "'prices.\"a/b\"' needs input and output, in USD per million tokens"),
-    ('[prices]\n"gpt-5" = {input = 1, output = 2}', "'prices.gpt-5' is not a model's full name, provider/model"),
-    ('[aliases]\n"a/b" = "groq/x"', "'aliases.\"a/b\"' is not an alias: one word without '/'"),
-    ('[aliases]\n"" = "groq/x"', "'aliases.\"\"' is not an alias: one word without '/'"),
-    ('[providers."a/b"]\napi = "chat"', "'providers.\"a/b\"' is not a provider's name: one word without '/'"),
+    ('[prices]\n"gpt-5" = {input = 1, output = 2}', "'prices.gpt-5' is not a full model name, provider/model"),
+    ('[aliases]\n"a/b" = "groq/x"', "'aliases.\"a/b\"' is not an alias: use one word without '/'"),
+    ('[aliases]\n"" = "groq/x"', "'aliases.\"\"' is not an alias: use one word without '/'"),
+    ('[providers."a/b"]\napi = "chat"', "'providers.\"a/b\"' is not a provider name: use one word without '/'"),
     ('[state_storage]\ntype = "redis"', "'state_storage.type' must be one of none, memory, sqlite, postgres"),
     ("[state_storage]", "'state_storage' needs a type: none, memory, sqlite, postgres"),
     (
@@ -199,7 +199,7 @@ def test_the_limits_of_a_server_hold_for_every_key_and_a_name_may_have_its_own()
         ("concurent = 1", "no setting 'serve.limits.concurent'; did you mean 'concurrent'?"),
         ("per_minute = -1", "'serve.limits.per_minute' must be from 0 to 100000"),
         ("per_minute = 1.5", "'serve.limits.per_minute' must be a whole number, not a number"),
-        ("[serve.limits.keys.'a b']\nper_minute = 1", "must be a key's name"),
+        ("[serve.limits.keys.'a b']\nper_minute = 1", "must be a key name"),
         ("[serve.limits.keys.a]\nprocess_per_minute = 1", "no setting 'serve.limits.keys.a.process_per_minute'"),
     ],
 )

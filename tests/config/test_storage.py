@@ -61,8 +61,8 @@ def test_a_table_says_what_to_open(text: str, storage: Storage) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (table("postgres", "postgresql://me:$DB_PASSWORD@db"), "names the variable DB_PASSWORD, which is not set"),
-        (table("postgres", "postgresql://${DB"), "has a '${' without a variable's name and '}' behind it"),
+        (table("postgres", "postgresql://me:$DB_PASSWORD@db"), "refers to the variable DB_PASSWORD, which is not set"),
+        (table("postgres", "postgresql://${DB"), "has a '${' that is not followed by a variable name and '}'"),
         (table("postgres"), "must be a URL that begins with postgresql:// when the type is postgres"),
         (table("postgres", "host=db"), "must be a URL that begins with postgresql:// when the type is postgres"),
         (table("sqlite", "postgresql://me:pw@db"), "must be a path when the type is sqlite"),
@@ -113,9 +113,9 @@ def test_a_url_is_handed_on_as_it_is_and_shown_without_its_password(url: str, sh
 
 
 EXPLAINED = (
-    "cannot be read as a URL; in a user's name or a password these signs must be percent-encoded: @ as %40, : as %3A,"
-    " / as %2F, ? as %3F, # as %23, % as %25, [ as %5B, ] as %5D; the whole is postgresql://user@host:port/database,"
-    " with :password after the user's name if there is one"
+    "cannot be parsed as a URL; in a user name or password these characters must be percent-encoded: @ as %40,"
+    " : as %3A, / as %2F, ? as %3F, # as %23, % as %25, [ as %5B, ] as %5D; the form is"
+    " postgresql://user@host:port/database, with an optional :password after the user name"
 )
 
 
@@ -145,7 +145,7 @@ def test_a_password_that_is_not_encoded_is_explained_and_not_shown(word: str, ho
 def test_a_template_that_nobody_filled_in_is_named(url: str, named: str) -> None:
     with pytest.raises(InvalidSettings) as refused:
         settings(SettingFlags(store=url))
-    assert f"still has {named} from a template in it" in refused.value.message
+    assert f"still contains {named} from a template" in refused.value.message
 
 
 @pytest.mark.parametrize("word", ["<abc>?", "[x]", "{{abc}}/"])
@@ -157,14 +157,16 @@ def test_a_password_that_looks_like_a_template_is_not_shown(word: str) -> None:
 
 @pytest.mark.parametrize("url", ["postgresql://me:p:w@d:b:5/x", "postgresql://me@[::1/x", "postgresql://me@db:port/x"])
 def test_a_url_with_an_odd_host_is_explained_too(url: str) -> None:
-    with pytest.raises(InvalidSettings, match=r"^--store: 'state_storage.connection_string' cannot be read as a URL"):
+    with pytest.raises(InvalidSettings, match=r"^--store: 'state_storage.connection_string' cannot be parsed as a URL"):
         settings(SettingFlags(store=url))
 
 
 @pytest.mark.parametrize("word", ["pw\n", " pw", "p w", "p\tw", "\x00"])
 def test_a_password_with_the_end_of_a_line_is_told_so(word: str) -> None:
     """As it comes out of a file by a shell; no driver says what is wrong then."""
-    with pytest.raises(InvalidSettings, match=r"has a space or a line break in it, which no URL has; a space is %20$"):
+    with pytest.raises(
+        InvalidSettings, match=r"contains a space or a line break, which a URL cannot contain; write a space as %20$"
+    ):
         settings(environ={"PW": word}, user=TRUST, project=table("postgres", "postgresql://me:$PW@db/convo"))
 
 
@@ -211,13 +213,13 @@ def test_a_time_goes_with_the_store_that_it_was_written_for() -> None:
     ("line", "message"),
     [
         ("ttl = 30", "'state_storage.ttl' must be a string, not a whole number"),
-        ("ttl = '30'", "'state_storage.ttl' must be a whole number with s, m, h, d or w behind it, as in 30d"),
-        ("ttl = 'never'", "'state_storage.ttl' must be a whole number with s, m, h, d or w behind it, as in 30d"),
-        ("ttl = '0d'", "'state_storage.ttl' must be more than nothing, and at most a hundred years"),
+        ("ttl = '30'", "'state_storage.ttl' must be a whole number followed by s, m, h, d or w, as in 30d"),
+        ("ttl = 'never'", "'state_storage.ttl' must be a whole number followed by s, m, h, d or w, as in 30d"),
+        ("ttl = '0d'", "'state_storage.ttl' must be more than 0, and at most 100 years"),
         ("ttls = '30d'", "'state_storage.ttls' must be a table, not a string"),
         (
             "ttls = { alice = '5 d' }",
-            "'state_storage.ttls' has a value for 'alice' that must be a whole number with s, m, h, d or w behind it,"
+            "'state_storage.ttls' has a value for 'alice' that must be a whole number followed by s, m, h, d or w,"
             " as in 30d, or never",
         ),
     ],

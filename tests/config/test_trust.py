@@ -198,7 +198,7 @@ def test_a_trusted_file_cannot_trust_folders() -> None:
 
 def test_folders_are_written_whole() -> None:
     for value in ('"/home/me"', '["work"]', "[1]"):
-        with pytest.raises(InvalidSettings, match="must be an array of folders with their whole paths"):
+        with pytest.raises(InvalidSettings, match="must be an array of absolute folder paths"):
             settings(user=f"trusted = {value}")
 
 

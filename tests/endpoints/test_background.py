@@ -359,7 +359,7 @@ async def test_a_run_that_nobody_carries_out_is_marked_failed_by_another_replica
     assert [one.response_id for one in abandoned] == [response]
     failed = await other.retrieve(response)
     assert (failed["status"], texts(failed["output"])) == ("failed", ["whole", "one "])
-    assert failed["error"] == {"code": "server_error", "message": "The server that ran this response went away."}
+    assert failed["error"] == {"code": "server_error", "message": "The server that ran this response stopped."}
     await model.closed.wait()
     assert await other.retrieve(response) == failed
 

@@ -69,4 +69,4 @@ async def test_a_compaction_is_refused_on_top_of_a_history_that_is_here() -> Non
     first = await ask(strict, "hi", model=ECHO)
     with pytest.raises(RequestRefused) as caught:
         await ask(strict, [COMPACTION, user("go on")], model=ECHO, previous_response_id=first["id"])
-    assert caught.value.message == "A compaction item cannot follow the history that it stands for"
+    assert caught.value.message == "A compaction item cannot follow the history that it replaces"

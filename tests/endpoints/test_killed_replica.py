@@ -77,7 +77,7 @@ async def test_what_it_told_can_be_followed_and_what_it_finished_is_kept(killed:
     await store.aclose()
     assert running["status"] == "in_progress"
     assert (failed["status"], texts(failed["output"])) == ("failed", ["whole", "one "])
-    assert failed["error"]["message"] == "The server that ran this response went away."
+    assert failed["error"]["message"] == "The server that ran this response stopped."
     assert [event["sequence_number"] for event in told] == list(range(number + 2))
     assert told[-1] == {"type": "response.failed", "response": failed, "sequence_number": number + 1}
 

@@ -46,8 +46,8 @@ def test_an_answer_without_its_history_is_an_error(body: dict[str, Any], event: 
     with pytest.raises(StateIgnored) as caught:
         is_state_honoured(body, event)
     assert caught.value.message in {
-        "the endpoint answered without the history of resp_1",
-        "the endpoint answered without the history of conv_1",
+        "the endpoint responded without the history of resp_1",
+        "the endpoint responded without the history of conv_1",
     }
 
 

@@ -287,7 +287,7 @@ async def test_a_store_that_fails_at_the_end_fails_the_response() -> None:
     assert got[-1]["type"] == "response.failed"
     assert got[-1]["response"]["error"] == {
         "code": "server_error",
-        "message": "The server could not keep this answer.",
+        "message": "The server could not store this response.",
     }
     assert "/secret" not in str(got)
     await served.aclose()
@@ -377,7 +377,7 @@ async def test_what_does_not_finish_in_time_is_marked(store: Store) -> None:
 
     waited, background = [await served.endpoint_for("t").retrieve(one) for one in ("resp_1", "resp_2")]
     assert (waited["status"], background["status"]) == ("cancelled", "failed")
-    assert background["error"]["message"] == "The server that ran this response went away."
+    assert background["error"]["message"] == "The server that ran this response stopped."
     assert texts(await served.endpoint_for("t").list_conversation_items(conversation)) == []
     assert await store.admin.abandoned_runs() == []
     await served.aclose()

@@ -175,5 +175,5 @@ def test_what_claude_cannot_be_told_is_refused(item: dict[str, Any], fault: type
 def test_an_image_in_what_the_system_says_is_refused() -> None:
     part = {"type": "input_image", "image_url": "data:image/png;base64,iVBO"}
 
-    with pytest.raises(Unsupported, match="image parts in what the system says"):
+    with pytest.raises(Unsupported, match="image parts in a system message"):
         build_system_blocks([{"role": "system", "content": [part]}], WHO)

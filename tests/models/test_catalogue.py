@@ -53,7 +53,7 @@ def test_lists_come_in_several_forms(listed: Any, found: list[str]) -> None:
 
 @pytest.mark.parametrize("listed", [{}, {"models": []}, {"data": [{"name": "x"}]}, {"data": {"id": "x"}}, "<html>", 7])
 def test_what_is_no_list_of_models_is_an_error_that_names_who_said_it(listed: Any) -> None:
-    with pytest.raises(StreamBroken, match="mine answered with something that is not a list of models"):
+    with pytest.raises(StreamBroken, match="mine sent a response that is not a list of models"):
         parse_model_names(listed, "mine")
 
 
@@ -72,5 +72,5 @@ async def test_a_refusal_is_one_of_ours(
 async def test_a_server_that_stays_silent_is_passed_over(catalogue: ModelLister, server: ChatServer) -> None:
     server.waits()
 
-    with pytest.raises(Unreachable, match=r"mine did not answer in 0[.]1 seconds"):
+    with pytest.raises(Unreachable, match=r"mine did not respond in 0[.]1 seconds"):
         await asked(catalogue, within_s=0.1)

@@ -238,7 +238,7 @@ async def test_a_base_url_that_leads_nowhere_is_named(server: ChatServer, said: 
 async def test_a_server_that_hangs_up_before_it_answers_was_reached(server: ChatServer, model: ChatModel) -> None:
     server.hangs_up()
 
-    with pytest.raises(Unreachable, match="broke before it answered") as gone:
+    with pytest.raises(Unreachable, match="broke before it responded") as gone:
         await all_of(model, HI)
 
     assert gone.value.code != NO_CONNECTION
@@ -247,7 +247,7 @@ async def test_a_server_that_hangs_up_before_it_answers_was_reached(server: Chat
 async def test_a_server_that_does_not_speak_http_is_no_fault_of_ours(server: ChatServer, model: ChatModel) -> None:
     server.babbles()
 
-    with pytest.raises(Unreachable, match="broke before it answered"):
+    with pytest.raises(Unreachable, match="broke before it responded"):
         await all_of(model, HI)
 
 

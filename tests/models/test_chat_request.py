@@ -83,7 +83,7 @@ def test_each_parameter_has_its_field(parameters: dict[str, Json], fields: dict[
     ("parameters", "named", "param"),
     [
         ({"tools": [WEATHER, {"type": "web_search"}]}, "web_search tools", "tools"),
-        ({"tools": [WEATHER], "tool_choice": {"type": "mcp"}}, "a choice of mcp tools", "tool_choice"),
+        ({"tools": [WEATHER], "tool_choice": {"type": "mcp"}}, "the tool choice 'mcp'", "tool_choice"),
         ({"text": {"format": {"type": "grammar"}}}, "grammar as the format", "text.format"),
         ({"truncation": "auto"}, "the parameter 'truncation'", "truncation"),
         ({"prompt": {"id": "pmpt_1"}}, "the parameter 'prompt'", "prompt"),

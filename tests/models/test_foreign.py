@@ -165,11 +165,11 @@ REQUEST = httpx2.Request("POST", "https://api.deepseek.com/v1")
             httpx2.ConnectError("[Errno 111] Connection refused"),
             "cannot reach deepseek at https://api.deepseek.com",
         ),
-        (httpx2.ReadTimeout("timed out"), "did not answer in time"),
-        (httpx2.UnsupportedProtocol("no scheme"), "is not the address of a server"),
-        (httpx2.InvalidURL("bad"), "is not the address of a server"),
-        (httpx2.RemoteProtocolError("gone"), "broke before it answered"),
-        (httpx2.LocalProtocolError(f"Illegal header value b'Bearer {KEY}'"), "broke before it answered"),
+        (httpx2.ReadTimeout("timed out"), "did not respond in time"),
+        (httpx2.UnsupportedProtocol("no scheme"), "is not the URL of a server"),
+        (httpx2.InvalidURL("bad"), "is not the URL of a server"),
+        (httpx2.RemoteProtocolError("gone"), "broke before it responded"),
+        (httpx2.LocalProtocolError(f"Illegal header value b'Bearer {KEY}'"), "broke before it responded"),
     ],
 )
 def test_a_connection_that_fails_before_the_answer_is_unreachable(wrong: Exception, words: str) -> None:

@@ -193,8 +193,8 @@ CANNOT: dict[str, tuple[list[Item], dict[str, Any]]] = {
     "files": ([{"role": "user", "content": [{"type": "input_file", "file_data": "data:x"}]}], {}),
     "sounds": ([{"role": "user", "content": [{"type": "input_audio", "input_audio": {}}]}], {}),
     "tools": ([HELLO], {"tools": [{"type": "function", "name": "f", "parameters": {}}]}),
-    "calls of tools": ([{"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}], {}),
-    "an effort of reasoning": ([HELLO], {"reasoning": {"effort": "high"}}),
+    "tool calls": ([{"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}], {}),
+    "a reasoning effort": ([HELLO], {"reasoning": {"effort": "high"}}),
     "the parameter 'prompt'": ([HELLO], {"prompt": {"id": "p"}}),
     "compaction items": ([{"type": "compaction", "encrypted_content": "x"}], {}),
 }

@@ -107,7 +107,7 @@ async def test_a_child_that_dies_in_an_answer_is_told_and_the_next_ask_starts_an
         with pytest.raises(StreamBroken, match=r"stopped while it worked \(signal SIGKILL\)") as broken:
             await to_the_end(events)
 
-    assert (broken.value.code, broken.value.hint) == ("engine_stopped", "/retry starts it again")
+    assert (broken.value.code, broken.value.hint) == ("engine_stopped", "/retry restarts it")
     assert "Hello" in said(await ended(local, HELLO))
     assert child_of(local).process.pid != died.process.pid
     assert left_nothing(died)

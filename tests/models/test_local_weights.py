@@ -110,7 +110,7 @@ def test_a_pull_puts_good_weights_in_the_place_of_damaged_ones(offered: Path, mo
         (replace(TINY, sha256="0" * 64), "damaged"),
         (replace(TINY, size_bytes=1), "damaged"),
         (replace(TINY, file="other.gguf"), "holds no other.gguf"),
-        (replace(TINY, requirement="convo-tiny-weights==2.0"), "could not be fetched: .*2[.]0"),
+        (replace(TINY, requirement="convo-tiny-weights==2.0"), "could not be downloaded: .*2[.]0"),
     ],
     ids=["another hash", "another size", "another file", "not offered"],
 )
@@ -234,7 +234,7 @@ def test_a_folder_that_cannot_be_made_is_named(offered: Path, models: Path) -> N
             "ERROR: Exception:\nTraceback (most recent call last):\n  File ...\nReadTimeoutError: Read timed out.\n",
             "ReadTimeoutError: Read timed out",
         ),
-        ("", "it says nothing"),
+        ("", "it printed no message"),
     ],
     ids=[
         "pip without a network",
@@ -338,5 +338,5 @@ def test_a_chat_does_not_load_weights_that_were_changed(home: Path, convo: Convo
     got = convo("chat", "-m", "local", "hi")
 
     assert (got.exit, got.out) == (1, "")
-    assert f"convo: {file} was changed or damaged: its SHA-256 is not the known one" in got.err
-    assert "  try: convo models pull fetches it again" in got.err
+    assert f"convo: {file} was changed or damaged: its SHA-256 does not match" in got.err
+    assert "  try: convo models pull downloads it again" in got.err

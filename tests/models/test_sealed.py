@@ -53,7 +53,7 @@ def test_a_sealed_history_of_another_maker_is_refused_and_the_maker_named() -> N
         {"type": "compaction", "encrypted_content": "x"}, make_issuer_tag("openai", "gpt-5:mini", "https://a")
     )
 
-    with pytest.raises(Unsupported, match="a compaction that another model sealed") as refused:
+    with pytest.raises(Unsupported, match="a compaction encrypted by another model") as refused:
         untag_item(window, OURS, "openai/gpt-5")
 
     assert "openai/gpt-5%3Amini" in refused.value.hint

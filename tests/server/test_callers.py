@@ -55,7 +55,9 @@ def test_with_keys_the_host_is_whatever_a_proxy_says(serve: Serve, tmp_path_fact
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "", "a.localhost", "localhost.", "127.1", "::1%lo"])
 def test_other_machines_are_let_in_with_keys_alone(host: str) -> None:
     serve = settings().serve._replace(host=host)
-    with pytest.raises(InvalidSettings, match="lets other machines in, and there are no keys") as refused:
+    with pytest.raises(
+        InvalidSettings, match="can be reached from other machines, and no API keys are set up"
+    ) as refused:
         check_keys_required(serve)
     assert "convo serve --new-key NAME" in refused.value.hint
     check_keys_required(serve._replace(keys_file=Path("keys")))

@@ -74,8 +74,8 @@ def test_a_session_shows_its_owner_and_its_requests_as_a_tree(page: Page) -> Non
     heads = [" ".join(words.split()) for words in rows.locator("th").all_inner_texts()]
     assert heads == [
         "● resp_1 What is a monad? → What is a monad?",
-        "├─● resp_3 a fork And in Rust? → And in Rust?",
-        "@ resp_2 the head And in Haskell? → And in Haskell?",
+        "├─● resp_3 fork And in Rust? → And in Rust?",
+        "@ resp_2 head And in Haskell? → And in Haskell?",
     ]
     cells = [row.locator("td").all_inner_texts()[:6] for row in rows.all()]
     assert [cell[:3] for cell in cells] == [
@@ -92,16 +92,16 @@ def test_a_session_shows_its_owner_and_its_requests_as_a_tree(page: Page) -> Non
 def test_a_request_stands_beside_what_its_model_saw_and_can_be_compared(page: Page) -> None:
     page.goto(page.url + "#/monads/resp_2")
     expect(page.locator("nav [aria-current=page]")).to_have_text("monads")
-    sent, saw = (page.get_by_role("region", name=name) for name in ("As it was sent", "What the model saw"))
+    sent, saw = (page.get_by_role("region", name=name) for name in ("Sent", "Model input"))
     expect(sent.locator("article")).to_have_count(1)
     expect(sent.locator("pre").first).to_contain_text('"previous_response_id": "resp_1"')
     notes = saw.locator("article .note").all_inner_texts()
-    assert [note.strip() for note in notes] == ["put there by the owner", "put there by the owner", "sent"]
+    assert [note.strip() for note in notes] == ["prepended by the server", "prepended by the server", "sent"]
 
-    expect(page.get_by_text("Both begin with the same 1 item.")).to_be_visible()
-    page.get_by_label("What was different in").select_option("resp_3")
-    expect(page.get_by_text("Both begin with the same 2 items.")).to_be_visible()
-    expect(page.get_by_text("Their fields are the same.")).to_be_visible()
+    expect(page.get_by_text("Common prefix: 1 item.")).to_be_visible()
+    page.get_by_label("Other request").select_option("resp_3")
+    expect(page.get_by_text("Common prefix: 2 items.")).to_be_visible()
+    expect(page.get_by_text("The request fields are equal.")).to_be_visible()
     assert [page.locator(f".changed {tag}").inner_text() for tag in ("del", "ins")] == ["Rust?", "Haskell?"]
     saw.locator("summary").last.click()
     expect(saw.locator("details pre")).to_contain_text('"text": "And in Haskell?"')
@@ -139,10 +139,10 @@ def test_everything_can_be_reached_with_the_keyboard(page: Page) -> None:
         if focused(page) == "other":
             break
     page.keyboard.press("ArrowDown")
-    expect(page.get_by_text("Both begin with the same 2 items.")).to_be_visible()
+    expect(page.get_by_text("Common prefix: 2 items.")).to_be_visible()
     assert focused(page) == "other"
     page.go_back()
-    expect(page.get_by_role("heading", name="What was said")).to_be_visible()
+    expect(page.get_by_role("heading", name="History")).to_be_visible()
 
 
 SEEN: list[tuple[Literal["light", "dark"], int, str, str]] = [
@@ -158,8 +158,8 @@ def test_it_has_no_barrier_in_light_and_in_dark_wide_and_narrow(
     with looking(browser, scheme=scheme, wide=wide) as page:
         for address, drawn in (
             ("", "Choose a conversation."),
-            ("#/monads", "What was said"),
-            ("#/monads/resp_2", "Both begin"),
+            ("#/monads", "History"),
+            ("#/monads/resp_2", "Common prefix"),
         ):
             page.goto(f"{served.root}/{address}")
             expect(page.get_by_text(drawn)).to_be_visible()
@@ -194,7 +194,7 @@ def test_a_streamed_answer_grows_while_it_is_given_and_then_stands_in_the_tree(
             running = page.locator("#running article")
             expect(running).to_contain_text("word0")
             assert "word17" not in running.inner_text()
-            expect(page.get_by_role("status")).to_have_text("1 answer being given")
+            expect(page.get_by_role("status")).to_have_text("1 response in progress")
             expect(page.locator("tbody tr.completed")).to_have_count(2)
         expect(page.locator("tbody tr").last).to_contain_text("go on → word0")
         expect(running).to_have_count(0)
@@ -300,8 +300,8 @@ def test_a_file_needs_no_network(browser: Browser, tmp_path: Path) -> None:
         as_file(tmp_path, build_inspector_data({"talk": known}), page)
         expect(page.locator("tbody tr")).to_have_count(3)
         page.locator("tbody a").last.click()
-        expect(page.get_by_text("Both begin with the same 3 items.")).to_be_visible()
-        expect(page.get_by_role("status")).to_have_text("Read from a file")
+        expect(page.get_by_text("Common prefix: 3 items.")).to_be_visible()
+        expect(page.get_by_role("status")).to_have_text("Loaded from a file")
         assert {url.partition("#")[0] for url in asked} == {(tmp_path / "page.html").as_uri()}
 
 
@@ -311,13 +311,13 @@ def test_what_was_used_and_what_it_cost_stands_with_each_request_and_with_all_of
     known = chain(3).known("resp_3", prices={"local/demo": Price(100, 200, cached=25)})
     with looking(browser) as page:
         as_file(tmp_path, build_inspector_data({"talk": known}), page)
-        expect(page.locator("dl").first).to_contain_text("36 in · 12 cached · 27 out")
+        expect(page.locator("dl").first).to_contain_text("36 input · 12 cached · 27 output")
         expect(page.locator("dl").first).to_contain_text("$0.0081")
         bars = page.locator("tbody tr").last.locator("rect").all()
         _, seen, cached, output = (int(bar.get_attribute("width") or 0) for bar in bars)
         assert (cached * 3, output * 4) == (seen, seen * 3)
         page.locator("tbody a").last.click()
-        expect(page.locator("section dl")).to_contain_text("12 in · 4 cached · 9 out")
+        expect(page.locator("section dl")).to_contain_text("12 input · 4 cached · 9 output")
         expect(page.locator("section dl")).to_contain_text("$0.0027")
 
 
@@ -342,7 +342,7 @@ def test_with_keys_it_asks_for_one_and_shows_what_that_one_may_see(browser: Brow
         expect(page.locator("nav li")).to_have_count(1)
         expect(page.locator("nav")).to_contain_text("of Bob")
         page.goto(f"{served.root}/#/{made[0]}")
-        expect(page.get_by_role("heading", name="It cannot be shown")).to_be_focused()
+        expect(page.get_by_role("heading", name="Cannot show the conversation")).to_be_focused()
         assert "of Alice" not in page.content()
         page.goto(f"{served.root}/#/%E0%A4%A")
         expect(page.get_by_role("status")).to_contain_text("%E0%A4%A")
@@ -365,8 +365,8 @@ def test_what_was_deleted_is_said_to_be_gone(browser: Browser, tmp_path: Path) -
     with looking(browser) as page:
         as_file(tmp_path, build_inspector_data({"talk": talk.known("resp_2")}), page)
         page.get_by_role("link", name="resp_3").click()
-        expect(page.get_by_role("heading", name="What the model saw: not known any more")).to_be_visible()
-        expect(page.get_by_text("what one of them saw was deleted")).to_be_visible()
+        expect(page.get_by_role("heading", name="Model input: no longer available")).to_be_visible()
+        expect(page.get_by_text("the model input of one of them was deleted")).to_be_visible()
         expect(page.locator("tr.completed").last.locator("td").nth(2)).to_have_text("-")
 
 
@@ -387,4 +387,4 @@ def test_a_long_conversation_is_drawn_in_parts(browser: Browser, tmp_path: Path,
         page.goto(page.url.partition("#")[0] + "#/long/resp_20")
         expect(page.locator("#link-title")).to_have_text("resp_20")
         expect(page.locator("[aria-current=true]")).to_have_text("resp_20")
-        expect(page.get_by_role("region", name="What the model saw").locator("article")).to_have_count(20)
+        expect(page.get_by_role("region", name="Model input").locator("article")).to_have_count(20)

@@ -193,7 +193,7 @@ def test_a_file_that_says_something_else_is_refused_at_the_start(file: Path, lin
 
 
 def test_a_file_that_is_not_there_is_refused_at_the_start(file: Path) -> None:
-    with pytest.raises(InvalidSettings, match="there is no such keys file"):
+    with pytest.raises(InvalidSettings, match="no such keys file"):
         KeysFile(file)
 
 

@@ -90,7 +90,7 @@ def test_an_odd_error_and_model_of_a_failed_answer_are_replaced(gateway: Served,
     answer = ask(gateway)
 
     assert answer.status_code == 200
-    assert answer.json()["error"] == {"code": "server_error", "message": "The provider stopped the answer."}
+    assert answer.json()["error"] == {"code": "server_error", "message": "The provider stopped the response."}
 
 
 @pytest.mark.parametrize("output", [[5], ["x", None], "x"])

@@ -252,7 +252,7 @@ UNREADABLE = [
     (b"-Infinity", "-Infinity is not JSON"),
     (b"1e400", "a number in it is larger than any double"),
     (b"9" * 5000, "a number in it has too many digits"),
-    (b'{"a": 1, "a": 2}', 'the key "a" stands twice in one object'),
+    (b'{"a": 1, "a": 2}', 'the key "a" occurs twice in one object'),
     (b'"\xff"', "byte 55 is not UTF-8"),
     (b"[" * 101 + b"]" * 101, "it is nested deeper than 100 levels"),
     (b"[" * 100_000, "it is nested deeper than 100 levels"),
@@ -336,7 +336,7 @@ def test_more_requests_at_once_than_allowed_are_sent_away_for_a_while(serve: Ser
 
     assert (got.status_code, got.headers["retry-after"]) == (503, "1")
     assert got.json() == error(
-        "Too many requests run here at once. Please retry in a moment.", "overloaded", kind="server_error"
+        "Too many concurrent requests. Please retry in a moment.", "overloaded", kind="server_error"
     )
     assert alive.json() == {"status": "ok"}
 

@@ -120,7 +120,7 @@ async def says_nothing() -> AsyncGenerator[StreamEvent, None]:
 @pytest.mark.parametrize("stream", [False, True])
 def test_an_endpoint_that_says_nothing_is_a_bad_gateway(serve: Serve, stream: bool) -> None:
     got = serve(wrap=odd(says_nothing)).ask({"model": "m", "input": "hi", "stream": stream})
-    assert (got.status_code, got.json()["error"]["message"]) == (502, "The answer ended before it began.")
+    assert (got.status_code, got.json()["error"]["message"]) == (502, "The response ended before its first event.")
 
 
 async def has_no_store() -> AsyncGenerator[StreamEvent, None]:

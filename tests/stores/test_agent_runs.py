@@ -111,11 +111,11 @@ async def test_of_two_who_go_on_with_one_run_the_second_is_told(store: Store) ->
     await begin(store)
     await store.commit(Transaction(agent_run=later(status="paused")))
 
-    with pytest.raises(Conflict, match="run_1 went on since it was read"):
+    with pytest.raises(Conflict, match="run_1 changed since it was read"):
         await store.commit(Transaction(agent_run=later(status="done")))
-    with pytest.raises(Conflict, match="run_1 is there already"):
+    with pytest.raises(Conflict, match="run_1 already exists"):
         await store.commit(Transaction(agent_run=RUN))
-    with pytest.raises(Conflict, match="run_9 is gone"):
+    with pytest.raises(Conflict, match="run_9 no longer exists"):
         await store.commit(Transaction(agent_run=replace(RUN, id="run_9", revision=4)))
 
 

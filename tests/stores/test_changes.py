@@ -137,7 +137,7 @@ async def test_a_change_that_expects_nothing_takes_the_session_as_it_is(store: S
 async def test_a_name_belongs_to_one_session(store: Store) -> None:
     await say(store, user_message("hi"))
 
-    with pytest.raises(Conflict, match="another session is called 'one'"):
+    with pytest.raises(Conflict, match="another session has the name 'one'"):
         await say(store, user_message("ho"), id="ses_2")
 
     assert await store.session("ses_2") is None

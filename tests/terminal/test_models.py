@@ -51,8 +51,7 @@ def test_an_alias_that_leads_to_no_model_says_why() -> None:
     shown = render_models(said, MISSING, ENTRIES, DisplayOptions())
     assert "  aliases   fast = groqq/llama\n            [aliases] fast: no provider 'groqq' for 'groqq/llama'" in shown
     assert (
-        "\n            round = round\n            [aliases] round: the aliases go in a circle: round -> round\n"
-        in shown
+        "\n            round = round\n            [aliases] round: the aliases are circular: round -> round\n" in shown
     )
 
 

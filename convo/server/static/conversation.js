@@ -30,7 +30,7 @@ export class Conversation {
     return this.found.items[key];
   }
 
-  /** Return the model's input for `link` as list entries; the owner prepended those before the last `sent`. */
+  /** Return the model's input for `link` as list entries; the server prepended those before the last `sent`. */
   saw(link) {
     const [seen, sent] = [this.keys(link.saw), this.keys(link.sent)];
     if (seen === null) return null;
@@ -39,7 +39,7 @@ export class Conversation {
       key,
       item: this.item(key),
       at: at + 1,
-      note: at < before ? "put there by the owner" : "sent",
+      note: at < before ? "prepended by the server" : "sent",
     });
     return seen.map(entry);
   }
@@ -57,7 +57,7 @@ export class Conversation {
       key,
       item: this.item(key),
       at: at + 1,
-      note: waiting.has(key) ? "unacknowledged" : "",
+      note: waiting.has(key) ? "unconfirmed" : "",
     });
     return (this.keys(this.found.path) ?? []).map(entry);
   }

@@ -12,7 +12,7 @@ export function difference(conversation, one, two) {
   const [a, b] = [one, two].map((link) => conversation.saw(link));
   return [
     fields(conversation.request(one), conversation.request(two), one.response_id, two.response_id),
-    ...(a && b ? histories(a, b, one, two) : [element("p", { class: "aside" }, "what one of them saw was deleted")]),
+    ...(a && b ? histories(a, b, one, two) : [element("p", { class: "aside" }, "the model input of one of them was deleted")]),
     cache(two),
   ];
 }
@@ -30,19 +30,19 @@ export function shared(a, b) {
 function fields(a, b, first, second) {
   const names = [...new Set([...Object.keys(a), ...Object.keys(b)])].sort();
   const differing = names.filter((name) => JSON.stringify(a[name]) !== JSON.stringify(b[name]));
-  if (!differing.length) return element("p", {}, "Their fields are the same.");
-  const cell = (value) => element("td", {}, element("code", {}, value === undefined ? "not given" : json(value)));
+  if (!differing.length) return element("p", {}, "The request fields are equal.");
+  const cell = (value) => element("td", {}, element("code", {}, value === undefined ? "not set" : json(value)));
   const rows = differing.map((name) =>
     element("tr", {}, element("th", { scope: "row" }, name), cell(a[name]), cell(b[name])),
   );
   const heads = ["Field", first, second].map((head) => element("th", { scope: "col" }, head));
   return element(
     "div",
-    { class: "wide", tabindex: "0", role: "region", "aria-label": "Fields that differ" },
+    { class: "wide", tabindex: "0", role: "region", "aria-label": "Different fields" },
     element(
       "table",
       {},
-      element("caption", {}, "Fields that differ"),
+      element("caption", {}, "Different fields"),
       element("thead", {}, element("tr", {}, ...heads)),
       element("tbody", {}, ...rows),
     ),
@@ -52,8 +52,8 @@ function fields(a, b, first, second) {
 function histories(a, b, one, two) {
   const { before, behind } = shared(a, b);
   const [left, right] = [a, b].map((list) => list.slice(before, list.length - behind));
-  const told = [`Both begin with the same ${counted(before, "item")}.`];
-  if (behind) told.push(`Both end with the same ${counted(behind, "item")}.`);
+  const told = [`Common prefix: ${counted(before, "item")}.`];
+  if (behind) told.push(`Common suffix: ${counted(behind, "item")}.`);
   const sentence = element("p", {}, told.join(" "));
   if (!left.length && !right.length) return [sentence];
   const side = (link, list, name) =>
@@ -82,7 +82,7 @@ function changed(left, right) {
       "p",
       {},
       `${from ? "…" : ""}${words.slice(from, at)}`,
-      element(tag, {}, words.slice(at, at + 60) || "(ends)"),
+      element(tag, {}, words.slice(at, at + 60) || "(end of text)"),
     );
   return [
     element(
@@ -97,10 +97,10 @@ function changed(left, right) {
 
 function cache(link) {
   const spent = used(link);
-  if (!spent) return element("p", { class: "aside" }, `${link.response_id} did not say what it used.`);
+  if (!spent) return element("p", { class: "aside" }, `${link.response_id} reported no usage.`);
   return element(
     "p",
     {},
-    `${link.response_id} had ${figure(spent.cached)} of its ${figure(spent.input)} input tokens from the cache.`,
+    `${figure(spent.cached)} of the ${figure(spent.input)} input tokens of ${link.response_id} were cached.`,
   );
 }

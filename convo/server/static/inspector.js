@@ -104,7 +104,7 @@ function drawMain() {
 }
 
 function welcome({ sessions, others }) {
-  const nothing = "Nothing has been said yet. A conversation appears here as soon as it is kept.";
+  const nothing = "No conversations yet. A conversation appears here when it is stored.";
   const words = sessions.length + others.length ? "Choose a conversation." : nothing;
   return [heading("Inspector"), element("p", {}, words)];
 }
@@ -138,19 +138,19 @@ function about(found) {
     ["Endpoint", found.endpoint],
     ["Model", found.model],
     ["Head", `${counted(found.items_at_head, "item")}${found.at ? `, @ ${found.at}` : ""}`],
-    ["Waiting", waiting ? `${counted(waiting, "item")} unacknowledged` : "nothing"],
-    ["Together", found.bill && spent(found.bill)],
+    ["Unconfirmed", waiting ? counted(waiting, "item") : "none"],
+    ["Total", found.bill && spent(found.bill)],
   ]);
 }
 
 function spent({ requests, input, cached, output, again, cost_usd: cost }) {
-  const tokens = `${figure(input)} in · ${figure(cached)} cached · ${figure(output)} out`;
+  const tokens = `${figure(input)} input · ${figure(cached)} cached · ${figure(output)} output`;
   const price = cost === null ? "" : ` · ${dollars(cost)}`;
-  return `${counted(requests, "request")} · ${tokens} · ${figure(again)} of the input billed again${price}`;
+  return `${counted(requests, "request")} · ${tokens} · ${figure(again)} re-sent${price}`;
 }
 
 function whole(one) {
-  return [element("h3", {}, "What was said"), ...listOf("path", one.path(), "h4")];
+  return [element("h3", {}, "History"), ...listOf("path", one.path(), "h4")];
 }
 
 function compare(other) {
@@ -162,7 +162,7 @@ function compare(other) {
 function failed(wrong) {
   if (!shown.conversation) {
     shown.drawn = "";
-    part("main").replaceChildren(heading("It cannot be shown"), element("p", {}, wrong.message));
+    part("main").replaceChildren(heading("Cannot show the conversation"), element("p", {}, wrong.message));
   }
   tell(wrong.message);
 }
@@ -171,14 +171,14 @@ function failed(wrong) {
 function drawRunning() {
   const { running, conversation: one } = shown;
   part("running").replaceChildren(...running.map(answering));
-  const still = from.live ? ["Up to date", one?.found.name].filter(Boolean).join(": ") : "Read from a file";
-  tell(running.length ? `${counted(running.length, "answer")} being given` : still);
+  const still = from.live ? ["Up to date", one?.found.name].filter(Boolean).join(": ") : "Loaded from a file";
+  tell(running.length ? `${counted(running.length, "response")} in progress` : still);
 }
 
 function answering(one) {
   return element(
     "article",
-    { class: "assistant running", "aria-label": `${one.response_id}, being answered` },
+    { class: "assistant running", "aria-label": `${one.response_id}, in progress` },
     element("h3", {}, `${one.response_id} `, element("span", { class: "note" }, `${one.status} · ${one.model}`)),
     element("p", {}, one.text || "…"),
   );
@@ -214,11 +214,11 @@ function askForKey(wrong) {
     element(
       "form",
       { submit },
-      element("h2", {}, "A key is needed"),
+      element("h2", {}, "API key required"),
       element(
         "p",
         { id: "key-note" },
-        "The same one that clients of this server use. It is kept until this tab is closed.",
+        "Use the same key as the clients of this server. It is stored until this tab is closed.",
       ),
       element(
         "p",
@@ -231,7 +231,7 @@ function askForKey(wrong) {
     ),
   );
   part("forget").hidden = true;
-  tell(refused || "A key is needed");
+  tell(refused || "API key required");
   field.focus();
 }
 

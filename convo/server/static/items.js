@@ -24,7 +24,7 @@ export function title(item) {
 /** Return the passages of one item as [form, text], in order. */
 export function passages(item) {
   const found = [...pieces(item)].filter(([, words]) => words !== "");
-  return found.length ? found : [["aside", "nothing"]];
+  return found.length ? found : [["aside", "empty"]];
 }
 
 /** Return all passages of an item as one text. */
@@ -39,14 +39,14 @@ function* pieces(item) {
   else if (kind(item) === "reasoning") yield* thought(item);
   else if (isCall(item)) yield ["code", said(item) ?? json(item)];
   else if (isOutput(item)) yield* typeof item.output === "string" ? [["code", item.output]] : parts(item.output);
-  else if (kind(item) === "compaction") yield ["aside", "what came before this was made smaller; it is sealed"];
+  else if (kind(item) === "compaction") yield ["aside", "compaction of the items before this one; encrypted"];
   else yield ["code", json(item)];
 }
 
 function* thought(item) {
   const words = [...parts(item.summary), ...parts(item.content)].map(([, text]) => text).join("\n");
   if (words) yield ["thought", words];
-  else yield ["aside", item.encrypted_content ? "a thought that is sealed" : "a thought without words"];
+  else yield ["aside", item.encrypted_content ? "encrypted reasoning" : "reasoning without text"];
 }
 
 function said(call) {
@@ -78,13 +78,13 @@ function piece(part) {
   if (field) return ["prose", part[field]];
   if (typeof part.image_url === "string") return ["image", part.image_url];
   if (part.type === "input_file" || part.type === "input_image") {
-    return ["aside", `a file: ${part.filename || part.file_id || part.file_url || "without a name"}`];
+    return ["aside", `a file: ${part.filename || part.file_id || part.file_url || "unnamed"}`];
   }
   return ["code", json(part)];
 }
 
 export function json(value) {
-  return JSON.stringify(value, null, 2) ?? "nothing";
+  return JSON.stringify(value, null, 2) ?? "undefined";
 }
 
 const FORMS = {

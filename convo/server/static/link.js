@@ -17,19 +17,19 @@ export function linkSection(conversation, link, { other, compare }) {
     element("h3", { id: "link-title", tabindex: "-1" }, at),
     facts([
       ["Owner", conversation.found.owners[link.strategy]],
-      ["Made by", link.session ?? "another client of the endpoint"],
+      ["Created by", link.session ?? "another client of the endpoint"],
       ["Model", link.model],
       ["Provider", link.provider],
       ["Status", link.status],
-      ["Asked", time(link.created_at)],
-      ["Took", link.seconds === null ? null : `${link.seconds.toFixed(1)} s`],
-      ["Used", spent && `${figure(spent.input)} in · ${figure(spent.cached)} cached · ${figure(spent.output)} out`],
+      ["Created", time(link.created_at)],
+      ["Duration", link.seconds === null ? null : `${link.seconds.toFixed(1)} s`],
+      ["Usage", spent && `${figure(spent.input)} input · ${figure(spent.cached)} cached · ${figure(spent.output)} output`],
       ["Cost", link.cost_usd === null ? null : dollars(link.cost_usd)],
       ["Ignored", link.ignored?.length ? link.ignored.join(", ") : null],
       ["Error", link.error && String(link.error.message ?? link.error.code)],
     ]),
     sides(conversation, link),
-    element("h4", {}, "What came of it"),
+    element("h4", {}, "Output"),
     ...listOf("output", conversation.output(link)),
     ...comparing(conversation, link, other, compare),
   );
@@ -40,14 +40,14 @@ function sides(conversation, link) {
   const saw = conversation.saw(link);
   const sent = saw && saw.filter(({ note }) => note === "sent");
   const fields = json(conversation.request(link));
-  const gone = element("p", { class: "aside" }, "an item of it was deleted");
+  const gone = element("p", { class: "aside" }, "an item was deleted");
   return element(
     "div",
     { class: "beside" },
     element(
       "section",
       { "aria-labelledby": "sent-title" },
-      element("h4", { id: "sent-title" }, `As it was sent: ${counted(link.items_sent, "item")}`),
+      element("h4", { id: "sent-title" }, `Sent: ${counted(link.items_sent, "item")}`),
       code(fields, "the request without its items"),
       ...(sent
         ? listOf(
@@ -62,7 +62,7 @@ function sides(conversation, link) {
       element(
         "h4",
         { id: "saw-title" },
-        `What the model saw: ${saw ? counted(saw.length, "item") : "not known any more"}`,
+        `Model input: ${saw ? counted(saw.length, "item") : "no longer available"}`,
       ),
       ...(saw ? listOf("saw", saw) : [gone.cloneNode(true)]),
     ),
@@ -79,8 +79,8 @@ function comparing(conversation, link, other, compare) {
   const select = element("select", { id: "other", change: ({ target }) => compare(target.value) }, ...options);
   const one = conversation.links.get(chosen);
   return [
-    element("h4", {}, "Compared with another request"),
-    element("p", {}, element("label", { for: "other" }, "What was different in "), select),
+    element("h4", {}, "Compare with another request"),
+    element("p", {}, element("label", { for: "other" }, "Other request "), select),
     ...(one ? difference(conversation, one, link) : []),
   ];
 }

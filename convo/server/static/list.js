@@ -14,7 +14,7 @@ export function conversations(found, { selected, more }) {
       element("h2", {}, head),
       element("ul", {}, ...list.map((one) => entry(one, selected))),
     ]);
-  if (!drawn.length) return [element("p", { class: "aside" }, "There is no conversation yet.")];
+  if (!drawn.length) return [element("p", { class: "aside" }, "No conversations yet.")];
   const longer = element("button", { type: "button", id: "list-more", class: "more", click: more }, "Show more");
   return found.more ? [...drawn, longer] : drawn;
 }
@@ -37,7 +37,7 @@ function entry(one, selected) {
 
 /** Summarize a conversation; those of other clients have a status instead of figures. */
 function summed({ strategy, items, unacknowledged, status, used_at: used }) {
-  const waiting = unacknowledged && `${figure(unacknowledged)} waiting`;
+  const waiting = unacknowledged && `${figure(unacknowledged)} unconfirmed`;
   const unfinished = status !== "completed" && status;
   const parts = [strategy, items !== undefined && counted(items, "item"), waiting, unfinished, used !== null && time(used)];
   return parts.filter(Boolean).join(" · ");

@@ -59,5 +59,5 @@ function button(name, which, click) {
 
 function label(made, which, left, page) {
   made.hidden = left === 0;
-  made.textContent = `Show ${figure(Math.min(page, left))} ${which} (there are ${figure(left)})`;
+  made.textContent = `Show ${figure(Math.min(page, left))} ${which} (${figure(left)} hidden)`;
 }

@@ -9,8 +9,8 @@ import { paged } from "./paged.js";
 
 const BARS = [
   ["sent", "sent (estimated)", (link) => link.sent_tokens],
-  ["seen", "seen by the model", (link) => used(link)?.input],
-  ["cached", "of it cached", (link) => used(link)?.cached],
+  ["seen", "model input", (link) => used(link)?.input],
+  ["cached", "cached input", (link) => used(link)?.cached],
   ["output", "output", (link) => used(link)?.output],
 ];
 const [WIDE, HIGH] = [120, 5];
@@ -38,19 +38,19 @@ export function tree(conversation, { selected, address }) {
 }
 
 function framed(body) {
-  const heads = ["Response", "Owner", "Sent", "Saw", "In", "Cached", "Out", "Tokens"];
+  const heads = ["Response", "Owner", "Sent", "Context", "Input", "Cached", "Output", "Tokens"];
   const numbers = heads.slice(3, 7);
   const column = (head) => element("th", { scope: "col", class: numbers.includes(head) && "number" }, head);
   return element(
     "div",
-    { class: "wide", tabindex: "0", role: "region", "aria-label": "Requests, as a table that scrolls" },
+    { class: "wide", tabindex: "0", role: "region", "aria-label": "Requests, scrollable table" },
     element(
       "table",
       { keydown: walk },
       element(
         "caption",
         { class: "hidden" },
-        "Every request, what it sent, what its model saw, and the tokens it used",
+        "All requests: items sent, items in the context, and tokens used",
       ),
       element("thead", {}, element("tr", {}, ...heads.map(column))),
       body,
@@ -76,7 +76,7 @@ function name(link, { selected, address, head, names }) {
   const at = link.response_id;
   const step = "│ ".repeat(Math.max(0, link.depth - (link.begins ? 1 : 0))) + (link.begins ? "├─" : "");
   const mark = at === head ? "@" : link.status === "completed" ? "●" : "○";
-  const told = [link.begins && "a fork", at === head && "the head", link.status !== "completed" && link.status];
+  const told = [link.begins && "fork", at === head && "head", link.status !== "completed" && link.status];
   const words = [link.said, link.answered].filter(Boolean).join(" → ");
   const current = at === selected && "true";
   return [

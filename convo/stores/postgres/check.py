@@ -159,7 +159,7 @@ class _DatabaseCheck:
             self.problems.add("index", f"item {hashed.hex} is not found by its id")
         cut = tokenize_item(item)
         if sorted(set(terms or ())) != sorted(set(hash_terms(t, cut)) if cut else ()):
-            self.problems.add("search", f"the search index does not hold the terms of item {hashed.hex}")
+            self.problems.add("search", f"the search index lacks terms of item {hashed.hex}")
 
     async def _check_references(self) -> None:
         for table, parent, own, theirs in await self._fetch_all(SELECT_FOREIGN_KEYS):
@@ -221,14 +221,14 @@ def _describe_node_fault(
         is_root = key.hex() == root_key(t.name) and depth == 0
         return "" if is_root else "has no parent and is not its tenant's root"
     if above is None or above_depth is None or (item is not None and body is None):
-        return "has lost its parent or its item"
+        return "lacks its parent or its item"
     if depth != above_depth + 1:
-        return "does not count its place behind its parent's"
+        return "has a depth that is not one more than its parent's"
     if body is None:
         return ""  # its item was deleted
     found = _decode_valid_item(bytes(body))
     right = found is not None and child_key(Key(bytes(above).hex()), item_hash(found)) == bytes(key).hex()
-    return "" if right else "has a key that does not follow from its parent and its item"
+    return "" if right else "has a key that does not match its parent and its item"
 
 
 def _decode_valid_item(body: bytes) -> Item | None:

@@ -219,7 +219,7 @@ async def begin_commit(t: TenantConnection, plan: CommitPlan, *, exclusive: bool
     asked = {**_build_begin(t, exclusive=exclusive, tenant_exists=tenant_exists), **_build_reads(t, plan)}
     told = dict(zip(asked, await t.run_pipeline(*asked.values()), strict=True))
     if told.get("tenant", [(tenant_rows.escape_name(t.name),)]) != [(tenant_rows.escape_name(t.name),)]:
-        raise StoreUnavailable(f"the tenant {t.name!a} cannot be told from another one", hint="call it otherwise")
+        raise StoreUnavailable(f"the tenant {t.name!a} has the number of another tenant", hint="choose another name")
     if plan.transaction.ended_run_id and not told["run"]:
         raise base.run_not_open_error(plan.transaction.ended_run_id)
     runs.check_agent_run_revision(plan.transaction, told)

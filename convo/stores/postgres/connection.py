@@ -39,7 +39,7 @@ Result = TypeVar("Result")
 MAX_ATTEMPTS = 8
 """Attempts for a transaction that conflicts with concurrent writers."""
 
-URL_ENCODING_HINT = "write its special characters encoded: @ %40, : %3A, / %2F, ? %3F, # %23, % %25, space %20"
+URL_ENCODING_HINT = "percent-encode special characters: @ %40, : %3A, / %2F, ? %3F, # %23, % %25, space %20"
 
 # Errors are raised. Without a handler Python prints psycopg's log to stderr as well, three lines a second.
 logging.getLogger("psycopg").addHandler(logging.NullHandler())
@@ -102,7 +102,7 @@ class PostgresDatabase:
     async def direct_connection(self) -> AsyncIterator[DatabaseConnection]:
         """Open a connection outside the pool, without checking the schema. Raises StoreFault."""
         if self._closed:
-            raise StoreUnavailable(f"{self.location} was closed")
+            raise StoreUnavailable(f"the connection to {self.location} is closed")
         with translate_errors(self.location):
             async with await self._connect() as db:
                 yield db
@@ -134,7 +134,7 @@ class PostgresDatabase:
             if not late.is_set():
                 raise
             raise StoreUnavailable(
-                f"{self.location} did not answer within {self._transaction_timeout_s:g} seconds",
+                f"{self.location} did not respond within {self._transaction_timeout_s:g} seconds",
                 hint=DEFAULT_CONNECTION_HINT,
             ) from wrong
         finally:
@@ -154,7 +154,7 @@ class PostgresDatabase:
     async def _open_pool(self) -> AsyncConnectionPool[DatabaseConnection]:
         async with self._open_lock:
             if self._closed:
-                raise StoreUnavailable(f"{self.location} was closed")
+                raise StoreUnavailable(f"the connection to {self.location} is closed")
             if self._pool is None:
                 async with await self._connect() as db:
                     await check_schema_version(db, self.location)
@@ -207,12 +207,12 @@ def _parse_url(url: str) -> dict[str, Any]:
         options = dict(conninfo_to_dict(url))
     except (psycopg.Error, UnicodeError):
         raise InvalidSettings(
-            "the PostgreSQL URL cannot be read", hint=f"if it has a password, {URL_ENCODING_HINT}"
+            "the PostgreSQL URL cannot be parsed", hint=f"if it has a password, {URL_ENCODING_HINT}"
         ) from None
     host, port = str(options.get("host", "")), str(options.get("port", ""))
     if "@" in host or not all(part.isdigit() for part in port.split(",") if part):
         raise InvalidSettings(
-            "the PostgreSQL URL has no port where one belongs", hint=f"in a password, {URL_ENCODING_HINT}"
+            "the host or port in the PostgreSQL URL cannot be parsed", hint=f"in a password, {URL_ENCODING_HINT}"
         )
     return options
 
@@ -253,7 +253,7 @@ def _to_convo_error(wrong: psycopg.Error, place: str) -> ConvoError:
     if isinstance(wrong, MISSING_TABLE_ERRORS):
         return unmigrated_error(place)
     if isinstance(wrong, NO_WRITE_ERRORS):
-        return StoreReadOnly(f"{place} may not be written: {said}", hint="ask whoever runs the database for the right")
+        return StoreReadOnly(f"{place} cannot be written: {said}", hint="ask for the privilege to write")
     if isinstance(wrong, errors.ProgramLimitExceeded):
         return InputFault("a name or an id is too long for an index")
     return _to_store_fault(wrong, place, said)
@@ -261,18 +261,18 @@ def _to_convo_error(wrong: psycopg.Error, place: str) -> ConvoError:
 
 def _to_store_fault(wrong: psycopg.Error, place: str, said: str) -> StoreFault:
     if isinstance(wrong, errors.DiskFull):
-        return StoreFull(f"there is no room left at {place}")
+        return StoreFull(f"no disk space is left at {place}")
     if isinstance(wrong, PoolTimeout):
-        return StoreUnavailable(f"{place} gave no connection in time", hint=DEFAULT_CONNECTION_HINT)
+        return StoreUnavailable(f"{place} did not provide a connection in time", hint=DEFAULT_CONNECTION_HINT)
     if isinstance(wrong, PoolClosed):
-        return StoreUnavailable(f"{place} was closed")
+        return StoreUnavailable(f"the connection to {place} is closed")
     if isinstance(wrong, RETRYABLE_ERRORS):
-        return StoreUnavailable(f"{place} has too many writers at once: {said}", hint="try again")
+        return StoreUnavailable(f"{place} has too many concurrent writers: {said}", hint="try again")
     return StoreUnavailable(f"{place} cannot be used: {said}", hint=choose_connection_hint(str(wrong), place))
 
 
 def unmigrated_error(place: str) -> StoreUnavailable:
-    return StoreUnavailable(f"{place} lacks tables of this convo", hint=MIGRATE_COMMAND)
+    return StoreUnavailable(f"{place} lacks tables of this version of convo", hint=MIGRATE_COMMAND)
 
 
 def _error_summary(wrong: psycopg.Error) -> str:
@@ -280,17 +280,17 @@ def _error_summary(wrong: psycopg.Error) -> str:
     return shorten_message(wrong.diag.message_primary or str(wrong))
 
 
-DEFAULT_CONNECTION_HINT = "see that the server runs, and what [state_storage] connection_string says"
+DEFAULT_CONNECTION_HINT = "check that the server runs, and check connection_string in [state_storage]"
 MIGRATE_COMMAND = "convo store migrate"
 
 SUPABASE_DIRECT_HINT = (
-    "db.PROJECT.supabase.co has an IPv6 address only: take the session pooler's connection string,"
-    " postgres.PROJECT:...@aws-0-REGION.pooler.supabase.com:5432; or restore the project, if it is paused"
+    "db.PROJECT.supabase.co has only an IPv6 address: use the connection string of the session pooler,"
+    " postgres.PROJECT:...@aws-0-REGION.pooler.supabase.com:5432; or restore the project if it is paused"
 )
 SUPABASE_POOLER_HINT = (
-    "see in the Supabase dashboard that the project is not paused, and take the pooler's host from there"
+    "check in the Supabase dashboard that the project is not paused, and copy the host of the pooler from there"
 )
-SUPABASE_USER_HINT = "at Supabase's pooler the user is postgres.PROJECT, and a paused project has to be restored first"
+SUPABASE_USER_HINT = "use postgres.PROJECT as the user of Supabase's pooler; restore the project first if it is paused"
 
 SUPABASE_DIRECT_HOST = re.compile(r"\bdb\.\w+\.supabase\.(co|com|in)\b")
 SUPABASE_POOLER_HOST = re.compile(r"\.pooler\.supabase\.(co|com|in)\b")
@@ -300,23 +300,29 @@ UNREACHABLE_PATTERN = re.compile(
 
 CONNECTION_HINTS = (
     (r"Tenant or user not found|tenant/user .* not found", SUPABASE_USER_HINT),
-    (r"resolve host|translate host name", "see that the host's name is right, and that this machine is online"),
-    (r"Connection refused", "start the server there, or mend the host and port in the connection string"),
-    (r"timeout expired|timed out", "see that the host is right, and that no firewall stands in between"),
-    (r"unreachable|No route to host", "see that this machine has a way there; many networks have no IPv6"),
-    (r"socket .* failed: No such file", "start the server, or mend the folder of its socket in the connection string"),
+    (r"resolve host|translate host name", "check the host name, and that this machine is online"),
+    (r"Connection refused", "start the server, or correct the host and port in the connection string"),
+    (r"timeout expired|timed out", "check the host, and that no firewall blocks the connection"),
+    (r"unreachable|No route to host", "check that this machine has a route to the host; many networks have no IPv6"),
+    (
+        r"socket .* failed: No such file",
+        "start the server, or correct its socket folder in the connection string",
+    ),
     (
         r"password authentication failed|SASL authentication failed",
-        "mend user and password; in a URL the password's special characters are percent-encoded: @ %40, # %23, & %26",
+        "correct the user and password; in a URL, percent-encode special characters: @ %40, # %23, & %26",
     ),
-    (r"no password supplied", "write the password into the connection string, as user:$DB_PASSWORD@host"),
-    (r"database .* does not exist", "create the database, or mend its name in the connection string"),
-    (r"role .* does not exist", "create the role, or mend the user's name in the connection string"),
-    (r"server does not support SSL", "let the server take TLS, or write another sslmode into the connection string"),
-    (r"certificate", "sslrootcert= in the connection string names the certificate that signed the server's"),
+    (r"no password supplied", "add the password to the connection string, as user:$DB_PASSWORD@host"),
+    (r"database .* does not exist", "create the database, or correct its name in the connection string"),
+    (r"role .* does not exist", "create the role, or correct the user name in the connection string"),
+    (r"server does not support SSL", "enable TLS on the server, or set another sslmode in the connection string"),
+    (
+        r"certificate",
+        "set sslrootcert= in the connection string to the CA certificate of the server",
+    ),
     (r"pg_hba.conf.*no encryption", "add sslmode=require to the connection string, or ask for an entry in pg_hba.conf"),
-    (r"pg_hba.conf", "ask whoever runs the server for an entry in its pg_hba.conf"),
-    (r"too many (clients|connections)|connection slots", "close other clients, or go through a pooler"),
+    (r"pg_hba.conf", "ask the server administrator for an entry in pg_hba.conf"),
+    (r"too many (clients|connections)|connection slots", "close other clients, or use a connection pooler"),
     (r"starting up|shutting down|in recovery", "wait a moment, then try again"),
 )
 """Patterns of messages, and the next step for each; the first match counts."""

@@ -32,7 +32,7 @@ def backup_database(file: Path, target: Path, progress: ReportProgress) -> int:
     or `target` cannot be written; no new file is left then.
     """
     if not file.exists():
-        raise NotFound("database", str(file), hint='convo chat "hello" makes one')
+        raise NotFound("database", str(file), hint='convo chat "hello" creates one')
     with translate_errors(file), closing(_open_source(file)) as source:
         connection.check_schema_version(source, file)
         # The read transaction keeps one snapshot: without it the copy would restart after every write.
@@ -86,7 +86,7 @@ def new_database(target: Path) -> Iterator[sqlite3.Connection]:
 
 
 def _target_exists_error(target: Path) -> InvalidUsage:
-    return InvalidUsage(f"{target} exists, and no file is overwritten", hint="name a file that does not exist yet")
+    return InvalidUsage(f"{target} already exists and is not overwritten", hint="name a file that does not exist")
 
 
 def _open_unlinked_database(target: Path) -> tuple[sqlite3.Connection, int]:

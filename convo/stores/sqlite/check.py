@@ -82,7 +82,7 @@ def check_database(file: Path, progress: ReportProgress) -> StoreCheckReport:
     Raises NotFound if there is none, StoreFault if it is not a store of convo or cannot be opened.
     """
     if not file.exists():
-        raise NotFound("database", str(file), hint='convo chat "hello" makes one')
+        raise NotFound("database", str(file), hint='convo chat "hello" creates one')
     with translate_errors(file):
         found: StoreCheckReport = read_snapshot(file, lambda db: _DatabaseCheck(db, file, progress).run())
         return found
@@ -193,7 +193,7 @@ class _DatabaseCheck:
             tables = {name for (name,) in self._db.execute("SELECT name FROM sqlite_schema")}
             if not tables >= REQUIRED_TABLES:
                 raise
-            self._problems.add("file", "its header does not name it as a database of convo")
+            self._problems.add("file", "its header does not identify it as a database of convo")
 
     def _check_rows(self) -> None:
         self._run_step("tenants", self._read_tenants)
@@ -282,12 +282,12 @@ class _DatabaseCheck:
         if row.parent is None:
             return "" if row.key.hex() == t.root else "has no parent and is not its tenant's root"
         if row.parent_key is None or (row.item is not None and row.body is None):
-            return "has lost its parent" if row.parent_key is None else "has lost its item"
+            return "lacks its parent" if row.parent_key is None else "lacks its item"
         if row.body is None:
             return ""  # its item was deleted
         hashed = hash_item_text(row.body)
         right = hashed is not None and child_key(Key(row.parent_key.hex()), hashed) == row.key.hex()
-        return "" if right else "has a key that does not follow from its parent and its item"
+        return "" if right else "has a key that does not match its parent and its item"
 
     def _check_tenant_isolation(self) -> None:
         """Check that no row references a row of another tenant."""
@@ -359,7 +359,7 @@ class _DatabaseCheck:
         for term, n, place in self._db.execute('SELECT term, doc, "offset" FROM temp.term_places'):
             indexed ^= hash((n, place, term))
         if indexed != expected:
-            self._problems.add("search", "the search index does not hold the terms of the items")
+            self._problems.add("search", "the search index does not match the terms of the items")
 
     # -- sessions ---------------------------------------------------------------------------------
 
@@ -375,7 +375,7 @@ class _DatabaseCheck:
                 if not self._is_path_intact(head, most):
                     yield NamedSession(tenant or "", name or "")
         except sqlite3.DatabaseError as wrong:
-            self._problems.add("unreadable", f"not every session can be read: {wrong}")
+            self._problems.add("unreadable", f"some sessions cannot be read: {wrong}")
 
     def _is_path_intact(self, head: int, most: int) -> bool:
         last: int | None = -1
@@ -432,7 +432,7 @@ def probe_database(file: Path) -> FileHealth:
             raise StoreUnavailable(f"{file} is a {'folder' if file.is_dir() else 'device'}, not a database")
         there = check_folder_writable(file.parent)
         if file.exists() and not os.access(file, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
-            raise StoreReadOnly(f"{file} may be read and not written")
+            raise StoreReadOnly(f"{file} is read-only")
         found = _probe_schema_version(file) if file.exists() and file.stat().st_size else None
         quick = "ok" if found is None else quick_check(file, QUICK_CHECK_LIMIT_S)
         free_bytes = shutil.disk_usage(there).free

@@ -198,7 +198,7 @@ class SqliteDatabase:
 
     async def _run(self, one: QueuedJob[Result]) -> Result:
         if self._closed:
-            raise StoreUnavailable(f"{self.file} was closed")
+            raise StoreUnavailable(f"the store {self.file} is closed")
         begun = time.perf_counter()
         try:
             return self._run_one(one) if self._worker is None else await self._worker.run(one)
@@ -426,9 +426,9 @@ INVALID_UTF8_MESSAGE = "Could not decode to UTF-8"
 ERRORS_BY_CODE: dict[int, tuple[type[StoreFault], str]] = {
     sqlite3.SQLITE_BUSY: (StoreUnavailable, "{file} is locked: another process has been writing to it for too long"),
     sqlite3.SQLITE_LOCKED: (StoreUnavailable, "{file} is locked: another process has been writing to it for too long"),
-    sqlite3.SQLITE_READONLY: (StoreReadOnly, "{file} may be read and not written"),
-    sqlite3.SQLITE_PERM: (StoreReadOnly, "{file} may not be written"),
-    sqlite3.SQLITE_FULL: (StoreFull, "there is no room left for {file}"),
+    sqlite3.SQLITE_READONLY: (StoreReadOnly, "{file} is read-only"),
+    sqlite3.SQLITE_PERM: (StoreReadOnly, "{file} cannot be written"),
+    sqlite3.SQLITE_FULL: (StoreFull, "no disk space is left for {file}"),
     sqlite3.SQLITE_NOTADB: (StoreUnavailable, "{file} is not a database"),
     sqlite3.SQLITE_CORRUPT: (StoreUnavailable, "{file} is damaged"),
 }
@@ -466,9 +466,9 @@ def is_disk_full(wrong: sqlite3.Error | OSError, file: Path) -> bool:
 def _to_store_fault(wrong: sqlite3.Error, file: Path) -> StoreFault:
     primary = _result_code(wrong) & 0xFF
     if _result_code(wrong) in DISK_FULL_CODES:
-        return StoreFull(f"{file} could not be written: its disk, or a limit set on it, has no room left")
+        return StoreFull(f"{file} could not be written: the disk is full, or a size limit is reached")
     if primary == sqlite3.SQLITE_CANTOPEN and not os.access(file.parent, os.W_OK):
-        return StoreReadOnly(f"{file.parent} may be read and not written")
+        return StoreReadOnly(f"{file.parent} is read-only")
     if str(wrong).startswith(INVALID_UTF8_MESSAGE):
         return damaged_file_error(f"{file} is damaged: a stored text is not UTF-8", file)
     kind, sentence = ERRORS_BY_CODE.get(primary, (StoreUnavailable, "{file} cannot be used: {wrong}"))
@@ -483,9 +483,9 @@ def damaged_file_error(said: str, file: Path) -> StoreUnavailable:
 
 def _os_error_to_store_fault(wrong: OSError, file: Path) -> StoreFault:
     if wrong.errno in (EACCES, EPERM, EROFS):
-        return StoreReadOnly(f"{wrong.filename or file} may not be written")
+        return StoreReadOnly(f"{wrong.filename or file} cannot be written")
     if wrong.errno in (ENOSPC, EDQUOT, EFBIG):
-        return StoreFull(f"there is no room left for {file}")
+        return StoreFull(f"no disk space is left for {file}")
     return StoreUnavailable(f"{file} cannot be opened: {wrong.strerror}")
 
 
@@ -513,7 +513,9 @@ def check_schema_version(db: sqlite3.Connection, file: Path) -> None:
     Raises StoreTooNew, or StoreUnavailable if it belongs to another program.
     """
     if sqlite3.sqlite_version_info < MIN_SQLITE_VERSION:
-        raise StoreUnavailable(f"SQLite {sqlite3.sqlite_version} is too old; convo needs 3.37", hint="a newer Python")
+        raise StoreUnavailable(
+            f"SQLite {sqlite3.sqlite_version} is too old; convo needs 3.37", hint="use a newer Python"
+        )
     db.execute("BEGIN")  # one snapshot: another process may be creating the store at this moment
     try:
         ours, found = _read_pragma(db, "application_id"), _read_pragma(db, "user_version")
@@ -524,7 +526,7 @@ def check_schema_version(db: sqlite3.Connection, file: Path) -> None:
     if ours == APPLICATION_ID and found > SCHEMA_VERSION:
         raise StoreTooNew(str(file), found, SCHEMA_VERSION)
     if ours != APPLICATION_ID and (ours or found or filled):
-        raise StoreUnavailable(f"{file} is another program's database", hint="set CONVO_HOME to another folder")
+        raise StoreUnavailable(f"{file} is a database of another program", hint="set CONVO_HOME to another folder")
 
 
 def read_schema_version(db: sqlite3.Connection) -> int:

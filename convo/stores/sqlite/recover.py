@@ -433,7 +433,7 @@ def recover_database(file: Path, target: Path, progress: ReportProgress) -> Reco
         _RowReader(pages, db, progress).run()
         found = _RowRepair(db, progress).run()
         if not any(found.row_counts.values()) and pages.application_id != connection.APPLICATION_ID:
-            raise StoreUnavailable(f"{file} holds no row of convo; nothing was written", hint=STORE_OPTION_HINT)
+            raise StoreUnavailable(f"{file} contains no rows of convo; nothing was written", hint=STORE_OPTION_HINT)
         db.execute("COMMIT")
         db.execute("PRAGMA journal_mode = OFF")
         return found
@@ -939,9 +939,7 @@ class _RowRepair:
     def _recover_item(self, n: int | None, why: str | None, other: int | None) -> Iterator[Item]:
         """Iterate over the item of a node (none or one), or what can be read of it."""
         if why == "lost" and other in self._invalid_texts:
-            yield user_message(
-                f"[an item that was damaged while it was stored, as it was found]\n{self._invalid_texts[other]}"
-            )
+            yield user_message(f"[damaged item; its stored text follows]\n{self._invalid_texts[other]}")
             return
         body = self._fetch_value("SELECT body FROM items WHERE n = ?", other if why == "changed" else n)
         if body:

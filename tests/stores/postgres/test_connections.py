@@ -57,7 +57,7 @@ async def test_a_server_that_says_nothing_is_left_in_time_and_asked_again_later(
     await postgres.commit(everything("local"))
     with psycopg.connect(url) as other:
         other.execute("LOCK TABLE convo.sessions, convo.links IN ACCESS EXCLUSIVE MODE")
-        with pytest.raises(StoreUnavailable, match="did not answer within"):
+        with pytest.raises(StoreUnavailable, match="did not respond within"):
             await CALLS[call](postgres)
 
     await CALLS[call](postgres)

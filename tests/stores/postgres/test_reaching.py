@@ -46,14 +46,14 @@ def test_where_nothing_listens_the_server_is_to_be_started() -> None:
     told = refused("postgresql://me:hush@127.0.0.1:1/convo")
 
     assert told.message == "PostgreSQL at 127.0.0.1:1/convo cannot be used: Connection refused"
-    assert told.hint == "start the server there, or mend the host and port in the connection string"
+    assert told.hint == "start the server, or correct the host and port in the connection string"
 
 
 def test_a_host_that_has_no_address_is_named() -> None:
     told = refused("postgresql://me:hush@nowhere.invalid/convo")
 
     assert "failed to resolve host 'nowhere.invalid'" in told.message
-    assert told.hint == "see that the host's name is right, and that this machine is online"
+    assert told.hint == "check the host name, and that this machine is online"
 
 
 def test_a_server_that_never_answers_is_a_matter_of_hosts_and_firewalls() -> None:
@@ -61,14 +61,14 @@ def test_a_server_that_never_answers_is_a_matter_of_hosts_and_firewalls() -> Non
         told = refused(f"postgresql://me:hush@127.0.0.1:{silent.getsockname()[1]}/convo?connect_timeout=2")
 
     assert told.message.endswith("cannot be used: connection timeout expired")
-    assert told.hint == "see that the host is right, and that no firewall stands in between"
+    assert told.hint == "check the host, and that no firewall blocks the connection"
 
 
 def test_a_folder_without_a_socket_is_told_from_a_closed_port(tmp_path: Path) -> None:
     told = refused(f"postgresql://me:hush@/convo?host={tmp_path}")
 
     assert told.message.endswith("cannot be used: No such file or directory")
-    assert told.hint == "start the server, or mend the folder of its socket in the connection string"
+    assert told.hint == "start the server, or correct its socket folder in the connection string"
 
 
 # -- servers --------------------------------------------------------------------------------------

@@ -111,7 +111,7 @@ def test_a_file_that_may_only_be_read_is_told_from_one_that_may_be_written() -> 
         Path(folder).chmod(0o777)
         file = filled(Path(folder, "convo.db"))
         file.chmod(0o444)
-        with without_rights(), pytest.raises(StoreReadOnly, match=r"convo\.db may be read and not written"):
+        with without_rights(), pytest.raises(StoreReadOnly, match=r"convo\.db is read-only"):
             seen(file)
         file.chmod(0o666)
         with without_rights():

@@ -238,8 +238,8 @@ asyncio.run(main())
 UNUSABLE: dict[str, tuple[Callable[[File], None], type[StoreFault], str]] = {
     "a folder": (folder, StoreUnavailable, "is a folder, not a database"),
     "a text": (words, StoreUnavailable, "is not a database"),
-    "another program's": (foreign, StoreUnavailable, "is another program's database"),
-    "an empty one of another program": (marked, StoreUnavailable, "is another program's database"),
+    "another program's": (foreign, StoreUnavailable, "is a database of another program"),
+    "an empty one of another program": (marked, StoreUnavailable, "is a database of another program"),
     "a newer convo's": (
         newer,
         StoreTooNew,
@@ -329,7 +329,7 @@ async def test_a_database_without_room_says_so_and_keeps_what_it_has(file: File,
     with pytest.raises(StoreFull) as told:
         await sqlite.commit(Transaction((AppendItems(TOP, big.items),), session=session(head=big.head)))
 
-    assert str(told.value) == f"there is no room left for {file}"
+    assert str(told.value) == f"no disk space is left for {file}"
     assert await sqlite.path(PATH.head) == PATH
     with pytest.raises(NotFound):
         await sqlite.path(big.head)
@@ -371,7 +371,7 @@ asyncio.run(main())
 async def test_a_limit_on_the_file_is_said_and_all_that_was_confirmed_is_kept(file: File) -> None:
     *heads, told = ran(LIMITED, file)
 
-    assert told == f"StoreFull {file} could not be written: its disk, or a limit set on it, has no room left"
+    assert told == f"StoreFull {file} could not be written: the disk is full, or a size limit is reached"
     async with opened(file) as store:
         assert await store.database.read(lambda db: db.execute("PRAGMA integrity_check").fetchall()) == [("ok",)]
         record = await store.session("one")

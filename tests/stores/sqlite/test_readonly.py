@@ -82,13 +82,13 @@ def tried(file: File) -> list[str]:
 def test_a_file_that_may_not_be_written_is_read_and_the_writer_is_told(file: File) -> None:
     file.chmod(0o400)
 
-    assert tried(file) == ["done 1", f"StoreReadOnly {file} may be read and not written"]
+    assert tried(file) == ["done 1", f"StoreReadOnly {file} is read-only"]
 
 
 def test_a_folder_that_may_not_be_written_is_read_and_the_writer_is_told(file: File) -> None:
     file.parent.chmod(0o500)
 
-    assert tried(file) == ["done 1", f"StoreReadOnly {file} may be read and not written"]
+    assert tried(file) == ["done 1", f"StoreReadOnly {file} is read-only"]
     assert list(file.parent.iterdir()) == [file]
 
 
@@ -96,8 +96,8 @@ def test_a_folder_that_takes_no_file_is_an_empty_store_and_the_writer_is_told(pl
     place.chmod(0o500)
     file, deeper = place / "convo.db", place / "deeper"
 
-    assert tried(file) == ["done 0", f"StoreReadOnly {file} may not be written"]
-    assert tried(deeper / "convo.db") == ["done 0", f"StoreReadOnly {deeper} may not be written"]
+    assert tried(file) == ["done 0", f"StoreReadOnly {file} cannot be written"]
+    assert tried(deeper / "convo.db") == ["done 0", f"StoreReadOnly {deeper} cannot be written"]
 
 
 def test_a_file_that_may_not_be_read_is_said(file: File) -> None:

@@ -1,17 +1,15 @@
--- The tree of items, what stands on it, its runs, and the terms that a search goes by.
+-- The tree of items, the records that reference it, runs of responses, and the search index.
 --
--- Every row carries its tenant, and every key, unique index and reference begins with it: so these
--- tables can be spread by tenant, over hash partitions or over machines. A tenant is the first eight
--- bytes of its root's key, as a number. No sequence is asked for anything: a row is named by what it
--- holds. A key of 64 digits is kept as two halves: uuid is the type of sixteen bytes,
--- the first half is more than enough to tell places apart, and half as much to index. A reference
--- restricts what it names: nothing can be collected while something stands on it.
+-- Every primary key, unique index and foreign key begins with the tenant, so the tables can be partitioned by
+-- tenant, on one machine or several. A tenant's number is the first eight bytes of its root's key. There are no
+-- sequences: a row is identified by its content. A key of 64 hex digits is stored as two halves of the type uuid,
+-- which has 16 bytes: the first half identifies a node and halves the index. A referenced row cannot be deleted.
 --
--- Text that may hold any character (names, ids) has U+0000 and halves of surrogate pairs escaped.
+-- In text with arbitrary characters (names, ids) U+0000 and unpaired surrogates are escaped.
 
 CREATE SCHEMA convo;
 
--- Which of these scripts ran. This table and the next one belong to the database, not to a tenant.
+-- The migrations that ran. This table and the next one belong to the database, not to a tenant.
 CREATE TABLE convo.migrations (
     number  integer PRIMARY KEY,
     run_at  timestamptz NOT NULL DEFAULT now()
@@ -28,7 +26,8 @@ CREATE TABLE convo.tenants (
     PRIMARY KEY (tenant)
 );
 
--- body is the item's JSON as it travelled, mostly compressed by zlib. named is eight bytes of the hash of its own id.
+-- body is the item's JSON as it was sent or received, usually compressed with zlib. named is eight bytes of the hash
+-- of its own id.
 CREATE TABLE convo.items (
     tenant     bigint NOT NULL,
     hash       uuid NOT NULL,
@@ -59,7 +58,7 @@ CREATE TABLE convo.nodes (
 CREATE INDEX nodes_by_parent ON convo.nodes (tenant, parent);
 CREATE INDEX nodes_by_item ON convo.nodes (tenant, item);
 
--- JSON that call after call repeats, by half of its hash. conversation is that of a route.
+-- JSON that many links share, by the first half of its hash. conversation is the conversation of a route.
 CREATE TABLE convo.repeated (
     tenant        bigint NOT NULL,
     hash          uuid NOT NULL,
@@ -71,8 +70,8 @@ CREATE TABLE convo.repeated (
 CREATE INDEX repeated_by_conversation ON convo.repeated (tenant, conversation) WHERE conversation IS NOT NULL;
 
 -- route is [model, strategy, url, organisation, project, conversation, stored, usage], where usage is
--- its form with 0 for every figure; the column usage holds the figures, as JSON without brackets.
--- previous is '' where it is the parent's id. A parent and a session may be names that nobody recorded.
+-- the object with 0 for every integer; the column usage has the integers, as JSON without brackets.
+-- previous is '' if it is the parent's id. parent and session may be ids without a row.
 CREATE TABLE convo.links (
     tenant         bigint NOT NULL,
     created_at     double precision NOT NULL,
@@ -104,7 +103,7 @@ CREATE INDEX links_by_head ON convo.links (tenant, head);
 CREATE INDEX links_by_route ON convo.links (tenant, route);
 CREATE INDEX links_by_parameters ON convo.links (tenant, parameters) WHERE parameters IS NOT NULL;
 
--- record holds what no query asks for, as JSON.
+-- record has the fields that no query uses, as JSON.
 CREATE TABLE convo.sessions (
     tenant   bigint NOT NULL,
     used_at  double precision NOT NULL,
@@ -126,7 +125,7 @@ CREATE INDEX sessions_by_head ON convo.sessions (tenant, head);
 CREATE INDEX sessions_by_mark ON convo.sessions (tenant, mark);
 CREATE INDEX sessions_by_written ON convo.sessions (tenant, written) WHERE written IS NOT NULL;
 
--- Sessions that were removed and whose links others still need.
+-- Removed sessions with links that other sessions continue.
 CREATE TABLE convo.removed (
     tenant   bigint NOT NULL,
     session  text COLLATE "C" NOT NULL,
@@ -145,7 +144,7 @@ CREATE TABLE convo.conversations (
 
 CREATE INDEX conversations_by_head ON convo.conversations (tenant, head);
 
--- The ids that a conversation gave to items that have none of their own.
+-- The ids that a conversation assigned to items without an id of their own.
 CREATE TABLE convo.members (
     tenant        bigint NOT NULL,
     named         bigint NOT NULL,
@@ -159,7 +158,7 @@ CREATE TABLE convo.members (
 
 CREATE INDEX members_by_name ON convo.members (tenant, named);
 
--- A run is open until it has an end; last is the sequence number of its last event, -1 before the first.
+-- A run is open while ended_at is null; last is the sequence number of its last event, -1 before the first.
 CREATE TABLE convo.runs (
     tenant    bigint NOT NULL,
     last      bigint NOT NULL DEFAULT -1,
@@ -191,7 +190,7 @@ CREATE TABLE convo.leases (
     PRIMARY KEY (tenant, name)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
 
--- What a search goes by: a number for each tenant's term that an item holds, and how long its terms are.
+-- The search index: the hashes of an item's terms, salted by tenant, and the length of all its terms.
 CREATE TABLE convo.words (
     tenant  bigint NOT NULL,
     item    uuid NOT NULL,

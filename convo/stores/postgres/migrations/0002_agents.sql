@@ -1,8 +1,8 @@
--- Runs of agents, with the ledgers of the calls that they made.
+-- Agent runs and their tool calls.
 
--- document is the run itself, as JSON, mostly compressed by zlib. It is written anew once a turn: what
--- fits stays in its row, so that room on the same page is used again without waiting for a vacuum; what is
--- larger goes out of line, where dead versions are taken soon.
+-- document is the run as JSON, usually compressed with zlib. Each turn rewrites it. A small document is stored in its
+-- row, so the space in its page is reused without a vacuum; a larger one is stored in the TOAST table, which is
+-- vacuumed early.
 CREATE TABLE convo.agent_runs (
     tenant      bigint NOT NULL,
     revision    bigint NOT NULL,
@@ -23,7 +23,7 @@ CREATE INDEX agent_runs_by_session ON convo.agent_runs (tenant, session);
 CREATE INDEX agent_runs_by_status ON convo.agent_runs (tenant, status);
 CREATE INDEX agent_runs_by_state ON convo.agent_runs (tenant, state) WHERE state IS NOT NULL;
 
--- place counts up within a run as its calls are first written. output is JSON; null while the call has not ended.
+-- place increases with each new call of a run. output is JSON; null while the call has not ended.
 CREATE TABLE convo.agent_calls (
     tenant      bigint NOT NULL,
     started_at  double precision NOT NULL,

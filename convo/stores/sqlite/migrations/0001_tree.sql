@@ -1,22 +1,21 @@
--- The tree of items, what stands on it, and the terms that a search goes by.
+-- The tree of items, the records that reference it, and the search index.
 --
--- Every table has its tenant in front and a number as its key: rows name each other by number, so
--- that a node costs some ninety bytes and a link some two hundred. A reference restricts what it
--- names: nothing can be collected while something stands on it.
+-- Every table begins with the tenant and has an integer key. Rows reference each other by this integer, so a
+-- node takes about 90 bytes and a link about 200. References are RESTRICT: a referenced row cannot be deleted.
 
 CREATE TABLE tenants (
     n     INTEGER PRIMARY KEY,
     name  TEXT NOT NULL UNIQUE
 ) STRICT;
 
--- body is the item's JSON as it travelled.
+-- body is the item's JSON as it was sent or received.
 CREATE TABLE items (
     tenant  INTEGER NOT NULL REFERENCES tenants ON DELETE RESTRICT,
     n       INTEGER PRIMARY KEY,
     body    TEXT NOT NULL
 ) STRICT;
 
--- Which item has a hash. The hash stands nowhere else: it follows from the body.
+-- The item of each hash. The hash is stored nowhere else: it is computed from the body.
 CREATE TABLE hashes (
     tenant  INTEGER NOT NULL,
     hash    BLOB NOT NULL,
@@ -25,7 +24,7 @@ CREATE TABLE hashes (
 ) STRICT, WITHOUT ROWID;
 
 -- A tenant's root has no parent. Where an item was erased, item is null and erased keeps its id.
--- Half of a key is still more than enough to tell nodes apart, and half as much to index.
+-- The index contains only the first half of a key: that identifies a node and halves the index.
 CREATE TABLE nodes (
     tenant  INTEGER NOT NULL REFERENCES tenants ON DELETE RESTRICT,
     n       INTEGER PRIMARY KEY,
@@ -39,7 +38,7 @@ CREATE UNIQUE INDEX nodes_by_key ON nodes (tenant, substr(key, 1, 16));
 CREATE INDEX nodes_by_parent ON nodes (parent);
 CREATE INDEX nodes_by_item ON nodes (item);
 
--- JSON that call after call repeats. hash is SHA-256 of body.
+-- JSON that many links share. hash is the SHA-256 of body.
 CREATE TABLE repeated (
     tenant  INTEGER NOT NULL REFERENCES tenants ON DELETE RESTRICT,
     n       INTEGER PRIMARY KEY,
@@ -49,8 +48,8 @@ CREATE TABLE repeated (
 
 CREATE UNIQUE INDEX repeated_by_hash ON repeated (tenant, hash);
 
--- record holds what no query asks for, as JSON. Without one the row is only a name that links hold:
--- of a session that was removed, or of one that nobody has recorded.
+-- record has the fields that no query uses, as JSON. A row without a record has only an id that links reference:
+-- the session was removed, or never stored.
 CREATE TABLE sessions (
     tenant   INTEGER NOT NULL REFERENCES tenants ON DELETE RESTRICT,
     n        INTEGER PRIMARY KEY,
@@ -73,9 +72,9 @@ CREATE INDEX sessions_by_written ON sessions (written);
 CREATE INDEX sessions_by_link ON sessions (link);
 
 -- route is [model, strategy, url, organisation, project, conversation, stored, usage], where usage is
--- its form with 0 for every figure; the column usage holds the figures, as JSON without brackets.
--- previous is '' where it is the parent's id. Without saw the row is only a name that others hold:
--- of a response that was removed, or that nobody has recorded.
+-- the object with 0 for every integer; the column usage has the integers, as JSON without brackets.
+-- previous is '' if it is the parent's id. A row without saw has only an id that other rows reference: the
+-- response was removed, or never stored.
 CREATE TABLE links (
     tenant         INTEGER NOT NULL REFERENCES tenants ON DELETE RESTRICT,
     n              INTEGER PRIMARY KEY,
@@ -116,7 +115,7 @@ CREATE TABLE conversations (
 CREATE UNIQUE INDEX conversations_by_id ON conversations (tenant, id);
 CREATE INDEX conversations_by_head ON conversations (head);
 
--- The ids that a conversation gave to items that have none of their own.
+-- The ids that a conversation assigned to items without an id of their own.
 CREATE TABLE members (
     tenant        INTEGER NOT NULL REFERENCES tenants ON DELETE RESTRICT,
     conversation  INTEGER NOT NULL REFERENCES conversations ON DELETE RESTRICT,
@@ -133,10 +132,10 @@ CREATE TABLE leases (
     PRIMARY KEY (tenant, name)
 ) STRICT, WITHOUT ROWID;
 
--- Row n holds the terms of item n, and only their places: the text stands in items alone.
+-- Row n is the index entry of item n: only the positions of its terms, no text.
 CREATE VIRTUAL TABLE words USING fts5 (terms, content = '', tokenize = 'ascii');
 
--- A row, with any number, while something that was removed may have left traces in the file.
+-- Has a row while deleted data may remain in the file, until the next VACUUM.
 CREATE TABLE traces (
     n  INTEGER PRIMARY KEY
 ) STRICT;

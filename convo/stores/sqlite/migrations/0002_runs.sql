@@ -1,8 +1,7 @@
--- Runs with their events, what has a name that must be found, the database's own secrets; and removals
--- that cost the same however much is kept.
+-- Runs of responses with their events, the index of ids, the database's own secrets, and indexes that make the
+-- cost of a removal independent of the size of the database.
 
--- A response that is being carried out; ended_at is null while its run is open. One that ended has a
--- row as long as its events are kept.
+-- The run of a response; ended_at is null while it is open. After its end the row is kept as long as its events.
 CREATE TABLE runs (
     tenant    INTEGER NOT NULL REFERENCES tenants ON DELETE RESTRICT,
     link      INTEGER PRIMARY KEY REFERENCES links ON DELETE RESTRICT,
@@ -18,8 +17,8 @@ CREATE TABLE events (
     PRIMARY KEY (link, number)
 ) STRICT, WITHOUT ROWID;
 
--- Which items may have an id of this hash, of their own or by a conversation, and which routes may
--- lead through a conversation of this hash. The names themselves stand there, and say whether.
+-- The items that may have an id with this hash, their own or assigned by a conversation, and the routes that may
+-- have a conversation with this hash. A match is verified against the row itself.
 CREATE TABLE names (
     tenant  INTEGER NOT NULL,
     hash    INTEGER NOT NULL,
@@ -27,7 +26,7 @@ CREATE TABLE names (
     PRIMARY KEY (tenant, hash, n)
 ) STRICT, WITHOUT ROWID;
 
--- Half of a hash is still more than enough to tell items apart, as half of a key is for nodes.
+-- The first half of a hash identifies an item, as the first half of a key identifies a node.
 CREATE TABLE halves (
     tenant  INTEGER NOT NULL,
     hash    BLOB NOT NULL,
@@ -39,12 +38,12 @@ INSERT INTO halves SELECT tenant, substr(hash, 1, 16), item FROM hashes;
 DROP TABLE hashes;
 ALTER TABLE halves RENAME TO hashes;
 
--- A removal asks who else needs what it leaves, and a reference asks when what it names goes.
+-- For removals: they look for other references to a row, and foreign keys are checked when a row is deleted.
 CREATE INDEX links_by_route ON links (route);
 CREATE INDEX links_by_parameters ON links (parameters);
 CREATE INDEX members_by_conversation ON members (conversation);
 
--- From now on each goes with the last that needs it; what was left behind so far goes here.
+-- From this version on, a row is deleted with its last reference. This deletes the rows left by older versions.
 DELETE FROM links WHERE saw IS NULL
     AND NOT EXISTS (SELECT 1 FROM links AS children WHERE children.parent = links.n)
     AND NOT EXISTS (SELECT 1 FROM sessions WHERE sessions.link = links.n);

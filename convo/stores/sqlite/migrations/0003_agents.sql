@@ -1,7 +1,7 @@
--- Runs of agents, with the ledgers of the calls that they made.
+-- Agent runs and their tool calls.
 
--- What queries ask for, in rows so small that looking at all of them takes milliseconds; the run itself
--- stands in agent_documents.
+-- The columns that queries use, in rows so small that a full scan takes milliseconds. The run itself is in
+-- agent_documents.
 CREATE TABLE agent_runs (
     tenant      INTEGER NOT NULL REFERENCES tenants ON DELETE RESTRICT,
     n           INTEGER PRIMARY KEY,
@@ -17,14 +17,14 @@ CREATE TABLE agent_runs (
 CREATE UNIQUE INDEX agent_runs_by_id ON agent_runs (tenant, id);
 CREATE INDEX agent_runs_by_session ON agent_runs (session);
 
--- body is the run as JSON. It is written anew once a turn, in the pages that it had.
+-- body is the run as JSON. Each turn rewrites it in its existing pages.
 CREATE TABLE agent_documents (
     tenant  INTEGER NOT NULL REFERENCES tenants ON DELETE RESTRICT,
     run     INTEGER PRIMARY KEY REFERENCES agent_runs ON DELETE RESTRICT,
     body    TEXT NOT NULL
 ) STRICT;
 
--- n counts up as calls are first written. output is JSON; null while the call has not ended.
+-- n increases with each new call. output is JSON; null while the call has not ended.
 CREATE TABLE agent_calls (
     tenant      INTEGER NOT NULL REFERENCES tenants ON DELETE RESTRICT,
     n           INTEGER PRIMARY KEY,

@@ -1,4 +1,4 @@
--- A session's place among the last used, which no clock decides. Null where an older convo wrote the row.
+-- The use order of sessions, independent of the clock. Null if an older version of convo wrote the row.
 ALTER TABLE sessions ADD COLUMN used INTEGER;
 
 UPDATE sessions SET used = ranked.place
