@@ -300,7 +300,7 @@ def read_token_counts(usage: Mapping[str, Json] | None) -> dict[str, int]:
     return {name: value for name, value in every.items() if isinstance(value, int)}
 
 
-# -- types: null stands for the default, another type breaks the stream ---------------------------
+# -- types: null is the default, another type breaks the stream ---------------------------
 
 _MALFORMED_ERRORS = (AttributeError, KeyError, TypeError, ValueError)
 

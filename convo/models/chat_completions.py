@@ -271,7 +271,7 @@ def usage_from_chat(raw: Mapping[str, Json]) -> Json:
     )
 
 
-# -- types: null stands for the default, another type breaks the stream ---------------------------
+# -- types: null is the default, another type breaks the stream ---------------------------
 
 
 def _check_type(expected_type: type[_T] | tuple[type[_T], ...], value: Json, default: _T) -> _T:

@@ -80,7 +80,7 @@ class BackgroundRun:
         self._event_log.notify()
 
     async def _await_result(self) -> TurnResult | None:
-        """Return the result of the answer; None if another process ended the run."""
+        """Return the result of the response; None if another process ended the run."""
         answering = asyncio.create_task(self._stream_model())
         keeping = asyncio.create_task(self._event_log.flush_periodically())
         stopping = asyncio.create_task(self._stop_requested.wait())
@@ -189,7 +189,7 @@ async def close_detached_run(
 
 
 def _items_from_events(events: Sequence[StreamEvent]) -> list[Item]:
-    """Return the items of an unfinished answer, from its events."""
+    """Return the items of an unfinished response, from its events."""
     partial = ResponseAccumulator()
     for event in events:
         accumulate_event(partial, event)

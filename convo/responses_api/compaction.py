@@ -113,7 +113,7 @@ async def compact_to_item(compaction: CompactionInput, threshold_tokens: int | N
             user_message_tokens=threshold_tokens // USER_TEXT_DIVISOR,
         )
         if all(is_user_message(item) or item_type(item) == "compaction" for item in parts.summarized_items):
-            return None  # the remainder of an earlier compaction, without an answer since
+            return None  # the remainder of an earlier compaction, without a response since
     theirs = await _compact_by_provider(compaction, parts.summarized_items)
     if theirs is None:
         return await _compact_by_summary(compaction, parts, keep_user_items=False)
@@ -354,7 +354,7 @@ def _compaction_only_event(compacted: CompactedInput) -> StreamEvent:
 
 
 def _shift_after_compaction(event: StreamEvent, compacted: CompactedInput | None) -> StreamEvent:
-    """Shift an event of the answer by one output item, the compaction, if there is one."""
+    """Shift an event of the response by one output item, the compaction, if there is one."""
     if compacted is None:
         return event
     if "output_index" in event:

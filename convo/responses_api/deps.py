@@ -228,7 +228,7 @@ class EndpointOptions:
     """Options of the endpoint.
 
     is_server:        the reader is a network client. An event counts as sent when the next one is requested. If a
-                      client disconnects, its input and the partial answer stay in its conversation. If the store fails
+                      client disconnects, its input and partial response stay in its conversation. If the store fails
                       at the end, `response.failed` reports it and no error is raised
     stateless:        nothing is stored, and a field that needs state is refused by its name
     event_names:      other names of events, by their usual name

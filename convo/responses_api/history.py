@@ -178,7 +178,7 @@ def check_call_pairs(items: Sequence[Item]) -> None:
 
 
 def remove_incomplete_items(items: Sequence[Item]) -> tuple[Item, ...]:
-    """Return `items` without incomplete parts: of a partial answer its text stays, a partial call is left out."""
+    """Return `items` without incomplete parts: of a partial response its text stays, a partial call is left out."""
     if not any(map(_is_incomplete, items)):
         return tuple(items)
     answered = {_pair_id(item) for item in items if item.get("type") in PAIRED_TYPES and is_client_output(item)}

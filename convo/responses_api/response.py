@@ -120,7 +120,7 @@ def build_terminal_event(link: Link, output: Sequence[Item]) -> StreamEvent:
     """Build the event that ends the stream of a response, without its number.
 
     The API has no event for a cancelled response: its `status` shows it. Nor has it a field for the limit that
-    ended an answer: it is placed beside the response, and is sent as a header or a comment.
+    ended a response: the event has it next to `response`, and it is sent as a header or a comment.
     """
     kind = "incomplete" if link.status == "cancelled" else link.status
     event: StreamEvent = {"type": f"response.{kind}", "response": build_response(link, output)}
@@ -179,7 +179,7 @@ def _error_field(link: Link) -> Json:
 
 
 def _incomplete_details_field(link: Link) -> Json:
-    """Return the reason for an incomplete answer, which the link stores as its error code."""
+    """Return the reason for an incomplete response, which the link stores as its error code."""
     return {"reason": link.error["code"]} if link.error and link.status == "incomplete" else None
 
 
@@ -236,10 +236,10 @@ INCOMPLETE_MESSAGES: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class TurnResult:
-    """The end of a model's answer.
+    """The end of a model's response.
 
-    error:    {"code", "message"}; for an incomplete answer its reason and a message; "limit" if a limit ended it
-    is_sent:  the output of a cancelled answer is the part sent to its client, and is appended to the conversation
+    error:    {"code", "message"}; for an incomplete response its reason and a message; "limit" if a limit ended it
+    is_sent:  the output of a cancelled response is the part sent to its client, and is appended to the conversation
     """
 
     status: LinkStatus
@@ -250,7 +250,7 @@ class TurnResult:
 
     @property
     def is_confirmed(self) -> bool:
-        """Whether the answer ended by itself, without an error."""
+        """Whether the response ended by itself, without an error."""
         return self.status in ("completed", "incomplete")
 
     @property
@@ -275,12 +275,12 @@ def result_from_event(event: StreamEvent) -> TurnResult:
 
 
 def cancelled_result(output: Sequence[Item]) -> TurnResult:
-    """Build the result of a cancelled answer; `output` is its partial output."""
+    """Build the result of a cancelled response; `output` is its partial output."""
     return TurnResult("cancelled", tuple(output), error=CANCELLED_ERROR)
 
 
 def disconnected_result(output: Sequence[Item]) -> TurnResult:
-    """Build the result of an answer whose client disconnected; `output` is the part sent to it.
+    """Build the result of a response whose client disconnected; `output` is the part sent to it.
 
     A complete call is marked incomplete: the client may still send its output, and a next turn without one is accepted.
     """
@@ -289,23 +289,23 @@ def disconnected_result(output: Sequence[Item]) -> TurnResult:
 
 
 def not_stored_result(output: Sequence[Item]) -> TurnResult:
-    """Build the result of an answer that the store failed to commit."""
+    """Build the result of a response that the store failed to commit."""
     return TurnResult("failed", tuple(output), error=NOT_STORED_ERROR)
 
 
 def abandoned_result(output: Sequence[Item]) -> TurnResult:
-    """Build the result of an answer whose process died; `output` is its partial output."""
+    """Build the result of a response whose process died; `output` is its partial output."""
     return TurnResult("failed", tuple(output), error=ABANDONED_ERROR)
 
 
 def build_failed_event(fault: ConvoError, output: Sequence[Item]) -> StreamEvent:
-    """Build the terminal event of an answer that `fault` ended; `output` is its finished items."""
+    """Build the terminal event of a response that `fault` ended; `output` is its finished items."""
     error = {"code": fault.code, "message": fault.message}
     return {"type": "response.failed", "response": {"output": list(output), "error": error}}
 
 
 def build_limit_event(reached: LimitReached, output: Sequence[Item]) -> StreamEvent:
-    """Build the terminal event of an answer that reached a limit: failed for a time limit, else incomplete.
+    """Build the terminal event of a response that reached a limit: failed for a time limit, else incomplete.
 
     output:  the partial output; the link stores the limit's name beside its error
     """
@@ -337,7 +337,7 @@ def build_turn_link(
     ignored: Sequence[str] = (),
     provider: str | None = None,
 ) -> Link:
-    """Build the link of an answer that has begun.
+    """Build the link of a response that has begun.
 
     input_path:  ends with the last item of the model's input
     ignored:     fields that the model was not sent, see `convo.models.base`
@@ -378,7 +378,7 @@ def finish_turn_link(link: Link, input_path: Path, result: TurnResult, duration_
 def build_turn_transaction(
     history: LoadedHistory, input_path: Path, result: TurnResult, link: Link, new_id: NewId
 ) -> Transaction:
-    """Build the one transaction that stores the answer."""
+    """Build the one transaction that stores the response."""
     said = (*input_path.items[len(history.path) :], *result.output)
     grow = (AppendItems(history.path.head, said),) if said else ()
     if history.conversation is None or not result.is_appended:

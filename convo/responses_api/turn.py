@@ -3,7 +3,7 @@
 Errors before the first event are raised and store nothing. Later errors end the stream
 with `response.failed`. The result is stored before the last event is sent. A chat that closes
 the stream cancels the turn; a client of a server that disconnects keeps its input and the part
-of the answer that was sent.
+of the response that was sent.
 """
 
 import asyncio
@@ -129,7 +129,7 @@ def build_link(
     created_at: float,
     first_token_s: float | None = None,
 ) -> Link:
-    """Build the link of an answer that has begun; see `build_turn_link`."""
+    """Build the link of a response that has begun; see `build_turn_link`."""
     return response.build_turn_link(
         turn.request,
         turn.history,
@@ -143,16 +143,16 @@ def build_link(
 
 
 async def _stream_prepared_only() -> AsyncGenerator[StreamEvent, None]:
-    """Yield the answer to a request that only prepares the next one."""
+    """Yield the events of a request that only prepares the next one."""
     yield {"type": "response.completed", "response": {"output": [], "usage": ZERO_USAGE}}
 
 
 EVENTS_PER_LOOP_PASS = 64
-"""Events after which the event loop runs other tasks: a model with its whole answer in memory never waits by itself."""
+"""Events after which the event loop runs other tasks: a model with the whole response in memory never waits."""
 
 
 class ResponseStream:
-    """The events of one answer; `finished_items` are the complete items so far.
+    """The events of one response; `finished_items` are the complete items so far.
 
     sent_only:  `items_so_far` counts only events passed to `mark_sent`; else every event that arrived
     hidden:     the reader gets only the last event, so `items_so_far` is empty until then
@@ -247,7 +247,7 @@ class ResponseTurn:
         self._finished_turn: tuple[PreparedTurn, Link, TurnResult] | None = None
 
     async def events(self) -> AsyncGenerator[StreamEvent, None]:
-        """Stream the events of the answer. Raises the errors of `Endpoint.create`."""
+        """Stream the events of the response. Raises the errors of `Endpoint.create`."""
         for_clients = self._deps.options.is_server
         link: Link | None = None
         end: TurnResult | None = None
@@ -290,7 +290,7 @@ class ResponseTurn:
         yield self._sequencer(build_terminal_event(link, end.output))
 
     def to_history(self) -> LoadedHistory | None:
-        """Return the history that a request can continue now; None until the answer has ended, or if it failed."""
+        """Return the history that a request can continue now; None until the response has ended, or if it failed."""
         if self._finished_turn is None or not self._finished_turn[2].is_confirmed:
             return None
         turn, link, end = self._finished_turn
@@ -317,10 +317,10 @@ class ResponseTurn:
         *,
         disconnected: bool,
     ) -> None:
-        """Cancel the model and commit the partial answer.
+        """Cancel the model and commit the partial response.
 
         unsent:        the event that the reader did not receive; None if the model had not sent one
-        disconnected:  a client of this server disconnected; else its own process stopped the answer
+        disconnected:  a client of this server disconnected; else its own process stopped the response
         """
         end: TurnResult | None = None
         try:
@@ -366,7 +366,7 @@ class ResponseTurn:
 
 
 async def _drain_finished_response(stream: ResponseStream, event: StreamEvent) -> TurnResult | None:
-    """Return the model's result if it has already sent all of its answer; `event` is the last one that was read."""
+    """Return the model's result if it has already sent all of its response; `event` is the last one that was read."""
     while event["type"] not in TERMINAL_EVENTS:
         following = asyncio.ensure_future(stream.read_next(event))
         try:

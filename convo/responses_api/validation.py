@@ -290,7 +290,7 @@ class ResponseRequest:
     conversation_id:       the conversation to continue
     parameters:            the fields for the model, with instructions and metadata; nulls left out
     generate:              whether the model is called; else the request only prepares a later one
-    compact_threshold:     tokens from which the history is compacted before the answer
+    compact_threshold:     tokens from which the history is compacted before the response
     is_compaction:         only a compaction is requested
     stream:                whether the client gets the events as they arrive
     include_obfuscation:   whether padding of events was requested; it is not supported
@@ -314,7 +314,7 @@ class ResponseRequest:
 
     @property
     def instructions(self) -> str | None:
-        """The instructions for this answer alone: the endpoint does not apply them to later ones."""
+        """The instructions for this response alone: the endpoint does not apply them to later ones."""
         return self.parameters.get("instructions")
 
     @property

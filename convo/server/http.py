@@ -37,7 +37,7 @@ CLIENT_CLOSED_STATUS = 499
 """The status, in logs and metrics only, of a request whose client disconnected before the response."""
 
 LIMIT_HEADER = b"x-convo-limit"
-"""The setting that ended an answer early; in a stream it is a comment before the last event."""
+"""The setting that ended a response early; in a stream it is a comment before the last event."""
 
 DECODE_IN_THREAD_BYTES = 256 * 1024
 """A larger body is decoded in a thread: it would block the event loop for milliseconds."""
@@ -88,8 +88,8 @@ class HttpExchange:
     status:           of the response; 0 until it is started
     connection:       reports when the client disconnects
     error_code:       of the error response
-    limit_name:       the setting that ended the answer early
-    text_differs:     the final text of the answer is not the text that the model streamed
+    limit_name:       the setting that ended the response early
+    text_differs:     the final text of the response is not the text that the model streamed
     ignored_fields:   fields of the request that the model was not sent, for a response header
     allowed_methods:  the methods of its path, if it has another one
     """
@@ -187,9 +187,9 @@ class HttpExchange:
         await self.send_chunk(body, more=False)
 
     def record_limit(self, event: StreamEvent) -> list[Header]:
-        """Return the header that names the limit which ended the answer with `event`, and record the limit for the log.
+        """Return the header with the limit that ended the response with `event`, and record the limit for the log.
 
-        Also records for the log whether the answer's text differs from the streamed text.
+        Also records for the log whether the response's text differs from the streamed text.
         """
         self.text_differs = self.text_differs or STREAMED_TEXT_DIFFERS in event
         limit = event.get(LIMIT_FIELD)

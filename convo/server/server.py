@@ -33,13 +33,13 @@ IDLE_TIMEOUT_S = 75
 """Seconds that an idle connection stays open: longer than clients keep theirs, so that the client closes it."""
 
 WEBSOCKET_PING_S = 20.0
-"""Interval of WebSocket pings, and timeout of their answer, in seconds."""
+"""Interval of WebSocket pings, and timeout of their pongs, in seconds."""
 
 THREAD_SWITCH_INTERVAL_S = 0.0005
 """Seconds after which the interpreter switches to another waiting thread.
 
 The store's thread waits for the interpreter after each statement. With Python's default of 5 ms, a busy event loop
-delays each of some twenty statements by that time, and every answer waits for its commit.
+delays each of some twenty statements by that time, and every response waits for its commit.
 """
 
 SHUTDOWN_MARGIN_S = 1.0

@@ -170,7 +170,7 @@ def encode_sse_event(event: StreamEvent) -> bytes:
 
 
 def record_ignored_fields(event: StreamEvent, exchange: HttpExchange) -> StreamEvent:
-    """Move the ignored fields of an answer's first event to a header, as far as they fit."""
+    """Move the ignored fields of a response's first event to a header, as far as they fit."""
     names, size = [], 0
     for name in event.get(IGNORED_PARAMETER) or ():
         shown = "".join(one for one in str(name) if one.isascii() and one.isprintable() and one != ",")

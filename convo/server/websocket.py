@@ -112,7 +112,7 @@ def build_error_message(fault: ConvoError, number: int, stream_id: str | None) -
 
 
 def build_steer_failed_event(message: Mapping[str, Json]) -> StreamEvent:
-    """Build the answer to `response.steer`: it returns the input, which the client can send with the next request."""
+    """Build the reply to `response.steer`: it returns the input, which the client can send with the next request."""
     error = {
         "type": "invalid_request_error",
         "code": "steering_not_supported",

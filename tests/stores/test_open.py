@@ -48,7 +48,7 @@ def test_a_url_that_names_no_store_is_refused_with_those_that_do(url: str) -> No
     with pytest.raises(InvalidUsage) as told:
         open_store(url)
 
-    assert told.value.hint == "one of: memory, sqlite:PATH, postgresql://..."
+    assert told.value.hint == "use one of: memory, sqlite:PATH, postgresql://..."
 
 
 @pytest.mark.parametrize(

@@ -212,7 +212,7 @@ def _parse_url(url: str) -> dict[str, Any]:
     host, port = str(options.get("host", "")), str(options.get("port", ""))
     if "@" in host or not all(part.isdigit() for part in port.split(",") if part):
         raise InvalidSettings(
-            "the host or port in the PostgreSQL URL cannot be parsed", hint=f"in a password, {URL_ENCODING_HINT}"
+            "the PostgreSQL URL has a host or port that cannot be parsed", hint=f"in a password, {URL_ENCODING_HINT}"
         )
     return options
 

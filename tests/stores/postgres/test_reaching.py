@@ -137,7 +137,7 @@ def test_a_server_without_tls_is_told_from_one_that_is_away() -> None:
         answering.join()
 
     assert told.message.endswith("server does not support SSL, but SSL was required")
-    assert told.hint.startswith("let the server take TLS")
+    assert told.hint.startswith("enable TLS on the server")
 
 
 # -- words that this machine cannot have said -------------------------------------------------------
