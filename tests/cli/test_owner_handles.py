@@ -135,7 +135,7 @@ def test_a_malformed_id_from_a_server_is_an_error_and_forges_no_line(
         got = convo("chat", "--chain", "hi")
 
     assert got.exit == 1
-    assert "openai answered with the malformed id 'resp_1?  total  $0.00'" in got.err
+    assert "openai sent the malformed id 'resp_1?  total  $0.00'" in got.err
     assert not any(line.startswith("  total") for line in (got.out + got.err).splitlines())
 
 

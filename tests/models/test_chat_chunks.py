@@ -161,7 +161,7 @@ def test_a_call_without_arguments_gets_an_empty_object() -> None:
 
 
 def test_a_piece_of_a_call_behind_words_is_a_mixture() -> None:
-    with pytest.raises(StreamBroken, match="mixes the pieces"):
+    with pytest.raises(StreamBroken, match="mixes the parts"):
         read(tool(0, call_id="c1", name="a", arguments="{"), delta(content="So."), tool(0, arguments="}"))
 
 

@@ -206,7 +206,7 @@ def test_a_call_without_thoughts_of_that_model_says_that_there_are_none(left_out
         ({"type": "compaction", "encrypted_content": "xx"}, "compaction items"),
         ({"type": "item_reference", "id": "msg_1"}, "item_reference items"),
         ({"type": "tomorrows_kind"}, "tomorrows_kind items"),
-        ({"role": "critic", "content": "bad"}, "messages of the role 'critic'"),
+        ({"role": "critic", "content": "bad"}, "messages with the role 'critic'"),
         (of_user({"type": "tomorrows_part"}), "tomorrows_part parts"),
         (of_user({"type": "input_image", "file_id": "file_1"}), "input_image parts"),
         (of_user({"type": "input_file", "file_url": "https://example.org/a.pdf"}), "input_file parts"),

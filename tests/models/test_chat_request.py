@@ -84,7 +84,7 @@ def test_each_parameter_has_its_field(parameters: dict[str, Json], fields: dict[
     [
         ({"tools": [WEATHER, {"type": "web_search"}]}, "web_search tools", "tools"),
         ({"tools": [WEATHER], "tool_choice": {"type": "mcp"}}, "the tool choice 'mcp'", "tool_choice"),
-        ({"text": {"format": {"type": "grammar"}}}, "grammar as the format", "text.format"),
+        ({"text": {"format": {"type": "grammar"}}}, "the text format 'grammar'", "text.format"),
         ({"truncation": "auto"}, "the parameter 'truncation'", "truncation"),
         ({"prompt": {"id": "pmpt_1"}}, "the parameter 'prompt'", "prompt"),
         ({"tomorrow": 1}, "the parameter 'tomorrow'", "tomorrow"),

@@ -32,17 +32,17 @@ REFUSALS: dict[str, tuple[int, Any, type[ConvoError], str]] = {
         RequestRefused,
         "Response with id 'r' not",
     ),
-    "too much": (413, "", RequestRefused, "deepseek answered 413 at https://api.deepseek.com/v1"),
+    "too much": (413, "", RequestRefused, "deepseek returned HTTP 413 at https://api.deepseek.com/v1"),
     "too often": (429, {"message": "Slow down", "code": "rate_limit_exceeded"}, TryLater, "Slow down"),
     "no credit": (429, {"message": "You have no credit", "code": "insufficient_quota"}, RequestRefused, "no credit"),
     "another at work": (409, {"message": "Conflict"}, TryLater, "Conflict"),
-    "a timeout of the server": (408, None, TryLater, "deepseek answered 408"),
+    "a timeout of the server": (408, None, TryLater, "deepseek returned HTTP 408"),
     "a locked conversation": (400, {"message": "Locked", "code": "conversation_locked"}, TryLater, "Locked"),
-    "an outage": (503, "<html>nginx</html>", TryLater, "deepseek answered 503"),
+    "an outage": (503, "<html>nginx</html>", TryLater, "deepseek returned HTTP 503"),
     "nested": (400, {"error": {"message": "Deep"}}, RequestRefused, "Deep"),
     "in a word": (400, {"error": "Bad word"}, RequestRefused, "Bad word"),
     "FastAPI's": (422, {"detail": "field required"}, RequestRefused, "field required"),
-    "FastAPI's list": (422, {"detail": [{"loc": ["body"]}]}, RequestRefused, "deepseek answered 422"),
+    "FastAPI's list": (422, {"detail": [{"loc": ["body"]}]}, RequestRefused, "deepseek returned HTTP 422"),
 }
 
 

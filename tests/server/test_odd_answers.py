@@ -112,7 +112,7 @@ def test_a_number_that_is_not_json_is_an_error_of_the_server_and_not_of_the_clie
     answer = ask(gateway)
 
     assert answer.status_code == 502
-    assert "not a stream of events" in answer.json()["error"]["message"]
+    assert "not an event stream" in answer.json()["error"]["message"]
 
 
 def test_a_model_name_with_half_a_character_is_unknown(gateway: Served) -> None:

@@ -270,7 +270,7 @@ def test_json_that_two_readers_could_read_differently_is_refused(shared: Served,
 def test_more_values_than_anybody_means_are_refused_before_they_are_made(shared: Served) -> None:
     body = b'{"model": "echo", "input": "hi", "tools": [' + b"[]," * 250_001 + b"[]]}"
     got = shared.http.post("/v1/responses", content=body, headers=JSON)
-    assert got.json()["error"]["message"].endswith("it holds more than 500,000 values.")
+    assert got.json()["error"]["message"].endswith("it contains more than 500,000 values.")
 
 
 def test_signs_in_a_text_are_no_values(served: Served) -> None:

@@ -10,7 +10,7 @@ import { linkSection } from "./link.js";
 import { address, conversations } from "./list.js";
 import { counted, dollars, element, facts, figure } from "./make.js";
 import { startOver } from "./paged.js";
-import { KeyWanted, source } from "./source.js";
+import { KeyRequired, source } from "./source.js";
 import { tree } from "./tree.js";
 
 const [OFTEN_MS, SELDOM_MS] = [300, 1000];
@@ -59,7 +59,7 @@ async function look() {
     await news(() => mine === turn);
   } catch (wrong) {
     if (mine !== turn) return;
-    if (wrong instanceof KeyWanted) return askForKey(wrong);
+    if (wrong instanceof KeyRequired) return askForKey(wrong);
     failed(wrong);
   }
   if (!from.live || mine !== turn) return;

@@ -6,14 +6,14 @@
 const KEY = "convo key";
 
 /** Thrown if the server requires another key. */
-export class KeyWanted extends Error {}
+export class KeyRequired extends Error {}
 
 export function source() {
   const kept = document.getElementById("convo-data");
-  return kept ? new Kept(JSON.parse(kept.textContent)) : new Server();
+  return kept ? new FileSource(JSON.parse(kept.textContent)) : new ServerSource();
 }
 
-class Kept {
+class FileSource {
   live = false;
 
   constructor(found) {
@@ -37,7 +37,7 @@ class Kept {
   }
 }
 
-class Server {
+class ServerSource {
   live = true;
 
   get hasKey() {
@@ -68,7 +68,7 @@ class Server {
     const headers = key === null ? {} : { authorization: `Bearer ${key}` };
     const answer = await fetch(path, { headers, cache: "no-store", redirect: "error" });
     const told = await answer.json();
-    if (answer.status === 401) throw new KeyWanted(told.error.message);
+    if (answer.status === 401) throw new KeyRequired(told.error.message);
     if (!answer.ok) throw new Error(told.error.message);
     return told;
   }
