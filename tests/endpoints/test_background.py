@@ -374,5 +374,5 @@ async def test_events_that_are_no_longer_kept_are_refused_and_the_response_stays
 
     with pytest.raises(RequestRefused) as wrong:
         await all_of(endpoint, response)
-    assert "no longer kept" in wrong.value.message
+    assert "no longer stored" in wrong.value.message
     assert (await endpoint.retrieve(response))["status"] == "completed"

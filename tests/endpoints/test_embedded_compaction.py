@@ -159,7 +159,7 @@ async def test_a_trigger_stands_last_or_is_refused(endpoint: EmbeddedEndpoint) -
 
 
 async def test_a_conversation_keeps_no_trigger(endpoint: EmbeddedEndpoint) -> None:
-    with pytest.raises(RequestRefused, match="not kept among items"):
+    with pytest.raises(RequestRefused, match="not stored as an item"):
         await endpoint.create_conversation([TRIGGER])
 
 
