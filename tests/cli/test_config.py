@@ -371,8 +371,8 @@ def test_a_key_that_is_typed_is_not_shown(home: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "step"),
     [
-        ('windows."a/b"', "3", "an inline table: '{ context = 128000, output = 16000 }'"),
-        ('prices."a/b"', "3", "an inline table: '{ input = 0.25, output = 2 }'"),
+        ('windows."a/b"', "3", "write an inline table: '{ context = 128000, output = 16000 }'"),
+        ('prices."a/b"', "3", "write an inline table: '{ input = 0.25, output = 2 }'"),
         ("windows.a/b.context", "3", "quote a name that has special characters: 'windows.\"a/b\"'"),
         ("aliases.a b", "c/d", "quote a name that has special characters: 'aliases.\"a b\"'"),
         ("no such thing", "3", "quote a name that has special characters: 'prices.\"openai/gpt-5-mini\"'"),
