@@ -55,5 +55,5 @@ def test_a_keyring_whose_file_cannot_be_written_is_told_like_a_locked_one(ring: 
     got = launch("config", "key", "set", "openai", stdin=KEY)
     assert (got.exit, KEY in got.err) == (2, False)
     assert got.err.startswith(
-        "convo: the keyring cannot be opened: IsADirectoryError\n  try: unlock the keyring, or --file"
+        "convo: the keyring cannot be opened: IsADirectoryError\n  try: unlock the keyring, or pass --file"
     )
