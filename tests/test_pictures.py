@@ -11,7 +11,7 @@ from tests.words.pictures import FOLDER, PICTURES, taken, talked, words
 LARGEST = 12_000
 """Bytes of a picture."""
 
-CHART = "response owner seen cached ~sent what the model saw"
+CHART = "response owner input cached ~sent context"
 
 
 def compared(name: str, picture: str) -> list[str]:

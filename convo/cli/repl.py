@@ -200,7 +200,9 @@ class ReplController(ChatContext):
             chat.load_state(), asking, count, self._settings.windows, request_input=sent
         )
         medium = detect_display_without_color(sys.stderr)
-        return medium.translate_box_chars("\n".join([f"  {asking.model}", *context_meter_lines(filling, medium)]))
+        return medium.translate_box_chars(
+            "\n".join([f"  {asking.model}", *context_meter_lines(filling, asking.model, medium)])
+        )
 
     async def _prepare_next_request(
         self, chat: Chat, items: Sequence[Item]

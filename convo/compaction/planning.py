@@ -110,8 +110,8 @@ def plan_compaction(snapshot: HistorySnapshot, options: CompactionOptions) -> Co
     cut = _compacted_count(items, options.keep_turns)
     if not any(map(_is_compactable, items[:cut])):
         raise InvalidUsage(
-            "there is nothing to compact: nothing was answered before the turns that stay",
-            hint="a smaller --keep-last" if options.keep_turns else "go on talking",
+            "nothing to compact before the kept turns" if options.keep_turns else "nothing to compact yet",
+            hint="use a smaller --keep-last" if options.keep_turns else "continue the conversation first",
         )
     previous = snapshot.stored_responses.get(snapshot.path.first(cut).head)
     way = _choose_method(snapshot, options, items[:cut], previous)
@@ -148,13 +148,13 @@ def _check_no_pending_calls(items: Sequence[Item]) -> None:
     for item in items:
         if item_type(item) == MCP_APPROVAL_REQUEST and item.get("id") not in answered:
             raise StateFault(
-                f"the request {item.get('id')} of {item.get('name')} waits for a decision",
-                hint="decide on it first; compact afterwards",
+                f"{item.get('name')} needs approval ({item.get('id')})",
+                hint="approve or reject it first, then compact",
             )
         if is_client_call(item) and item.get("status") in (None, "completed") and get_call_id(item) not in answered:
             raise StateFault(
-                f"the call {get_call_id(item)} of {item.get('name') or item_type(item)} waits for its output",
-                hint="answer it first, or convo repair; compact afterwards",
+                f"call {get_call_id(item)} of {item.get('name') or item_type(item)} has no output",
+                hint="send its output or run convo repair, then compact",
             )
 
 
@@ -185,7 +185,7 @@ def _choose_method(
     if wish.focus:
         if _has_compaction_item(folded):
             raise InvalidUsage(
-                "what was compacted before is sealed, so nobody can look at it closely", hint="without --focus"
+                "an earlier compaction is encrypted, so --focus cannot apply to it", hint="compact without --focus"
             )
         return CompactionMethod.SUMMARY
     if wish.mode is CompactionMode.AUTO and owner.uses_conversation and not wish.keep_turns:
@@ -201,13 +201,13 @@ def _choose_method(
 
 def _check_previous_response(standing: HistorySnapshot, wish: CompactionOptions, previous: str | None) -> None:
     if wish.focus:
-        raise InvalidUsage("--focus is for a summary of the items", hint="--mode input")
+        raise InvalidUsage("--focus and --mode previous_response_id cannot be used together", hint="use --mode input")
     if STRATEGIES[standing.strategy].uses_conversation:
-        raise InvalidUsage("a conversation is compacted in its list, not by a response", hint="--mode auto")
+        raise InvalidUsage("a conversation cannot be compacted by response id", hint="use --mode auto")
     if previous is None:
         raise InvalidUsage(
-            "no endpoint can look this history up: what stands at its end was edited, or sent with store=false",
-            hint="--mode input",
+            "no stored response ends this history: its last turn was edited, or sent with store=false",
+            hint="use --mode input",
         )
 
 
@@ -263,7 +263,7 @@ def keep_last_turn(items: Sequence[Item]) -> tuple[Item, ...]:
 
 
 MAX_USER_MESSAGE_TOKENS = 20_000
-"""Tokens of the user's own messages that stay beside a summary."""
+"""Tokens of the user's own messages that are kept with a summary."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +288,7 @@ def split_for_summary(
     item_tokens:          tokens of each item
     keep_tokens:          None: everything is summarized. Otherwise the last turn is kept; if it has more tokens
                           than this, it is cut between its steps, and only as many of the last steps are kept as fit
-    user_message_tokens:  tokens of the user's messages that stay beside the summary
+    user_message_tokens:  tokens of the user's messages that are kept with the summary
     """
     end = len(items) if keep_tokens is None else _kept_start(items, item_tokens, keep_tokens)
     early = [(item, size) for item, size in zip(items[:end], item_tokens, strict=False) if not is_instruction(item)]

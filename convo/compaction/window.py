@@ -80,7 +80,7 @@ def decode_compaction(raw: bytes) -> CompactionContent:
     """Parse the output of `encode_compaction`. Raises InputFault when a newer convo wrote it."""
     form = json.loads(raw)
     if form["v"] != COMPACTION_VERSION:
-        raise InputFault(f"a newer convo sealed this, in form {form['v']}", hint="upgrade convo-state")
+        raise InputFault(f"unsupported compaction version {form['v']}", hint="upgrade convo-state")
     return CompactionContent(
         tenant=form["tenant"],
         before=tuple(form["before"]),

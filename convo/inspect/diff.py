@@ -359,7 +359,7 @@ def describe_drift(ours: Sequence[Item], theirs: Sequence[Item], owner: str) -> 
     if found is None:
         return ""
     if found.ours is None:
-        return f"{owner} holds {_format_item_count(len(theirs) - found.shared_count)} more than this record"
+        return f"{owner} has {_format_item_count(len(theirs) - found.shared_count)} more than this record"
     if found.theirs is None:
         return f"{owner} lacks {_format_item_count(len(ours) - found.shared_count)} that this record has"
     return f"{owner} and this record differ from item {found.shared_count + 1} on"

@@ -197,7 +197,7 @@ def redact_document(document: ConversationDocument, custom_patterns: Sequence[Se
     try:
         return _redact_document_parts(document, custom_patterns)
     except RecursionError as wrong:
-        raise InputFault("something in it is nested too deeply to be looked through for secrets") from wrong
+        raise InputFault("a value is nested too deeply to be searched for secrets") from wrong
 
 
 def _redact_document_parts(document: ConversationDocument, own: Sequence[SecretPattern]) -> RedactionResult:

@@ -167,7 +167,7 @@ def document_from_json(found: Json) -> ConversationDocument:
     head = _parse_header(found)
     items, links = found.get("items"), found.get("links", [])
     if not isinstance(items, list) or not isinstance(links, list):
-        raise InputFault("it has no list of items")
+        raise InputFault("'items' and 'links' must be lists")
     return _build_document(head, items, links)
 
 
@@ -192,16 +192,16 @@ def is_document(found: Json) -> bool:
 def _parse_header(found: Json) -> Mapping[str, Json]:
     """Validate the header fields. Raises InputFault."""
     if not is_document(found):
-        raise InputFault("it is no conversation of convo's")
+        raise InputFault("not a convo conversation")
     if found.get("version") != DOCUMENT_VERSION:
-        raise InputFault(f"a newer convo wrote it, in form {found.get('version')}", hint="upgrade convo-state")
+        raise InputFault(f"unsupported document version {found.get('version')}", hint="upgrade convo-state")
     for name, kinds in HEADER_FIELD_TYPES.items():
         if name not in found:
-            raise InputFault(f"its {name!r} is missing")
+            raise InputFault(f"{name!r} is missing")
         if not isinstance(found[name], kinds):
-            raise InputFault(f"its {name!r} is of another kind")
+            raise InputFault(f"{name!r} has the wrong type")
     if found["created_at"] is not None and not _is_timestamp(found["created_at"]):
-        raise InputFault("its 'created_at' is no time")
+        raise InputFault("'created_at' is not a valid time")
     return dict(found)
 
 
@@ -215,12 +215,12 @@ HEADER_FIELD_TYPES: dict[str, tuple[type, ...]] = {
 def _build_document(head: Mapping[str, Json], items: Sequence[Json], links: Sequence[Json]) -> ConversationDocument:
     bad = next((at for at, item in enumerate(items, 1) if not isinstance(item, dict)), None)
     if bad is not None:
-        raise InputFault(f"item {bad} is no object")
+        raise InputFault(f"item {bad} is not an object")
     for link in links:
         if not isinstance(link, dict) or not _is_valid_link(link, len(items)):
-            raise InputFault("one of its links is none")
+            raise InputFault("a link is invalid")
     if not 0 <= head["acknowledged"] <= len(items):
-        raise InputFault("more is acknowledged in it than was said")
+        raise InputFault("'acknowledged' is not between 0 and the number of items")
     return ConversationDocument(
         items=tuple(items),
         confirmed_count=head["acknowledged"],
@@ -293,7 +293,7 @@ def link_from_json(found: Mapping[str, Json], path: Path, session: str) -> Link:
             is_stored=found.get("stored", True),
         )
     except (TypeError, ValueError, KeyError) as wrong:
-        raise InputFault("one of its links is none") from wrong
+        raise InputFault("a link is invalid") from wrong
 
 
 LINK_FIELD_TYPES: dict[str, tuple[type, ...]] = {
@@ -384,7 +384,7 @@ def item_title(item: Item) -> str:
 def item_passages(item: Item) -> tuple[Passage, ...]:
     """Return the passages of one item, in order, with unprintable characters replaced."""
     found = [Passage(form, replace_unprintable(words)) for form, words in _iter_passages(item) if words]
-    return tuple(found) or (Passage("aside", "nothing"),)
+    return tuple(found) or (Passage("aside", "empty"),)
 
 
 def replace_unprintable(words: str) -> str:
@@ -397,14 +397,14 @@ def _iter_passages(item: Item) -> Iterator[tuple[PassageForm, str]]:
     elif item_type(item) == "reasoning":
         yield "thought", item_text(item)
         if not item_text(item):
-            yield "aside", "a thought that is sealed" if item.get("encrypted_content") else "a thought without words"
+            yield "aside", "encrypted reasoning" if item.get("encrypted_content") else "reasoning without text"
     elif is_client_call(item):
         said = item.get("arguments", item.get("input"))
         yield "code", decode_json_escapes(said) if isinstance(said, str) else _format_json(dict(item))
     elif is_client_output(item):
         yield from _output_passages(item.get("output"))
     elif item_type(item) == "compaction":
-        yield "aside", "what came before this was made smaller; it is sealed"
+        yield "aside", "compaction of the items before this one; encrypted"
     else:
         yield "code", _format_json(dict(item))
 
@@ -436,7 +436,7 @@ def _part_passages(part: Json) -> Iterator[tuple[PassageForm, str]]:
     elif isinstance(part.get("image_url"), str):
         yield "image", part["image_url"]
     elif part.get("type") in ("input_file", "input_image"):
-        named = part.get("filename") or part.get("file_id") or part.get("file_url") or "without a name"
+        named = part.get("filename") or part.get("file_id") or part.get("file_url") or "unnamed"
         yield "aside", f"a file: {named}"
     else:
         yield "code", _format_json(part)

@@ -34,12 +34,12 @@ HEAD_MOVING_COMMANDS = ("undo", "redo", "rewind", "fork", "owner", "model", "new
 """Commands that would move the head, or change the owner, the model or the conversation, during an open run."""
 
 COMMANDS_WITHOUT_AGENTS = {
-    "edit": "take the last turn back with /undo and say it anew",
-    "system": "each agent has instructions of its own",
+    "edit": "undo the last turn with /undo and send a new message",
+    "system": "each agent has its own instructions",
 }
 """Commands that are not available with agents, and the hint for each."""
 
-OPEN_RUN_HINT = "/retry goes on with the run, /stop ends it"
+OPEN_RUN_HINT = "/retry continues the run, /stop ends it"
 
 
 class RunView(Protocol):
@@ -68,8 +68,8 @@ class AgentChat:
     def status(self) -> str:
         """The phase, the agent and the undecided calls of the newest run, as text."""
         run = self.runner.run
-        waits = ", ".join(call.id for call in run.pending)
-        return f"{run.phase}, with {run.agent}" + (f"; {waits} wait for a decision" if waits else "")
+        pending = ", ".join(call.id for call in run.pending)
+        return f"{run.phase}, agent {run.agent}" + (f"; needs approval: {pending}" if pending else "")
 
     def list_tools(self) -> list[tuple[str, str]]:
         """Return the name and the description of each tool of the active agent."""
@@ -84,7 +84,7 @@ class AgentChat:
             self._repl.print_message("the run of this conversation is paused")
             await self._ask_for_decisions()
         elif self.runner.can_resume:
-            self._repl.print_message("the run of this conversation was cut off; /retry goes on with it")
+            self._repl.print_message("the run of this conversation was interrupted; /retry continues it")
 
     async def send(self, items: Sequence[Item]) -> None:
         """Start a run; while one is paused, send nothing and ask for its decisions instead.
@@ -105,7 +105,7 @@ class AgentChat:
         """
         await self._view.switch_chat(self._repl.chat)
         if not self.runner.can_resume:
-            raise InvalidUsage("no run is open, so there is nothing to go on with", hint="say something")
+            raise InvalidUsage("no run is open", hint="send a message")
         if self.runner.pending_calls:
             await self._ask_for_decisions()
         else:
@@ -114,18 +114,18 @@ class AgentChat:
     async def stop(self) -> None:
         """End the open run; it cannot be continued. Raises InvalidUsage if no run is open."""
         if not self.runner.can_resume:
-            raise InvalidUsage("no run is open", hint="/status says where the conversation stands")
+            raise InvalidUsage("no run is open", hint="/status shows the state of the conversation")
         await self.runner.stop()
-        self._repl.print_message("the run is ended; the conversation goes on from here")
+        self._repl.print_message("the run was stopped; the conversation continues from here")
 
     def check_command(self, command: str) -> None:
         """Raise InvalidUsage for a command without meaning for agents, StateFault for one barred by the open run."""
         if command in COMMANDS_WITHOUT_AGENTS:
-            raise InvalidUsage(f"/{command} knows nothing of agents", hint=COMMANDS_WITHOUT_AGENTS[command])
+            raise InvalidUsage(f"/{command} is not available with agents", hint=COMMANDS_WITHOUT_AGENTS[command])
         if command in HEAD_MOVING_COMMANDS and self.runner.can_resume:
-            raise StateFault(f"/{command} would move the conversation under an open run", hint=OPEN_RUN_HINT)
+            raise StateFault(f"/{command} is not available while a run is open", hint=OPEN_RUN_HINT)
         if command == "next" and self.runner.pending_calls:
-            raise StateFault("what the run sends next follows from what is decided on its calls", hint=OPEN_RUN_HINT)
+            raise StateFault("the next request depends on the decisions about the pending calls", hint=OPEN_RUN_HINT)
 
     async def _show_run(self, events: AsyncGenerator[StreamEvent, None]) -> None:
         await self._view.show_events(events)
@@ -201,9 +201,9 @@ def format_run_event(event: StreamEvent) -> list[str]:
             arguments = shorten_to_line(decode_json_escapes(event["arguments"]))
             return [f"{event['agent']} calls {event['tool']} {arguments}".rstrip()]
         case "convo.tool_output":
-            return [f"{event['tool']} gave {shorten_to_line(value_to_text(event['output'])) or 'nothing'}"]
+            return [f"{event['tool']} returned {shorten_to_line(value_to_text(event['output'])) or 'nothing'}"]
         case "convo.handoff":
-            return [f"{event['source']} hands over to {event['target']}"]
+            return [f"{event['source']} hands off to {event['target']}"]
         case "convo.guardrail":
             return [f"guardrail {event['name']} stopped the {event['side']}: {shorten_to_line(event['reason'])}"]
         case "convo.warning":
@@ -216,8 +216,8 @@ def format_run_event(event: StreamEvent) -> list[str]:
 def format_pending_call(call: Mapping[str, Json]) -> str:
     """Describe a pending call and the decision it needs."""
     asks = f"{call['agent']} asks for {call['tool']} {shorten_to_line(decode_json_escapes(call['arguments']))}".rstrip()
-    said = "its outcome is unknown" if call["unknown"] else "it waits for a decision"
-    return f"{asks} ({call['call_id']}); {said}"
+    status = "outcome unknown" if call["unknown"] else "needs approval"
+    return f"{asks} ({call['call_id']}); {status}"
 
 
 def shorten_to_line(text: str) -> str:

@@ -52,7 +52,7 @@ async def run_interruptibly(work: Coroutine[Any, Any, WorkResult]) -> WorkResult
         except asyncio.CancelledError:
             if not stopped:
                 raise
-            raise Interrupted("stopped; what came so far is kept") from None
+            raise Interrupted("stopped; the output so far is saved") from None
 
 
 async def _consume(events: AsyncGenerator[StreamEvent, None], on_event: Callable[[StreamEvent], None]) -> None:
@@ -134,10 +134,10 @@ def format_reasoning_line(text: str, display: DisplayOptions) -> str:
     if not line:
         return ""
     room = (display.width or REASONING_COLUMNS) - 1
-    shown = truncate_text(f"thought: {line}", room)
+    shown = truncate_text(f"reasoning: {line}", room)
     if shown.endswith("…"):
         more = f" ({len(line.split()):,} words; /reasoning)"
-        shown = truncate_text(f"thought: {line}", room - len(more)) + more
+        shown = truncate_text(f"reasoning: {line}", room - len(more)) + more
     return display.apply_style(display.translate_box_chars(shown), "dim")
 
 
@@ -145,7 +145,7 @@ async def handle_reasoning(repl: "Repl", _: str) -> None:
     """Print the reasoning of the last turn."""
     said = list(_last_turn_reasoning(repl.chat.state.path.items))
     if not said:
-        repl.print_message("  nothing is known of what the model thought; many models keep it to themselves")
+        repl.print_message("  no reasoning in the last turn; many models do not return it")
     for words in said:
         repl.print_message("\n".join(f"  {line}".rstrip() for line in words.split("\n")))
 

@@ -50,7 +50,7 @@ class PausedRun(NamedTuple):
 
 def render_pending_call(call: PendingApproval, display: DisplayOptions, *extra_rows: KeyValue) -> str:
     """Render one call in full: its tool, then one line for each property."""
-    title = f"{call.tool} has an unknown outcome" if call.outcome_unknown else f"{call.tool} waits for a decision"
+    title = f"{call.tool} has an unknown outcome" if call.outcome_unknown else f"{call.tool} needs approval"
     return "\n".join([escape_control_chars(title), *key_value_lines([*_call_rows(call), *extra_rows], display)])
 
 
@@ -61,7 +61,7 @@ def render_paused_runs(runs: Sequence[PausedRun], display: DisplayOptions) -> st
         Column("call", [call.call_id if call else "-" for _, call in rows], style="id"),
         Column("session", [run.session_name for run, _ in rows]),
         Column("agent", [call.agent if call else "-" for _, call in rows], drop_order=2),
-        Column("waits", [format_duration(run.paused_s) for run, _ in rows], drop_order=1),
+        Column("paused", [format_duration(run.paused_s) for run, _ in rows], drop_order=1),
         Column("run", [run.run_id for run, _ in rows], drop_order=0),
         Column("tool", [_tool_cell(call) for _, call in rows]),
         Column(
@@ -96,7 +96,7 @@ def _call_rows(call: PendingApproval) -> Iterator[KeyValue]:
     for line in rest:
         yield "", line
     if call.outcome_unknown:
-        yield "note", "it was started and left no result: it may have run, or not"
+        yield "note", "the call was started but has no output: it may or may not have run"
 
 
 AskUser: TypeAlias = Callable[[str], Awaitable[str]]
@@ -122,7 +122,7 @@ CHOICE_SYNONYMS = {
 }
 """Short forms and synonyms of the choices."""
 
-CHOICE_USAGE = {"reject": "reject [why]", "never": "never [why]", "output": "output TEXT"}
+CHOICE_USAGE = {"reject": "reject [REASON]", "never": "never [REASON]", "output": "output TEXT"}
 
 CALL_CHOICES = ("approve", "reject", "edit", "always", "never", LEAVE_CHOICE)
 HOSTED_CALL_CHOICES = ("approve", "reject", "always", "never", LEAVE_CHOICE)
@@ -160,7 +160,7 @@ async def _ask_for_decision(
         if name == LEAVE_CHOICE:
             return False
         if name not in choices:
-            print_message(f"one of {', '.join(choices)}; {LEAVE_CHOICE} decides nothing")
+            print_message(f"enter one of {', '.join(choices)}; {LEAVE_CHOICE} makes no decision")
             continue
         try:
             await (
@@ -200,7 +200,7 @@ def edit_arguments_in_editor(arguments: str) -> str:
     """Let the user edit the arguments in $VISUAL or $EDITOR. Raises InvalidUsage if neither is set or it fails."""
     command = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "")
     if not command:
-        raise InvalidUsage("EDITOR is not set, so nothing can be edited", hint="EDITOR=nano convo ...")
+        raise InvalidUsage("EDITOR is not set", hint="EDITOR=nano convo ...")
     with temporary_folder("convo-edit-") as folder:
         draft = folder / "arguments.json"
         draft.write_text(format_arguments(arguments) + "\n", encoding="utf-8")
@@ -210,7 +210,7 @@ def edit_arguments_in_editor(arguments: str) -> str:
             raise InvalidUsage(f"{command[0]} cannot be run: {format_os_error(wrong)}") from wrong
         if done:
             raise InvalidUsage(
-                f"{command[0]} ended with {done}, so nothing was changed", hint="leave the editor without an error"
+                f"{command[0]} exited with {done}, so nothing was changed", hint="exit the editor without an error"
             )
         return draft.read_text(encoding="utf-8").strip()
 

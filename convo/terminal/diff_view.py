@@ -58,23 +58,21 @@ def _format_side(side: DiffSide) -> str:
 
 def _describe_difference(a: DiffSide, b: DiffSide, diff: HistoryDiff) -> str:
     if diff.is_equal:
-        return f"both say the same: {format_count(diff.common_count)}"
-    alike = (
-        f"{format_count(diff.common_count)} the same" if diff.common_count else "nothing at the beginning is the same"
-    )
+        return f"identical: {format_count(diff.common_count)}"
+    prefix = f"common prefix: {format_count(diff.common_count)}" if diff.common_count else "no common prefix"
     if diff.path:
-        return f"{alike}; item {diff.common_count + 1} differs in {diff.path}"
+        return f"{prefix}; item {diff.common_count + 1} differs in {diff.path}"
     if diff.common_count < min(len(a.items), len(b.items)):
-        return f"{alike}; item {diff.common_count + 1} is another one"
+        return f"{prefix}; item {diff.common_count + 1} differs"
     longer = "B" if len(b.items) > len(a.items) else "A"
-    return f"{alike}; {longer} goes on from there"
+    return f"{prefix}; {longer} has more items"
 
 
 def _diff_counts(diff: HistoryDiff) -> Iterator[str]:
-    yield f"only in A {diff.count_pairs('only a'):,}"
-    yield f"only in B {diff.count_pairs('only b'):,}"
-    yield f"different {diff.count_pairs('changed'):,}"
-    yield f"the same again {diff.count_pairs('same'):,}"
+    yield f"{diff.count_pairs('only a'):,} only in A"
+    yield f"{diff.count_pairs('only b'):,} only in B"
+    yield f"{diff.count_pairs('changed'):,} changed"
+    yield f"{diff.count_pairs('same'):,} identical after the first difference"
 
 
 def _side_by_side_lines(diff: HistoryDiff, display: DisplayOptions) -> Iterator[str]:
@@ -82,7 +80,7 @@ def _side_by_side_lines(diff: HistoryDiff, display: DisplayOptions) -> Iterator[
     yield display.apply_style(f"  {pad_text('A', room)}   {'B'}", "dim")
     for run in _group_by_status(diff.pairs):
         if len(run) > MAX_EQUAL_ITEMS_SHOWN and run[0].status == "same":
-            yield display.apply_style(f"  {format_count(len(run))} the same", "dim")
+            yield display.apply_style(f"  {format_count(len(run))} identical", "dim")
             continue
         for pair in run:
             yield _format_pair(pair, diff, room, display)
@@ -115,22 +113,24 @@ def _format_item(at: int | None, items: Sequence[Item], room: int) -> str:
 
 def _request_rows(a: SentRequest, b: SentRequest, diff: RequestDiff) -> Iterator[KeyValue]:
     for name, request, size in (("A", a, diff.sizes_bytes[0]), ("B", b, diff.sizes_bytes[1])):
-        before = (
-            f", behind {format_count(len(request.prepended_items))} of its owner" if request.prepended_items else ""
+        prepended = (
+            f", {format_count(len(request.prepended_items))} prepended by the server" if request.prepended_items else ""
         )
-        yield name, f"{request.name}, {request.model or 'a file'}, {size:,} bytes{before}"
+        yield name, f"{request.name}, {request.model or 'a file'}, {size:,} bytes{prepended}"
     if diff.byte_offset is None:
-        yield "differs", "nowhere: both are the same, byte for byte"
+        yield "difference", "none, the requests are byte-identical"
         return
-    yield "differs", f"at byte {diff.byte_offset:,}, in {diff.path}"
+    yield "difference", f"at byte {diff.byte_offset:,}, in {diff.path}"
     yield "A has", diff.a or "(nothing)"
     yield "B has", diff.b or "(nothing)"
 
 
 def _cache_rows(diff: RequestDiff) -> Iterator[KeyValue]:
-    yield "alike", f"{diff.common_prefix} tokens at the beginning of what both models were shown"
+    yield "prefix", f"{diff.common_prefix} tokens at the start of both inputs are the same"
     yield "expected", f"at most {diff.expected_cached_tokens:,} of them cached"
-    said = "nothing was reported"
+    reported = "not reported"
     if diff.reported_usage:
-        said = f"{diff.reported_usage.cached_tokens:,} cached of {diff.reported_usage.input_tokens:,} input tokens of B"
-    yield "reported", said
+        reported = (
+            f"{diff.reported_usage.cached_tokens:,} cached of {diff.reported_usage.input_tokens:,} input tokens of B"
+        )
+    yield "reported", reported

@@ -54,7 +54,7 @@ from convo.terminal.terminal import (
 )
 from convo.terminal.usage_views import context_table_lines
 
-NO_CHART_TEXT = "no request said what its model saw"
+NO_CHART_TEXT = "no request reported its input tokens"
 
 
 def render_conversation(view: ConversationView, display: DisplayOptions, *, with_chart: bool = True) -> str:
@@ -81,9 +81,9 @@ def render_token_chart(view: ConversationView, display: DisplayOptions) -> str:
 
 def render_path_items(view: ConversationView, display: DisplayOptions) -> str:
     """Render every item of the path in full."""
-    said = view.path.depth(view.confirmed_head)
+    confirmed = view.path.depth(view.confirmed_head)
     return "\n\n".join(
-        render_item(at, node.item, is_unconfirmed=at > said, display=display)
+        render_item(at, node.item, is_unconfirmed=at > confirmed, display=display)
         for at, node in enumerate(view.path.nodes, 1)
     )
 
@@ -93,7 +93,7 @@ def render_item(number: int, item: Item, *, is_unconfirmed: bool, display: Displ
     named = " ".join(filter(None, (format_item_label(item), str(item.get("id") or ""))))
     status = item.get("status")
     ended = [str(status)] if status not in (None, "completed") else []
-    marks = ", ".join(ended + (["unacknowledged"] if is_unconfirmed else []))
+    marks = ", ".join(ended + (["unconfirmed"] if is_unconfirmed else []))
     head = escape_control_chars(f"{number}  {named}" + (f"  ({marks})" if marks else ""))
     words = searchable_text(item)
     words = escape_control_chars(decode_json_escapes(words) if is_client_call(item) else words) or decode_json_escapes(
@@ -115,14 +115,14 @@ def _conversation_rows(view: ConversationView, fits: Table | None) -> Iterator[K
     if providers and [*providers] != [(view.model or "").partition("/")[0]]:  # else the model's name begins with it
         yield "provider", escape_control_chars(", ".join(providers))
     yield "head", _format_head(view)
-    unacknowledged = [node.item for node in view.unconfirmed_nodes]
-    if view.session or unacknowledged:
-        yield from unconfirmed_rows(unacknowledged, describe_open_run(view.open_run) if view.open_run else "")
+    unconfirmed = [node.item for node in view.unconfirmed_nodes]
+    if view.session or unconfirmed:
+        yield from unconfirmed_rows(unconfirmed, describe_open_run(view.open_run) if view.open_run else "")
     yield from _usage_rows(view)
     if fits and fits.common_cells:
-        yield "each link", " · ".join(f"{head} {cell}" for head, cell in fits.common_cells)
+        yield "each request", " · ".join(f"{head} {cell}" for head, cell in fits.common_cells)
     if not view.has_all_forks:
-        yield "forks", "this endpoint cannot tell what else goes on from a response"
+        yield "forks", "this endpoint cannot list the other responses that continue a response"
     ignored = dict.fromkeys(name for link in view.links for name in link.parameters.get(IGNORED_PARAMETER, ()))
     if ignored:
         yield "ignored", f"not sent to the model: {escape_control_chars(', '.join(ignored))}"
@@ -131,8 +131,8 @@ def _conversation_rows(view: ConversationView, fits: Table | None) -> Iterator[K
         yield "warning", f"{STREAMED_TEXT_DIFFERS_MESSAGE}: {escape_control_chars(', '.join(differing))}"
     for note in view.notes:
         yield "note", note
-    if going_on := _continue_command(view):
-        yield "go on", going_on
+    if command := _continue_command(view):
+        yield "continue", command
 
 
 def _usage_rows(view: ConversationView) -> Iterator[KeyValue]:
@@ -142,14 +142,14 @@ def _usage_rows(view: ConversationView) -> Iterator[KeyValue]:
     if one:
         yield "last", " · ".join([*format_token_counts(one.usage), *format_cost(one.cost_usd)])
     if all_ and all_.request_count > 1:
-        again = f"{all_.resent_tokens:,} of the input billed again" if all_.resent_tokens else ""
-        said = [
+        resent = f"{all_.resent_tokens:,} re-sent" if all_.resent_tokens else ""
+        figures = [
             format_count(all_.request_count, "request"),
             *format_token_counts(all_.usage),
-            again,
+            resent,
             *format_cost(all_.cost_usd),
         ]
-        yield "together", " · ".join(filter(None, said))
+        yield "total", " · ".join(filter(None, figures))
 
 
 def _format_head(view: ConversationView) -> str:
@@ -274,12 +274,12 @@ def _tree_columns(rows: Sequence[TreeRow], view: ConversationView, display: Disp
             "cost", ["".join(format_cost(cost)) or UNKNOWN_NUMBER for cost in costs], align_right=True, drop_order=9
         )
     yield Column("model", [one.link.model for one in rows], drop_order=3)
-    yield Column("day", [_format_time(one.link, "%Y-%m-%d") for one in rows], drop_order=1)
+    yield Column("date", [_format_time(one.link, "%Y-%m-%d") for one in rows], drop_order=1)
     yield Column("time", [_format_time(one.link, "%H:%M") for one in rows], drop_order=8)
     if roomy:
         yield Column("status", [_format_link_status(one.link) for one in rows])
-    yield Column("secs", [_duration_cell(one.link) for one in rows], align_right=True, drop_order=5)
-    yield Column("first words", [_preview_cell(one, with_status=not roomy) for one in rows])
+    yield Column("seconds", [_duration_cell(one.link) for one in rows], align_right=True, drop_order=5)
+    yield Column("preview", [_preview_cell(one, with_status=not roomy) for one in rows])
 
 
 def _amount_columns(rows: Sequence[TreeRow]) -> Iterator[Column]:
@@ -291,12 +291,12 @@ def _amount_columns(rows: Sequence[TreeRow]) -> Iterator[Column]:
         ],
     )
     yield _number_column("~tokens", [one.stats.sent_tokens for one in rows], drop_order=7)
-    yield _number_column("saw", [one.stats.input_count for one in rows], drop_order=12)
+    yield _number_column("context", [one.stats.input_count for one in rows], drop_order=12)
     used = [one.stats.usage for one in rows]
-    yield _number_column("in", [spent.input_tokens if spent else None for spent in used], drop_order=13)
+    yield _number_column("input", [spent.input_tokens if spent else None for spent in used], drop_order=13)
     yield _number_column("cached", [spent.cached_tokens if spent else None for spent in used], drop_order=4)
-    yield _number_column("out", [spent.output_tokens if spent else None for spent in used], drop_order=11)
-    yield _number_column("reasoned", [spent.reasoning_tokens if spent else None for spent in used], drop_order=2)
+    yield _number_column("output", [spent.output_tokens if spent else None for spent in used], drop_order=11)
+    yield _number_column("reasoning", [spent.reasoning_tokens if spent else None for spent in used], drop_order=2)
 
 
 def _number_column(heading: str, numbers: Sequence[int | None], drop_order: int | None = None) -> Column:
@@ -339,8 +339,8 @@ def _preview_cell(one: TreeRow, *, with_status: bool) -> str:
 CELL_CHARS = {
     ChartCell(is_sent=True, is_cached=False): ("█", "sent"),
     ChartCell(is_sent=True, is_cached=True): ("▓", "sent, cached"),
-    ChartCell(is_sent=False, is_cached=False): ("▒", "put before it by its owner"),
-    ChartCell(is_sent=False, is_cached=True): ("░", "put before it, cached"),
+    ChartCell(is_sent=False, is_cached=False): ("▒", "prepended by the server"),
+    ChartCell(is_sent=False, is_cached=True): ("░", "prepended, cached"),
 }
 """The character of each kind of token, and its entry in the legend."""
 
@@ -349,7 +349,7 @@ MAX_BAR_CELLS = 60
 
 MIN_BAR_CELLS = 12
 
-CHART_HEADING = "what the model saw"
+CHART_HEADING = "context"
 
 
 def token_chart_lines(known: ConversationView, display: DisplayOptions) -> Iterator[str]:
@@ -370,7 +370,7 @@ def _chart_columns(drawn: Sequence[TreeRow], shares: Sequence[InputTokenShare]) 
     return [
         Column("response", tree_labels(drawn), style="id"),
         Column("owner", owners, drop_order=0 if len(set(owners)) == 1 else 3),
-        Column("seen", [format_optional_number(one.input_tokens) for one in shares], align_right=True),
+        Column("input", [format_optional_number(one.input_tokens) for one in shares], align_right=True),
         Column(
             "cached",
             [format_optional_number(one.input_tokens and one.cached_tokens) for one in shares],
@@ -415,7 +415,7 @@ def render_next_request(request: NextRequest, display: DisplayOptions, *, max_pr
         format_request_target(request),
         escape_control_chars(body),
         "",
-        *context_table_lines(request.context_usage, display),
+        *context_table_lines(request.context_usage, request.model, display),
     ]
     return display.translate_box_chars("\n".join(shown))
 
@@ -460,13 +460,13 @@ def _format_header(name: str, value: str, variable: str | None) -> str:
 
 def _prepended_lines(request: NextRequest, display: DisplayOptions, max_prepended: int | None) -> Iterator[str]:
     if not request.prepended_nodes:
-        yield "nothing stands before it"
+        yield "no server-side context"
         return
-    many = len(request.prepended_nodes)
-    yield f"the owner puts {format_count(many)} of {request.owner_handle} before it"
-    left_out = 0 if max_prepended is None else max(0, many - max_prepended)
+    count = len(request.prepended_nodes)
+    yield f"{format_count(count)} of {request.owner_handle} prepended by the server"
+    left_out = 0 if max_prepended is None else max(0, count - max_prepended)
     if left_out:
-        yield f"      {format_count(left_out)} before these"
+        yield f"      {format_count(left_out, 'earlier item')} not shown"
     for at, node in enumerate(request.prepended_nodes[left_out:], left_out + 1):
         line = f"{at:>4}  {format_item_label(node.item)}: {escape_control_chars(item_preview(node.item))}"
         yield line if display.width is None else truncate_text(line, display.width)

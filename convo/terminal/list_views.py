@@ -51,7 +51,7 @@ def render_session_list(summaries: Sequence[SessionSummary], display: DisplayOpt
         Column("items", [f"{one.item_count:,}" for one in summaries], align_right=True, drop_order=2),
         Column("turns", [f"{one.turn_count:,}" for one in summaries], align_right=True, drop_order=1),
         Column("used", [format_local_time(one.used_at) for one in sessions]),
-        Column("first words", [one.first_words for one in summaries]),
+        Column("first message", [one.first_words for one in summaries]),
     ]
     return render_table(columns, display)
 
@@ -75,8 +75,8 @@ def render_search_results(results: Sequence[SearchResult], display: DisplayOptio
     columns = [
         Column("session", [place.session.name for place in results], style="id"),
         Column("item", [str(place) for place in results]),
-        Column("by", [place.author for place in results], drop_order=0),
-        Column("words", [place.snippet for place in results]),
+        Column("role", [place.author for place in results], drop_order=0),
+        Column("text", [place.snippet for place in results]),
     ]
     return render_table(columns, display)
 
@@ -91,30 +91,30 @@ def _session_rows(
 ) -> list[tuple[str, str]]:
     from convo.terminal.status_line import describe_open_run, format_continue_command
 
-    session, on = summary.session, format_continue_command(summary.session, open_run)
+    session, command = summary.session, format_continue_command(summary.session, open_run)
     opened = describe_open_run(open_run) if open_run else ""
     unread = [
-        *([("waiting", opened)] if opened else []),
-        ("waiting", f"{format_count(summary.unconfirmed_count)} unacknowledged"),
+        *([("run", opened)] if opened else []),
+        ("unconfirmed", format_count(summary.unconfirmed_count)),
     ]
     system = [("system", session.instructions)] if session.instructions else []
     return [
         ("id", session.id),
         ("owner", f"{STRATEGIES[session.strategy].description} (--{session.strategy})"),
-        ("handle", session.handle or "none: its name is its handle"),
+        ("handle", session.handle or "none: use the session name"),
         ("endpoint", str(session.scope)),
         ("model", session.model),
         *system,
         ("head", f"{session.head[:12]}, {format_count(summary.item_count)}"),
         (
-            "mark",
-            f"{session.confirmed_head[:12]}, {format_count(summary.item_count - summary.unconfirmed_count)} confirmed",
+            "confirmed",
+            f"{session.confirmed_head[:12]}, {format_count(summary.item_count - summary.unconfirmed_count)}",
         ),
         *(unconfirmed_rows(unconfirmed, opened) if len(unconfirmed) == summary.unconfirmed_count else unread),
         ("turns", f"{summary.turn_count:,}"),
         ("created", format_local_time(session.created_at)),
         ("used", format_local_time(session.used_at)),
-        *([("go on", on)] if on else []),
+        *([("continue", command)] if command else []),
     ]
 
 
@@ -124,6 +124,9 @@ SIZE_UNIT_FACTOR = 1000
 KIND_DROP_ORDER = {"places": 0, "events": 1, "items": 2}
 """Drop order of the columns on a narrow terminal."""
 
+KIND_HEADINGS = {"places": "nodes"}
+"""Headings of kinds whose name in JSON is another one."""
+
 
 def render_tenant_stats(tenants: Sequence[TenantStats], display: DisplayOptions) -> str:
     """Render one line for each tenant."""
@@ -131,7 +134,7 @@ def render_tenant_stats(tenants: Sequence[TenantStats], display: DisplayOptions)
         Column("tenant", [one.tenant for one in tenants], style="id"),
         *(
             Column(
-                kind,
+                KIND_HEADINGS.get(kind, kind),
                 [f"{one.row_counts[kind]:,}" for one in tenants],
                 align_right=True,
                 drop_order=KIND_DROP_ORDER.get(kind),

@@ -31,6 +31,7 @@ from convo.terminal.terminal import (
     FormatReasoning,
     detect_display,
     escape_control_chars,
+    format_count,
     truncate_text,
     wrap_text,
 )
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 WARM_UP_DELAY_S = 0.05
 """Seconds for the prompt to appear; slow loading starts after that."""
 
-HINTS_IN_REPL = {NotFound.hint: "/resume lists what was used last"}
+HINTS_IN_REPL = {NotFound.hint: "/resume lists the recent conversations"}
 """Hints that replace the shell's hints in a chat."""
 
 
@@ -172,7 +173,7 @@ class Repl:
             except Interrupted:
                 if warned:
                     return 130
-                self.print_message("Ctrl-C again or Ctrl-D leaves")
+                self.print_message("press Ctrl-C again or Ctrl-D to exit")
                 warned = True
                 continue
             warned = False
@@ -268,7 +269,7 @@ class Repl:
         try:
             await work
         except Interrupted as stopped:
-            self.print_message(f"{stopped.message}; /retry asks again, /undo takes it back")
+            self.print_message(f"{stopped.message}; /retry sends the message again, /undo undoes the turn")
         except ConvoError as error:
             self.print_message(redact_passwords(f"convo: {error.message}"))
             if error.hint:
@@ -319,7 +320,7 @@ def last_turn_lines(items: Sequence[Item], display: DisplayOptions, turns: int =
     asked = [at for at, item in enumerate(said) if is_user_message(item)]
     begin = asked[-turns] if len(asked) >= turns else 0
     if begin:
-        yield display.apply_style(display.translate_box_chars(f"… {begin} earlier"), "dim")
+        yield display.apply_style(display.translate_box_chars(f"… {format_count(begin, 'earlier message')}"), "dim")
     for item in said[begin:]:
         yield from _message_lines(item, display)
 

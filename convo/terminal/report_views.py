@@ -63,16 +63,18 @@ def _race_columns(results: "Sequence[RaceResult]", price: Price | None) -> Itera
     yield Column("turns", [str(len(lane.turns)) for lane in results], align_right=True, drop_order=0)
     yield Column("bytes", [f"{lane.request_bytes:,}" for lane in results], align_right=True)
     yield Column("items", [f"{lane.sent_count:,}" for lane in results], align_right=True)
-    yield Column("in", [f"{one.input_tokens:,}" if one else NO_VALUE for one in used], align_right=True)
+    yield Column("input", [f"{one.input_tokens:,}" if one else NO_VALUE for one in used], align_right=True)
     yield Column(
         "cached", [f"{one.cached_tokens:,}" if one else NO_VALUE for one in used], align_right=True, drop_order=2
     )
-    yield Column("out", [f"{one.output_tokens:,}" if one else NO_VALUE for one in used], align_right=True)
+    yield Column("output", [f"{one.output_tokens:,}" if one else NO_VALUE for one in used], align_right=True)
     if price:
         yield Column("cost", [_format_usd(lane.cost_usd(price)) for lane in results], align_right=True)
-    yield Column("first", [_format_seconds(lane.first_token_s) for lane in results], align_right=True, drop_order=1)
+    yield Column(
+        "first token", [_format_seconds(lane.first_token_s) for lane in results], align_right=True, drop_order=1
+    )
     yield Column("total", [_format_seconds(lane.duration_s) for lane in results], align_right=True)
-    yield Column("ended", [lane.error["code"] if lane.error else "well" for lane in results])
+    yield Column("status", [lane.error["code"] if lane.error else "done" for lane in results])
 
 
 def _format_usd(cost: float | None) -> str:
@@ -104,7 +106,7 @@ def render_losses(losses: Sequence[TransferLoss], notes: Sequence[str], display:
     """Render the losses of a transfer, one line for each kind."""
     rows = [(f"{loss.effect}", f"{loss.code}: {loss.reason} ({format_positions(loss)})") for loss in losses]
     rows += [("note", note) for note in notes]
-    return render_key_values(rows or [("losses", "everything goes over as it is")], display)
+    return render_key_values(rows or [("losses", "none")], display)
 
 
 def format_positions(loss: TransferLoss) -> str:
@@ -126,20 +128,20 @@ def new_session_rows(
     if handle:
         yield "handle", handle
     elif owner.is_server_side:
-        yield "handle", "none yet: the first turn makes it, and sends everything"
+        yield "handle", "none yet: the first turn creates it and sends the full history"
     yield (
         "items",
-        format_count(item_count) + (f", of them {unconfirmed_count} unacknowledged" if unconfirmed_count else ""),
+        format_count(item_count) + (f", {unconfirmed_count} unconfirmed" if unconfirmed_count else ""),
     )
 
 
 MAX_COUNT_DIGITS = 6
 
 COMPACTION_METHOD_TEXTS = {
-    CompactionMethod.IN_PLACE: "by the conversation's endpoint, in its own list",
-    CompactionMethod.PREVIOUS: "by the chain's endpoint, from the response's id",
-    CompactionMethod.INPUT: "by the endpoint's own compaction",
-    CompactionMethod.SUMMARY: "by a summary that the model wrote",
+    CompactionMethod.IN_PLACE: "by the endpoint, in the conversation itself",
+    CompactionMethod.PREVIOUS: "by the endpoint, from the previous response id",
+    CompactionMethod.INPUT: "by the endpoint's compaction API",
+    CompactionMethod.SUMMARY: "by a summary from the model",
 }
 
 
@@ -152,11 +154,13 @@ def format_compaction(session: Session, compaction: "CompactionResult") -> str:
     """Format the result of a compaction as one line, for an interactive chat."""
     made = compaction.prepared
     tokens = format_token_reduction(made.count_before, compaction.count_after)
-    folded = f"compacted {format_count(len(made.plan.compacted_items))}, {tokens}"
+    summary = f"compacted {format_count(len(made.plan.compacted_items))}, {tokens}"
     before = (
-        [f"before it: {format_old_history_command(session, compaction.old_handle)}"] if compaction.old_handle else []
+        [f"previous history: {format_old_history_command(session, compaction.old_handle)}"]
+        if compaction.old_handle
+        else []
     )
-    return "; ".join([folded, *before, *made.notes])
+    return "; ".join([summary, *before, *made.notes])
 
 
 def parse_compact_arguments(text: str) -> tuple[CompactionOptions, bool]:
@@ -183,10 +187,10 @@ def _parse_turn_count(word: str) -> int:
 def render_compaction_preview(prepared: "PreparedCompaction", display: DisplayOptions) -> str:
     """Render a compaction that was prepared but not applied as a screen."""
     rows = [
-        ("would take", format_token_reduction(prepared.count_before, prepared.count_after)),
+        ("would compact", format_token_reduction(prepared.count_before, prepared.count_after)),
         *_prepared_rows(prepared),
     ]
-    rows += [("window" if at == 0 else "", line) for at, line in enumerate(_replacement_lines(prepared))]
+    rows += [("new history" if at == 0 else "", line) for at, line in enumerate(_replacement_lines(prepared))]
     return render_key_values(rows, display)
 
 
@@ -206,20 +210,23 @@ def _compaction_rows(session: Session, compaction: "CompactionResult") -> Iterat
     yield "compacted", format_token_reduction(compaction.prepared.count_before, compaction.count_after)
     yield from _prepared_rows(compaction.prepared)
     if compaction.later_count:
-        yield "later", f"{format_count(compaction.later_count)} behind it, said meanwhile or not yet acknowledged"
-    yield "goes on as", format_owner_handle(session)
+        yield (
+            "later",
+            f"{format_count(compaction.later_count)} after the compacted ones: added meanwhile or unconfirmed",
+        )
+    yield "continues as", format_owner_handle(session)
     yield (
-        "before",
+        "previous",
         format_old_history_command(session, compaction.old_handle)
         if compaction.old_handle
-        else "the items stay in the same list, before the compaction",
+        else "the compacted items stay in the conversation, before the compaction item",
     )
 
 
 def _prepared_rows(prepared: "PreparedCompaction") -> Iterator[KeyValue]:
-    kept = f", {format_count(len(prepared.plan.kept_items))} stay as they were said" if prepared.plan.kept_items else ""
-    yield "folded", format_count(len(prepared.plan.compacted_items)) + kept
-    yield "made", COMPACTION_METHOD_TEXTS[prepared.plan.method]
+    kept = f", {len(prepared.plan.kept_items):,} kept unchanged" if prepared.plan.kept_items else ""
+    yield "items", f"{len(prepared.plan.compacted_items):,} compacted{kept}"
+    yield "method", COMPACTION_METHOD_TEXTS[prepared.plan.method]
 
 
 def _replacement_lines(prepared: "PreparedCompaction") -> Iterator[str]:
@@ -256,11 +263,11 @@ def render_repair(
 ) -> str:
     """Render one repair as a screen, without the last line break; `repair` is None if there was nothing to fix."""
     if repair is None:
-        return "nothing to mend, so nothing was made"
+        return "nothing to repair"
     owner = STRATEGIES[repair.view.strategy].description
     title = display.apply_style(escape_control_chars(name), "bold")
-    head = f"{title}: {format_count(len(repair.view.items))}, held by {owner}"
-    lines = [head if is_saved else f"{head} (not made)"]
+    head = f"{title}: {format_count(len(repair.view.items))}, owner: {owner}"
+    lines = [head if is_saved else f"{head} (dry run)"]
     wide = max((text_width(_change_location(one, item_paths)) for one in repair.changes), default=0)
     for one in repair.changes:
         why = f"{one.reason} [{one.code}]" if one.code else one.reason
@@ -275,7 +282,7 @@ def _summarize_findings(report: "LintReport") -> str:
     told = ", ".join(
         words for words, number in zip(counts, (report.error_count, report.warning_count), strict=True) if number
     )
-    return f"{told or 'nothing found'} in {format_count(len(report.view.items))}"
+    return f"{told or 'no problems'} in {format_count(len(report.view.items))}"
 
 
 def _finding_location(report: "LintReport", at: int) -> str:
@@ -296,6 +303,9 @@ class CheckLevel(StrEnum):
     WARNING = "warning"
     ERROR = "fault"
 
+
+LEVEL_TEXTS = {CheckLevel.WARNING: "warning", CheckLevel.ERROR: "error"}
+"""The text of a level on a terminal; its value is the one in JSON."""
 
 LEVEL_STYLES = {CheckLevel.WARNING: "bold", CheckLevel.ERROR: "bad"}
 """Style of the name of a check that is not ok."""
@@ -332,7 +342,7 @@ def render_checks(reports: Sequence[CheckReport], display: DisplayOptions) -> st
     """Render all checks in their order; a result that is not ok begins with its level."""
     rows = []
     for name, (level, found, next_step) in reports:
-        rows.append((name, found if level is CheckLevel.OK else f"{level}: {found}"))
+        rows.append((name, found if level is CheckLevel.OK else f"{LEVEL_TEXTS[level]}: {found}"))
         rows += [("", f"try: {next_step}")] if next_step else []
     styles = {name: LEVEL_STYLES[finding.level] for name, finding in reports if finding.level in LEVEL_STYLES}
     return render_key_values(rows, display, styles)
@@ -341,5 +351,7 @@ def render_checks(reports: Sequence[CheckReport], display: DisplayOptions) -> st
 def summarize_checks(reports: Sequence[CheckReport]) -> str:
     """Count the errors and the warnings, in one line."""
     many = {level: sum(report.result.level is level for report in reports) for level in CheckLevel}
-    said = [format_count(many[level], level) for level in (CheckLevel.ERROR, CheckLevel.WARNING) if many[level]]
-    return " and ".join(said) or "nothing is wrong"
+    counts = [
+        format_count(many[level], LEVEL_TEXTS[level]) for level in (CheckLevel.ERROR, CheckLevel.WARNING) if many[level]
+    ]
+    return " and ".join(counts) or "all checks passed"

@@ -42,16 +42,20 @@ def _run_state_rows(state: RunState) -> Iterator[KeyValue]:
     yield "agent", state.agent
     yield "owner", _history_owner(state)
     most = document["max_turns"]
-    yield "turns", f"{document['current_turn']} of {'any number' if most is None else most}"
-    counts = f"{usage['input_tokens']:,} in, {usage['output_tokens']:,} out"
-    yield "usage", f"{format_count(usage['requests'], 'request')}, {counts}, {usage['total_tokens']:,} tokens"
-    yield "waiting", format_count(len(state.pending), "call") if state.pending else "for nothing"
+    yield "turns", f"{document['current_turn']}, no limit" if most is None else f"{document['current_turn']} of {most}"
+    tokens = (
+        f"{usage['input_tokens']:,} input, {usage['output_tokens']:,} output, {usage['total_tokens']:,} total tokens"
+    )
+    yield "usage", f"{format_count(usage['requests'], 'request')}, {tokens}"
+    yield "pending", format_count(len(state.pending), "call") if state.pending else "none"
     for one in state.decisions:
         if one.call_id is None or one.call_id not in {waits.id for waits in state.pending}:
             yield "decided", _format_decision(one)
     if state.pending and not state.is_bound:
-        words = "decisions are unauthenticated: below 1.15 they name a call by its id alone, whatever it would do"
-        yield "note", words
+        yield (
+            "note",
+            "a decision is not bound to its call: before 1.15 it names only the call id, not the tool or arguments",
+        )
 
 
 def _history_owner(state: RunState) -> str:
@@ -80,7 +84,7 @@ def _decision_cell(state: RunState, one: PendingCall) -> str:
 
 
 def _decision_name(one: StateDecision) -> str:
-    return DECISION_NAMES[one.approve] + (" for good" if one.always else "")
+    return DECISION_NAMES[one.approve] + (" always" if one.always else "")
 
 
 def _format_decision(one: StateDecision) -> str:

@@ -117,7 +117,7 @@ def _model_data_rows(settings: Settings) -> Iterator[KeyValue]:
 def _format_built_in(built_in: BuiltInModel) -> str:
     if built_in.path is None:
         return (
-            f"{built_in.model}, not installed; convo models pull fetches it ({format_megabytes(built_in.size_bytes)})"
+            f"{built_in.model}, not installed; convo models pull downloads it ({format_megabytes(built_in.size_bytes)})"
         )
     return f"{built_in.model}, {built_in.path} ({format_megabytes(built_in.size_bytes)})"
 
@@ -137,7 +137,7 @@ def _settings_file_rows(settings: Settings) -> Iterator[KeyValue]:
     files = (Layer.PROFILE, Layer.PROJECT, Layer.USER)
     said = dict.fromkeys(one.source for one in settings.entries if one.source.layer in files)
     places = list(dict.fromkeys(origin.location for origin in sorted(said)))
-    for at, place in enumerate(places or [f"{settings.paths.settings_file} says nothing yet"]):
+    for at, place in enumerate(places or [f"{settings.paths.settings_file} (no settings yet)"]):
         yield "" if at else "settings", place
 
 
@@ -205,7 +205,7 @@ def render_known_models(settings: Settings, display: DisplayOptions) -> str:
             ],
         ),
     ]
-    read = f"windows in tokens, prices in USD per million tokens, as read on {load_model_data()['as_of']}"
+    read = f"windows in tokens, prices in USD per million tokens, as of {load_model_data()['as_of']}"
     return display.translate_box_chars("\n".join([*table_lines(fit_columns(columns, display), display), "", read]))
 
 
@@ -248,7 +248,7 @@ def render_settings(settings: Sequence[Setting], display: DisplayOptions, ignore
     columns = [
         Column("setting", [escape_unprintable(format_setting_key(one.key)) for one in every], style="id"),
         Column("value", [escape_unprintable(format_setting_value(one.value)) for one in every]),
-        Column("origin", [escape_unprintable(origin) for origin in origins]),
+        Column("source", [escape_unprintable(origin) for origin in origins]),
     ]
     return render_table(columns, display)
 

@@ -83,7 +83,7 @@ async def handle_attach(repl: "Repl", text: str) -> None:
         repl.host.check_input_supported(repl.chat, [part for _, part in [*repl.attachments, *added]])
         repl.attachments.extend(added)
     if not repl.attachments:
-        repl.print_message("nothing goes along with the next message; /attach FILE, or @FILE in the message")
+        repl.print_message("no attachments; add one with /attach FILE, or @FILE in the message")
     for name, part in repl.attachments:
         repl.print_message(format_attachment(name, part))
 
@@ -92,11 +92,9 @@ async def handle_detach(repl: "Repl", text: str) -> None:
     names = split_file_names(text) or [name for name, _ in repl.attachments]
     left = [one for one in repl.attachments if one[0] not in names]
     if len(left) == len(repl.attachments):
-        raise InvalidUsage("no such thing goes along with the next message", hint="/attach lists what does")
+        raise InvalidUsage("no such attachment" if names else "no attachments", hint="/attach lists the attachments")
     repl.attachments[:] = left
-    repl.print_message(
-        f"{format_count(len(left), 'thing')} left to go along" if left else "nothing goes along any more"
-    )
+    repl.print_message(f"{format_count(len(left), 'attachment')} left" if left else "no attachments left")
 
 
 def split_file_names(text: str) -> Sequence[str]:
@@ -104,7 +102,7 @@ def split_file_names(text: str) -> Sequence[str]:
     try:
         return shlex.split(text)
     except ValueError as wrong:
-        raise InvalidUsage(f"a quote is not closed in {text!r}", hint='/attach "a name with blanks.txt"') from wrong
+        raise InvalidUsage(f"unclosed quote in {text!r}", hint='/attach "a name with blanks.txt"') from wrong
 
 
 NO_INSTRUCTIONS = "-"
@@ -115,11 +113,11 @@ async def handle_system(repl: "Repl", text: str) -> None:
     if text:
         said = None if text == NO_INSTRUCTIONS else text
         repl.chat.options = replace(repl.chat.options, instructions=said)
-        repl.print_message("from the next message on" if said else "no instructions from the next message on")
+        repl.print_message(f"instructions {'changed' if said else 'removed'} from the next message on")
         return
     now = repl.chat.options.instructions
     repl.print_message(
-        "\n".join(f"  {line}" for line in now.splitlines()) if now else "  no instructions; /system TEXT sets some"
+        "\n".join(f"  {line}" for line in now.splitlines()) if now else "  no instructions; set them with /system TEXT"
     )
 
 
@@ -133,7 +131,7 @@ async def handle_tools(repl: "Repl", _: str) -> None:
     for name, about in offered:
         repl.print_message(f"  {name:<{wide}}  {get_first_line(about)}".rstrip())
     if not offered:
-        repl.print_message("  no tools go with a turn; agents have them: convo chat --agent FILE:NAME")
+        repl.print_message("  no tools; agents have tools: convo chat --agent FILE:NAME")
 
 
 def list_request_tools(tools: Sequence[Json]) -> list[tuple[str, str]]:
@@ -176,19 +174,19 @@ CODE_BLOCK = re.compile(r"^(?P<fence>```+|~~~+)[^\n]*\n(?P<code>.*?)^(?P=fence)[
 
 async def handle_copy(repl: "Repl", words: str) -> None:
     if words not in ("", "code"):
-        raise InvalidUsage(f"/copy takes nothing or 'code', not {words!r}", hint="/copy, or /copy code")
+        raise InvalidUsage(f"/copy takes no argument or 'code', not {words!r}", hint="/copy, or /copy code")
     answers = [
         said for item in repl.chat.load_state().path.items if is_assistant_message(item) and (said := item_text(item))
     ]
     if not answers:
-        raise InvalidUsage("there is no answer to copy yet", hint="type a message")
+        raise InvalidUsage("no answer to copy yet", hint="send a message")
     what = find_last_code_block(answers[-1]) if words else answers[-1]
     takers = [
         *(["the terminal"] if repl.send_control_sequence(build_osc52_sequence(what)) else []),
         *await copy_with_programs(what, os.environ),
     ]
     if not takers:
-        raise InvalidUsage("nothing here takes what is copied", hint="install xclip or wl-clipboard, or /export it")
+        raise InvalidUsage("no clipboard available", hint="install xclip or wl-clipboard, or use /export FILE")
     repl.print_message(f"copied {format_count(len(what), 'character')} ({', '.join(takers)})")
 
 
@@ -196,7 +194,7 @@ def find_last_code_block(answer: str) -> str:
     """Return the last fenced block of an answer, without its fence. Raises InvalidUsage if there is none."""
     blocks = [found["code"] for found in CODE_BLOCK.finditer(answer)]
     if not blocks:
-        raise InvalidUsage("the last answer has no block of code", hint="/copy takes all of it")
+        raise InvalidUsage("the last answer has no code block", hint="/copy copies all of it")
     return blocks[-1]
 
 
@@ -236,7 +234,7 @@ CLEAR_SCREEN = "\x1b[H\x1b[2J"
 
 async def handle_new(repl: "Repl", name: str) -> None:
     _switch_chat(repl, await repl.host.open_new(repl.chat, name))
-    repl.print_message("a new conversation" + (f", {name}" if name else ""))
+    repl.print_message("new conversation" + (f": {name}" if name else ""))
 
 
 async def handle_clear(repl: "Repl", name: str) -> None:
@@ -250,8 +248,8 @@ async def handle_resume(repl: "Repl", handle: str) -> None:
         return
     left = repl.chat.session.name
     _switch_chat(repl, await repl.host.open_existing(repl.chat, handle))
-    stays = f"; {left} stays where it stands" if left else ""
-    repl.print_message(f"{repl.chat.session.name} goes on from {format_count(len(repl.chat.state.path))}{stays}")
+    saved = f"; {left} is saved" if left else ""
+    repl.print_message(f"continuing {repl.chat.session.name}, {format_count(len(repl.chat.state.path))}{saved}")
     repl.show_last_turns()
 
 
@@ -262,10 +260,10 @@ def _switch_chat(repl: "Repl", chat: "Chat") -> None:
 
 async def handle_rename(repl: "Repl", name: str) -> None:
     if not name:
-        raise InvalidUsage("/rename takes the new name", hint="/rename words-with-dashes")
+        raise InvalidUsage("/rename needs the new name", hint="/rename words-with-dashes")
     before = repl.chat.session.name
     await repl.host.rename(repl.chat, name)
-    repl.print_message(f"{before} is now {name}" if before else f"it will be called {name}")
+    repl.print_message(f"{before} renamed to {name}" if before else f"the conversation will be named {name}")
 
 
 async def handle_export(repl: "Repl", text: str) -> None:
@@ -277,16 +275,16 @@ EDIT_PROMPT = "edit> "
 
 
 async def handle_undo(repl: "Repl", _: str) -> None:
-    _report_move(repl, await repl.undo_stack.undo(repl.chat), "took back")
+    _report_move(repl, await repl.undo_stack.undo(repl.chat), "undid")
 
 
 async def handle_rewind(repl: "Repl", text: str) -> None:
     number = _parse_turn_number(text, "/rewind") if text else None
-    _report_move(repl, await repl.undo_stack.undo(repl.chat, number), "went back before")
+    _report_move(repl, await repl.undo_stack.undo(repl.chat, number), "went back to before")
 
 
 async def handle_redo(repl: "Repl", _: str) -> None:
-    _report_move(repl, await repl.undo_stack.redo(repl.chat), "took up again")
+    _report_move(repl, await repl.undo_stack.redo(repl.chat), "redid")
 
 
 async def handle_edit(repl: "Repl", words: str) -> None:
@@ -309,9 +307,7 @@ async def handle_fork(repl: "Repl", text: str) -> None:
     left = repl.chat.session.name
     repl.chat = await repl.host.fork(repl.chat, number)
     held = repl.chat.state
-    repl.print_message(
-        f"{repl.chat.session.name} goes on from {format_count(len(held.path))}; {left} stays where it stands"
-    )
+    repl.print_message(f"continuing {repl.chat.session.name}, {format_count(len(held.path))}; {left} is unchanged")
 
 
 def _parse_turn_number(text: str, command: str) -> int:
@@ -319,7 +315,7 @@ def _parse_turn_number(text: str, command: str) -> int:
         return int(text)
     except ValueError:
         raise InvalidUsage(
-            f"{command} takes a turn's number, not {text!r}", hint=f"{command} 1, or {command} -1"
+            f"{command} takes a turn number, not {text!r}", hint=f"{command} 1, or {command} -1"
         ) from None
 
 
@@ -330,7 +326,7 @@ def _report_move(repl: "Repl", before: Path, action: str) -> None:
     passed = before.nodes[shared:] if len(now) < len(before) else now.nodes[shared:]
     first = next((node.item for node in passed if is_user_message(node.item)), None)
     what = f'"{item_preview(first)}"' if first else "the last turn"
-    repl.print_message(f"{action} {what}; the next message goes on from {format_count(len(now))}")
+    repl.print_message(f"{action} {what}; the next message continues after {format_count(len(now))}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -402,54 +398,55 @@ async def handle_retry(repl: "Repl", _: str) -> None:
 
 async def handle_stop(repl: "Repl", _: str) -> None:
     if not repl.agent_chat:
-        raise InvalidUsage("no agents answer here, so no run is open", hint="Ctrl-C stops an answer")
+        raise InvalidUsage("no run is open: this chat has no agents", hint="Ctrl-C stops an answer")
     await repl.agent_chat.stop()
 
 
 SLASH_COMMANDS = {
-    "help": SlashCommand("", "this list", handle_help),
-    "status": SlashCommand(
-        "", "who owns the conversation, where its head stands, what is unacknowledged", handle_status
-    ),
+    "help": SlashCommand("", "show this help", handle_help),
+    "status": SlashCommand("", "show the owner, the handle and the number of unconfirmed items", handle_status),
     "next": SlashCommand(
-        "[TEXT]", "the exact body of the next request, and what its owner will put before it", handle_next
+        "[TEXT]", "show the exact body of the next request, and the items that the server prepends", handle_next
     ),
-    "context": SlashCommand("", "what fills the model's window, by part", handle_context),
-    "usage": SlashCommand("", "tokens of the last request and of the session", handle_usage),
-    "cost": SlashCommand("", "what the session has cost", handle_cost),
-    "reasoning": SlashCommand("", "what the model thought before its last answer", handle_reasoning),
-    "inspect": SlashCommand("[HANDLE]", "the chain as a tree", handle_inspect, HANDLE_ARGUMENT),
+    "context": SlashCommand("", "show how much of the context window each part uses", handle_context),
+    "usage": SlashCommand("", "show the tokens of the last request and of the session", handle_usage),
+    "cost": SlashCommand("", "show the cost of the session", handle_cost),
+    "reasoning": SlashCommand("", "show the reasoning of the last turn", handle_reasoning),
+    "inspect": SlashCommand("[HANDLE]", "show the conversation as a tree", handle_inspect, HANDLE_ARGUMENT),
     "model": SlashCommand("[NAME]", "show or change the model", handle_model, MODEL_ARGUMENT),
-    "system": SlashCommand("[TEXT]", "show or change the instructions; - for none", handle_system),
-    "tools": SlashCommand("", "the tools that go with every turn", handle_tools),
+    "system": SlashCommand("[TEXT]", "show or change the instructions; - removes them", handle_system),
+    "tools": SlashCommand("", "list the tools that every request offers to the model", handle_tools),
     "attach": SlashCommand(
-        "[FILE...]", "send files along with the next message, or list what goes along", handle_attach, FILE_ARGUMENT
+        "[FILE...]", "attach files to the next message, or list the attachments", handle_attach, FILE_ARGUMENT
     ),
-    "detach": SlashCommand("[FILE...]", "send nothing along, or not these", handle_detach, FILE_ARGUMENT),
+    "detach": SlashCommand("[FILE...]", "remove all attachments, or these", handle_detach, FILE_ARGUMENT),
     "owner": SlashCommand(
-        "[OWNER]", "hand the conversation to replay, session, conversation or chain", handle_owner, OWNER_ARGUMENT
+        "[OWNER]", "show or change the owner: replay, session, conversation or chain", handle_owner, OWNER_ARGUMENT
     ),
     "compact": SlashCommand(
-        "[FOCUS] [--keep-last N]", "let a shorter history stand in place of this one", handle_compact
+        "[FOCUS] [--keep-last N]", "compact the conversation to fit a smaller context", handle_compact
     ),
-    "retry": SlashCommand("", "ask the last message again", handle_retry),
-    "stop": SlashCommand("", "end the open run of agents for good", handle_stop),
-    "edit": SlashCommand("[TEXT]", "change the last message and ask again", handle_edit),
-    "undo": SlashCommand("", "take the last turn back", handle_undo),
-    "redo": SlashCommand("", "take up again what was taken back", handle_redo),
+    "retry": SlashCommand("", "send the last message again, or continue an interrupted run", handle_retry),
+    "stop": SlashCommand("", "end the open agent run; it cannot be resumed", handle_stop),
+    "edit": SlashCommand("[TEXT]", "edit the last message and send it again", handle_edit),
+    "undo": SlashCommand("", "undo the last turn", handle_undo),
+    "redo": SlashCommand("", "redo the last undone turn", handle_redo),
     "rewind": SlashCommand("[N]", "go back to the end of turn N, or before the last turn", handle_rewind),
-    "fork": SlashCommand("[N]", "go on in a second session, from here or from the end of turn N", handle_fork),
-    "new": SlashCommand("[NAME]", "begin another conversation; this one stays", handle_new),
-    "clear": SlashCommand("[NAME]", "the same, on a clear screen", handle_clear),
+    "fork": SlashCommand("[N]", "continue in a new session, from here or from the end of turn N", handle_fork),
+    "new": SlashCommand("[NAME]", "start a new conversation; this one is saved", handle_new),
+    "clear": SlashCommand("[NAME]", "clear the screen and start a new conversation", handle_clear),
     "resume": SlashCommand(
-        "[HANDLE]", "go on with another conversation, or list the last ones", handle_resume, HANDLE_ARGUMENT
+        "[HANDLE]", "continue another conversation, or list the recent ones", handle_resume, HANDLE_ARGUMENT
     ),
-    "rename": SlashCommand("NAME", "give the conversation another name", handle_rename),
+    "rename": SlashCommand("NAME", "rename the conversation", handle_rename),
     "export": SlashCommand(
-        "[FILE]", "write it down, as the file's suffix says: .md, .html, .json, .jsonl", handle_export, FILE_ARGUMENT
+        "[FILE]",
+        "export the conversation; the suffix gives the format: .md, .html, .json, .jsonl",
+        handle_export,
+        FILE_ARGUMENT,
     ),
-    "copy": SlashCommand("[code]", "put the last answer, or its last block of code, on the clipboard", handle_copy),
-    "exit": SlashCommand("", "leave; Ctrl-D does too", handle_exit),
+    "copy": SlashCommand("[code]", "copy the last answer, or its last code block, to the clipboard", handle_copy),
+    "exit": SlashCommand("", "exit the chat, as Ctrl-D does", handle_exit),
 }
 
 SLASH_COMMAND_ALIASES = {
@@ -490,7 +487,7 @@ def parse_slash_command(line: str) -> tuple[str, str]:
 
         near = get_close_matches(name, [*SLASH_COMMANDS, *SLASH_COMMAND_ALIASES], n=1)
         meant = f"/{near[0]}" if near else "/help"
-        raise InvalidUsage(f"no command '/{said}'; nothing was sent", hint=f"{meant}, or //{said} for a message")
+        raise InvalidUsage(f"unknown command '/{said}'; nothing was sent", hint=f"{meant}, or //{said} for a message")
     return name, words.strip()
 
 
@@ -517,12 +514,14 @@ async def run_shell_line(repl: "Repl", line: str) -> None:
     Raises InvalidUsage if it was pasted, or if it has no command.
     """
     if any(text.startswith("!") and line.startswith(text) for text in repl.reader.pasted_texts):
-        raise InvalidUsage("a ! that was pasted runs nothing", hint="type it, or a space in front of it for a message")
+        raise InvalidUsage(
+            "a pasted ! command is not run", hint="type it, or put a space before it to send it as a message"
+        )
     keeps = line.startswith("!!")
     command = line.lstrip("!").strip()
     if not command:
         raise InvalidUsage(
-            "there is no command behind the !", hint="!ls shows what it says; !!ls puts it into the next message too"
+            "no command after the !", hint="!ls shows its output; !!ls also attaches it to the next message"
         )
     with on_signal(signal.SIGINT, ignore_signal), repl.reader.release_terminal():  # the command receives Ctrl-C itself
         said, code = await (_run_captured(repl, command) if keeps else _run_uncaptured(command))
@@ -530,7 +529,7 @@ async def run_shell_line(repl: "Repl", line: str) -> None:
         repl.print_message(format_exit(code))
     if keeps and code not in INTERRUPT_EXIT_CODES:
         repl.attachments.append((f"!{command}", make_output_part(command, said, code)))
-        repl.print_message("it goes along with the next message; /detach takes it out")
+        repl.print_message("attached to the next message; /detach removes it")
 
 
 async def _run_uncaptured(command: str) -> tuple[str, int]:
@@ -559,7 +558,7 @@ async def _start_shell(
         return await asyncio.create_subprocess_exec(shell, "-c", command, stdin=stdin, stdout=stdout, stderr=stderr)
     except OSError as wrong:
         raise InvalidUsage(
-            f"the shell {shell} cannot be started: {format_os_error(wrong)}", hint="SHELL names the shell"
+            f"the shell {shell} cannot be started: {format_os_error(wrong)}", hint="set SHELL to the path of a shell"
         ) from wrong
 
 
@@ -582,14 +581,14 @@ def format_exit(exit_code: int) -> str:
 
 
 KEY_HELP = (
-    ("//text", "a message that begins with a slash"),
-    ("@FILE", "in a message: send the file along"),
-    ("!command", "run it in the shell; !!command puts what it says into the next message"),
-    ("Ctrl-J, Esc Enter", "break the line; Enter sends"),
-    ("Esc, Ctrl-C", "stop an answer; what came is kept"),
-    ("Esc Esc", "at an empty prompt: change the last message"),
-    ("Ctrl-R", "search what was typed before"),
-    ("Ctrl-X Ctrl-E", "write in $EDITOR"),
+    ("//text", "send a message that begins with a slash"),
+    ("@FILE", "in a message: attach the file"),
+    ("!command", "run a shell command; !!command attaches its output to the next message"),
+    ("Ctrl-J, Esc Enter", "insert a line break; Enter sends"),
+    ("Esc, Ctrl-C", "stop an answer; its text so far is saved"),
+    ("Esc Esc", "at an empty prompt: edit the last message"),
+    ("Ctrl-R", "search the prompt history"),
+    ("Ctrl-X Ctrl-E", "edit the message in $EDITOR"),
     ("Tab", "complete commands, models, handles and files"),
 )
 
@@ -618,7 +617,7 @@ def render_help(rows: Sequence[tuple[str, str]], aliases: Mapping[str, str], wid
             yield f"  {name:<{wide}}  {first}"
             yield from (" " * (wide + 4) + line for line in more)
     yield from textwrap.wrap(
-        f"also: {'; '.join(_format_aliases(aliases))}",
+        f"aliases: {'; '.join(_format_aliases(aliases))}",
         (width or 10_000) - 1,
         initial_indent="  ",
         subsequent_indent="    ",

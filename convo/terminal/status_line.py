@@ -160,8 +160,8 @@ def _total_cost_usd(links: Sequence[Link], price: Price | None) -> float | None:
 def format_token_counts(usage: Usage) -> list[str]:
     """Format input and output tokens, with the cached and the reasoning tokens in them."""
     cached = f" ({usage.cached_tokens:,} cached)" if usage.cached_tokens else ""
-    thought = f" ({usage.reasoning_tokens:,} reasoning)" if usage.reasoning_tokens else ""
-    return [f"{usage.input_tokens:,} in{cached}", f"{usage.output_tokens:,} out{thought}"]
+    reasoning = f" ({usage.reasoning_tokens:,} reasoning)" if usage.reasoning_tokens else ""
+    return [f"{usage.input_tokens:,} input{cached}", f"{usage.output_tokens:,} output{reasoning}"]
 
 
 def format_cost(cost_usd: float | None) -> list[str]:
@@ -184,16 +184,16 @@ def _shown_id(link: Link) -> str:
 def format_status(session: Session, state: ConversationState, model: str) -> str:
     """Format the lines of /status."""
     owner = STRATEGIES[session.strategy]
-    waiting = len(state.unconfirmed_nodes)
+    unconfirmed = len(state.unconfirmed_nodes)
     rows = {
         "owner": f"{owner.description} (--{session.strategy})",
         "session": session.name or "(named after the first message)",
         "handle": session.handle
-        or ("the session itself" if not owner.is_server_side else "(made by the first answer)"),
+        or ("(the session name)" if not owner.is_server_side else "(created by the first response)"),
         "endpoint": str(session.scope),
         "model": model,
-        "items": f"{len(state.path)}" + (f", of them {waiting} unacknowledged" if waiting else ""),
-        "turn sends": "what the owner has not acknowledged" if owner.is_server_side else "the whole path",
+        "items": f"{len(state.path)}" + (f", {unconfirmed} unconfirmed" if unconfirmed else ""),
+        "turn sends": "the unconfirmed items" if owner.is_server_side else "the full history",
     }
     return "\n".join(f"  {name:<11} {value}" for name, value in rows.items())
 
@@ -202,15 +202,15 @@ def describe_open_run(run: OpenRun) -> str:
     """Describe the status of an open run."""
     if run.is_paused:
         return (
-            f"a run of agents waits for a decision on {', '.join(run.pending_call_ids)}"
+            f"an agent run needs approval: {', '.join(run.pending_call_ids)}"
             if run.pending_call_ids
             else PAUSED_RUN_TEXT
         )
-    return f"a run of agents is under way in {run.process}" if run.process else ORPHANED_RUN_TEXT
+    return f"an agent run is in progress in {run.process}" if run.process else ORPHANED_RUN_TEXT
 
 
-PAUSED_RUN_TEXT = "a run of agents is paused"
-ORPHANED_RUN_TEXT = "a run of agents was left in the middle of its calls"
+PAUSED_RUN_TEXT = "an agent run is paused"
+ORPHANED_RUN_TEXT = "an agent run was interrupted during its calls"
 
 
 def format_continue_command(session: Session, run: OpenRun | None) -> str:

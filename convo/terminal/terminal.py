@@ -285,11 +285,8 @@ def _wrap_value(text: str, display: DisplayOptions, indent: int) -> list[str]:
 def unconfirmed_rows(items: Sequence[Item], open_run: str = "") -> Iterator[KeyValue]:
     """Yield the rows for the open run, if there is one, and for the unconfirmed items."""
     if open_run:
-        yield "waiting", open_run
-    if not items:
-        yield from () if open_run else [("waiting", "nothing is unacknowledged")]
-        return
-    yield "" if open_run else "waiting", f"{format_count(len(items))} unacknowledged"
+        yield "run", open_run
+    yield "unconfirmed", format_count(len(items)) if items else "none"
     for item in items[:MAX_UNCONFIRMED_SHOWN]:
         yield "", f"{item.get('role') or item_type(item)}: {item_preview(item)}"
     if len(items) > MAX_UNCONFIRMED_SHOWN:

@@ -5,6 +5,7 @@ Estimated token counts begin with "~".
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from shlex import quote
 
 from convo.config.sections import Price
 from convo.history.records import Link
@@ -13,7 +14,7 @@ from convo.inspect.view import UsageTotals, sum_link_usage
 from convo.terminal.status_line import format_cost, format_share, format_token_counts
 from convo.terminal.terminal import Column, DisplayOptions, fit_columns, format_count, table_lines, wrap_line
 
-NO_REQUESTS_TEXT = "nothing was asked yet"
+NO_REQUESTS_TEXT = "no requests yet"
 
 
 def format_session_usage(links: Sequence[Link], prices: Mapping[str, Price]) -> str:
@@ -26,8 +27,8 @@ def _usage_lines(links: Sequence[Link], prices: Mapping[str, Price]) -> Iterator
     if last:
         yield f"  last     {_format_totals(last)}"
     if all_:
-        again = [f"{all_.resent_tokens:,} of the input billed again"] if all_.resent_tokens else []
-        yield f"  session  {' · '.join([format_count(all_.request_count, 'request'), _format_totals(all_), *again])}"
+        resent = [f"{all_.resent_tokens:,} re-sent"] if all_.resent_tokens else []
+        yield f"  session  {' · '.join([format_count(all_.request_count, 'request'), _format_totals(all_), *resent])}"
 
 
 def _format_totals(totals: UsageTotals) -> str:
@@ -43,8 +44,8 @@ def format_session_cost(links: Sequence[Link], prices: Mapping[str, Price]) -> s
         unpriced = dict.fromkeys(
             link.model for link in links if (one := sum_link_usage([link], prices)) and one.cost_usd is None
         )
-        return f"  no price is known of {', '.join(unpriced)}; [prices] in config.toml takes them"
-    of_last = f"; the last one {''.join(format_cost(last.cost_usd))}" if last and last.cost_usd is not None else ""
+        return f"  no price for {', '.join(unpriced)}; add it under [prices] in config.toml"
+    of_last = f"; last request {''.join(format_cost(last.cost_usd))}" if last and last.cost_usd is not None else ""
     return f"  {''.join(format_cost(all_.cost_usd))} for {format_count(all_.request_count, 'request')}{of_last}"
 
 
@@ -55,8 +56,8 @@ METER_LABEL_COLUMNS = 15
 """Columns beside the longest name, the bar and the longest number, including the last one of the terminal."""
 
 
-def context_table_lines(usage: ContextUsage, display: DisplayOptions) -> Iterator[str]:
-    """Yield a line for each part, then the total."""
+def context_table_lines(usage: ContextUsage, model: str, display: DisplayOptions) -> Iterator[str]:
+    """Yield a line for each part, then the total. `model` is provider/model."""
     parts = usage.parts
     columns = [
         Column("part", [part.name for part in parts]),
@@ -64,20 +65,31 @@ def context_table_lines(usage: ContextUsage, display: DisplayOptions) -> Iterato
         Column("tokens", [_format_tokens(part.tokens.tokens, part.tokens.is_estimate) for part in parts]),
     ]
     yield from table_lines(fit_columns(columns, display), display)
-    yield from wrap_line(format_context_total(usage), display.width or sys.maxsize)
+    yield from _total_lines(usage, model, display, indent="")
 
 
 def format_context_total(usage: ContextUsage) -> str:
     """Format the total, its source, and its share of the context window."""
     window, total = usage.window, usage.total
-    said = f"{_format_tokens(total.tokens, total.is_estimate)} tokens, {_format_counter(usage)}"
+    counted = f"{_format_tokens(total.tokens, total.is_estimate)} tokens, {_format_counter(usage)}"
     if window is None:
-        return f"{said}; nobody wrote down how large this model's window is"
-    return f"{said}; {format_share(total.tokens, window.context)} of a window of {window.context:,}"
+        return f"{counted}; context window unknown"
+    return f"{counted}; {format_share(total.tokens, window.context)} of the context window of {window.context:,}"
 
 
-def context_meter_lines(usage: ContextUsage, display: DisplayOptions) -> Iterator[str]:
-    """Yield a bar for each part and one for the free tokens; shares of the total if the context window is unknown."""
+def _total_lines(usage: ContextUsage, model: str, display: DisplayOptions, indent: str) -> Iterator[str]:
+    """Yield the total, and the command that sets the context window if it is unknown."""
+    yield from wrap_line(indent + format_context_total(usage), display.width or sys.maxsize)
+    if usage.window is None:
+        key = quote(f'windows."{model}".context')
+        yield from wrap_line(f"{indent}set it: convo config set {key} 128000", display.width or sys.maxsize)
+
+
+def context_meter_lines(usage: ContextUsage, model: str, display: DisplayOptions) -> Iterator[str]:
+    """Yield a bar for each part and one for the free tokens; shares of the total if the context window is unknown.
+
+    model:  provider/model
+    """
     rows = [(part.name, part.tokens.tokens) for part in usage.parts]
     whole = usage.window.context if usage.window else max(sum(tokens for _, tokens in rows), 1)
     free = [] if usage.free_tokens is None else [("free", usage.free_tokens)]
@@ -93,13 +105,13 @@ def context_meter_lines(usage: ContextUsage, display: DisplayOptions) -> Iterato
         yield f"  {name:<{wide}}  {bar}  {tokens:>{figures},}  {format_share(tokens, whole)}"
     for name, tokens in free:
         yield f"  {name:<{wide}}  {' ' * long}  {tokens:>{figures},}  {format_share(tokens, whole)}"
-    yield from wrap_line(f"  {format_context_total(usage)}", display.width or sys.maxsize)
+    yield from _total_lines(usage, model, display, indent="  ")
 
 
 def _format_counter(usage: ContextUsage) -> str:
     if usage.counted_by == COUNTED_BY_ENDPOINT:
         return "counted by the endpoint"
-    return "an estimate" if usage.counted_by == COUNTED_BY_ESTIMATE else f"counted here with {usage.counted_by}"
+    return "estimated" if usage.counted_by == COUNTED_BY_ESTIMATE else f"counted with {usage.counted_by}"
 
 
 def _format_tokens(tokens: int, is_estimate: bool) -> str:

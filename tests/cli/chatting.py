@@ -16,7 +16,7 @@ LONG = "and this goes on for quite a while, as people do when they explain; " * 
 
 RECEIPT = re.compile(
     r"^(?:(?P<status>incomplete|failed|cancelled)(?: \((?P<why>\w+)\))? · )?"
-    r"(?:(?P<input>[\d,]+) in(?: \((?P<cached>[\d,]+) cached\))? · (?P<output>[\d,]+) out · )?"
+    r"(?:(?P<input>[\d,]+) input(?: \((?P<cached>[\d,]+) cached\))? · (?P<output>[\d,]+) output · )?"
     r"(?:(?P<cost><?\$[\d.]+) · )?"
     r"(?P<seconds>\d+\.\d) s · (?:(?P<id>resp_[0-9a-f]{32}) · )?(?P<owner>\w+ \S+)$"
 )

@@ -34,9 +34,9 @@ def test_the_answer_is_on_stdout_and_what_the_run_does_on_stderr(convo: Convo, h
     assert (got.exit, got.out) == (0, "It cost 5.\n")
     lines = got.err.splitlines()
     assert lines[:3] == [
-        "triage hands over to billing",
+        "triage hands off to billing",
         'billing calls look_up {"order": "A1"}',
-        "look_up gave A1 cost 500 cents",
+        "look_up returned A1 cost 500 cents",
     ]
     assert lines[3].startswith("3 calls · ")
     assert receipts(lines[3].removeprefix("3 calls · "))[0]["owner"] == "session mine"
@@ -49,7 +49,7 @@ def test_every_owner_can_hold_a_run_that_pauses_and_goes_on(owner: str, convo: C
     model = scripted(LOOK_UP, REFUND, BACK, {"text": "Anything else?"})
     got = convo("chat", *agents(), *model, owner, "-n", "mine", "pay A1 back")
     assert (got.exit, got.out) == (3, ""), got.err
-    assert 'desk asks for refund {"order": "A1", "cents": 500} (c1); it waits for a decision' in got.err
+    assert 'desk asks for refund {"order": "A1", "cents": 500} (c1); needs approval' in got.err
     assert ran() == ["look_up A1"]
     on = convo("resume", "mine", *agents(), *model, "--approve", "c1")
     assert (on.exit, on.out) == (0, "Paid back.\n"), on.err
@@ -170,7 +170,7 @@ def test_objects_of_the_agents_sdk_answer_and_pause_too(convo: Convo, home: Path
     assert convo("chat", *agents("desk", SDK), *model, "-n", "mine", "pay A1 back").exit == 3
     got = convo("resume", "mine", *agents("desk", SDK), *model, "--approve", "all")
     assert (got.exit, got.out) == (0, "Paid back.\n")
-    assert "refund gave paid 500 cents back for A1" in got.err
+    assert "refund returned paid 500 cents back for A1" in got.err
 
 
 # -- how a run behaves -------------------------------------------------------------------------------
@@ -198,7 +198,7 @@ def test_an_input_filter_makes_the_input_of_every_call(convo: Convo, home: Path)
 def test_values_reach_the_tools(convo: Convo, home: Path) -> None:
     Path("values.json").write_text('{"customer": "Ada"}')
     got = convo("chat", *agents(), *scripted({"call": {"name": "who"}}, BACK), "--context", "values.json", "who?")
-    assert "who gave Ada" in got.err
+    assert "who returned Ada" in got.err
 
 
 def test_a_history_is_handed_over_as_a_summary_between_markers(convo: Convo, home: Path) -> None:
@@ -262,7 +262,7 @@ def test_what_a_terminal_would_obey_is_spelled_out(convo: Convo, home: Path) -> 
 def test_a_long_output_is_cut_on_stderr_and_whole_for_the_model(convo: Convo, home: Path) -> None:
     text = AGENTS.replace('return f"{order} cost 500 cents"', 'return "x" * 100_000')
     got = convo("chat", *agents("desk", text), *scripted(LOOK_UP, BACK), "-n", "mine", "A1?")
-    assert "look_up gave xxx" in got.err
+    assert "look_up returned xxx" in got.err
     assert "... (100,000 characters)\n" in got.err
     assert max(map(len, got.err.splitlines())) < 500
     items, _ = kept(home, "mine")

@@ -88,7 +88,7 @@ def test_json_has_a_record_for_each_call(convo: Convo, home: Path) -> None:
 def test_one_is_shown_in_full(convo: Convo, home: Path) -> None:
     held(home, waits("shop", paused(call("g1", "guarded", '{"text":"a"}'))))
     assert convo("approvals", "show", "g1").out == (
-        "guarded waits for a decision\n"
+        "guarded needs approval\n"
         "  agent      shop\n"
         "  call       g1\n"
         "  arguments  {\n"

@@ -214,4 +214,4 @@ def test_a_call_above_the_limit_of_a_price_has_a_cost(server: Loopback, convo: C
     event = {"type": "response.completed", "sequence_number": 0, "response": response}
     server.arm(raw(f"data: {json.dumps(event)}\n\n".encode()))
     got = convo("chat", "-m", "openai/gpt-5.6-terra", "hi")
-    assert "300,000 in · 1,000 out · $1.22" in got.err
+    assert "300,000 input · 1,000 output · $1.22" in got.err

@@ -41,7 +41,7 @@ def test_ctrl_c_keeps_what_came_and_the_next_turn_goes_on(signals: int, start: S
 
     assert process.returncode == 130
     assert LONG["text"].startswith(printed)
-    assert err.splitlines()[0] == "stopped; what came so far is kept"
+    assert err.splitlines()[0] == "stopped; the output so far is saved"
     assert receipts(err)[0]["status"] == "cancelled"
 
     after = convo("chat", "--from", "mine", *ECHO, "go on")

@@ -65,7 +65,7 @@ def test_values_come_back_in_every_later_process_and_in_every_state(convo: Convo
     assert written.json()["context"]["context"] == {"customer": "Ada"}
     for call in ("c1", "c2"):
         got = convo("resume", "mine", *agents(), *model, "--approve", call, "-o", "state.json")
-        assert "who gave Ada" in got.err
+        assert "who returned Ada" in got.err
     assert (got.exit, context_in("state.json")) == (0, {"customer": "Ada"})
 
 
@@ -75,7 +75,7 @@ def test_values_of_a_state_from_elsewhere_stay_after_the_next_pause(convo: Convo
     model = scripted(REFUND, again, WHO, BACK)
     got = convo("resume", "state.json", *agents(), *model, "--approve", "c1", "-o", "next.json")
     assert (got.exit, context_in("next.json")) == (3, {"customer": "Ada"}), got.err
-    assert "who gave Ada" in convo("resume", "next.json", *agents(), *model, "--approve", "c2").err
+    assert "who returned Ada" in convo("resume", "next.json", *agents(), *model, "--approve", "c2").err
 
 
 def test_a_context_that_is_no_mapping_needs_somebody_who_makes_one_of_it(convo: Convo, home: Path) -> None:
@@ -86,7 +86,7 @@ def test_a_context_that_is_no_mapping_needs_somebody_who_makes_one_of_it(convo: 
     assert "Customer, which a state only describes" in refused.err
     assert "try: --context FILE.json, or FILE.py:NAME" in refused.err
     got = convo("resume", "state.json", *flags, "--context", "bot.py:customer")
-    assert (got.exit, "who gave ADA" in got.err) == (0, True), got.err
+    assert (got.exit, "who returned ADA" in got.err) == (0, True), got.err
 
 
 @pytest.mark.parametrize(

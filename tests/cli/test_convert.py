@@ -38,7 +38,7 @@ def test_it_says_what_goes_over_and_what_is_made(convo: Convo, home: Path) -> No
         "  session  theirs\n"
         "  owner    the endpoint's Responses API (--chain)\n"
         "  handle   none yet: the first turn makes it, and sends everything\n"
-        "  items    2 items, of them 2 unacknowledged\n"
+        "  items    2 items, 2 unconfirmed\n"
     )
     assert [one.name for one in sessions(home)] == ["theirs", "mine"]
 

@@ -20,9 +20,9 @@ monads
   endpoint  embedded
   model     scripted/echo
   head      4 items, @ resp_2
-  waiting   nothing is unacknowledged
-  last      11 in · 3 out
-  together  2 requests · 15 in · 7 out · 4 of the input billed again
+  waiting   none
+  last      11 input · 3 output
+  together  2 requests · 15 input · 7 output · 4 re-sent
   go on     convo chat --from monads
 
 response  owner    sent    ~tokens  saw  in  cached  out  reasoned  model          day         time   status     secs  \
@@ -89,7 +89,7 @@ def test_a_conversation_shows_every_clients_responses_and_what_the_record_has_no
     held(home, story)
     mine, theirs = convo("inspect", "monads").out, convo("inspect", "conv_1").out
     assert "  head      4 items, @ resp_2\n" in mine
-    assert "  note      the conversation holds 2 items more than this record\n" in mine
+    assert "  note      the conversation has 2 items more than this record\n" in mine
     assert [line[:26].rstrip() for line in mine.splitlines()[-3:]] == [
         "● resp_1  monads",
         "@ resp_2  monads",
@@ -312,8 +312,8 @@ def test_a_price_that_a_person_gave_shows_what_each_request_cost_and_all_of_them
     held(home, talks("monads", Strategy.CHAIN, "one two", "three"))
     project_file('[prices."scripted/echo"]\ninput = 1000\noutput = 10000\n')
     out = convo("inspect", "monads").out
-    assert "  last      5 in · 1 out · $0.0150\n" in out
-    assert "  together  2 requests · 7 in · 3 out · 2 of the input billed again · $0.0370\n" in out
+    assert "  last      5 input · 1 output · $0.0150\n" in out
+    assert "  together  2 requests · 7 input · 3 output · 2 re-sent · $0.0370\n" in out
     assert "cost" in out.splitlines()[-3].split()
     links = convo("inspect", "monads", "--json").json()["links"]
     assert [link["cost_usd"] for link in links] == pytest.approx([0.022, 0.015])

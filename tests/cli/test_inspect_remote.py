@@ -57,7 +57,7 @@ def test_a_chain_that_the_store_does_not_know_is_walked_at_its_endpoint(
     assert (got.exit, got.err) == (0, "")
     assert f"  endpoint  {server.url}\n" in got.out
     assert f"  head      6 items, @ {ids[2]}\n" in got.out
-    assert "  forks     this endpoint cannot tell what else goes on from a response\n" in got.out
+    assert "  forks     this endpoint cannot list the other responses that continue a response\n" in got.out
     assert [line.split()[3] for line in got.out.splitlines()[-3:]] == ["full", "delta", "delta"]
     assert [line.split()[-3:] for line in got.out.splitlines()[-3:]] == [
         [words, "→", words] for words in ("one", "two", "three")
@@ -220,7 +220,7 @@ def test_where_the_two_differ_is_said(server: Loopback, convo: Convo, home: Path
     ids = chain(server, "one", "two", "three")
     mirror(home, server, ids, "one", "two")
     out = convo("inspect", "monads", "--remote").out
-    assert "  note      the endpoint holds 2 items more than this record\n" in out
+    assert "  note      the endpoint has 2 items more than this record\n" in out
 
 
 def test_without_a_network_the_mirror_stands_in_and_says_so(

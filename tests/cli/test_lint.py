@@ -37,7 +37,7 @@ def test_findings_of_a_file_name_its_lines_and_exit_4(convo: Convo, tmp_path: Pa
 def test_a_clean_history_exits_0(convo: Convo, home: Path) -> None:
     held(home, talks("monads", Strategy.SESSION, "one", "two"))
     got = convo("lint", "monads")
-    assert (got.exit, got.out, got.err) == (0, "monads: nothing found in 4 items\n", "")
+    assert (got.exit, got.out, got.err) == (0, "monads: no problems in 4 items\n", "")
 
 
 @pytest.mark.parametrize("strategy", Strategy)
@@ -90,7 +90,7 @@ def test_items_a_request_or_a_paused_run_can_be_piped_in(convo: Convo, tmp_path:
     request = json.dumps({"model": "m", "input": [HI, CALL]})
     found = convo("lint", "-", "--json", stdin=request).json()
     assert [one["path"] for one in found["findings"]] == ["$.input[1].call_id"]
-    assert convo("lint", "-", stdin=snapshot(PAUSED).decode()).out == "-: nothing found in 3 items\n"
+    assert convo("lint", "-", stdin=snapshot(PAUSED).decode()).out == "-: no problems in 3 items\n"
     assert convo("lint", "-", stdin="{").err.startswith("convo: piped input is not JSON: ")
     assert convo("repair", "-", "--as", "good.json", stdin=request).exit == 0
     assert len(json.loads((tmp_path / "good.json").read_text())["input"]) == 3
@@ -99,13 +99,13 @@ def test_items_a_request_or_a_paused_run_can_be_piped_in(convo: Convo, tmp_path:
 def test_a_request_may_answer_a_call_that_its_owner_holds(convo: Convo, tmp_path: Path) -> None:
     (tmp_path / "request.json").write_text(json.dumps({"previous_response_id": "resp_1", "input": [ORPHAN]}))
     got = convo("lint", "request.json")
-    assert (got.exit, got.out.splitlines()[0]) == (0, "request.json: nothing found in 1 item")
+    assert (got.exit, got.out.splitlines()[0]) == (0, "request.json: no problems in 1 item")
     assert "anchor-expired: age of the previous response not checked" in got.out
 
 
 def test_a_call_that_a_paused_run_waits_for_is_no_fault(convo: Convo, tmp_path: Path) -> None:
     (tmp_path / "state.json").write_bytes(snapshot(PAUSED))
-    assert convo("lint", "./state.json").out == "./state.json: nothing found in 3 items\n"
+    assert convo("lint", "./state.json").out == "./state.json: no problems in 3 items\n"
 
 
 def test_secrets_in_a_paused_run_are_named_by_their_path_and_never_shown(convo: Convo, tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def provider(convo: Convo, name: str, *argv: str) -> Any:
 LISTED = """\
   default   local/smollm2-135m-instruct (built in; no key found)
   built in  local/smollm2-135m-instruct, {weights} (98 MB)
-  settings  {home}/config/config.toml says nothing yet
+  settings  {home}/config/config.toml (no settings yet)
 
 provider   api        endpoint  set up       key                           base URL
 anthropic  anthropic  embedded  no key       ANTHROPIC_API_KEY not set     https://api.anthropic.com

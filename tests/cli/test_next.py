@@ -323,7 +323,7 @@ def test_the_screen_shows_before_the_request_and_its_figures(convo: Convo, home:
     body = "\n".join(lines[5 : lines.index("part            items  tokens") - 1])
     assert json.loads(body) == asked(convo, "mine", "two")["body"]
     assert lines[-4:-1] == ["part            items  tokens", "held by resp_1      2  ~10", "input               1  ~5"]
-    assert lines[-1] == "~15 tokens, an estimate; nobody wrote down how large this model's window is"
+    assert lines[-1] == "~15 tokens, estimated; context window unknown"
 
 
 def test_a_window_that_a_person_gave_is_what_is_left_of(convo: Convo, home: Path) -> None:
@@ -331,4 +331,4 @@ def test_a_window_that_a_person_gave_is_what_is_left_of(convo: Convo, home: Path
     project_file('[windows]\n"scripted/echo" = { context = 100 }\n')
     shown = asked(convo, "mine", "four")
     assert (shown["window"], shown["left"]) == (100, 93)
-    assert "7.0% of a window of 100" in convo("next", "mine", "four").out
+    assert "7.0% of the context window of 100" in convo("next", "mine", "four").out

@@ -17,7 +17,7 @@ from tests.running import Convo, project_file
 from tests.runstate.snapshots import snapshot
 
 MENDED = """\
-mended: 4 items, held by the local store
+mended: 4 items, owner: the local store
   $[1]  replaced      the arguments of weather are truncated: they are now {"city": "Bo"} [invalid-arguments]
   $[2]  dropped       this function call output has no earlier call c0 [output-without-call]
   $[1]  added         function call c1 has no output: an 'interrupted' output was added [call-without-output]
@@ -102,7 +102,7 @@ def test_a_conversation_stays_with_its_endpoint_and_its_history_is_mended_here(
 
 def test_a_file_is_mended_into_another_file(convo: Convo, tmp_path: Path) -> None:
     got = convo("repair", listed(tmp_path / "broken.json"), "--as", "good.json")
-    assert (got.exit, got.out.splitlines()[0]) == (0, "good.json: 4 items, held by the application: a JSON file")
+    assert (got.exit, got.out.splitlines()[0]) == (0, "good.json: 4 items, owner: the application: a JSON file")
     assert json.loads((tmp_path / "broken.json").read_text()) == BROKEN
     assert convo("lint", "good.json", "--strict").exit == 0
     assert convo("chat", "--replay", "--from", "good.json", *ECHO, "go on").exit == 0
@@ -135,7 +135,7 @@ def test_a_request_is_mended_into_a_request(convo: Convo, tmp_path: Path) -> Non
 def test_a_dry_run_says_what_would_change_and_makes_nothing(convo: Convo, home: Path, tmp_path: Path) -> None:
     held(home, session("broken"))
     got = convo("repair", "broken", "--as", "mended", "--dry-run")
-    assert got.out.splitlines()[0] == "mended: 4 items, held by the local store (not made)"
+    assert got.out.splitlines()[0] == "mended: 4 items, owner: the local store (dry run)"
     assert got.out.splitlines()[1:] == MENDED.splitlines()[1:]
     assert convo("repair", "broken", "--as", "good.json", "--dry-run", "--json").json()["made"] is None
     assert [one.name for one in sessions(home)] == ["broken"]
@@ -145,7 +145,7 @@ def test_a_dry_run_says_what_would_change_and_makes_nothing(convo: Convo, home: 
 def test_what_is_right_is_not_written_again(convo: Convo, home: Path) -> None:
     held(home, talks("monads", Strategy.CHAIN, "one"))
     got = convo("repair", "monads", "--as", "mended")
-    assert (got.exit, got.out) == (0, "nothing to mend, so nothing was made\n")
+    assert (got.exit, got.out) == (0, "nothing to repair\n")
     assert [one.name for one in sessions(home)] == ["monads"]
 
 

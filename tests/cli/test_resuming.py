@@ -50,7 +50,7 @@ def test_each_decision_is_told_and_performed(paused: tuple[str, str], convo: Con
         "approved refund (c1)",
         "rejected refund (c2)",
         'desk calls refund {"order": "A1", "cents": 100}',
-        "refund gave paid 100 cents back for A1",
+        "refund returned paid 100 cents back for A1",
     ]
     assert outputs(home, "mine") == ["paid 100 cents back for A1", "not today"]
     assert len(sessions(home)) == 1

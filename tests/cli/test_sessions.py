@@ -113,7 +113,7 @@ def test_a_record_says_who_owns_it_and_how_to_go_on(convo: Convo, home: Path) ->
         "  model     scripted/echo\n"
         f"  head      {head[:12]}, 4 items\n"
         f"  mark      {head[:12]}, 4 items confirmed\n"
-        "  waiting   nothing is unacknowledged\n"
+        "  waiting   none\n"
         "  turns     2\n"
         "  created   2023-11-14 22:14\n"
         "  used      2023-11-14 22:16\n"

@@ -59,7 +59,7 @@ def test_the_way_follows_from_the_owner_and_what_can_be_looked_up(
 def test_what_is_sealed_is_left_to_whoever_can_open_it() -> None:
     there = standing(Strategy.SESSION, SEALED, *TALK)
     assert plan_compaction(there, CompactionOptions()).method is CompactionMethod.INPUT
-    with pytest.raises(InvalidUsage, match="sealed"):
+    with pytest.raises(InvalidUsage, match="encrypted"):
         plan_compaction(there, CompactionOptions(focus="names"))
 
 

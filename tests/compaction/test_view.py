@@ -97,7 +97,7 @@ def test_what_cannot_be_opened_is_said_by_whoever_opens_it() -> None:
 
 def test_an_older_convo_refuses_a_newer_form() -> None:
     newer = json.dumps({**json.loads(encode_compaction(CompactionContent("local"))), "v": 2}).encode()
-    with pytest.raises(InputFault, match="a newer convo sealed this, in form 2"):
+    with pytest.raises(InputFault, match="unsupported compaction version 2"):
         decode_compaction(newer)
 
 

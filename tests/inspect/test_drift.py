@@ -10,8 +10,8 @@ from tests.inspect.built import said
     ("ours", "theirs", "sentence"),
     [
         (["a", "b"], ["a", "b"], ""),
-        (["a"], ["a", "b"], "the file holds 1 item more than this record"),
-        (["a"], ["a", "b", "c"], "the file holds 2 items more than this record"),
+        (["a"], ["a", "b"], "the file has 1 item more than this record"),
+        (["a"], ["a", "b", "c"], "the file has 2 items more than this record"),
         (["a", "b"], ["a"], "the file lacks 1 item that this record has"),
         (["a", "b"], ["a", "c"], "the file and this record differ from item 2 on"),
         ([], [], ""),

@@ -77,7 +77,7 @@ def test_a_text_that_is_longer_than_the_window_is_refused_before_it_is_said() ->
 
 def test_names_with_blanks_stand_in_quotes() -> None:
     assert split_file_names("a.md 'my notes.md'") == ["a.md", "my notes.md"]
-    with pytest.raises(InvalidUsage, match="a quote is not closed"):
+    with pytest.raises(InvalidUsage, match="unclosed quote"):
         split_file_names("'a.md")
 
 

@@ -22,22 +22,22 @@ def growing(**second: object) -> ConversationView:
     return talk.known("resp_3")
 
 
-LEGEND = "    █ sent · ▒ put before it by its owner · ░ put before it, cached"
+LEGEND = "    █ sent · ▒ prepended by the server · ░ prepended, cached"
 
 IN_80 = f"""\
-response    owner  seen  cached  ~sent  what the model saw
-● resp_1    chain    20       0     20  █████
-├─● resp_2  chain    80      40      8  ░░░░░░░░░░▒▒▒▒▒▒▒▒██
-@ resp_3    chain   160       0      9  ▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒██
+response    owner  input  cached  ~sent  context
+● resp_1    chain     20       0     20  █████
+├─● resp_2  chain     80      40      8  ░░░░░░░░░░▒▒▒▒▒▒▒▒██
+@ resp_3    chain    160       0      9  ▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒██
 {LEGEND}"""
 
 IN_40 = """\
-response    seen  cached  what the mode…
-● resp_1      20       0  ██
-├─● resp_2    80      40  ░░░░▒▒█
-@ resp_3     160       0  ▒▒▒▒▒▒▒▒▒▒▒▒▒█
-    █ sent · ▒ put before it by its
-    owner · ░ put before it, cached"""
+response    input  cached  context
+● resp_1       20       0  ██
+├─● resp_2     80      40  ░░░▒▒█
+@ resp_3      160       0  ▒▒▒▒▒▒▒▒▒▒▒▒█
+    █ sent · ▒ prepended by the server ·
+    ░ prepended, cached"""
 
 
 def test_a_bar_says_what_was_sent_what_was_put_before_it_and_what_was_cached() -> None:
@@ -54,13 +54,13 @@ def test_the_chart_fits_and_stands_under_the_tree_of_a_terminal_alone() -> None:
 
 
 def test_the_longest_bar_has_at_least_twelve_cells_and_is_not_cut_where_they_just_fit() -> None:
-    assert render_token_chart(growing(), DisplayOptions(38)).splitlines()[3] == "@ resp_3     160       0  ▒▒▒▒▒▒▒▒▒▒▒█"
+    assert render_token_chart(growing(), DisplayOptions(39)).splitlines()[3] == "@ resp_3      160       0  ▒▒▒▒▒▒▒▒▒▒▒█"
 
 
 def test_without_unicode_the_signs_are_letters_and_still_differ() -> None:
     shown = render_token_chart(growing(), DisplayOptions(80, has_box_chars=False))
     assert shown.isascii()
-    assert "|-* resp_2  chain    80      40      8  ----------++++++++##" in shown
+    assert "|-* resp_2  chain     80      40      8  ----------++++++++##" in shown
     assert len(set(ASCII_BARS.values())) == len(ASCII_BARS)
 
 
@@ -72,7 +72,7 @@ def test_without_colours_a_bar_says_the_same() -> None:
 
 def test_the_owner_stands_in_every_line_where_links_of_several_owners_meet() -> None:
     mixed = growing(strategy=Strategy.SESSION)
-    assert "├─● resp_2  session    80" in render_token_chart(mixed, DisplayOptions(40))
+    assert "├─● resp_2  session     80" in render_token_chart(mixed, DisplayOptions(40))
     (line,) = [
         line
         for line in render_conversation(mixed, DisplayOptions(80)).split("\n")
@@ -85,8 +85,8 @@ def test_nothing_is_drawn_where_no_endpoint_told_what_was_seen() -> None:
     talk = Talk()
     talk.turn("resp_1", "hi", "hello", usage=None)
     assert list(token_chart_lines(talk.known("resp_1"), DisplayOptions(80))) == []
-    assert render_token_chart(talk.known("resp_1"), DisplayOptions(80)) == "no request said what its model saw"
+    assert render_token_chart(talk.known("resp_1"), DisplayOptions(80)) == "no request reported its input tokens"
     assert (
         render_token_chart(replace(talk.known("resp_1"), links=()), DisplayOptions(80))
-        == "no request said what its model saw"
+        == "no request reported its input tokens"
     )

@@ -34,8 +34,8 @@ COMING = NextRequest(
 def test_what_the_owner_puts_before_it_stands_apart_and_the_last_of_many_will_do() -> None:
     lines = render_next_request(COMING, DisplayOptions(), max_prepended=2).splitlines()
     assert lines[:6] == [
-        "the owner puts 4 items of resp_1 before it",
-        "      2 items before these",
+        "4 items of resp_1 prepended by the server",
+        "      2 earlier items not shown",
         "   3  message user: three",
         "   4  message assistant: four",
         "",
@@ -45,7 +45,7 @@ def test_what_the_owner_puts_before_it_stands_apart_and_the_last_of_many_will_do
 
 def test_the_sum_says_who_counted_and_what_of_the_window_it_takes() -> None:
     assert render_next_request(COMING, DisplayOptions()).splitlines()[-1] == (
-        "51 tokens, counted by the endpoint; 0.5% of a window of 10,000"
+        "51 tokens, counted by the endpoint; 0.5% of the context window of 10,000"
     )
 
 
@@ -57,7 +57,7 @@ def test_nothing_that_was_said_moves_the_cursor() -> None:
 
 def test_nothing_before_it_is_said_in_words() -> None:
     assert render_next_request(replace(COMING, prepended_nodes=()), DisplayOptions()).startswith(
-        "nothing stands before it\nPOST "
+        "no server-side context\nPOST "
     )
 
 

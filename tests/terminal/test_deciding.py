@@ -30,12 +30,12 @@ def asked(person: Person, words: str = "pay it back") -> str:
 def test_the_prompt_shows_the_call_its_arguments_and_the_agent(home: Path) -> None:
     with at_terminal("chat", *agents(), *scripted(REFUND, BACK), "-n", "mine", columns=120) as person:
         shown = asked(person)
-        assert "refund waits for a decision" in shown
+        assert "refund needs approval" in shown
         assert "agent      desk" in shown
         assert "call       c1" in shown
         assert '"order": "A1",' in shown
         after = answers(person, "approve", " · session mine")
-        assert "refund gave paid 500 cents back for A1" in after
+        assert "refund returned paid 500 cents back for A1" in after
         assert "Paid back." in after
         person.is_asked()
         assert person.leaves() == 0
@@ -131,14 +131,14 @@ def test_commands_that_would_move_the_conversation_are_refused_and_the_run_can_b
         asked(person)
         person.types("leave\r")
         person.is_asked()
-        assert "would move the conversation under an open run" in person.says("/undo")
-        assert "follows from what is decided" in person.says("/next")
-        assert "the run is ended" in person.says("/stop")
+        assert "is not available while a run is open" in person.says("/undo")
+        assert "depends on the decisions" in person.says("/next")
+        assert "the run was stopped" in person.says("/stop")
         request = person.says("/next and now?")
         assert all(word in request for word in ('"instructions": "Help."', '"name": "look_up"', "and now?"))
         assert "tools" in person.says("/context")
-        assert "knows nothing of agents" in person.says("/edit hm")
-        assert "took back" in person.says("/undo")
+        assert "is not available with agents" in person.says("/edit hm")
+        assert "undid" in person.says("/undo")
         assert person.leaves() == 0
     assert (ran(), runs(home)[0].status) == ([], "stopped")
 
@@ -178,7 +178,7 @@ def test_ctrl_c_in_a_run_leaves_one_that_goes_on(home: Path) -> None:
     assert runs(home)[0].status == "running"
     quick = scripted({"text": "Fine."})
     with at_terminal("chat", "-c", *agents(), *quick) as person:
-        assert "was cut off; /retry goes on with it" in person.is_asked()
+        assert "was interrupted; /retry continues it" in person.is_asked()
         assert "Fine." in person.says("/retry")
         assert person.leaves() == 0
     assert runs(home)[0].status == "done"

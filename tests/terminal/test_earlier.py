@@ -15,7 +15,7 @@ def test_the_last_turns_are_shown_with_who_said_them() -> None:
         assistant_message("3"),
     ]
     assert list(last_turn_lines(items, DisplayOptions(80))) == [
-        "… 2 earlier",
+        "… 2 earlier messages",
         "> two",
         "  2",
         "  or so",

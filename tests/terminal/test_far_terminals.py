@@ -95,7 +95,7 @@ def test_over_ssh_a_chat_is_edited_stopped_copied_and_left(ssh: list[str], home:
         glass.types("\r")
         glass.shows("one two")
         glass.types("\x1b")
-        glass.rests("stopped; what came so far is kept")
+        glass.rests("stopped; the output so far is saved")
         glass.clears()
         glass.child.setwinsize(ROWS, 80)
         glass.screen.resize(ROWS, 80)
@@ -103,9 +103,9 @@ def test_over_ssh_a_chat_is_edited_stopped_copied_and_left(ssh: list[str], home:
         glass.rests("(the terminal)")
         assert "\x1b]52;c;b25lIHR3b" in glass.raw  # the clipboard is the one of whoever sits here
         glass.types("and now?\r")
-        glass.rests(" out · ")
+        glass.rests(" output · ")
         assert "\n日本語 and \u00e9\n" in glass.text()
-        assert re.search(r"out · .* s · resp_0{32} · ", glass.text())  # in one line, now that there is room
+        assert re.search(r"output · .* s · resp_0{32} · ", glass.text())  # in one line, now that there is room
         glass.types("/exit\r")
         assert glass.ends() == 0
     assert said(home, "mine")[0] == "user: one\n/undo"
@@ -146,7 +146,7 @@ def test_in_tmux_a_chat_is_edited_stopped_copied_and_come_back_to(tmux: list[str
         glass.types("\r")
         glass.shows("one two")
         glass.types("\x1b")
-        glass.rests("stopped; what came so far is kept")
+        glass.rests("stopped; the output so far is saved")
         glass.types("and now?\r")
         glass.rests("日本語 and")
         glass.types("/copy\r")

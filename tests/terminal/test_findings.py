@@ -19,7 +19,7 @@ REPORTS = [
 
 def test_what_is_not_ok_says_so_and_has_its_next_step_below_it() -> None:
     assert render_checks(REPORTS, DisplayOptions()).splitlines() == [
-        "  store  fault: it is away",
+        "  store  error: it is away",
         "         try: start it",
         "  disk   warning: it is nearly full",
         "         try: free some space",
@@ -30,7 +30,7 @@ def test_what_is_not_ok_says_so_and_has_its_next_step_below_it() -> None:
 def test_in_colour_a_fault_stands_out() -> None:
     shown = render_checks(REPORTS, DisplayOptions(80, has_color=True))
 
-    assert "\x1b[31mstore\x1b[0m  fault: it is away" in shown
+    assert "\x1b[31mstore\x1b[0m  error: it is away" in shown
     assert "\x1b[1mdisk \x1b[0m  warning: " in shown
     assert "\x1b[2mkeys \x1b[0m  one is set" in shown
 
@@ -38,10 +38,10 @@ def test_in_colour_a_fault_stands_out() -> None:
 def test_control_characters_in_what_was_found_are_spelled_out() -> None:
     assert render_checks(
         [CheckReport("store", make_error_result("it says \x1b[2J", "do"))], DisplayOptions()
-    ).splitlines()[0] == ("  store  fault: it says \\x1b[2J")
+    ).splitlines()[0] == ("  store  error: it says \\x1b[2J")
 
 
 def test_the_summary_counts() -> None:
-    assert summarize_checks(REPORTS) == "1 fault and 1 warning"
-    assert summarize_checks(REPORTS[:1] * 2) == "2 faults"
-    assert summarize_checks(REPORTS[2:]) == "nothing is wrong"
+    assert summarize_checks(REPORTS) == "1 error and 1 warning"
+    assert summarize_checks(REPORTS[:1] * 2) == "2 errors"
+    assert summarize_checks(REPORTS[2:]) == "all checks passed"

@@ -27,29 +27,29 @@ def session(known: ConversationView, **fields: object) -> Session:
 
 SCREEN = """\
 monads
-  owner      the endpoint's Responses API (--chain)
-  session    monads (ses_1)
-  handle     resp_2
-  endpoint   embedded
-  model      local/demo
-  head       5 items, @ resp_2
-  waiting    1 item unacknowledged
-             user: and then?
-  last       12 in (4 cached) · 9 out (2 reasoning)
-  together   2 requests · 24 in (8 cached) · 18 out (4 reasoning) · 12 of the
-             input billed again
-  each link  owner chain · reasoned 2 · model local/demo · day 2023-11-14
-  go on      convo chat --from monads
+  owner         the endpoint's Responses API (--chain)
+  session       monads (ses_1)
+  handle        resp_2
+  endpoint      embedded
+  model         local/demo
+  head          5 items, @ resp_2
+  unconfirmed   1 item
+                user: and then?
+  last          12 input (4 cached) · 9 output (2 reasoning)
+  total         2 requests · 24 input (8 cached) · 18 output (4 reasoning) · 12
+                re-sent
+  each request  owner chain · cached 4 · reasoning 2 · model local/demo · date
+                2023-11-14
+  continue      convo chat --from monads
 
-response  sent     ~tokens  saw  in  cached  out  time   secs  first words
-● resp_1  full 1         7    1  12       4    9  22:13   1.2  question 1 → ans…
-@ resp_2  delta 1        7    3  12       4    9  22:14   1.2  question 2 → ans…
+response  sent     ~tokens  context  input  output  time   seconds  preview
+● resp_1  full 1         7        1     12       9  22:13      1.2  question 1…
+@ resp_2  delta 1        7        3     12       9  22:14      1.2  question 2…
 
-response  owner  seen  cached  ~sent  what the model saw
-● resp_1  chain    12       4     12  ▓▓▓▓▓▓▓▓▓▓▓▓▓▓████████████████████████████
-@ resp_2  chain    12       4      7  ░░░░░░░░░░░░░░▒▒▒▒████████████████████████
-    █ sent · ▓ sent, cached · ▒ put before it by its owner · ░ put before it,
-    cached"""
+response  owner  input  cached  ~sent  context
+● resp_1  chain     12       4     12  ▓▓▓▓▓▓▓▓▓▓▓▓▓▓███████████████████████████
+@ resp_2  chain     12       4      7  ░░░░░░░░░░░░░░▒▒▒████████████████████████
+    █ sent · ▓ sent, cached · ▒ prepended by the server · ░ prepended, cached"""
 
 
 def test_a_session_says_who_owns_it_where_its_head_stands_and_what_waits() -> None:
@@ -62,23 +62,23 @@ def test_a_session_says_who_owns_it_where_its_head_stands_and_what_waits() -> No
 
 def test_a_response_offers_to_go_on_from_it_only_where_it_is_kept() -> None:
     talk = chain(1)
-    assert "go on" in render_conversation(talk.known("resp_1"), DisplayOptions())
+    assert "continue " in render_conversation(talk.known("resp_1"), DisplayOptions())
     talk.links[0] = replace(talk.links[0], is_stored=False)
-    assert "go on" not in render_conversation(talk.known("resp_1"), DisplayOptions())
+    assert "continue " not in render_conversation(talk.known("resp_1"), DisplayOptions())
 
 
 def test_many_waiting_items_are_counted() -> None:
     known = chain(1).known("resp_1")
     path = known.path.append([user_message(f"more {number}") for number in range(1, 6)])
     shown = render_conversation(replace(known, path=path, session=session(known)), DisplayOptions())
-    assert "5 items unacknowledged\n            user: more 1\n" in shown
-    assert "user: more 3\n            and 2 more\n" in shown
+    assert "5 items\n               user: more 1\n" in shown
+    assert "user: more 3\n               and 2 more\n" in shown
     assert "more 4" not in shown
 
 
 def test_a_confirmed_session_says_that_nothing_waits() -> None:
     known = chain(1).known("resp_1")
-    assert "nothing is unacknowledged" in render_conversation(replace(known, session=session(known)), DisplayOptions())
+    assert "unconfirmed  none" in render_conversation(replace(known, session=session(known)), DisplayOptions())
 
 
 def test_what_an_endpoint_cannot_tell_is_said() -> None:
@@ -86,7 +86,7 @@ def test_what_an_endpoint_cannot_tell_is_said() -> None:
         "resp_1", has_all_forks=False, notes=("resp_0 is gone",), scope=Scope("https://x.example/v1")
     )
     shown = render_conversation(known, DisplayOptions())
-    assert "forks     this endpoint cannot tell what else goes on from a response\n" in shown
+    assert "forks     this endpoint cannot list the other responses that continue a response\n" in shown
     assert "note      resp_0 is gone\n" in shown
     assert "endpoint  https://x.example/v1\n" in shown
 
@@ -96,7 +96,7 @@ ITEMS = """\
   owner     the application: a JSON file (--replay)
   endpoint  none yet
   head      2 items
-  go on     convo chat --replay --from ./talk.json
+  continue  convo chat --replay --from ./talk.json
 
    1  message user: what is a monad?
    2  message assistant: a box"""
@@ -113,14 +113,14 @@ TRANSCRIPT = """\
    what is a monad?
    really
 
-2  message assistant msg_1  (incomplete, unacknowledged)
+2  message assistant msg_1  (incomplete, unconfirmed)
    a bo
 
-3  function_call  (unacknowledged)
+3  function_call  (unconfirmed)
    weather
    {"city": "Paris"}
 
-4  strange_kind  (unacknowledged)
+4  strange_kind  (unconfirmed)
    {"type": "strange_kind", "payload": [1, 2]}"""
 
 

@@ -24,7 +24,7 @@ def test_every_window_and_every_price_has_a_line_with_its_source() -> None:
     assert {name for name, *_ in cells} >= set(load_prices())
     assert {name.rpartition("/")[2] for name, *_ in cells} >= set(load_model_windows())
     assert all(len(line) > 5 for line in cells)
-    assert "as read on 20" in shown[-1]
+    assert "as of 20" in shown[-1]
 
 
 def test_what_a_person_said_goes_first_and_says_whose_it_is() -> None:

@@ -40,5 +40,5 @@ def test_counting_knows_one_from_many() -> None:
 
 
 def test_nothing_waiting_is_said_as_well() -> None:
-    assert list(unconfirmed_rows([])) == [("waiting", "nothing is unacknowledged")]
-    assert list(unconfirmed_rows([user_message("hi")])) == [("waiting", "1 item unacknowledged"), ("", "user: hi")]
+    assert list(unconfirmed_rows([])) == [("unconfirmed", "none")]
+    assert list(unconfirmed_rows([user_message("hi")])) == [("unconfirmed", "1 item"), ("", "user: hi")]

@@ -23,8 +23,8 @@ MISSING = BuiltInModel("local/tiny", 98_362_432, None)
 
 SCREEN = """\
   default   local/smollm2-135m-instruct (built in; no key found)
-  built in  local/tiny, not installed; convo models pull fetches it (98 MB)
-  settings  /home/me/.config/convo/config.toml says nothing yet
+  built in  local/tiny, not installed; convo models pull downloads it (98 MB)
+  settings  /home/me/.config/convo/config.toml (no settings yet)
 
 provider  api    endpoint  set up      key                   base URL
 groq      chat   embedded  no key      GROQ_API_KEY not set  https://api.groq.example/openai/v1

@@ -32,7 +32,7 @@ def test_what_a_terminal_would_obey_is_spelled_out() -> None:
 def test_a_decision_stands_beside_its_call() -> None:
     state = snapshots.of("single_approval", "1.21")
     said = apply_verdict(state, state.pending, ApprovalVerdict(approve=False, always=True))
-    assert "rejected for good" in render_paused_state(said, "state.json", DisplayOptions()).splitlines()[-1]
+    assert "rejected always" in render_paused_state(said, "state.json", DisplayOptions()).splitlines()[-1]
     assert " -  " in render_paused_state(state, "state.json", DisplayOptions()).splitlines()[-1]
 
 
@@ -43,8 +43,8 @@ def test_owners_and_limits_are_named() -> None:
     assert "Responses API (resp_" in render_paused_state(
         snapshots.of("auto_previous_response_id", "1.21"), "x", DisplayOptions()
     )
-    assert "of any number" in render_paused_state(snapshots.of("max_turns_none", "1.21"), "x", DisplayOptions())
-    assert "for nothing" in render_paused_state(snapshots.of("run_again_cancelled", "1.21"), "x", DisplayOptions())
+    assert ", no limit" in render_paused_state(snapshots.of("max_turns_none", "1.21"), "x", DisplayOptions())
+    assert "pending  none" in render_paused_state(snapshots.of("run_again_cancelled", "1.21"), "x", DisplayOptions())
 
 
 def test_a_loss_is_one_line() -> None:

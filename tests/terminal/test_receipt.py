@@ -42,10 +42,10 @@ def test_cached_and_reasoning_tokens_are_shown_where_there_are_some() -> None:
     link = replace(LINK, usage=used(12_345, 67, cached=12_288, reasoning=64))
     assert (
         format_receipt(link, SESSION)
-        == "12,345 in (12,288 cached) · 67 out (64 reasoning) · 1.2 s · resp_1 · session mine"
+        == "12,345 input (12,288 cached) · 67 output (64 reasoning) · 1.2 s · resp_1 · session mine"
     )
     link = replace(LINK, usage=used(3, 4, written=False))
-    assert format_receipt(link, SESSION) == "3 in · 4 out · 1.2 s · resp_1 · session mine"
+    assert format_receipt(link, SESSION) == "3 input · 4 output · 1.2 s · resp_1 · session mine"
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_cached_and_reasoning_tokens_are_shown_where_there_are_some() -> None:
 )
 def test_a_cost_is_never_shown_as_nothing_when_it_is_something(price: Price, cost: str) -> None:
     link = replace(LINK, usage=used(600, 200, cached=200))
-    assert f" out · {cost} · 1.2 s" in format_receipt(link, SESSION, price)
+    assert f" output · {cost} · 1.2 s" in format_receipt(link, SESSION, price)
 
 
 def test_without_usage_no_cost_is_guessed() -> None:

@@ -24,17 +24,17 @@ def test_a_new_chat_has_no_name_and_no_handle_yet() -> None:
     assert shown == {
         "owner": "the endpoint's Responses API (--chain)",
         "session": "(named after the first message)",
-        "handle": "(made by the first answer)",
+        "handle": "(created by the first response)",
         "endpoint": "embedded",
         "model": "scripted/echo",
         "items": "0",
-        "turn sends": "what the owner has not acknowledged",
+        "turn sends": "the unconfirmed items",
     }
 
 
 def test_what_is_unacknowledged_is_counted() -> None:
     held = ConversationState(Strategy.SESSION, ASKED, ASKED.first(2).head)
     shown = rows(format_status(replace(SESSION, scope=Scope("https://x/v1", "org")), held, "openai/gpt-5"))
-    assert shown["items"] == "3, of them 1 unacknowledged"
-    assert (shown["handle"], shown["turn sends"]) == ("the session itself", "the whole path")
+    assert shown["items"] == "3, 1 unconfirmed"
+    assert (shown["handle"], shown["turn sends"]) == ("(the session name)", "the full history")
     assert (shown["endpoint"], shown["model"]) == ("https://x/v1 (org)", "openai/gpt-5")

@@ -101,10 +101,10 @@ def test_a_terminal_without_a_cursor_gets_plain_lines(home: Path) -> None:
         person.types("hello\r")
         person.sees("two")
         person.presses("c")
-        assert "\x1b" not in person.sees("takes it back")
+        assert "\x1b" not in person.sees("undoes the turn")
         person.is_asked()
         person.presses("c")
-        person.sees("Ctrl-C again or Ctrl-D leaves")
+        person.sees("press Ctrl-C again or Ctrl-D to exit")
         person.is_asked()
         assert "fine" in person.says("again")
         assert person.leaves() == 0
@@ -133,7 +133,7 @@ def test_help_lists_every_command() -> None:
         shown = person.says("/help")
         for command in ("/help", "/status", "/next", "/inspect", "/model", "/retry", "/undo", "/exit", "//text"):
             assert re.search(rf"^  {command} .*[a-z]", shown, re.MULTILINE), command
-        assert re.search(r"^  /cost +what the session has cost$", shown, re.MULTILINE)
+        assert re.search(r"^  /cost +show the cost of the session$", shown, re.MULTILINE)
 
 
 def test_exit_leaves() -> None:
@@ -184,7 +184,7 @@ def test_status_and_next_and_inspect_show_the_state(home: Path) -> None:
         assert f'"previous_response_id": "{first}"' in shown
         assert shown.count('"text": "') == 1
         assert first[:10] in person.says("/inspect")
-        assert "no session 'nope'\n  try: /resume lists what was used last\n" in person.says("/inspect nope")
+        assert "no session 'nope'\n  try: /resume lists the recent conversations\n" in person.says("/inspect nope")
         assert person.leaves() == 0
     assert len(said(home, "mine")) == 2
 
@@ -218,7 +218,7 @@ def test_retry_asks_the_same_again_and_undo_takes_it_back(home: Path) -> None:
         person.says("one")
         person.says("two")
         assert "\ntwo\n" in person.says("/retry")
-        assert 'took back "two"' in person.says("/undo")
+        assert 'undid "two"' in person.says("/undo")
         assert person.leaves() == 0
     assert said(home, "mine") == ["user: one", "assistant: one"]
 
@@ -240,11 +240,11 @@ def test_what_was_taken_back_can_be_taken_up_again(flag: str, home: Path) -> Non
         person.is_asked()
         for words in ("one", "two"):
             person.says(words)
-        assert 'took back "two"; the next message goes on from 2 items' in person.says("/undo")
-        assert 'took up again "two"; the next message goes on from 4 items' in person.says("/redo")
+        assert 'undid "two"; the next message continues after 2 items' in person.says("/undo")
+        assert 'redid "two"; the next message continues after 4 items' in person.says("/redo")
         assert "nothing was taken back" in person.says("/redo")
-        assert 'went back before "one"; the next message goes on from 0 items' in person.says("/rewind 0")
-        assert "took up again" in person.says("/redo")
+        assert 'went back to before "one"; the next message continues after 0 items' in person.says("/rewind 0")
+        assert "redid" in person.says("/redo")
         person.says("three")
         assert person.leaves() == 0
     assert said(home, "mine") == [
@@ -258,10 +258,10 @@ def test_a_fork_goes_on_in_a_session_of_its_own(home: Path) -> None:
         assert "the conversation is empty, so it cannot be forked" in person.says("/fork")
         for words in ("one", "two"):
             person.says(words)
-        assert "mine-2 goes on from 2 items; mine stays where it stands" in person.says("/fork 1")
+        assert "continuing mine-2, 2 items; mine is unchanged" in person.says("/fork 1")
         assert "session mine-2" in person.says("other")
         assert "choose a turn from 0, the beginning, to 2, the last" in person.says("/fork 7")
-        assert "takes a turn's number" in person.says("/rewind x")
+        assert "takes a turn number" in person.says("/rewind x")
         assert person.leaves() == 0
         assert person.shown.rpartition("continue: ")[2].strip() == "convo chat --from mine-2"
     assert said(home, "mine-2") == ["user: one", "assistant: one", "user: other", "assistant: other"]
@@ -274,7 +274,7 @@ def test_a_fork_of_a_fork_has_a_file_of_its_own(home: Path) -> None:
         for words in ("one", "two"):
             person.says(words)
         person.says("/fork")
-        assert "mine-3 goes on from 2 items; mine-2 stays where it stands" in person.says("/fork 1")
+        assert "continuing mine-3, 2 items; mine-2 is unchanged" in person.says("/fork 1")
         assert "conversation-3.json" in person.says("three").replace("\n  ", "")
         assert person.leaves() == 0
     assert said(home, "mine-3") == ["user: one", "assistant: one", "user: three", "assistant: three"]

@@ -41,7 +41,7 @@ def test_a_server_that_is_down_costs_nothing_but_the_answer(home: Path) -> None:
         shown = person.says("hello")
         assert "convo: cannot reach openai at http://127.0.0.1:9/v1" in shown
         assert "  try: " in shown
-        assert "1 unacknowledged" in person.says("/status")
+        assert "1 unconfirmed" in person.says("/status")
         person.says("/model scripted/echo")
         assert "\nhello\n" in person.says("/retry")
         assert person.leaves() == 0

@@ -41,7 +41,7 @@ def test_who_listens_to_the_screen_gets_lines_and_nothing_that_is_drawn(home: Pa
         person.types("two\r")
         person.sees("two\r\ntwo\r\n")
         person.types("!!echo kept\r")
-        person.sees("/detach takes it out")
+        person.sees("/detach removes it")
         person.types("/copy\r")
         person.sees("copied 3 characters")
         assert person.leaves() == 0
@@ -81,7 +81,7 @@ def test_two_terminals_share_what_was_typed(home: Path) -> None:
         for glass, words in ((first, "from the first"), (second, "from the second")):
             glass.rests("/help")
             glass.types(f"{words}\r")
-            glass.rests(" out · ")
+            glass.rests(" output · ")
         first.types("once more\r")
         first.rests("once more once more")
         first.types("\x1b[A\x1b[A")
@@ -96,7 +96,7 @@ def test_what_is_pasted_neither_runs_nor_attaches_anything(tmp_path: Path, home:
         person.is_asked()
         person.pastes("!echo run > made.txt")
         person.sees("made.txt")
-        assert "a ! that was pasted runs nothing" in person.says("")
+        assert "a pasted ! command is not run" in person.says("")
         person.pastes("look at @secret.txt")
         person.sees("secret.txt")
         person.says("")
@@ -111,13 +111,13 @@ def test_a_conversation_that_was_left_is_free_for_another_terminal(home: Path) -
     with at_terminal("chat", *ECHO, "-n", "mine") as first:
         first.is_asked()
         first.says("one")
-        assert "a new conversation" in first.says("/new other")
+        assert "new conversation: other" in first.says("/new other")
         with at_terminal("chat", "--from", "mine") as second:
             assert "> one\n  one\n" in second.is_asked()
             first.says("two")
             assert "convo chat --fork mine" in first.says("/resume mine")
             assert second.leaves() == 0
-        assert "mine goes on from 2 items; other stays where it stands" in first.says("/resume mine")
+        assert "continuing mine, 2 items; other is saved" in first.says("/resume mine")
         assert first.leaves() == 0
     assert said(home, "other") == ["user: two", "assistant: two"]
 
@@ -151,5 +151,5 @@ def test_a_picture_for_a_model_of_words_alone_is_refused_as_it_is_attached(tmp_p
     with at_terminal("chat", "-m", "local/smollm2-135m", "-n", "mine") as person:
         person.is_asked()
         assert "does not take images" in person.says("/attach dot.png")
-        assert "nothing goes along" in person.says("/attach")
+        assert "no attachments" in person.says("/attach")
         assert person.leaves() == 0

@@ -23,8 +23,8 @@ def test_ctrl_c_stops_the_answer_and_not_the_chat(home: Path) -> None:
         person.presses("c")
         shown = person.is_asked()
         assert receipts(shown)[0]["status"] == "cancelled"
-        assert "stopped; what came so far is kept; /retry asks again, /undo takes it back\n" in shown
-        assert "2 unacknowledged" in person.says("/status")
+        assert "stopped; the output so far is saved; /retry sends the message again, /undo undoes the turn\n" in shown
+        assert "2 unconfirmed" in person.says("/status")
         assert "\nfine\n" in person.says("go on")
         assert person.leaves() == 0
     before, partial, *after = said(home, "mine")
@@ -38,7 +38,7 @@ def test_ctrl_c_at_an_empty_prompt_hints_and_the_second_one_leaves() -> None:
     with at_terminal("chat", *ECHO) as person:
         person.is_asked()
         person.presses("c")
-        assert "Ctrl-C again or Ctrl-D leaves\n" in person.is_asked()
+        assert "press Ctrl-C again or Ctrl-D to exit\n" in person.is_asked()
         person.presses("c")
         assert person.ends() == 130
 
@@ -48,7 +48,7 @@ def test_two_quick_ctrl_c_leave_as_well() -> None:
     with at_terminal("chat", *ECHO) as person:
         person.is_asked()
         person.presses("c")
-        person.sees("leaves")
+        person.sees("to exit")
         person.presses("c")
         assert person.ends() == 130
 
@@ -57,7 +57,7 @@ def test_an_interrupt_from_elsewhere_is_a_ctrl_c() -> None:
     with at_terminal("chat", *ECHO) as person:
         person.is_asked()
         person.child.kill(signal.SIGINT)
-        assert "Ctrl-C again or Ctrl-D leaves\n" in person.is_asked()
+        assert "press Ctrl-C again or Ctrl-D to exit\n" in person.is_asked()
         person.child.kill(signal.SIGINT)
         assert person.ends() == 130
 

@@ -20,11 +20,11 @@ def test_the_text_of_a_thought_is_told_and_its_summary_where_that_is_all() -> No
 
 
 def test_a_thought_is_folded_into_one_row_that_says_how_much_it_is() -> None:
-    assert format_reasoning_line("Hm.\n\nYes\x1b.", DisplayOptions(40)) == "thought: Hm. Yes\\x1b."
+    assert format_reasoning_line("Hm.\n\nYes\x1b.", DisplayOptions(40)) == "reasoning: Hm. Yes\\x1b."
     row = format_reasoning_line(THOUGHT, DisplayOptions(60))
-    assert row == "thought: The sky scatters blue ligh… (32 words; /reasoning)"
+    assert row == "reasoning: The sky scatters blue ligh… (32 words; /reasoning)"
     assert len(row) < 60
-    assert format_reasoning_line("a", DisplayOptions(40, has_color=True)) == "\x1b[2mthought: a\x1b[0m"
+    assert format_reasoning_line("a", DisplayOptions(40, has_color=True)) == "\x1b[2mreasoning: a\x1b[0m"
     assert format_reasoning_line(" ", DisplayOptions(40)) == ""
 
 
@@ -37,9 +37,9 @@ def test_in_a_chat_a_thought_stands_folded_before_the_answer_and_can_be_unfolded
     with at_terminal("chat", *scripted({"reasoning": THOUGHT.strip(), "text": "Rain."}, {"text": "x"})) as person:
         person.is_asked()
         rows = person.says("weather?").split("\n")
-        at = next(at for at, row in enumerate(rows) if row.startswith("thought: The sky"))
+        at = next(at for at, row in enumerate(rows) if row.startswith("reasoning: The sky"))
         assert rows[at + 1] == "Rain."
         assert THOUGHT.strip() in " ".join(person.says("/reasoning").split())
         person.says("again")
-        assert "nothing is known of what the model thought" in person.says("/reasoning")
+        assert "no reasoning in the last turn" in person.says("/reasoning")
         assert person.leaves() == 0

@@ -28,13 +28,13 @@ def drawn(talk: Talk, at: str | None, medium: DisplayOptions) -> str:
 
 
 NARROW = """\
-response     sent     ~tokens  saw  in  cached  out  time   first words
-┌─○ try_0a   full 1         8    1   -       -    -  22:13  failed: What is a m…
-● resp_1     full 1         8    1  12       4    9  22:14  What is a monad? →…
-├─● resp_3b  delta 1        8    3  12       4    9  22:16  Say it simply. → A…
-│ ● resp_4b  delta 1        6    5  12       4    9  22:17  Simpler! → A box.
-● resp_2     delta 1        8    3  12       4    9  22:15  And in Haskell? → A…
-@ resp_5     delta 1        8    5  12       4    9  22:18  Show me some. → May…"""
+response     sent     ~tokens  context  input  output  time   preview
+┌─○ try_0a   full 1         8        1      -       -  22:13  failed: What is a…
+● resp_1     full 1         8        1     12       9  22:14  What is a monad?…
+├─● resp_3b  delta 1        8        3     12       9  22:16  Say it simply. →…
+│ ● resp_4b  delta 1        6        5     12       9  22:17  Simpler! → A box.
+● resp_2     delta 1        8        3     12       9  22:15  And in Haskell? →…
+@ resp_5     delta 1        8        5     12       9  22:18  Show me some. → M…"""
 
 
 def test_a_chain_with_forks_in_eighty_columns() -> None:
@@ -43,30 +43,30 @@ def test_a_chain_with_forks_in_eighty_columns() -> None:
 
 
 WIDE = """\
-response     owner  sent     ~tokens  saw  in  cached  out  reasoned  model       day         time   status     secs  \
-first words
-┌─○ try_0a   chain  full 1         8    1   -       -    -         -  local/demo  2023-11-14  22:13  failed      1.2  \
-What is a monad? → Rate limit reached
-● resp_1     chain  full 1         8    1  12       4    9         2  local/demo  2023-11-14  22:14  completed   1.2  \
-What is a monad? → A monoid in the category of endofunctors.
-├─● resp_3b  chain  delta 1        8    3  12       4    9         2  local/demo  2023-11-14  22:16  completed   1.2  \
-Say it simply. → A box that can be chained.
-│ ● resp_4b  chain  delta 1        6    5  12       4    9         2  local/demo  2023-11-14  22:17  completed   1.2  \
-Simpler! → A box.
-● resp_2     chain  delta 1        8    3  12       4    9         2  local/demo  2023-11-14  22:15  completed   1.2  \
-And in Haskell? → A type class with bind and return.
-@ resp_5     chain  delta 1        8    5  12       4    9         2  local/demo  2023-11-14  22:18  completed   1.2  \
-Show me some. → Maybe, list, IO."""
+response     owner  sent     ~tokens  context  input  cached  output  reasoning  model       date        time   \
+status     seconds  preview
+┌─○ try_0a   chain  full 1         8        1      -       -       -          -  local/demo  2023-11-14  22:13  \
+failed         1.2  What is a monad? → Rate limit reached
+● resp_1     chain  full 1         8        1     12       4       9          2  local/demo  2023-11-14  22:14  \
+completed      1.2  What is a monad? → A monoid in the category of endofunctors.
+├─● resp_3b  chain  delta 1        8        3     12       4       9          2  local/demo  2023-11-14  22:16  \
+completed      1.2  Say it simply. → A box that can be chained.
+│ ● resp_4b  chain  delta 1        6        5     12       4       9          2  local/demo  2023-11-14  22:17  \
+completed      1.2  Simpler! → A box.
+● resp_2     chain  delta 1        8        3     12       4       9          2  local/demo  2023-11-14  22:15  \
+completed      1.2  And in Haskell? → A type class with bind and return.
+@ resp_5     chain  delta 1        8        5     12       4       9          2  local/demo  2023-11-14  22:18  \
+completed      1.2  Show me some. → Maybe, list, IO."""
 
 
-GONE = ["owner", "day", "reasoned", "model", "cached", "secs", "~tokens", "out", "in", "time", "saw"]
+GONE = ["reasoning", "model", "cached", "seconds", "~tokens", "output", "input", "time", "context"]
 
 
 def test_in_a_narrower_terminal_one_column_after_the_other_goes() -> None:
-    """The day and the reasoning tokens say the same on every line here, so only their order decides."""
+    """The reasoning tokens are the same on every line here, so only their order decides."""
     talk = chain(3)
     lines = [drawn(talk, "resp_3", DisplayOptions(columns)).splitlines()[0] for columns in range(119, 29, -1)]
-    heads = [line.removesuffix("first words").split() for line in lines]
+    heads = [line.removesuffix("preview").split() for line in lines]
     assert [head for before, after in pairwise(heads) for head in before if head not in after] == GONE
 
 

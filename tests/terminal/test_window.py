@@ -13,30 +13,34 @@ PARTS = (ContextPart("tools", 2, TokenCount(250, False)), ContextPart("your mess
 
 
 def test_estimates_are_marked_and_counts_are_not() -> None:
-    assert list(context_table_lines(sum_context_usage(PARTS, ModelWindow(1_000)), DisplayOptions())) == [
+    assert list(context_table_lines(sum_context_usage(PARTS, ModelWindow(1_000)), "x/m", DisplayOptions())) == [
         "part           items  tokens",
         "tools              2  250",
         "your messages      3  ~500",
-        "~750 tokens, an estimate; 75.0% of a window of 1,000",
+        "~750 tokens, estimated; 75.0% of the context window of 1,000",
     ]
 
 
 def test_a_meter_shows_the_share_of_each_part_and_what_is_free() -> None:
-    lines = list(context_meter_lines(sum_context_usage(PARTS, ModelWindow(1_000)), DisplayOptions()))
+    lines = list(context_meter_lines(sum_context_usage(PARTS, ModelWindow(1_000)), "x/m", DisplayOptions()))
     assert [line.count("█") for line in lines] == [METER_COLUMNS // 4, METER_COLUMNS // 2, 0, 0]
     assert lines[2].split() == ["free", "250", "25.0%"]
     assert len({line.rindex("%") for line in lines[:3]}) == 1
 
 
 def test_without_a_window_the_parts_are_shares_of_the_sum() -> None:
-    lines = list(context_meter_lines(sum_context_usage(PARTS, None), DisplayOptions()))
+    lines = list(context_meter_lines(sum_context_usage(PARTS, None), "x/m", DisplayOptions()))
     assert [line.split()[-1] for line in lines[:2]] == ["33.3%", "66.7%"]
     assert not any("free" in line for line in lines)
+    assert lines[-2:] == [
+        "  ~750 tokens, estimated; context window unknown",
+        "  set it: convo config set 'windows.\"x/m\".context' 128000",
+    ]
 
 
 def test_a_sum_that_somebody_else_counted_makes_no_part_more_than_the_whole() -> None:
     counted = sum_context_usage(PARTS, None)._replace(total=TokenCount(100, False), counted_by=COUNTED_BY_ENDPOINT)
-    assert [line.split()[-1] for line in list(context_meter_lines(counted, DisplayOptions()))[:2]] == ["33.3%", "66.7%"]
+    assert [line.split()[-1] for line in list(context_meter_lines(counted, "x/m", DisplayOptions()))[:2]] == ["33.3%", "66.7%"]
 
 
 @pytest.mark.parametrize("columns", [40, 80, 120])
@@ -45,10 +49,10 @@ def test_a_meter_fits_and_shows_its_bars(columns: int) -> None:
         ContextPart("calls and outputs", 2, TokenCount(120_000, False)),
         ContextPart("yours", 3, TokenCount(500, True)),
     )
-    lines = list(context_meter_lines(sum_context_usage(wide, ModelWindow(400_000)), DisplayOptions(columns)))
+    lines = list(context_meter_lines(sum_context_usage(wide, ModelWindow(400_000)), "x/m", DisplayOptions(columns)))
     assert max(map(text_width, lines)) <= columns
     assert [line.count("█") > 0 for line in lines[:2]] == [True, True]
-    small = list(context_meter_lines(sum_context_usage(PARTS, ModelWindow(1_000)), DisplayOptions(columns)))
+    small = list(context_meter_lines(sum_context_usage(PARTS, ModelWindow(1_000)), "x/m", DisplayOptions(columns)))
     assert all("█" in line for line in small[:2])
 
 
@@ -56,6 +60,7 @@ def test_more_than_the_window_is_a_full_bar_and_nothing_is_free() -> None:
     lines = list(
         context_meter_lines(
             sum_context_usage((ContextPart("input", 1, TokenCount(5_000, False)),), ModelWindow(1_000)),
+            "x/m",
             DisplayOptions(),
         )
     )
@@ -67,7 +72,7 @@ def test_an_ascii_terminal_gets_a_meter_too() -> None:
     assert all(
         line.isascii()
         for line in context_meter_lines(
-            sum_context_usage(PARTS, ModelWindow(1_000)), DisplayOptions(has_box_chars=False)
+            sum_context_usage(PARTS, ModelWindow(1_000)), "x/m", DisplayOptions(has_box_chars=False)
         )
     )
 

@@ -54,7 +54,7 @@ STEPS = (
     Step("ctrl-j and esc enter break the line", "one\ntwo\x1b\rthree", "three", open=True),
     Step("a paste is not sent by its lines", "\x1b[200~one\r\n/undo\r\nthree\x1b[201~", "three", open=True),
     Step("nor is one that the terminal does not bracket", "line one\r/undo\rline three", "line three", open=True),
-    Step("wide and combining characters", "日本語 e\u0301te\u0301\r", " out · "),
+    Step("wide and combining characters", "日本語 e\u0301te\u0301\r", " output · "),
     Step("ctrl-r searches", "\x12hell", "hello there", open=True),
     Step("tab completes a command", "/us\t", "/usage", open=True),
     Step("an esc before it takes nothing from it", "\x1b/us\t", "/usage", open=True),
@@ -65,44 +65,44 @@ STEPS = (
     Step("up brings back what was typed", "\x1b[A", "> 日本語", open=True),
     Step("ctrl-x ctrl-e writes in the editor", "begun and \x18\x05", "begun and written in an editor", open=True),
     Step("a command of the shell", "!echo shown\r", "!echo shown shown >"),
-    Step("one that goes along", "!!echo kept; exit 3\r", "/detach takes it out"),
+    Step("one that goes along", "!!echo kept; exit 3\r", "/detach removes it"),
     Step("what goes along", "/attach notes.md\r", "notes.md (text"),
-    Step("nothing goes along", "/detach notes.md\r", "left to go along"),
-    Step("a file in a message", "read @notes.md\r", " out · "),
+    Step("nothing goes along", "/detach notes.md\r", "attachment left"),
+    Step("a file in a message", "read @notes.md\r", " output · "),
     Step("a picture goes along", "/attach dot.png\r", "dot.png (image"),
-    Step("one in a message as well", "what is @dot.png?\r", " out · "),
+    Step("one in a message as well", "what is @dot.png?\r", " output · "),
     Step("a command that is none", "/xyzzy\r", "or //xyzzy for a message"),
-    Step("the state", "/status\r", "the whole path"),
+    Step("the state", "/status\r", "the full history"),
     Step("what fills the window", "/context\r", "window"),
     Step("tokens", "/usage\r", "requests ·"),
     Step("cost", "/cost\r", "for 4 requests"),
     Step("tools", "/tools\r", "no tools"),
-    Step("what was thought", "/reasoning\r", "nothing is known"),
+    Step("what was thought", "/reasoning\r", "no reasoning in"),
     Step("instructions", "/system Be brief.\r", "from the next message on"),
     Step("instructions as they are", "/instructions\r", "Be brief."),
     Step("the same by its other name", "/system\r", "Be brief."),
-    Step("the request that comes next", "/next and now?\r", "of a window of"),
+    Step("the request that comes next", "/next and now?\r", "of the context window of"),
     Step("the chain as a tree", "/inspect\r", "hello there →"),
-    Step("who owns it", "/owner\r", "the whole path"),
+    Step("who owns it", "/owner\r", "the full history"),
     Step("nothing to compact", "/compact\r", "try:"),
     Step("nothing to stop", "/stop\r", "Ctrl-C stops an answer"),
-    Step("asking again", "/retry\r", " out · "),
-    Step("another message in its place", "/edit thank you\r", " out · "),
+    Step("asking again", "/retry\r", " output · "),
+    Step("another message in its place", "/edit thank you\r", " output · "),
     Step("esc esc brings the last message back to be changed", "\x1b\x1b", "edit> thank you", open=True),
-    Step("going back", "/undo\r", "took back"),
-    Step("and forward", "/redo\r", "took up again"),
-    Step("going back by another name", "/rewind\r", "went back before"),
-    Step("and forward again", "/redo\r", "took up again"),
-    Step("a fork", "/branch\r", "stays where it stands"),
-    Step("one from an earlier turn", "/fork 1\r", "hello-there-3 goes on from"),
+    Step("going back", "/undo\r", "undid"),
+    Step("and forward", "/redo\r", "redid"),
+    Step("going back by another name", "/rewind\r", "went back to before"),
+    Step("and forward again", "/redo\r", "redid"),
+    Step("a fork", "/branch\r", "is unchanged"),
+    Step("one from an earlier turn", "/fork 1\r", "continuing hello-there-3"),
     Step("and back from it", "/resume hello-there-2\r", "> thank you"),
-    Step("another name", "/rename other\r", "is now other"),
+    Step("another name", "/rename other\r", "renamed to other"),
     Step("a copy in a file", "/export\r", "to other.md"),
     Step("the same file again", "/export\r", "already exists"),
     Step("the answer on the clipboard", "/copy\r", "(the terminal)"),
-    Step("no code in it", "/copy code\r", "/copy takes all of it"),
+    Step("no code in it", "/copy code\r", "/copy copies all of it"),
     Step("back to a turn", "/rewind 1\r", "went back"),
-    Step("another conversation", "/new\r", "a new conversation"),
+    Step("another conversation", "/new\r", "new conversation"),
     Step("a first message in it", "first\r", "session first"),
     Step("tab completes a handle", "/resume hello\t", "/resume hello-there", open=True),
     Step("the last conversations", "/resume\r", "/resume NAME"),
@@ -110,8 +110,8 @@ STEPS = (
     Step("another model", "/model scripted/slow.json\r", "model scripted/slow.json"),
     Step("who answers", "/model\r", "/model model"),
     Step("another model and the old price", "/cost\r", "for 6 requests"),
-    Step("everything there is", "/help\r", "also:"),
-    Step("a clear screen", "/clear\r", "a new conversation"),
+    Step("everything there is", "/help\r", "aliases:"),
+    Step("a clear screen", "/clear\r", "new conversation"),
 )
 
 
@@ -160,15 +160,15 @@ def beside(glass: Glass) -> Iterator[tuple[str, str]]:
     glass.shows("leave?")
     yield "a thought, a call, and one that waits for a decision", glass.text()
     glass.types("y\r")
-    glass.rests(" out · ")
+    glass.rests(" output · ")
     yield "what came of it", glass.text()
     yield "the tools of an agent", after(glass, "/tools\r", "who")
     yield "the thought unfolded", after(glass, "/reasoning\r", "has to be looked up")
     glass.clears()
     glass.types("/cost\r")
-    glass.rests("config.toml takes them")
+    glass.rests("under [prices] in config.toml")
     glass.types("/context\r")
-    glass.rests("how large this model's window is")
+    glass.rests(".context' 128000")
     yield "what nobody wrote down", glass.text()
     glass.clears()
     glass.types("/quit\r")
@@ -191,7 +191,7 @@ def stopped(glass: Glass) -> Iterator[tuple[str, str]]:
     glass.shows("one two")
     glass.types("/cost\r")
     glass.types("\x1b")
-    glass.rests("/cost nothing was asked")
+    glass.rests("/cost no requests yet")
     yield "esc stops an answer, and what was typed meanwhile is done next", glass.text()
     glass.clears()
     glass.types("\x1b\x1b")
@@ -204,7 +204,7 @@ def stopped(glass: Glass) -> Iterator[tuple[str, str]]:
     glass.types("/retry\r")
     glass.shows("one two")
     glass.types("\x03")
-    glass.rests("takes it back")
+    glass.rests("undoes the turn")
     yield "ctrl-c stops an answer", glass.text()
 
 

@@ -43,8 +43,8 @@ def test_a_link_stands_behind_the_last_item_that_it_added() -> None:
 @pytest.mark.parametrize(
     ("item", "shown"),
     [
-        ({"type": "reasoning", "summary": [], "encrypted_content": "gAAAA"}, "*a thought that is sealed*"),
-        ({"type": "reasoning", "summary": []}, "*a thought without words*"),
+        ({"type": "reasoning", "summary": [], "encrypted_content": "gAAAA"}, "*encrypted reasoning*"),
+        ({"type": "reasoning", "summary": []}, "*reasoning without text*"),
     ],
 )
 def test_reasoning_that_cannot_be_read_is_told_from_reasoning_that_is_empty(item: Item, shown: str) -> None:
