@@ -82,7 +82,7 @@ def _total_lines(usage: ContextUsage, model: str, display: DisplayOptions, inden
     yield from wrap_line(indent + format_context_total(usage), display.width or sys.maxsize)
     if usage.window is None:
         key = quote(f'windows."{model}".context')
-        yield from wrap_line(f"{indent}set it: convo config set {key} 128000", display.width or sys.maxsize)
+        yield from wrap_line(f"{indent}set it: convo config set {key} TOKENS", display.width or sys.maxsize)
 
 
 def context_meter_lines(usage: ContextUsage, model: str, display: DisplayOptions) -> Iterator[str]:

@@ -83,8 +83,8 @@ def test_every_value_says_who_set_it(convo: Convo, own: Path, monkeypatch: pytes
 
 def test_a_line_for_each_value(convo: Convo, own: Path) -> None:
     got = convo("config", "list", "aliases")
-    assert got.out == f"setting       value       origin\naliases.fast  groq/llama  from config.toml, {own.parent}\n"
-    assert convo("config").out.splitlines()[0].split() == ["setting", "value", "origin"]
+    assert got.out == f"setting       value       source\naliases.fast  groq/llama  from config.toml, {own.parent}\n"
+    assert convo("config").out.splitlines()[0].split() == ["setting", "value", "source"]
     nothing = convo("config", "list", "redact")
     assert (nothing.exit, nothing.err) == (5, "convo: no value for 'redact'\n  try: convo config\n")
 

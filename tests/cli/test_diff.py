@@ -17,13 +17,13 @@ from tests.terminal.terminal import at_terminal
 SCREEN = """\
   A  mine@1, 2 items, the local store
   B  mine, 4 items, the local store
-     2 items the same; B goes on from there
+     common prefix: 2 items; B has more items
 
   A                                                              B
                                                                >    3  message user: two
                                                                >    4  message assistant: two
 
-  only in A 0, only in B 2, different 0, the same again 0
+  0 only in A, 2 only in B, 0 changed, 0 identical after the first difference
 """
 
 
@@ -119,7 +119,7 @@ def test_an_answer_in_another_form_is_no_difference(convo: Convo) -> None:
     b = write("b.json", {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}, answer)
     got = convo("diff", a, b, "--exit-code")
     assert got.exit == 0
-    assert "both say the same: 2 items" in got.out
+    assert "identical: 2 items" in got.out
 
 
 def test_before_and_after_a_compaction_what_was_folded_stands_on_one_side(convo: Convo) -> None:
@@ -129,7 +129,7 @@ def test_before_and_after_a_compaction_what_was_folded_stands_on_one_side(convo:
     out = convo("diff", before, after).out
     assert "1  message user: one" in out
     assert "1  compaction: [compaction]" in out
-    assert "only in A 1, only in B 0, different 1, the same again 2" in out
+    assert "1 only in A, 0 only in B, 1 changed, 2 identical" in out
 
 
 def test_the_exit_code_tells_on_request(convo: Convo, home: Path) -> None:
@@ -169,7 +169,7 @@ def test_what_only_the_server_has_and_what_only_stands_here_are_told_apart(serve
     got = convo("diff", "mine", "--drift", "--exit-code")
 
     assert got.exit == 1
-    assert "only in A 1, only in B 2, different 0, the same again 1" in got.out
+    assert "1 only in A, 2 only in B, 0 changed, 1 identical" in got.out
     assert f"there, 3 items, {handle} at {server.url}" in got.out
 
 

@@ -15,22 +15,22 @@ __all__ = ["greenwich"]
 
 SESSION = """\
 monads
-  owner     the local store (--session)
-  session   monads (ses_1)
-  endpoint  embedded
-  model     scripted/echo
-  head      4 items, @ resp_2
-  waiting   none
-  last      11 input · 3 output
-  together  2 requests · 15 input · 7 output · 4 re-sent
-  go on     convo chat --from monads
+  owner        the local store (--session)
+  session      monads (ses_1)
+  endpoint     embedded
+  model        scripted/echo
+  head         4 items, @ resp_2
+  unconfirmed  none
+  last         11 input · 3 output
+  total        2 requests · 15 input · 7 output · 4 re-sent
+  continue     convo chat --from monads
 
-response  owner    sent    ~tokens  saw  in  cached  out  reasoned  model          day         time   status     secs  \
-first words
-● resp_1  session  full 1        8    1   4       0    4         0  scripted/echo  2023-11-14  22:14  completed   0.0  \
-What is a monad? → What is a monad?
-@ resp_2  session  full 3       24    3  11       0    3         0  scripted/echo  2023-11-14  22:15  completed   0.0  \
-And in Haskell? → And in Haskell?
+response  owner    sent    ~tokens  context  input  cached  output  reasoning  model          date        time   \
+status     seconds  preview
+● resp_1  session  full 1        8        1      4       0       4          0  scripted/echo  2023-11-14  22:14  \
+completed      0.0  What is a monad? → What is a monad?
+@ resp_2  session  full 3       24        3     11       0       3          0  scripted/echo  2023-11-14  22:15  \
+completed      0.0  And in Haskell? → And in Haskell?
 """
 
 
@@ -54,7 +54,7 @@ def test_every_owner_is_named_and_what_it_was_sent(
 ) -> None:
     held(home, talks("mine", strategy, "one", "two"))
     lines = convo("inspect", "mine").out.splitlines()
-    assert lines[1] == f"  owner     {owner}"
+    assert lines[1] == f"  owner        {owner}"
     assert [" ".join(line.split()[3:5]) for line in lines[-2:]] == sent
 
 
@@ -106,7 +106,7 @@ def test_what_failed_is_a_line_and_what_it_said_is_unacknowledged(convo: Convo, 
 
     held(home, story)
     out = convo("inspect", "monads").out
-    assert "  head      3 items, @ resp_1\n  waiting   1 item unacknowledged\n            user: second\n" in out
+    assert "  head         3 items, @ resp_1\n  unconfirmed  1 item\n               user: second\n" in out
     assert out.splitlines()[-1].startswith("○ try_1   chain  delta 1")
     assert out.splitlines()[-1].endswith("failed      0.0  second → The server had a bad day")
 
@@ -186,7 +186,7 @@ def test_a_replay_file_that_no_record_knows_is_listed(convo: Convo, tmp_path: Pa
         "  owner     the application: a JSON file (--replay)\n"
         "  endpoint  none yet\n"
         "  head      2 items\n"
-        "  go on     convo chat --replay --from talk.json\n"
+        "  continue  convo chat --replay --from talk.json\n"
         "\n"
         "   1  message user: hi\n"
         "   2  message assistant: ho\n"
@@ -312,8 +312,8 @@ def test_a_price_that_a_person_gave_shows_what_each_request_cost_and_all_of_them
     held(home, talks("monads", Strategy.CHAIN, "one two", "three"))
     project_file('[prices."scripted/echo"]\ninput = 1000\noutput = 10000\n')
     out = convo("inspect", "monads").out
-    assert "  last      5 input · 1 output · $0.0150\n" in out
-    assert "  together  2 requests · 7 input · 3 output · 2 re-sent · $0.0370\n" in out
+    assert "  last         5 input · 1 output · $0.0150\n" in out
+    assert "  total        2 requests · 7 input · 3 output · 2 re-sent · $0.0370\n" in out
     assert "cost" in out.splitlines()[-3].split()
     links = convo("inspect", "monads", "--json").json()["links"]
     assert [link["cost_usd"] for link in links] == pytest.approx([0.022, 0.015])

@@ -106,7 +106,7 @@ def test_a_deleted_response_ends_the_walk_and_is_named(server: Loopback, convo: 
     assert (
         f"  note      {ids[0]} is gone; what it and those before it saw counts as sent by the one after it" in got.out
     )
-    assert len(got.out.split("first words\n")[1].splitlines()) == 2
+    assert len(got.out.split("preview\n")[1].splitlines()) == 2
 
 
 def test_a_conversation_is_the_list_of_its_items(server: Loopback, convo: Convo) -> None:

@@ -22,8 +22,8 @@ guardrails know their response (1.19 to 1.21)
   agent    Writer
   owner    this file
   turns    1 of 10
-  usage    1 request, 10 in, 3 out, 13 tokens
-  waiting  2 calls
+  usage    1 request, 10 input, 3 output, 13 total tokens
+  pending  2 calls
 
 call                           agent   decision  tool           arguments
 toolu_DedkrgCtnz               Writer  approved  charge_order5  {"id": 441, "city": "Turin", "dry": false}
@@ -49,7 +49,7 @@ def test_what_waits_in_an_agent_used_as_a_tool_waits(convo: Convo, tmp_path: Pat
 
 def test_below_1_15_a_note_says_that_decisions_are_unauthenticated(convo: Convo, tmp_path: Path) -> None:
     kept(NESTED, tmp_path / "state.json")
-    assert "decisions are unauthenticated" in convo("inspect", "state.json").out
+    assert "a decision is not bound to its call" in convo("inspect", "state.json").out
 
 
 def test_json_is_one_object_a_line(convo: Convo, tmp_path: Path) -> None:

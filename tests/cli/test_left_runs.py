@@ -50,14 +50,14 @@ def test_screens_of_a_session_name_the_run_that_waits_and_the_command_that_goes_
     assert convo("chat", *agents(), *model, "-n", "mine", "back").exit == 3
     for command in (("inspect", "mine"), ("sessions", "show", "mine")):
         screen = convo(*command).out
-        assert fact(screen, "waiting") == "an agent run needs approval: c1"
-        assert fact(screen, "go on") == "convo resume mine --agent FILE.py:NAME"
+        assert fact(screen, "run") == "an agent run needs approval: c1"
+        assert fact(screen, "continue") == "convo resume mine --agent FILE.py:NAME"
         assert "convo chat --from" not in screen
     assert convo("resume", "mine", *agents(), *model, "--approve", "c1").exit == 0
     for command in (("inspect", "mine"), ("sessions", "show", "mine")):
         screen = convo(*command).out
-        assert fact(screen, "waiting") == "none"
-        assert fact(screen, "go on") == "convo chat --from mine"
+        assert fact(screen, "unconfirmed") == "none"
+        assert fact(screen, "continue") == "convo chat --from mine"
 
 
 @pytest.mark.needs("posix")
@@ -68,8 +68,8 @@ def test_a_run_is_left_once_its_process_is_killed_and_not_before(start: Start, c
     assert "STARTED\n" in iter(process.stderr.readline, "")
     assert (convo("approvals").err, convo("approvals", "--json").json()) == ("no pending calls\n", [])
     screen = convo("inspect", "mine").out
-    assert fact(screen, "waiting").startswith(f"an agent run is in progress in process {process.pid} on ")
-    assert "go on" not in screen
+    assert fact(screen, "run").startswith(f"an agent run is in progress in process {process.pid} on ")
+    assert "continue  " not in screen
 
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
@@ -81,8 +81,8 @@ def test_a_run_is_left_once_its_process_is_killed_and_not_before(start: Start, c
     assert (left["left"], left["unknown"], listed.err) == (True, True, line)
     for command in (("inspect", "mine"), ("sessions", "show", "mine")):
         screen = convo(*command).out
-        assert fact(screen, "waiting") == "an agent run was interrupted during its calls"
-        assert fact(screen, "go on") == "convo resume mine --agent FILE.py:NAME"
+        assert fact(screen, "run") == "an agent run was interrupted during its calls"
+        assert fact(screen, "continue") == "convo resume mine --agent FILE.py:NAME"
 
     assert convo("resume", "mine", *agents("desk", AGENTS), *model).exit == 3
     (waiting,) = convo("approvals", "--json").json()

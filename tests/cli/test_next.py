@@ -314,7 +314,7 @@ def test_the_screen_shows_before_the_request_and_its_figures(convo: Convo, home:
     held(home, talks("mine", Strategy.CHAIN, "one"))
     lines = convo("next", "mine", "two", "--count", "offline").out.splitlines()
     assert lines[:5] == [
-        "the owner puts 2 items of resp_1 before it",
+        "2 items of resp_1 prepended by the server",
         "   1  message user: one",
         "   2  message assistant: one",
         "",

@@ -125,7 +125,7 @@ def test_the_last_block_of_code_is_copied_without_its_fence() -> None:
     answer = "So:\n```python\nprint(1)\n```\nor\n~~~\n```\nx\n~~~\n"
     assert find_last_code_block(answer) == "```\nx\n"
     assert find_last_code_block(answer.partition("or")[0]) == "print(1)\n"
-    with pytest.raises(InvalidUsage, match="no block of code"):
+    with pytest.raises(InvalidUsage, match="no code block"):
         find_last_code_block("no code")
 
 

@@ -180,7 +180,7 @@ def test_status_and_next_and_inspect_show_the_state(home: Path) -> None:
         assert "the endpoint's Responses API (--chain)" in status
         assert first in status
         shown = person.says("/next two")
-        assert f"the owner puts 2 items of {first} before it" in shown
+        assert f"2 items of {first} prepended by the server" in shown
         assert f'"previous_response_id": "{first}"' in shown
         assert shown.count('"text": "') == 1
         assert first[:10] in person.says("/inspect")

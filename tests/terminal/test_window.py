@@ -34,7 +34,7 @@ def test_without_a_window_the_parts_are_shares_of_the_sum() -> None:
     assert not any("free" in line for line in lines)
     assert lines[-2:] == [
         "  ~750 tokens, estimated; context window unknown",
-        "  set it: convo config set 'windows.\"x/m\".context' 128000",
+        "  set it: convo config set 'windows.\"x/m\".context' TOKENS",
     ]
 
 

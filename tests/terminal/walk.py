@@ -168,7 +168,7 @@ def beside(glass: Glass) -> Iterator[tuple[str, str]]:
     glass.types("/cost\r")
     glass.rests("under [prices] in config.toml")
     glass.types("/context\r")
-    glass.rests(".context' 128000")
+    glass.rests(".context' TOKENS")
     yield "what nobody wrote down", glass.text()
     glass.clears()
     glass.types("/quit\r")

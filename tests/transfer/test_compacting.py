@@ -175,7 +175,7 @@ async def test_a_call_that_waits_for_its_output_defers_it(talk: Talk, strategy: 
         path = chat.state.path.append([call])
         await chat.record.commit(replace(chat.state, path=path, confirmed_head=path.head))
         await chat.write_replay_file()
-    with pytest.raises(StateFault, match="call_1 of weather waits for its output"):
+    with pytest.raises(StateFault, match="call_1 of weather has no output"):
         await compact(chat)
 
 
