@@ -206,7 +206,7 @@ def _check_previous_response(standing: HistorySnapshot, wish: CompactionOptions,
         raise InvalidUsage("a conversation cannot be compacted by response id", hint="use --mode auto")
     if previous is None:
         raise InvalidUsage(
-            "no stored response ends this history: its last turn was edited, or sent with store=false",
+            "the endpoint stores no response at the end of this history: it was edited, or sent with store=false",
             hint="use --mode input",
         )
 

@@ -160,7 +160,7 @@ async def _ask_for_decision(
         if name == LEAVE_CHOICE:
             return False
         if name not in choices:
-            print_message(f"enter one of {', '.join(choices)}; {LEAVE_CHOICE} makes no decision")
+            print_message(f"enter {', '.join(choices[:-1])} or {choices[-1]} (no decision)")
             continue
         try:
             await (

@@ -173,7 +173,7 @@ def test_when_a_turn_is_taken_back_its_response_is_no_longer_what_is_compacted()
     path = START.append(TALK)
     cut = HistorySnapshot(Strategy.CHAIN, path.first(2), is_embedded=False, stored_responses={path.head: "resp_2"})
     assert plan_compaction(cut, CompactionOptions()).method is CompactionMethod.INPUT
-    with pytest.raises(InvalidUsage, match="no endpoint can look this history up"):
+    with pytest.raises(InvalidUsage, match="the endpoint stores no response at the end"):
         plan_compaction(cut, CompactionOptions(CompactionMode.PREVIOUS))
 
 

@@ -62,7 +62,7 @@ def test_an_empty_inbox_says_so_and_makes_no_store(convo: Convo, home: Path) -> 
 def test_the_list_names_call_session_agent_tool_arguments_and_age(convo: Convo, home: Path) -> None:
     held(home, waits("shop", paused()))
     head, first, *rest = convo("approvals").out.splitlines()
-    assert head.split() == ["call", "session", "agent", "waits", "run", "tool", "arguments"]
+    assert head.split() == ["call", "session", "agent", "paused", "run", "tool", "arguments"]
     assert first.split()[:3] == ["g1", "shop", "shop"]
     assert first.rstrip().endswith('run_1  guarded   {"text": "x"}')
     assert [line.split()[0] for line in rest] == ["g2", "m1"]
@@ -102,7 +102,7 @@ def test_one_is_shown_in_full(convo: Convo, home: Path) -> None:
 def test_a_call_whose_outcome_is_unknown_says_so(convo: Convo, home: Path) -> None:
     held(home, waits("shop", unknown()))
     assert "free, outcome unknown" in convo("approvals").out
-    assert "it may have run, or not" in convo("approvals", "show", "u1").out
+    assert "it may or may not have run" in convo("approvals", "show", "u1").out
 
 
 def test_a_decision_is_kept_and_nothing_else_changes(convo: Convo, home: Path) -> None:

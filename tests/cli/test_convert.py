@@ -37,7 +37,7 @@ def test_it_says_what_goes_over_and_what_is_made(convo: Convo, home: Path) -> No
         "  changed  item_ids: the new owner gives its own ids (item 2)\n"
         "  session  theirs\n"
         "  owner    the endpoint's Responses API (--chain)\n"
-        "  handle   none yet: the first turn makes it, and sends everything\n"
+        "  handle   none yet: the first turn creates it and sends the full history\n"
         "  items    2 items, 2 unconfirmed\n"
     )
     assert [one.name for one in sessions(home)] == ["theirs", "mine"]

@@ -225,7 +225,7 @@ def test_the_cache_that_was_expected_stands_beside_the_one_reported(server: Loop
     assert found["reported_cached_tokens"] == 0
     assert found["reported_input_tokens"] > 2_000
     out = convo("diff", "--wire", "mine@1", "mine@2").out
-    assert "  expected  at most 1,920 of them cached\n  reported  0 cached of " in out
+    assert "  expected    at most 1,920 of them cached\n  reported    0 cached of " in out
 
 
 def test_changed_instructions_are_where_the_cache_ends(convo: Convo, home: Path) -> None:

@@ -49,7 +49,7 @@ def test_a_fault_has_its_next_step_below_it_and_decides_the_exit_code(convo: Con
 
     assert got.exit == 1
     first, second, _ = got.out.splitlines()
-    assert first == "  serve  fault: 0.0.0.0, port 8788 can be reached from other machines, and no API keys are set up"
+    assert first == "  serve  error: 0.0.0.0, port 8788 can be reached from other machines, and no API keys are set up"
     assert second.startswith("         try: convo serve --new-key NAME")
     assert got.err == "1 fault\n"
 

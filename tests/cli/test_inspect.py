@@ -59,11 +59,11 @@ def test_every_owner_is_named_and_what_it_was_sent(
 
 
 CHAIN = """\
-● resp_1    (other client)  chain  full 1         6    1
-├─● resp_2  monads          chain  delta 1        6    3
-├─● resp_3  (other client)  chain  delta 1        6    3
-@ resp_4    monads          chain  delta 1        6    3
-● resp_5    (other client)  chain  delta 1        6    5"""
+● resp_1    (other client)  chain  full 1         6        1
+├─● resp_2  monads          chain  delta 1        6        3
+├─● resp_3  (other client)  chain  delta 1        6        3
+@ resp_4    monads          chain  delta 1        6        3
+● resp_5    (other client)  chain  delta 1        6        5"""
 
 
 def test_a_chain_shows_its_forks_and_what_other_clients_made(convo: Convo, home: Path) -> None:
@@ -76,7 +76,7 @@ def test_a_chain_shows_its_forks_and_what_other_clients_made(convo: Convo, home:
 
     held(home, story)
     lines = convo("inspect", "monads").out.splitlines()
-    assert "\n".join(line[:56].rstrip() for line in lines[-5:]) == CHAIN
+    assert "\n".join(line[:60].rstrip() for line in lines[-5:]) == CHAIN
 
 
 def test_a_conversation_shows_every_clients_responses_and_what_the_record_has_not_heard_of(
@@ -88,8 +88,8 @@ def test_a_conversation_shows_every_clients_responses_and_what_the_record_has_no
 
     held(home, story)
     mine, theirs = convo("inspect", "monads").out, convo("inspect", "conv_1").out
-    assert "  head      4 items, @ resp_2\n" in mine
-    assert "  note      the conversation has 2 items more than this record\n" in mine
+    assert "  head         4 items, @ resp_2\n" in mine
+    assert "  note         the conversation has 2 items more than this record\n" in mine
     assert [line[:26].rstrip() for line in mine.splitlines()[-3:]] == [
         "● resp_1  monads",
         "@ resp_2  monads",
@@ -108,7 +108,7 @@ def test_what_failed_is_a_line_and_what_it_said_is_unacknowledged(convo: Convo, 
     out = convo("inspect", "monads").out
     assert "  head         3 items, @ resp_1\n  unconfirmed  1 item\n               user: second\n" in out
     assert out.splitlines()[-1].startswith("○ try_1   chain  delta 1")
-    assert out.splitlines()[-1].endswith("failed      0.0  second → The server had a bad day")
+    assert out.splitlines()[-1].endswith("failed         0.0  second → The server had a bad day")
 
 
 # -- handles --------------------------------------------------------------------------------------
@@ -196,7 +196,7 @@ def test_a_replay_file_that_no_record_knows_is_listed(convo: Convo, tmp_path: Pa
 def test_a_name_wins_over_a_file_and_a_path_is_always_a_file(convo: Convo, home: Path, tmp_path: Path) -> None:
     held(home, talks("monads", Strategy.SESSION, "one"))
     (tmp_path / "monads").write_text("[]")
-    assert convo("inspect", "monads").out.startswith("monads\n  owner     the local store")
+    assert convo("inspect", "monads").out.startswith("monads\n  owner        the local store")
     assert convo("inspect", "./monads").out.startswith("./monads\n  owner     the application")
 
 
@@ -204,8 +204,8 @@ def test_a_file_that_people_edited_is_what_counts(convo: Convo, home: Path, tmp_
     held(home, talks("monads", Strategy.REPLAY, "one", "two"))
     (tmp_path / "talk.json").write_text('[{"role": "user", "content": "one"}]')
     out = convo("inspect", "./talk.json").out
-    assert "  head      1 item, @ resp_2\n" in out
-    assert "  note      the file lacks 3 items that this record has: it was edited\n" in out
+    assert "  head         1 item, @ resp_2\n" in out
+    assert "  note         the file lacks 3 items that this record has: it was edited\n" in out
 
 
 def test_a_replayed_session_without_its_file_shows_the_record(convo: Convo, home: Path, tmp_path: Path) -> None:

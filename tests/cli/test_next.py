@@ -322,8 +322,11 @@ def test_the_screen_shows_before_the_request_and_its_figures(convo: Convo, home:
     ]
     body = "\n".join(lines[5 : lines.index("part            items  tokens") - 1])
     assert json.loads(body) == asked(convo, "mine", "two")["body"]
-    assert lines[-4:-1] == ["part            items  tokens", "held by resp_1      2  ~10", "input               1  ~5"]
-    assert lines[-1] == "~15 tokens, estimated; context window unknown"
+    assert lines[-5:-2] == ["part            items  tokens", "held by resp_1      2  ~10", "input               1  ~5"]
+    assert lines[-2:] == [
+        "~15 tokens, estimated; context window unknown",
+        "set it: convo config set 'windows.\"scripted/echo\".context' TOKENS",
+    ]
 
 
 def test_a_window_that_a_person_gave_is_what_is_left_of(convo: Convo, home: Path) -> None:

@@ -28,7 +28,7 @@ async def three(teller: Teller) -> None:
 
 
 LISTED = """\
-session  owner         model          items  turns  used              first words
+session  owner         model          items  turns  used              first message
 monads   session       scripted/echo      4      2  2023-11-14 22:18  What is a monad?
 café     conversation  scripted/echo      2      1  2023-11-14 22:17  Où est le café?
 tea      chain         scripted/echo      4      2  2023-11-14 22:16  How do I make tea?
@@ -106,18 +106,18 @@ def test_a_record_says_who_owns_it_and_how_to_go_on(convo: Convo, home: Path) ->
     head = convo("sessions", "show", "tea", "--json").json()["head"]
     assert out == (
         "tea\n"
-        "  id        ses_2\n"
-        "  owner     the endpoint's Responses API (--chain)\n"
-        "  handle    resp_3\n"
-        "  endpoint  embedded\n"
-        "  model     scripted/echo\n"
-        f"  head      {head[:12]}, 4 items\n"
-        f"  mark      {head[:12]}, 4 items confirmed\n"
-        "  waiting   none\n"
-        "  turns     2\n"
-        "  created   2023-11-14 22:14\n"
-        "  used      2023-11-14 22:16\n"
-        "  go on     convo chat --from tea\n"
+        "  id           ses_2\n"
+        "  owner        the endpoint's Responses API (--chain)\n"
+        "  handle       resp_3\n"
+        "  endpoint     embedded\n"
+        "  model        scripted/echo\n"
+        f"  head         {head[:12]}, 4 items\n"
+        f"  confirmed    {head[:12]}, 4 items\n"
+        "  unconfirmed  none\n"
+        "  turns        2\n"
+        "  created      2023-11-14 22:14\n"
+        "  used         2023-11-14 22:16\n"
+        "  continue     convo chat --from tea\n"
     )
 
 

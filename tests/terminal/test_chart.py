@@ -54,7 +54,9 @@ def test_the_chart_fits_and_stands_under_the_tree_of_a_terminal_alone() -> None:
 
 
 def test_the_longest_bar_has_at_least_twelve_cells_and_is_not_cut_where_they_just_fit() -> None:
-    assert render_token_chart(growing(), DisplayOptions(39)).splitlines()[3] == "@ resp_3      160       0  ▒▒▒▒▒▒▒▒▒▒▒█"
+    assert (
+        render_token_chart(growing(), DisplayOptions(39)).splitlines()[3] == "@ resp_3      160       0  ▒▒▒▒▒▒▒▒▒▒▒█"
+    )
 
 
 def test_without_unicode_the_signs_are_letters_and_still_differ() -> None:

@@ -11,7 +11,7 @@ from tests.terminal.terminal import Person, at_terminal
 
 pytestmark = pytest.mark.needs("terminal")
 
-QUESTION = "approve, reject [why], edit, always, never [why], leave?"
+QUESTION = "approve, reject [REASON], edit, always, never [REASON], leave?"
 
 
 def answers(person: Person, words: str, until: str) -> str:
@@ -81,7 +81,7 @@ def test_arguments_are_edited_in_the_persons_editor(tmp_path: Path, home: Path) 
 def test_an_answer_that_is_none_is_asked_again(home: Path) -> None:
     with at_terminal("chat", *agents(), *scripted(REFUND, BACK)) as person:
         asked(person)
-        answers(person, "perhaps", "one of approve, reject, edit, always, never, leave; leave makes no decision")
+        answers(person, "perhaps", "enter approve, reject, edit, always, never or leave (no decision)")
         person.sees(QUESTION)
         answers(person, "edit", "EDITOR is not set")
         person.sees(QUESTION)

@@ -40,7 +40,10 @@ def test_without_a_window_the_parts_are_shares_of_the_sum() -> None:
 
 def test_a_sum_that_somebody_else_counted_makes_no_part_more_than_the_whole() -> None:
     counted = sum_context_usage(PARTS, None)._replace(total=TokenCount(100, False), counted_by=COUNTED_BY_ENDPOINT)
-    assert [line.split()[-1] for line in list(context_meter_lines(counted, "x/m", DisplayOptions()))[:2]] == ["33.3%", "66.7%"]
+    assert [line.split()[-1] for line in list(context_meter_lines(counted, "x/m", DisplayOptions()))[:2]] == [
+        "33.3%",
+        "66.7%",
+    ]
 
 
 @pytest.mark.parametrize("columns", [40, 80, 120])

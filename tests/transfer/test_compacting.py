@@ -223,7 +223,7 @@ async def test_a_copy_at_another_endpoint_cannot_be_looked_up(talk: Talk) -> Non
     chat.options = replace(chat.options, store=True)
     await talk.say(chat, LONG)
     chat.deps = replace(chat.deps, endpoint=cast(Endpoint, Elsewhere(chat.deps.endpoint)))
-    with pytest.raises(InvalidUsage, match="no endpoint can look this history up"):
+    with pytest.raises(InvalidUsage, match="the endpoint stores no response at the end"):
         await prepare_compaction(chat, CompactionOptions(mode=CompactionMode.PREVIOUS))
 
 
