@@ -51,7 +51,7 @@ def test_a_fault_has_its_next_step_below_it_and_decides_the_exit_code(convo: Con
     first, second, _ = got.out.splitlines()
     assert first == "  serve  error: 0.0.0.0, port 8788 can be reached from other machines, and no API keys are set up"
     assert second.startswith("         try: convo serve --new-key NAME")
-    assert got.err == "1 fault\n"
+    assert got.err == "1 error\n"
 
 
 def test_a_warning_is_no_fault(convo: Convo) -> None:
