@@ -189,7 +189,7 @@ def test_when_a_call_or_a_hosted_tools_request_waits_nothing_is_compacted(mode: 
     request: Item = {"type": "mcp_approval_request", "id": "mcpr_1", "server_label": "s", "name": "pay"}
     for waiting in (request, {"type": "function_call", "call_id": "c1", "name": "pay"}):
         path = START.append([*TALK, waiting])
-        with pytest.raises(StateFault, match="of pay waits for"):
+        with pytest.raises(StateFault, match=r"pay has no output|pay needs approval"):
             plan_compaction(
                 HistorySnapshot(Strategy.CHAIN, path, is_embedded=False, stored_responses={path.head: "resp_1"}),
                 CompactionOptions(mode),
