@@ -225,7 +225,7 @@ class RunLoop:
     # -- the model call -----------------------------------------------------------------------------
 
     async def _call_model(self, effect: CallModel) -> AsyncGenerator[StreamEvent, None]:
-        """Call the model once; the guardrails that run beside it must pass before its response counts."""
+        """Call the model once; the parallel guardrails must pass before its response counts."""
         chat = self._chat
         try:
             base = ModelRoute(chat.options, chat.deps.endpoint)
@@ -242,10 +242,10 @@ class RunLoop:
             self._config.test_hook("before ModelResponded")
             run, effects = step_run(self.run, how.make_response_event(output))
             path = seen.path.append(output) if seen else None
-            beside, standing = self._repository.build_response_update(run, effects, held, output, path)
-            assert beside.agent_run
-            answer[:] = [(run, effects, beside.agent_run, standing)]
-            return beside
+            update, standing = self._repository.build_response_update(run, effects, held, output, path)
+            assert update.agent_run
+            answer[:] = [(run, effects, update.agent_run, standing)]
+            return update
 
         edges = replace(chat.deps, endpoint=how.endpoint)
         turn = chat.turn = ChatTurn(
@@ -273,7 +273,7 @@ class RunLoop:
             await shielded(self._dispatch(self._tasks.rejection))
 
     def _on_guardrail_passed(self, event: GuardrailPassed) -> None:
-        """Record that a guardrail beside the model passed; this has no effects."""
+        """Record that a parallel guardrail passed; this has no effects."""
         self.run, _ = step_run(self.run, event)
 
     # -- one effect each --------------------------------------------------------------------------

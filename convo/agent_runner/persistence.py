@@ -238,9 +238,9 @@ class RunRepository:
     ) -> None:
         """Commit the run with the ends of calls; with `state` the conversation's head moves in the same transaction."""
         checkpoint = checkpoint or self.checkpoint
-        beside = RunUpdate(self._build_row(run, checkpoint), calls)
-        await (self.chat.record.commit(state, run_update=beside) if state else self.chat.record.commit_run(beside))
-        self.run_row, self.checkpoint = beside.agent_run, checkpoint
+        update = RunUpdate(self._build_row(run, checkpoint), calls)
+        await (self.chat.record.commit(state, run_update=update) if state else self.chat.record.commit_run(update))
+        self.run_row, self.checkpoint = update.agent_run, checkpoint
 
     def build_response_update(
         self,

@@ -53,11 +53,11 @@ async def build_run_state(
     )
     first = import_run_state(base_state, run.graph, values).run.agent if base_state else run.graph.start
     links = [link for link in await store.links(session.id) if link.status == "completed"]
-    told = _build_turns(run.graph, first, since, links)
+    model_calls = _build_turns(run.graph, first, since, links)
     before = path.items[: len(path) - len(since)]
-    account = RunTranscript(
+    transcript = RunTranscript(
         before,
-        told,
+        model_calls,
         session.strategy,
         session.handle if STRATEGIES[session.strategy].is_server_side else None,
         context_values=values,
@@ -65,20 +65,24 @@ async def build_run_state(
     if standing.view:
         seen = standing.view.path.items
         shown = len(list(split_responses(seen[standing.view.initial_count :])))
-        account = replace(
-            account, input_items=seen[: standing.view.initial_count], summarized_calls=max(0, len(told) - shown)
+        transcript = replace(
+            transcript,
+            input_items=seen[: standing.view.initial_count],
+            summarized_calls=max(0, len(model_calls) - shown),
         )
     return export_run_state(
         run,
-        replace(account, base=base_state, convo_only=allow_duplicate_names, allow_unknown_outcomes=unknown_as_started),
+        replace(
+            transcript, base=base_state, convo_only=allow_duplicate_names, allow_unknown_outcomes=unknown_as_started
+        ),
     )
 
 
 def _build_turns(graph: Graph, first: str, items: Sequence[Item], links: Sequence[Link]) -> list[ModelCall]:
     """Return the model calls that produced `items`, each with its link, matched from the last call backwards."""
-    told = split_model_calls(graph, first, items)
-    known = [*(None for _ in told), *links][len(links) :]
-    return [replace(turn, **_get_response_fields(link)) for turn, link in zip(told, known, strict=True)]
+    model_calls = split_model_calls(graph, first, items)
+    known = [*(None for _ in model_calls), *links][len(links) :]
+    return [replace(turn, **_get_response_fields(link)) for turn, link in zip(model_calls, known, strict=True)]
 
 
 def _get_response_fields(link: Link | None) -> dict[str, Json]:

@@ -1,4 +1,4 @@
-"""Concurrent tasks of one run: tools, guardrails, and guardrails beside the model's stream.
+"""Concurrent tasks of one run: tools, guardrails, and parallel guardrails during the model's stream.
 
 Each task ends with an event for the state machine. An error of user code is such an event too
 (`EffectFailed`); an error of the endpoint or the store is raised.
@@ -30,11 +30,11 @@ class TaskResult:
 class RunTasks:
     """Tasks of one run.
 
-    rejection:  the first guardrail beside the model that tripped or failed
+    rejection:  the first parallel guardrail that tripped or failed
     """
 
     def __init__(self, on_guardrail_passed: Callable[[GuardrailPassed], None]) -> None:
-        """Prepare the tasks; `on_guardrail_passed` is called for each guardrail beside the model that passes."""
+        """Prepare the tasks; `on_guardrail_passed` is called for each parallel guardrail that passes."""
         self.rejection: TaskResult | None = None
         self._on_guardrail_passed, self._is_response_complete = on_guardrail_passed, False
         self._tasks: set[asyncio.Task[TaskResult]] = set()
@@ -44,7 +44,7 @@ class RunTasks:
         return bool(self._tasks)
 
     def start(self, work: Coroutine[Any, Any, RunEvent], *, is_guardrail: bool = False) -> None:
-        """Start `work` as a task; with `is_guardrail` it runs beside the model, whose response counts only after it."""
+        """Start `work` as a task; the response of the model counts only after those with `is_guardrail`."""
 
         async def heard() -> TaskResult:
             try:
@@ -70,10 +70,10 @@ class RunTasks:
             await asyncio.wait(tasks)
         return [task.result() for task in tasks if not task.cancelled()]
 
-    # -- guardrails beside the model ------------------------------------------------------------------
+    # -- parallel guardrails --------------------------------------------------------------------------
 
     async def guardrails_passed(self) -> bool:
-        """Wait until all guardrails beside the model are done or one rejects; return whether all passed.
+        """Wait until all parallel guardrails are done or one rejects; return whether all passed.
 
         Called when the response is complete: from then on it is not cut off, whatever the result is.
         """
@@ -84,7 +84,7 @@ class RunTasks:
         return self.rejection is None
 
     async def stream_guarded(self, turn: ChatTurn) -> AsyncGenerator[StreamEvent, None]:
-        """Yield the events of a turn until a guardrail beside it rejects; then nothing of its response is stored."""
+        """Yield the events of a turn until a parallel guardrail rejects; then nothing of its response is stored."""
         async with aclosing(turn.events()) as events, aclosing(self._stream_while_guarded(turn, events)) as guarded:
             async for event in guarded:
                 yield event
