@@ -73,7 +73,7 @@ def list_decidable_approvals(document: RunDocument) -> tuple[PendingApproval, ..
             return ()
         return tuple(_iter_decidable(document))
     except (KeyError, TypeError, IndexError) as wrong:
-        raise InvalidRunState("$", f"is no run that was kept whole ({wrong!r})", hint=CHANGED_CODE_HINT) from wrong
+        raise InvalidRunState("$", f"is not a complete run ({wrong!r})", hint=CHANGED_CODE_HINT) from wrong
 
 
 def _iter_decidable(document: RunDocument) -> Iterator[PendingApproval]:
@@ -133,7 +133,7 @@ def _find_enclosing_call(document: RunDocument, call_id: str) -> RunDocument | N
         one for one in inside if any(call_id == it.call_id for it in list_decidable_approvals(one["inner"]["run"]))
     ]
     if len(holds) > 1:
-        why = f"call {call_id} is decided in {len(holds)} runs; it could mean either"
+        why = f"call {call_id} is ambiguous: {len(holds)} runs have a decided call with this id"
         raise IllegalTransition(PHASE_BY_WORD[document["phase"]], "ApprovalDecided", why)
     return holds[0] if holds else None
 
@@ -203,13 +203,17 @@ def _check_arguments(call: RunDocument, event: ApprovalDecided) -> None:
     if event.arguments is None:
         return
     if not event.approve or event.always or call["tool"] is None:
-        raise InputFault("only one approved call of a function takes other arguments", hint="approve it, this once")
+        raise InputFault(
+            "arguments can be changed only for one approved function call", hint="approve the call without --always"
+        )
     try:
         fits = isinstance(json.loads(event.arguments), dict)
     except (ValueError, RecursionError):
         fits = False
     if not fits:
-        raise InputFault(f"the arguments for {event.call_id} are no JSON object", hint="nothing was changed")
+        raise InputFault(
+            f"the arguments for {event.call_id} are not a JSON object", hint="pass a JSON object; nothing was changed"
+        )
 
 
 def _decide_call(call: RunDocument, event: ApprovalDecided) -> dict[str, Json]:

@@ -98,7 +98,7 @@ def _on_guardrail_tripped(run: Run, event: GuardrailTripped) -> StepResult:
 
 def _on_model_responded(run: Run, event: ModelResponded) -> StepResult:
     if run.has_response:
-        raise IllegalTransition(run.phase, "ModelResponded", "the model has answered")
+        raise IllegalTransition(run.phase, "ModelResponded", "the response was received already")
     calls = parse_tool_calls(run, event)
     if isinstance(calls, RunFailure):
         return _fail_run(run, calls.code, calls.message, cancel_tasks=bool(run.open_guardrails))
@@ -139,7 +139,9 @@ def _on_approval_decided(run: Run, event: ApprovalDecided) -> StepResult:
     if call is None or not call.is_decided:
         call = _require_call(run, event.call_id, PENDING_STAGES, event)
     if event.arguments is not None and (not event.approve or event.always or call.tool is None):
-        raise InputFault("only one approved call of a function takes other arguments", hint="approve it, this once")
+        raise InputFault(
+            "arguments can be changed only for one approved function call", hint="approve the call without --always"
+        )
     run = run.replace_call(_apply_decision(call, event))
     if not event.always:
         return run, ()
@@ -281,7 +283,7 @@ def _process_response(run: Run) -> StepResult:
     try:
         return _accept_final_output(run, schema.value(run.text))
     except Mismatch as wrong:
-        return _fail_run(run, MODEL_BEHAVIOR, f"The answer does not fit its schema: {wrong}")
+        return _fail_run(run, MODEL_BEHAVIOR, f"The final output does not match its schema: {wrong}")
 
 
 def _replace_calls(run: Run, changed_calls: Iterable[ToolCall]) -> Run:
@@ -319,15 +321,15 @@ def _apply_decision(call: ToolCall, event: ApprovalDecided) -> ToolCall:
         return replace(call, stage=Stage.READY, output=None)
     found = read_arguments(call.tool, event.arguments)
     if isinstance(found, Wrong):
-        raise InputFault(found.words, hint="give arguments that fit the tool's schema")
+        raise InputFault(found.words, hint="pass arguments that match the tool's schema")
     return replace(call, stage=Stage.READY, arguments=event.arguments, output=None)
 
 
 def _find_enclosing_call(run: Run, call_id: str) -> ToolCall | None:
     """Return the call whose nested run has the call `call_id`; None if no nested run has it.
 
-    A model numbers its calls anew in each run, so a call of a nested run can have the id of an outer call that is not
-    pending. Raises IllegalTransition if several nested runs have decided calls with this id.
+    A model numbers its calls from the start in each run, so a call of a nested run can have the id of an outer call
+    that is not pending. Raises IllegalTransition if several nested runs have decided calls with this id.
     """
     own = run.find_call(call_id)
     if own and own.stage in PENDING_STAGES:
@@ -340,7 +342,9 @@ def _find_enclosing_call(run: Run, call_id: str) -> ToolCall | None:
     holds = [call for call, inner in inside if _contains_call(inner, call_id)]
     if len(holds) > 1:
         raise IllegalTransition(
-            run.phase, "ApprovalDecided", f"call {call_id} is decided in {len(holds)} runs; it could mean either"
+            run.phase,
+            "ApprovalDecided",
+            f"call {call_id} is ambiguous: {len(holds)} runs have a decided call with this id",
         )
     return holds[0] if holds else None
 
@@ -379,7 +383,7 @@ def _require_call(run: Run, call_id: str, stages: tuple[Stage, ...], event: obje
 
 def _remove_guardrail(run: Run, guardrail_index: int, event: object) -> Run:
     if guardrail_index not in run.open_guardrails:
-        raise IllegalTransition(run.phase, type(event).__name__, f"guardrail {guardrail_index} has nothing to say")
+        raise IllegalTransition(run.phase, type(event).__name__, f"guardrail {guardrail_index} is not running")
     return replace(run, open_guardrails=run.open_guardrails - {guardrail_index})
 
 
@@ -520,7 +524,7 @@ def _parse_tool_call(run: Run, answer: ModelResponded, item: Item) -> ToolCall |
     if named is None:
         return RunFailure(MODEL_BEHAVIOR, "A call has no id")
     if item_type(item) != "function_call":
-        return RunFailure("unsupported", f"Nothing here performs {item_type(item)}")
+        return RunFailure("unsupported", f"Calls of type {item_type(item)} are not supported")
     name, written = str(item.get("name")), str(item.get("arguments") or "")
     if not item.get("namespace") and name in answer.handoffs:
         to = answer.handoffs[name]
@@ -556,7 +560,7 @@ def _initial_stage(run: Run, lookup: Lookup, tool: Tool, *, fits: bool) -> Stage
 def _parse_mcp_request(run: Run, item: Item) -> ToolCall | RunFailure:
     named, server, name = (item.get(field) for field in ("id", "server_label", "name"))
     if not (isinstance(named, str) and isinstance(server, str) and isinstance(name, str)):
-        return RunFailure(MODEL_BEHAVIOR, "A hosted tool's request for approval does not say which tool, or has no id")
+        return RunFailure(MODEL_BEHAVIOR, "An MCP approval request has no id, server or tool name")
     call = ToolCall(item, named, Stage.PENDING, ("mcp", server, name), arguments=str(item.get("arguments") or ""))
     always = run.sticky_decisions.get((run.agent, call.lookup))
     if always is None:

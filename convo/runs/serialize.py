@@ -68,7 +68,7 @@ STAGE_WORDS: Mapping[Stage, str] = {
 STAGE_BY_WORD: Mapping[str, Stage] = {word: stage for stage, word in STAGE_WORDS.items()}
 PHASE_BY_WORD: Mapping[str, Phase] = {word: phase for phase, word in PHASE_WORDS.items()}
 
-CHANGED_CODE_HINT = "go on with the code that the run was kept with, or begin a new run"
+CHANGED_CODE_HINT = "resume with the code that the run was stored with, or start a new run"
 
 
 def run_to_json(run: Run) -> dict[str, Json]:
@@ -103,7 +103,7 @@ def run_from_json(document: Json, graph: Graph) -> Run:
     try:
         return _parse_run(document, graph)
     except (KeyError, TypeError, ValueError, AttributeError) as wrong:
-        raise InvalidRunState("$", f"is no run that was kept whole ({wrong!r})", hint=CHANGED_CODE_HINT) from wrong
+        raise InvalidRunState("$", f"is not a complete run ({wrong!r})", hint=CHANGED_CODE_HINT) from wrong
 
 
 def _parse_run(document: Mapping[str, Any], graph: Graph) -> Run:
@@ -204,7 +204,7 @@ def _parse_nested_run(tool: Tool | None, said: Mapping[str, Any] | None, where: 
     if said is None:
         return None
     if not isinstance(tool, AgentTool):
-        raise InvalidRunState(where, "holds a run of an agent, and its tool is none any more", hint=CHANGED_CODE_HINT)
+        raise InvalidRunState(where, "has a nested run, but its tool is no longer an agent", hint=CHANGED_CODE_HINT)
     return NestedRun(run_from_json(said["run"], tool.inside), tuple(said["items"]))
 
 
@@ -229,10 +229,10 @@ def _require_tool(graph: Graph, agent: str, lookup: Lookup, fingerprint: str | N
         return None
     tool = _find_tool(holder.functions, lookup)
     if tool is None:
-        raise NotFound("tool", ".".join(lookup[1:]), hint=f"agent {agent!r} had it when the run was kept")
+        raise NotFound("tool", ".".join(lookup[1:]), hint=f"add it: agent {agent!r} had it when the run was stored")
     if _fingerprint(tool) != fingerprint:
         raise InvalidRunState(
-            where, f"is of tool {tool.title!r}, whose schema has changed since", hint=CHANGED_CODE_HINT
+            where, f"is a call of tool {tool.title!r}, whose schema has changed", hint=CHANGED_CODE_HINT
         )
     return tool
 
@@ -265,7 +265,7 @@ def _check_guardrails(run: Run, said: Iterable[Mapping[str, Any]]) -> None:
         if run.phase not in TERMINAL_PHASES and _guardrail_name(run, guard["place"]) != guard["name"]:
             where = f"$.guards[{guard['place']}]"
             raise InvalidRunState(
-                where, f"is guardrail {guard['name']!r}, which is not there any more", hint=CHANGED_CODE_HINT
+                where, f"is guardrail {guard['name']!r}, which no longer exists", hint=CHANGED_CODE_HINT
             )
 
 
@@ -274,7 +274,7 @@ def _output_to_json(run: Run) -> dict[str, Json]:
     if _is_json(run.output):
         return {"value": run.output}
     if run.current_agent.output is None or run.text is None:
-        raise NotCanonical(f"the output of agent {run.agent!r} is no JSON: {type(run.output).__name__}")
+        raise NotCanonical(f"the output of agent {run.agent!r} is not JSON: {type(run.output).__name__}")
     return {"read": True}
 
 
@@ -287,10 +287,10 @@ def _parse_output(said: Mapping[str, Any], graph: Graph, agent: str, words: str 
             return schema.value(words)
     except Mismatch as wrong:
         raise InvalidRunState(
-            "$.text", f"does not fit the output schema of agent {agent!r}: {wrong}", hint=CHANGED_CODE_HINT
+            "$.text", f"does not match the output schema of agent {agent!r}: {wrong}", hint=CHANGED_CODE_HINT
         ) from wrong
     raise InvalidRunState(
-        "$.output", f"was read by a schema that agent {agent!r} no longer has", hint=CHANGED_CODE_HINT
+        "$.output", f"needs the output schema that agent {agent!r} no longer has", hint=CHANGED_CODE_HINT
     )
 
 

@@ -20,16 +20,16 @@ class Phase(StrEnum):
     """The phase of a run."""
 
     NEW = "new"
-    CHECKING_INPUT = "guarding its input"
-    CALLING_MODEL = "asking the model"
-    CHECKING_APPROVALS = "finding out what needs approval"
+    CHECKING_INPUT = "checking the input"
+    CALLING_MODEL = "calling the model"
+    CHECKING_APPROVALS = "checking approvals"
     RUNNING_TOOLS = "running tools"
     PAUSED = "paused"
-    HANDING_OFF = "handing over"
-    CHECKING_OUTPUT = "checking its answer"
+    HANDING_OFF = "handing off"
+    CHECKING_OUTPUT = "checking the output"
     DONE = "done"
     FAILED = "failed"
-    CANCELLED = "stopped"
+    CANCELLED = "cancelled"
 
 
 TERMINAL_PHASES = {Phase.DONE, Phase.FAILED, Phase.CANCELLED}
@@ -38,14 +38,14 @@ TERMINAL_PHASES = {Phase.DONE, Phase.FAILED, Phase.CANCELLED}
 class Stage(StrEnum):
     """The stage of one tool call."""
 
-    CHECKING_APPROVAL = "it is asked whether it needs approval"
-    PENDING = "a person has to decide"
-    READY = "it may run"
-    RUNNING = "it runs"
-    OUTCOME_UNKNOWN = "it ran, and nobody knows what came of it"
-    NESTED_RUN_PAUSED = "it is a run of its own, in which a person has to decide"
-    DONE = "it has an output"
-    HANDOFF = "it hands over, once the others are done"
+    CHECKING_APPROVAL = "checking whether it needs approval"
+    PENDING = "pending approval"
+    READY = "ready to run"
+    RUNNING = "running"
+    OUTCOME_UNKNOWN = "started, outcome unknown"
+    NESTED_RUN_PAUSED = "nested run paused for approval"
+    DONE = "done"
+    HANDOFF = "handoff after the other calls"
 
 
 PENDING_STAGES = (Stage.PENDING, Stage.OUTCOME_UNKNOWN)
@@ -122,7 +122,7 @@ class Run:
     sticky_decisions:           approved (True) or rejected (False), by agent and tool
     sticky_rejection_messages:  output for the model of a sticky rejection, if the person gave a message
     staged_items:               input that was added at a pause; it follows the outputs
-    output:                     the value of the final answer, once there is one
+    output:                     the value of the final output, once there is one
     """
 
     graph: Graph
@@ -268,7 +268,7 @@ class ApprovalDecided:
     """A person decided on a call; to approve a call with an unknown outcome means to run it again.
 
     message:    output for the model of a rejection
-    always:     the decision holds for every call of this tool by this agent
+    always:     the decision applies to every call of this tool by this agent
     arguments:  edited arguments that replace the model's
     """
 

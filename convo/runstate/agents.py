@@ -80,7 +80,9 @@ def _find_agents_by_name(graph: Graph, name: str) -> list[str]:
     """Return the identities of all agents with a name. Raises NotFound."""
     same = [identity for identity, agent in graph.agents.items() if agent.name == name]
     if not same:
-        raise NotFound("agent", name, hint=f"the state needs it; there are {', '.join(graph.agents)}")
+        raise NotFound(
+            "agent", name, hint=f"add this agent, which the state needs; known agents: {', '.join(graph.agents)}"
+        )
     return same
 
 
@@ -109,10 +111,10 @@ def _require_single_agent(fitting: list[str], name: str) -> str:
     if len(fitting) == 1:
         return fitting[0]
     if not fitting:
-        raise NotFound("agent", name, hint="none of that name has the tools that the state calls")
+        raise NotFound("agent", name, hint="add the tools that the state calls to an agent with this name")
     raise InputFault(
-        f"{len(fitting)} agents are called {name!r}, and the state does not tell which of them goes on",
-        hint="give each agent a name of its own",
+        f"{len(fitting)} agents are named {name!r}, and the state does not identify the one that continues",
+        hint="give each agent a unique name",
     )
 
 
@@ -175,6 +177,6 @@ def _iter_function_tools(
                 continue
             if state.version.number >= LEDGER_SINCE.number and kept.record.get("sticky_scope") != call.scope_digest():
                 raise InvalidRunState(
-                    format_path((*kept.steps, "sticky_scope")), f"is the digest of another tool than {tool.title}"
+                    format_path((*kept.steps, "sticky_scope")), f"is not the digest of tool {tool.title}"
                 )
             yield agent, lookup

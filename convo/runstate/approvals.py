@@ -69,7 +69,9 @@ def select_pending_calls(state: RunState, selector: str) -> tuple[PendingCall, .
     found = tuple(one for one in of_tool if one.id not in state.verdicts)
     if not of_tool:
         waiting = ", ".join(one.id for one in state.pending)
-        raise NotFound("pending call", selector, hint=f"one of {waiting}" if waiting else "nothing waits in this state")
+        raise NotFound(
+            "pending call", selector, hint=f"choose one of {waiting}" if waiting else "the state has no pending calls"
+        )
     return found
 
 
@@ -81,7 +83,7 @@ def _apply_in_document(state: RunState, kept: Json, calls: Sequence[PendingCall]
     for one in calls:
         kept, slots = find_record_slots(state.version, kept, one.call, always=verdict.always)
         if verdict.always and one.call.is_hosted and not (one.call.name and one.call.raw.get("server_label")):
-            raise InvalidUsage(f"{one.id} does not say whose tool it is, so nothing can be decided for good")
+            raise InvalidUsage(f"{one.id} does not name its tool and server, so a decision cannot be permanent")
         for slot in slots:
             noting[slot].append(one)
     for slot, its in noting.items():
@@ -104,9 +106,11 @@ def _require_ledger_entry(one: PendingCall) -> Json:
     try:
         bound = build_ledger_entry(one.call)
     except ValueError as wrong:
-        raise InvalidRunState(format_path(where), f"cannot be decided on: {wrong}") from wrong
+        raise InvalidRunState(format_path(where), f"cannot be approved or rejected: {wrong}") from wrong
     if bound is None:
-        raise InvalidRunState(format_path(where), "does not say what it would do, so nothing can be decided on it")
+        raise InvalidRunState(
+            format_path(where), "does not name its tool and arguments, so it cannot be approved or rejected"
+        )
     return bound
 
 
@@ -114,13 +118,13 @@ def _check_verdict_supported(version: Version, one: PendingCall, record: Json, v
     """Raise InvalidUsage if readers of this label would ignore a part of the decision."""
     if verdict.message is not None and version.number < REJECTION_MESSAGE_SINCE.number:
         raise InvalidUsage(
-            f"a state of {version.label} has no place for the reason of a rejection",
-            hint=f"leave the reason out, or write a newer label with --schema {REJECTION_MESSAGE_SINCE.label}",
+            f"a state with label {version.label} cannot contain the reason of a rejection",
+            hint=f"remove the reason, or write a newer label with --schema {REJECTION_MESSAGE_SINCE.label}",
         )
     overruled = verdict.approve and not verdict.always and get_sticky_decision(record) is False
     if overruled and version.number < CALL_APPROVAL_WINS_SINCE.number:
         raise InvalidUsage(
-            f"{one.call.tool_name} was rejected for good, and readers of {version.label} let that stand over {one.id}",
+            f"{one.call.tool_name} is rejected always, and for readers of {version.label} that overrides {one.id}",
             hint=f"approve it with --always, or write a newer label with --schema {CALL_APPROVAL_WINS_SINCE.label}",
         )
 
@@ -167,8 +171,8 @@ def _check_editable(state: RunState, one: PendingCall) -> None:
         inner = get_path(state.document, holder)
         if inner.get("conversation_id") or inner.get("previous_response_id") or inner.get("auto_previous_response_id"):
             raise InvalidUsage(
-                f"the arguments of {one.id} cannot be edited: a server holds the call as the model made it",
-                hint="reject it, and say in the reason what should be asked for instead",
+                f"the arguments of {one.id} cannot be edited: a server stores the original call",
+                hint="reject the call, and give the arguments to use in the reason",
             )
     if one.call.type not in EDITABLE_CALL_TYPES:
         raise InvalidUsage(
@@ -178,12 +182,12 @@ def _check_editable(state: RunState, one: PendingCall) -> None:
 
 def _check_json_object(arguments: str) -> None:
     try:
-        wrong = None if isinstance(json.loads(arguments), dict) else "are no JSON object"
+        wrong = None if isinstance(json.loads(arguments), dict) else "are not a JSON object"
     except (ValueError, RecursionError):
         wrong = "are not JSON"
     if wrong:
         raise InvalidRunState(
-            "$", f"is what the edited arguments begin with, and they {wrong}", hint="nothing was changed"
+            "$", f"is the start of the edited arguments, which {wrong}", hint="pass a JSON object; nothing was changed"
         )
 
 
@@ -210,5 +214,5 @@ def _rebind_call(document: Json, one: PendingCall) -> Json:
     try:
         bound = build_ledger_entry(call)
     except ValueError as wrong:
-        raise InvalidRunState(format_path((*one.item_path, "raw_item")), f"cannot be bound: {wrong}") from wrong
+        raise InvalidRunState(format_path((*one.item_path, "raw_item")), f"has no ledger entry: {wrong}") from wrong
     return replace_path(document, (*one.state_path, *LEDGER_PATH, one.id), bound)

@@ -28,7 +28,7 @@ SCHEMA_ANNOTATIONS = {"title", "description", "$schema"}
 """Schema keywords without effect on validation; they may change while a call is pending."""
 SCHEMA_MAPS = {"properties", "$defs", "definitions"}
 
-SDK_RESUME_HINT = "--decide-only -o decided.json, and the Agents SDK goes on with it"
+SDK_RESUME_HINT = "use --decide-only -o decided.json, and resume with the Agents SDK"
 
 
 def read_last_response(document: Json) -> tuple[Item, ...]:
@@ -78,7 +78,7 @@ def import_calls(document: Json, run: Run) -> tuple[ToolCall, ...]:
     calls = parse_tool_calls(run, ModelResponded(open_calls, toolbox(run.current_agent.functions), ways))
     if isinstance(calls, RunFailure):
         words = calls.message[:1].lower() + calls.message[1:]
-        raise Unsupported("convo", f"what this state waits for: {words}", hint=SDK_RESUME_HINT)
+        raise Unsupported("convo", f"the pending calls of this state: {words}", hint=SDK_RESUME_HINT)
     waiting = {answerable_call_id(one.value["raw_item"]) for one in iter_interruptions(document)}
     inside = find_open_nested_states(document)
     begun = collect_started_call_ids(document)
@@ -99,14 +99,12 @@ def _check_planned_calls(document: Json, done: Collection[str]) -> None:
     planned = {call.id for _, call in iter_actions(document)}
     for steps, call in iter_actions(document):
         if call.id not in said:
-            raise InvalidRunState(
-                format_path(steps), "is none of the calls that the last answer in model_responses holds"
-            )
+            raise InvalidRunState(format_path(steps), "is not a call of the last response in model_responses")
     for place, item in enumerate(output):
         if _needs_answer(item) and answerable_call_id(item) not in planned and answerable_call_id(item) not in done:
             steps = ("model_responses", len(answers) - 1, "output", place)
             raise InvalidRunState(
-                format_path(steps), "is a call that last_processed_response does not plan, and without an output"
+                format_path(steps), "is a call without an output that last_processed_response does not contain"
             )
 
 
@@ -133,11 +131,13 @@ def _iter_recorded_schemas(document: Json) -> Iterator[tuple[str | None, tuple[P
 def _find_tool_mismatch(agent: Agent, item: Item, shown: tuple[PathSteps, Json] | None) -> ConvoError | None:
     tool = toolbox(agent.functions).find(item)
     if tool is None:
-        return NotFound("tool", str(item.get("name")), hint=f"agent {agent.name!r} called it before the run was paused")
+        return NotFound(
+            "tool", str(item.get("name")), hint=f"add it: agent {agent.name!r} called it before the run was paused"
+        )
     if shown is None or shown[1] is None or strip_annotations(shown[1]) == strip_annotations(tool.parameters):
         return None
-    words = f"is not what tool {tool.title!r} takes; what was asked for is not what would run"
-    return InvalidRunState(format_path(shown[0]), words, hint="go on with the tools that the run was paused with")
+    words = f"differs from the schema of tool {tool.title!r}, so the approved call is not the call that would run"
+    return InvalidRunState(format_path(shown[0]), words, hint="resume with the tools that the run was paused with")
 
 
 def strip_annotations(schema: Json) -> Json:

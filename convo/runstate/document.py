@@ -133,7 +133,7 @@ SCAN_CHUNK_BYTES = 1024 * 1024
 UNCOUNTED_BYTES = bytes(set(range(256)) - set(b',[{"'))
 
 BYTE_ORDER_MARKS = (
-    (b"\xef\xbb\xbf", "a UTF-8 byte order mark, which no release reads"),
+    (b"\xef\xbb\xbf", "a UTF-8 byte order mark, which no release supports"),
     (b"\xff\xfe", "a UTF-16 byte order mark; a state is UTF-8"),
     (b"\xfe\xff", "a UTF-16 byte order mark; a state is UTF-8"),
 )
@@ -146,9 +146,9 @@ def parse_document(data: bytes) -> dict[str, Json]:
     """Parse a document. Raises InvalidRunState with the path of the first error."""
     text = _decode_utf8(data)
     if not text.strip():
-        raise InvalidRunState("$", "is empty; a state is one JSON object")
+        raise InvalidRunState("$", "is empty; a state must be one JSON object")
     if _has_too_many_members(data):
-        raise InvalidRunState("$", f"holds more than {MAX_MEMBERS:,} members of objects and lists, which no state does")
+        raise InvalidRunState("$", f"has more than {MAX_MEMBERS:,} members of objects and lists, which is too many")
     document = _load_json(text)
     if not isinstance(document, dict):
         raise InvalidRunState("$", f"is {describe_json_type(document)}, not an object")
@@ -165,10 +165,10 @@ def describe_json_type(value: Json) -> str:
 
 def _decode_utf8(data: bytes) -> str:
     if len(data) > MAX_STATE_BYTES:
-        raise InvalidRunState("$", f"has {len(data):,} bytes; the most that is read is {MAX_STATE_BYTES:,}")
+        raise InvalidRunState("$", f"has {len(data):,} bytes; the limit is {MAX_STATE_BYTES:,}")
     for mark, words in BYTE_ORDER_MARKS:
         if data.startswith(mark):
-            raise InvalidRunState("$", f"begins with {words}", hint="write the file again as plain UTF-8")
+            raise InvalidRunState("$", f"begins with {words}", hint="save the file as UTF-8 without a byte order mark")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as wrong:
@@ -214,14 +214,12 @@ def _load_json(text: str) -> Json:
     except RecursionError as wrong:
         raise _too_deep_error(text) from wrong
     except json.JSONDecodeError as wrong:
-        words = f"is where the JSON goes wrong: {wrong.msg.lower()} (line {wrong.lineno}, column {wrong.colno})"
+        words = f"has a JSON syntax error: {wrong.msg.lower()} (line {wrong.lineno}, column {wrong.colno})"
         raise InvalidRunState(locate_offset(text, wrong.pos), words) from wrong
     except _InvalidValue as wrong:
         raise _invalid_value_error(text, wrong) from None
     except ValueError as wrong:
-        raise InvalidRunState(
-            _locate_token(text, _is_too_long_number), "is a number of more digits than can be read"
-        ) from wrong
+        raise InvalidRunState(_locate_token(text, _is_too_long_number), "is a number with too many digits") from wrong
 
 
 class _InvalidValue(ValueError):
@@ -253,11 +251,11 @@ def _parse_float(token: str) -> float:
 def _invalid_value_error(text: str, wrong: _InvalidValue) -> InvalidRunState:
     if isinstance(wrong, _DuplicateKey):
         where = next((found for found in _iter_duplicate_keys(text)), "$")
-        return InvalidRunState(where, "stands twice; readers differ on which of them counts")
+        return InvalidRunState(where, "is a duplicate key; readers differ on which value counts")
     token = str(wrong)
     if NON_FINITE_PATTERN.fullmatch(token):
         return InvalidRunState(_locate_token(text, lambda found: found == token), f"is {token}, which is not JSON")
-    return InvalidRunState(_locate_token(text, lambda found: found == token), "is a number too large to keep")
+    return InvalidRunState(_locate_token(text, lambda found: found == token), "is a number that is too large")
 
 
 def _measure_depth(document: Json) -> int:

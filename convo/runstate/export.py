@@ -61,17 +61,19 @@ def export_run_state(run: Run, account: RunTranscript) -> RunState:
 def _check_exportable(run: Run, account: RunTranscript) -> None:
     if run.graph.duplicates and (account.base or not account.convo_only):
         raise InputFault(
-            f"several agents are called {run.graph.duplicates[0]!r}, and only the Agents SDK can number them",
-            hint="give each agent a name of its own",
+            f"several agents are named {run.graph.duplicates[0]!r}, and only the Agents SDK can number them",
+            hint="give each agent a unique name",
         )
     unknown = run.calls_at(Stage.OUTCOME_UNKNOWN)
     if unknown and not account.allow_unknown_outcomes:
         raise StateFault(
             f"call {unknown[0].id} was started and its outcome is unknown; the Agents SDK would run it again",
-            hint="say what came of it, or that it may run again, and go on",
+            hint="supply the output of the call, or approve running it again, then resume",
         )
     if run.phase not in EXPORTABLE_PHASES or (run.phase is Phase.CALLING_MODEL and run.has_response):
-        raise StateFault(f"a run that is {run.phase} cannot be written as a RunState", hint="let it pause, or end")
+        raise StateFault(
+            f"a run that is {run.phase} cannot be written as a RunState", hint="wait until the run pauses or ends"
+        )
 
 
 # -- decisions since the calls were made -----------------------------------------------------------
@@ -238,7 +240,7 @@ def _build_context(
     try:
         ledger = run_items.build_ledger(items, done)
     except ValueError as wrong:
-        raise InvalidRunState("$.context.tool_invocations", f"cannot bind a call: {wrong}") from wrong
+        raise InvalidRunState("$.context.tool_invocations", f"lacks the entry of a call: {wrong}") from wrong
     for call, entry in (base.get("tool_invocations") or {}).items():
         over = {"executed": True, "completed": True} if call in done else {}
         ledger[call] = {**entry, **over}
@@ -269,7 +271,7 @@ UNSUPPORTED_ACTION_LISTS = (
 
 
 def is_interruption(call: ToolCall) -> bool:
-    """Return whether the state asks for this call; a rejected call is listed too, with its decision and message."""
+    """Return whether the state lists this call as pending; a rejected call is listed too, with its decision."""
     return call.stage not in (Stage.HANDOFF, Stage.NESTED_RUN_PAUSED) and not call.has_run
 
 

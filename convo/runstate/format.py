@@ -125,7 +125,7 @@ class ApprovalVerdict:
     """A person's decision on a call.
 
     message:  output for the model of a rejection
-    always:   the decision holds for every call of the tool
+    always:   the decision applies to every call of the tool
     """
 
     approve: bool

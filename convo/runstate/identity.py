@@ -239,7 +239,7 @@ def _hash_json(value: Json) -> str:
     try:
         exact = _CANONICAL_ENCODER.encode(value).encode("utf-8")
     except UnicodeEncodeError as wrong:
-        raise ValueError("its arguments hold half a character (a lone surrogate)") from wrong
+        raise ValueError("its arguments contain a lone surrogate (half a character)") from wrong
     except RecursionError as wrong:
         raise ValueError("its arguments are nested too deep") from wrong
     return sha256(exact).hexdigest()

@@ -100,7 +100,7 @@ def _import_run(state: RunState, graph: Graph, decisions: tuple[StateDecision, .
     """
     document = state.document
     if document.get("terminal_unrecoverable"):
-        raise StateFault("this run cannot be gone on with: its last answer was blocked", hint="begin a new run")
+        raise StateFault("this run cannot be resumed: its last response was blocked", hint="start a new run")
     known = resolve_agent_identities(
         document, graph, lambda identity: find_agent_mismatch(document, graph, identity) is None
     )
@@ -127,7 +127,7 @@ def _import_nested_run(call: ToolCall, state: RunState, decisions: tuple[StateDe
     tool = call.tool
     if not isinstance(tool, AgentTool):
         raise Unsupported(
-            "convo", f"a state that waits in an agent behind tool {call.lookup[-1]!r}", hint=SDK_RESUME_HINT
+            "convo", f"a pending call of the nested agent of tool {call.lookup[-1]!r}", hint=SDK_RESUME_HINT
         )
     run = _import_run(state, tool.inside, decisions)
     _check_paused_sendable(state.document, run, Strategy.SESSION)
@@ -156,7 +156,7 @@ def _import_paused_run(state: RunState, run: Run, decisions: tuple[StateDecision
     for call_id, place in find_open_nested_states(state.document).items():
         call = run.find_call(call_id)
         if call is None:
-            raise InvalidRunState(format_path(place.steps), "answers a call that the last answer does not hold")
+            raise InvalidRunState(format_path(place.steps), "belongs to a call that is not in the last response")
         try:
             run = run.replace_call(_import_nested_run(call, wrap_document(place.value), decisions))
         except InvalidRunState as wrong:
@@ -184,9 +184,11 @@ def _unplanned_call_error(one: PendingCall, state: RunState, run: Run) -> Invali
     """
     where = format_path((*one.item_path, "raw_item"))
     if state.label == LABELS[0] and run.calls_at(Stage.READY):
-        words = f"waits in an agent behind a tool, and label {state.label} does not keep what happened there"
-        return InvalidRunState(where, words, hint="nobody can go on with it: begin the run again, with a newer release")
-    return InvalidRunState(where, "waits, and the last answer holds no such call")
+        words = f"is a pending call of a nested agent, whose state label {state.label} does not store"
+        return InvalidRunState(
+            where, words, hint="start the run again with a newer release; this one cannot be resumed"
+        )
+    return InvalidRunState(where, "is pending, but is not a call of the last response")
 
 
 def _import_unpaused_run(state: RunState, run: Run) -> Run:
@@ -207,7 +209,7 @@ def _parse_final_output(run: Run, words: str) -> Json:
         return run.current_agent.output.value(words) if run.current_agent.output else words
     except Mismatch as wrong:
         raise InvalidRunState(
-            "$.generated_items", f"ends in an answer that does not fit its schema: {wrong}"
+            "$.generated_items", f"ends with an output that does not match its schema: {wrong}"
         ) from wrong
 
 

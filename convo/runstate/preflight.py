@@ -49,7 +49,7 @@ def _check_open_calls(document: Json, history: Sequence[PathMatch], worked_on: C
     for steps, item in _iter_response_items(document):
         if answerable_call_id(item) in worked_on and answerable_call_id(item) not in there:
             raise InvalidRunState(
-                format_path(steps), "is a call that generated_items do not hold: its output would answer nothing"
+                format_path(steps), "is a call that is not in generated_items, so its output would have no call"
             )
 
 

@@ -59,7 +59,7 @@ MAX_NESTED_STATES = 16
 REQUIRED_WHEN_PAUSED = ("model_responses", "last_processed_response", "generated_items")
 """Members without which readers of a paused run fail or lose the pending call."""
 
-DOWNGRADE_WARNING = "that is how an approval is smuggled past newer readers"
+DOWNGRADE_WARNING = "this could bypass the approval checks of newer readers"
 
 RUN_ITEM_LIST_PATHS = tuple(parse_path_pattern(holder.removesuffix("[]")) for holder in RUN_ITEM_PATTERNS[:3])
 
@@ -81,7 +81,7 @@ def run_state_from_json(document: Json) -> RunState:
         if way and _read_version(inner, way) != version:
             words = (
                 f"is {inner[SCHEMA_VERSION_KEY]} inside a state of {version.label}; "
-                f"a release writes both alike, and {DOWNGRADE_WARNING}"
+                f"releases write the same label in both; {DOWNGRADE_WARNING}"
             )
             raise InvalidRunState(format_path((*way, SCHEMA_VERSION_KEY)), words)
         check_shape(inner, way)
@@ -102,14 +102,14 @@ def _check_not_javascript(document: Json) -> None:
     if isinstance(document, dict) and JAVASCRIPT_MEMBERS & document.keys() and not PYTHON_MEMBERS & document.keys():
         label = document.get(SCHEMA_VERSION_KEY)
         said = f" (label {label[:20]})" if isinstance(label, str) else ""
-        words = f"is a RunState of the JavaScript SDK, @openai/agents{said}; convo reads those of the Python SDK"
+        words = f"is a RunState of the JavaScript SDK, @openai/agents{said}; convo supports those of the Python SDK"
         raise JavaScriptRunState("$", words)
 
 
 def _read_version(document: Json, way: PathSteps) -> Version:
     if SCHEMA_VERSION_KEY not in document:
         raise InvalidRunState(
-            format_path((*way, SCHEMA_VERSION_KEY)), "is missing; a RunState says which version of the format it is"
+            format_path((*way, SCHEMA_VERSION_KEY)), "is missing; it must be the schema version of the RunState"
         )
     label = document[SCHEMA_VERSION_KEY]
     if not isinstance(label, str):
@@ -125,9 +125,7 @@ def _read_version(document: Json, way: PathSteps) -> Version:
 def _iter_bounded_states(document: Json) -> Iterator[tuple[PathSteps, Json]]:
     for way, inner in iter_states(document):
         if way.count("agent_run_state") > MAX_NESTED_STATES:
-            raise InvalidRunState(
-                format_path(way), f"is a state inside {MAX_NESTED_STATES} others, deeper than agents use agents"
-            )
+            raise InvalidRunState(format_path(way), f"is a state inside {MAX_NESTED_STATES} others; that is the limit")
         yield way, inner
 
 
@@ -135,11 +133,11 @@ def _check_no_newer_members(document: Json, version: Version, way: PathSteps) ->
     """Raise InvalidRunState for content that is newer than the document's label."""
     if document["max_turns"] is None and version.number < UNLIMITED_TURNS_SINCE.number:
         raise InvalidRunState(
-            format_path((*way, "max_turns")), f"is null, which came with 1.10; the label is {version.label}"
+            format_path((*way, "max_turns")), f"is null, which needs label 1.10 or later; the label is {version.label}"
         )
     for newer in list_versions_after(version):
         for place in newer.iter_own_members(document):
-            words = f"came with {newer.label}, and the label is {version.label}; {DOWNGRADE_WARNING}"
+            words = f"needs label {newer.label} or later, but the label is {version.label}; {DOWNGRADE_WARNING}"
             raise InvalidRunState(format_path((*way, *place.steps)), words)
 
 
@@ -147,7 +145,7 @@ def _check_owner(document: Json, way: PathSteps) -> None:
     """Raise InvalidRunState if the history has two owners."""
     chained = document.get("previous_response_id") is not None or document.get("auto_previous_response_id") is True
     if document.get("conversation_id") is not None and chained:
-        words = "stands beside conversation_id; a run has one owner of its history"
+        words = "is set together with conversation_id; a history has one owner"
         raise InvalidRunState(format_path((*way, "previous_response_id")), words)
 
 
@@ -155,18 +153,18 @@ def _check_step(document: Json, way: PathSteps) -> None:
     """Raise InvalidRunState if a reader could not find the pending calls and would continue without them."""
     step = document.get("current_step")
     if step is None and "current_step" not in document and document.get("generated_items"):
-        words = "is missing; readers would go on and forget whatever waits (null means that nothing does)"
+        words = "is missing; readers would continue and lose the pending calls (null means none)"
         raise InvalidRunState(format_path((*way, "current_step")), words)
     if step is not None and "type" not in step:
         raise InvalidRunState(
-            format_path((*way, "current_step", "type")), "is missing; readers would forget whatever waits"
+            format_path((*way, "current_step", "type")), "is missing; readers would lose the pending calls"
         )
     if step is None or step["type"] != INTERRUPTION_STEP or not any(iter_interruptions(document)):
         return
     for key in REQUIRED_WHEN_PAUSED:
         if not document.get(key):
             raise InvalidRunState(
-                format_path((*way, key)), "is missing or empty, and a paused run cannot go on without it"
+                format_path((*way, key)), "is missing or empty, and a paused run cannot be resumed without it"
             )
 
 
@@ -181,17 +179,18 @@ def _check_pending(document: Json, version: Version, way: PathSteps) -> None:
     for place, call in _iter_pending_calls(document, way):
         if call.id is None:
             raise InvalidRunState(
-                format_path((*way, *place, "raw_item")), "has no call id; a decision could not name it"
+                format_path((*way, *place, "raw_item")), "has no call id, so it cannot be approved or rejected"
             )
         if call.id in seen:
             raise InvalidRunState(
-                format_path((*way, *place, "raw_item")), f"waits twice as {call.id!r}; a decision could mean either"
+                format_path((*way, *place, "raw_item")),
+                f"is the second pending call with id {call.id!r}; a decision would be ambiguous",
             )
         seen.add(call.id)
         if call.id in nested or (version.number < NESTED_STATE_SINCE.number and call.id not in planned):
             continue
         if call.agent != document["current_agent"]:
-            words = "is another agent's than the current one's, and in no state of an agent used as a tool"
+            words = "is not the current agent, and not the agent of a nested state"
             raise InvalidRunState(format_path((*way, *place, "agent")), words)
         _check_planned_call(call, planned.get(call.id), (*way, *place, "raw_item"), way)
 
@@ -200,7 +199,9 @@ def _iter_pending_calls(document: Json, way: PathSteps = ()) -> Iterator[tuple[P
     for place, item in iter_interruptions(document):
         call = parse_state_call(item["raw_item"], item)
         if call is None:
-            raise InvalidRunState(format_path((*way, *place, "raw_item")), "is no call that could be decided on")
+            raise InvalidRunState(
+                format_path((*way, *place, "raw_item")), "is not a call that can be approved or rejected"
+            )
         yield place, call
 
 
@@ -209,11 +210,11 @@ def _check_planned_call(
 ) -> None:
     """Raise InvalidRunState if the action of a pending call is missing or has another tool or arguments."""
     if planned is None:
-        raise InvalidRunState(format_path(here), "waits, but last_processed_response holds no such call that would run")
+        raise InvalidRunState(format_path(here), "is pending, but is not a call in last_processed_response")
     place, call = planned
     for what, one, other in (("tool", shown.name, call.name), ("arguments", shown.arguments, call.arguments)):
         if one != other and not (what == "tool" and None in (one, other)):
-            words = f"has other {what} than {format_path(here)} shows; what is approved must be what runs"
+            words = f"differs from {format_path(here)} in its {what}; the approved call must be the call that runs"
             raise InvalidRunState(format_path((*way, *place)), words)
 
 
@@ -233,7 +234,7 @@ def _check_ledger(document: Json, way: PathSteps) -> None:
         if call is None or ledger[said[0]]["type"] != call.type or not _has_tool_name(call):
             continue
         if not _is_bound_to(ledger[said[0]], call, roles, (*way, *LEDGER_PATH, said[0])):
-            words = "binds another call than the one in this state; its tool or arguments were changed"
+            words = "is the entry of another call; the tool or the arguments of the call in this state were changed"
             raise InvalidRunState(format_path((*way, *LEDGER_PATH, said[0])), words)
 
 
@@ -275,7 +276,7 @@ def _is_bound_to(entry: Json, call: StateCall, roles: tuple[str | None, ...], pl
             if any(one is None or (one.scope, one.fingerprint) == said for one in bindings):
                 return True
     except ValueError as wrong:
-        raise InvalidRunState(format_path(place), f"binds a call that cannot be bound: {wrong}") from wrong
+        raise InvalidRunState(format_path(place), f"is the entry of a call that cannot have one: {wrong}") from wrong
     return False
 
 
@@ -291,10 +292,10 @@ def _check_decision_records(state: RunState) -> None:
         for side in ("approved", "rejected"):
             for call in list_decided_call_ids(kept.record, side):
                 if call not in ledger:
-                    words = f"decides on {call!r} without its entry in the ledger, which 1.15 and later need"
+                    words = f"decides on {call!r} without its entry in tool_invocations, which 1.15 and later need"
                     raise InvalidRunState(format_path((*holder, *kept.steps, side)), words)
         if get_sticky_decision(kept.record) is not None and not isinstance(kept.record.get("sticky_scope"), str):
-            words = f"decides for good without the tool's digest, which {LEDGER_SINCE.label} and later need"
+            words = f"has a permanent decision without the tool's digest, which {LEDGER_SINCE.label} and later need"
             raise InvalidRunState(format_path((*holder, *kept.steps)), words)
 
 
@@ -419,7 +420,7 @@ SHAPE_RULES = (
     ShapeRule("context.approvals", "an object", _is_type(dict)),
     ShapeRule("context.approvals.*", "a record of decisions", _is_decision_record),
     ShapeRule("context.tool_invocations", "an object", _is_type(dict)),
-    ShapeRule("context.tool_invocations.*", "a kind of call, two digests, and marks that agree", _is_ledger_entry),
+    ShapeRule("context.tool_invocations.*", "a call type, two digests, and consistent flags", _is_ledger_entry),
     ShapeRule("context.hosted_mcp_approvals", "a list", _is_type(list)),
     ShapeRule("context.hosted_mcp_approvals[]", "a record of decisions on a hosted tool", _is_hosted_record),
     ShapeRule("context.function_tool_approvals", "a list", _is_type(list)),
@@ -428,8 +429,8 @@ SHAPE_RULES = (
     ),
     ShapeRule("context.usage", "an object", _is_type(dict)),
     ShapeRule("model_responses[].usage", "an object", _is_type(dict)),
-    ShapeRule("pending_session_write", "a write with the keys of its label, and items", _or_null(_is_session_write)),
-    ShapeRule("terminal_unrecoverable", "true, or not there", lambda value: value is True),
+    ShapeRule("pending_session_write", "a session write with items and no unknown keys", _or_null(_is_session_write)),
+    ShapeRule("terminal_unrecoverable", "true or missing", lambda value: value is True),
     *(
         ShapeRule(f"{usage}.{key}", "a number of tokens or requests", _is_count)
         for usage in ("context.usage", "model_responses[].usage")
@@ -457,9 +458,7 @@ def check_shape(document: Json, way: PathSteps = ()) -> None:
                     format_path((*way, *place.steps)), f"must be {rule.expectation}, not {_describe_value(place.value)}"
                 )
         if rule.is_required and rule.path_pattern not in document:
-            raise InvalidRunState(
-                format_path((*way, rule.path_pattern)), "is missing; no release reads a state without it"
-            )
+            raise InvalidRunState(format_path((*way, rule.path_pattern)), "is missing; every release needs it")
     for place in chain(_iter_invalid_run_items(document), _iter_invalid_calls(document)):
         raise InvalidRunState(format_path((*way, *place.steps)), f"must be {place.value}")
     _check_guardrail_result_start(document, way)
@@ -516,7 +515,7 @@ def _check_guardrail_result_start(document: Json, way: PathSteps) -> None:
     results = document.get("tool_output_guardrail_results") or []
     for place in iter_path_matches(document, steps):
         if place.value is not None and not (_is_count(place.value) and place.value <= len(results)):
-            raise InvalidRunState(format_path((*way, *steps)), f"points past the {len(results)} results that there are")
+            raise InvalidRunState(format_path((*way, *steps)), f"is more than the {len(results)} results")
 
 
 def run_state_summary_to_json(state: RunState) -> dict[str, Json]:

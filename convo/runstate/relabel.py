@@ -23,7 +23,7 @@ def relabel_state(state: RunState, label: str) -> tuple[RunState, tuple[RelabelL
     would then lose.
     """
     if label not in VERSION_BY_LABEL:
-        raise InvalidUsage(f"no release ever wrote the label {label[:20]!r}", hint=f"one of {', '.join(LABELS)}")
+        raise InvalidUsage(f"no release wrote the label {label[:20]!r}", hint=f"use one of {', '.join(LABELS)}")
     target, document = VERSION_BY_LABEL[label], state.document
     losses: list[RelabelLoss] = []
     for version in _list_crossed_versions(state.version, target):
@@ -34,8 +34,8 @@ def relabel_state(state: RunState, label: str) -> tuple[RunState, tuple[RelabelL
         return run_state_from_json(_set_label(document, label)), tuple(losses)
     except InvalidRunState as wrong:
         raise InvalidUsage(
-            f"what this state of {state.label} waits for cannot be written as {label}: {wrong.message}",
-            hint="choose a label nearer to its own",
+            f"the pending calls of this {state.label} state cannot be written as {label}: {wrong.message}",
+            hint="choose a label closer to {state.label}",
         ) from wrong
 
 
@@ -73,7 +73,7 @@ def _remove_version_keys(document: Json, version: Version) -> RelabelResult:
     losses: list[RelabelLoss] = []
     for words in version.keys:
         document, said = _remove_matches(document, parse_path_pattern(words))
-        why = f"labels before {version.label} have no place for it"
+        why = f"labels before {version.label} cannot store it"
         if len(said) > 1:
             losses.append(RelabelLoss(f"$.{words}", f"{len(said):,} places", why))
         losses += [make_loss(place, why) for place in said if len(said) == 1]

@@ -40,7 +40,7 @@ def build_context_members(values: Mapping[str, Json], base: Mapping[str, Json] |
     if base and (base.get("context") or {}) == values:
         return {key: base[key] for key in ("context", "context_meta") if key in base}
     if not isinstance(values, Mapping):
-        raise InputFault(f"the context is a {type(values).__name__}, and only a mapping comes back as it was")
+        raise InputFault(f"the context is a {type(values).__name__}, but only a mapping can be restored")
     for name, value in values.items():
         _check_context_value(name, value)
     return {"context": dict(values) or None, "context_meta": MAPPING_META if values else NONE_META}
@@ -50,10 +50,10 @@ def read_context_values(document: Json) -> Mapping[str, Json]:
     """Return the application's context values, or NO_VALUES. Raises InputFault if the context is not a mapping."""
     said, meta = read_context_description(document), get_path(document, ("context", "context_meta")) or {}
     if meta.get("omitted") or meta.get("requires_deserializer") or not isinstance(said or {}, dict):
-        kinds = meta.get("class_path") or meta.get("original_type") or "no mapping"
+        kinds = meta.get("class_path") or meta.get("original_type") or "not a mapping"
         raise InputFault(
-            f"the context of this run was {kinds}, which a state only describes",
-            hint="--context FILE.json, or FILE.py:NAME of what makes values of it",
+            f"the context of this run was {kinds}, which cannot be restored from a state",
+            hint="pass it with --context FILE.json, or FILE.py:NAME for an object or function",
         )
     return NO_VALUES if said is None else dict(said)
 
@@ -67,7 +67,7 @@ def _check_context_value(name: str, value: Json) -> None:
     try:
         item_hash({name: value})
     except NotCanonical as wrong:
-        raise InputFault(f"the context's {name!r} is not JSON, and would not come back as it was") from wrong
+        raise InputFault(f"the context's {name!r} is not JSON, so it cannot be restored") from wrong
 
 
 RUN_ITEM_TYPES = {

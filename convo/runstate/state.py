@@ -32,7 +32,7 @@ class PendingCall:
 
     call:        the call as in its approval item
     item_path:   the path of the approval item in the document
-    state_path:  the path of the state that asks: the outermost, or that of an agent used as a tool
+    state_path:  the path of the state with the pending call: the outermost, or that of an agent used as a tool
     """
 
     call: StateCall
@@ -93,7 +93,7 @@ class RunState:
 
     @cached_property
     def pending(self) -> tuple[PendingCall, ...]:
-        """All pending calls, with those of agents used as tools, in the order in which they are asked for."""
+        """All pending calls, with those of agents used as tools, in the order of the interruptions."""
         waiting: dict[str, PendingCall] = {}
         for holder, document in iter_states(self.document):
             for way, item in iter_interruptions(document):

@@ -67,18 +67,19 @@ def verify_signature(state: RunState, key: bytes) -> None:
     """
     mark = state.document.get(SIGNATURE_KEY)
     if not isinstance(mark, dict):
-        raise NotSigned("the state carries no signature of convo's")
+        raise NotSigned("the state has no convo signature")
     value = str(mark.get("value")) if mark.get("algorithm") == SIGNATURE_ALGORITHM else ""
     if not hmac.compare_digest(
         value.encode("utf-8", "replace"), _compute_mac(remove_signature(state).document, key).encode()
     ):
-        raise NotSigned("the signature is not this key's, or the state was changed since it was signed")
+        raise NotSigned("the signature is from another key, or the state was changed since it was signed")
 
 
 def _compute_mac(document: Json, key: bytes) -> str:
     if len(key) < MIN_KEY_BYTES:
         raise InvalidUsage(
-            f"a key of {len(key)} bytes signs nothing; it needs at least {MIN_KEY_BYTES}", hint="openssl rand -hex 32"
+            f"the key has {len(key)} bytes; it needs at least {MIN_KEY_BYTES}",
+            hint="create one with openssl rand -hex 32",
         )
     try:
         name = item_hash(document)

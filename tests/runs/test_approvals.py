@@ -89,7 +89,7 @@ def test_when_input_was_added_to_a_paused_state_it_follows_the_tool_outputs_once
 def test_when_input_is_added_to_a_finished_run_it_is_refused() -> None:
     run = asked()
     run, _ = told(run, answer(run, says("done")))
-    with pytest.raises(IllegalTransition, match="a run that is done cannot take InputAdded"):
+    with pytest.raises(IllegalTransition, match="a run that is done does not accept InputAdded"):
         told(run, InputAdded(()))
 
 
@@ -137,7 +137,7 @@ def test_a_person_may_change_the_arguments_of_one_call_and_they_have_to_fit() ->
     run = paused()
     with pytest.raises(InputFault, match="text: must be a string"):
         told(run, ApprovalDecided("c2", approve=True, arguments='{"text": 1}'))
-    with pytest.raises(InputFault, match="only one approved call"):
+    with pytest.raises(InputFault, match="only for one approved function call"):
         told(run, ApprovalDecided("c2", approve=True, always=True, arguments='{"text": "y"}'))
     run, effects = told(run, ApprovalDecided("c2", approve=True, arguments='{"text": "y"}'), RunResumed())
     assert [effect.call.arguments for effect in effects if isinstance(effect, RunTool)] == ['{"text": "y"}']
@@ -158,5 +158,5 @@ def test_a_hosted_tools_request_is_a_persons_to_decide_and_answered_with_its_own
 def test_a_decision_on_a_call_that_does_not_wait_is_refused() -> None:
     with pytest.raises(IllegalTransition, match="there is no call c9"):
         told(paused(), ApprovalDecided("c9", approve=True))
-    with pytest.raises(IllegalTransition, match="call c1: it has an output"):
+    with pytest.raises(IllegalTransition, match="call c1: done"):
         told(paused(), ApprovalDecided("c1", approve=True))

@@ -122,10 +122,10 @@ def test_a_later_decision_for_good_takes_the_place_of_an_earlier_one() -> None:
     ("event", "error", "says"),
     [
         (ApprovalDecided("nobody", approve=True), IllegalTransition, "there is no call nobody"),
-        (ToolOutputSupplied("g1", "42"), IllegalTransition, "call g1: a person has to decide"),
-        (ApprovalDecided("g1", approve=True, arguments="[]"), InputFault, "the arguments for g1 are no JSON object"),
-        (ApprovalDecided("g1", approve=False, arguments="{}"), InputFault, "only one approved call of a function"),
-        (ApprovalDecided("m1", approve=True, arguments="{}"), InputFault, "only one approved call of a function"),
+        (ToolOutputSupplied("g1", "42"), IllegalTransition, "call g1: pending approval"),
+        (ApprovalDecided("g1", approve=True, arguments="[]"), InputFault, "the arguments for g1 are not a JSON object"),
+        (ApprovalDecided("g1", approve=False, arguments="{}"), InputFault, "only for one approved function call"),
+        (ApprovalDecided("m1", approve=True, arguments="{}"), InputFault, "only for one approved function call"),
     ],
 )
 def test_what_does_not_fit_is_refused_and_changes_nothing(
@@ -162,7 +162,7 @@ def test_a_decision_can_be_changed_until_the_run_goes_on(first: ApprovalDecided,
 def test_a_decision_on_an_unknown_outcome_is_final() -> None:
     changed = approvals.apply_decisions(document(unknown()), [ApprovalDecided("u1", approve=False)])
     assert approvals.list_decidable_approvals(changed) == ()
-    with pytest.raises(IllegalTransition, match="call u1: it has an output"):
+    with pytest.raises(IllegalTransition, match="call u1: done"):
         approvals.apply_decisions(changed, [ApprovalDecided("u1", approve=True)])
 
 
@@ -170,7 +170,7 @@ def test_a_run_kept_by_an_older_release_keeps_its_decisions() -> None:
     changed = approvals.apply_decisions(document(paused()), [ApprovalDecided("g1", approve=True)])
     old = {**changed, "batch": [{k: v for k, v in one.items() if k != "verdict"} for one in changed["batch"]]}
     assert [one.call_id for one in approvals.list_decidable_approvals(old)] == ["g2", "m1"]
-    with pytest.raises(IllegalTransition, match="call g1: it may run"):
+    with pytest.raises(IllegalTransition, match="call g1: ready to run"):
         approvals.apply_decisions(old, [ApprovalDecided("g1", approve=False)])
 
 

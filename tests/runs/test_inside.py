@@ -117,9 +117,9 @@ def test_calls_of_two_runs_inside_that_share_an_id_are_decided_one_after_the_oth
     inside = [one.nested_run.run.calls[0] for one in after.calls if one.nested_run]
     assert [one.stage for one in inside] == [Stage.READY, Stage.DONE]
     assert run_from_json(apply_decisions(document, events), graph(BOSS)) == after
-    with pytest.raises(IllegalTransition, match="call i1 is decided in 2 runs; it could mean either"):
+    with pytest.raises(IllegalTransition, match="call i1 is ambiguous: 2 runs have a decided call with this id"):
         told(after, ApprovalDecided("i1", approve=True))
-    with pytest.raises(IllegalTransition, match="call i1 is decided in 2 runs; it could mean either"):
+    with pytest.raises(IllegalTransition, match="call i1 is ambiguous: 2 runs have a decided call with this id"):
         apply_decisions(apply_decisions(document, events), [ApprovalDecided("i1", approve=True)])
 
 
@@ -147,7 +147,7 @@ def test_a_tool_that_is_no_agent_any_more_is_refused() -> None:
     run = paused()
     document = json.loads(json.dumps(run_to_json(run)))
     document["batch"][1]["inner"] = document["batch"][0]["inner"]
-    with pytest.raises(InvalidRunState, match="holds a run of an agent"):
+    with pytest.raises(InvalidRunState, match="has a nested run"):
         run_from_json(document, graph(BOSS))
 
 

@@ -77,11 +77,11 @@ def test_a_final_value_that_only_python_can_hold_is_read_from_the_answer_again()
     assert (run.phase, run.output) == (Phase.CHECKING_OUTPUT, Receipt(7))
     assert again(run) == run
     assert again(told(run, GuardrailPassed(0), GuardrailPassed(1))[0]).output == Receipt(7)
-    with pytest.raises(InvalidRunState, match="does not fit the output schema of agent 'first'"):
+    with pytest.raises(InvalidRunState, match="does not match the output schema of agent 'first'"):
         again(run, graph(replace(FIRST, output=output(list[int]))))
     with pytest.raises(InvalidRunState, match="no longer has"):
         again(run, graph(FIRST))
-    with pytest.raises(NotCanonical, match="the output of agent 'first' is no JSON: Receipt"):
+    with pytest.raises(NotCanonical, match="the output of agent 'first' is not JSON: Receipt"):
         run_to_json(replace(run, text=None))
 
 
@@ -112,7 +112,11 @@ CHANGED = replace(CHANGED, parameters={**CHANGED.parameters, "required": []})
     [
         (graph(Agent("shop")), NotFound, "no agent 'desk'"),
         (among(FREE), NotFound, "no tool 'guarded'"),
-        (among(FREE, CHANGED), InvalidRunState, r"\$\.batch\[0\] is of tool 'guarded', whose schema has changed"),
+        (
+            among(FREE, CHANGED),
+            InvalidRunState,
+            r"\$\.batch\[0\] is a call of tool 'guarded', whose schema has changed",
+        ),
     ],
 )
 def test_a_graph_that_is_not_the_one_of_before_is_refused(others: Graph, error: type[ConvoError], words: str) -> None:
@@ -134,7 +138,7 @@ def test_a_tool_that_works_otherwise_and_looks_the_same_is_taken() -> None:
 def test_a_guardrail_that_has_not_spoken_has_to_be_where_it_was() -> None:
     run, _ = told(run_of(FIRST), RunStarted())
     turned = replace(FIRST, input_guardrails=FIRST.input_guardrails[::-1])
-    with pytest.raises(InvalidRunState, match=r"\$\.guards\[1\] is guardrail 'before', which is not there any more"):
+    with pytest.raises(InvalidRunState, match=r"\$\.guards\[1\] is guardrail 'before', which no longer exists"):
         again(run, graph(turned, SECOND))
 
 
@@ -148,7 +152,7 @@ def without(key: str) -> Callable[[dict[str, Json]], Json]:
     ids=["no batch", "no limits", "no such phase"],
 )
 def test_what_was_not_kept_whole_is_refused(spoilt: Callable[[dict[str, Json]], Json]) -> None:
-    with pytest.raises(InvalidRunState, match="no run that was kept whole"):
+    with pytest.raises(InvalidRunState, match="not a complete run"):
         run_from_json(spoilt(run_to_json(paused())), paused().graph)
 
 

@@ -77,9 +77,9 @@ def test_arguments_that_do_not_fit_go_back_to_the_model_and_nothing_runs() -> No
     [
         (call("c1", "lost"), "model_behavior", "Tool lost not found in agent desk"),
         (call("c1", namespace="crm"), "model_behavior", "Tool crm.free not found in agent desk"),
-        ({"type": "computer_call", "call_id": "c1"}, "unsupported", "Nothing here performs computer_call"),
+        ({"type": "computer_call", "call_id": "c1"}, "unsupported", "Calls of type computer_call are not supported"),
         ({"type": "function_call", "name": "free"}, "model_behavior", "A call has no id"),
-        ({"type": "mcp_approval_request", "id": "m"}, "model_behavior", "does not say which tool"),
+        ({"type": "mcp_approval_request", "id": "m"}, "model_behavior", "has no id, server or tool name"),
     ],
 )
 def test_a_call_that_nobody_can_perform_fails_the_run_before_anything_ran(
@@ -96,7 +96,7 @@ def test_a_call_that_nobody_can_perform_fails_the_run_before_anything_ran(
 def test_two_calls_of_one_id_fail_the_run() -> None:
     run = asked()
     run, _ = told(run, answer(run, call("c1"), call("c1")))
-    with pytest.raises(IllegalTransition, match="a run that is failed cannot take CancelRequested"):
+    with pytest.raises(IllegalTransition, match="a run that is failed does not accept CancelRequested"):
         told(run, CancelRequested())
 
 
@@ -158,7 +158,7 @@ def test_an_answer_has_to_fit_its_schema() -> None:
     run = asked(Agent("desk", output=output(list[int])))
     assert told(run, answer(run, says('{"response": [1]}')))[1] == (FinishRun("desk", [1]),)
     wrong = told(run, answer(run, says("one")))[0].failure
-    assert wrong == RunFailure("model_behavior", "The answer does not fit its schema: the answer is not JSON")
+    assert wrong == RunFailure("model_behavior", "The final output does not match its schema: the output is not JSON")
     assert told(run, answer(run, {"type": "reasoning", "id": "r"}))[1] == (CallModel("desk", 2),)
 
 
@@ -227,7 +227,7 @@ def test_no_tool_runs_before_every_input_guardrail_has_spoken() -> None:
     run, _ = told(run_of(CAREFUL), RunStarted(), GuardrailPassed(1))
     run, effects = told(run, answer(run, call("c1")))
     assert effects == ()
-    with pytest.raises(IllegalTransition, match="the model has answered"):
+    with pytest.raises(IllegalTransition, match="the response was received already"):
         told(run, answer(run, call("c1")))
     assert [type(effect) for effect in told(run, GuardrailPassed(0))[1]] == [RunTool]
     run, effects = told(run, GuardrailTripped(0, "rude"))

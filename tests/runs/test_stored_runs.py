@@ -133,5 +133,5 @@ def test_limits_that_are_not_stored_have_their_defaults(limits: dict[str, Any]) 
     ],
 )
 def test_unknown_and_missing_members_are_refused(spoilt: dict[str, Any]) -> None:
-    with pytest.raises(InvalidRunState, match="no run that was kept whole"):
+    with pytest.raises(InvalidRunState, match="not a complete run"):
         run_from_json({**json.loads(stored("without_verdicts", "failed")), **spoilt}, GRAPH)

@@ -154,7 +154,7 @@ def test_a_reason_is_kept_by_call_and_goes_with_a_new_decision() -> None:
 
 @pytest.mark.parametrize("label", ["1.0", "1.5"])
 def test_a_label_without_room_for_a_reason_says_so(label: str) -> None:
-    with pytest.raises(InvalidUsage, match="has no place for the reason"):
+    with pytest.raises(InvalidUsage, match="cannot contain the reason"):
         apply_verdict(state(label=label), state(label=label).pending, ApprovalVerdict(approve=False, message="no"))
 
 
@@ -181,7 +181,7 @@ def test_a_release_before_0_21_1_would_let_a_rejection_for_good_stand_so_it_is_t
         before = state(label=label)
         against = apply_verdict(before, before.pending, never)
         if refused:
-            with pytest.raises(InvalidUsage, match="rejected for good"):
+            with pytest.raises(InvalidUsage, match="is rejected always"):
                 apply_verdict(against, before.pending, YES)
         else:
             assert apply_verdict(against, before.pending, YES).decisions[0].approve
@@ -237,7 +237,7 @@ def test_a_call_is_named_by_its_id_its_tool_or_all() -> None:
 def test_a_call_that_is_not_there_is_not_found() -> None:
     with pytest.raises(NotFound, match="no pending call 'nope'") as missing:
         select_pending_calls(state(), "nope")
-    assert missing.value.hint == f"one of {one(state()).id}"
+    assert missing.value.hint == f"choose one of {one(state()).id}"
 
 
 def test_a_call_that_cannot_be_bound_is_not_decided_on() -> None:

@@ -66,7 +66,7 @@ def test_what_is_not_a_json_object_is_no_arguments_of_a_function() -> None:
 @pytest.mark.parametrize("scenario", ["conversation_id", "previous_response_id", "auto_previous_response_id"])
 def test_where_a_server_holds_the_call_it_is_not_edited(scenario: str) -> None:
     state = snapshots.of(scenario, "1.13")
-    with pytest.raises(InvalidUsage, match="a server holds the call"):
+    with pytest.raises(InvalidUsage, match="a server stores the original call"):
         edit_arguments(state, state.pending[0], CHANGED)
 
 

@@ -72,7 +72,7 @@ async def test_arguments_that_a_person_changed_are_what_the_sdk_runs() -> None:
     _, requests = await Sdk(spec, mine.model.asked).finish(words, VERDICTS["approved"])
     outputs = [item["output"] for item in requests[0]["input"] if "output" in item]
     assert outputs == ['drop=>{"id":9}', 'drop=>{"id":2}']
-    with pytest.raises(InvalidUsage, match="a server holds the call"):
+    with pytest.raises(InvalidUsage, match="a server stores the original call"):
         export_run_state(run, replace(account(spec, mine), strategy=Strategy.CHAIN, handle="resp_000"))
 
 
@@ -116,9 +116,9 @@ def test_the_applications_values_come_back_as_they_were_or_are_refused() -> None
 def test_a_graph_in_which_agents_share_a_name_is_never_written_for_the_sdk() -> None:
     twin = Agent("b", "Otherwise.")
     run = create_run(graph(Agent("a", handoffs=(twin, Agent("b")))))
-    with pytest.raises(InputFault, match="several agents are called 'b'") as refused:
+    with pytest.raises(InputFault, match="several agents are named 'b'") as refused:
         export_run_state(run, RunTranscript(()))
-    assert refused.value.hint == "give each agent a name of its own"
+    assert refused.value.hint == "give each agent a unique name"
 
 
 def test_a_call_whose_outcome_is_unknown_is_not_handed_to_whoever_would_run_it_again() -> None:

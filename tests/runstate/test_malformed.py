@@ -18,10 +18,10 @@ from convo.runstate.versions import LABELS
 from tests.running import Convo
 from tests.runstate.snapshots import document, malformed, snapshot
 
-UNKNOWN = "which this convo does not read"
-NOT_THE_AGENTS = "is another agent's than the current one's"
-NOT_WHAT_RUNS = "what is approved must be what runs"
-NO_PAUSE = "is missing or empty, and a paused run cannot go on without it"
+UNKNOWN = "which this version of convo does not support"
+NOT_THE_AGENTS = "is not the current agent"
+NOT_WHAT_RUNS = "the approved call must be the call that runs"
+NO_PAUSE = "is missing or empty, and a paused run cannot be resumed without it"
 STEP = "$.current_step.data.interruptions"
 PLAN = "$.last_processed_response"
 LEDGER = "$.context.tool_invocations"
@@ -37,7 +37,7 @@ READ = {
 """The files that are read, and why they may be."""
 
 REFUSED = {
-    "01_truncated_half.json": ("$.session_items[2]", "is where the JSON goes wrong"),
+    "01_truncated_half.json": ("$.session_items[2]", "has a JSON syntax error"),
     "02_empty_file.json": ("$", "is empty"),
     "03_bom_prefix.json": ("$", "begins with a UTF-8 byte order mark"),
     "04_trailing_garbage.json": ("$", "extra data"),
@@ -48,7 +48,7 @@ REFUSED = {
     "09_version_9_9.json": ("$.$schemaVersion", UNKNOWN),
     "10_version_number.json": ("$.$schemaVersion", "must be a string"),
     "11_version_1_3_never_released.json": ("$.$schemaVersion", UNKNOWN),
-    "12_version_downlabel_1_0.json": ("$.reasoning_item_id_policy", "came with 1.2, and the label is 1.0"),
+    "12_version_downlabel_1_0.json": ("$.reasoning_item_id_policy", "needs label 1.2 or later, but the label is 1.0"),
     "13_version_int_like.json": ("$.$schemaVersion", UNKNOWN),
     "14_missing_current_agent.json": ("$.current_agent", "is missing"),
     "15_missing_original_input.json": ("$.original_input", "is missing"),
@@ -58,7 +58,7 @@ REFUSED = {
     "19_missing_model_responses.json": ("$.model_responses", NO_PAUSE),
     "20_missing_generated_items.json": ("$.generated_items", NO_PAUSE),
     "22_missing_last_processed_response.json": (PLAN, NO_PAUSE),
-    "23_missing_current_step.json": ("$.current_step", "forget whatever waits"),
+    "23_missing_current_step.json": ("$.current_step", "lose the pending calls"),
     "24_agent_unknown.json": (f"{STEP}[0].agent", NOT_THE_AGENTS),
     "25_agent_identity_unknown.json": (f"{STEP}[0].agent", NOT_THE_AGENTS),
     "26_agent_as_string.json": ("$.current_agent", "must be an object with the agent's name"),
@@ -69,23 +69,23 @@ REFUSED = {
     "31_nested_100k_root.json": ("$[0][0][0][0][0][0][0][0]…", "is nested deeper than 400 levels"),
     "32_nested_100k_objects_in_input.json": ("$.original_input.a.a.a.a.a.a.a…", "is nested deeper than 400 levels"),
     "33_huge_int_current_turn.json": ("$.current_turn", "must be a number of turns"),
-    "34_int_5000_digits.json": ("$.current_turn", "more digits than can be read"),
+    "34_int_5000_digits.json": ("$.current_turn", "is a number with too many digits"),
     "35_nan_usage.json": ("$.model_responses[0].usage.total_tokens", "is NaN"),
     "36_infinity_max_turns.json": ("$.max_turns", "is Infinity"),
     "37_negative_max_turns.json": ("$.max_turns", "must be a number of turns"),
     "38_max_turns_string.json": ("$.max_turns", "must be a number of turns"),
-    "39_duplicate_keys.json": ("$.$schemaVersion", "stands twice"),
-    "40_duplicate_pending_call_id_other_args.json": (f"{STEP}[1].raw_item", "waits twice"),
-    "41_duplicate_pending_identical.json": (f"{STEP}[1].raw_item", "waits twice"),
+    "39_duplicate_keys.json": ("$.$schemaVersion", "is a duplicate key"),
+    "40_duplicate_pending_call_id_other_args.json": (f"{STEP}[1].raw_item", "is the second pending call"),
+    "41_duplicate_pending_identical.json": (f"{STEP}[1].raw_item", "is the second pending call"),
     "42_call_ids_are_ints.json": (f"{STEP}[0].raw_item", "has no call id"),
     "43_pending_call_id_null.json": (f"{STEP}[0].raw_item", "has no call id"),
     "44_pending_call_id_empty.json": (f"{STEP}[0].raw_item", "has no call id"),
     "45_args_tampered_pending_only.json": (f"{PLAN}.functions[1].tool_call", NOT_WHAT_RUNS),
     "46_args_tampered_execution_only.json": (f"{PLAN}.functions[1].tool_call", NOT_WHAT_RUNS),
-    "47_injected_sticky_approval.json": ("$.context.approvals.publish_card", "decides for good without"),
-    "48_fingerprint_flipped.json": (f"{LEDGER}.fc-call-wlgeejvJmGJCeP23ibC7G96p", "binds another call"),
+    "47_injected_sticky_approval.json": ("$.context.approvals.publish_card", "has a permanent decision without"),
+    "48_fingerprint_flipped.json": (f"{LEDGER}.fc-call-wlgeejvJmGJCeP23ibC7G96p", "is the entry of another call"),
     "49_fingerprint_bad_hex.json": (f"{LEDGER}.call_E48dAF", "two digests"),
-    "50_completed_without_executed.json": (f"{LEDGER}.call_E48dAF", "marks that agree"),
+    "50_completed_without_executed.json": (f"{LEDGER}.call_E48dAF", "consistent flags"),
     "52_approvals_list.json": ("$.context.approvals", "must be an object"),
     "53_generated_items_null.json": ("$.generated_items", "must be a list of run items"),
     "54_generated_items_object.json": ("$.generated_items", "must be a list of run items"),
@@ -97,16 +97,16 @@ REFUSED = {
     "63_invalid_utf8.json": ("$.original_input", "is not UTF-8 at byte 116"),
     "64_utf16.json": ("$", "begins with a UTF-16 byte order mark"),
     "65_nested_state_bad_version.json": (f"{PLAN}.functions[0].agent_run_state.$schemaVersion", UNKNOWN),
-    "66_nested_state_removed.json": (f"{STEP}[0].agent", "in no state of an agent used as a tool"),
+    "66_nested_state_removed.json": (f"{STEP}[0].agent", "not the agent of a nested state"),
     "67_last_processed_null_pending_kept.json": (PLAN, NO_PAUSE),
     "68_step_type_unknown.json": ("$.current_step.type", "must be one of"),
     "69_decision_both.json": ("$.context.function_tool_approvals[0].decision", "approves and rejects"),
     "70_pending_input_object.json": ("$.pending_input", "must be a list of items"),
     "71_persisted_count_string.json": ("$.current_turn_persisted_item_count", "must be a number"),
     "72_usage_strings.json": ("$.context.usage.input_tokens", "must be a number"),
-    "73_guardrail_boundary_bad.json": (f"{PLAN}.tool_output_guardrail_result_start", "points past"),
+    "73_guardrail_boundary_bad.json": (f"{PLAN}.tool_output_guardrail_result_start", "is more than the"),
     "74_terminal_false.json": ("$.terminal_unrecoverable", "must be true"),
-    "75_pending_session_write_extra_key.json": ("$.pending_session_write", "with the keys of its label"),
+    "75_pending_session_write_extra_key.json": ("$.pending_session_write", "with items and no unknown keys"),
 }
 """The files that are refused: the place, and words of the reason."""
 
@@ -141,7 +141,7 @@ def test_what_is_not_is_refused_in_one_sentence_with_its_place(name: str, path: 
 def test_an_unknown_label_is_a_matter_of_compatibility_and_says_what_is_read() -> None:
     wrong = refusal(malformed()["09_version_9_9.json"])
     assert isinstance(wrong, UnknownSchema)
-    assert (wrong.known_labels, wrong.hint) == (LABELS, "upgrade convo-state, if a newer release wrote it")
+    assert (wrong.known_labels, wrong.hint) == (LABELS, "upgrade convo-state if a newer release wrote it")
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_an_approval_injected_under_a_turned_back_label_is_refused() -> None:
     call = broken["current_step"]["data"]["interruptions"][0]["raw_item"]
     del broken["context"]["tool_invocations"]
     broken["context"]["approvals"] = {call["name"]: {"approved": [call["call_id"]], "rejected": []}}
-    assert "smuggled" in refusal(packed(broken)).message
+    assert "bypass the approval checks" in refusal(packed(broken)).message
 
 
 def test_a_call_by_a_program_is_refused_under_a_label_that_knows_no_programs() -> None:
@@ -196,7 +196,7 @@ def test_a_call_by_a_program_is_refused_under_a_label_that_knows_no_programs() -
     older["generated_items"][0]["raw_item"]["caller"] = {"type": "program", "caller_id": "call_1"}
     wrong = refusal(packed(older))
     assert wrong.path == "$.generated_items[0].raw_item"
-    assert "came with 1.13, and the label is 1.11" in wrong.message
+    assert "needs label 1.13 or later, but the label is 1.11" in wrong.message
 
 
 @pytest.mark.parametrize("label", ["1.1", "1.21"])
@@ -205,14 +205,14 @@ def test_a_call_that_waits_and_that_nothing_would_run_is_refused_from_1_1_on(lab
     broken = document("single_approval", label)
     broken["last_processed_response"]["functions"] = []
     wrong = refusal(packed(broken))
-    assert "holds no such call that would run" in wrong.message
+    assert "is pending, but is not a call in last_processed_response" in wrong.message
 
 
 def test_a_state_of_an_older_label_inside_a_newer_one_is_refused() -> None:
     broken = document("nested_agent_tool_approval", "1.21")
     inner = broken["last_processed_response"]["functions"][0]
     inner["agent_run_state"] = document("single_approval", "1.0")
-    assert "smuggled" in refusal(packed(broken)).message
+    assert "bypass the approval checks" in refusal(packed(broken)).message
 
 
 def test_a_decision_without_its_entry_in_the_ledger_is_refused_from_1_15_on() -> None:
@@ -220,7 +220,7 @@ def test_a_decision_without_its_entry_in_the_ledger_is_refused_from_1_15_on() ->
     broken["context"]["tool_invocations"] = {}
     wrong = refusal(packed(broken))
     assert wrong.path == "$.context.function_tool_approvals[0].decision.approved"
-    assert "without its entry in the ledger" in wrong.message
+    assert "without its entry in tool_invocations" in wrong.message
 
 
 @pytest.mark.parametrize(
@@ -250,18 +250,18 @@ def test_what_going_on_leans_on_is_what_it_says_it_is(where: tuple[str | int, ..
 STATE = snapshot("0.24.0__schema1.21__single_approval.json")
 
 HOSTILE = {
-    "key twice, deep": (b'{"a": [{"b": 1, "c": {"d": 1, "d": 2}}]}', "$.a[0].c.d", "stands twice"),
-    "key twice, in two spellings": (b'{"a": 1, "\\u0061": 2}', "$.a", "stands twice"),
+    "key twice, deep": (b'{"a": [{"b": 1, "c": {"d": 1, "d": 2}}]}', "$.a[0].c.d", "is a duplicate key"),
+    "key twice, in two spellings": (b'{"a": 1, "\\u0061": 2}', "$.a", "is a duplicate key"),
     "no number": (b'{"a": [1, {"b": -Infinity}]}', "$.a[1].b", "is -Infinity"),
     "rounded to infinity": (b'{"a": [1e999]}', "$.a[0]", "too large"),
-    "digits": (b'{"a": ' + b"9" * 5000 + b"}", "$.a", "more digits"),
-    "cut in a string": (b'{"a": {"b": "cd', "$.a.b", "goes wrong"),
-    "cut in a key": (b'{"a": {"b', "$.a", "goes wrong"),
+    "digits": (b'{"a": ' + b"9" * 5000 + b"}", "$.a", "too many digits"),
+    "cut in a string": (b'{"a": {"b": "cd', "$.a.b", "has a JSON syntax error"),
+    "cut in a key": (b'{"a": {"b', "$.a", "has a JSON syntax error"),
     "odd key": (b'{"a b\\n": [NaN]}', '$["a b\\u000a"][0]', "is NaN"),
     "deep": (b'{"a":' + b"[" * (MAX_DEPTH + 1) + b"]" * (MAX_DEPTH + 1) + b"}", "$.a[0][0][0][0][0][0][0]…", "deeper"),
     "many": (b"[" + b"[]," * MAX_MEMBERS + b"[]]", "$", "objects and lists"),
     "only spaces": (b" \n\t ", "$", "is empty"),
-    "raw newline in a string": (b'{"a": "b\nc"}', "$.a", "goes wrong"),
+    "raw newline in a string": (b'{"a": "b\nc"}', "$.a", "has a JSON syntax error"),
 }
 
 

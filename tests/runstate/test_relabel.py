@@ -43,7 +43,7 @@ def paths(losses: tuple[RelabelLoss, ...]) -> set[str]:
 
 def test_a_label_that_no_release_wrote_is_refused() -> None:
     for label in ("1.3", "9.9", ""):
-        with pytest.raises(InvalidUsage, match="no release ever wrote the label"):
+        with pytest.raises(InvalidUsage, match="no release wrote the label"):
             moved("single_approval", "1.21", label)
 
 
@@ -103,11 +103,11 @@ def test_a_hosted_decision_moves_under_its_tool_and_back() -> None:
 def test_a_decision_for_good_says_whose_it_becomes() -> None:
     _, losses = moved("sticky_approve", "1.21", "1.17")
     assert [loss.why for loss in losses if "function_tool_approvals" in loss.path] == [
-        "labels before 1.18 know no owner: the decision holds for every agent with such a tool"
+        "labels before 1.18 have no agent here: the decision applies to every agent with this tool"
     ]
     newer, gained = moved("sticky_approve", "1.13", "1.21")
     assert newer.decisions[0].always
-    assert any("holds for one agent" in loss.why for loss in gained)
+    assert any("applies to one agent" in loss.why for loss in gained)
 
 
 def test_a_decision_for_good_on_a_tool_that_is_not_waiting_cannot_be_bound_and_is_told() -> None:
@@ -157,7 +157,7 @@ def test_upwards_nothing_is_lost_but_what_cannot_be_bound() -> None:
 
 
 def test_a_pause_that_1_0_never_kept_cannot_be_moved_on() -> None:
-    with pytest.raises(InvalidUsage, match="in no state of an agent used as a tool"):
+    with pytest.raises(InvalidUsage, match="not the agent of a nested state"):
         moved("nested_agent_tool_approval", "1.0", "1.21")
 
 

@@ -84,8 +84,8 @@ def asked_before(document: Any) -> None:
     ]
 
 
-UNPLANNED = "is a call that last_processed_response does not plan, and without an output"
-NOT_HELD = "is a call that generated_items do not hold: its output would answer nothing"
+UNPLANNED = "is a call without an output that last_processed_response does not contain"
+NOT_HELD = "is a call that is not in generated_items, so its output would have no call"
 ANSWERS = "$.model_responses[0].output"
 
 BROKEN = {

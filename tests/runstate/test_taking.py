@@ -145,7 +145,9 @@ def said(state: Any) -> list[Any]:
 
 @pytest.mark.parametrize("scenario", NOT_OURS)
 def test_what_convo_does_not_perform_is_refused_by_name(scenario: str) -> None:
-    words = f"convo does not take what this state waits for: nothing here performs {NOT_OURS[scenario]}"
+    words = (
+        f"convo does not support the pending calls of this state: calls of type {NOT_OURS[scenario]} are not supported"
+    )
     for entry in index():
         if entry["scenario"] == scenario:
             with pytest.raises(Unsupported) as refused:
@@ -156,11 +158,13 @@ def test_what_convo_does_not_perform_is_refused_by_name(scenario: str) -> None:
 def test_what_waits_in_an_agent_behind_a_tool_needs_that_agent() -> None:
     state, among = of_newest("nested_agent_tool_approval")
     tools = tuple(Tool(one.name, one.description, one.parameters, one.run) for one in among["Outer"].functions)
-    with pytest.raises(Unsupported, match="a state that waits in an agent behind tool 'ask_inner'"):
+    with pytest.raises(Unsupported, match="a pending call of the nested agent of tool 'ask_inner'"):
         import_run_state(state, graph(replace(among["Outer"], tools=tools)))
     for entry in snapshots.of_label("1.0"):
         if entry["scenario"] in UNKEPT:
-            with pytest.raises(InvalidRunState, match=r"waits in an agent behind a tool, and label 1\.0 does not keep"):
+            with pytest.raises(
+                InvalidRunState, match=r"is a pending call of a nested agent, whose state label 1\.0 does not store"
+            ):
                 of_story(entry, parse_run_state(snapshot(entry["file"])))
 
 
@@ -188,7 +192,7 @@ def test_an_agent_that_is_not_there_is_refused() -> None:
     state, _ = of_newest("single_approval")
     with pytest.raises(NotFound, match="no agent") as refused:
         import_run_state(state, graph(Agent("somebody else")))
-    assert refused.value.hint == "the state needs it; there are somebody else"
+    assert refused.value.hint == "add this agent, which the state needs; known agents: somebody else"
 
 
 def test_a_tool_that_is_not_there_is_refused() -> None:
@@ -202,7 +206,7 @@ def test_a_tool_that_is_not_there_is_refused() -> None:
 def test_a_tool_that_takes_something_else_now_is_refused_and_new_words_for_people_are_not() -> None:
     state, among = of_newest("single_approval")
     other = {"type": "object", "properties": {"id": {"type": "integer"}}, "additionalProperties": False}
-    with pytest.raises(InvalidRunState, match=r"functions\[0\].tool.paramsJsonSchema is not what tool .* takes"):
+    with pytest.raises(InvalidRunState, match=r"functions\[0\].tool.paramsJsonSchema differs from the schema of tool"):
         import_run_state(state, changed(among, parameters=other))
     same = {"type": "object", "title": "Args", "properties": {}, "required": [], "additionalProperties": True}
     assert import_run_state(state, changed(among, parameters=same, description="Other words.")).run.pending
@@ -239,7 +243,7 @@ def test_a_decision_for_good_that_is_tied_to_another_tool_is_refused() -> None:
     _, among = of_newest("sticky_approve")
     document = snapshots.document("sticky_approve", "1.21")
     document["context"]["function_tool_approvals"][0]["decision"]["sticky_scope"] = "0" * 64
-    with pytest.raises(InvalidRunState, match="is the digest of another tool"):
+    with pytest.raises(InvalidRunState, match="is not the digest of tool"):
         import_run_state(run_state_from_json(document), among)
 
 
@@ -259,7 +263,7 @@ def test_a_call_that_is_planned_and_was_never_made_is_refused() -> None:
     said = document["model_responses"][-1]["output"]
     gone = next(at for at, item in enumerate(said) if item["type"] == "function_call")
     del said[gone]
-    with pytest.raises(InvalidRunState, match=r"functions\[\d\]\.tool_call is none of the calls"):
+    with pytest.raises(InvalidRunState, match=r"functions\[\d\]\.tool_call is not a call of the last response"):
         import_run_state(run_state_from_json(document), among)
 
 
@@ -283,14 +287,14 @@ def test_a_run_that_is_over_is_over() -> None:
     run = import_run_state(state, among).run
     assert (run.phase, str(run.output)[:6]) == (Phase.DONE, "FINAL<")
     document = {**snapshots.document("completed_terminal", "1.21"), "terminal_unrecoverable": True}
-    with pytest.raises(StateFault, match="cannot be gone on with"):
+    with pytest.raises(StateFault, match="cannot be resumed"):
         import_run_state(run_state_from_json(document), among)
 
 
 def test_values_that_were_no_mapping_have_to_be_given_anew() -> None:
     assert import_run_state(*of_newest("context_dict")).context_values["user_id"] == 224
     for scenario in ("context_dataclass", "context_object_omitted"):
-        with pytest.raises(InputFault, match="which a state only describes"):
+        with pytest.raises(InputFault, match="which cannot be restored from a state"):
             import_run_state(*of_newest(scenario))
         assert import_run_state(*of_newest(scenario), {"user": "kim"}).context_values == {"user": "kim"}
 
@@ -312,7 +316,7 @@ def test_when_nothing_tells_which_one_is_meant_the_state_is_refused() -> None:
     state, _ = of_newest("single_approval")
     (one,) = (agent for agent in tool.values() if agent.name == state.agent)
     twins = Graph(one.name, {one.name: one, f"{one.name}#2": replace(one, instructions="Otherwise.")})
-    with pytest.raises(InputFault, match="does not tell which of them goes on"):
+    with pytest.raises(InputFault, match="does not identify the one that continues"):
         import_run_state(state, twins)
     other = replace(one, tools=())
     assert (

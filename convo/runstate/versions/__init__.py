@@ -15,25 +15,25 @@ VERSIONS: tuple[Version, ...] = (
     Version(
         "1.1",
         "0.9.1",
-        "an agent used as a tool keeps its own paused run; readers take older labels from here on",
+        "an agent used as a tool has its own paused run; readers accept older labels from here on",
         keys=("last_processed_response.functions[].agent_run_state",),
     ),
     Version(
         "1.2",
         "0.9.2",
-        "says whether reasoning items are sent again with their ids",
+        "whether reasoning items are sent again with their ids",
         keys=("reasoning_item_id_policy",),
     ),
     Version(
         "1.4",
         "0.10.2",
-        "a model response keeps the id of its request",
+        "a model response has the id of its request",
         keys=("model_responses[].request_id", "last_model_response.request_id"),
     ),
     Version(
         "1.5",
         "0.11.0",
-        "tools are told apart by namespace, and deferred ones from those in view",
+        "tools are identified by namespace, and deferred tools are marked",
         keys=(
             *expand_item_keys("tool_lookup_key", "tool_namespace", "allow_bare_name_alias"),
             "last_processed_response.functions[].tool.lookupKey",
@@ -44,13 +44,13 @@ VERSIONS: tuple[Version, ...] = (
     Version(
         "1.6",
         "0.12.1",
-        "a rejection carries the words that the model is told",
+        "a rejection has a message for the model",
         keys=("context.approvals.*.rejection_messages", "context.approvals.*.sticky_rejection_message"),
     ),
     Version(
         "1.9",
         "0.14.0",
-        "agents of one name are told apart; calls say where their tool came from; custom tools and sandboxes",
+        "agents with the same name have identities; calls have the origin of their tool; custom tools and sandboxes",
         keys=(
             "current_agent.identity",
             *expand_item_keys("agent.identity", "source_agent.identity", "target_agent.identity", "tool_origin"),
@@ -61,12 +61,15 @@ VERSIONS: tuple[Version, ...] = (
     ),
     v1_10.VERSION,
     Version(
-        "1.11", "0.17.6", "a tool's output keeps data that the model never sees", keys=expand_item_keys("custom_data")
+        "1.11",
+        "0.17.6",
+        "a tool's output can have data that the model does not receive",
+        keys=expand_item_keys("custom_data"),
     ),
     Version(
         "1.12",
         "0.18.1",
-        "usage tells what was written to the prompt cache",
+        "usage has the tokens written to the prompt cache",
         keys=(
             "context.usage.input_tokens_details[].cache_write_tokens",
             "context.usage.request_usage_entries[].input_tokens_details.cache_write_tokens",
@@ -76,11 +79,11 @@ VERSIONS: tuple[Version, ...] = (
     ),
     v1_13.VERSION,
     v1_15.VERSION,
-    Version("1.16", "0.21.1", "approving one call wins over rejecting its tool for good; no new key"),
+    Version("1.16", "0.21.1", "approving one call overrides the permanent rejection of its tool; no new key"),
     Version(
         "1.17",
         "0.22.1",
-        "what a session still has to be told; which items the current response owns; a run that cannot be resumed",
+        "pending session writes; the items of the current response; runs that cannot be resumed",
         keys=("current_response_generated_item_ownership", "pending_session_write", "terminal_unrecoverable"),
     ),
     v1_18.VERSION,

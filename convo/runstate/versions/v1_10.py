@@ -19,9 +19,9 @@ def _to_older(document: Json) -> RelabelResult:
     if not any(_find_unlimited(document)):
         return document, ()
     loss = RelabelLoss(
-        "$.max_turns", "no limit", f"labels before 1.10 need a number: {UNLIMITED_SUBSTITUTE:,} stands for it"
+        "$.max_turns", "no limit", f"labels before 1.10 need a number, so it becomes {UNLIMITED_SUBSTITUTE:,}"
     )
     return {**document, "max_turns": UNLIMITED_SUBSTITUTE}, (loss,)
 
 
-VERSION = Version("1.10", "0.16.0", "a run may have no limit of turns", find_values=_find_unlimited, to_older=_to_older)
+VERSION = Version("1.10", "0.16.0", "a run can have no limit of turns", find_values=_find_unlimited, to_older=_to_older)

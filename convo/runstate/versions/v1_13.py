@@ -30,7 +30,7 @@ def _is_program_item(raw: Json) -> bool:
 VERSION = Version(
     "1.13",
     "0.19.0",
-    "items that a nested history repeats are known by digest; programs may call tools",
+    "items that a nested history repeats have digests; programs can call tools",
     keys=("nested_history_owned_session_item_refs", "generated_session_item_indexes"),
     find_values=_find_program_items,
 )

@@ -95,7 +95,7 @@ def _to_older(document: Json) -> RelabelResult:
     if any(_find_run_again_step(document)):
         document = {**document, "current_step": None}  # as older releases wrote it at the same point
     if get_path(document, LEDGER_PATH):
-        why = "labels before 1.15 approve a call by its id alone, whatever it would do"
+        why = "labels before 1.15 approve a call by its id alone, whatever its arguments are"
         losses.append(RelabelLoss(format_path(LEDGER_PATH), f"{len(get_path(document, LEDGER_PATH))} bound calls", why))
     document = remove_path(remove_path(document, LEDGER_PATH), ("current_step", "data", "llm_end_hooks_started"))
     for kept in _find_hosted_records(document):
@@ -193,7 +193,7 @@ def _bind_records(document: Json) -> RelabelResult:
             <= known
         ):
             document = remove_path(document, kept.steps)
-            why = "from 1.15 on a decision needs its call; these calls are over and nobody asks for them again"
+            why = "from 1.15 on a decision needs its call; these calls have ended, so the decision is not needed"
             losses.append(RelabelLoss(format_path(kept.steps), f"decisions on calls of {kept.key}", why))
     return document, tuple(losses)
 
@@ -207,9 +207,9 @@ def _bind_sticky_record(document: Json, kept: LocatedRecord, call: StateCall | N
     scope = call.scope_digest() if call else None
     if scope:
         return replace_path(document, kept.steps, {**kept.record, "sticky_scope": scope}), []
-    why = "no call of this tool is pending, so the decision cannot be bound to it; it is asked again"
+    why = "no call of this tool is pending, so the decision cannot be bound to it; the next call needs approval again"
     return remove_path(document, kept.steps), [
-        RelabelLoss(format_path(kept.steps), f"a decision on {kept.key} for good", why)
+        RelabelLoss(format_path(kept.steps), f"a permanent decision on {kept.key}", why)
     ]
 
 
@@ -229,7 +229,7 @@ def _move_hosted_record(document: Json, kept: LocatedRecord, call: StateCall) ->
 VERSION = Version(
     "1.15",
     "0.20.0",
-    "a decision is bound to its call by a fingerprint; input may wait; hosted tools have their own decisions",
+    "a decision is bound to its call by a fingerprint; input can be pending; hosted tools have their own decisions",
     keys=(
         "context.tool_invocations",
         "context.hosted_mcp_approvals",

@@ -58,8 +58,10 @@ def _to_older(document: Json) -> RelabelResult:
     for kept in _find_records(document):
         document = merge_record_at(document, (*APPROVALS_PATH, kept.key), kept.record)
         if get_sticky_decision(kept.record) is not None:
-            why = "labels before 1.18 know no owner: the decision holds for every agent with such a tool"
-            losses.append(RelabelLoss(format_path(kept.steps), f"that {kept.key} is {_agent_name(kept.agent)}'s", why))
+            why = "labels before 1.18 have no agent here: the decision applies to every agent with this tool"
+            losses.append(
+                RelabelLoss(format_path(kept.steps), f"that {kept.key} belongs to {_agent_name(kept.agent)}", why)
+            )
     return remove_path(document, FUNCTION_APPROVALS_PATH), tuple(losses)
 
 
@@ -84,7 +86,7 @@ def _move_to_agent(document: Json, agent: Json, key: str) -> tuple[Json, list[Re
     document = replace_path(document, (*FUNCTION_APPROVALS_PATH, index, "decision"), record)
     if get_sticky_decision(record) is None:
         return document, []
-    why = f"from 1.18 on it holds for one agent, {_agent_name(agent)}; other agents' calls are asked for"
+    why = f"from 1.18 on it applies to one agent, {_agent_name(agent)}; calls of other agents need approval"
     return document, [RelabelLoss(format_path((*APPROVALS_PATH, key)), f"a decision on {key} for every agent", why)]
 
 

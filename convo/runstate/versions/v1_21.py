@@ -13,7 +13,9 @@ def _to_older(document: Json) -> RelabelResult:
         return document, ()
     count = len(get_path(document, (*SESSION_WRITE_PATH, "items")) or [])
     loss = RelabelLoss(
-        "$.pending_session_write", f"{count} held items", "labels before 1.21 would write them unguarded"
+        "$.pending_session_write",
+        f"{count} delayed items",
+        "labels before 1.21 would write them before the guardrails pass",
     )
     return remove_path(document, SESSION_WRITE_PATH), (loss,)
 
@@ -21,7 +23,7 @@ def _to_older(document: Json) -> RelabelResult:
 VERSION = Version(
     "1.21",
     "0.24.0",
-    "session writes may be held until guardrails passed; output guardrails know their response (1.19 to 1.21)",
+    "session writes can be delayed until guardrails passed; output guardrails have their response (1.19 to 1.21)",
     keys=(
         "pending_session_write.held",
         "pending_session_write.reasoning_item_id_policy",
