@@ -32,7 +32,7 @@ RESERVED_SETTINGS = frozenset(
 CLIENT_TOOL_TYPES = frozenset({"function", "local_shell", "apply_patch", "computer", "computer_use_preview", "custom"})
 """Types of hosted tools whose calls the client must run; a run calls only its own functions."""
 
-OWN_HISTORY_HINT = "take it out, or own the history with --session or --replay"
+OWN_HISTORY_HINT = "remove it, or keep the history locally with --session or --replay"
 """The hint before the first message; afterwards the hint is a command that converts the conversation."""
 
 
@@ -103,7 +103,7 @@ def validate_run_config(
     remembers = STRATEGIES[strategy].is_server_side
     _validate_limits(config)
     if remembers and (config.session_limit is not None or config.session_input_callback is not None):
-        raise _make_wrong_owner("a session's limit or input callback", strategy, own_history_hint)
+        raise _make_wrong_owner("a session limit or session input callback", strategy, own_history_hint)
     for identity, agent in graph.agents.items():
         toolbox(agent.functions)
         definitions(agent.tools)
@@ -126,9 +126,11 @@ def validate_run_config(
 
 
 def _validate_nested_run(tool: AgentTool, config: RunConfig, options: RequestOptions, endpoint: Endpoint) -> None:
-    """Validate the agents behind a tool: they work on a history that the run itself owns."""
+    """Validate the agents of an agent tool: they work on a history that the run itself owns."""
     if config.open_scratch_store is None:
-        raise InvalidUsage(f"nothing here holds the run inside of tool {tool.title!r}", hint="hand in a store for it")
+        raise InvalidUsage(
+            f"the nested run of tool {tool.title!r} has no store", hint="set open_scratch_store in the RunConfig"
+        )
     validate_run_config(tool.inside, make_nested_config(tool, config), Strategy.SESSION, options, endpoint)
 
 
@@ -141,11 +143,11 @@ def make_nested_config(tool: AgentTool, config: RunConfig) -> RunConfig:
 def _validate_limits(config: RunConfig) -> None:
     limits = config.limits
     if limits.max_parallel_calls < 1 or (limits.max_turns is not None and limits.max_turns < 1):
-        raise InvalidUsage("a run needs at least one turn, and room for one call", hint="leave the limit out")
+        raise InvalidUsage("a run needs at least one turn and one parallel call", hint="remove the limit")
     if config.session_limit is not None and config.session_limit < 0:
-        raise InvalidUsage("a session's limit is a number of items", hint="0 sends none of them")
+        raise InvalidUsage("a session limit is 0 or more items", hint="use 0 to send no stored items")
     if config.session_input_callback is not None and not callable(config.session_input_callback):
-        raise InvalidUsage("a session's input callback is no function", hint="name a function, as file.py:name")
+        raise InvalidUsage("a session input callback must be a function", hint="name a function as file.py:name")
 
 
 def _validate_hosted_tools(agent: Agent) -> None:
@@ -153,9 +155,7 @@ def _validate_hosted_tools(agent: Agent) -> None:
     for tool in agent.tools:
         if not isinstance(tool, Tool) and _is_client_tool(tool):
             kind = tool["type"]
-            raise Unsupported(
-                "a run", f"the tool {kind!r} of agent {agent.name!r}", hint="offer a function of your own instead"
-            )
+            raise Unsupported("a run", f"the tool {kind!r} of agent {agent.name!r}", hint="use a function tool instead")
 
 
 def _is_client_tool(tool: Hosted) -> bool:
@@ -170,14 +170,15 @@ def _validate_settings(agent: Agent) -> None:
     wrong = sorted(RESERVED_SETTINGS & agent.settings.keys())
     if wrong:
         raise WrongOwner(
-            f"the settings of agent {agent.name!r} say {wrong[0]!r}, which is the run's to say",
-            hint="take it out; --session, --conversation and --chain choose the owner",
+            f"the settings of agent {agent.name!r} contain {wrong[0]!r}, which only the run can set",
+            hint="remove it; --session, --conversation and --chain choose the owner",
         )
     try:
         item_hash({"settings": dict(agent.settings)})
     except NotCanonical as no_json:
         raise InputFault(
-            f"the settings of agent {agent.name!r} are no JSON: {no_json.message}", hint="they are fields of a request"
+            f"the settings of agent {agent.name!r} are not JSON: {no_json.message}",
+            hint="use only JSON values: they become fields of a request",
         ) from no_json
 
 
@@ -188,19 +189,19 @@ def _validate_model(
         return
     if config.resolve_model is None:
         raise InvalidUsage(
-            f"agent {agent.name!r} is asked as {agent.model!r}, and this run asks {options.model!r} alone",
-            hint="take its model out, or choose it with -m",
+            f"agent {agent.name!r} uses the model {agent.model!r}, but this run uses only {options.model!r}",
+            hint="remove its model, or choose that model with -m",
         )
     other = config.resolve_model(agent.model).endpoint.scope
     if remembers and other != endpoint.scope:
         raise WrongOwner(
-            f"agent {agent.name!r} is asked at {other}, and the history belongs to {endpoint.scope}",
+            f"agent {agent.name!r} uses a model at {other}, but {endpoint.scope} stores the history",
             hint=own_history_hint,
         )
 
 
 def _make_wrong_owner(subject: str, strategy: Strategy, own_history_hint: str) -> WrongOwner:
     return WrongOwner(
-        f"{subject} does not go with --{strategy}: {STRATEGIES[strategy].description} has the history",
+        f"{subject} cannot be used with --{strategy}: {STRATEGIES[strategy].description} stores the history",
         hint=own_history_hint,
     )

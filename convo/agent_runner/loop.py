@@ -337,7 +337,7 @@ class RunLoop:
         assert tool
         assert callable(tool.needs_approval)
         arguments = read_arguments(tool, call.arguments)
-        what = f"what says whether tool {tool.title!r} needs approval"
+        what = f"the approval rule of tool {tool.title!r}"
         needed = await call_user_predicate(
             what, "tool_failed", tool.needs_approval, self._make_call_context(call), arguments
         )
@@ -353,7 +353,7 @@ class RunLoop:
             if todo.warning:
                 self._pending_events.append(make_run_event("warning", message=todo.warning))
             if way.taken and effect.call.id in self._started_call_ids:
-                words = f"the handoff to {effect.target} may or may not have been told of; it is not told again"
+                words = f"the function of the handoff to {effect.target} may have run before; it is not called again"
                 self._pending_events.append(make_run_event("warning", message=words))
             elif way.taken:
                 await keeper.save(self.run, keeper.make_call_entry(self.run, effect.call.id))

@@ -2,7 +2,7 @@
 
 The run's row, its tool calls, the new items and the head of the session change in one
 transaction, so a killed process leaves a run that matches its conversation. A tool output alone
-is written as a call entry; the document in the row may be behind, and `load_run` applies the entries.
+is written as a call entry; the document in the row may be older, and `load_run` applies the entries.
 A checkpoint has the run's position in the conversation, and the model's input that replaces it.
 """
 

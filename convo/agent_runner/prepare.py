@@ -105,7 +105,7 @@ async def _is_enabled(tool_or_handoff: Any, context: Context) -> bool:
     enabled = getattr(tool_or_handoff, "enabled", True)
     if not callable(enabled):
         return bool(enabled)
-    return await call_user_predicate("what says whether a tool is on", "tool_failed", enabled, context)
+    return await call_user_predicate("the enabled rule of a tool", "tool_failed", enabled, context)
 
 
 async def _resolve_instructions(agent: Agent, context: Context, options: RequestOptions) -> str | None:
@@ -114,7 +114,7 @@ async def _resolve_instructions(agent: Agent, context: Context, options: Request
     if callable(said):
         said = await call_user_code(f"the instructions of agent {agent.name!r}", "instructions", said, context)
         if not isinstance(said, str | None):
-            raise RunFailed(f"the instructions of agent {agent.name!r} are no text", code="instructions")
+            raise RunFailed(f"the instructions of agent {agent.name!r} are not text", code="instructions")
     return said if said is not None else options.instructions
 
 
@@ -178,9 +178,9 @@ async def build_run_input(state: ConversationState, items: Sequence[Item], confi
         changed = len(older) != len(known)
         return RunInput(tuple(items), (*older, *items) if changed else None)
     given = copy.deepcopy((older, list(items)))
-    made = await call_user_code("the session's input callback", "session_input", config.session_input_callback, *given)
+    made = await call_user_code("the session input callback", "session_input", config.session_input_callback, *given)
     if not _is_item_list(made):
-        raise InputFault("a session's input callback did not return a list of items", hint="return a list of items")
+        raise InputFault("the session input callback did not return a list of items", hint="return a list of items")
     return RunInput(tuple(_select_new_items(made, older, given[1])), tuple(made))
 
 
@@ -290,8 +290,8 @@ def _check_outputs_present(sent_items: Sequence[Item], filtered_items: Sequence[
     for item in sent_items:
         if is_client_output(item) and get_call_id(item) not in left:
             raise WrongOwner(
-                f"the input filter drops the output of call {get_call_id(item)}, and the endpoint waits for it",
-                hint="let outputs pass, or own the history with --session or --replay",
+                f"the input filter removes the output of call {get_call_id(item)}, which the endpoint needs",
+                hint="keep tool outputs, or keep the history locally with --session or --replay",
             )
 
 
@@ -320,7 +320,7 @@ def resolve_handoff(graph: Graph, effect: PrepareHandoff) -> Handoff:
     for offer in build_handoff_tools(graph, effect.source):
         if (offer.name, offer.target) == (name, effect.target):
             return offer.handoff
-    raise NotFound("handoff", name, hint=f"agent {effect.source!r} had it when the run was kept")
+    raise NotFound("handoff", name, hint=f"add it: agent {effect.source!r} had it when the run was stored")
 
 
 def plan_handoff_input(

@@ -174,7 +174,7 @@ class AgentRunner:
         if self.can_resume and self.run.phase not in PHASES_WITHOUT_CALLS:
             raise StateFault(
                 f"{self._repository.run_id} is {self.run.phase}, and its calls have no output yet",
-                hint="decide on them and go on (convo approvals), or stop the run",
+                hint="approve or reject them (convo approvals) and resume the run, or cancel it",
             )
 
     async def preview_request(self, items: Sequence[Item] = ()) -> PreparedRequest:
@@ -272,7 +272,7 @@ class AgentRunner:
             try:
                 await how.endpoint.check_request(body)
             except ConvoError as wrong:
-                wrong.args = (f"{wrong.message}; no tool has run",)
+                wrong.args = (f"{wrong.message}; no tool was run",)
                 raise
 
     async def resume(self) -> AsyncGenerator[StreamEvent, None]:
@@ -284,7 +284,7 @@ class AgentRunner:
         Raises StateFault when no run is open, and the errors of `check_models` and `start`.
         """
         if not self.can_resume:
-            raise StateFault("no run is open here", hint="say something to begin one")
+            raise StateFault("no run is open", hint="send a message to start one")
         if self.run.phase is Phase.PAUSED:
             await self.check_models()
         await self._loop.resume()
@@ -380,7 +380,7 @@ async def drain_events(events: AsyncGenerator[StreamEvent, None]) -> None:
 
 
 def parse_nested_input(call: ToolCall, tool: AgentTool) -> str:
-    """Return the input of the agent behind a tool. Raises RunFailed for invalid arguments."""
+    """Return the input of an agent used as a tool. Raises RunFailed for invalid arguments."""
     arguments = read_arguments(tool, call.arguments)
     if isinstance(arguments, Wrong):
         raise RunFailed(arguments.words, code="model_behavior")

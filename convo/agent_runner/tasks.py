@@ -21,7 +21,7 @@ USER_CODE_ERRORS = (RunFailed, InputFault, NotFound, WrongOwner)
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """An event for the state machine; `cause` is the error behind it."""
+    """An event for the state machine; `cause` is the original error."""
 
     event: RunEvent
     cause: ConvoError | None = None
@@ -75,7 +75,7 @@ class RunTasks:
     async def guardrails_passed(self) -> bool:
         """Wait until all parallel guardrails are done or one rejects; return whether all passed.
 
-        Called when the response is complete: from then on it is not cut off, whatever the result is.
+        Called when the response is complete: from then on it is not cancelled, whatever the result is.
         """
         self._is_response_complete = True
         while self._guardrail_tasks and self.rejection is None:

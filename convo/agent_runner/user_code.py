@@ -233,7 +233,7 @@ def make_failure_output(tool: Tool, error: BaseException) -> Json:
     came = capture(lambda: output_text(words(error)))
     if came.exception is not None:
         raise RunFailed(
-            f"{failed}, and its words for that {format_exception(came.exception)}", code=TOOL_FAILED_CODE
+            f"{failed}, and its failure function raised {format_exception(came.exception)}", code=TOOL_FAILED_CODE
         ) from came.exception
     return came.value
 

@@ -24,7 +24,7 @@ WRAPPER_KEY = "response"
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """The schema of a final answer, and the function that parses its value.
+    """The schema of a final output, and the function that parses its value.
 
     read:  raises Mismatch for text that does not fit the schema; call `value`, which also converts other errors
     """
@@ -34,7 +34,7 @@ class Output:
     strict: bool = True
 
     def value(self, words: str) -> object:
-        """Parse the text of an answer. Raises Mismatch if it does not fit, for any exception of `read`."""
+        """Parse the text of an output. Raises Mismatch if it does not match, for any exception of `read`."""
         return made_by(self.read, "", words)
 
     @property
@@ -67,7 +67,7 @@ def output(kind: Any, *, strict: bool = True) -> Output | None:
         return None
     if isinstance(kind, Mapping):
         if kind.get("type") != "object":
-            raise InputFault("an output's schema has no object at its root", hint='{"type": "object", ...}')
+            raise InputFault("an output schema must have an object at its root", hint='{"type": "object", ...}')
         return Output(kind, _parse_json, strict)
     made = form(kind, "the output", strict=strict)
     if made.schema.get("type") == "object":
@@ -82,13 +82,13 @@ def _parse_json(words: str) -> Json:
     try:
         return json.loads(words)
     except (ValueError, RecursionError) as wrong:
-        raise Mismatch("the answer is not JSON") from wrong
+        raise Mismatch("the output is not JSON") from wrong
 
 
 def _parse_wrapped_json(words: str) -> Json:
     value = _parse_json(words)
     if not isinstance(value, dict) or WRAPPER_KEY not in value:
-        raise Mismatch(f"the answer has no field {WRAPPER_KEY!r}")
+        raise Mismatch(f"the output has no field {WRAPPER_KEY!r}")
     return value[WRAPPER_KEY]
 
 
@@ -108,8 +108,8 @@ AfterToolsMode: TypeAlias = Literal["ask again", "first output"]
 AfterTools: TypeAlias = AfterToolsMode | frozenset[str]
 """The step after tool outputs.
 
-"ask again" calls the model again; "first output" makes the first output the answer; a set of names makes the first
-output of one of these tools the answer.
+"ask again" calls the model again; "first output" makes the first output the final output; a set of names
+makes the first output of one of these tools the final output.
 """
 
 
@@ -165,7 +165,7 @@ class Agent:
     model_defaults:     returns the fields that replace `settings` if the agent has no model, by the name of the run's
                         model in the request
     tools:              our own tools, and hosted tools as in a request
-    output:             the schema of its final answer; None: plain text
+    output:             the schema of its final output; None: plain text
     cache_key:          its requests to api.openai.com have a `prompt_cache_key` for their session, unless its settings
                         or the chat's set one
     reset_tool_choice:  a forced tool is forced only once: after the use of any tool the model chooses freely
@@ -189,7 +189,9 @@ class Agent:
     def __post_init__(self) -> None:
         """Check the fields. Raises InputFault for a wrong type and for a part that no request could contain or use."""
         if not isinstance(self.name, str):
-            raise InputFault(f"an agent's name is of type {_type_name(self.name)}", hint='Agent("desk", ...)')
+            raise InputFault(
+                f"an agent's name must be a string, not {_type_name(self.name)}", hint='Agent("desk", ...)'
+            )
         whose = f"agent {self.name!r}"
         for field_, (kinds, hint) in AGENT_FIELDS.items():
             _check_type(whose, field_, getattr(self, field_), kinds, hint)
@@ -221,17 +223,17 @@ class Agent:
 
 
 AGENT_FIELDS: Mapping[str, tuple[tuple[type, ...], str]] = {
-    "instructions": ((str, Callable, NoneType), "words, or a function that makes them"),  # type: ignore[dict-item]
+    "instructions": ((str, Callable, NoneType), "use text, or a function that returns text"),  # type: ignore[dict-item]
     "model": ((str, NoneType), 'model="provider/model"'),
     "settings": ((Mapping,), 'settings={"temperature": 0.2}'),
-    "output": ((Output, NoneType), "output(TYPE) makes one of a type"),
+    "output": ((Output, NoneType), "create one with output(TYPE)"),
     "after_tools": ((str, frozenset), '"ask again", "first output", or frozenset({"a_tool"})'),
 }
 """Field of an agent -> the types allowed, and the hint of an error."""
 
 AGENT_LIST_FIELDS: Mapping[str, tuple[str, tuple[type, ...], str]] = {
-    "tools": ("a tool", (Tool, Mapping), "@tool makes one of a function"),
-    "handoffs": ("a handoff", (str, Agent), "hand over to an Agent, or to its name"),
+    "tools": ("a tool", (Tool, Mapping), "create one from a function with @tool"),
+    "handoffs": ("a handoff", (str, Agent), "use an Agent, or its name"),
     "input_guardrails": ("a guardrail", (Guardrail,), 'Guardrail("a name", a_function)'),
     "output_guardrails": ("a guardrail", (Guardrail,), 'Guardrail("a name", a_function)'),
 }
@@ -240,7 +242,7 @@ AGENT_LIST_FIELDS: Mapping[str, tuple[str, tuple[type, ...], str]] = {
 
 HANDOFF_FIELDS: Mapping[str, tuple[tuple[type, ...], str]] = {
     "tool_name": ((str, NoneType), 'tool_name="pay"'),
-    "description": ((str, NoneType), "words for the model"),
+    "description": ((str, NoneType), "use text for the model"),
     "parameters": ((Mapping, NoneType), 'parameters={"type": "object", ...}'),
 }
 """Field of a handoff -> the types allowed, and the hint of an error."""
@@ -259,8 +261,8 @@ def collect_tool_names(tools: Iterable[Tool | Hosted]) -> frozenset[str]:
 def _check_stop_tools(whose: str, after: frozenset[str], tools: Iterable[Tool | Hosted]) -> None:
     there = collect_tool_names(tools)
     for name in sorted(after - there, key=repr):
-        hint = f"its tools are {', '.join(sorted(there))}" if there else "list it among its tools"
-        raise InputFault(f"{whose} is to stop after {name!r}, which is none of its tools", hint=hint)
+        hint = f"use one of {', '.join(sorted(there))}" if there else "add it to its tools"
+        raise InputFault(f"{whose} stops after {name!r}, which is not one of its tools", hint=hint)
 
 
 def _check_tool(whose: str, tool: Tool | Hosted) -> None:
@@ -276,14 +278,14 @@ def _check_tool(whose: str, tool: Tool | Hosted) -> None:
             item_hash({field_: value})
         except NotCanonical as wrong:
             raise InputFault(
-                f"{whose} has a tool {kind!r} whose {field_!r} has no JSON form: {wrong.__cause__}",
-                hint="it is a field of a request; say it in words or numbers",
+                f"{whose} has a tool {kind!r} whose {field_!r} is not JSON: {wrong.__cause__}",
+                hint="use only JSON values: it becomes a field of a request",
             ) from wrong
 
 
 def _check_tool_name(what: str, name: str) -> None:
     if not TOOL_NAME_PATTERN.fullmatch(name):
-        raise InputFault(f"{what} {name!r}", hint="1 to 128 of a-z, A-Z, 0-9, _ and -")
+        raise InputFault(f"{what} {name!r}", hint="use 1 to 128 characters of a-z, A-Z, 0-9, _ and -")
 
 
 def _type_name(value: object) -> str:

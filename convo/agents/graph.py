@@ -1,7 +1,7 @@
 """The agents that a run can reach, by identity, and agents used as tools.
 
 Agents that share a name get the identities `Name`, `Name#2`, ... in the order of their handoffs, nearest first (the
-Agents SDK numbers them differently). An `AgentTool` runs a graph of its own inside one tool call.
+Agents SDK numbers them differently). An `AgentTool` runs its own graph inside one tool call.
 """
 
 import re
@@ -29,7 +29,7 @@ class Graph:
         try:
             return self.agents[identity]
         except KeyError:
-            raise NotFound("agent", identity, hint=f"there are {', '.join(self.agents)}") from None
+            raise NotFound("agent", identity, hint=f"choose one of {', '.join(self.agents)}") from None
 
     @property
     def duplicates(self) -> tuple[str, ...]:
@@ -105,11 +105,15 @@ def _list_handoff_targets(agent: Agent, named: Mapping[str, list[Agent]]) -> lis
 def _find_agent_by_name(agent: Agent, name: str, named: Mapping[str, list[Agent]]) -> Agent:
     found = named.get(name, [])
     if not found:
-        raise NotFound("agent", name, hint=f"agent {agent.name!r} hands over to it; there are {', '.join(named)}")
+        raise NotFound(
+            "agent",
+            name,
+            hint=f"add it, or correct the handoff of agent {agent.name!r}; known agents: {', '.join(named)}",
+        )
     if len(found) > 1:
         raise InputFault(
-            f"agent {agent.name!r} hands over to {name!r}, and {len(found)} agents are called so",
-            hint="hand over to the agent itself, or rename one",
+            f"agent {agent.name!r} has a handoff to {name!r}, which is the name of {len(found)} agents",
+            hint="use the Agent object instead of its name, or rename one agent",
         )
     return found[0]
 

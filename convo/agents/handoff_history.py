@@ -236,7 +236,7 @@ def nest_handoff_history(
         return tuple(_interleave_summaries(flat, [*before, *new], verbatim, markers))
     made = mapper([*flat, *before, *new])
     if not isinstance(made, list) or not all(isinstance(item, dict) for item in made):
-        raise InputFault("a history mapper did not return a list of items", hint="return a list of items")
+        raise InputFault("the history mapper did not return a list of items", hint="return a list of items")
     return tuple(made)
 
 

@@ -56,8 +56,8 @@ def build_handoff_tools(graph: Graph, identity: str, disabled: Container[str] = 
     for offer in made:
         if offer.name in taken:
             raise InputFault(
-                f"agent {agent.name!r} has two tools called {offer.name!r}",
-                hint="give one of the handoffs a tool_name",
+                f"agent {agent.name!r} has two tools named {offer.name!r}",
+                hint="set tool_name on one of the handoffs",
             )
         taken.add(offer.name)
     return made
@@ -84,7 +84,7 @@ class HandoffDefaults:
 
     nest:    the history becomes a summary
     mapper:  builds the input from the flat transcript; None: the default summary
-    filter:  for every handoff without a filter of its own
+    filter:  for every handoff without its own filter
     """
 
     nest: bool = False
@@ -122,8 +122,8 @@ def plan_handoff(
     whom = " -> ".join(agent_names)
     if chosen is not None:
         raise WrongOwner(
-            f"the handoff {whom} has an input filter, and the history belongs to the endpoint",
-            hint="take the filter out, or own the history with --session or --replay",
+            f"the handoff {whom} has an input filter, but the endpoint stores the history",
+            hint="remove the filter, or keep the history locally with --session or --replay",
         )
-    warning = f"the handoff {whom} goes on without a summary: the history belongs to the endpoint" if nest else None
+    warning = f"the handoff {whom} continues without a summary: the endpoint stores the history" if nest else None
     return HandoffPlan(warning=warning)

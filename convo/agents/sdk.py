@@ -35,7 +35,7 @@ def from_object(found: object) -> Graph:
     if isinstance(found, Agent):
         return graph(found)
     if not _is_sdk_agent(found):
-        raise InputFault(f"{type(found).__name__} is no agent", hint="name an Agent, as file.py:name")
+        raise InputFault(f"{type(found).__name__} is not an agent", hint="name an Agent as file.py:name")
     return _convert_graph(found, ())
 
 
@@ -53,11 +53,11 @@ def _check_agent_class(agent: Any) -> None:
     own = find_sdk_class(agent)
     assert own is not None
     if own.__name__ != "Agent":
-        raise Unsupported("convo", f"a {own.__name__} (agent {agent.name!r})", hint="use an Agent")
+        raise Unsupported("convo", f"the class {own.__name__} (agent {agent.name!r})", hint="use an Agent")
     for kind in type(agent).__mro__[: type(agent).__mro__.index(own)]:
         for name, value in vars(kind).items():
             if not name.startswith("_") and callable(value) and hasattr(own, name):
-                raise Unsupported("convo", f"a method {name} of its own (agent {agent.name!r})", hint=UNSUPPORTED_HINT)
+                raise Unsupported("convo", f"an overridden method {name} (agent {agent.name!r})", hint=UNSUPPORTED_HINT)
 
 
 def _convert_graph(found: Any, outer: tuple[Any, ...]) -> Graph:
@@ -101,7 +101,7 @@ def _resolve_handoff_target(agent: Any, way: Any) -> Any:
     target = held() if callable(held) else None
     if target is None:
         raise InputFault(
-            f"a handoff of agent {agent.name!r} does not say its agent", hint="hand over to the agent itself"
+            f"a handoff of agent {agent.name!r} does not have its agent", hint="use the Agent object as the handoff"
         )
     return target
 
@@ -142,8 +142,8 @@ def _convert_instructions(agent: Any) -> Any:
         return said
     if len(inspect.signature(said).parameters) != 2:
         raise InputFault(
-            f"the instructions of agent {agent.name!r} do not take two arguments",
-            hint="def instructions(context, agent)",
+            f"the instructions of agent {agent.name!r} must accept two arguments",
+            hint="define them as def instructions(context, agent)",
         )
     return lambda context: said(make_run_context(context), agent)
 
@@ -152,9 +152,7 @@ def _read_model_name(agent: Any) -> str | None:
     model = getattr(agent, "model", None)
     if model is None or isinstance(model, str):
         return model
-    raise Unsupported(
-        "convo", f"the model object of agent {agent.name!r}", hint="name the model: model='provider/model'"
-    )
+    raise Unsupported("convo", f"the model object of agent {agent.name!r}", hint="use a name: model='provider/model'")
 
 
 def _convert_after_tools(agent: Any, tools: tuple[Tool | Hosted, ...]) -> AfterTools:
@@ -166,7 +164,11 @@ def _convert_after_tools(agent: Any, tools: tuple[Tool | Hosted, ...]) -> AfterT
         return "first output"
     if isinstance(said, Mapping):
         return frozenset(said["stop_at_tool_names"]) & collect_tool_names(tools)
-    raise Unsupported("convo", f"the tool_use_behavior of agent {agent.name!r}", hint="name the tools to stop at")
+    raise Unsupported(
+        "convo",
+        f"the tool_use_behavior of agent {agent.name!r}",
+        hint="use 'run_llm_again', 'stop_on_first_tool' or stop_at_tool_names",
+    )
 
 
 def _convert_output(agent: Any) -> Output | None:
@@ -211,7 +213,7 @@ def _check_tool_class(found: Any) -> str:
     if kind in UNSUPPORTED_TOOLS:
         raise Unsupported("convo", f"{UNSUPPORTED_TOOLS[kind]} ({kind})", hint="wrap it in a function tool")
     if kind not in SDK_TOOL_FIELDS:
-        raise Unsupported("convo", f"a tool of the kind {kind}", hint="wrap it in a function tool")
+        raise Unsupported("convo", f"a tool of class {kind}", hint="wrap it in a function tool")
     check_sdk_fields(f"tool {getattr(found, 'name', kind)!r}", found, SDK_TOOL_FIELDS[kind])
     if kind == "ToolSearchTool" and getattr(found, "execution", None) == "client":
         raise Unsupported("convo", "a tool search that the client executes (tool 'tool_search')", hint=UNSUPPORTED_HINT)
@@ -244,9 +246,7 @@ def _convert_function_tool(found: Any, agent: Any, around: tuple[Any, ...]) -> T
 def _convert_agent_tool(found: Any, agent: Any, around: tuple[Any, ...]) -> AgentTool:
     there = read_agent_tool_settings(found)
     if any(there.agent is one for one in around):
-        raise Unsupported(
-            "convo", f"agent {there.agent.name!r} behind a tool of its own", hint="hand over to it instead"
-        )
+        raise Unsupported("convo", f"agent {there.agent.name!r} as a tool of itself", hint="use a handoff instead")
     made = agent_tool(
         _convert_graph(there.agent, around),
         found.name,
@@ -381,7 +381,7 @@ async def _await_tripwire_reason(got: Awaitable[Any]) -> str | None:
 
 def _tripwire_reason(got: Any) -> str | None:
     """Return the reason of a guardrail that tripped; None if it passed."""
-    return str(got.output_info or "it tripped") if got.tripwire_triggered else None
+    return str(got.output_info or "no reason was given") if got.tripwire_triggered else None
 
 
 SHARED_SETTINGS = (
@@ -461,14 +461,14 @@ def _merge_fields(fields: dict[str, Json], more: Mapping[str, Json]) -> None:
 
 
 AGENT_TOOL_SETTINGS = {
-    "session": "a session of its own",
-    "conversation_id": "a conversation of its own",
-    "previous_response_id": "a chain of its own",
-    "run_config": "a run configuration of its own",
+    "session": "its own session",
+    "conversation_id": "its own conversation",
+    "previous_response_id": "its own previous response",
+    "run_config": "its own run configuration",
     "hooks": "lifecycle hooks",
-    "on_stream": "a listener to its events",
-    "custom_output_extractor": "a function that takes its output out of the answer",
-    "should_capture_tool_input": "an input that is more than text",
+    "on_stream": "an event listener",
+    "custom_output_extractor": "a custom output extractor",
+    "should_capture_tool_input": "structured input",
 }
 """Variables, besides `max_turns`, in the closure of an agent tool -> the text of the error if one is set."""
 
@@ -495,13 +495,13 @@ def read_agent_tool_settings(found: Any) -> AgentToolSettings:
     where = f"(tool {found.name!r})"
     agent, kept = getattr(found, "_agent_instance", None), _read_closure_variables(found.on_invoke_tool)
     if agent is None or not {*AGENT_TOOL_SETTINGS, "max_turns"} <= kept.keys():
-        raise Unsupported("convo", f"an agent that does not say how it is run {where}", hint=UNSUPPORTED_HINT)
+        raise Unsupported("convo", f"this kind of agent tool {where}", hint=UNSUPPORTED_HINT)
     for name, words in AGENT_TOOL_SETTINGS.items():
         if kept[name] is not None and kept[name] is not False:
-            raise Unsupported("convo", f"an agent with {words} {where}", hint=UNSUPPORTED_HINT)
+            raise Unsupported("convo", f"an agent tool with {words} {where}", hint=UNSUPPORTED_HINT)
     failure = getattr(found, "_failure_error_function", None)
     if failure is not None and getattr(failure, "__name__", "") != DEFAULT_ERROR_FUNCTION:
-        raise Unsupported("convo", f"an agent with words of its own for a failure {where}", hint=UNSUPPORTED_HINT)
+        raise Unsupported("convo", f"an agent tool with a custom failure message {where}", hint=UNSUPPORTED_HINT)
     default = bool(getattr(found, "_use_default_failure_error_function", False))
     return AgentToolSettings(agent, kept["max_turns"] or DEFAULT_MAX_TURNS, default or failure is not None)
 
@@ -561,7 +561,7 @@ def _make_context(kind: Any, said: Mapping[str, Any]) -> Any:
 
     def refuse(*args: object, **named: object) -> NoReturn:
         words = "approve_tool and reject_tool of a run context"
-        made.convo_refusal = Unsupported("convo", words, hint="decide with convo resume, or at the prompt")
+        made.convo_refusal = Unsupported("convo", words, hint="approve or reject with convo resume, or at the prompt")
         raise made.convo_refusal
 
     made.approve_tool = made.reject_tool = refuse
@@ -609,7 +609,7 @@ def to_easy_input_message(item: Item) -> dict[str, Json]:
 SDK_PACKAGE = "agents"
 """The import name of the Agents SDK."""
 
-UNSUPPORTED_HINT = "leave it out, or run it with the Agents SDK"
+UNSUPPORTED_HINT = "remove it, or run it with the Agents SDK"
 
 FieldSupport: TypeAlias = Mapping[str, str | None]
 
@@ -683,15 +683,15 @@ SDK_TOOL_FIELDS: Mapping[str, FieldSupport] = {
         "search_content_types": None,
         "image_settings": None,
     },
-    "HostedMCPTool": {"tool_config": None, "on_approval_request": "a function that decides approvals"},
+    "HostedMCPTool": {"tool_config": None, "on_approval_request": "an approval function"},
     "CodeInterpreterTool": {"tool_config": None},
     "ImageGenerationTool": {"tool_config": None},
     "ToolSearchTool": {"description": None, "execution": None, "parameters": None},
     "ShellTool": {
-        "executor": "a shell on this machine",
+        "executor": "a local shell",
         "name": None,
-        "needs_approval": "its own approval rule",
-        "on_approval": "a function that decides approvals",
+        "needs_approval": "an approval rule",
+        "on_approval": "an approval function",
         "environment": None,
         "allowed_callers": OTHER_CALLERS,
     },
@@ -699,11 +699,11 @@ SDK_TOOL_FIELDS: Mapping[str, FieldSupport] = {
 """Tools that a run of convo can offer, by their SDK class."""
 
 UNSUPPORTED_TOOLS: Mapping[str, str] = {
-    "ComputerTool": "a computer",
+    "ComputerTool": "computer use",
     "LocalShellTool": "a local shell",
-    "ApplyPatchTool": "patches to files",
-    "CustomTool": "a custom tool, whose input is plain text",
-    "ProgrammaticToolCallingTool": "programs that call tools",
+    "ApplyPatchTool": "file patches",
+    "CustomTool": "a custom tool with plain text input",
+    "ProgrammaticToolCallingTool": "programmatic tool calls",
 }
 """Tools whose calls convo cannot perform, so they are not offered."""
 
@@ -771,7 +771,8 @@ class ForeignInputFilter:
         made = await made if inspect.isawaitable(made) else made
         if not isinstance(made, config.ModelInputData):
             raise InputFault(
-                "the input filter did not return a ModelInputData", hint="return data.model_data, or a new one"
+                "the input filter did not return a ModelInputData",
+                hint="return data.model_data, or a new ModelInputData",
             )
         return [_restore_item(item, easy, items) for item in made.input], made.instructions
 

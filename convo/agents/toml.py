@@ -56,10 +56,10 @@ def from_tables(tables: Mapping[str, Json], load: ReferenceLoader) -> Graph:
     written = tables.get("agents") or {}
     agents = {name: _parse_agent(name, table, load) for name, table in written.items()}
     if not agents:
-        raise InvalidSettings("the file has no [agents.NAME] table", hint="write one for each agent")
+        raise InvalidSettings("the file has no [agents.NAME] table", hint="add one for each agent")
     start = tables.get("start") or next(iter(agents))
     if start not in agents:
-        raise InvalidSettings(f"start is {start!r}, and no agent is called so", hint=f"there are {', '.join(agents)}")
+        raise InvalidSettings(f"start is {start!r}, which is not an agent", hint=f"choose one of {', '.join(agents)}")
     return graph(agents[start], *agents.values())
 
 
@@ -89,7 +89,7 @@ def _parse_after_tools(where: str, said: Json) -> AfterTools:
     names = [said] if isinstance(said, str) else said
     wrong = [one for one in names if not isinstance(one, str)]
     if wrong or (isinstance(said, str) and said not in get_args(AfterToolsMode)):
-        raise InvalidSettings(f"{where} is {said!r}", hint='"ask again", "first output", or a list of tools\' names')
+        raise InvalidSettings(f"{where} is {said!r}", hint='use "ask again", "first output", or a list of tool names')
     return cast("AfterTools", said) if isinstance(said, str) else frozenset(names)
 
 
@@ -98,18 +98,18 @@ def _parse_tool(where: str, said: Json, load: ReferenceLoader) -> Tool | Hosted:
         return _parse_hosted_tool(where, said)
     found = _load_reference(where, said, load)
     if not isinstance(found, Tool):
-        raise InvalidSettings(f"{where}: {said!r} is no tool", hint="put @tool above the function")
+        raise InvalidSettings(f"{where}: {said!r} is not a tool", hint="decorate the function with @tool")
     return found
 
 
 def _parse_hosted_tool(where: str, said: Hosted) -> Hosted:
     if said.get("type") == "function":
         raise InvalidSettings(
-            f"{where}: a table is a tool that the provider runs, and no function",
-            hint='"FILE.py:NAME" names a function',
+            f"{where}: a table defines a hosted tool, not a function",
+            hint='name a function as "FILE.py:NAME"',
         )
     if "type" not in said:
-        raise InvalidSettings(f"{where}: a table does not say its type", hint='{type = "web_search"}')
+        raise InvalidSettings(f"{where}: a table has no type", hint='set one: {type = "web_search"}')
     return said
 
 
@@ -117,10 +117,10 @@ def _parse_handoff(where: str, said: Json, load: ReferenceLoader) -> Handoff:
     if isinstance(said, str):
         return Handoff(said)
     if not isinstance(said, dict):
-        raise InvalidSettings(f"{where}: {said!r} is no agent's name", hint='"NAME", or {to = "NAME"}')
+        raise InvalidSettings(f"{where}: {said!r} is not the name of an agent", hint='use "NAME", or {to = "NAME"}')
     _check_keys(where, said, HANDOFF_TABLE_KEYS)
     if "to" not in said:
-        raise InvalidSettings(f"{where}: an entry does not say to whom", hint='{to = "NAME"}')
+        raise InvalidSettings(f"{where}: an entry has no target agent", hint='set one: {to = "NAME"}')
     fields = {key: value for key, value in said.items() if key != "filter"}
     if "filter" in said:
         fields["filter"] = _load_function(where, said["filter"], load)
@@ -147,26 +147,26 @@ def _parse_guardrail(where: str, said: Json, load: ReferenceLoader) -> Guardrail
 def _load_function(where: str, said: Json, load: ReferenceLoader, *, or_a: type | None = None) -> Json:
     found = _load_reference(where, said, load)
     if not callable(found) and not (or_a and isinstance(found, or_a)):
-        raise InvalidSettings(f"{where}: {said!r} is no function", hint="name a function, as file.py:name")
+        raise InvalidSettings(f"{where}: {said!r} is not a function", hint="name a function as file.py:name")
     return found
 
 
 def _load_reference(where: str, said: Json, load: ReferenceLoader) -> object:
     if not isinstance(said, str):
-        raise InvalidSettings(f"{where}: {said!r} names nothing", hint="write a reference to Python, as file.py:name")
+        raise InvalidSettings(f"{where}: {said!r} is not a Python reference", hint="write it as file.py:name")
     return load(said)
 
 
 def _check_keys(where: str, table: Json, keys: Mapping[str, ValueTypes]) -> None:
     """Raise InvalidSettings for an unknown key or a wrong type; `where` is empty for the file itself."""
     if not isinstance(table, dict):
-        raise InvalidSettings(f"{where} is no table", hint=f"it takes {', '.join(keys)}")
+        raise InvalidSettings(f"{where} is not a table", hint=f"use a table with {', '.join(keys)}")
     for key, value in table.items():
         if key not in keys:
-            raise InvalidSettings(f"{where or 'the file'} has no key {key!r}", hint=f"it takes {', '.join(keys)}")
+            raise InvalidSettings(f"{where or 'the file'} has an unknown key {key!r}", hint=f"use {', '.join(keys)}")
         if not isinstance(value, keys[key]):
             place = f"{where}.{key}" if where else key
-            raise InvalidSettings(f"{place} is {value!r}", hint=f"write {_format_types(keys[key])} there")
+            raise InvalidSettings(f"{place} is {value!r}", hint=f"use {_format_types(keys[key])}")
 
 
 def _format_types(kinds: ValueTypes) -> str:

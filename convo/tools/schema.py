@@ -206,7 +206,7 @@ def _element_type(kind: Any, parts: tuple[Any, ...], where: str) -> Any:
     if len(parts) == 2 and parts[1] is Ellipsis:
         return parts[0]
     raise InputFault(
-        f"{where} is {_format_type(kind)}, which says nothing of its elements", hint="list[...] or tuple[..., ...]"
+        f"{where} is {_format_type(kind)}, which does not define its elements", hint="use list[...] or tuple[..., ...]"
     )
 
 
@@ -235,7 +235,7 @@ def _make_union_form(forms: list[Form]) -> Form:
 def _make_record_form(kind: Any, where: str, strict: bool, inside: tuple[type, ...]) -> Form:
     if kind in inside:
         raise InputFault(
-            f"{where} is {_format_type(kind)}, which holds itself", hint="take a list of flat records instead"
+            f"{where} is {_format_type(kind)}, which contains itself", hint="use a list of flat records instead"
         )
     words = told(kind).fields if kind.__doc__ else {}
     hints = get_type_hints(kind, include_extras=True)
@@ -308,7 +308,7 @@ def _format_type(kind: Any) -> str:
 
 
 def _unsupported_reason(strict: bool) -> str:
-    return f"a {'strict ' if strict else ''}schema cannot say"
+    return f"a {'strict ' if strict else ''}schema cannot express"
 
 
 def _unsupported_hint(origin: Any, strict: bool) -> str:

@@ -87,7 +87,7 @@ class Tool:
 
     @property
     def is_async(self) -> bool:
-        """Whether `run` is a coroutine function; any other function runs on a thread of its own."""
+        """Whether `run` is a coroutine function; any other function runs on its own thread."""
         return inspect.iscoroutinefunction(self.run)
 
     @property
@@ -139,7 +139,9 @@ def _make_tool(
 ) -> Tool:
     called = name or function.__name__
     if settings.get("timeout_s") is not None and settings["timeout_s"] <= 0:
-        raise InputFault(f"tool {called!r} may take {settings['timeout_s']} seconds", hint="give it more than none")
+        raise InputFault(
+            f"tool {called!r} has a timeout of {settings['timeout_s']} seconds", hint="set timeout_s to more than 0"
+        )
     signature = inspect.signature(function)
     hints = get_type_hints(function, include_extras=True)
     words = told(function, tuple(signature.parameters))
@@ -166,11 +168,13 @@ def _make_parameter_field(
 ) -> Field:
     where = f"parameter {one.name!r} of tool {called!r}"
     if one.kind not in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY):
-        raise InputFault(f"{where} has no name of its own that a model could use", hint="take a list, or name each one")
+        raise InputFault(
+            f"{where} has no name that a model could use", hint="use a list, or a named parameter for each value"
+        )
     if one.name not in hints:
-        raise InputFault(f"{where} has no type", hint="annotate it: the schema is made of the types")
+        raise InputFault(f"{where} has no type", hint="add a type annotation: the schema is built from the types")
     if hints[one.name] is Context:
-        raise InputFault(f"{where} is the Context and not the first", hint="put it first")
+        raise InputFault(f"{where} is the Context, but not the first parameter", hint="move it to the first position")
     default = None if one.default is one.empty else _make_default_factory(one.default)
     return Field(one.name, form(hints[one.name], where, strict=strict), default, words.get(one.name))
 
@@ -221,11 +225,11 @@ def toolbox(tools: Iterable[Tool]) -> Toolbox:
     for tool in tools:
         if tool.namespace and tool.namespace.name == tool.name:
             raise InputFault(
-                f"tool {tool.title!r} has its namespace's name", hint="that form stands for deferred tools"
+                f"tool {tool.title!r} has the name of its namespace", hint="rename one: that form means a deferred tool"
             )
         lookup = lookup_of(tool)
         if lookup in found or (tool.title in titles and lookup[0] != "deferred_top_level"):
-            raise InputFault(f"two tools are called {tool.title!r}", hint="rename one, or give it a namespace")
+            raise InputFault(f"two tools are named {tool.title!r}", hint="rename one, or give it a namespace")
         found[lookup] = tool
         titles.add(tool.title)
     return Toolbox(found)
@@ -247,7 +251,9 @@ def definitions(tools: Sequence[Tool | Hosted]) -> list[dict[str, Json]]:
             _add_to_namespace(groups, made, tool)
     deferred = [tool.title for tool in tools if isinstance(tool, Tool) and tool.deferred]
     if deferred and not any(one.get("type") == "tool_search" for one in made):
-        raise InputFault(f"tool {deferred[0]!r} is deferred and nothing finds it", hint='add {"type": "tool_search"}')
+        raise InputFault(
+            f"tool {deferred[0]!r} is deferred, but there is no tool search", hint='add {"type": "tool_search"}'
+        )
     return made
 
 
@@ -258,7 +264,7 @@ def _add_to_namespace(groups: dict[str, dict[str, Json]], made: list[dict[str, J
         groups[name] = {"type": "namespace", "name": name, "description": description, "tools": []}
         made.append(groups[name])
     if groups[name]["description"] != description:
-        raise InputFault(f"namespace {name!r} has two descriptions", hint="say the same for each of its tools")
+        raise InputFault(f"namespace {name!r} has two descriptions", hint="use the same description for all its tools")
     groups[name]["tools"].append(_build_function_definition(tool))
 
 
@@ -299,7 +305,7 @@ def output_text(value: object) -> Json:
 
 @dataclass(frozen=True, slots=True)
 class Wrong:
-    """Arguments that do not fit the schema; `words` is the message for the model."""
+    """Arguments that do not match the schema; `words` is the message for the model."""
 
     words: str
 
@@ -332,7 +338,7 @@ def _describe_mistake(mistake: Exception) -> str:
 
 
 def _reject_json_constant(constant: str) -> Json:
-    raise ValueError(f"{constant} is no JSON number")
+    raise ValueError(f"{constant} is not a JSON number")
 
 
 ARGUMENT_DECODER = json.JSONDecoder(parse_constant=_reject_json_constant)

@@ -86,7 +86,7 @@ async def test_a_file_that_was_edited_while_the_answer_came_keeps_both(bench: Be
 
     told = ["user: uno", "assistant: uno", "user: two", "assistant: two"]
     assert spoken(chat.state.path.items) == told
-    assert notes == [f"{place} was changed while the answer came; both are kept"]
+    assert notes == [f"{place} changed during the response; both changes are kept"]
     assert not chat.state.unconfirmed_nodes
     again = await bench.open(None, "mine")
     assert spoken(again.load_state().path.items) == told

@@ -61,7 +61,7 @@ async def test_an_agent_says_how_it_is_asked(bench: Bench, ledger: Ledger) -> No
 
 async def test_an_answer_that_does_not_fit_its_schema_fails_the_run(bench: Bench) -> None:
     bench.model = scripted(bench.folder, {"text": "three"})
-    with pytest.raises(RunFailed, match="does not fit its schema"):
+    with pytest.raises(RunFailed, match="does not match its schema"):
         await say(await running(bench, Agent("desk", output=output(int))), "hello")
 
 
@@ -167,6 +167,6 @@ async def test_a_tools_output_may_be_the_answer_and_its_owner_is_told_of_it_with
 
 
 async def test_settings_that_no_request_could_hold_are_refused_before_anything_is_kept(bench: Bench) -> None:
-    with pytest.raises(InputFault, match="the settings of agent 'desk' are no JSON"):
+    with pytest.raises(InputFault, match="the settings of agent 'desk' are not JSON"):
         await running(bench, Agent("desk", settings={"temperature": float("nan")}))
     assert await bench.store.sessions() == []

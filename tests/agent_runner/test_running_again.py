@@ -103,7 +103,7 @@ async def test_a_handoff_that_was_cut_off_as_it_was_told_is_not_told_again_and_t
     other = await running(bench, agent)
     events = await read(other.resume())
     assert own(events) == ["started", "warning", "handoff", "finished"]
-    assert "the handoff to billing may or may not have been told of; it is not told again" in str(events)
+    assert "the function of the handoff to billing may have run before; it is not called again" in str(events)
     assert (told, other.output) == (["{}"], "Here.")
 
 

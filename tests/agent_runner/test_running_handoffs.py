@@ -172,10 +172,10 @@ async def test_a_handoff_tells_its_function_once_what_the_model_said(bench: Benc
 
 @pytest.mark.parametrize("field", ["conversation", "previous_response_id"])
 async def test_an_agent_that_names_another_owner_is_refused(bench: Bench, field: str) -> None:
-    with pytest.raises(WrongOwner, match=f"say '{field}', which is the run's to say"):
+    with pytest.raises(WrongOwner, match=f"contain '{field}', which only the run can set"):
         await running(bench, Agent("desk", settings={field: "x"}))
 
 
 async def test_an_agents_own_model_needs_somebody_who_answers_for_it(bench: Bench) -> None:
-    with pytest.raises(InvalidUsage, match="is asked as 'other/model', and this run asks 'scripted/echo' alone"):
+    with pytest.raises(InvalidUsage, match="uses the model 'other/model', but this run uses only 'scripted/echo'"):
         await running(bench, desks(Agent("billing", model="other/model")))

@@ -61,7 +61,7 @@ async def test_a_filter_that_drops_an_output_that_a_server_owner_waits_for_is_re
         with pytest.raises(RunFailed, match="Max turns"):  # it never sees its output, so it asks again
             await say(one, "hello")
         return
-    with pytest.raises(RunFailed, match="drops the output of call call_1, and the endpoint waits for it"):
+    with pytest.raises(RunFailed, match="removes the output of call call_1, which the endpoint needs"):
         await say(one, "hello")
     assert len(bench.bodies) == 1
     await say(await running(bench, agent), "well?")
@@ -143,7 +143,7 @@ async def test_a_callback_has_to_return_a_list_of_items(bench: Bench) -> None:
     one = await running(bench, Agent("desk"), RunConfig(session_input_callback=lambda older, new: "all"))
     with pytest.raises(InputFault, match="did not return a list of items"):
         await say(one, "hello")
-    with pytest.raises(InvalidUsage, match="is no function"):
+    with pytest.raises(InvalidUsage, match="must be a function"):
         await running(bench, Agent("desk"), RunConfig(session_input_callback="all"))  # type: ignore[arg-type]
 
 
@@ -154,9 +154,9 @@ async def test_a_callback_has_to_return_a_list_of_items(bench: Bench) -> None:
 async def test_a_server_owner_takes_no_limit_and_no_callback(
     bench: Bench, strategy: Strategy, conduct: RunConfig
 ) -> None:
-    with pytest.raises(WrongOwner, match="a session's limit or input callback") as refused:
+    with pytest.raises(WrongOwner, match="a session limit or session input callback") as refused:
         await running(bench, Agent("desk"), conduct, strategy=strategy)
-    assert refused.value.hint == "take it out, or own the history with --session or --replay"
+    assert refused.value.hint == "remove it, or keep the history locally with --session or --replay"
 
 
 async def test_who_has_said_something_is_told_how_to_own_it(bench: Bench) -> None:

@@ -83,5 +83,5 @@ async def test_a_model_is_told_when_the_run_inside_fails_and_without_words_the_r
 
 
 async def test_a_run_inside_a_call_needs_a_place(bench: Bench, ledger: Ledger) -> None:
-    with pytest.raises(InvalidUsage, match="nothing here holds the run inside of tool 'ask_clerk'"):
+    with pytest.raises(InvalidUsage, match="the nested run of tool 'ask_clerk' has no store"):
         await running(bench, boss(Agent("clerk")))

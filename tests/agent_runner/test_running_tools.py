@@ -179,7 +179,9 @@ async def test_a_run_fails_with_a_tool_whose_words_for_its_failure_raise(bench: 
     def broken() -> str:
         raise ValueError("sorry")
 
-    with pytest.raises(RunFailed, match=r"'broken' raised ValueError: sorry, and its words for that ZeroDivisionError"):
+    with pytest.raises(
+        RunFailed, match=r"'broken' raised ValueError: sorry, and its failure function raised ZeroDivisionError"
+    ):
         await ran(bench, broken)
 
 
@@ -191,8 +193,8 @@ class Undecided:
 @pytest.mark.parametrize(
     ("how", "words"),
     [
-        ({"needs_approval": lambda context, arguments: Undecided()}, "whether tool 'look' needs approval raised"),
-        ({"enabled": lambda context: Undecided()}, "whether a tool is on raised"),
+        ({"needs_approval": lambda context, arguments: Undecided()}, "the approval rule of tool 'look' raised"),
+        ({"enabled": lambda context: Undecided()}, "the enabled rule of a tool raised"),
     ],
 )
 async def test_a_function_that_says_neither_yes_nor_no_fails_the_run(
@@ -213,7 +215,7 @@ async def test_an_answer_that_somebodys_own_class_refuses_fails_the_run_and_is_k
                 raise LookupError("no debts")
 
     one = await running(bench, Agent("desk", output=output(Sum)))
-    with pytest.raises(RunFailed, match=r"does not fit its schema: it: LookupError\('no debts'\)"):
+    with pytest.raises(RunFailed, match=r"does not match its schema: it: LookupError\('no debts'\)"):
         await say(one, '{"cents": -1}')
     assert words(await history(bench)) == ['user: {"cents": -1}', 'assistant: {"cents": -1}']
 

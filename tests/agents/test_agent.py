@@ -49,10 +49,10 @@ def spaced() -> str:
         ({"tools": (spaced,)}, "agent 'desk' has a tool called 'look up'"),
         ({"tools": ({"type": ""},)}, "agent 'desk' has a hosted tool of the type ''"),
         ({"tools": ({"x": 1},)}, "agent 'desk' has a hosted tool of the type None"),
-        ({"after_tools": frozenset({"look"})}, "agent 'desk' is to stop after 'look', which is none of its tools"),
+        ({"after_tools": frozenset({"look"})}, "agent 'desk' stops after 'look', which is not one of its tools"),
         (
             {"after_tools": frozenset({1}), "tools": (look,)},
-            "agent 'desk' is to stop after 1, which is none of its tools",
+            "agent 'desk' stops after 1, which is not one of its tools",
         ),
     ],
 )
@@ -74,7 +74,7 @@ def test_a_name_that_no_server_takes_is_refused(name: str) -> None:
     with pytest.raises(InputFault) as told:
         Handoff(OTHER, tool_name=name)
     assert told.value.message == f"a handoff has tool_name {name!r}"
-    assert told.value.hint == "1 to 128 of a-z, A-Z, 0-9, _ and -"
+    assert told.value.hint == "use 1 to 128 characters of a-z, A-Z, 0-9, _ and -"
     assert Handoff(OTHER, tool_name="To-billing_2").tool_name == "To-billing_2"
 
 
@@ -82,20 +82,20 @@ def test_a_name_that_no_server_takes_is_refused(name: str) -> None:
 def test_a_hosted_tool_that_could_not_be_sent_is_refused_by_its_field(value: object) -> None:
     with pytest.raises(InputFault) as told:
         Agent("desk", tools=({"type": "web_search", "size": "high", "since": value},))
-    assert told.value.message.startswith("agent 'desk' has a tool 'web_search' whose 'since' has no JSON form: ")
-    assert told.value.hint == "it is a field of a request; say it in words or numbers"
+    assert told.value.message.startswith("agent 'desk' has a tool 'web_search' whose 'since' is not JSON: ")
+    assert told.value.hint == "use only JSON values: it becomes a field of a request"
 
 
 def test_an_agent_stops_after_tools_of_its_own_by_either_name() -> None:
     made = Agent("desk", tools=(look, find), after_tools=frozenset({"look", "crm.find"}))
     assert made.after_tools == frozenset({"look", "crm.find"})
-    with pytest.raises(InputFault, match="is to stop after 'nope'") as told:
+    with pytest.raises(InputFault, match="stops after 'nope'") as told:
         Agent("desk", tools=(look, find), after_tools=frozenset({"nope"}))
-    assert told.value.hint == "its tools are crm.find, find, look"
+    assert told.value.hint == "use one of crm.find, find, look"
 
 
 def test_a_name_is_words() -> None:
-    with pytest.raises(InputFault, match="an agent's name is of type int"):
+    with pytest.raises(InputFault, match="an agent's name must be a string, not int"):
         Agent(5)  # type: ignore[arg-type]
 
 

@@ -118,7 +118,7 @@ async def test_instructions_and_guardrails_are_called_with_what_they_look_for() 
     assert (before.name, before.parallel) == ("polite", False)
     assert await settled(before.check(CONTEXT, [user_message("bad words")])) == "bad words"
     assert await settled(after.check(CONTEXT, "ok")) is None
-    assert await settled(after.check(CONTEXT, "much too long")) == "it tripped"
+    assert await settled(after.check(CONTEXT, "much too long")) == "no reason was given"
 
 
 def test_an_output_type_reads_what_it_read_there() -> None:
@@ -188,7 +188,7 @@ def loose() -> SdkHandoff[Any, Any]:
             Unsupported,
             "an input filter",
         ),
-        ({"handoffs": [loose()]}, InputFault, "does not say its agent"),
+        ({"handoffs": [loose()]}, InputFault, "does not have its agent"),
     ],
 )
 def test_what_would_change_a_run_and_cannot_be_taken_is_refused_by_name(
@@ -229,16 +229,16 @@ async def extracted(result: Any) -> str:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"session": sdk.SQLiteSession("s")}, "a session of its own"),
-        ({"conversation_id": "conv_1"}, "a conversation of its own"),
-        ({"previous_response_id": "resp_1"}, "a chain of its own"),
-        ({"run_config": sdk.RunConfig()}, "a run configuration of its own"),
+        ({"session": sdk.SQLiteSession("s")}, "its own session"),
+        ({"conversation_id": "conv_1"}, "its own conversation"),
+        ({"previous_response_id": "resp_1"}, "its own previous response"),
+        ({"run_config": sdk.RunConfig()}, "its own run configuration"),
         ({"hooks": sdk.RunHooks()}, "lifecycle hooks"),
-        ({"on_stream": print}, "a listener to its events"),
-        ({"custom_output_extractor": extracted}, "takes its output out of the answer"),
-        ({"parameters": Paid}, "an input that is more than text"),
-        ({"input_builder": str}, "an input that is more than text"),
-        ({"failure_error_function": lambda context, error: "no"}, "words of its own for a failure"),
+        ({"on_stream": print}, "an event listener"),
+        ({"custom_output_extractor": extracted}, "a custom output extractor"),
+        ({"parameters": Paid}, "structured input"),
+        ({"input_builder": str}, "structured input"),
+        ({"failure_error_function": lambda context, error: "no"}, "a custom failure message"),
     ],
 )
 def test_an_agent_that_is_run_in_a_way_of_its_own_behind_its_tool_is_refused_by_name(
@@ -252,17 +252,17 @@ def test_an_agent_that_is_run_in_a_way_of_its_own_behind_its_tool_is_refused_by_
 def test_an_agent_behind_a_tool_of_its_own_and_one_that_keeps_its_ways_to_itself_are_refused() -> None:
     first = sdk.Agent(name="a")
     first.tools.append(first.as_tool("again", "ask again"))
-    with pytest.raises(Unsupported, match="agent 'a' behind a tool of its own"):
+    with pytest.raises(Unsupported, match="agent 'a' as a tool of itself"):
         from_object(first)
     hidden = behind()
     hidden.on_invoke_tool = slow.on_invoke_tool
-    with pytest.raises(Unsupported, match="does not say how it is run"):
+    with pytest.raises(Unsupported, match="this kind of agent tool"):
         taken(tools=[hidden])
 
 
 @pytest.mark.parametrize("thing", [1, sdk.Agent, add, None])
 def test_what_is_no_agent_is_refused(thing: object) -> None:
-    with pytest.raises(InputFault, match="is no agent"):
+    with pytest.raises(InputFault, match="is not an agent"):
         from_object(thing)
 
 

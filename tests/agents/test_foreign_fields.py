@@ -220,11 +220,14 @@ class Prompted(sdk.Agent[Any]):
 @pytest.mark.parametrize(
     ("agent", "words"),
     [
-        (SandboxAgent(name="s"), r"a SandboxAgent \(agent 's'\)"),
-        (RealtimeAgent(name="r"), r"a RealtimeAgent \(agent 'r'\)"),
-        (Prompted(name="p"), r"a method get_system_prompt of its own \(agent 'p'\)"),
-        (sdk.Agent(name="a", handoffs=[SandboxAgent(name="s")]), r"a SandboxAgent \(agent 's'\)"),
-        (sdk.Agent(name="a", tools=[SandboxAgent(name="s").as_tool("t", "t")]), r"a SandboxAgent \(agent 's'\)"),
+        (SandboxAgent(name="s"), r"the class SandboxAgent \(agent 's'\)"),
+        (RealtimeAgent(name="r"), r"the class RealtimeAgent \(agent 'r'\)"),
+        (Prompted(name="p"), r"an overridden method get_system_prompt \(agent 'p'\)"),
+        (sdk.Agent(name="a", handoffs=[SandboxAgent(name="s")]), r"the class SandboxAgent \(agent 's'\)"),
+        (
+            sdk.Agent(name="a", tools=[SandboxAgent(name="s").as_tool("t", "t")]),
+            r"the class SandboxAgent \(agent 's'\)",
+        ),
     ],
 )
 def test_an_agent_of_another_class_is_refused_by_name_wherever_it_is(agent: object, words: str) -> None:

@@ -68,7 +68,7 @@ def transfer_to_b() -> None:
     ],
 )
 def test_two_tools_of_one_name_are_refused(agent: Agent) -> None:
-    with pytest.raises(InputFault, match="two tools called 'transfer_to_b"):
+    with pytest.raises(InputFault, match="two tools named 'transfer_to_b"):
         build_handoff_tools(graph(agent), "a")
 
 

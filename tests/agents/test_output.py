@@ -39,10 +39,10 @@ def test_a_record_is_the_root_and_anything_else_stands_under_response_as_in_the_
 @pytest.mark.parametrize(
     ("kind", "words", "told"),
     [
-        (Paid, "three", "the answer is not JSON"),
+        (Paid, "three", "the output is not JSON"),
         (Paid, '{"cents": "3"}', "cents: must be an integer, not '3'"),
-        (list[int], "[1]", "the answer has no field 'response'"),
-        ({"type": "object"}, "[" * 100_000, "the answer is not JSON"),
+        (list[int], "[1]", "the output has no field 'response'"),
+        ({"type": "object"}, "[" * 100_000, "the output is not JSON"),
     ],
 )
 def test_words_that_do_not_fit_are_told_why(kind: object, words: str, told: str) -> None:

@@ -53,14 +53,14 @@ def test_layers_are_those_of_the_agents_sdk() -> None:
     "pair", [(BARE, BARE), (SPACED, SPACED), (DEFERRED, DEFERRED), (SPACED, make(name="crm.find"))]
 )
 def test_two_tools_that_a_call_could_not_tell_apart_are_refused(pair: tuple[Tool, Tool]) -> None:
-    with pytest.raises(InputFault, match="two tools are called"):
+    with pytest.raises(InputFault, match="two tools are named"):
         toolbox(pair)
 
 
 def test_a_namespace_of_the_tools_own_name_is_refused() -> None:
-    with pytest.raises(InputFault, match="namespace's name") as wrong:
+    with pytest.raises(InputFault, match="the name of its namespace") as wrong:
         toolbox([make(namespace=Namespace("find", ""))])
-    assert wrong.value.hint == "that form stands for deferred tools"
+    assert wrong.value.hint == "rename one: that form means a deferred tool"
 
 
 def test_definitions_group_namespaces_where_their_first_tool_stands_and_pass_hosted_tools_through() -> None:

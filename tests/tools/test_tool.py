@@ -248,7 +248,7 @@ def test_sync_and_async_functions_are_told_apart() -> None:
 
 
 def test_a_time_that_nobody_has_is_refused() -> None:
-    with pytest.raises(InputFault, match="'plain' may take 0"):
+    with pytest.raises(InputFault, match="'plain' has a timeout of 0"):
         tool(timeout_s=0)(plain)
 
 
@@ -265,7 +265,7 @@ def book(city: str, nights: int, smoking: bool = False) -> str:
         ('{"city": "B", "nights": true}', ["nights: must be an integer, not True"]),
         ('{"city": "B", "nights": 1, "nigths": 2}', ["nigths: there is no such field"]),
         ('{"city": "B", "nights"', ["they are not JSON"]),
-        ('{"city": "B", "nights": NaN}', ["NaN is no JSON number"]),
+        ('{"city": "B", "nights": NaN}', ["NaN is not a JSON number"]),
         ("[1]", ["they must be one JSON object"]),
         ("", ["city: is missing", "nights: is missing"]),
         ('{"city": ' + "[" * 100_000, ["nested too deep"]),
