@@ -65,10 +65,10 @@ def rewind_to_depth(state: ConversationState, depth: int, next_link: Link | None
     when `depth` is before a compaction, or when no response of a chain ends there.
     """
     if depth == len(state.path):
-        raise InvalidUsage("nothing stands behind that turn", hint="/rewind N, with an earlier one")
+        raise InvalidUsage("no turn follows that turn", hint="/rewind N, with an earlier turn")
     path = state.path.first(depth)
     if depth < compaction_depth(state.path):
-        raise InvalidUsage("what was said before a compaction is another branch", hint="convo inspect shows it")
+        raise InvalidUsage("the history before a compaction is another branch", hint="convo inspect shows it")
     if depth >= state.path.depth(state.confirmed_head):
         return replace(state, path=path)
     return state.owner.rewind_confirmed(state, depth, next_link)
@@ -96,7 +96,7 @@ def items_after_point(path: Path, point: Path) -> tuple[Item, ...]:
         shared += common_prefix_length(path.items[shared : len(point)], point.items[shared:])
     if shared < len(point):
         raise Conflict(
-            "the history was changed while it was compacted: what was folded is no longer what is there",
+            "the history changed during the compaction",
             hint="compact it again",
         )
     return path.items[len(point) :]

@@ -90,13 +90,13 @@ def decide_retry(strategy: Strategy, failure: ConvoError, *, response_started: b
     response_started:  an output event had already been received
     """
     if response_started:
-        return RetryDecision(RetryAction.NO, "the answer had begun")
+        return RetryDecision(RetryAction.NO, "the response had begun")
     if not isinstance(failure, TryLater | Unreachable):
-        return RetryDecision(RetryAction.NO, "the same request would be refused again")
+        return RetryDecision(RetryAction.NO, "the same request would be rejected again")
     if failure.code == NO_CONNECTION:
-        return RetryDecision(RetryAction.NO, "there is nobody to send it to")
+        return RetryDecision(RetryAction.NO, "there is no connection")
     if failure.code == "conversation_locked" or failure.status == 429:
-        return RetryDecision(RetryAction.YES, "refused before anything was done")
+        return RetryDecision(RetryAction.YES, "rejected before processing")
     return STRATEGIES[strategy].unknown_outcome
 
 

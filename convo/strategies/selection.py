@@ -47,14 +47,17 @@ def select_owner(flags: Collection[Strategy], handle: str | None, *, use_last_se
     if len(flags) > 1:
         named = " and ".join(f"--{flag}" for flag in sorted(flags))
         raise WrongOwner(
-            f"one owner a conversation: {named} exclude each other{_owner_clause(handle)}", hint=_flags_hint(belongs)
+            f"{named} cannot be used together: a conversation has one owner{_owner_clause(handle)}",
+            hint=_flags_hint(belongs),
         )
     if use_last_session and handle:
-        raise InvalidUsage("-c goes on with the session used last; --from names another", hint="use one of them")
+        raise InvalidUsage(
+            "-c and --from cannot be used together: -c continues the session used last", hint="use one of them"
+        )
     strategy = next(iter(flags), None)
     if strategy and handle and belongs not in (strategy, Strategy.SESSION) and _is_certain_mismatch(strategy, belongs):
         raise WrongOwner(
-            f"--{strategy} takes {STRATEGIES[strategy].handle_format}{_owner_clause(handle)}",
+            f"--{strategy} expects {STRATEGIES[strategy].handle_format}{_owner_clause(handle)}",
             hint=_flags_hint(belongs),
         )
     return OwnerSelection(strategy or _implied_strategy(belongs), handle, use_last_session)
@@ -71,7 +74,7 @@ def check_handle(handle: str) -> None:
     noun = STRATEGIES[owner_of_handle(handle)].id_noun
     if noun and not is_valid_id(handle):
         shown = repr(handle[:64])[1:-1] + ("..." if len(handle) > 64 else "")
-        raise InvalidUsage(f"'{shown}' is not the id of a {noun}", hint="convo sessions lists what there is")
+        raise InvalidUsage(f"'{shown}' is not the id of a {noun}", hint="convo sessions lists the conversations")
 
 
 def owner_of_handle(handle: str) -> Strategy:

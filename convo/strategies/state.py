@@ -176,7 +176,7 @@ class StateStrategy:
 class ClientSideStrategy(StateStrategy):
     """The client owns the history. Every item keeps its first form; a request has all of them."""
 
-    unknown_outcome = RetryDecision(RetryAction.YES, "the endpoint keeps nothing")
+    unknown_outcome = RetryDecision(RetryAction.YES, "the endpoint stores nothing")
 
     def build_input(
         self, state: ConversationState, *, store: bool = False, encrypt_reasoning: bool = False
@@ -255,7 +255,7 @@ class ConversationStrategy(ServerSideStrategy):
     handle_prefix = "conv_"
     id_noun = "conversation"
     uses_conversation = True
-    unknown_outcome = RetryDecision(RetryAction.READ_FIRST, "the endpoint may have taken it")
+    unknown_outcome = RetryDecision(RetryAction.READ_FIRST, "the endpoint may have processed it")
 
     def state_fields(self, handle: str | None) -> dict[str, Json]:
         return {"conversation": handle}
@@ -264,14 +264,14 @@ class ConversationStrategy(ServerSideStrategy):
         if not len(state.path):
             return super().undo_confirmed_turn(state, last)
         raise WrongOwner(
-            "the last turn belongs to the conversation at its endpoint and cannot be taken back here",
-            hint=f"convo convert {state.handle} --to session, and take it back there",
+            "the endpoint stores the last turn, so it cannot be undone here",
+            hint=f"convo convert {state.handle} --to session, then undo it there",
         )
 
     def rewind_confirmed(self, state: ConversationState, depth: int, next_link: Link | None) -> ConversationState:
         raise WrongOwner(
-            "these turns belong to the conversation at its endpoint and cannot be taken back here",
-            hint=f"convo convert {state.handle} --to session, and take them back there",
+            "the endpoint stores these turns, so they cannot be undone here",
+            hint=f"convo convert {state.handle} --to session, then undo them there",
         )
 
 
@@ -303,7 +303,7 @@ class ChainStrategy(ServerSideStrategy):
 
     def validate_response(self, response: Response) -> None:
         if not response.get("id"):
-            raise StateIgnored("the endpoint answered without a response id, from which a chain continues")
+            raise StateIgnored("the response has no id, and a chain needs one to continue")
 
     def undo_confirmed_turn(self, state: ConversationState, last: Link | None) -> ConversationState:
         is_restarted = state.confirmed_head == state.path.root and len(state.path)
@@ -320,7 +320,7 @@ class ChainStrategy(ServerSideStrategy):
         if depth == 0 or (next_link is not None and next_link.previous_response_id is None):
             return self._restart(state, path)
         if next_link is None or state.path.depth(next_link.input_head) - next_link.sent_count != depth:
-            raise InvalidUsage("no response of this chain ends there", hint="convo inspect shows where they end")
+            raise InvalidUsage("no response of this chain ends there", hint="convo inspect shows the responses")
         return replace(state, path=path, confirmed_head=path.head, handle=next_link.previous_response_id)
 
     def confirmed_at_start(self, count: int) -> int:
@@ -424,6 +424,6 @@ def last_turn_start(path: Path) -> int:
 def shorten_path(path: Path, count: int) -> Path:
     """Return the first `count` nodes. Raises InvalidUsage when that is the whole path."""
     if count == len(path):
-        since = "since it was compacted" if compaction_depth(path) else "yet"
-        raise InvalidUsage(f"nothing was said {since}", hint="type a message")
+        since = "since the compaction" if compaction_depth(path) else "yet"
+        raise InvalidUsage(f"the conversation has no message {since}", hint="type a message")
     return path.first(count)

@@ -167,7 +167,7 @@ def _check_plain_reasoning(one: TransferItem, target: TransferTarget) -> RuleLos
     if item_type(one.item) != "reasoning" or one.item.get(ENCRYPTED_FIELD):
         return None
     effect = LossEffect.LEFT_OUT if target.is_server_side else LossEffect.NOT_SENT
-    return "reasoning_unsealed", effect, "reasoning that is not sealed lives only at the server that made it"
+    return "reasoning_unsealed", effect, "reasoning without encrypted content exists only on its server"
 
 
 def _check_encrypted(one: TransferItem, target: TransferTarget) -> RuleLoss:
@@ -180,20 +180,20 @@ def _check_encrypted(one: TransferItem, target: TransferTarget) -> RuleLoss:
         return None
     by = " at ".join(str(part) for part in (maker.model, maker.scope) if part)
     if item_type(one.item) == "reasoning":
-        return "reasoning_elsewhere", LossEffect.LEFT_OUT, f"reasoning that only {by} can open"
-    return "compaction_elsewhere", LossEffect.LEFT_OUT, f"a summary of what came before it, which only {by} can open"
+        return "reasoning_elsewhere", LossEffect.LEFT_OUT, f"reasoning that only {by} can decrypt"
+    return "compaction_elsewhere", LossEffect.LEFT_OUT, f"a summary of the earlier history that only {by} can decrypt"
 
 
 def _check_unknown_sealer(one: TransferItem, target: TransferTarget) -> RuleLoss:
     if item_type(one.item) == "reasoning" and target.is_server_side:
-        return "reasoning_unknown", LossEffect.LEFT_OUT, "sealed reasoning, and nobody knows who could open it"
-    return "seal_unknown", LossEffect.KEPT, "nobody knows who sealed it; another model or endpoint refuses it"
+        return "reasoning_unknown", LossEffect.LEFT_OUT, "encrypted reasoning of unknown origin"
+    return "seal_unknown", LossEffect.KEPT, "encrypted content of unknown origin; other models and endpoints reject it"
 
 
 def _check_hosted_tool_trace(one: TransferItem, target: TransferTarget) -> RuleLoss:
     if not _is_hosted_tool_trace(one.item) or one.origin.scope in (None, target.scope):
         return None
-    return "hosted_elsewhere", LossEffect.LEFT_OUT, f"the trace of a tool that {one.origin.scope} ran"
+    return "hosted_elsewhere", LossEffect.LEFT_OUT, f"the call of a hosted tool that {one.origin.scope} ran"
 
 
 def _is_hosted_tool_trace(item: Item) -> bool:
@@ -204,7 +204,7 @@ def _is_hosted_tool_trace(item: Item) -> bool:
 def _check_reference(one: TransferItem, target: TransferTarget) -> RuleLoss:
     if item_type(one.item) != ITEM_REFERENCE or one.origin.scope == target.scope:
         return None
-    return "reference_elsewhere", LossEffect.LEFT_OUT, "it only names an item that another server keeps"
+    return "reference_elsewhere", LossEffect.LEFT_OUT, "a reference to an item that another server stores"
 
 
 TRANSFER_RULES: tuple[TransferRule, ...] = (
@@ -239,7 +239,7 @@ def _drop_id(item: Item, tell: RecordLoss) -> Item:
     sent = to_resendable(item)
     if sent is None or sent is item:
         return item
-    tell("item_ids", LossEffect.CHANGED, "the new owner gives its own ids")
+    tell("item_ids", LossEffect.CHANGED, "the new owner assigns its own ids")
     return sent
 
 
@@ -248,7 +248,7 @@ def _convert_incomplete(item: Item, one: TransferItem, tell: RecordLoss) -> Item
     if not one.is_confirmed or to_sendable(item) is item:
         return item
     words = to_sendable(item)
-    why = "it was cut off, and only its words can be said again" if words else "it was cut off and says nothing"
+    why = "incomplete, so only its text can be sent again" if words else "incomplete and without text"
     tell("cut_off", LossEffect.CHANGED if words else LossEffect.LEFT_OUT, why)
     return words
 
@@ -264,7 +264,7 @@ def _drop_traces_without_reasoning(
         elif not is_complete_answer(one.item):
             lost = False
         elif lost and formed[at] is not None and _is_hosted_tool_trace(one.item):
-            why = "the trace of a tool, which needs the thought before it"
+            why = "the call of a hosted tool that needs the reasoning before it"
             report.recorder_at(at + 1)("hosted_without_reasoning", LossEffect.LEFT_OUT, why)
             formed[at] = None
 
@@ -285,7 +285,7 @@ def _check_call_pairs(formed: list[Item | None], report: LossCollector) -> None:
             formed[place - 1] = None
     for place in calls.values():
         report.recorder_at(place)(
-            "open_call", LossEffect.KEPT, "a call that waits for its output: say that first, or convo repair"
+            "open_call", LossEffect.KEPT, "a call without an output: send the output first, or use convo repair"
         )
 
 

@@ -65,7 +65,7 @@ from convo.usage.counting import TokenCount, Usage, count_item_tokens, count_tok
 from convo.usage.models import NO_WINDOW_SETTINGS, find_model_window
 
 COMPACTION_TRIGGER_ITEM: Mapping[str, Json] = {"type": COMPACTION_TRIGGER}
-"""Input item that requests a compaction and no answer."""
+"""Input item that requests a compaction and no response."""
 
 COMPACTION_PARAMETER: Sequence[Json] = [{"type": "compaction"}]
 """Value of the parameter `context_management` in a link that is a compaction."""
@@ -142,7 +142,7 @@ async def prepare_compaction(
     before, after = counts[-1]
     raise StateFault(
         f"the compacted history would not be smaller: {before} tokens before, {after} after; nothing was changed",
-        hint="compact when more has been said, or convo chat with a model that sums up better",
+        hint="compact a longer history, or use a model that writes shorter summaries",
     )
 
 
@@ -249,7 +249,7 @@ async def _compact_in_place(chat: Chat, prepared: PreparedCompaction, *, confirm
     """Let the endpoint add a compaction item to the conversation.
 
     Raises InvalidUsage if the endpoint refused and a new conversation was not confirmed. Raises EndpointFault if it
-    answered without a compaction item; the items that it added are deleted again.
+    returned no compaction item; the items that it added are deleted again.
     """
     handle, asking = chat.session.handle or "", chat.options
     said = {"instructions": asking.instructions} if asking.instructions else {}
@@ -297,7 +297,7 @@ async def _delete_output(chat: Chat, handle: str, response: Response) -> str:
             await chat.deps.endpoint.delete_conversation_item(handle, str(item.get("id")))
         except ConvoError:
             stay += 1
-    return f"{stay} of the items of its answer could not be deleted from {handle}" if stay else ""
+    return f"{stay} items of its response could not be deleted from {handle}" if stay else ""
 
 
 async def _compact_into_new_conversation(chat: Chat, prepared: PreparedCompaction) -> CompactionResult:
@@ -327,8 +327,8 @@ async def _compact_into_new_conversation(chat: Chat, prepared: PreparedCompactio
 
 def _confirmation_required(handle: str | None) -> InvalidUsage:
     return InvalidUsage(
-        f"{handle} would go on as a new conversation with the compacted history; the old one stays as it is",
-        hint="--yes agrees to that",
+        f"{handle} would continue as a new conversation with the compacted history; the old one does not change",
+        hint="pass --yes to confirm",
     )
 
 
@@ -385,10 +385,10 @@ async def run_compaction(
 
 
 def check_compacted(answer: Mapping[str, Json]) -> None:
-    """Raise EndpointFault for an answer without a compaction item: the endpoint did something else."""
+    """Raise EndpointFault for a response without a compaction item: the endpoint did something else."""
     output = answer.get("output")
     if not isinstance(output, list) or not any(item_type(item) == "compaction" for item in output):
-        raise EndpointFault("the endpoint answered without a compaction item", code=NOT_COMPACTED)
+        raise EndpointFault("the response has no compaction item", code=NOT_COMPACTED)
 
 
 def _compact_body(made: CompactionPlan, asking: RequestOptions) -> dict[str, Json]:
@@ -445,7 +445,7 @@ async def collect_response(endpoint: Endpoint, body: Mapping[str, Json]) -> Resp
         async for event in events:
             last = event["response"] if event["type"] in TERMINAL_EVENTS else last
     if last is None:
-        raise StreamBroken("the endpoint's stream ended before the answer was whole")
+        raise StreamBroken("the endpoint's stream ended before the response was complete")
     if last.get("status") == "failed":
         raise make_response_fault(last)
     return last
@@ -454,9 +454,9 @@ async def collect_response(endpoint: Endpoint, body: Mapping[str, Json]) -> Resp
 def _parse_summary(response: Response) -> SummaryResult:
     words = extract_summary(response.get("output") or ())
     if not words:
-        raise StreamBroken("the model summed up nothing")
+        raise StreamBroken("the model returned an empty summary")
     cut = make_incomplete_error(response)
-    notes = (f"the summary was cut short ({cut['code']}): what would stand at its end is missing",) if cut else ()
+    notes = (f"the summary is incomplete ({cut['code']}): its end is missing",) if cut else ()
     return SummaryResult(words, response.get("usage"), notes)
 
 
@@ -572,8 +572,10 @@ class CompactionDue:
     window_tokens: int | None
 
     def __str__(self) -> str:
-        part = f", {round(100 * self.tokens / self.window_tokens)} % of the window" if self.window_tokens else ""
-        return f"the history takes {self.tokens:,} tokens{part}"
+        part = (
+            f", {round(100 * self.tokens / self.window_tokens)} % of the context window" if self.window_tokens else ""
+        )
+        return f"the history has {self.tokens:,} tokens{part}"
 
 
 class AutoCompaction:
@@ -613,7 +615,7 @@ class AutoCompaction:
         if chat.state.owner.uses_conversation:
             noted(f"{reached}; {_request_endpoint_compaction(chat, reached)}")
             return None
-        noted(f"{reached}: compacting it first; Ctrl-C leaves it as it is")
+        noted(f"{reached}: compacting it first; Ctrl-C cancels")
         try:
             return await apply_compaction(chat, await prepare_compaction(chat, CompactionOptions()))
         except Interrupted:
@@ -638,10 +640,10 @@ def _is_just_compacted(held: ConversationState) -> bool:
 def _request_endpoint_compaction(chat: Chat, reached: CompactionDue) -> str:
     """Add `context_management` to all later requests, if the server supports it. Returns a message for the user."""
     if not _has_context_management(chat.deps.endpoint.scope):
-        return "its endpoint does not compact by itself: convo compact HANDLE --yes goes on with a new conversation"
+        return "its endpoint does not compact automatically: convo compact HANDLE --yes continues in a new conversation"
     wanted = [{"type": "compaction", "compact_threshold": reached.threshold_tokens}]
     chat.options = replace(chat.options, parameters={**chat.options.parameters, "context_management": wanted})
-    return "its endpoint is asked to compact it"
+    return "its endpoint will compact it"
 
 
 def _has_context_management(scope: Scope) -> bool:

@@ -150,7 +150,7 @@ async def _read_from_owner(held: ConversationState, store: Store, endpoint: Endp
     except Unreachable as failure:
         if not whole:
             raise
-        return held, {}, [f"{failure.message}; this is the local mirror"]
+        return held, {}, [f"{failure.message}; using the local copy"]
     ours = held.path.up_to(held.confirmed_head).items
     if common_prefix_length(ours, theirs) == len(ours):
         held = reconcile(held, theirs[len(ours) :])
@@ -159,7 +159,7 @@ async def _read_from_owner(held: ConversationState, store: Store, endpoint: Endp
         confirmed = Path(root_key(store.tenant)).append(theirs)
         waiting = [node.item for node in held.unconfirmed_nodes]
         held = replace(held, path=confirmed.append(waiting), confirmed_head=confirmed.head)
-        notes = ["the record and the conversation differ; the conversation is right"]
+        notes = ["the local record differs from the conversation; using the conversation"]
     return held, resource.get("metadata") or {}, notes
 
 
@@ -228,7 +228,7 @@ async def seed_conversation(
             await edges.endpoint.add_conversation_items(handle, items[at : at + SEED_BATCH_ITEMS])
         path = await load_conversation_history(handle, edges)
         if len(path) != len(items):
-            raise StateFault(f"{handle} holds {len(path)} items, and was given {len(items)}")
+            raise StateFault(f"{handle} has {len(path)} items, but {len(items)} were sent")
     except BaseException:
         await delete_seeded_conversation(handle, edges)
         raise
@@ -251,7 +251,7 @@ async def convert_chat(chat: Chat, to: Strategy) -> tuple[Chat, TransferPlan]:
     chat.load_state()
     session = await edges.store.session(chat.session.id)
     if session is None:
-        raise InvalidUsage("nothing was said yet", hint=f"leave, and begin with convo chat --{to}")
+        raise InvalidUsage("the conversation has no message yet", hint=f"exit, and start with convo chat --{to}")
     source = await load_source(await load_session_view(edges.store, session), edges.store, edges.endpoint)
     target = TransferTarget(to, edges.endpoint.scope, chat.options.model)
     check_convertible(source, target)
@@ -311,7 +311,7 @@ def check_convertible(source: ConversationSource, target: TransferTarget) -> Non
     same_place = source.scope == target.scope or not target.is_server_side
     if source.strategy is target.strategy and same_place and not target.owner.uses_conversation:
         raise InvalidUsage(
-            f"{source.handle} is owned by {target.strategy} already", hint="convo chat --fork makes a second one"
+            f"{source.handle} already has the strategy {target.strategy}", hint="use convo chat --fork for a second one"
         )
 
 
@@ -380,7 +380,7 @@ async def _choose_file(session: Session, path: Path, wish: ConvertDestination, s
     for file in map(ReplayFile, places):
         if not file.exists() or await _is_unclaimed_copy(file, path, store):
             return file
-    raise Conflict(f"{file.path} is there already", hint="name a file that is not, with --as")
+    raise Conflict(f"{file.path} already exists", hint="choose a new file with --as")
 
 
 async def _is_unclaimed_copy(file: ReplayFile, path: Path, store: Store) -> bool:

@@ -46,7 +46,7 @@ def _parse_item(data: str, where: str) -> dict[str, Json]:
     except (ValueError, RecursionError, TypeError) as wrong:
         raise InputFault(f"{where} is not JSON: {wrong}") from wrong
     if not isinstance(item, dict) or item_type(item) == "unknown":
-        raise InputFault(f"{where} is no item")
+        raise InputFault(f"{where} is not an item")
     return item
 
 
@@ -79,8 +79,8 @@ def read_database(file: Path) -> list[ConversationDocument]:
             if tables <= database.tables:
                 return _read_checked(read, database)
     raise InputFault(
-        "it is a database of neither llm nor the Agents SDK",
-        hint="its tables are not theirs; convo sessions lists ours",
+        "the database is not from llm or the Agents SDK",
+        hint="choose a database of llm or the Agents SDK; convo sessions lists the sessions of convo",
     )
 
 
@@ -97,9 +97,9 @@ def _read_checked(
     try:
         found = read(database)
     except (TypeError, ValueError, LookupError, AttributeError, RecursionError) as wrong:
-        raise InputFault("a row of it is not as its program writes it") from wrong
+        raise InputFault("a row of the database has an unknown form") from wrong
     if not all(isinstance(one.name, str | None) and isinstance(one.instructions, str | None) for one in found):
-        raise InputFault("a conversation in it has a name that is no text")
+        raise InputFault("a conversation in the database has a name that is not text")
     return found
 
 
@@ -113,7 +113,7 @@ def _open_read_only(file: Path) -> Iterator[ForeignDatabase]:
             connection.row_factory = sqlite3.Row
             yield ForeignDatabase(connection)
     except sqlite3.Error as wrong:
-        raise InputFault(f"it cannot be read: {wrong}") from wrong
+        raise InputFault(f"the database cannot be read: {wrong}") from wrong
 
 
 MESSAGES_SQL = """
@@ -139,7 +139,7 @@ def read_llm_threads(database: ForeignDatabase) -> dict[str, ConversationDocumen
 def _thread_document(database: ForeignDatabase, thread: Mapping[str, Any], most: int) -> ConversationDocument:
     messages = database.rows(MESSAGES_SQL, thread["tip"], most + 1)
     if len(messages) > most:
-        raise InputFault(f"the messages of thread {thread['id']} go in a circle")
+        raise InputFault(f"the messages of thread {thread['id']} have a cycle")
     items = tuple(item for message in messages for item in _message_items(database, message))
     system = item_text(items[0]) if items and items[0].get("role") == "system" else None
     items = items if system is None else items[1:]

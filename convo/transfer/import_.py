@@ -67,10 +67,10 @@ def parse_conversation_document(text: str) -> ConversationDocument:
     """Parse a text in any of the supported formats. Raises InputFault."""
     start = text.lstrip()
     if not start:
-        raise InputFault("it holds nothing", hint=f"import takes {IMPORT_FORMATS}")
+        raise InputFault("the file is empty", hint=f"import {IMPORT_FORMATS}")
     found = next((read(start) for begins, read in DOCUMENT_PARSERS if begins(start)), None)
     if found is None:
-        raise InputFault("it is nothing that a conversation can be read from", hint=f"import takes {IMPORT_FORMATS}")
+        raise InputFault("unrecognized file format", hint=f"import {IMPORT_FORMATS}")
     return found
 
 
@@ -128,7 +128,8 @@ DOCUMENT_PARSERS: Sequence[tuple[Callable[[str], bool], Callable[[str], Conversa
 
 def _no_data_error() -> InputFault:
     return InputFault(
-        "it holds only what is read", hint="take a file that convo export wrote without --no-data, or a list of items"
+        "the file has no data to import",
+        hint="use a file that convo export wrote without --no-data, or a list of items",
     )
 
 
@@ -136,20 +137,20 @@ def _load_json(text: str, line: int | None = None) -> Json:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as wrong:
-        where = f"line {line}" if line else "it"
-        raise InputFault(f"{where} is not JSON: {wrong}", hint="it may be half written") from wrong
+        where = f"line {line}" if line else "the file"
+        raise InputFault(f"{where} is not JSON: {wrong}", hint="check whether the file is complete") from wrong
 
 
 def _read_bytes(file: FilePath, place: str) -> bytes:
     """Read a whole text, or the first bytes of a database. Raises NotFound and Unreadable."""
     try:
         if file.is_dir():
-            raise Unreadable(f"{place} is a folder", hint="name a file in it")
+            raise Unreadable(f"{place} is a folder", hint="choose a file in it")
         with file.open("rb") as opened:
             start = opened.read(len(SQLITE_HEADER))
             return start if start == SQLITE_HEADER else start + read_whole_stream(opened)
     except FileNotFoundError as wrong:
-        raise NotFound("file", place, hint="name a file that is there") from wrong
+        raise NotFound("file", place, hint="check the path") from wrong
     except OSError as wrong:
         raise Unreadable(f"{place} cannot be read: {format_os_error(wrong)}") from wrong
 
@@ -158,7 +159,7 @@ def _decode_text(data: bytes) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as wrong:
-        raise InputFault("it is neither UTF-8 nor a database", hint=f"import takes {IMPORT_FORMATS}") from wrong
+        raise InputFault("the file is not UTF-8 text or a database", hint=f"import {IMPORT_FORMATS}") from wrong
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +275,7 @@ def document_from_run_state(found: Json) -> ConversationDocument:
     state = run_state_from_json(found)
     owner = next((name for key in SERVER_STATE_FIELDS if (name := state.document.get(key))), None)
     if owner:
-        raise InputFault(f"its history is held by {owner}", hint=f"convo convert {owner} --to session")
+        raise InputFault(f"its history is stored by {owner}", hint=f"convo convert {owner} --to session")
     items = tuple(run_state_items(state))
     return ConversationDocument(items=items, confirmed_count=len(items))
 

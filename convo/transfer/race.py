@@ -157,7 +157,7 @@ async def _run_turn(chat: Chat, words: str, tally: "CountingEndpoint") -> RaceTu
     link = chat.turn.link
     assert link
     if link.status not in ANSWERED_STATUSES:
-        raise EndpointFault(f"a turn ended as {link.status}")
+        raise EndpointFault(f"a turn ended with status {link.status}")
     return RaceTurn(
         tally.request_bytes, link.sent_count, Usage.from_json(link.usage), link.first_token_s, link.duration_s or 0.0
     )

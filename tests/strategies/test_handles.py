@@ -50,7 +50,7 @@ def test_two_owners_are_refused_and_the_handle_says_whose_it_is() -> None:
     with pytest.raises(WrongOwner) as refused:
         select_owner([SESSION, CHAIN], "conv_1")
     assert refused.value.message == (
-        "one owner a conversation: --chain and --session exclude each other; "
+        "--chain and --session cannot be used together: a conversation has one owner; "
         "'conv_1' belongs to the endpoint's Conversations API (--conversation)"
     )
 

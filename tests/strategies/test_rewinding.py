@@ -86,7 +86,7 @@ def test_what_nobody_confirmed_goes_under_every_owner(strategy: Strategy) -> Non
 
 @pytest.mark.parametrize("strategy", Strategy)
 def test_to_go_where_one_stands_is_refused(strategy: Strategy) -> None:
-    with pytest.raises(InvalidUsage, match="nothing stands behind"):
+    with pytest.raises(InvalidUsage, match="no turn follows"):
         rewind_to_depth(held(strategy), len(PATH), None)
 
 

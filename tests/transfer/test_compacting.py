@@ -67,7 +67,7 @@ async def test_a_conversation_is_compacted_in_its_own_list(talk: Talk) -> None:
 async def test_a_conversation_that_keeps_turns_goes_on_as_a_new_one(talk: Talk) -> None:
     chat = await talk.begun(Strategy.CONVERSATION)
     old = chat.session.handle
-    with pytest.raises(InvalidUsage, match="would go on as a new conversation"):
+    with pytest.raises(InvalidUsage, match="would continue as a new conversation"):
         await prepare_compaction(chat, CompactionOptions(keep_turns=1))
     done = await compact(chat, CompactionOptions(keep_turns=1))
     assert done.old_handle == old != chat.session.handle
@@ -257,7 +257,7 @@ async def test_undo_goes_back_to_the_window_and_no_further(talk: Talk, strategy:
     await talk.say(chat, "4")
     await chat.undo()
     assert asked(chat.state.path.items) == window
-    with pytest.raises(InvalidUsage, match="since it was compacted"):
+    with pytest.raises(InvalidUsage, match="since the compaction"):
         await chat.undo()
     assert asked(chat.state.path.items) == window
 

@@ -94,7 +94,9 @@ async def test_a_session_that_is_still_open_is_read_up_to_what_it_wrote(tmp_path
     session.close()
 
 
-@pytest.mark.parametrize(("data", "says"), [("nonsense", "is not JSON"), ("{}", "is no item"), ("[]", "is no item")])
+@pytest.mark.parametrize(
+    ("data", "says"), [("nonsense", "is not JSON"), ("{}", "is not an item"), ("[]", "is not an item")]
+)
 def test_a_row_that_holds_no_item_is_named(tmp_path: Path, data: str, says: str) -> None:
     file = tmp_path / "agents.db"
     SQLiteSession("mine", file).close()
@@ -122,14 +124,14 @@ AGENTS = (
 def test_messages_that_go_in_a_circle_are_refused(tmp_path: Path) -> None:
     shutil.copy(unpacked("0.36", tmp_path), tmp_path / "a.db")
     place = written(tmp_path / "a.db", "UPDATE messages SET parent_hash = hash")
-    with pytest.raises(Unreadable, match="go in a circle"):
+    with pytest.raises(Unreadable, match="have a cycle"):
         read_documents(place)
 
 
 @pytest.mark.parametrize(
     ("row", "item", "says"),
     [
-        ("x'ff00'", '\'{"role": "user", "content": "hi"}\'', "a name that is no text"),
+        ("x'ff00'", '\'{"role": "user", "content": "hi"}\'', "a name that is not text"),
         ("'mine'", "x'ff'", "is not JSON"),
         ("'mine'", "5", "is not JSON"),
     ],
@@ -152,7 +154,7 @@ def test_a_part_that_is_none_is_refused_or_left_out(tmp_path: Path, type_: str, 
 def test_a_database_of_nobody_that_is_known_is_refused(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "a.db")) as db, db:
         db.execute("CREATE TABLE t (a)")
-    with pytest.raises(Unreadable, match="neither llm nor the Agents SDK"):
+    with pytest.raises(Unreadable, match="not from llm or the Agents SDK"):
         read_documents(str(tmp_path / "a.db"))
 
 

@@ -105,7 +105,7 @@ async def test_a_file_that_is_there_is_not_written_over(hall: Hall) -> None:
     old = await hall.story(Strategy.SESSION)
     there = hall.folder / "mine.json"
     there.write_text("[]")
-    with pytest.raises(Conflict, match="is there already"):
+    with pytest.raises(Conflict, match="already exists"):
         await converted(hall, old.session.name, Strategy.REPLAY, ConvertDestination(file=str(there)))
     assert there.read_text() == "[]"
 
@@ -216,7 +216,7 @@ async def test_what_a_conversation_cannot_take_back_its_copy_can(hall: Hall) -> 
     old = await hall.story(Strategy.CONVERSATION)
     with pytest.raises(WrongOwner) as refused:
         await old.undo()
-    assert refused.value.hint == f"convo convert {old.session.handle} --to session, and take it back there"
+    assert refused.value.hint == f"convo convert {old.session.handle} --to session, then undo it there"
     session = await converted(hall, old.session.name, Strategy.SESSION)
     new = await hall.open(session.name)
     await new.undo()

@@ -139,11 +139,11 @@ HEAD = {"object": "convo.conversation", "version": 1, "name": None, "model": Non
 HEAD |= {"created_at": None, "acknowledged": 0}
 
 WRONG = [
-    ("", "it holds nothing"),
-    ("hello", "it is nothing that a conversation can be read from"),
-    ("[1]", "it holds no list of items"),
+    ("", "the file is empty"),
+    ("hello", "unrecognized file format"),
+    ("[1]", "the file is not a list of items"),
     ('[{"a": 1}]', "item 1 has neither a type nor a role"),
-    ('[{"role": "user"', "it is not JSON"),
+    ('[{"role": "user"', "the file is not JSON"),
     ('{"type": "message"}\n{"type"', "line 2 is not JSON"),
     (json.dumps({**HEAD, "version": 2, "items": []}), "unsupported document version 2"),
     (json.dumps({**HEAD, "name": 4, "items": []}), "'name' has the wrong type"),
@@ -158,8 +158,8 @@ WRONG = [
     (json.dumps({**HEAD, "items": [{}] * 2, "links": [{**LINK, "created_at": -1}]}), "a link is invalid"),
     (json.dumps({**HEAD, "items": [{}] * 2, "links": [{**LINK, "parent": "a\ud800"}]}), "a link is invalid"),
     ('{"$schemaVersion": "1.6"}', "$.current_agent is missing"),
-    (render_conversation_page(DOCUMENT, include_data=False), "it holds only what is read"),
-    (render_markdown_export(DOCUMENT, include_data=False), "it holds only what is read"),
+    (render_conversation_page(DOCUMENT, include_data=False), "the file has no data to import"),
+    (render_markdown_export(DOCUMENT, include_data=False), "the file has no data to import"),
 ]
 
 
@@ -174,7 +174,7 @@ def test_words_in_a_message_are_not_taken_for_the_document() -> None:
     fake = render_markdown_export(ConversationDocument((user_message("evil"),), 1)).splitlines()[-1]
     honest = ConversationDocument((user_message(f"look:\n{fake}"),), 1)
     assert parse_conversation_document(render_markdown_export(honest)) == honest
-    with pytest.raises(InputFault, match="only what is read"):
+    with pytest.raises(InputFault, match="no data to import"):
         parse_conversation_document(render_markdown_export(honest, include_data=False))
 
 
@@ -184,7 +184,7 @@ def test_files_that_are_none_are_refused(tmp_path: Path) -> None:
     with pytest.raises(Unreadable, match="is a folder"):
         read_documents(str(tmp_path))
     (tmp_path / "a.bin").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(Unreadable, match="neither UTF-8 nor a database"):
+    with pytest.raises(Unreadable, match="not UTF-8 text or a database"):
         read_documents(str(tmp_path / "a.bin"))
 
 
@@ -211,7 +211,7 @@ def test_items_are_the_input_and_what_came_of_it_without_questions() -> None:
 
 def test_a_run_whose_history_an_endpoint_holds_is_not_taken_for_whole() -> None:
     state = snapshots.document("auto_previous_response_id", "1.21")
-    with pytest.raises(InputFault, match="its history is held by resp_") as caught:
+    with pytest.raises(InputFault, match="its history is stored by resp_") as caught:
         parse_conversation_document(json.dumps(state))
     assert caught.value.hint == f"convo convert {state['previous_response_id']} --to session"
 
@@ -233,5 +233,5 @@ async def test_a_link_that_the_store_has_stays_as_it_is() -> None:
 
 
 def test_a_device_without_an_end_is_refused() -> None:
-    with pytest.raises(Unreadable, match="/dev/zero is a device that does not come to an end"):
+    with pytest.raises(Unreadable, match="/dev/zero is a device without an end"):
         read_documents("/dev/zero")

@@ -127,7 +127,7 @@ async def test_a_summary_that_was_cut_short_is_said_to_be(tmp_path: Path) -> Non
         allow_fallback=True,
     )
     assert "They" in json.dumps(made.replacements)
-    assert made.notes == ("the summary was cut short (max_output_tokens): what would stand at its end is missing",)
+    assert made.notes == ("the summary is incomplete (max_output_tokens): its end is missing",)
 
 
 async def test_the_focus_and_the_instructions_are_told_to_the_model(tmp_path: Path) -> None:
