@@ -1,3 +1,3 @@
-"""convo: who owns the state of a conversation, and what exactly will the next request contain?"""
+"""convo: choose where conversation state lives, and see exactly what the next request will send."""
 
 __version__ = "0.1.0"

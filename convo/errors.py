@@ -29,15 +29,15 @@
     │   ├── RequestRefused        status as received   a final error object: 400, 404, 422 ...
     │   ├── KeyRefused            status 401           no key, a wrong key, or a key without permission
     │   ├── TryLater              status as received   429, 408, 409, 5xx, conversation_locked
-    │   ├── Unreachable           status 502           no connection, or it broke before an answer
-    │   ├── StreamBroken          status 502           the answer began and did not end
-    │   ├── LimitReached          status 502           the answer is longer, or slower, than a setting allows
-    │   └── StateIgnored          status 502           the answer was made without the history it needs
+    │   ├── Unreachable           status 502           no connection, or it broke before a response
+    │   ├── StreamBroken          status 502           the response began and did not end
+    │   ├── LimitReached          status 502           the response is longer, or slower, than a setting allows
+    │   └── StateIgnored          status 502           the response was made without the history it needs
     ├── ModelFault                exit 1, status 400   a model that does not support the request
     │   ├── ModelMissing          the weights or the engine are not installed
-    │   ├── Unsupported           images, tools, ... that this model does not take
+    │   ├── Unsupported           images, tools, ... that this model does not support
     │   └── WindowExceeded        the input is longer than the model's context window
-    ├── RunFailed                 exit 1               an agent run ended without an answer; `code` gives the reason
+    ├── RunFailed                 exit 1               an agent run ended without an output; `code` gives the reason
     └── Interrupted               exit 130             stopped by the user
 
 A class has a code for programs (`code`), an exit code (`exit`), an HTTP status (`status`) and a next step
@@ -82,13 +82,13 @@ class InvalidUsage(ConvoError):
 class WrongOwner(InvalidUsage):
     """A handle, flag or record belongs to another owner than the selected one."""
 
-    code, hint = "wrong_owner", "convo inspect HANDLE says who owns it"
+    code, hint = "wrong_owner", "convo inspect HANDLE shows its owner"
 
 
 class AmbiguousHandle(InvalidUsage):
     """A prefix matches several handles.
 
-    `candidates` are (handle, first words).
+    `candidates` are (handle, description).
     """
 
     code = "ambiguous_handle"
@@ -97,7 +97,7 @@ class AmbiguousHandle(InvalidUsage):
     def __init__(self, prefix: str, candidates: Sequence[tuple[str, str]]) -> None:
         self.prefix, self.candidates = prefix, tuple(candidates)
         listed = "".join(f"\n  {handle}  {words}".rstrip() for handle, words in self.candidates)
-        super().__init__(f"{prefix!r} is ambiguous; it could be{listed}")
+        super().__init__(f"{prefix!r} is ambiguous; it matches{listed}")
 
 
 class InvalidSettings(InvalidUsage):
@@ -109,7 +109,7 @@ class InvalidSettings(InvalidUsage):
 class UnknownModel(InvalidSettings):
     """No known provider has a model of this name."""
 
-    code, hint = "model_not_found", "write provider/model; convo models --ask lists what there is"
+    code, hint = "model_not_found", "use provider/model; convo models --ask lists the available models"
 
 
 class NotFound(ConvoError):
@@ -129,7 +129,7 @@ class NotFound(ConvoError):
 class InputFault(ConvoError):
     """A file or an item cannot be parsed."""
 
-    code, exit, status, hint = "invalid_input", 2, 400, "look at the file, or name another one"
+    code, exit, status, hint = "invalid_input", 2, 400, "check the file, or choose another one"
 
 
 class Unreadable(InputFault):
@@ -150,7 +150,7 @@ class InvalidRunState(InputFault):
     `path` is the JSON path of the error.
     """
 
-    code, hint = "bad_state", "take the file as its release wrote it; it was changed, or cut, since"
+    code, hint = "bad_state", "use the original file; this one may have been edited or truncated"
 
     def __init__(self, path: str, wrong: str, *, hint: str | None = None) -> None:
         self.path = path
@@ -172,19 +172,19 @@ class UnknownSchema(InvalidRunState):
 
     def __init__(self, path: str, label: str, known_labels: Sequence[str]) -> None:
         self.label, self.known_labels = label, tuple(known_labels)
-        why, hint = "which this convo does not read", None
+        why, hint = "which this version of convo does not support", None
         if _is_newer_label(label, self.known_labels):
-            hint = "upgrade convo-state, if a newer release wrote it"
+            hint = "upgrade convo-state if a newer release wrote it"
         elif _parse_label(label):
             why += ", because no release of openai-agents wrote it"
             hint = "write the state again with a release of openai-agents"
-        super().__init__(path, f"is {label}, {why}; it reads {', '.join(known_labels)}", hint=hint)
+        super().__init__(path, f"is {label}, {why}; supported: {', '.join(known_labels)}", hint=hint)
 
 
 class JavaScriptRunState(InvalidRunState):
     """A RunState is one of the JavaScript SDK: its schema versions look like Python's but have another meaning."""
 
-    code, hint = "javascript_state", "resume it with @openai/agents, which wrote it"
+    code, hint = "javascript_state", "resume it with @openai/agents, the SDK that wrote it"
 
 
 def _is_newer_label(label: str, known: Sequence[str]) -> bool:
@@ -203,13 +203,13 @@ def _parse_label(label: str) -> list[int]:
 class StateFault(ConvoError):
     """The conversation is not in the expected state."""
 
-    code, exit, status, hint = "state_fault", 1, 400, "convo inspect HANDLE says where it stands"
+    code, exit, status, hint = "state_fault", 1, 400, "convo inspect HANDLE shows its state"
 
 
 class Conflict(StateFault):
     """The head moved since it was read, by another writer; nothing was changed."""
 
-    code, hint = "conflict", "read the conversation again, then repeat"
+    code, hint = "conflict", "reload the conversation, then retry"
 
 
 class Busy(StateFault):
@@ -218,7 +218,7 @@ class Busy(StateFault):
     `process` describes it as text.
     """
 
-    code, hint = "busy", "it goes on there; leave it there, or wait until it has ended"
+    code, hint = "busy", "close it in that process, or wait until that process ends"
 
     def __init__(self, name: str, process: str, *, hint: str | None = None) -> None:
         self.name, self.process = name, process
@@ -231,11 +231,11 @@ class ItemDeleted(StateFault):
     `key` is the key of its node.
     """
 
-    code, hint = "item_deleted", "go on from a response before it, or from a conversation without it"
+    code, hint = "item_deleted", "continue from an earlier response, or from a conversation without this item"
 
     def __init__(self, key: str) -> None:
         self.key = key
-        super().__init__(f"the item at {key[:12]} was deleted; this history cannot be sent whole")
+        super().__init__(f"the item at {key[:12]} was deleted, so the complete history cannot be sent")
 
 
 class IllegalTransition(StateFault):
@@ -244,11 +244,11 @@ class IllegalTransition(StateFault):
     `phase` and `event` are their names.
     """
 
-    code, hint = "illegal_move", "read the run again: it went on, or it ended"
+    code, hint = "illegal_move", "reload the run: it has advanced or ended"
 
     def __init__(self, phase: str, event: str, why: str = "") -> None:
         self.phase, self.event = phase, event
-        super().__init__(f"a run that is {phase} cannot take {event}{why and f': {why}'}")
+        super().__init__(f"a run that is {phase} does not accept {event}{why and f': {why}'}")
 
 
 class Unrepairable(StateFault):
@@ -257,24 +257,24 @@ class Unrepairable(StateFault):
     `findings` are (code, message).
     """
 
-    code, hint = "unmendable", "convo lint --explain and the code of what was found"
+    code, hint = "unmendable", "run convo lint --explain CODE for each code"
 
     def __init__(self, findings: Sequence[tuple[str, str]]) -> None:
         self.findings = tuple(findings)
         listed = "".join(f"\n  {code}: {message}" for code, message in self.findings)
-        super().__init__(f"this cannot be mended by leaving out or completing{listed}")
+        super().__init__(f"the history cannot be repaired by removing or completing items{listed}")
 
 
 class NotSigned(StateFault):
     """A RunState has no signature, or one of another content or key."""
 
-    code, hint = "not_signed", "ask whoever sent it for the file as it was signed"
+    code, hint = "not_signed", "ask the sender for the original signed file"
 
 
 class StoreFault(ConvoError):
     """The store fails for now; nothing was changed."""
 
-    code, exit, status, hint = "store_fault", 1, 503, "convo --help names CONVO_HOME, where the store is"
+    code, exit, status, hint = "store_fault", 1, 503, "check the folder of the store; CONVO_HOME sets it"
 
 
 class StoreUnavailable(StoreFault):
@@ -286,13 +286,13 @@ class StoreUnavailable(StoreFault):
 class StoreReadOnly(StoreFault):
     """The store can be read but not written."""
 
-    code, hint = "store_read_only", "make its folder writable, or set CONVO_HOME to one that is"
+    code, hint = "store_read_only", "make its folder writable, or set CONVO_HOME to a writable folder"
 
 
 class StoreFull(StoreFault):
     """The disk, or a quota on it, is full."""
 
-    code, hint = "store_full", "free some space, then repeat; what was confirmed before is kept"
+    code, hint = "store_full", "free some space, then retry; confirmed items are kept"
 
 
 class StoreTooNew(StoreFault):
@@ -305,7 +305,9 @@ class StoreTooNew(StoreFault):
 
     def __init__(self, location: str, found_schema: int, known_schema: int) -> None:
         self.location, self.found_schema, self.known_schema = location, found_schema, known_schema
-        super().__init__(f"{location} has schema {found_schema}; this convo knows up to {known_schema}")
+        super().__init__(
+            f"{location} has schema {found_schema}; this version of convo supports schemas up to {known_schema}"
+        )
 
 
 # -- endpoints and models -------------------------------------------------------------------------
@@ -341,13 +343,17 @@ class EndpointFault(ConvoError):
 class RequestRefused(EndpointFault):
     """A final refusal: the endpoint would refuse the same request again."""
 
-    code, status, hint = "invalid_request_error", 400, "/next shows what would be sent"
+    code, status, hint = "invalid_request_error", 400, "/next shows the next request"
 
 
 class KeyRefused(EndpointFault):
     """No key, a wrong key, or a key without the permission."""
 
-    code, status, hint = "invalid_api_key", 401, "convo models names each key's variable; or choose a model with -m"
+    code, status, hint = (
+        "invalid_api_key",
+        401,
+        "set the key in the variable that convo models lists, or choose another model with -m",
+    )
 
 
 class TryLater(EndpointFault):
@@ -369,7 +375,7 @@ class Unreachable(EndpointFault):
 class StreamBroken(EndpointFault):
     """The response started and did not end."""
 
-    code, status, hint = "stream_broken", 502, "/retry asks again"
+    code, status, hint = "stream_broken", 502, "try again with /retry"
 
 
 class LimitReached(EndpointFault):
@@ -379,15 +385,15 @@ class LimitReached(EndpointFault):
     """
 
     code, status = "limit_reached", 502
-    hint = "convo config set the limit with a larger value"
+    hint = "raise the limit with convo config set"
 
     def __init__(self, limit: str, maximum: float) -> None:
         self.limit, self.maximum = f"limits.{limit}", maximum
         super().__init__(
-            f"the answer was cut at {self.limit} = {maximum:g}"
+            f"the response exceeded {self.limit} = {maximum:g}"
             if limit.endswith("_s")
-            else f"the answer was cut at {self.limit} = {maximum}",
-            hint=f"convo config set {self.limit} VALUE, with a larger value",
+            else f"the response exceeded {self.limit} = {maximum}",
+            hint=f"raise it: convo config set {self.limit} VALUE",
         )
 
     @property
@@ -400,7 +406,7 @@ class StateIgnored(EndpointFault):
     """The endpoint responded without the history that the request continues."""
 
     code, status = "state_ignored", 502
-    hint = "this endpoint keeps no state: use --session or --replay with it"
+    hint = "this endpoint stores no state: use --session or --replay"
 
 
 class ModelFault(ConvoError):
@@ -425,7 +431,7 @@ class Unsupported(ModelFault):
 
     def __init__(self, model: str, feature: str, *, param: str | None = None, hint: str | None = None) -> None:
         self.model, self.feature, self.param = model, feature, param
-        super().__init__(f"{model} does not take {feature}", hint=hint)
+        super().__init__(f"{model} does not support {feature}", hint=hint)
 
 
 class WindowExceeded(ModelFault):
@@ -435,17 +441,17 @@ class WindowExceeded(ModelFault):
     """
 
     code, param = "context_length_exceeded", "input"
-    hint = "convo compact the conversation, say it shorter, or choose a model with a larger window"
+    hint = "convo compact HANDLE, shorten the message, or choose a model with a larger context window"
 
     def __init__(self, model: str, needed_tokens: int, limit_tokens: int) -> None:
         self.model, self.needed_tokens, self.limit_tokens = model, needed_tokens, limit_tokens
-        super().__init__(f"{model} has room for {limit_tokens:,} tokens of input; this needs {needed_tokens:,}")
+        super().__init__(f"{model} accepts {limit_tokens:,} input tokens; this request has {needed_tokens:,}")
 
 
 class RunFailed(ConvoError):
     """An agent run ended without a final output: a guardrail, too many turns, or user code that raised."""
 
-    hint = "what was said is kept; say something else, or change the agents"
+    hint = "the conversation is kept; send another message, or change the agents"
 
     def __init__(self, message: str, *, code: str, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)

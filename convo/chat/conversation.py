@@ -267,7 +267,7 @@ class Chat:
             return
         if self._replay_file.is_changed():
             await self._save_state(merge_file_edits(self.state, self._path_read, self._replay_file.read_valid()))
-            self.notify(f"{self._replay_file.path} was changed while the answer came; both are kept")
+            self.notify(f"{self._replay_file.path} changed during the response; both changes are kept")
         self._replay_file.write(self.state.path.items)
         await self.record.update_fields(replace(self.session, file_head=self.state.path.head))
 
@@ -294,7 +294,7 @@ def find_turn_end(items: Sequence[Item], turn_number: int) -> int:
     many = len(ends) - 1
     at = turn_number if turn_number >= 0 else many + turn_number
     if not 0 <= at <= many:
-        raise NotFound("turn", str(turn_number), hint=f"choose a turn from 0, the beginning, to {many}, the last")
+        raise NotFound("turn", str(turn_number), hint=f"choose a turn from 0 (the start) to {many} (the last)")
     return ends[at]
 
 

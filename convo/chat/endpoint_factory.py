@@ -174,7 +174,7 @@ class ModelsForClients(ModelsByName):
         if name in self._settings.aliases or name == self._settings.model or _is_public_model(choice):
             return choice
         raise InvalidSettings(
-            f"{choice.provider.name} has no model of this name here", hint="GET /v1/models lists them"
+            f"{choice.provider.name} has no model with this name on this server", hint="GET /v1/models lists the models"
         )
 
 
@@ -238,7 +238,7 @@ FetchedModelLists = Mapping[str, tuple[str | None, Sequence[str]]]
 
 
 async def fetch_model_lists(settings: Settings) -> FetchedModelLists:
-    """Ask every provider for its models, concurrently; one that does not answer is skipped."""
+    """Ask every provider for its models, concurrently; one that does not respond is skipped."""
     asked = [provider for provider in settings.providers.values() if provider.api in CONFIGURABLE_APIS]
     found = await asyncio.gather(*(_fetch_model_names(settings, provider) for provider in asked))
     return {one.name: (one.base_url, names) for one, names in zip(asked, found, strict=True) if names}
@@ -397,12 +397,12 @@ def translate_server_key_errors(provider: str, *, key_sent: bool = True) -> Iter
 
     key_sent:  whether the provider refused the key; otherwise the server has none
     """
-    lacks = f"this server has no usable key for {provider}; GET /v1/models lists what it can ask"
+    lacks = f"this server has no usable key for {provider}; GET /v1/models lists the available models"
     try:
         yield
     except KeyRefused as refused:
         raise EndpointFault(
-            f"{provider} did not take the key of this server" if key_sent else lacks,
+            f"{provider} rejected the key of this server" if key_sent else lacks,
             code="provider_key_refused",
-            hint=f"whoever runs this server looks at the key of {provider}",
+            hint=f"the operator of this server must check the key of {provider}",
         ) from refused

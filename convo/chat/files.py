@@ -20,7 +20,7 @@ from convo.errors import StoreFault, StoreFull, StoreReadOnly, Unreadable
 from convo.history.items import Item, Json, item_type
 from convo.runtime import open_temporary_file
 
-REPLAY_FILE_HINT = 'a replay file looks like [{"role": "user", "content": "hi"}]'
+REPLAY_FILE_HINT = 'use a list of items, such as [{"role": "user", "content": "hi"}]'
 
 
 class ReplayFile:
@@ -109,10 +109,10 @@ def _parse_items(path: Path, text: str) -> list[Item]:
         found: Json = json.loads(text)
     except (ValueError, RecursionError) as wrong:
         raise Unreadable(
-            f"{path} is not JSON: {wrong}", hint="it may be half written; mend it, or name another file"
+            f"{path} is not JSON: {wrong}", hint="fix the file, which may be incomplete, or choose another file"
         ) from wrong
     if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
-        raise Unreadable(f"{path} holds no list of items", hint=REPLAY_FILE_HINT)
+        raise Unreadable(f"{path} is not a list of items", hint=REPLAY_FILE_HINT)
     return found
 
 
@@ -157,7 +157,7 @@ def load_attachment(file_path: str) -> dict[str, Json]:
 def _read_attachment(path: Path) -> bytes:
     """Read a whole file or pipe, at most one byte more than the limit."""
     if os.path.isdir(path):
-        raise Unreadable(f"{path} is a folder", hint="attach a file in it")
+        raise Unreadable(f"{path} is a folder", hint="attach a file from this folder")
     try:
         with path.open("rb") as file:
             content = file.read(MAX_ATTACHMENT_BYTES + 1)
@@ -180,8 +180,8 @@ def _decode_attachment(path: Path, content: bytes) -> str:
 
 def _make_unsupported_type_error(path: Path) -> Unreadable:
     return Unreadable(
-        f"{path} is neither text in UTF-8 nor an image nor a PDF",
-        hint="attach a text, a PDF, or an image as PNG, JPEG, GIF or WebP",
+        f"{path} is not UTF-8 text, an image or a PDF",
+        hint="attach UTF-8 text, a PDF, or a PNG, JPEG, GIF or WebP image",
     )
 
 
@@ -247,7 +247,7 @@ def _read_schema(path: Path) -> dict[str, Json]:
 
 
 def _reject_constant(word: str) -> Json:
-    raise ValueError(f"{word} is no JSON number")
+    raise ValueError(f"{word} is not a JSON number")
 
 
 def _is_object_schema(schema: dict[str, Json]) -> bool:
@@ -288,9 +288,9 @@ def read_text_file(path: str) -> str:
     try:
         data = _read_limited(path)
         if data is None:
-            raise Unreadable(f"{path} is a pipe that nobody writes into")
+            raise Unreadable(f"{path} is a pipe without a writer")
         if len(data) > MAX_TEXT_FILE_BYTES:
-            raise Unreadable(f"{path} is larger than {MAX_TEXT_FILE_BYTES // 1024**2} MB, and is not read")
+            raise Unreadable(f"{path} is larger than {MAX_TEXT_FILE_BYTES // 1024**2} MB")
         return data.decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as wrong:
         raise Unreadable(f"{path} cannot be read: {format_os_error(wrong)}") from wrong
@@ -305,7 +305,7 @@ def read_whole_stream(stream: BinaryIO) -> bytes:
         return stream.read()
     said = stream.read(MAX_DEVICE_BYTES)
     if len(said) == MAX_DEVICE_BYTES:
-        raise Unreadable(f"{stream.name} is a device that does not come to an end")
+        raise Unreadable(f"{stream.name} is a device without an end")
     return said
 
 
@@ -336,7 +336,7 @@ def resolve_links(path: Path) -> Path:
         return path  # a pipe of this process (/dev/fd/N) is reachable through the link alone
     target = Path(os.path.realpath(path))
     if os.path.islink(target):
-        raise Unreadable(f"{path} is a link that leads in a circle")
+        raise Unreadable(f"{path} is a circular link")
     return target
 
 
@@ -391,7 +391,7 @@ def _replace_file(target: Path, text: str, mode: int | None) -> None:
 
 def _make_write_fault(target: Path, error: OSError) -> StoreFault:
     if error.errno in DISK_FULL_ERRNOS:
-        return StoreFull(f"no room to write {target}")
+        return StoreFull(f"no space left to write {target}")
     if isinstance(error, PermissionError) or error.errno == errno.EROFS:
         return StoreReadOnly(
             f"{target} cannot be written: {format_os_error(error)}", hint="choose another file, or make it writable"

@@ -55,7 +55,7 @@ class UndoStack:
         left = self._entries[-1] if self._entries else None
         if left is None or (left.session_id, left.new_head) != (chat.session.id, held.path.head):
             self._entries.clear()
-            raise InvalidUsage("nothing was taken back since the last message", hint="/inspect shows every branch")
+            raise InvalidUsage("nothing to redo: no undo since the last message", hint="/inspect shows every branch")
         await chat.set_head(left.state, left.last_link)
         self._entries.pop()
         return held.path
@@ -69,7 +69,7 @@ def get_last_user_items(chat: Chat) -> tuple[Item, ...]:
     while begins and is_user_message(items[begins - 1]):
         begins -= 1
     if not at:
-        raise InvalidUsage("nothing was said yet", hint="type a message")
+        raise InvalidUsage("the conversation has no message yet", hint="type a message")
     return items[begins:at]
 
 

@@ -21,7 +21,7 @@ from convo.errors import InputFault, InvalidUsage, NotFound, Unreadable
 from convo.history.items import Item, Json, item_type
 from convo.inspect.serialize import ConversationDocument, document_from_json, document_from_lines, is_document
 
-UNNAMED_FILE = "it"
+UNNAMED_FILE = "the file"
 """The file name in errors of a text whose caller puts the name in front itself."""
 
 WRAPPER_FIELDS = ("payload", "response", "message", "item", "event", "data", "record", "part")
@@ -48,7 +48,7 @@ class ItemFile:
 def read_item_file(path: str) -> ItemFile:
     """Return the items of a file. Raises NotFound, Unreadable."""
     if os.path.isdir(os.path.expanduser(path)):
-        raise Unreadable(f"{path} is a folder, not a replay file", hint="name a file in it")
+        raise Unreadable(f"{path} is a folder, not a replay file", hint="choose a file in it")
     try:
         with Path(os.path.expanduser(path)).open("rb") as opened:
             text = StringIO(read_whole_stream(opened).decode("utf-8-sig"), newline=None).read()
@@ -66,7 +66,7 @@ def check_new_item_file(path: str) -> ReplayFile:
     """
     file = ReplayFile(path)
     if file.exists():
-        raise InvalidUsage(f"{path} is there already", hint="choose another name; nothing is written over")
+        raise InvalidUsage(f"{path} already exists", hint="choose another name; existing files are not overwritten")
     file.check_writable()
     return file
 
@@ -132,16 +132,16 @@ def _load_json_lines(file_name: str, text: str, error: Exception) -> list[Json]:
                 f"{file_name}, line {number}, is not JSON: {broken}" if found else f"{file_name} is not JSON: {error}"
             )
             if not found and row.lstrip().lower().startswith(("<!doctype html", "<html")):
-                hint = f"convo import {quote(file_name)}, if convo wrote this page; then name the session"
+                hint = f"convo import {quote(file_name)}, if convo exported this page; then use the session"
             else:
-                hint = "it may be half written; mend it, or name another file"
+                hint = "fix the file, which may be incomplete, or choose another file"
             raise Unreadable(said, hint=hint) from broken
     return found
 
 
 def _validate_items(file_name: str, value: Json) -> tuple[Item, ...]:
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-        raise Unreadable(f"{file_name} holds no list of items", hint=REPLAY_FILE_HINT)
+        raise Unreadable(f"{file_name} is not a list of items", hint=REPLAY_FILE_HINT)
     where = "" if file_name == UNNAMED_FILE else f"{file_name}: "
     for number, item in enumerate(value, 1):
         if item_type(item) == "unknown":
@@ -150,7 +150,7 @@ def _validate_items(file_name: str, value: Json) -> tuple[Item, ...]:
             inside = 'select(.type == "response_item") | .payload' if wrapper == "payload" else f".{wrapper}"
             raise Unreadable(
                 f"{where}item {number} is a {item_type(item)!r} record with a {wrapper}, not an item of the API",
-                hint=f"take the items out first: jq -c '{inside}' FILE > items.jsonl",
+                hint=f"extract the items first: jq -c '{inside}' FILE > items.jsonl",
             )
     return tuple(value)
 

@@ -24,7 +24,7 @@ LAST_HANDLE = "@last"
 async def resolve_handle(store: Store, handle: str) -> HandleMatch:
     """Return the one object that `handle` names. Raises NotFound, AmbiguousHandle, InvalidUsage."""
     if not handle:
-        raise InvalidUsage("an empty handle names nothing", hint="convo sessions")
+        raise InvalidUsage("the handle is empty", hint="convo sessions")
     if handle == LAST_HANDLE:
         return _to_found(await load_last_used_session(store))
     session = await store.session(handle)
@@ -140,7 +140,7 @@ def _to_found(session: Session) -> HandleMatch:
     return HandleMatch("session", session.id, session.name)
 
 
-OTHER_CLIENTS_HINT = "convo inspect resp_ names the newest responses, which other clients asked for"
+OTHER_CLIENTS_HINT = "convo inspect resp_ lists the newest responses of other clients"
 
 
 class SessionSummary(NamedTuple):

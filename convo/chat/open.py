@@ -109,7 +109,7 @@ async def fork_session(source: Session, options: RequestOptions, deps: ChatDeps,
 def make_unforkable_error(conversation: str) -> WrongOwner:
     """Return the error for a fork of a conversation."""
     return WrongOwner(
-        f"{conversation} is one list at its endpoint and cannot have a second head",
+        f"{conversation} cannot be forked: its endpoint stores it as one list",
         hint=f"convo convert {quote(conversation)} --to session",
     )
 
@@ -160,7 +160,8 @@ async def _start_chain(handle: str | None, deps: ChatDeps) -> StartingPoint:
         return handle, await fetch_response_history(handle, deps), None
     if link.scope != deps.endpoint.scope:
         raise WrongOwner(
-            f"{handle} belongs to {link.scope}, not to {deps.endpoint.scope}", hint="-m with a model of that endpoint"
+            f"{handle} belongs to {link.scope}, not to {deps.endpoint.scope}",
+            hint="choose a model of that endpoint with -m",
         )
     if not link.is_stored:
         raise await _make_not_stored_error(link, deps.store)
@@ -171,7 +172,7 @@ async def _make_not_stored_error(link: Link, store: Store) -> WrongOwner:
     """Return the error for continuing a response with store=false; the hint names the session with its history."""
     session = await store.session(link.session_id) if link.session_id else None
     return WrongOwner(
-        f"{link.id} was sent with store=false, so its endpoint cannot go on from it",
+        f"{link.id} was sent with store=false, so its endpoint cannot continue it",
         hint=f"convo chat --fork {quote(session.name)}" if session else "convo sessions",
     )
 

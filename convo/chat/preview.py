@@ -176,7 +176,11 @@ def rebuild_request(view: ConversationView, request_number: int | None) -> SentR
         else len(line) + request_number
     )
     if not 0 <= at < len(line):
-        raise NotFound("request", f"{view.handle}@{request_number or 1}", hint=f"it has {len(line)}; a file has none")
+        raise NotFound(
+            "request",
+            f"{view.handle}@{request_number or 1}",
+            hint=f"choose a request number up to {len(line)}; a file has none",
+        )
     return rebuild_link_request(line[at], view)
 
 
@@ -184,7 +188,9 @@ def rebuild_link_request(link: Link, view: ConversationView) -> SentRequest:
     """Rebuild the request of `link`. Raises NotFound when an item of its input was deleted."""
     places = view.path_index
     if link.input_head not in places:
-        raise NotFound("input of", link.id, hint="an item of it was deleted")
+        raise NotFound(
+            "complete input of response", link.id, hint="choose another response: an item of this input was deleted"
+        )
     keys = places.last_keys(link.input_head, places.depth(link.input_head))
     path = Path(places.root, Prefix(Node(key, places.item(key) or {}) for key in keys))
     before = path.first(len(path) - link.sent_count)

@@ -128,7 +128,7 @@ def describe_remaining_copies(session: Session, links: Sequence[Link]) -> str:
     elif copies := [
         link for link in links if link.scope != EMBEDDED_SCOPE and link.is_stored and link.id.startswith("resp_")
     ]:
-        left.append(f"{copies[-1].scope} keeps its own copy of {copies[-1].id} and those before it")
+        left.append(f"{copies[-1].scope} keeps its own copy of {copies[-1].id} and of the earlier responses")
     return "; ".join(left)
 
 
@@ -140,7 +140,7 @@ async def _lease_sessions(store: Store, sessions: Sequence[Session]) -> AsyncIte
             try:
                 hold = await acquire_session_lease(store, session)
             except Busy as busy:
-                raise Busy(session.name, busy.process, hint="leave that chat first") from busy
+                raise Busy(session.name, busy.process, hint="close that chat first") from busy
             holds.push_async_callback(hold.release)
         yield
 
@@ -182,7 +182,7 @@ async def check_session_name_free(store: Store, name: str) -> None:
     """Check that a new session may have this name. Raises InvalidUsage."""
     there = await store.session(validate_session_name(name))
     if there:
-        raise InvalidUsage(f"there is a session {name!r} already", hint=f"another name: --as {name}-2")
+        raise InvalidUsage(f"a session named {name!r} already exists", hint=f"choose another name: --as {name}-2")
 
 
 async def _find_parent_id(store: Store, repaired: LintView) -> str | None:

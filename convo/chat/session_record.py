@@ -234,7 +234,7 @@ NAME_MAX_CHARS = 40
 RESERVED_PREFIXES = (SCRATCH_PREFIX, "-", "ses_", "try_")
 """Prefixes of handles and options, not allowed in names; `owner_of_handle` knows those of endpoints and files."""
 
-NAME_HINT = "words with dashes: monads-in-haskell"
+NAME_HINT = "use words with dashes, such as monads-in-haskell"
 
 
 def make_session_name(item: Item) -> str:
@@ -246,11 +246,13 @@ def make_session_name(item: Item) -> str:
 def validate_session_name(name: str) -> str:
     """Return `name` unless it could be another kind of handle. Raises InvalidUsage."""
     if not name.strip():
-        raise InvalidUsage("a name has at least one letter", hint=NAME_HINT)
+        raise InvalidUsage("the name is empty", hint=NAME_HINT)
     if name != name.strip() or not name.isprintable():
-        raise InvalidUsage(f"{name!r} is no name: it begins or ends with a space, or cannot be printed", hint=NAME_HINT)
+        raise InvalidUsage(
+            f"{name!r} is not a name: it begins or ends with a space, or is not printable", hint=NAME_HINT
+        )
     if name.startswith(RESERVED_PREFIXES) or not is_session_handle(name):
-        raise InvalidUsage(f"{name!r} is no name: it looks like an option, an id or a file", hint=NAME_HINT)
+        raise InvalidUsage(f"{name!r} is not a name: it looks like an option, an id or a file", hint=NAME_HINT)
     return name
 
 
@@ -293,9 +295,7 @@ async def acquire_state_lease(store: Store, state_hash: str, document_name: str)
     try:
         return await LeaseGuard.acquire(store, f"state {state_hash}", process_identity(), SESSION_LEASE_TTL_S)
     except Busy as busy:
-        raise Busy(
-            document_name, describe_process(busy.process), hint="it goes on there; wait until it has ended"
-        ) from busy
+        raise Busy(document_name, describe_process(busy.process), hint="wait until that process ends") from busy
 
 
 def _get_lease_name(session: Session) -> str:
@@ -312,5 +312,5 @@ def _get_session_title(session: Session) -> str:
 def _make_busy_hint(session: Session) -> str:
     """Return the hint for a busy session; a conversation cannot be forked, since it has one head at its endpoint."""
     if STRATEGIES[session.strategy].uses_conversation:
-        return "leave that chat first"
+        return "close that chat first"
     return f"convo chat --fork {quote(_get_session_title(session))}"

@@ -20,7 +20,7 @@ from convo.runstate.writer import serialize_run_state
 STATE_MARKERS = (b"$schemaVersion", b"current_agent", b"current_turn", b'"currentAgent"')
 """Parts of every state, by which one that lacks a field is still recognized."""
 
-STATE_FILE_HINT = "a path to what RunState.to_string() gave"
+STATE_FILE_HINT = "pass a file with the output of RunState.to_string()"
 OTHER_FILE_HINT = "choose another file"
 
 ITEM_LIST_PATTERN = re.compile(rb"\s*\[\s*(?!\{\s*\"\$schemaVersion\")")
@@ -84,12 +84,12 @@ def check_state_path(path: str) -> Path:
     Raises the errors of `save_state_file`.
     """
     if not path:
-        raise InvalidUsage("a state is kept in a file, and its name is empty", hint=OTHER_FILE_HINT)
+        raise InvalidUsage("the name of the state file is empty", hint=OTHER_FILE_HINT)
     target = resolve_links(Path(os.path.abspath(os.path.expanduser(path))))
     if not target.parent.is_dir():
         raise StoreFault(f"{target.parent} is not a folder", hint=OTHER_FILE_HINT)
     if target.is_dir() or (target.exists() and not target.is_file()):
-        raise Unreadable(f"{path} is not a file that a state can be kept in", hint=OTHER_FILE_HINT)
+        raise Unreadable(f"{path} is not a regular file, so a state cannot be written to it", hint=OTHER_FILE_HINT)
     if not os.access(target.parent, os.W_OK):
         raise StoreReadOnly(f"{target.parent} cannot be written", hint=OTHER_FILE_HINT)
     return target

@@ -128,7 +128,7 @@ async def _retry(
         failure = state.outcome.exception() if state.outcome else None
         if isinstance(failure, ConvoError):
             verdict = decide_retry(strategy, failure, response_started=False)
-            notify(f"{failure.message}; trying again: {verdict.reason}")
+            notify(f"{failure.message}; retrying: {verdict.reason}")
             if verdict.action is RetryAction.READ_FIRST:
                 check_tail()
 
@@ -152,13 +152,13 @@ async def _start_stream(open_stream: StreamOpener) -> StartedStream | None:
         async for event in stream:
             events.append(event)
             if len(events) > MAX_PREAMBLE_EVENTS:
-                raise StreamBroken("the endpoint says again and again that it begins")
+                raise StreamBroken("the endpoint sent only start events, and too many of them")
             if event.get("type") not in START_EVENTS:
                 return StartedStream(events, stream)
     except BaseException:
         await stream.aclose()
         raise
-    raise StreamBroken("the endpoint's stream ended before an answer began")
+    raise StreamBroken("the endpoint's stream ended before a response began")
 
 
 def _compute_wait_s(state: "RetryCallState") -> float:
@@ -247,12 +247,12 @@ def _get_items_after_confirmed(path: Path, state: ConversationState) -> tuple[It
 
 def _make_drift_fault(state: ConversationState) -> StateFault:
     return StateFault(
-        f"{state.handle} no longer holds the last item that it had confirmed",
-        hint=f"convo inspect {state.handle}, or go on with it anew: convo chat --conversation --from {state.handle}",
+        f"{state.handle} no longer has the last item that it confirmed",
+        hint=f"convo inspect {state.handle}, or open it again: convo chat --conversation --from {state.handle}",
     )
 
 
-INTERRUPTED_ERROR = {"code": "interrupted", "message": "stopped before the answer was whole"}
+INTERRUPTED_ERROR = {"code": "interrupted", "message": "interrupted before the response was complete"}
 
 NON_PARAMETER_FIELDS = frozenset({"model", "input", "previous_response_id", "conversation", "store", "include"})
 """Fields of a request that a link stores in other columns."""
@@ -440,7 +440,7 @@ class ChatTurn:
             async for event in rest:
                 yield event
         if not self.link:
-            raise StreamBroken("the endpoint's stream ended before the answer was whole")
+            raise StreamBroken("the endpoint's stream ended before the response was complete")
 
     async def _send_request(self) -> AsyncGenerator[StreamEvent, None] | None:
         record = self._record
@@ -473,7 +473,7 @@ class ChatTurn:
         if not held.unconfirmed_nodes:
             beside = await self._on_response(held, held.path.items[len(trim_to_last_input(held.path)) :])
         await record.commit(_append_update_items(held, beside), *links, last_link=last, run_update=beside or NO_UPDATE)
-        self._notify(f"the endpoint had taken {len(tail.items)} items that nobody confirmed; they are kept")
+        self._notify(f"the endpoint already had {len(tail.items)} unconfirmed items; they are kept")
         if held.unconfirmed_nodes:
             return False
         self._requested_state = None
@@ -511,7 +511,7 @@ class ChatTurn:
         if event["type"] in TERMINAL_EVENTS:
             limit = event.get(LIMIT_FIELD)
             if limit and event["type"] != "response.failed":
-                self._notify(f"{limit['message']}; convo config set {limit['name']} VALUE raises it")
+                self._notify(f"{limit['message']}; raise it: convo config set {limit['name']} VALUE")
             self._has_text_mismatch = not limit and (
                 STREAMED_TEXT_DIFFERS in event or self._streamed_text.has_different_text(event)
             )
@@ -574,7 +574,7 @@ class ChatTurn:
         if there is None or there.session_id is None or there.status in UNFINISHED_STATUSES:
             return given
         own = self._deps.new_id("try")
-        self._notify(f"warning: the endpoint used the response id {given} again; this response is kept as {own}")
+        self._notify(f"warning: the endpoint reused the response id {given}; this response is stored as {own}")
         return own
 
     def _make_link(self, response: Response, link_id: str, input_path: Path, output_path: Path) -> Link:
@@ -624,13 +624,15 @@ def _append_update_items(state: ConversationState, run_update: RunUpdate | None)
 def make_incomplete_error(response: Response) -> Mapping[str, Json] | None:
     """Return the reason of an incomplete response in the form of a link's error."""
     reason = (response.get("incomplete_details") or {}).get("reason")
-    return {"code": reason, "message": "the answer was cut short"} if reason else None
+    return {"code": reason, "message": "the response is incomplete"} if reason else None
 
 
 def make_response_fault(response: Response) -> EndpointFault:
     """Return the error of a failed response."""
     error = response.get("error") or {}
-    return EndpointFault(error.get("message") or "the model failed", code=error.get("code"), hint="/retry asks again")
+    return EndpointFault(
+        error.get("message") or "the model failed", code=error.get("code"), hint="try again with /retry"
+    )
 
 
 def make_recovered_link(

@@ -204,11 +204,11 @@ async def _load_replay_state(store: Store, session: Session) -> RecordedState:
     """Return the state of a replayed conversation; the file owns it, so edits of the file win over the record."""
     held, file = await _load_session_state(store, session), ReplayFile(session.handle or "")
     if not file.exists():
-        return replace(held, notes=(f"{file.path} is not there; this is what the record says was in it",))
+        return replace(held, notes=(f"{file.path} does not exist; this is its recorded content",))
     try:
         items = file.read()
     except Unreadable as wrong:
-        return replace(held, notes=(f"{wrong.message}; this is what the record says was in it",))
+        return replace(held, notes=(f"{wrong.message}; this is its recorded content",))
     now = Path(held.path.root).append(items)
     if now.head in (session.file_head or held.path.root, held.path.head):
         return held
@@ -222,7 +222,7 @@ async def _load_conversation_state(store: Store, session: Session) -> RecordedSt
         return held
     conversation = await store.conversation(session.handle)
     if conversation is None:
-        return replace(held, notes=(f"{session.handle} is gone; this is the record's own copy",))
+        return replace(held, notes=(f"{session.handle} no longer exists; this is the local copy",))
     theirs = await store.path(conversation.head)
     differs = describe_drift(held.path.up_to(held.confirmed_head).items, theirs.items, "the conversation")
     return replace(held, notes=(differs,) if differs else ())
@@ -320,7 +320,7 @@ async def _fetch_conversation(endpoint: Endpoint, handle: str, root: Key) -> Con
     path = Path(root).append(items)
     places = PathIndex(root)
     places.add(path)
-    note = "which responses went through a conversation, an endpoint does not tell"
+    note = "the endpoint does not list the responses of a conversation"
     return ConversationView(
         handle, Strategy.CONVERSATION, endpoint.scope, path, path.head, (), places, has_all_forks=False, notes=(note,)
     )
@@ -359,7 +359,7 @@ async def _fetch_response_and_previous(endpoint: Endpoint, handle: str) -> tuple
         except ConvoError as error:
             if error.status != NOT_FOUND_STATUS:
                 raise
-            note = f"{before} is gone; what it and those before it saw counts as sent by the one after it"
+            note = f"{before} no longer exists; the tokens of earlier responses count for the response after it"
             return list(reversed(found.values())), (note,)
         before = found[before].get("previous_response_id")
     return list(reversed(found.values())), ()

@@ -240,8 +240,8 @@ def validate_stream_event(event: StreamEvent) -> StreamEvent:
 
 def _check_fields(value: Any, fields: Mapping[str, FieldTypes], kind: str) -> None:
     if not isinstance(value, dict):
-        raise StreamBroken(f"the endpoint's event {kind!r} holds an item that is none")
+        raise StreamBroken(f"the endpoint's event {kind!r} has a member that is not an object")
     for field, types in fields.items():
         found: Json = value.get(field)
         if not isinstance(found, types):
-            raise StreamBroken(f"the endpoint's event {kind!r} has no {field!r} that can be read")
+            raise StreamBroken(f"the endpoint's event {kind!r} has no valid {field!r}")

@@ -50,12 +50,12 @@ def taken_from(scenario: str, document: Any, among: Graph | None = None, **given
 
 @pytest.mark.parametrize("other", SERVERS)
 def test_when_a_session_is_asked_for_together_with_a_server_owner_it_is_refused(other: Strategy) -> None:
-    with pytest.raises(WrongOwner, match="one owner a conversation"):
+    with pytest.raises(WrongOwner, match="a conversation has one owner"):
         select_owner([Strategy.SESSION, other], None)
 
 
 def test_when_a_conversation_and_a_chain_are_asked_for_together_it_is_refused() -> None:
-    with pytest.raises(WrongOwner, match="--chain and --conversation exclude each other"):
+    with pytest.raises(WrongOwner, match="--chain and --conversation cannot be used together"):
         select_owner(SERVERS, None)
     with pytest.raises(WrongOwner, match="belongs to"):
         select_owner([Strategy.CHAIN], "conv_1")
@@ -107,7 +107,7 @@ def test_when_the_applications_values_are_given_anew_decisions_and_counts_of_a_s
 
 @pytest.mark.parametrize("name", ["45_args_tampered_pending_only", "46_args_tampered_execution_only"])
 def test_when_arguments_to_run_differ_from_those_that_were_approved_the_state_is_refused(name: str) -> None:
-    with pytest.raises(InvalidRunState, match="what is approved must be what runs"):
+    with pytest.raises(InvalidRunState, match="the approved call must be the call that runs"):
         parse_run_state(snapshots.malformed()[f"{name}.json"])
 
 

@@ -226,7 +226,7 @@ async def test_when_a_filter_drops_an_output_under_a_server_owner_the_run_is_ref
 
     bench.model = scripted(bench.folder, calls("look"), {"text": "Done."})
     agent = Agent("desk", tools=(ledger.tool("look"),))
-    with pytest.raises(RunFailed, match="drops the output of call call_1, and the endpoint waits for it"):
+    with pytest.raises(RunFailed, match="removes the output of call call_1, which the endpoint needs"):
         await say(await running(bench, agent, RunConfig(input_filter=drops), strategy=strategy), "hello")
     await say(await running(bench, agent), "well?")
     assert inputs(bench) == [["user: hello"], [OUTPUT, "user: well?"]]

@@ -74,7 +74,7 @@ async def test_waits_grow_from_one_second_and_differ_between_clients() -> None:
     for base, column in zip((1, 2, 4), zip(*waits, strict=True), strict=True):
         assert base <= min(column) < max(column) <= base + 0.25
         assert len(set(column)) > 10
-    assert line.notes == ["The server is overloaded; trying again: the endpoint keeps nothing"] * 3
+    assert line.notes == ["The server is overloaded; retrying: the endpoint stores nothing"] * 3
 
 
 async def test_four_tries_are_all_and_the_last_failure_is_told() -> None:
@@ -136,7 +136,7 @@ async def test_a_final_failure_is_told_at_once(failure: ConvoError) -> None:
 @pytest.mark.parametrize("events", [[], [CREATED]])
 async def test_a_stream_that_ends_before_an_answer_is_an_error(events: list[StreamEvent | ConvoError]) -> None:
     line = Line([events, [PIECE]])
-    with pytest.raises(StreamBroken, match="ended before an answer began"):
+    with pytest.raises(StreamBroken, match="ended before a response began"):
         await line.call()
     assert line.tries == 1
 

@@ -49,7 +49,7 @@ async def test_after_something_else_was_said_there_is_nothing_to_take_up(bench: 
     await heads.undo(chat)
     await say(chat, "other")
     stood = chat.state
-    with pytest.raises(InvalidUsage, match="nothing was taken back"):
+    with pytest.raises(InvalidUsage, match="nothing to redo"):
         await heads.redo(chat)
     assert chat.state == stood
 

@@ -54,7 +54,7 @@ def test_a_line_ends_at_its_end_and_not_at_a_separator_in_somebodys_words(
 
 
 def test_a_device_without_an_end_is_refused_and_a_pipe_is_read() -> None:
-    with pytest.raises(Unreadable, match="/dev/zero is a device that does not come to an end"):
+    with pytest.raises(Unreadable, match="/dev/zero is a device without an end"):
         read_item_file("/dev/zero")
     taken, given = os.pipe()
     with os.fdopen(given, "w") as writes:
@@ -74,9 +74,9 @@ def test_a_line_alone_is_a_history_of_one_item(tmp_path: Path) -> None:
     [
         ('{"role": "user", "con', "is not JSON: "),
         ('{"role": "user"}\n{"role": "us', ", line 2, is not JSON: "),
-        ("[1, 2]", " holds no list of items"),
-        ('{"model": "m"}', " holds no list of items"),
-        ('"hi"', " holds no list of items"),
+        ("[1, 2]", " is not a list of items"),
+        ('{"model": "m"}', " is not a list of items"),
+        ('"hi"', " is not a list of items"),
     ],
 )
 def test_what_holds_no_items_is_refused(text: str, said: str, tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ async def test_a_name_with_a_space_is_quoted_in_the_offer(elsewhere: Store) -> N
 
 async def test_a_chain_is_offered_a_fork_and_a_conversation_is_not(elsewhere: Store) -> None:
     assert (await refused(elsewhere, session(Strategy.CHAIN, "resp_1"))).hint == "convo chat --fork mine"
-    assert (await refused(elsewhere, session(Strategy.CONVERSATION, "conv_1"))).hint == "leave that chat first"
+    assert (await refused(elsewhere, session(Strategy.CONVERSATION, "conv_1"))).hint == "close that chat first"
 
 
 async def test_a_replay_file_has_one_writer_whichever_session_knows_it(elsewhere: Store, tmp_path: Path) -> None:

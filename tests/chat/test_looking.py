@@ -90,7 +90,7 @@ async def test_a_history_that_lost_an_item_is_still_shown_by_its_links(bench: Be
     known = await load_handle_view(bench.store, "mine")
     assert [link.id for link in known.links] == [link.id for link in await bench.store.links(chat.session.id)]
     assert (len(known.path), known.head, known.unconfirmed_nodes) == (0, chat.session.head, ())
-    assert [note.partition(" was ")[2] for note in known.notes] == ["deleted; this history cannot be sent whole"]
+    assert [note.partition(" was ")[2] for note in known.notes] == ["deleted, so the complete history cannot be sent"]
     assert conversation_to_json(known)["head"] == chat.session.head
     assert conversation_to_json(known)["links"][0]["saw"] == {"through": known.links[0].input_head}
 

@@ -49,12 +49,12 @@ def test_a_name_that_nothing_else_is_called_is_fit(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("", "at least one letter"),
-        (" \t", "at least one letter"),
+        ("", "the name is empty"),
+        (" \t", "the name is empty"),
         (" a", "begins or ends with a space"),
-        ("a\nb", "cannot be printed"),
-        ("a\x1b[2J", "cannot be printed"),
-        ("half \ud83d", "cannot be printed"),
+        ("a\nb", "is not printable"),
+        ("a\x1b[2J", "is not printable"),
+        ("half \ud83d", "is not printable"),
         ("@last", "looks like an option, an id or a file"),
         ("-c", "looks like an option, an id or a file"),
         ("ses_1", "looks like an option, an id or a file"),

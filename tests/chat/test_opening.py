@@ -170,7 +170,7 @@ async def test_a_fork_of_a_file_goes_to_a_file_beside_it(bench: Bench, tmp_path:
 async def test_a_conversation_is_not_forked(bench: Bench) -> None:
     chat = await bench.open(Strategy.CONVERSATION)
     await say(chat, "one")
-    with pytest.raises(WrongOwner, match="is one list at its endpoint and cannot have a second head"):
+    with pytest.raises(WrongOwner, match="cannot be forked: its endpoint stores it as one list"):
         await fork_session(chat.session, ASKING, bench.edges)
 
 

@@ -71,10 +71,10 @@ def test_what_people_write_is_read(place: Path) -> None:
     ("content", "why"),
     [
         (b'[{"role": "user", "content": "hal', "is not JSON: "),
-        (b"[1, 2]", "holds no list of items"),
-        (b'[{"role": "user"}, "hi"]', "holds no list of items"),
-        (b'{"role": "user"}', "holds no list of items"),
-        (b"null", "holds no list of items"),
+        (b"[1, 2]", "is not a list of items"),
+        (b'[{"role": "user"}, "hi"]', "is not a list of items"),
+        (b'{"role": "user"}', "is not a list of items"),
+        (b"null", "is not a list of items"),
         (b"[" * 100_000, "is not JSON: "),
         (b'["caf\xe9"]', "cannot be read: it is not UTF-8"),
     ],
@@ -200,7 +200,7 @@ def no_file_larger_than(size: int) -> Iterator[None]:
 def test_a_full_disk_leaves_the_old_list_and_nothing_beside_it(place: Path) -> None:
     file = ReplayFile(place)
     file.write(ITEMS)
-    with no_file_larger_than(10_000), pytest.raises(StoreFull, match="no room to write"):
+    with no_file_larger_than(10_000), pytest.raises(StoreFull, match="no space left to write"):
         file.write([*ITEMS, user_message("x" * 100_000)])
     assert file.read() == ITEMS
     assert os.listdir(place.parent) == [place.name]

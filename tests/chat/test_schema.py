@@ -96,7 +96,7 @@ def test_strictness_is_a_matter_of_objects_alone() -> None:
     [
         ("", "is not JSON"),
         ('{"type"', "is not JSON"),
-        ('{"minimum": -Infinity}', "-Infinity is no JSON number"),
+        ('{"minimum": -Infinity}', "-Infinity is not a JSON number"),
         ("[]", "is not a JSON schema: it is not an object"),
         ("true", "is not a JSON schema: it is not an object"),
         ('{"items": ' * 50_000 + "1" + "}" * 50_000, "is nested too deeply"),

@@ -104,8 +104,8 @@ def test_a_state_file_can_be_named_and_then_stays(convo: Convo, home: Path, tmp_
     ("place", "exit_", "says"),
     [
         ("nope/s.json", 1, "nope is not a folder\n"),
-        (".", 2, ". is not a file that a state can be kept in\n"),
-        ("", 2, "a state is kept in a file, and its name is empty\n"),
+        (".", 2, ". is not a regular file, so a state cannot be written to it\n"),
+        ("", 2, "the name of the state file is empty\n"),
     ],
 )
 def test_where_no_state_could_be_written_nothing_is_asked(
@@ -222,13 +222,13 @@ def test_a_history_is_handed_over_as_a_summary_between_markers(convo: Convo, hom
 def test_under_an_owner_that_remembers_a_summary_is_left_out_and_said(convo: Convo, home: Path) -> None:
     got = convo("chat", "--chain", *agents("triage"), *scripted(OVER, {"text": "Yes?"}), "--nest-history", "help me")
     assert got.exit == 0
-    assert "note: the handoff triage -> billing goes on without a summary" in got.err
+    assert "note: the handoff triage -> billing continues without a summary" in got.err
 
 
 def test_a_limit_of_a_session_is_refused_where_the_owner_remembers(convo: Convo, home: Path) -> None:
     got = convo("chat", "--chain", *agents(), *scripted(BACK), "--session-limit", "2", "hi")
     assert (got.exit, got.out) == (2, "")
-    assert "does not go with --chain" in got.err
+    assert "cannot be used with --chain" in got.err
     assert runs(home) == []
 
 

@@ -14,7 +14,7 @@ from tests.running import Convo, Launch
 
 __all__ = ["world"]
 
-LOOKS_LIKE = 'a replay file looks like [{"role": "user", "content": "hi"}]'
+LOOKS_LIKE = 'use a list of items, such as [{"role": "user", "content": "hi"}]'
 
 
 def file(name: str, content: str | bytes) -> Callable[[World], object]:
@@ -89,7 +89,7 @@ FILES = [
         2,
         "unreadable",
         "*/bad.json is not JSON: Unterminated string *",
-        "it may be half written; mend it, or name another file",
+        "fix the file, which may be incomplete, or choose another file",
         replayed('[{"role": "user", "con'),
     ),
     Row(
@@ -97,7 +97,7 @@ FILES = [
         REPLAY,
         2,
         "unreadable",
-        "*/bad.json holds no list of items",
+        "*/bad.json is not a list of items",
         LOOKS_LIKE,
         replayed('{"role": "user"}'),
     ),
@@ -106,7 +106,7 @@ FILES = [
         REPLAY,
         2,
         "unreadable",
-        "*/bad.json holds no list of items",
+        "*/bad.json is not a list of items",
         LOOKS_LIKE,
         replayed("[1, 2]"),
     ),
@@ -134,7 +134,7 @@ FILES = [
         2,
         "unreadable",
         "*/bad.json: an item has no exact JSON form: *",
-        "look at the file, or name another one",
+        "check the file, or choose another one",
         replayed('[{"type": "x", "n": NaN}]'),
     ),
     Row(
@@ -143,7 +143,7 @@ FILES = [
         2,
         "unreadable",
         "*/bad.json cannot be read: it is not UTF-8",
-        "look at the file, or name another one",
+        "check the file, or choose another one",
         replayed(b"\xff\xfe"),
     ),
     Row(
@@ -152,7 +152,7 @@ FILES = [
         2,
         "unreadable",
         "* is a folder, not a replay file",
-        "look at the file, or name another one",
+        "check the file, or choose another one",
     ),
     Row(
         "a device for a replay file",
@@ -160,7 +160,7 @@ FILES = [
         2,
         "unreadable",
         "/dev/null is a pipe or a device, not a replay file",
-        "look at the file, or name another one",
+        "check the file, or choose another one",
     ),
     Row(
         "a folder that is not there",
@@ -168,7 +168,7 @@ FILES = [
         2,
         "unreadable",
         "*/no/such is not a folder, so talk.json cannot be written there",
-        "look at the file, or name another one",
+        "check the file, or choose another one",
     ),
     Row(
         "a folder to inspect",
@@ -176,16 +176,18 @@ FILES = [
         2,
         "unreadable",
         "* is a folder, not a replay file",
-        "name a file in it",
+        "choose a file in it",
     ),
-    Row("a folder to attach", f"chat {ECHO} -a . hi", 2, "unreadable", ". is a folder", "attach a file in it"),
+    Row(
+        "a folder to attach", f"chat {ECHO} -a . hi", 2, "unreadable", ". is a folder", "attach a file from this folder"
+    ),
     Row(
         "a schema that is none",
         f"chat {ECHO} --schema bad.json hi",
         2,
         "unreadable",
         "bad.json is not JSON: *",
-        "look at the file, or name another one",
+        "check the file, or choose another one",
         replayed("{"),
     ),
 ]
@@ -196,7 +198,7 @@ STORES = [
         "sessions",
         1,
         "store_too_new",
-        "*/convo.db has schema 999; this convo knows up to *",
+        "*/convo.db has schema 999; this version of convo supports schemas up to *",
         "upgrade convo-state, or set CONVO_HOME to another folder",
         newer,
     ),
@@ -205,7 +207,7 @@ STORES = [
         f"chat {ECHO} hi",
         1,
         "store_too_new",
-        "*/convo.db has schema 999; this convo knows up to *",
+        "*/convo.db has schema 999; this version of convo supports schemas up to *",
         "upgrade convo-state, or set CONVO_HOME to another folder",
         newer,
     ),
@@ -233,7 +235,7 @@ STORES = [
         1,
         "store_unavailable",
         "*/convo.db is a folder, not a database",
-        "convo --help names CONVO_HOME, where the store is",
+        "check the folder of the store; CONVO_HOME sets it",
         a_folder_for_a_database,
     ),
 ]
@@ -288,7 +290,7 @@ SETTINGS = [
         2,
         "unreadable",
         "*/none.gguf cannot be read: No such file or directory",
-        "look at the file, or name another one",
+        "check the file, or choose another one",
     ),
     Row(
         "a local model that is not there",
@@ -322,7 +324,7 @@ def test_what_was_there_goes_on_afterwards(world: World, convo: Convo) -> None:
     [
         ("serve --port 99999", "choose a port, such as 8788"),
         ("lint --explain", "convo lint --explain all"),
-        ("inspect ./page.html", "convo import ./page.html, if convo wrote this page; then name the session"),
+        ("inspect ./page.html", "convo import ./page.html, if convo exported this page; then use the session"),
         (f"chat {ECHO} --agent bots/desk.py hi", "--agent bots/desk.py:desk"),
     ],
 )

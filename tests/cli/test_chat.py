@@ -181,7 +181,7 @@ def test_what_came_before_an_answer_broke_off_is_printed_and_kept(convo: Convo, 
     assert (got.exit, got.out) == (1, "Half an ans\n")
     receipt, *words = got.err.splitlines()
     assert receipts(receipt)[0]["status"] == "failed"
-    assert words == ["convo: Busy", "  try: convo chat --from hi, then: /retry asks again"]
+    assert words == ["convo: Busy", "  try: convo chat --from hi, then: try again with /retry"]
     assert said(home, "hi") == ["user: hi", "assistant: Half an ans…"]
 
 
@@ -190,7 +190,7 @@ def test_after_a_refusal_the_message_is_kept_and_the_next_turn_sends_it_too(conv
     assert (got.exit, got.out) == (1, "")
     assert got.err.splitlines()[-2:] == [
         "convo: That is not taken",
-        "  try: convo chat --from first, then: /next shows what would be sent",
+        "  try: convo chat --from first, then: /next shows the next request",
     ]
 
     assert convo("chat", "--from", "first", *ECHO, "second").exit == 0
@@ -274,4 +274,4 @@ def test_the_built_in_model_refuses_an_image_in_a_sentence(image: str, convo: Co
     got = convo("chat", "-m", "local", "-q", "-a", image, "hi")
     assert (got.exit, got.out) == (1, "")
     assert got.err.startswith("convo: local/")
-    assert "does not take images" in got.err
+    assert "does not support images" in got.err

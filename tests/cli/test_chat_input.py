@@ -132,7 +132,7 @@ def test_a_file_alone_is_a_message(convo: Convo, home: Path) -> None:
         ("nope.txt", "nope.txt cannot be read: no such file or directory"),
         ("~nobody-here/x.txt", "~nobody-here/x.txt cannot be read: no such file or directory"),
         (".", ". is a folder"),
-        ("bytes", "bytes is neither text in UTF-8 nor an image nor a PDF"),
+        ("bytes", "bytes is not UTF-8 text, an image or a PDF"),
     ],
 )
 def test_a_file_that_cannot_be_sent_is_refused_before_anything_is(
@@ -164,7 +164,7 @@ def test_a_schema_asks_for_an_answer_of_its_form(server: Loopback, convo: Convo)
     [
         (None, "schema.json cannot be read: no such file or directory"),
         ('{"type": ', "schema.json is not JSON: "),
-        ('{"minimum": NaN}', "schema.json is not JSON: NaN is no JSON number"),
+        ('{"minimum": NaN}', "schema.json is not JSON: NaN is not a JSON number"),
         ("[1]", "schema.json is not a JSON schema: it is not an object"),
     ],
 )

@@ -58,7 +58,7 @@ def test_a_name_that_was_chosen_is_the_handle(convo: Convo, home: Path) -> None:
 def test_a_name_that_another_handle_could_have_is_refused(name: str, convo: Convo, home: Path) -> None:
     got = convo("chat", *ECHO, f"--name={name}", "hello")
     assert (got.exit, got.out) == (2, "")
-    assert got.err.endswith("try: words with dashes: monads-in-haskell\n")
+    assert got.err.endswith("try: use words with dashes, such as monads-in-haskell\n")
     assert not home.exists() or sessions(home) == []
 
 
@@ -178,17 +178,20 @@ def test_a_response_is_gone_on_from_by_its_id(convo: Convo, home: Path) -> None:
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (["--replay", "--chain"], "one owner a conversation: --chain and --replay exclude each other"),
-        (["--session", "--conversation"], "one owner a conversation: --conversation and --session exclude each other"),
+        (["--replay", "--chain"], "--chain and --replay cannot be used together: a conversation has one owner"),
+        (
+            ["--session", "--conversation"],
+            "--conversation and --session cannot be used together: a conversation has one owner",
+        ),
         (
             ["--chain", "--from", "conv_1"],
-            "--chain takes resp_...; 'conv_1' belongs to the endpoint's Conversations API (--conversation)",
+            "--chain expects resp_...; 'conv_1' belongs to the endpoint's Conversations API (--conversation)",
         ),
         (
             ["--conversation", "--from", "talk.json"],
-            "--conversation takes conv_...; 'talk.json' belongs to the application: a JSON file (--replay)",
+            "--conversation expects conv_...; 'talk.json' belongs to the application: a JSON file (--replay)",
         ),
-        (["-c", "--from", "mine"], "-c goes on with the session used last; --from names another"),
+        (["-c", "--from", "mine"], "-c and --from cannot be used together: -c continues the session used last"),
         (["--fork", "mine", "-c"], "--fork cannot be used with --from, -c or a strategy option"),
         (
             ["--chain", "--from", "mine"],
@@ -256,8 +259,8 @@ def test_a_replay_file_that_is_there_is_gone_on_with_and_not_announced(convo: Co
     ("content", "words"),
     [
         ('[{"role": "user"', "is not JSON: "),
-        ('{"role": "user"}', "holds no list of items"),
-        ('["hi"]', "holds no list of items"),
+        ('{"role": "user"}', "is not a list of items"),
+        ('["hi"]', "is not a list of items"),
         (b"\xff[]", "cannot be read: it is not UTF-8"),
         (None, "is a folder, not a replay file"),
     ],
@@ -317,7 +320,7 @@ def test_a_conversation_cannot_be_forked(convo: Convo, home: Path) -> None:
     held(home, talks("mine", Strategy.CONVERSATION, "one"))
     got = convo("chat", "--fork", "mine", "two")
     assert (got.exit, got.out) == (2, "")
-    assert "cannot have a second head" in got.err
+    assert "cannot be forked" in got.err
 
 
 # -- what is left of it ----------------------------------------------------------------------------

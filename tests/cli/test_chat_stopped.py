@@ -135,7 +135,7 @@ def test_ctrl_c_while_it_waits_to_try_again_keeps_the_message(start: Start, serv
     server.arm(answers(503, {"message": "Overloaded."}, {"retry-after": "60"}))
     process = start("chat", "-n", "mine", "count")
     assert process.stderr
-    assert process.stderr.readline() == "Overloaded; trying again: the endpoint keeps nothing\n"
+    assert process.stderr.readline() == "Overloaded; retrying: the endpoint stores nothing\n"
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, "")

@@ -114,8 +114,8 @@ def test_an_answer_without_a_compaction_item_is_no_compaction_of_a_conversation(
         server.arm(raw(f"data: {json.dumps(event)}\n\n".encode()))
         got = convo("compact", "mine", *flags)
         assert (got.exit, got.out) == (1, "")
-        assert "the endpoint answered without a compaction item" in got.err
-        assert f"; 1 of the items of its answer could not be deleted from {session.handle}\n" in got.err
+        assert "the response has no compaction item" in got.err
+        assert f"; 1 items of its response could not be deleted from {session.handle}\n" in got.err
     assert kept(home, "mine") == before
     assert sessions(home)[0].handle == session.handle
     deleted = [asked.path for asked in server.requests if asked.method == "DELETE"]
@@ -133,7 +133,7 @@ def test_a_compaction_without_a_compaction_item_is_refused_or_done_by_summary(
     server.arm(odd)
     mode = "input" if owner == "--session" else "previous_response_id"
     got = convo("compact", "mine", "--mode", mode)
-    assert (got.exit, got.err.splitlines()[0]) == (1, "convo: the endpoint answered without a compaction item")
+    assert (got.exit, got.err.splitlines()[0]) == (1, "convo: the response has no compaction item")
     assert kept(home, "mine") == before
     server.arm(odd)
     got = convo("compact", "mine")
@@ -166,7 +166,7 @@ def test_an_endpoint_that_may_not_know_it_is_not_asked_to_manage_its_context(
     place.write_text("compact_at = 100\n", encoding="utf-8")
     talked(convo, "--conversation")
     got = convo("chat", "--from", "mine", "three")
-    assert "convo compact HANDLE --yes goes on with a new conversation" in got.err
+    assert "convo compact HANDLE --yes continues in a new conversation" in got.err
     assert "context_management" not in server.bodies[-1]
 
 

@@ -83,7 +83,7 @@ def test_a_context_that_is_no_mapping_needs_somebody_who_makes_one_of_it(convo: 
     flags = (*agents(text=AGENTS + READER), *scripted(REFUND, WHO, BACK), "--approve", "c1")
     refused = convo("resume", "state.json", *flags)
     assert refused.exit == 2
-    assert "Customer, which a state only describes" in refused.err
+    assert "Customer, which cannot be restored from a state" in refused.err
     assert "try: --context FILE.json, or FILE.py:NAME" in refused.err
     got = convo("resume", "state.json", *flags, "--context", "bot.py:customer")
     assert (got.exit, "who returned ADA" in got.err) == (0, True), got.err

@@ -34,7 +34,7 @@ def test_it_says_what_goes_over_and_what_is_made(convo: Convo, home: Path) -> No
     got = convo("convert", "mine", "--to", "chain", "--as", "theirs")
     assert (got.exit, got.err) == (0, "")
     assert got.out == (
-        "  changed  item_ids: the new owner gives its own ids (item 2)\n"
+        "  changed  item_ids: the new owner assigns its own ids (item 2)\n"
         "  session  theirs\n"
         "  owner    the endpoint's Responses API (--chain)\n"
         "  handle   none yet: the first turn creates it and sends the full history\n"
@@ -62,7 +62,7 @@ def test_a_file_is_named_like_its_session_or_as_it_is_asked(convo: Convo, folder
     assert told["handle"] == str(folder / "talk.json")
     assert [item["role"] for item in json.loads((folder / "talk.json").read_text())] == ["user", "assistant"]
     again = convo("convert", "mine", "--to", "replay", "--as", "./talk.json")
-    assert (again.exit, again.err.splitlines()[0]) == (1, f"convo: {folder / 'talk.json'} is there already")
+    assert (again.exit, again.err.splitlines()[0]) == (1, f"convo: {folder / 'talk.json'} already exists")
     (folder / "other.json").write_text("[]")
     assert convo("convert", "mine", "--to", "replay", "--as", "./other.json").exit == 1
     assert (

@@ -82,7 +82,7 @@ def test_a_turn_that_is_not_there_exits_5(number: str, convo: Convo, home: Path)
     assert (got.exit, got.out, got.err) == (
         5,
         "",
-        f"convo: no turn '{number}'\n  try: choose a turn from 0, the beginning, to 2, the last\n",
+        f"convo: no turn '{number}'\n  try: choose a turn from 0 (the start) to 2 (the last)\n",
     )
 
 
@@ -239,7 +239,10 @@ def test_changed_instructions_are_where_the_cache_ends(convo: Convo, home: Path)
 def test_a_request_that_is_not_there_exits_5(convo: Convo, home: Path) -> None:
     held(home, talks("mine", Strategy.SESSION, "one"))
     got = convo("diff", "--wire", "mine@1", "mine@2")
-    assert (got.exit, got.err) == (5, "convo: no request 'mine@2'\n  try: it has 1; a file has none\n")
+    assert (got.exit, got.err) == (
+        5,
+        "convo: no request 'mine@2'\n  try: choose a request number up to 1; a file has none\n",
+    )
 
 
 def test_a_name_that_is_too_long_for_a_file_is_nobodys(convo: Convo) -> None:

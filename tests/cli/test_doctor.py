@@ -268,4 +268,4 @@ def test_a_folder_that_cannot_be_written_is_a_fault(convo: Convo, home: Path, tm
 
     assert one["found"].startswith(f"the folder {home}")
     assert one["found"].endswith(" cannot be written to: Permission denied")
-    assert one["next"] == "make its folder writable, or set CONVO_HOME to one that is"
+    assert one["next"] == "make its folder writable, or set CONVO_HOME to a writable folder"

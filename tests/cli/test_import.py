@@ -178,7 +178,7 @@ TRANSCRIPT = ({"type": "user", "uuid": "1", "message": {"role": "user", "content
         (json.dumps(ROLLOUT), "item 1 is a 'session_meta' record with a payload, not an item of the API"),
         ("\n".join(map(json.dumps, EVENTS)), "item 1 is a 'response.created' record with a response"),
         (json.dumps(TRANSCRIPT), "item 1 is a 'user' record with a message"),
-        (json.dumps({"messages": [{"role": "user", "content": "hi"}]}), "it holds no list of items"),
+        (json.dumps({"messages": [{"role": "user", "content": "hi"}]}), "the file is not a list of items"),
         (json.dumps([{"content": "hi"}]), "item 1 has neither a type nor a role"),
         ("", ""),
         (" \n\n", ""),
@@ -288,7 +288,7 @@ def test_a_page_of_another_program_is_refused_with_what_can_be_imported(convo: C
     got = convo("import", "page.html")
     assert (got.exit, got.err.splitlines()[1]) == (
         2,
-        "  try: take a file that convo export wrote without --no-data, or a list of items",
+        "  try: use a file that convo export wrote without --no-data, or a list of items",
     )
 
 

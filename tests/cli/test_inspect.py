@@ -163,7 +163,7 @@ def test_an_ambiguous_beginning_lists_what_it_could_be(convo: Convo, home: Path)
     got = convo("inspect", "mon")
     assert (got.exit, got.out) == (2, "")
     assert got.err == (
-        "convo: 'mon' is ambiguous; it could be\n"
+        "convo: 'mon' is ambiguous; it matches\n"
         "  ses_2  session  monoids\n"
         "  ses_1  session  monads\n"
         "  try: add more characters\n"
@@ -213,7 +213,7 @@ def test_a_replayed_session_without_its_file_shows_the_record(convo: Convo, home
     (tmp_path / "talk.json").unlink()
     got = convo("inspect", "monads")
     assert got.exit == 0
-    assert f"{tmp_path / 'talk.json'} is not there; this is what the record says was in it" in got.out
+    assert f"{tmp_path / 'talk.json'} does not exist; this is its recorded content" in got.out
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_a_replayed_session_without_its_file_shows_the_record(convo: Convo, home
     [
         (None, 5, "convo: no file './x.json'\n  try: convo sessions\n"),
         ("[{", 2, "x.json is not JSON: "),
-        ('{"a": 1}', 2, "x.json holds no list of items\n"),
+        ('{"a": 1}', 2, "x.json is not a list of items\n"),
         ("folder", 2, "x.json is a folder, not a replay file\n"),
     ],
 )

@@ -104,7 +104,8 @@ def test_a_deleted_response_ends_the_walk_and_is_named(server: Loopback, convo: 
     got = convo("inspect", ids[2])
     assert got.exit == 0
     assert (
-        f"  note      {ids[0]} is gone; what it and those before it saw counts as sent by the one after it" in got.out
+        f"  note      {ids[0]} no longer exists; the tokens of earlier responses count for the response after it"
+        in got.out
     )
     assert len(got.out.split("preview\n")[1].splitlines()) == 2
 

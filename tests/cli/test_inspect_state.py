@@ -17,8 +17,8 @@ NESTED = "0.19.4__schema1.13__nested_agent_tool_approval.json"
 
 SCREEN = """\
 ./state.json
-  state    RunState 1.21, written by 0.24.0 or later: session writes may be held until guardrails passed; output \
-guardrails know their response (1.19 to 1.21)
+  state    RunState 1.21, written by 0.24.0 or later: session writes can be delayed until guardrails passed; output \
+guardrails have their response (1.19 to 1.21)
   agent    Writer
   owner    this file
   turns    1 of 10
@@ -160,7 +160,7 @@ def test_a_refusal_names_the_file_and_the_place(convo: Convo, tmp_path: Path) ->
     assert (got.exit, got.out) == (2, "")
     assert got.err == (
         "convo: state.json: $.max_turns must be a number of turns, or null for no limit, not '10'\n"
-        "  try: take the file as its release wrote it; it was changed, or cut, since\n"
+        "  try: use the original file; this one may have been edited or truncated\n"
     )
 
 
@@ -217,5 +217,5 @@ def test_a_state_of_the_javascript_sdk_is_named_as_one(
     got = convo(*argv, stdin=json.dumps(document) if "-" in argv else "")
     assert (got.exit, got.out) == (2, ""), got.err
     assert "is a RunState of the JavaScript SDK, @openai/agents" in got.err
-    assert "try: resume it with @openai/agents, which wrote it" in got.err
+    assert "try: resume it with @openai/agents, the SDK that wrote it" in got.err
     assert "upgrade convo-state" not in got.err

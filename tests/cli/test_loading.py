@@ -82,7 +82,7 @@ def test_objects_of_an_installed_agents_sdk_are_taken_by_their_shape(tmp_path: P
             "--agent bot/support.py:triage",
         ),
         ("bot/support.py:nobody", NotFound, "no name in support.py 'nobody'", "--agent bot/support.py:"),
-        ("bot/support.py:last_two", InputFault, "function is no agent", "file.py:name"),
+        ("bot/support.py:last_two", InputFault, "function is not an agent", "file.py:name"),
         ("bot/none.py:triage", Unreadable, "bot/none.py is missing or not a file", "--agent"),
         ("bot/agents.toml:nobody", InvalidSettings, "bot/agents.toml: start is 'nobody'", "triage, billing"),
         ("triage", InvalidUsage, "--agent 'triage' names no .py or .toml file", "--agent support.py:triage"),
@@ -126,7 +126,7 @@ def test_a_tool_that_is_a_plain_function_is_told_with_the_way_to_make_one(tmp_pa
     with pytest.raises(InputFault) as told:
         load_agent_graph("bad.py:desk")
     assert told.value.message == "bad.py:4: agent 'desk' has a tool of type function"
-    assert told.value.hint == "@tool makes one of a function"
+    assert told.value.hint == "create one from a function with @tool"
 
 
 def test_the_command_says_the_sentence_and_no_traceback(convo: Convo, tmp_path: Path, home: Path) -> None:
@@ -139,7 +139,7 @@ def test_the_command_says_the_sentence_and_no_traceback(convo: Convo, tmp_path: 
 
 def test_a_mistake_in_toml_names_the_file(tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text("[agents.a]\nhandofs = []\n")
-    with pytest.raises(InvalidSettings, match=r"a\.toml: agents\.a has no key 'handofs'"):
+    with pytest.raises(InvalidSettings, match=r"a\.toml: agents\.a has an unknown key 'handofs'"):
         load_agent_graph("a.toml")
     (tmp_path / "a.toml").write_text("[agents")
     with pytest.raises(InvalidSettings, match=r"a\.toml is not TOML"):
@@ -171,7 +171,7 @@ def test_a_hosted_tool_that_cannot_be_sent_is_refused_before_anything_is_asked(
     (tmp_path / "a.toml").write_text("[agents.a]\ntools = [{type = 'web_search', x = 2020-01-01}]\n")
     got = convo("chat", "--agent", "a.toml:a", "hello")
     assert (got.exit, got.out) == (2, "")
-    assert got.err.startswith("convo: a.toml: agent 'a' has a tool 'web_search' whose 'x' has no JSON form: ")
+    assert got.err.startswith("convo: a.toml: agent 'a' has a tool 'web_search' whose 'x' is not JSON: ")
     assert not home.exists()
 
 

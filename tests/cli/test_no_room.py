@@ -18,7 +18,7 @@ from tests.wire import spoken
 pytestmark = pytest.mark.needs("posix")
 
 FULL = "could not be written: the disk is full, or a size limit is reached"
-FREE = "  try: free some space, then repeat; what was confirmed before is kept"
+FREE = "  try: free some space, then retry; confirmed items are kept"
 
 
 def two_lines(got: Got) -> list[str]:
@@ -88,7 +88,7 @@ def test_a_replay_file_without_room_stays_as_it_was_and_the_answer_is_kept(tmp_p
         got = disk.launch("chat", "--from", "mine", long)
         if got.out:  # the store lies elsewhere and has room
             assert (got.exit, got.out) == (1, f"{long}\n")
-            assert got.err.splitlines()[-2:] == [f"convo: no room to write {place}", FREE]
+            assert got.err.splitlines()[-2:] == [f"convo: no space left to write {place}", FREE]
         else:  # the limit is one on every file
             assert FULL in two_lines(got)[0]
         assert file.read_bytes() == before
@@ -171,7 +171,7 @@ def test_a_store_that_may_only_be_read_is_read_and_not_written(shared: Path, tmp
     assert "mine" in listed.out
     assert lines == [
         f"convo: {data}/convo.db is read-only",
-        "  try: make its folder writable, or set CONVO_HOME to one that is",
+        "  try: make its folder writable, or set CONVO_HOME to a writable folder",
     ]
     assert (error["code"], f"convo: {error['message']}") == ("store_read_only", lines[0])
     assert (data / "convo.db").read_bytes() == database

@@ -67,7 +67,7 @@ NOBODY = [
         1,
         "invalid_api_key",
         "openai refused the key: Incorrect API key provided",
-        "convo models names each key's variable; or choose a model with -m",
+        "set the key in the variable that convo models lists, or choose another model with -m",
         lambda world: world.set(OPENAI_API_KEY=WRONG_KEY),
     ),
     Row(

@@ -62,7 +62,7 @@ def test_a_server_that_is_busy_is_asked_the_same_again(
     server.arm(fault)
     got = convo("chat", "-c", "two")
     assert (got.exit, got.out) == (0, "two\n")
-    assert got.err.count("trying again") == 1
+    assert got.err.count("retrying") == 1
     assert len(server.bodies) == 3
     assert server.bodies[1] == server.bodies[2]
     assert spoken(server.bodies[2]["input"]) == whole_or_new(strategy, "user: two")
@@ -115,7 +115,7 @@ def test_an_answer_that_a_conversation_gave_and_nobody_heard_is_read_and_not_ask
     got = convo("chat", "-c", "--json", "two")
     assert (got.exit, got.json()["output_text"], got.json()["status"]) == (0, "two", "completed")
     assert (got.json()["response_id"], got.json()["usage"]) == (None, None)
-    assert "the endpoint had taken 2 items that nobody confirmed; they are kept" in got.err
+    assert "the endpoint already had 2 unconfirmed items; they are kept" in got.err
     assert len(server.bodies) == 2
     assert held(server, conversation) == ["user: one", "assistant: one", "user: two", "assistant: two"]
     unheard = convo("inspect", "mine", "--json").json()["links"][1]
@@ -191,7 +191,7 @@ def test_an_answer_without_the_history_it_should_have_is_an_error_and_is_not_sho
     server.arm(ignore_state())
     got = convo("chat", "-c", "two")
     assert (got.exit, got.out, len(server.bodies)) == (1, "", 2)
-    assert f"convo: the endpoint responded without the history of {handle}\n  try: this endpoint keeps" in got.err
+    assert f"convo: the endpoint responded without the history of {handle}\n  try: this endpoint stores" in got.err
 
     assert convo("chat", "-c", "--json", "three").exit == 0
     assert spoken(server.bodies[2]["input"]) == ["user: two", "user: three"]
@@ -261,7 +261,7 @@ def test_a_chain_reports_a_response_without_an_id_and_loses_no_input(
     server.arm(answered(None, "a"))
     got = convo("chat", "--chain", "-n", "mine", "one")
     assert got.exit == 1
-    assert "convo: the endpoint answered without a response id, from which a chain continues\n" in got.err
+    assert "convo: the response has no id, and a chain needs one to continue\n" in got.err
     assert "use --session or --replay" in got.err
     assert convo("chat", "-q", "--from", "mine", "two").exit == 0
     assert [item["content"][0]["text"] for item in server.bodies[-1]["input"]] == ["one", "two"]
@@ -283,7 +283,7 @@ def test_a_response_id_that_is_used_again_hides_no_response(owner: str, server: 
     for words in ("two", "three"):
         got = convo("chat", "--from", "mine", words)
         assert got.exit == 0
-        assert "warning: the endpoint used the response id resp_1 again; this response is kept as try_" in got.err
+        assert "warning: the endpoint reused the response id resp_1; this response is stored as try_" in got.err
     links = convo("inspect", "mine", "--json").json()["links"]
     assert [link["response_id"] == "resp_1" for link in links] == [True, False, False]
     assert [link["children"] for link in links] == [[links[1]["response_id"]], [links[2]["response_id"]], []]

@@ -218,7 +218,7 @@ def test_a_response_that_was_not_to_be_kept_cannot_be_gone_on_from(server: Loopb
     got = convo("chat", "--chain", "--from", response, "-m", model, "two")
     assert (got.exit, got.out) == (2, "")
     assert got.err == (
-        f"convo: {response} was sent with store=false, so its endpoint cannot go on from it\n"
+        f"convo: {response} was sent with store=false, so its endpoint cannot continue it\n"
         "  try: convo chat --fork mine\n"
     )
     assert len(server.requests) == asked
@@ -230,7 +230,7 @@ def test_a_conversation_is_one_list_and_is_not_forked(server: Loopback, convo: C
         got = convo("chat", "--fork", handle, "two")
         assert (got.exit, got.out) == (2, "")
         assert got.err == (
-            f"convo: {made} is one list at its endpoint and cannot have a second head\n"
+            f"convo: {made} cannot be forked: its endpoint stores it as one list\n"
             f"  try: convo convert {made} --to session\n"
         )
     assert len(server.bodies) == 1
@@ -241,7 +241,7 @@ def test_two_owners_or_a_handle_of_another_one_are_told_whose_it_is(convo: Convo
     wrong = convo("chat", "--chain", "--from", "conv_1", "hello")
     whose = "'conv_1' belongs to the endpoint's Conversations API (--conversation)"
     step = "  try: --conversation --from HANDLE\n"
-    excluded = "one owner a conversation: --chain and --conversation exclude each other"
+    excluded = "--chain and --conversation cannot be used together: a conversation has one owner"
     assert (both.exit, both.err) == (2, f"convo: {excluded}; {whose}\n{step}")
-    assert (wrong.exit, wrong.err) == (2, f"convo: --chain takes resp_...; {whose}\n{step}")
+    assert (wrong.exit, wrong.err) == (2, f"convo: --chain expects resp_...; {whose}\n{step}")
     assert not home.exists()

@@ -152,9 +152,9 @@ def test_what_is_right_is_not_written_again(convo: Convo, home: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("taken", "convo: there is a session 'taken' already\n  try: another name: --as taken-2\n"),
-        ("resp_1", "convo: 'resp_1' is no name: it looks like an option, an id or a file\n"),
-        ("there.json", "convo: there.json is there already\n"),
+        ("taken", "convo: a session named 'taken' already exists\n  try: choose another name: --as taken-2\n"),
+        ("resp_1", "convo: 'resp_1' is not a name: it looks like an option, an id or a file\n"),
+        ("there.json", "convo: there.json already exists\n"),
     ],
 )
 @pytest.mark.parametrize("dry", [[], ["--dry-run"]], ids=["", "dry"])

@@ -185,7 +185,7 @@ def test_no_approved_tool_runs_before_the_model_is_known_to_take_its_output(
     config = nobody_listens(tmp_path)[:2]
     got = convo(*config, "resume", handle, *agents(), "-m", model, "--approve", "all", "-o", "out.json")
     assert (got.exit, got.out) == (1, ""), got.err
-    assert "no tool has run" in got.err
+    assert "no tool was run" in got.err
     assert ran() == []
     assert [one["decision"] for one in convo("inspect", "./out.json", "--json").json()["decisions"]] == ["approve"] * 2
     on = convo("resume", "out.json", *agents(), *paused)
@@ -207,7 +207,7 @@ def test_no_approved_tool_inside_an_agent_tool_runs_before_both_models_are_known
         Path(f"other-{agent}").mkdir()
         Path(f"other-{agent}/bot.py").write_text("\n".join(lines))
         got = convo(*config, "resume", "mine", "--agent", f"other-{agent}/bot.py:boss", "--approve", "all")
-        assert (got.exit, "no tool has run" in got.err, ran()) == (1, True, []), got.err
+        assert (got.exit, "no tool was run" in got.err, ran()) == (1, True, []), got.err
 
 
 def test_once_a_tool_has_run_the_file_is_written_however_the_run_ends(convo: Convo, home: Path, launch: Launch) -> None:
@@ -437,7 +437,7 @@ def test_the_same_document_is_gone_on_with_by_one_process_at_a_time(
     got = convo("resume", "state.json", *agents(), *paused, "--approve", "all")
     assert (got.exit, got.out, ran()) == (1, "", [])
     assert "is open in another process" in got.err
-    assert "try: it goes on there" in got.err
+    assert "try: wait until that process ends" in got.err
 
 
 def test_of_two_processes_that_resume_at_once_each_call_runs_once(paused: tuple[str, str], launch: Launch) -> None:

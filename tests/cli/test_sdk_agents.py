@@ -392,7 +392,7 @@ def test_a_package_of_ones_own_that_is_called_agents_is_no_sdk(monkeypatch: pyte
     own = ModuleType("agents")
     kind = type("Agent", (), {"__module__": "agents.own", "name": "a", "handoffs": [], "tools": []})
     monkeypatch.setitem(sys.modules, "agents", own)
-    with pytest.raises(InputFault, match="Agent is no agent"):
+    with pytest.raises(InputFault, match="Agent is not an agent"):
         from_object(kind())
 
 

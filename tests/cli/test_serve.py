@@ -108,7 +108,7 @@ def test_where_only_clients_asked_one_is_told_how_to_find_what_they_got(
     with serving(before=aliases) as server:
         made = server.ask("hello")
         server.end(signal.SIGTERM)
-    assert "convo inspect resp_ names the newest responses, which other clients asked for\n" in convo(*argv).err
+    assert "convo inspect resp_ lists the newest responses of other clients\n" in convo(*argv).err
     assert made["id"] in convo("inspect", "resp_").out
 
 

@@ -125,7 +125,7 @@ def test_an_ambiguous_beginning_lists_what_it_could_be(convo: Convo, home: Path)
     held(home, three)
     got = convo("sessions", "show", "ses_")
     assert (got.exit, got.out) == (2, "")
-    assert got.err.splitlines()[:2] == ["convo: 'ses_' is ambiguous; it could be", "  ses_1  session  monads"]
+    assert got.err.splitlines()[:2] == ["convo: 'ses_' is ambiguous; it matches", "  ses_1  session  monads"]
     assert got.err.endswith("  try: add more characters\n")
 
 
@@ -193,7 +193,7 @@ def test_a_name_that_another_handle_could_be_is_refused(name: str, convo: Convo,
     got = convo("sessions", "rename", "tea", "--", name)
     assert (got.exit, got.out) == (2, "")
     assert got.err.startswith("convo: ")
-    assert got.err.endswith("\n  try: words with dashes: monads-in-haskell\n")
+    assert got.err.endswith("\n  try: use words with dashes, such as monads-in-haskell\n")
     assert convo("sessions", "show", "tea").exit == 0
 
 
@@ -257,7 +257,9 @@ def test_copies_that_a_local_owner_left_at_an_endpoint_are_named(convo: Convo, h
 
     held(home, story)
     got = convo("sessions", "rm", "tea", "--yes")
-    assert got.err.endswith("; https://api.example.com/v1 keeps its own copy of resp_kept and those before it\n")
+    assert got.err.endswith(
+        "; https://api.example.com/v1 keeps its own copy of resp_kept and of the earlier responses\n"
+    )
 
 
 def test_without_a_terminal_and_without_yes_nothing_is_removed(convo: Convo, home: Path) -> None:
@@ -286,7 +288,7 @@ def test_a_session_that_is_open_elsewhere_is_left_alone(argv: list[str], launch:
         await hold.release()
         assert (got.exit, got.out) == (1, "")
         assert got.err.startswith("convo: 'tea' is open in another process (")
-        assert got.err.endswith("\n  try: leave that chat first\n")
+        assert got.err.endswith("\n  try: close that chat first\n")
 
     held(home, story)
 
@@ -300,7 +302,7 @@ def test_a_database_of_a_newer_convo_is_refused(convo: Convo, home: Path) -> Non
         database.execute("PRAGMA user_version = 999")
     got = convo("sessions")
     assert (got.exit, got.out) == (1, "")
-    assert "has schema 999; this convo knows up to" in got.err
+    assert "has schema 999; this version of convo supports schemas up to" in got.err
     assert "try: upgrade convo-state" in got.err
 
 

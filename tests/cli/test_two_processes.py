@@ -52,7 +52,7 @@ def test_the_second_is_told_who_is_there_and_what_to_do_and_the_first_goes_on(
     second = launch("chat", "--from", "mine", "me too")
 
     named = str(tmp_path / "talk.json") if strategy is Strategy.REPLAY else "mine"
-    step = "leave that chat first" if strategy is Strategy.CONVERSATION else f"convo chat --fork {named}"
+    step = "close that chat first" if strategy is Strategy.CONVERSATION else f"convo chat --fork {named}"
     assert (second.exit, second.out) == (1, "")
     told, hint = second.err.splitlines()
     assert told.startswith(f"convo: {named!r} is open in another process (process {first.pid} on ")
@@ -96,7 +96,7 @@ def test_a_session_that_is_open_elsewhere_is_neither_removed_nor_renamed(
     assert (got.exit, got.out) == (1, "")
     told, hint = got.err.splitlines()
     assert told.startswith(f"convo: 'mine' is open in another process (process {first.pid} on ")
-    assert hint == "  try: leave that chat first"
+    assert hint == "  try: close that chat first"
     assert [session.name for session in sessions(home)] == ["mine"]
 
 
@@ -133,7 +133,7 @@ def test_a_file_that_was_written_from_another_home_meanwhile_keeps_both(
     _, err = first.communicate()
 
     assert (second.exit, first.returncode) == (0, 0)
-    assert "was changed while the answer came; both are kept" in err
+    assert "changed during the response; both changes are kept" in err
     kept = json.loads((tmp_path / "talk.json").read_text())
     assert [item["content"][0]["text"] for item in kept] == [
         *("hi", "hi", "me too", "me too"),

@@ -75,7 +75,7 @@ async def test_agents_of_one_name_are_never_written_for_the_sdk(hands: Hands) ->
     told(hands, STORIES["agents of one name"])
     running = await hands.convo_begins()
     assert [call.id for call in running.pending_calls] == ["call_2", "call_4"]
-    with pytest.raises(InputFault, match="several agents are called 'desk', and only the Agents SDK can number them"):
+    with pytest.raises(InputFault, match="several agents are named 'desk', and only the Agents SDK can number them"):
         await hands.written(running)
 
 

@@ -63,7 +63,7 @@ async def test_what_is_very_long_is_counted_beside_the_loop(
 
     wrong = await refusal(endpoint, "word " * 70_000, model="small", truncation=truncation)
 
-    assert wrong.message == "small has room for 100 tokens of input; this needs 70,005"
+    assert wrong.message == "small accepts 100 input tokens; this request has 70,005"
     assert (len(beside), reader.asks) == (1, [])
 
 
@@ -72,7 +72,7 @@ async def test_what_does_not_fit_is_refused_before_the_model_is_asked(
 ) -> None:
     wrong = await refusal(endpoint, HISTORY, model="small")
     assert told(wrong) == ("context_length_exceeded", 400, "input")
-    assert wrong.message == "small has room for 100 tokens of input; this needs 181"
+    assert wrong.message == "small accepts 100 input tokens; this request has 181"
     assert reader.asks == []
 
 

@@ -179,8 +179,8 @@ async def test_a_key_that_a_provider_turns_down_is_the_servers_and_not_the_clien
     for wrong in (lacking, refused):
         assert (wrong.code, wrong.status) == ("provider_key_refused", 502)
         assert "sk-upstream" not in wrong.hint
-    assert lacking.message == "this server has no usable key for here; GET /v1/models lists what it can ask"
-    assert refused.message == "here did not take the key of this server"
+    assert lacking.message == "this server has no usable key for here; GET /v1/models lists the available models"
+    assert refused.message == "here rejected the key of this server"
 
 
 async def test_a_server_that_is_told_to_keep_nothing_keeps_nothing() -> None:

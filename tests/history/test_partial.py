@@ -119,7 +119,7 @@ def test_a_message_may_begin_with_content_that_is_no_list_of_parts(content: Json
 
 
 def test_a_cancelled_response_has_to_be_an_object() -> None:
-    with pytest.raises(StreamBroken, match=r"has no 'response'"):
+    with pytest.raises(StreamBroken, match=r"has no valid 'response'"):
         validate_stream_event({"type": "response.cancelled", "response": ["odd"]})
 
 

@@ -139,7 +139,7 @@ async def test_a_server_that_cannot_be_reached_is_named() -> None:
 async def test_what_cannot_be_sent_is_refused_before_anybody_is_asked(
     server: ChatServer, model: AnthropicModel
 ) -> None:
-    with pytest.raises(Unsupported, match=f"anthropic/{OPUS} does not take web_search tools"):
+    with pytest.raises(Unsupported, match=f"anthropic/{OPUS} does not support web_search tools"):
         await all_of(model, asking(user_message("hi"), model=OPUS, tools=[{"type": "web_search"}]))
 
     assert server.requests == []

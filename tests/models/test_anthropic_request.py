@@ -86,7 +86,7 @@ def test_what_claude_could_not_honour_is_refused_by_name(asked: dict[str, Any], 
 
 
 def test_a_refusal_of_logprobs_names_them() -> None:
-    with pytest.raises(Unsupported, match=r" does not take logprobs$"):
+    with pytest.raises(Unsupported, match=r" does not support logprobs$"):
         body(include=["message.output_text.logprobs"])
 
 

@@ -270,7 +270,7 @@ async def test_a_server_that_cannot_be_reached_is_named(url: str) -> None:
 
 
 async def test_what_cannot_be_sent_is_refused_before_anybody_is_asked(server: ChatServer, model: ChatModel) -> None:
-    with pytest.raises(Unsupported, match="deepseek/v3 does not take computer_call items"):
+    with pytest.raises(Unsupported, match="deepseek/v3 does not support computer_call items"):
         await all_of(model, asking({"type": "computer_call"}, model="v3"))
 
     assert server.requests == []

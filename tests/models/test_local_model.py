@@ -206,7 +206,7 @@ async def test_what_it_cannot_do_is_refused_before_a_child_is_started(
 ) -> None:
     model = LocalModel(NOWHERE, counting_ids())
 
-    with pytest.raises(Unsupported, match=f"local/{NAME} does not take {named}"):
+    with pytest.raises(Unsupported, match=f"local/{NAME} does not support {named}"):
         await all_of(model, asking(*items, **parameters))
 
     assert model.get_engine(NAME).process is None

@@ -269,7 +269,7 @@ async def test_a_sealed_history_of_another_model_is_refused_before_anybody_is_as
     window = await model.compact(HI)
     assert window is not None
 
-    with pytest.raises(Unsupported, match=r"^openai/gpt-4\.1 does not take a compaction encrypted by another model"):
+    with pytest.raises(Unsupported, match=r"^openai/gpt-4\.1 does not support a compaction encrypted by another model"):
         await all_of(model, asking(*window, model="gpt-4.1"))
 
     assert len(server.requests) == 1

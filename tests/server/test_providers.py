@@ -130,7 +130,7 @@ def test_a_refusal_names_the_alias_and_not_the_model_behind_it(gateway: Served, 
     message = gateway.ask({"model": "fast", "input": "hi", **parameters}).json()["error"]["message"]
 
     assert "secret-model" not in message
-    assert message.startswith("fast does not take ")
+    assert message.startswith("fast does not support ")
 
 
 def test_a_bare_name_goes_to_the_provider_whose_list_was_asked_for(gateway: Served, upstream: ChatServer) -> None:

@@ -60,7 +60,7 @@ def test_a_picture_is_refused_before_it_is_said_to_a_model_that_knows_words_alon
     picture: Json = {"type": "input_image", "image_url": "data:image/png;base64,AA=="}
     settings = resolve_settings(read_settings_inputs(None, SettingFlags()))
     if refused:
-        with pytest.raises(Unsupported, match="does not take images"):
+        with pytest.raises(Unsupported, match="does not support images"):
             check_input_supported(model, [picture], settings)
     else:
         check_input_supported(model, [picture], settings)

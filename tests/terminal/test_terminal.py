@@ -227,7 +227,7 @@ def test_retry_of_nothing_is_told_without_a_receipt() -> None:
     with at_terminal("chat", *ECHO) as person:
         person.is_asked()
         shown = person.says("/retry")
-        assert "convo: nothing was said yet\n" in shown
+        assert "convo: the conversation has no message yet\n" in shown
         assert receipts(shown) == []
 
 
@@ -242,7 +242,7 @@ def test_what_was_taken_back_can_be_taken_up_again(flag: str, home: Path) -> Non
             person.says(words)
         assert 'undid "two"; the next message continues after 2 items' in person.says("/undo")
         assert 'redid "two"; the next message continues after 4 items' in person.says("/redo")
-        assert "nothing was taken back" in person.says("/redo")
+        assert "nothing to redo" in person.says("/redo")
         assert 'went back to before "one"; the next message continues after 0 items' in person.says("/rewind 0")
         assert "redid" in person.says("/redo")
         person.says("three")
@@ -260,7 +260,7 @@ def test_a_fork_goes_on_in_a_session_of_its_own(home: Path) -> None:
             person.says(words)
         assert "continuing mine-2, 2 items; mine is unchanged" in person.says("/fork 1")
         assert "session mine-2" in person.says("other")
-        assert "choose a turn from 0, the beginning, to 2, the last" in person.says("/fork 7")
+        assert "choose a turn from 0 (the start) to 2 (the last)" in person.says("/fork 7")
         assert "takes a turn number" in person.says("/rewind x")
         assert person.leaves() == 0
         assert person.shown.rpartition("continue: ")[2].strip() == "convo chat --from mine-2"

@@ -54,7 +54,7 @@ def test_ctrl_c_ends_the_wait_for_a_server_that_is_busy(loopback: Loopback, home
     with at_terminal("chat", "-n", "mine", env=loopback.environ) as person:
         person.is_asked()
         person.types("hello\r")
-        person.sees("trying again")
+        person.sees("retrying")
         person.presses("c")
         shown = person.is_asked()
         assert receipts(shown)[0]["status"] == "cancelled"
@@ -106,7 +106,7 @@ def test_a_script_is_told_and_not_asked(home: Path, convo: Convo) -> None:
         first.is_asked()
         got = convo("chat", "--from", "mine", "two")
         assert (got.exit, got.out) == (1, "")
-        assert got.err.endswith("  try: leave that chat first\n")
+        assert got.err.endswith("  try: close that chat first\n")
 
 
 def test_json_without_a_question_is_refused_at_a_terminal() -> None:

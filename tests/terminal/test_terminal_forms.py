@@ -150,6 +150,6 @@ def test_a_picture_for_a_model_of_words_alone_is_refused_as_it_is_attached(tmp_p
     Path("dot.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(20))
     with at_terminal("chat", "-m", "local/smollm2-135m", "-n", "mine") as person:
         person.is_asked()
-        assert "does not take images" in person.says("/attach dot.png")
+        assert "does not support images" in person.says("/attach dot.png")
         assert "no attachments" in person.says("/attach")
         assert person.leaves() == 0

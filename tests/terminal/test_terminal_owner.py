@@ -30,7 +30,7 @@ def test_a_chat_goes_on_with_another_owner(
 def test_no_owner_and_an_owner_that_is_none_change_nothing(home: Path) -> None:
     with at_terminal("chat", *ECHO, "-n", "mine") as person:
         person.is_asked()
-        assert "nothing was said yet" in person.says("/owner chain")
+        assert "the conversation has no message yet" in person.says("/owner chain")
         person.says("one")
         assert "no owner 'nobody'" in person.says("/owner nobody")
         assert "already" in person.says("/owner session")

@@ -243,7 +243,7 @@ UNUSABLE: dict[str, tuple[Callable[[File], None], type[StoreFault], str]] = {
     "a newer convo's": (
         newer,
         StoreTooNew,
-        f"has schema {SCHEMA_VERSION + 1}; this convo knows up to {SCHEMA_VERSION}",
+        f"has schema {SCHEMA_VERSION + 1}; this version of convo supports schemas up to {SCHEMA_VERSION}",
     ),
     "half a file": (cut, StoreUnavailable, "is damaged"),
 }
