@@ -5,7 +5,7 @@ _convo() {
     word=${line##*[[:space:]]}
     read -ra words <<< "${line%"$word"}"
     COMPREPLY=()
-    # bash cuts words at @ and =, and wants only what follows the cut; what it would run or spread is quoted
+    # bash splits words at @ and = and replaces only the last part; characters special to the shell are quoted
     while IFS=$'\t' read -r candidate help; do
         rest=${candidate:${#word}-${#2}}
         [[ $rest == *[!A-Za-z0-9_.,:/@%+=-]* ]] && printf -v rest %q "$rest"
