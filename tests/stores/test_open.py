@@ -52,7 +52,7 @@ def test_a_url_that_names_no_store_is_refused_with_those_that_do(url: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("url", "others"), [("memory", ["sqlite3", "convo.stores.sqlite"]), ("sqlite:x", ["convo.stores.memory"])]
+    ("url", "others"), [("memory", ["psycopg", "convo.stores.postgres"]), ("sqlite:x", ["convo.stores.memory"])]
 )
 def test_a_store_is_imported_only_when_it_is_asked_for(url: str, others: list[str]) -> None:
     script = f"""

@@ -1,5 +1,6 @@
-"""Random programs of changes, run on memory and on SQLite side by side.
+"""Random programs of changes, run on memory and on a file side by side, both of SQLite.
 
+The file is closed and opened again; beside PostgreSQL (`postgres/test_side_by_side.py`) the statements differ as well.
 Whatever is done, both answer the same to every question, a history that was read once reads the
 same for as long as anything stands on it, and the file holds each item once.
 """

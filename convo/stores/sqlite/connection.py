@@ -267,9 +267,9 @@ class SqliteDatabase:
     def _run_on_empty_store(self, one: QueuedJob[Result]) -> Result:
         """Run a job on an empty store; all reads share one."""
         if one.is_write:
-            with closing(_open_empty_store()) as db:
+            with closing(open_empty_store()) as db:
                 return one.job(db)
-        self._empty_db = self._empty_db or _open_empty_store()
+        self._empty_db = self._empty_db or open_empty_store()
         return one.job(self._empty_db)
 
     def _is_file_replaced(self) -> bool:
@@ -304,8 +304,8 @@ class SqliteDatabase:
                     left.unlink()
         self._db = self._wal_identity = None
 
-    def size_bytes(self) -> int:
-        """Return the bytes of the file and its log; 0 if there is none."""
+    def size_bytes(self) -> int | None:
+        """Return the bytes of the file and its log; 0 if there is none, None in memory."""
         found = 0
         for one in (self.file, _wal_path(self.file)):
             with translate_errors(self.file), suppress(FileNotFoundError):
@@ -409,8 +409,10 @@ def _database_uri(file: Path) -> str:
     return f"{file.absolute().as_uri()}?mode=ro&immutable=1"
 
 
-def _open_empty_store() -> sqlite3.Connection:
-    db = sqlite3.connect(":memory:", isolation_level=None)
+def open_empty_store() -> sqlite3.Connection:
+    """Open an empty store in memory, for any thread, but one at a time."""
+    db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    db.execute("PRAGMA foreign_keys = ON")
     migrate_schema(db)
     return db
 
