@@ -1,4 +1,4 @@
-"""Clock, ids, process liveness, notices and temporary files: effects that can be injected.
+"""Clock, ids, shielded coroutines, process liveness, notices and temporary files: effects that can be injected.
 
 Decisions take time and ids as arguments; only edges read them. A killed process cannot release its leases:
 `is_process_dead` recognizes it on the same machine. Temporary files have the tag of their process, and the next
@@ -13,12 +13,16 @@ import secrets
 import shutil
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from hashlib import sha256
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+from weakref import WeakSet
+
+if TYPE_CHECKING:
+    from asyncio import Task
 
 
 class Clock(Protocol):
@@ -50,6 +54,37 @@ class SystemClock:
         import asyncio  # most commands start without an event loop
 
         await asyncio.sleep(seconds)
+
+
+Result = TypeVar("Result")
+
+_SHIELDED_TASKS: "WeakSet[Task[Any]]" = WeakSet()
+"""The tasks that run a shielded coroutine."""
+
+
+async def shielded(coroutine: Coroutine[Any, Any, Result]) -> Result:
+    """Shield a coroutine: await it to completion, then raise the cancellation again. Raises its errors first.
+
+    A store works in a thread that cannot be stopped: after a cancellation in between it would be unknown what was
+    stored. A nested call runs in the same task. `anyio.CancelScope(shield=True)` does not replace it: `Task.cancel`,
+    with which Ctrl-C and the disconnect of a client arrive, cancels inside of that scope as well.
+    """
+    import asyncio
+
+    if asyncio.current_task() in _SHIELDED_TASKS:
+        return await coroutine
+    task = asyncio.create_task(coroutine)
+    _SHIELDED_TASKS.add(task)
+    stopped: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as cancelled:
+            stopped = cancelled
+    result = task.result()
+    if stopped:
+        raise stopped
+    return result
 
 
 NewId: TypeAlias = Callable[[str], str]

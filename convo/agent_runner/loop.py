@@ -30,7 +30,7 @@ from convo.agent_runner.tasks import USER_CODE_ERRORS, RunTasks, TaskResult
 from convo.agent_runner.user_code import call_user_predicate, run_tool_call
 from convo.agents.graph import AgentTool, Graph
 from convo.chat.conversation import Chat
-from convo.chat.session_record import RunUpdate, shielded
+from convo.chat.session_record import RunUpdate
 from convo.chat.turn import ChatTurn
 from convo.errors import ConvoError, RunFailed
 from convo.history.items import Item, Json, StreamEvent
@@ -64,6 +64,7 @@ from convo.runs.state import (
     ToolCall,
     ToolReturned,
 )
+from convo.runtime import shielded
 from convo.stores.base import AgentCall, AgentRun
 from convo.strategies.state import ConversationState
 from convo.tools.tool import Context, read_arguments

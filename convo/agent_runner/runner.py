@@ -37,7 +37,7 @@ from convo.agent_runner.user_code import capture, capture_async, make_failure_ou
 from convo.agents.graph import AgentTool, Graph
 from convo.chat.conversation import Chat
 from convo.chat.open import open_chat
-from convo.chat.session_record import ChatDeps, shielded
+from convo.chat.session_record import ChatDeps
 from convo.chat.turn import trim_to_last_input
 from convo.errors import ConvoError, RunFailed, StateFault
 from convo.history.items import Item, Json, StreamEvent, user_message
@@ -62,6 +62,7 @@ from convo.runs.state import (
     ToolReturned,
     create_run,
 )
+from convo.runtime import shielded
 from convo.stores.base import AgentRun
 from convo.strategies.selection import OwnerSelection
 from convo.tools.tool import Context, Wrong, output_text, read_arguments

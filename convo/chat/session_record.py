@@ -5,21 +5,17 @@ from the difference to the state it had. One process writes a session: the lease
 the chat is open and expires when that process has ended.
 """
 
-import asyncio
 import os
 import re
-from collections.abc import Coroutine
 from dataclasses import dataclass, replace
 from shlex import quote
-from typing import Any
-from weakref import WeakSet
 
 from convo.endpoints.base import Endpoint
 from convo.errors import Busy, InvalidUsage, NotFound
 from convo.history.items import Item, item_preview
 from convo.history.records import SCRATCH_PREFIX, Link, Session
 from convo.history.tree import Path
-from convo.runtime import Clock, NewId, describe_process, is_process_dead, process_identity
+from convo.runtime import Clock, NewId, describe_process, is_process_dead, process_identity, shielded
 from convo.stores.base import AgentCall, AgentRun, AppendItems, Store, Transaction, session_name_taken_error
 from convo.stores.lease import LeaseGuard
 from convo.strategies.selection import is_session_handle
@@ -184,32 +180,6 @@ def _make_appends(path: Path, stored_path: Path) -> tuple[AppendItems, ...]:
     shared = stored_path.common_depth(path)
     new = tuple(node.item for node in path.nodes[shared:])
     return (AppendItems(path.first(shared).head, new),) if new else ()
-
-
-_SHIELDED_TASKS = WeakSet[asyncio.Task[None]]()
-"""The tasks that run a shielded coroutine."""
-
-
-async def shielded(coroutine: Coroutine[Any, Any, None]) -> None:
-    """Shield a coroutine: await it to completion, then raise the cancellation again.
-
-    A store works in a thread that cannot be stopped: after a cancellation in between it would be unknown what was
-    stored. A nested call runs in the same task.
-    """
-    if asyncio.current_task() in _SHIELDED_TASKS:
-        await coroutine
-        return
-    task = asyncio.ensure_future(coroutine)
-    _SHIELDED_TASKS.add(task)
-    stopped: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait([task])
-        except asyncio.CancelledError as cancelled:
-            stopped = cancelled
-    task.result()
-    if stopped:
-        raise stopped
 
 
 async def load_session_record(session: Session, deps: ChatDeps) -> SessionRecord:

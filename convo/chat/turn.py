@@ -12,7 +12,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from convo.chat.session_record import NO_UPDATE, ChatDeps, RunUpdate, SessionRecord, shielded
+from convo.chat.session_record import NO_UPDATE, ChatDeps, RunUpdate, SessionRecord
 from convo.endpoints.base import LIMIT_FIELD, PAGE_ITEMS, Endpoint, iter_pages
 from convo.errors import ConvoError, EndpointFault, LimitReached, StateFault, StreamBroken
 from convo.history.accumulator import (
@@ -37,7 +37,7 @@ from convo.history.records import (
     strip_tool_secrets,
 )
 from convo.history.tree import Path
-from convo.runtime import Clock
+from convo.runtime import Clock, shielded
 from convo.stores.base import Store
 from convo.strategies.requests import (
     apply_cancellation,

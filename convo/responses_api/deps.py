@@ -16,7 +16,7 @@ from convo.models.base import Model
 from convo.responses_api import errors
 from convo.responses_api.encryption import CompactionCipher
 from convo.responses_api.truncation import WindowLookup
-from convo.runtime import Clock, NewId, process_identity
+from convo.runtime import Clock, NewId, process_identity, shielded
 from convo.stores.base import Store
 from convo.stores.lease import LeaseGuard
 from convo.usage.models import find_model_window
@@ -186,23 +186,6 @@ def _shutting_down_error() -> TryLater:
     return TryLater("The server is shutting down", code="server_shutting_down", retry_after_s=1.0)
 
 
-async def await_to_completion(work: Coroutine[Any, Any, T]) -> T:
-    """Await `work` to completion, then re-raise a cancellation that arrived in the meantime.
-
-    Raises the errors of `work`, which take precedence over the CancelledError.
-    """
-    task, cancelled = asyncio.create_task(work), None
-    while not task.done():
-        try:
-            await asyncio.wait({task})
-        except asyncio.CancelledError as told:
-            cancelled = told
-    done = task.result()
-    if cancelled:
-        raise cancelled
-    return done
-
-
 class ModelOpener(Protocol):
     """Opens models by name. Its creator closes the opened models with `aclose`."""
 
@@ -280,7 +263,7 @@ async def conversation_write_lock(store: Store, conversation_id: str, holder: st
     try:
         yield
     finally:
-        await await_to_completion(hold.release())
+        await shielded(hold.release())
 
 
 async def _acquire_lease(store: Store, name: str, holder: str) -> LeaseGuard:
@@ -289,7 +272,7 @@ async def _acquire_lease(store: Store, name: str, holder: str) -> LeaseGuard:
     try:
         return await asyncio.shield(taking)
     except asyncio.CancelledError:
-        await await_to_completion(_release_acquired(taking))
+        await shielded(_release_acquired(taking))
         raise
 
 

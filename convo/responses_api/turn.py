@@ -19,7 +19,7 @@ from convo.history.records import Link
 from convo.history.tree import Path
 from convo.models.base import get_ignored_fields, get_provider_name
 from convo.responses_api import compaction, response
-from convo.responses_api.deps import EndpointDeps, await_to_completion, conversation_write_lock
+from convo.responses_api.deps import EndpointDeps, conversation_write_lock
 from convo.responses_api.history import (
     LoadedHistory,
     check_call_pairs,
@@ -39,6 +39,7 @@ from convo.responses_api.response import (
     build_terminal_event,
 )
 from convo.responses_api.validation import ResponseRequest
+from convo.runtime import shielded
 from convo.stores.base import Store, Transaction
 
 
@@ -272,7 +273,7 @@ class ResponseTurn:
                     event = await foreground.wait(listening.read_next(event))
                 end = listening.build_result(event)
                 foreground.begin_close()
-                link, end = await await_to_completion(self._commit_or_report(turn, link, end))
+                link, end = await shielded(self._commit_or_report(turn, link, end))
             except (asyncio.CancelledError, GeneratorExit, TryLater) as why:
                 if isinstance(why, TryLater) and not foreground.is_stopped:
                     raise
@@ -332,7 +333,7 @@ class ResponseTurn:
                 end = (response.disconnected_result if disconnected else response.cancelled_result)(
                     stream.items_so_far()
                 )
-            await await_to_completion(self._commit_result(turn, link, end))
+            await shielded(self._commit_result(turn, link, end))
 
     async def _commit_or_report(self, turn: PreparedTurn, link: Link, result: TurnResult) -> tuple[Link, TurnResult]:
         """Commit the result. A server reports a store that fails now in the stream, if the response is streamed."""
@@ -377,7 +378,7 @@ async def _drain_finished_response(stream: ResponseStream, event: StreamEvent) -
         finally:
             if not following.done():  # also after a cancellation: a running generator cannot be closed
                 following.cancel()
-                await await_to_completion(asyncio.wait([following]))
+                await shielded(asyncio.wait([following]))
         if following.cancelled():
             return None
         event = following.result()

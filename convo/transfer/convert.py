@@ -15,7 +15,7 @@ from convo.chat.conversation import Chat
 from convo.chat.files import ReplayFile, format_replay_file
 from convo.chat.lookup import find_session_by_handle, to_absolute_path
 from convo.chat.open import iter_numbered_paths, load_conversation_history
-from convo.chat.session_record import ChatDeps, find_free_session_name, load_session_record, make_session_name, shielded
+from convo.chat.session_record import ChatDeps, find_free_session_name, load_session_record, make_session_name
 from convo.chat.turn import load_owner_tail
 from convo.chat.view_loader import load_session_view
 from convo.endpoints.base import PAGE_ITEMS, Endpoint, list_all_items
@@ -25,7 +25,7 @@ from convo.history.records import EMBEDDED_SCOPE, Link, Scope, Session, Strategy
 from convo.history.tree import Key, Path, common_prefix_length, root_key
 from convo.inspect.serialize import ConversationDocument, links_to_json
 from convo.inspect.view import ConversationView
-from convo.runtime import Clock, NewId
+from convo.runtime import Clock, NewId, shielded
 from convo.stores.base import AppendItems, Store, Transaction
 from convo.strategies.requests import reconcile
 from convo.strategies.state import STRATEGIES, ConversationState, is_complete_answer

@@ -1,0 +1,63 @@
+"""Coroutines that are shielded from a cancellation."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeAlias
+
+import anyio
+import pytest
+
+from convo.runtime import shielded
+
+Commit: TypeAlias = Callable[[], Coroutine[Any, Any, str]]
+
+
+async def steps_of(run: Callable[[Commit], Awaitable[str]]) -> list[str]:
+    """Run a commit of two steps in a task that is cancelled twice in between; return the steps that were taken."""
+    steps: list[str] = []
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def commit() -> str:
+        steps.append("begun")
+        begun.set()
+        await go_on.wait()
+        steps.append("committed")
+        return "result"
+
+    task = asyncio.ensure_future(run(commit))
+    await begun.wait()
+    task.cancel()
+    await asyncio.sleep(0)
+    task.cancel()
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    return steps
+
+
+async def test_a_shielded_coroutine_completes_before_the_cancellation_is_raised() -> None:
+    async def run(commit: Commit) -> str:
+        async def nested() -> str:
+            return await shielded(commit())
+
+        return await shielded(nested())
+
+    assert await steps_of(run) == ["begun", "committed"]
+
+
+async def test_a_shielded_coroutine_returns_its_result_and_raises_its_errors() -> None:
+    async def fail() -> None:
+        raise OSError("disk")
+
+    assert await shielded(asyncio.sleep(0, "result")) == "result"
+    with pytest.raises(OSError, match="disk"):
+        await shielded(fail())
+
+
+async def test_a_scope_of_anyio_does_not_shield_from_the_cancellation_of_a_task() -> None:
+    async def run(commit: Commit) -> str:
+        with anyio.CancelScope(shield=True):
+            return await commit()
+        raise AssertionError("the scope caught the cancellation")
+
+    assert await steps_of(run) == ["begun"]
