@@ -53,12 +53,12 @@ def item_type(item: Item) -> str:
 
 def is_client_call(item: Item) -> bool:
     """Return whether the client must send an output for this item."""
-    return item_type(item) in OUTPUT_BY_CLIENT_CALL
+    return str(item.get("type")) in OUTPUT_BY_CLIENT_CALL
 
 
 def is_client_output(item: Item) -> bool:
     """Return whether the item is the output of a call that the client ran."""
-    return item_type(item) in CLIENT_OUTPUT_TYPES
+    return str(item.get("type")) in CLIENT_OUTPUT_TYPES
 
 
 def get_call_id(item: Item) -> str | None:

@@ -20,11 +20,11 @@ from urllib.parse import quote
 from convo.config.sections import PROVIDER_EXTRA_FIELDS
 from convo.errors import EndpointFault, InputFault, KeyRefused, StreamBroken, Unreachable, Unsupported
 from convo.history.items import (
+    OUTPUT_BY_CLIENT_CALL,
     Item,
     Json,
     StreamEvent,
     get_call_id,
-    is_assistant_message,
     is_client_call,
     is_client_output,
     item_type,
@@ -209,8 +209,10 @@ def parse_model_names(listed: Json, provider: str) -> Sequence[str]:
     raise StreamBroken(f"{provider} sent a response that is not a list of models", hint="check its base_url")
 
 
-RoleGroup: TypeAlias = tuple[bool, tuple[Item, ...]]
+RoleGroup: TypeAlias = tuple[bool, list[Item]]
 """Whether the items are the assistant's, and the items."""
+
+_ASSISTANT_TYPES = frozenset({"reasoning", *OUTPUT_BY_CLIENT_CALL})
 
 
 def group_by_role(items: Iterable[Item]) -> list[RoleGroup]:
@@ -219,32 +221,30 @@ def group_by_role(items: Iterable[Item]) -> list[RoleGroup]:
     The outputs of a group's calls come first in the next group, in the order of the calls. An output without a call
     stays in its position.
     """
-    said = tuple(items)
-    calls = {get_call_id(item) for item in said if is_client_call(item)}
-    answers: dict[str | None, Item] = {get_call_id(item): item for item in said if is_client_output(item)}
-    runs: list[RoleGroup] = []
-    for ours, group in groupby(said, key=is_from_assistant):
-        run = tuple(item for item in group if not (is_client_output(item) and get_call_id(item) in calls))
-        runs = _append_group(runs, (ours, run))
-        runs = _append_group(runs, (False, _outputs_of_calls(run, answers)))
-    return runs
+    history = tuple(items)
+    call_ids = {get_call_id(item) for item in history if is_client_call(item)}
+    outputs = {get_call_id(item): item for item in history if is_client_output(item)}
+    groups: list[RoleGroup] = []
+    for ours, run in groupby(history, key=_is_from_assistant):
+        if ours:
+            said = list(run)
+            answers = [
+                outputs[get_call_id(item)] for item in said if is_client_call(item) and get_call_id(item) in outputs
+            ]
+            found = [(True, said), (False, answers)]
+        else:
+            found = [(False, [item for item in run if not (is_client_output(item) and get_call_id(item) in call_ids)])]
+        for role, members in found:
+            if groups and groups[-1][0] == role:
+                groups[-1][1].extend(members)
+            elif members:
+                groups.append((role, members))
+    return groups
 
 
-def is_from_assistant(item: Item) -> bool:
-    return is_assistant_message(item) or is_client_call(item) or item_type(item) == "reasoning"
-
-
-def _outputs_of_calls(group: Sequence[Item], answers: dict[str | None, Item]) -> tuple[Item, ...]:
-    return tuple(answers[get_call_id(item)] for item in group if is_client_call(item) and get_call_id(item) in answers)
-
-
-def _append_group(groups: list[RoleGroup], group: RoleGroup) -> list[RoleGroup]:
-    """Append a group; merge it with the last one if both have the same role."""
-    if not group[1]:
-        return groups
-    if groups and groups[-1][0] == group[0]:
-        return [*groups[:-1], (group[0], groups[-1][1] + group[1])]
-    return [*groups, group]
+def _is_from_assistant(item: Item) -> bool:
+    kind = item_type(item)
+    return kind in _ASSISTANT_TYPES or (kind == "message" and item.get("role") == "assistant")
 
 
 ISSUER_TAG_PREFIX, OPAQUE_TAG_PREFIX = "convo1:", "convo2:"
@@ -423,15 +423,20 @@ def list_ignored_parameters(
 def list_ignored_item_fields(items: Iterable[Item]) -> Iterator[str]:
     """List the fields of items that a translation drops."""
     for item in items:
-        if item_type(item) == "reasoning":
+        kind = item_type(item)
+        if kind == "reasoning":
             continue
-        yield from (f"input.{item_type(item)}.{field}" for field in _unknown_fields(item, _ITEM_FIELDS))
+        for name in _unknown_fields(item, _ITEM_FIELDS):
+            yield f"input.{kind}.{name}"
         for parts in (item.get("content"), item.get("output")):
             for part in parts if isinstance(parts, list) else ():
                 if isinstance(part, Mapping):
-                    yield from (f"input.{part.get('type')}.{field}" for field in _unknown_fields(part, _PART_FIELDS))
+                    for name in _unknown_fields(part, _PART_FIELDS):
+                        yield f"input.{part.get('type')}.{name}"
 
 
 def _unknown_fields(value: Mapping[str, Json], known: Collection[str]) -> Iterator[str]:
     """List the fields of `value` that are not empty and not `known`."""
-    return (name for name, inner in value.items() if name not in known and inner not in (None, [], {}))
+    for name, inner in value.items():
+        if name not in known and inner not in (None, [], {}):
+            yield name

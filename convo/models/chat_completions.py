@@ -16,7 +16,7 @@ from convo.config.sections import PROVIDER_EXTRA_FIELDS
 from convo.config.settings import DEFAULT_RESPONSE_LIMITS, ResponseLimits
 from convo.config.values import Secret
 from convo.errors import StreamBroken, Unsupported
-from convo.history.items import Item, Json, StreamEvent, item_type
+from convo.history.items import Item, Json, StreamEvent
 from convo.models.base import (
     INCLUDE_ENCRYPTED_REASONING,
     INCLUDE_LOGPROBS,
@@ -354,7 +354,7 @@ def list_ignored_chat_fields(
         names.append(f"include.{INCLUDE_ENCRYPTED_REASONING}")
     names += list_ignored_item_fields(request.input)
     if any(
-        item_type(item) == "reasoning" and not (dialect.has_thinking and is_issued_by(item, issuer))
+        item.get("type") == "reasoning" and not (dialect.has_thinking and is_issued_by(item, issuer))
         for item in request.input
     ):
         names.append("input.reasoning")

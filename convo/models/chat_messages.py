@@ -18,7 +18,6 @@ from convo.errors import InputFault, Unsupported
 from convo.history.items import (
     Item,
     Json,
-    is_assistant_message,
     is_client_call,
     is_client_output,
     is_user_message,
@@ -53,27 +52,33 @@ def build_chat_messages(
     Raises Unsupported for an item, role or part that chat completions cannot represent, InputFault for an item or part
     that lacks a required field.
     """
-    told = [{"role": "system", "content": instructions}] if instructions else []
-    history = [item for item in items if reasoning_issuer or item_type(item) != "reasoning"]
-    for exchange in _split_at_user_messages(group_by_role(history)):
-        called = any(is_client_call(item) for _, run in exchange for item in run)
-        by = reasoning_issuer if called else None
-        for ours, run in exchange:
-            told += _assistant_messages(run, model_label, by) if ours else _tool_and_user_messages(run, model_label)
-    return told
+    messages = [{"role": "system", "content": instructions}] if instructions else []
+    history = [item for item in items if reasoning_issuer or item.get("type") != "reasoning"]
+    for turn in _split_at_user_messages(group_by_role(history)):
+        issuer = None
+        if reasoning_issuer and any(is_client_call(item) for _, group in turn for item in group):
+            issuer = reasoning_issuer
+        for ours, group in turn:
+            if ours:
+                messages += _assistant_messages(group, model_label, issuer)
+            else:
+                messages += _tool_and_user_messages(group, model_label)
+    return messages
 
 
 def _split_at_user_messages(groups: Iterable[RoleGroup]) -> Iterator[list[RoleGroup]]:
     """Yield the groups of each turn; a turn begins with a user message."""
-    exchange: list[RoleGroup] = []
-    for ours, run in groups:
-        if not ours and any(map(is_user_message, run)):
-            asked = next(at for at, item in enumerate(run) if is_user_message(item))
-            yield [*exchange, (False, run[:asked])]
-            exchange = [(False, run[asked:])]
-        else:
-            exchange.append((ours, run))
-    yield exchange
+    turn: list[RoleGroup] = []
+    for ours, group in groups:
+        first = None if ours else next((at for at, item in enumerate(group) if is_user_message(item)), None)
+        if first is None:
+            turn.append((ours, group))
+            continue
+        if before := group[:first]:
+            turn.append((False, before))
+        yield turn
+        turn = [(False, group[first:])]
+    yield turn
 
 
 def encode_reasoning_text(text: str) -> str:
@@ -86,15 +91,20 @@ def encode_reasoning_text(text: str) -> str:
 
 def _assistant_messages(items: Sequence[Item], model_label: str, issuer: IssuerTag | None) -> list[ChatMessage]:
     calls = [_tool_call(item, model_label) for item in items if is_client_call(item)]
-    words = [
-        _translate_text_content(item.get("content"), model_label, "an assistant message")
-        for item in items
-        if is_assistant_message(item)
-    ]
+    texts = [_message_text(item, model_label) for item in items if item_type(item) == "message"]
     thoughts = {} if issuer is None else {"reasoning_content": _join_reasoning_text(items, issuer, model_label)}
     if not calls:
-        return [{"role": "assistant", "content": said, **thoughts} for said in words]
-    return [{"role": "assistant", "content": "\n".join(words) or None, **thoughts, "tool_calls": calls}]
+        return [{"role": "assistant", "content": text, **thoughts} for text in texts]
+    return [{"role": "assistant", "content": "\n".join(texts) or None, **thoughts, "tool_calls": calls}]
+
+
+def _message_text(item: Item, model_label: str) -> str:
+    """Translate the content of an assistant's message, which allows text only."""
+    content = _translate_content(item.get("content"), model_label)
+    if isinstance(content, str):
+        return content
+    other = next(part["type"] for part in content if part["type"] != "text")
+    raise Unsupported(model_label, f"{other} parts in an assistant message", param="input")
 
 
 def _join_reasoning_text(items: Sequence[Item], issuer: IssuerTag, model_label: str) -> str:
@@ -125,39 +135,31 @@ def _tool_call(item: Item, model_label: str) -> Json:
 
 def _tool_and_user_messages(items: Sequence[Item], model_label: str) -> list[ChatMessage]:
     """Build the tool messages, then one user message with their media, then the other messages."""
-    outputs = [item for item in items if is_client_output(item)]
-    told = [_tool_message(item, model_label) for item in outputs]
-    shown = [part for item in outputs for part in _tool_output_media(item, model_label)]
-    beside = [{"role": "user", "content": shown}] if shown else []
-    return [*told, *beside, *_role_messages(items, model_label)]
-
-
-def _role_messages(items: Sequence[Item], model_label: str) -> Iterator[ChatMessage]:
+    messages: list[ChatMessage] = []
+    media: list[Json] = []
+    others: list[Item] = []
     for item in items:
-        if is_client_output(item):
+        if not is_client_output(item):
+            others.append(item)
             continue
+        if item_type(item) != "function_call_output":
+            raise Unsupported(model_label, f"{item_type(item)} items", param="input")
+        content = _translate_content(item.get("output"), model_label)
+        if not isinstance(content, str):
+            if shown := [part for part in content if part["type"] != "text"]:
+                media += [{"type": "text", "text": f"{_MEDIA_CAPTION} {item.get('call_id')}:"}, *shown]
+            content = "\n".join(part["text"] for part in content if part["type"] == "text") or _MEDIA_PLACEHOLDER
+        messages.append({"role": "tool", "tool_call_id": read_required_str(item, "call_id"), "content": content})
+    if media:
+        messages.append({"role": "user", "content": media})
+    for item in others:
         if item_type(item) != "message":
             raise Unsupported(model_label, f"{item_type(item)} items", param="input")
         role = _ROLES.get(str(item.get("role")))
         if role is None:
             raise Unsupported(model_label, f"messages with the role {item.get('role')!r}", param="input")
-        yield {"role": role, "content": _translate_content(item.get("content"), model_label)}
-
-
-def _tool_message(item: Item, model_label: str) -> ChatMessage:
-    if item_type(item) != "function_call_output":
-        raise Unsupported(model_label, f"{item_type(item)} items", param="input")
-    said = _translate_content(item.get("output"), model_label)
-    if not isinstance(said, str):
-        said = "\n".join(part["text"] for part in said if part["type"] == "text") or _MEDIA_PLACEHOLDER
-    return {"role": "tool", "tool_call_id": read_required_str(item, "call_id"), "content": said}
-
-
-def _tool_output_media(item: Item, model_label: str) -> list[Json]:
-    """Return the parts of an output that are not text, with a caption: a tool message holds text only."""
-    said = _translate_content(item.get("output"), model_label)
-    other = [] if isinstance(said, str) else [part for part in said if part["type"] != "text"]
-    return [{"type": "text", "text": f"{_MEDIA_CAPTION} {item.get('call_id')}:"}, *other] if other else []
+        messages.append({"role": role, "content": _translate_content(item.get("content"), model_label)})
+    return messages
 
 
 _MEDIA_PLACEHOLDER = "(shown in the next message)"
@@ -168,33 +170,22 @@ _MEDIA_CAPTION = "Shown by the tool call"
 
 
 def _translate_content(content: Json, model_label: str) -> Json:
+    """Translate content: a string if it is text only, else a list of parts."""
     if isinstance(content, str) or content is None:
         return content or ""
     if not isinstance(content, list):
         raise InputFault("a message's content is neither text nor a list of parts")
-    parts = [_translate_part(part, model_label) for part in content]
-    if all(part["type"] == "text" for part in parts):
-        return "\n".join(part["text"] for part in parts)
-    return parts
-
-
-def _translate_text_content(content: Json, model_label: str, where: str) -> str:
-    """Translate the content of a message that allows text only."""
-    said = _translate_content(content, model_label)
-    if isinstance(said, str):
-        return said
-    other = next(part["type"] for part in said if part["type"] != "text")
-    raise Unsupported(model_label, f"{other} parts in {where}", param="input")
-
-
-def _translate_part(part: Json, model_label: str) -> Json:
-    if not isinstance(part, dict):
-        raise InputFault("a message's content contains a part that is not an object")
-    form = _PART_TRANSLATORS.get(str(part.get("type")))
-    translated = form(part) if form else None
-    if translated is None:
-        raise Unsupported(model_label, f"{part.get('type')} parts of this form", param="input")
-    return translated
+    parts: list[Json] = []
+    for part in content:
+        if not isinstance(part, dict):
+            raise InputFault("a message's content contains a part that is not an object")
+        translate = _PART_TRANSLATORS.get(str(part.get("type")))
+        translated = translate(part) if translate else None
+        if translated is None:
+            raise Unsupported(model_label, f"{part.get('type')} parts of this form", param="input")
+        parts.append(translated)
+    texts = [part["text"] for part in parts if part["type"] == "text"]
+    return "\n".join(texts) if len(texts) == len(parts) else parts
 
 
 def _text_part(part: Json) -> Json:
