@@ -150,9 +150,6 @@ _INCOMPLETE_REASONS = {
 
 _BASE_URL_HINT = "check the provider's base_url; it often ends in /v1"
 
-_REASONING_FIELDS = ("reasoning_content", "reasoning")
-"""The fields with a model's reasoning; some servers send the same text in both."""
-
 
 class ChatChunkTranslator:
     """Translates the chunks of one response to events of the Responses API."""
@@ -170,16 +167,17 @@ class ChatChunkTranslator:
 
     def translate_chunk(self, chunk: Json) -> Iterator[StreamEvent]:
         """Yield the events of one chunk. Raises StreamBroken for anything that is no chunk of chat completions."""
-        chunk = _as_object(chunk)
+        chunk = _typed(chunk, dict)
         self._has_chunks = True
-        self._writer.model = _as_str(chunk.get("model")) or self._writer.model
-        told = chunk.get("usage") or _as_object(chunk.get("x_groq")).get("usage")
-        if told:
-            self._usage = usage_from_chat(_as_object(told))
-        for choice in map(_as_object, _as_list(chunk.get("choices"))):
-            self._logprobs += map(_translate_logprob, _as_list(_as_object(choice.get("logprobs")).get("content")))
-            yield from self._translate_delta(_as_object(choice.get("delta")))
-            self._finish_reason = _as_str(choice.get("finish_reason")) or self._finish_reason
+        self._writer.model = _typed(chunk.get("model"), str) or self._writer.model
+        usage = chunk.get("usage") or _typed(chunk.get("x_groq"), dict).get("usage")
+        if usage:
+            self._usage = usage_from_chat(_typed(usage, dict))
+        for each in _typed(chunk.get("choices"), list):
+            choice = _typed(each, dict)
+            self._logprobs += map(_translate_logprob, _typed(_typed(choice.get("logprobs"), dict).get("content"), list))
+            yield from self._translate_delta(_typed(choice.get("delta"), dict))
+            self._finish_reason = _typed(choice.get("finish_reason"), str) or self._finish_reason
 
     def finish(self) -> Iterator[StreamEvent]:
         """Yield the terminal event. Raises StreamBroken without a finish reason."""
@@ -198,26 +196,26 @@ class ChatChunkTranslator:
             yield from self._writer.write_failed("server_error", why, self._usage)
 
     def _translate_delta(self, delta: Mapping[str, Json]) -> Iterator[StreamEvent]:
-        thought = next((_as_str(delta.get(name)) for name in _REASONING_FIELDS if delta.get(name)), "")
-        said, refused, calls = (
-            _as_str(delta.get("content")),
-            _as_str(delta.get("refusal")),
-            _as_list(delta.get("tool_calls")),
-        )
-        if thought or said or refused:
+        # some servers send the same text in both fields
+        reasoning = _typed(delta.get("reasoning_content") or delta.get("reasoning") or "", str)
+        text, refusal = _typed(delta.get("content"), str), _typed(delta.get("refusal"), str)
+        calls = _typed(delta.get("tool_calls"), list)
+        if reasoning or text or refusal:
             yield from self._finish_call()
             self._open_call = None
-        if thought and self._issuer is not None:
-            self._reasoning_deltas.append(thought)
-        yield from self._writer.write_reasoning(thought)
-        if said or refused or calls:
+        if reasoning:
+            if self._issuer is not None:
+                self._reasoning_deltas.append(reasoning)
+            yield from self._writer.write_reasoning(reasoning)
+        if text or refusal or calls:
             yield from self._finish_reasoning()
-        if said:
+        if text:
             logprobs, self._logprobs = self._logprobs, []
-            yield from self._writer.write_text(said, logprobs)
-        yield from self._writer.write_refusal(refused)
-        for piece in map(_as_object, calls):
-            yield from self._translate_tool_call(piece)
+            yield from self._writer.write_text(text, logprobs)
+        if refusal:
+            yield from self._writer.write_refusal(refusal)
+        for piece in calls:
+            yield from self._translate_tool_call(_typed(piece, dict))
 
     def _finish_reasoning(self) -> Iterator[StreamEvent]:
         """End the reasoning; store its text as encrypted content where the server needs it back."""
@@ -227,16 +225,16 @@ class ChatChunkTranslator:
 
     def _translate_tool_call(self, piece: Mapping[str, Json]) -> Iterator[StreamEvent]:
         """Translate a part of a call. A new index or a new id starts the next call: some servers send no index."""
-        function = _as_object(piece.get("function"))
-        index, call_id = _as_int(piece.get("index")), _as_str(piece.get("id"))
+        function = _typed(piece.get("function"), dict)
+        index, call_id = _typed(piece.get("index"), int), _typed(piece.get("id"), str)
         if self._open_call is None or self._open_call[0] != index or call_id not in ("", self._open_call[1]):
-            name = _as_str(function.get("name"))
+            name = _typed(function.get("name"), str)
             if not name:
                 raise StreamBroken("the response mixes the parts of its tool calls")
             yield from self._finish_call()
             self._open_call, self._has_arguments = (index, call_id or self._new_id("call")), False
             yield from self._writer.start_function_call(self._open_call[1], name)
-        arguments = _as_str(function.get("arguments"))
+        arguments = _typed(function.get("arguments"), str)
         self._has_arguments = self._has_arguments or bool(arguments)
         yield from self._writer.write_arguments(arguments)
 
@@ -248,11 +246,15 @@ class ChatChunkTranslator:
 
 
 def _translate_logprob(value: Json) -> Json:
-    found = _as_object(value)
-    one: dict[str, Json] = {"token": _as_str(found.get("token")), "bytes": _as_list(found.get("bytes"))}
-    one["logprob"] = _check_type((int, float), found.get("logprob"), 0.0)
+    found = _typed(value, dict)
+    logprob = found.get("logprob")
+    one: dict[str, Json] = {
+        "token": _typed(found.get("token"), str),
+        "bytes": _typed(found.get("bytes"), list),
+        "logprob": logprob if isinstance(logprob, int) else _typed(logprob, float),
+    }
     if "top_logprobs" in found:
-        one["top_logprobs"] = [_translate_logprob(other) for other in _as_list(found["top_logprobs"])]
+        one["top_logprobs"] = [_translate_logprob(other) for other in _typed(found["top_logprobs"], list)]
     return one
 
 
@@ -261,41 +263,23 @@ def usage_from_chat(raw: Mapping[str, Json]) -> Json:
 
     Raises StreamBroken if a count is not a number.
     """
-    read, written = _as_object(raw.get("prompt_tokens_details")), _as_object(raw.get("completion_tokens_details"))
+    read, written = _typed(raw.get("prompt_tokens_details"), dict), _typed(raw.get("completion_tokens_details"), dict)
     return make_usage(
-        _as_int(raw.get("prompt_tokens")),
-        _as_int(raw.get("completion_tokens")),
-        cached=_as_int(read.get("cached_tokens")) or _as_int(raw.get("prompt_cache_hit_tokens")),
-        written=_as_int(read.get("cache_write_tokens")),
-        reasoning=_as_int(written.get("reasoning_tokens")),
+        _typed(raw.get("prompt_tokens"), int),
+        _typed(raw.get("completion_tokens"), int),
+        cached=_typed(read.get("cached_tokens"), int) or _typed(raw.get("prompt_cache_hit_tokens"), int),
+        written=_typed(read.get("cache_write_tokens"), int),
+        reasoning=_typed(written.get("reasoning_tokens"), int),
     )
 
 
-# -- types: null is the default, another type breaks the stream ---------------------------
-
-
-def _check_type(expected_type: type[_T] | tuple[type[_T], ...], value: Json, default: _T) -> _T:
+def _typed(value: Json, expected: type[_T]) -> _T:
+    """Return `value`, or the empty value of the type for null. Raises StreamBroken for another type."""
     if value is None:
-        return default
-    if isinstance(value, expected_type):
+        return expected()
+    if isinstance(value, expected):
         return value
     raise StreamBroken("the response has a field that chat completions does not define")
-
-
-def _as_object(value: Json) -> dict[str, Json]:
-    return _check_type(dict, value, {})
-
-
-def _as_list(value: Json) -> list[Json]:
-    return _check_type(list, value, [])
-
-
-def _as_str(value: Json) -> str:
-    return _check_type(str, value, "")
-
-
-def _as_int(value: Json) -> int:
-    return _check_type(int, value, 0)
 
 
 _UNCHANGED_PARAMETERS = ("temperature", "top_p", "presence_penalty", "frequency_penalty")
