@@ -148,29 +148,23 @@ class SSEDecoder:
         if self._ended_with_cr and piece.startswith(b"\n"):  # the second half of a CRLF that was split
             piece = piece[1:]
         self._ended_with_cr = piece.endswith(b"\r")
-        found = [
-            data.decode() for line in piece.splitlines(keepends=True) if (data := self._feed_line(line)) is not None
-        ]
+        found = []
+        for line in piece.splitlines(keepends=True):
+            if not line.endswith((b"\n", b"\r")):
+                self._partial_line.write(line)
+                continue
+            if self._partial_line.tell():
+                line = _take_buffer(self._partial_line) + line
+            if self._is_first_line:
+                line, self._is_first_line = line.removeprefix(BOM_UTF8), False
+            line = line.rstrip(b"\r\n")
+            if line.startswith(b"data:"):
+                self._data.write(line[5:].removeprefix(b" ") + b"\n")
+            elif not line and self._data.tell():
+                found.append(_take_buffer(self._data)[:-1].decode())
         if self._partial_line.tell() + self._data.tell() > self._max_event_bytes:
             raise LimitReached("event_bytes", self._max_event_bytes)
         return found
-
-    def _feed_line(self, line: bytes) -> bytes | None:
-        """Return the data of the event that this line completes, if any."""
-        if not line.endswith((b"\n", b"\r")):
-            self._partial_line.write(line)
-            return None
-        if self._partial_line.tell():
-            line = _take_buffer(self._partial_line) + line
-        if self._is_first_line:
-            line, self._is_first_line = line.removeprefix(BOM_UTF8), False
-        line = line.rstrip(b"\r\n")
-        if line.startswith(b"data:"):
-            said = line[5:].removeprefix(b" ")
-            self._data.write(said + b"\n")
-        if line or not self._data.tell():
-            return None
-        return _take_buffer(self._data)[:-1]
 
 
 def _take_buffer(held: BytesIO) -> bytes:
