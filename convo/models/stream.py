@@ -8,7 +8,9 @@ and parts and builds the final output from the same data, so that streamed and f
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from io import StringIO
+from typing import NamedTuple
 
 from convo.history.items import Item, Json, StreamEvent
 from convo.runtime import NewId
@@ -39,8 +41,23 @@ def make_usage(input_tokens: int, output_tokens: int, *, cached: int = 0, writte
     }
 
 
+class PartPlace(NamedTuple):
+    """The list of an item that contains a part, and the names in the part's events."""
+
+    list_name: str
+    index_field: str
+    event_name: str
+
+
+IN_CONTENT = PartPlace("content", "content_index", "content_part")
+IN_SUMMARY = PartPlace("summary", "summary_index", "reasoning_summary_part")
+
+
 class ResponseEventWriter:
-    """Writes one response; each method yields the events that its call completes."""
+    """Writes one response; each method yields the events that its call completes.
+
+    An event shares the items and parts that are finished with the output; one that is still open is copied.
+    """
 
     def __init__(self, new_id: NewId, model: str | None = None, *, summarized: bool = False) -> None:
         """Start a response without items.
@@ -54,6 +71,7 @@ class ResponseEventWriter:
         self._output: list[dict[str, Json]] = []
         self._open_item: dict[str, Json] | None = None
         self._open_part: dict[str, Json] | None = None
+        self._place = IN_CONTENT
         self._delta_buffer, self._pending_surrogate = StringIO(newline=""), ""
         self._call_ids: set[str] = set()
 
@@ -105,14 +123,14 @@ class ResponseEventWriter:
     def write_item(self, item: Item) -> Iterator[StreamEvent]:
         """Write a finished item unchanged, except for a missing id."""
         yield from self._finish_item("completed")
-        kept = {**_copy_json(dict(item)), "id": item.get("id") or self._new_id(str(item.get("type", "item")))}
+        kept = {**deepcopy(dict(item)), "id": item.get("id") or self._new_id(str(item.get("type", "item")))}
         parts = kept["content"] if isinstance(kept.get("content"), list) else []
         self._output.append(kept)
         self._open_item = {**kept, "content": []} if parts else kept
-        yield self._make_event("response.output_item.added", with_id=False, item=_copy_json(self._open_item))
+        yield self._make_event("response.output_item.added", with_id=False, item=deepcopy(self._open_item))
         for part in parts:
             yield from self._write_part(part)
-        yield self._make_event("response.output_item.done", with_id=False, item=_copy_json(kept))
+        yield self._make_event("response.output_item.done", with_id=False, item=kept)
         self._open_item = None
 
     def write_completed(self, usage: Json) -> Iterator[StreamEvent]:
@@ -147,24 +165,23 @@ class ResponseEventWriter:
         yield from self._finish_item("completed")
         self._open_item = {**item, "status": "in_progress"}
         self._output.append(self._open_item)
-        yield self._make_event("response.output_item.added", with_id=False, item=_copy_json(self._open_item))
+        yield self._make_event("response.output_item.added", with_id=False, item=deepcopy(self._open_item))
 
     def _start_part(self, part: str) -> Iterator[StreamEvent]:
         yield from self._finish_part()
         assert self._open_item is not None
-        self._open_part = _copy_json(_PART_TEMPLATES[part])
-        self._open_parts.append(self._open_part)
-        yield self._make_part_event(f"response.{self._part_event_name}.added", part=_copy_json(self._open_part))
+        self._open_part = deepcopy(_PART_TEMPLATES[part])
+        self._place = IN_SUMMARY if part == "summary_text" else IN_CONTENT
+        self._open_item[self._place.list_name].append(self._open_part)
+        yield self._make_part_event(f"response.{self._place.event_name}.added", part=deepcopy(self._open_part))
 
     def _write_part(self, part: dict[str, Json]) -> Iterator[StreamEvent]:
         assert self._open_item is not None
         field = _TEXT_FIELDS.get(str(part.get("type")))
         self._open_item["content"].append(part)
-        yield self._make_part_event(
-            "response.content_part.added", part={**_copy_json(part), field: ""} if field else _copy_json(part)
-        )
+        yield self._make_part_event("response.content_part.added", part={**part, field: ""} if field else part)
         if field is None:
-            yield self._make_part_event("response.content_part.done", part=_copy_json(part))
+            yield self._make_part_event("response.content_part.done", part=part)
             return
         more: dict[str, Json] = {"logprobs": []} if part["type"] == "output_text" else {}
         yield self._make_part_event(f"response.{part['type']}.delta", delta=part[field], **more)
@@ -195,19 +212,16 @@ class ResponseEventWriter:
         self._delta_buffer, self._pending_surrogate = StringIO(newline=""), ""
 
     def _finish_part(self) -> Iterator[StreamEvent]:
-        if self._open_part is not None:
-            self._flush_buffer()
         part = self._open_part
         if part is None:
             return
+        self._flush_buffer()
         field = _TEXT_FIELDS[part["type"]]
-        more: dict[str, Json] = (
-            {"logprobs": _copy_json(part.get("logprobs") or [])} if part["type"] == "output_text" else {}
-        )
+        more: dict[str, Json] = {"logprobs": part.get("logprobs") or []} if part["type"] == "output_text" else {}
         name = _PART_EVENT_NAMES.get(part["type"], part["type"])
         yield self._make_part_event(f"response.{name}.done", **{field: part[field]}, **more)
-        yield self._make_part_event(f"response.{self._part_event_name}.done", part=_copy_json(part))
-        self._open_part = None
+        yield self._make_part_event(f"response.{self._place.event_name}.done", part=part)
+        self._open_part, self._place = None, IN_CONTENT
 
     def _finish_item(self, status: str) -> Iterator[StreamEvent]:
         yield from self._finish_part()
@@ -220,12 +234,12 @@ class ResponseEventWriter:
                 "response.function_call_arguments.done", name=item["name"], arguments=item["arguments"]
             )
         item["status"] = status
-        yield self._make_event("response.output_item.done", with_id=False, item=_copy_json(item))
+        yield self._make_event("response.output_item.done", with_id=False, item=item)
         self._open_item = None
 
     def _terminate(self, status: str, usage: Json, **why: Json) -> Iterator[StreamEvent]:
         yield from self._finish_item("completed" if status == "completed" else "incomplete")
-        ended = {"status": status, "model": self.model, "output": _copy_json(self._output), "usage": usage, **why}
+        ended = {"status": status, "model": self.model, "output": self._output, "usage": usage, **why}
         yield {"type": f"response.{status}", "response": ended}
 
     def _make_event(self, name: str, /, *, with_id: bool = True, **fields: Json) -> StreamEvent:
@@ -234,25 +248,9 @@ class ResponseEventWriter:
         return {"type": name, "output_index": len(self._output) - 1, **named, **fields}
 
     def _make_part_event(self, name: str, /, **fields: Json) -> StreamEvent:
-        index: dict[str, Json] = {
-            "summary_index" if self._is_in_summary else "content_index": len(self._open_parts) - 1
-        }
-        return self._make_event(name, **index, **fields)
-
-    @property
-    def _is_in_summary(self) -> bool:
-        return self._open_part is not None and self._open_part["type"] == "summary_text"
-
-    @property
-    def _open_parts(self) -> list[dict[str, Json]]:
-        """The list of the open item that contains the open part."""
         assert self._open_item is not None
-        parts: list[dict[str, Json]] = self._open_item["summary" if self._is_in_summary else "content"]
-        return parts
-
-    @property
-    def _part_event_name(self) -> str:
-        return "reasoning_summary_part" if self._is_in_summary else "content_part"
+        index: dict[str, Json] = {self._place.index_field: len(self._open_item[self._place.list_name]) - 1}
+        return self._make_event(name, **index, **fields)
 
 
 _ITEM_TEMPLATES: dict[str, Callable[[NewId], dict[str, Json]]] = {
@@ -271,12 +269,3 @@ _TEXT_FIELDS = {"output_text": "text", "refusal": "refusal", "reasoning_text": "
 
 _PART_EVENT_NAMES = {"summary_text": "reasoning_summary_text"}
 """Part types whose events are named differently."""
-
-
-def _copy_json(value: Json) -> Json:
-    """Return a deep copy of JSON that is still being written."""
-    if isinstance(value, dict):
-        return {key: _copy_json(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_copy_json(inner) for inner in value]
-    return value
