@@ -5,6 +5,7 @@ the final payload has no output. `validate_stream_event` comes first: it checks 
 raises StreamBroken. Event types that nothing here reads pass unchecked.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping
 from io import StringIO
 from typing import Any
@@ -58,9 +59,9 @@ class StreamedTextChecksum:
         """Add the delta of an event, if it is text of a message."""
         delta = event.get("delta")
         if event["type"] in TEXT_DELTAS and isinstance(delta, str):
-            at = event.get("output_index")
-            self._checksums[at] = _checksum(delta, self._checksums.get(at, 0))
-            self._total_checksum = _checksum(delta, self._total_checksum)
+            at, text = event.get("output_index"), delta.encode("utf-8", "surrogatepass")
+            self._checksums[at] = crc32(text, self._checksums.get(at, 0))
+            self._total_checksum = crc32(text, self._total_checksum)
 
     def has_different_text(self, event: StreamEvent) -> bool:
         """Return whether text was streamed and the terminal event of a successful response has another text.
@@ -71,13 +72,9 @@ class StreamedTextChecksum:
         output = response.get("output") if isinstance(response, Mapping) else None
         if event["type"] == "response.failed" or not self._checksums or not isinstance(output, list) or not output:
             return False
-        final = [words for words in map(_message_text, output) if words]
-        alike = sorted(map(_checksum, final)) == sorted(self._checksums.values())
-        return not alike and _checksum("".join(final)) != self._total_checksum
-
-
-def _checksum(words: str, before: int = 0) -> int:
-    return crc32(words.encode("utf-8", "surrogatepass"), before)
+        texts = [text.encode("utf-8", "surrogatepass") for text in map(_message_text, output) if text]
+        alike = sorted(map(crc32, texts)) == sorted(self._checksums.values())
+        return not alike and crc32(b"".join(texts)) != self._total_checksum
 
 
 def _message_text(item: Json) -> str:
@@ -98,7 +95,7 @@ class ResponseAccumulator:
         self.response_id: str | None = None
         self.has_output_events = False
         self._items: dict[int, dict[str, Json]] = {}
-        self._buffers: dict[tuple[int, str, str], StringIO] = {}
+        self._buffers: defaultdict[tuple[int, str, str], StringIO] = defaultdict(lambda: StringIO(newline=""))
         self._done_indexes: set[int] = set()
 
     @property
@@ -141,7 +138,7 @@ class ResponseAccumulator:
             self._add_delta(event, *DELTA_TARGETS[kind])
         elif kind == "response.function_call_arguments.delta":
             self._items.setdefault(event["output_index"], {"type": "function_call"})
-            self._append_text(event["output_index"], "", "arguments", event["delta"])
+            self._buffers[event["output_index"], "", "arguments"].write(event["delta"])
 
     def _set_item(self, at: int, item: dict[str, Json]) -> None:
         lists = {name: list(item[name]) for name in ("content", "summary") if isinstance(item.get(name), list)}
@@ -158,16 +155,12 @@ class ResponseAccumulator:
         parts.append(part)
 
     def _add_delta(self, event: StreamEvent, name: str, part: str, field: str) -> None:
-        at = event["output_index"]
-        parts = self._part_list(at, name)
-        if not parts or not isinstance(parts[-1], dict):
-            parts.append({"type": part, field: ""})
-        self._append_text(at, name, field, event["delta"])
-
-    def _append_text(self, at: int, name: str, field: str, piece: str) -> None:
-        if (at, name, field) not in self._buffers:
-            self._buffers[at, name, field] = StringIO(newline="")
-        self._buffers[at, name, field].write(piece)
+        place = event["output_index"], name, field
+        if place not in self._buffers:
+            parts = self._part_list(event["output_index"], name)
+            if not parts or not isinstance(parts[-1], dict):
+                parts.append({"type": part, field: ""})
+        self._buffers[place].write(event["delta"])
 
     def _part_list(self, at: int, name: str) -> list[dict[str, Json]]:
         """Return the list `name` of an item: "content" of a message, or "summary" of reasoning."""
