@@ -116,6 +116,10 @@ class ModelsByName:
 
         Raises RequestRefused for an unknown model, and the KeyRefused and InvalidSettings of `open_model`.
         """
+        model, choice = self._open_model(name)
+        return model, choice.name.model
+
+    def _open_model(self, name: str) -> tuple[Model, ModelChoice]:
         try:
             choice = self._resolve_name(name)
         except InvalidSettings as wrong:
@@ -123,7 +127,7 @@ class ModelsByName:
         provider = choice.provider
         if provider.name not in self._models:
             self._models[provider.name] = self._open_provider_model(provider)
-        return self._models[provider.name], choice.name.model
+        return self._models[provider.name], choice
 
     def _open_provider_model(self, provider: Provider) -> Model:
         from convo.models.limits import LimitedModel
@@ -160,10 +164,9 @@ class ModelsForClients(ModelsByName):
     """`ModelsByName` for clients that have no provider key and must not read local files by naming them."""
 
     def __call__(self, name: str) -> tuple[Model, str]:
-        model, own = super().__call__(name)
-        return ServerKeyModel(
-            model, self._resolve_name(name).provider.name, requested_name=name, provider_model=own
-        ), own
+        model, choice = self._open_model(name)
+        own = choice.name.model
+        return ServerKeyModel(model, choice.provider.name, requested_name=name, provider_model=own), own
 
     def _open_provider_model(self, provider: Provider) -> Model:
         with translate_server_key_errors(provider.name, key_sent=False):
