@@ -100,7 +100,7 @@ class BackgroundRun:
         """Append the model's events to the event log."""
         await self._record_start()
         try:
-            async with aclosing(stream_model_events(self._turn, self._deps)) as asked:
+            async with aclosing(stream_model_events(self._turn)) as asked:
                 heard = ResponseStream(asked)
                 self._items_so_far = heard.items_so_far
                 event = await heard.read_first()
@@ -157,12 +157,11 @@ async def start_background_run(request: ResponseRequest, deps: EndpointDeps) -> 
     """
     async with AsyncExitStack() as held:
         turn = await prepare_turn(request, deps, held)
-        deps.models(request.model)
         response_id = deps.new_id("resp")
         holder = f"{process_identity()}:{response_id}"
         hold = await LeaseGuard.acquire(deps.store, run_lease_name(response_id), holder, RUN_LEASE_TTL_S)
         held.push_async_callback(hold.release)
-        link = replace(build_link(turn, deps, response_id=response_id, created_at=deps.clock.now()), status="queued")
+        link = replace(build_link(turn, response_id=response_id, created_at=deps.clock.now()), status="queued")
         change = response.build_turn_transaction(turn.history, turn.input_path, UNFINISHED_RESULT, link, deps.new_id)
         await commit_turn(deps.store, replace(change, started_run_id=response_id), turn, UNFINISHED_RESULT)
         run = BackgroundRun(turn, link, deps, held.pop_all())

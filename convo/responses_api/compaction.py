@@ -217,20 +217,12 @@ async def _request_summary(compaction: CompactionInput, items: Sequence[Item]) -
     return extract_summary(end.output), end.usage
 
 
-def respond_with_compaction(
-    request: ResponseRequest, history: Sequence[Item], deps: EndpointDeps
-) -> AsyncGenerator[StreamEvent, None]:
-    """Stream the events of the model that `request` names. Raises WindowExceeded and the errors of `ModelOpener`."""
-    model, name = deps.models(request.model)
-    asking = CompactionInput(
-        model,
-        build_response_model_request(request, remove_incomplete_items(history), name),
-        history,
-        request.model,
-        deps,
-    )
-    plain = last_compaction_index(history) is None and not request.is_compaction and request.compact_threshold is None
-    return _respond_fitted(asking, request) if plain else _respond_compacting(asking, request)
+def respond_with_compaction(compaction: CompactionInput, request: ResponseRequest) -> AsyncGenerator[StreamEvent, None]:
+    """Stream the model's events, after a compaction if `request` asks for one. Raises WindowExceeded."""
+    asks = request.is_compaction or request.compact_threshold is not None
+    if asks or last_compaction_index(compaction.history) is not None:
+        return _respond_compacting(compaction, request)
+    return _respond_fitted(compaction, request)
 
 
 def build_response_model_request(request: ResponseRequest, items: tuple[Item, ...], name: str) -> ModelRequest:

@@ -14,17 +14,13 @@ from convo.history.accumulator import STREAMED_TEXT_DIFFERS, STREAMED_TEXT_DIFFE
 from convo.history.items import Item, Json, Response, StreamEvent, is_client_call
 from convo.history.records import (
     IGNORED_PARAMETER,
-    PROVIDER_PARAMETER,
     Link,
     LinkStatus,
-    Strategy,
     effective_parameters,
-    strip_tool_secrets,
 )
 from convo.history.tree import Path
 from convo.responses_api.conversations import build_append_transaction
 from convo.responses_api.history import LoadedHistory
-from convo.responses_api.validation import ResponseRequest
 from convo.runtime import NewId
 from convo.stores.base import AppendItems, Transaction
 
@@ -326,44 +322,6 @@ def with_text_differs_error(result: TurnResult) -> TurnResult:
     )
 
 
-def build_turn_link(
-    request: ResponseRequest,
-    history: LoadedHistory,
-    input_path: Path,
-    *,
-    response_id: str,
-    created_at: float,
-    first_token_s: float | None,
-    ignored: Sequence[str] = (),
-    provider: str | None = None,
-) -> Link:
-    """Build the link of a response that has begun.
-
-    input_path:  ends with the last item of the model's input
-    ignored:     fields that the model was not sent, see `convo.models.base`
-    provider:    the model's provider, if the model's name does not begin with it
-    """
-    ours: dict[str, Json] = {IGNORED_PARAMETER: list(ignored)} if ignored else {}
-    if provider:
-        ours[PROVIDER_PARAMETER] = provider
-    return Link(
-        id=response_id,
-        input_head=input_path.head,
-        head=input_path.head,
-        sent_count=len(input_path) - len(history.path),
-        model=request.model,
-        strategy=Strategy.CONVERSATION if request.conversation_id else Strategy.CHAIN,
-        status="in_progress",
-        created_at=created_at,
-        parent_id=request.previous_response_id,
-        conversation_id=request.conversation_id,
-        previous_response_id=request.previous_response_id,
-        first_token_s=first_token_s,
-        parameters=strip_tool_secrets(request.parameters) | ours,
-        is_stored=request.store,
-    )
-
-
 def finish_turn_link(link: Link, input_path: Path, result: TurnResult, duration_s: float) -> Link:
     return replace(
         link,
@@ -379,7 +337,7 @@ def build_turn_transaction(
     history: LoadedHistory, input_path: Path, result: TurnResult, link: Link, new_id: NewId
 ) -> Transaction:
     """Build the one transaction that stores the response."""
-    said = (*input_path.items[len(history.path) :], *result.output)
+    said = (*(node.item for node in input_path.nodes[len(history.path) :]), *result.output)
     grow = (AppendItems(history.path.head, said),) if said else ()
     if history.conversation is None or not result.is_appended:
         return Transaction(appends=grow, links=(link,))

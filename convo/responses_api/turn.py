@@ -15,10 +15,11 @@ from itertools import count
 from convo.errors import Conflict, ConvoError, LimitReached, NotFound, StoreFault, StreamBroken, TryLater
 from convo.history.accumulator import TERMINAL_EVENTS, ResponseAccumulator, StreamedTextChecksum, validate_stream_event
 from convo.history.items import Item, StreamEvent
-from convo.history.records import Link
+from convo.history.records import IGNORED_PARAMETER, PROVIDER_PARAMETER, Link, Strategy, strip_tool_secrets
 from convo.history.tree import Path
 from convo.models.base import get_ignored_fields, get_provider_name
-from convo.responses_api import compaction, response
+from convo.responses_api import response
+from convo.responses_api.compaction import CompactionInput, build_response_model_request, respond_with_compaction
 from convo.responses_api.deps import EndpointDeps, conversation_write_lock
 from convo.responses_api.history import (
     LoadedHistory,
@@ -35,7 +36,6 @@ from convo.responses_api.response import (
     ZERO_USAGE,
     TurnResult,
     build_created_event,
-    build_response,
     build_terminal_event,
 )
 from convo.responses_api.validation import ResponseRequest
@@ -49,11 +49,13 @@ class PreparedTurn:
 
     history:     the history that the endpoint prepends
     input_path:  the whole history that the model receives
+    compaction:  the model and its request, whose input may still be compacted; None if no model is called
     """
 
     request: ResponseRequest
     history: LoadedHistory
     input_path: Path
+    compaction: CompactionInput | None
 
 
 async def prepare_turn(
@@ -63,7 +65,7 @@ async def prepare_turn(
 
     last_history:  the history that `request` continues, if it is not in the store
 
-    Raises RequestRefused, NotFound, NotCanonical, TryLater and StoreFault.
+    Raises RequestRefused, NotFound, NotCanonical, TryLater, StoreFault and the errors of `ModelOpener`.
     """
     if request.store or request.conversation_id:
         await deps.store.admin.check_disk_space()
@@ -76,70 +78,58 @@ async def prepare_turn(
     if request.previous_response_id and last_history is None:
         await deps.runs.wait_until_ended(deps.store.tenant, response_id=request.previous_response_id)
     history = last_history or await load_request_history(request, deps.store)
-    saw = history.path.append(
-        select_new_items(
-            request.items, history.item_ids, await resolve_references(request.items, history.item_ids, deps.store)
-        )
-    )
-    check_call_pairs(saw.items)
+    referenced = await resolve_references(request.items, history.item_ids, deps.store)
+    path = history.path.append(select_new_items(request.items, history.item_ids, referenced))
+    items = path.items
+    check_call_pairs(items)
     if deps.options.strict:
-        check_strict_input(request.items, history.item_ids, saw.items)
-    return PreparedTurn(request, history, saw)
+        check_strict_input(request.items, history.item_ids, items)
+    if not request.generate:
+        return PreparedTurn(request, history, path, None)
+    model, name = deps.models(request.model)
+    model_request = build_response_model_request(request, remove_incomplete_items(items), name)
+    return PreparedTurn(request, history, path, CompactionInput(model, model_request, items, request.model, deps))
 
 
-def stream_model_events(turn: PreparedTurn, deps: EndpointDeps) -> AsyncGenerator[StreamEvent, None]:
-    """Stream the model's events.
+def stream_model_events(turn: PreparedTurn) -> AsyncGenerator[StreamEvent, None]:
+    """Stream the model's events. Raises WindowExceeded; iteration raises the errors of `Model.respond`."""
+    return (
+        _stream_prepared_only() if turn.compaction is None else respond_with_compaction(turn.compaction, turn.request)
+    )
 
-    Raises WindowExceeded and the errors of `ModelOpener`; iteration raises the errors of `Model.respond`.
+
+def build_link(turn: PreparedTurn, *, response_id: str, created_at: float, first_token_s: float | None = None) -> Link:
+    """Build the link of an answer that has begun.
+
+    Its parameters also list the fields that the model was not sent, named as in `convo.models.base`, and the model's
+    provider if the model's name does not begin with it.
     """
-    return (
-        compaction.respond_with_compaction(turn.request, turn.input_path.items, deps)
-        if turn.request.generate
-        else _stream_prepared_only()
-    )
-
-
-def list_unsent_fields(turn: PreparedTurn, deps: EndpointDeps) -> tuple[str, ...]:
-    """Return the fields of the request and its history that the model is not sent, named as in `convo.models.base`."""
-    if not turn.request.generate:
-        return ()
-    model, name = deps.models(turn.request.model)
-    named = get_ignored_fields(
-        model,
-        compaction.build_response_model_request(turn.request, remove_incomplete_items(turn.input_path.items), name),
-    )
-    return (
-        *named,
-        *(f"stream_options.{name}" for name in ("include_obfuscation",) if turn.request.include_obfuscation),
-    )
-
-
-def find_implicit_provider(turn: PreparedTurn, deps: EndpointDeps) -> str | None:
-    """Return the provider of the model if the model's name does not begin with it."""
-    if not turn.request.generate:
-        return None
-    named = get_provider_name(deps.models(turn.request.model)[0])
-    return named if named and not turn.request.model.startswith(f"{named}/") else None
-
-
-def build_link(
-    turn: PreparedTurn,
-    deps: EndpointDeps,
-    *,
-    response_id: str,
-    created_at: float,
-    first_token_s: float | None = None,
-) -> Link:
-    """Build the link of a response that has begun; see `build_turn_link`."""
-    return response.build_turn_link(
-        turn.request,
-        turn.history,
-        turn.input_path,
-        response_id=response_id,
+    request, parameters = turn.request, strip_tool_secrets(turn.request.parameters)
+    if turn.compaction is not None:
+        model = turn.compaction.model
+        ignored = list(get_ignored_fields(model, turn.compaction.request))
+        if request.include_obfuscation:
+            ignored.append("stream_options.include_obfuscation")
+        if ignored:
+            parameters[IGNORED_PARAMETER] = ignored
+        provider = get_provider_name(model)
+        if provider and not request.model.startswith(f"{provider}/"):
+            parameters[PROVIDER_PARAMETER] = provider
+    return Link(
+        id=response_id,
+        input_head=turn.input_path.head,
+        head=turn.input_path.head,
+        sent_count=len(turn.input_path) - len(turn.history.path),
+        model=request.model,
+        strategy=Strategy.CONVERSATION if request.conversation_id else Strategy.CHAIN,
+        status="in_progress",
         created_at=created_at,
+        parent_id=request.previous_response_id,
+        conversation_id=request.conversation_id,
+        previous_response_id=request.previous_response_id,
         first_token_s=first_token_s,
-        ignored=list_unsent_fields(turn, deps),
-        provider=find_implicit_provider(turn, deps),
+        parameters=parameters,
+        is_stored=request.store,
     )
 
 
@@ -257,15 +247,16 @@ class ResponseTurn:
             foreground = held.enter_context(self._deps.runs.track_foreground(self._deps.store.tenant))
             turn = await prepare_turn(self._request, self._deps, held, self._last)
             foreground.conversation_id = self._request.conversation_id
-            asked = await held.enter_async_context(aclosing(stream_model_events(turn, self._deps)))
+            asked = await held.enter_async_context(aclosing(stream_model_events(turn)))
             shown = turn.request.stream
             listening = ResponseStream(asked, sent_only=for_clients and shown, hidden=for_clients and not shown)
             try:
                 event = await foreground.wait(listening.read_first())
                 link = self._build_link(turn, has_answered=True)
                 foreground.response_id = link.id
-                yield self._sequencer(build_created_event(link))
-                yield self._sequencer({"type": "response.in_progress", "response": build_response(link, ())})
+                created = build_created_event(link)
+                yield self._sequencer(created)
+                yield self._sequencer({"type": "response.in_progress", "response": created["response"]})
                 while event["type"] not in TERMINAL_EVENTS:
                     yield self._sequencer(event)
                     if for_clients and shown:
@@ -302,7 +293,6 @@ class ResponseTurn:
         waited = self._deps.clock.monotonic() - self._started_s
         return build_link(
             turn,
-            self._deps,
             response_id=self._deps.new_id("resp"),
             created_at=self._deps.clock.now() - waited,
             first_token_s=waited if has_answered else None,
