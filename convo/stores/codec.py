@@ -128,7 +128,7 @@ def _take_integers(value: Json, figures: list[int]) -> Json:
         return {key: _take_integers(inner, figures) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
         return [_take_integers(inner, figures) for inner in value]
-    if _is_integer(value):
+    if type(value) is int:  # not a bool
         figures.append(value)
         return 0
     return value
@@ -139,11 +139,7 @@ def _put_integers(form: Json, figures: Iterator[int]) -> Json:
         return {key: _put_integers(inner, figures) for key, inner in form.items()}
     if isinstance(form, list):
         return [_put_integers(inner, figures) for inner in form]
-    return next(figures) if _is_integer(form) else form
-
-
-def _is_integer(value: Json) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    return next(figures) if type(form) is int else form
 
 
 COMPACT_SEPARATORS = (",", ":")

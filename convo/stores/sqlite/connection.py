@@ -96,8 +96,9 @@ class ConnectionWorker:
             wanted = [one for one in taken if one.future and not one.future.cancelled()]
             for writes in (False, True):  # reads do not wait for a disk; the order does not matter
                 group = [one for one in wanted if one.is_write is writes]
-                self._run_jobs(group)
-                _notify_event_loops(group)
+                if group:
+                    self._run_jobs(group)
+                    _notify_event_loops(group)
 
     def _next_batch(self) -> Sequence[QueuedJob[Any]]:
         with self._lock:
@@ -158,7 +159,7 @@ class SqliteDatabase:
         synchronous: Synchronous = "FULL",
         inline: bool = False,
     ) -> None:
-        self.file = file
+        self.file, self._wal_file = file, Path(f"{file}-wal")
         self.observer: TransactionObserver = ignore_transaction
         self._busy_timeout_s, self._synchronous = busy_timeout_s, synchronous
         self._db: sqlite3.Connection | None = None
@@ -248,12 +249,12 @@ class SqliteDatabase:
                 self._file_identity = file_identity(self.file)
             with self._transaction(self._db, is_write=one.is_write):
                 found = one.job(self._db)
-            self._wal_identity = self._wal_identity or file_identity(_wal_path(self.file))
+            self._wal_identity = self._wal_identity or file_identity(self._wal_file)
             return found
 
     def _run_on_full_disk(self, one: QueuedJob[Result]) -> Result:
         """Run a read on a full disk: on the file as it is, with the existing log."""
-        log = _wal_path(self.file)
+        log = self._wal_file
         if log.exists() and log.stat().st_size:
             how, pragma = "mode=rw", "locking_mode = EXCLUSIVE"  # then the log needs no shared-memory file
         else:
@@ -285,7 +286,7 @@ class SqliteDatabase:
             )
         if there != self._file_identity:
             return True
-        return self._wal_identity is not None and file_identity(_wal_path(self.file)) != self._wal_identity
+        return self._wal_identity is not None and file_identity(self._wal_file) != self._wal_identity
 
     def _close_replaced_file(self) -> None:
         """Close the connection to a replaced file, so that the next job opens the new one.
@@ -295,7 +296,7 @@ class SqliteDatabase:
         """
         assert self._db
         replaced = file_identity(self.file) != self._file_identity
-        stale = _wal_path(self.file)
+        stale = self._wal_file
         with suppress(sqlite3.Error):
             self._db.close()
         if replaced and self._wal_identity is not None and file_identity(stale) == self._wal_identity:
@@ -307,7 +308,7 @@ class SqliteDatabase:
     def size_bytes(self) -> int | None:
         """Return the bytes of the file and its log; 0 if there is none, None in memory."""
         found = 0
-        for one in (self.file, _wal_path(self.file)):
+        for one in (self.file, self._wal_file):
             with translate_errors(self.file), suppress(FileNotFoundError):
                 found += one.stat().st_size
         return found
@@ -376,10 +377,6 @@ class SqliteDatabase:
         if self._db is not None:
             with translate_errors(self.file), closing(self._db):
                 vacuum_if_requested(self._db)
-
-
-def _wal_path(file: Path) -> Path:
-    return Path(f"{file}-wal")
 
 
 def file_identity(file: Path) -> FileIdentity | None:

@@ -71,7 +71,7 @@ class TenantConnection:
 
     def fetch_value(self, sql: str, *values: object) -> Any:
         """Return the first column of the first row; None if there is none."""
-        found = self.fetch_row(sql, *values)
+        found = self.db.execute(sql, values).fetchone()
         return found[0] if found else None
 
     def execute(self, sql: str, *values: object) -> sqlite3.Cursor:
@@ -96,7 +96,7 @@ class TenantConnection:
     def insert_row(self, table: TableWithId, row_id: str, columns: Columns) -> int:
         """Insert a row and return its rowid."""
         row = {"tenant": self.tenant_number, "id": row_id, **columns}
-        values = ", ".join("?" for _ in row)
+        values = ", ".join("?" * len(row))
         n = self.execute_insert(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({values})", *row.values())  # noqa: S608 - constant names
         self.rowids[table, row_id] = n
         return n

@@ -160,13 +160,12 @@ def _insert_node(t: TenantConnection, parent: int, item: int, key: Key) -> int:
 
 def _insert_missing_item(t: TenantConnection, hashed: Hash, item: Item) -> int:
     """Return the rowid of an item, which is inserted if it is new."""
-    found: int | None = t.fetch_value(
-        "SELECT item FROM hashes WHERE tenant = ? AND hash = ?", t.tenant_number, short_hash(hashed)
-    )
+    short = short_hash(hashed)
+    found: int | None = t.fetch_value("SELECT item FROM hashes WHERE tenant = ? AND hash = ?", t.tenant_number, short)
     if found is not None:
         return found
     number = t.execute_insert("INSERT INTO items (tenant, body) VALUES (?, ?)", t.tenant_number, encode_json(item))
-    t.execute("INSERT INTO hashes (tenant, hash, item) VALUES (?, ?, ?)", t.tenant_number, short_hash(hashed), number)
+    t.execute("INSERT INTO hashes (tenant, hash, item) VALUES (?, ?, ?)", t.tenant_number, short, number)
     tenant_rows.index_item_id(t, base.own_item_id(item), number)
     if cut := tokenize_item(item):
         t.execute("INSERT INTO words (rowid, terms) VALUES (?, ?)", number, cut)
