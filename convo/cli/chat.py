@@ -18,6 +18,7 @@ from convo.cli.output import print_event, print_json
 from convo.cli.repl import ReplController
 from convo.cli.repl_actions import check_no_open_run
 from convo.config.loader import SettingFlags, SettingsInputs, read_settings_inputs, resolve_settings
+from convo.config.settings import Settings
 from convo.errors import ConvoError, Interrupted, InvalidUsage
 from convo.history.items import Item, Json, StreamEvent, item_text, item_type, user_message
 from convo.history.records import Link, Strategy
@@ -44,8 +45,9 @@ async def run_chat(options: ChatOptions, output: ChatOutput) -> int:
     if said is None and (output.as_json or output.as_jsonl):
         raise InvalidUsage("--json and --jsonl need a message", hint='convo chat --json "..."')
     cast = _load_agents(options)
-    sources = _read_chat_settings(options, cast.model if cast and options.model is None else options.model, output)
-    async with open_configured_store(resolve_settings(sources)) as store, AsyncExitStack() as open_things:
+    model = cast.model if cast and options.model is None else options.model
+    sources, settings = _read_chat_settings(options, model, output)
+    async with open_configured_store(settings) as store, AsyncExitStack() as open_things:
         desk = ReplController(sources, store, open_things, options, output)
         if options.is_continued and not options.run_flags.agent:
             again = await _with_previous_agents(desk, options, output)
@@ -70,19 +72,21 @@ async def run_chat(options: ChatOptions, output: ChatOutput) -> int:
         return await run_single_turn(chat, said, desk, output)
 
 
-def _read_chat_settings(options: ChatOptions, model: str | None, output: ChatOutput) -> SettingsInputs:
-    """Read the inputs of the settings, with a store in memory if a replay chat cannot write the configured one."""
+def _read_chat_settings(options: ChatOptions, model: str | None, output: ChatOutput) -> tuple[SettingsInputs, Settings]:
+    """Read and resolve the settings, with a store in memory if a replay chat cannot write the configured one."""
     from convo.stores.factory import is_store_writable
 
     sources = read_settings_inputs(options.config, SettingFlags(model=model))
     is_replayed = options.strategies == (Strategy.REPLAY,) or (
         options.handle is not None and is_file_handle(options.handle) and not options.strategies
     )
-    storage = resolve_settings(sources).storage
+    settings = resolve_settings(sources)
+    storage = settings.storage
     if not is_replayed or storage.type == "none" or is_store_writable(get_store_url(storage)):
-        return sources
+        return sources, settings
     output.note(f"{storage} cannot be written; only the file of the conversation is saved")
-    return read_settings_inputs(options.config, SettingFlags(model=model, store="memory"))
+    sources = read_settings_inputs(options.config, SettingFlags(model=model, store="memory"))
+    return sources, resolve_settings(sources)
 
 
 def _load_agents(options: ChatOptions) -> "AgentSetup | None":

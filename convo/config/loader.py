@@ -376,19 +376,15 @@ def _resolve_path_setting(setting: Setting, sources: SettingsInputs) -> Setting:
 
 
 def _build_providers(found: Mapping[SettingKey, Setting]) -> dict[str, Provider]:
-    by_name: defaultdict[str, list[Setting]] = defaultdict(list)
+    fields: defaultdict[str, dict[str, Any]] = defaultdict(dict)
     for key, setting in found.items():
         if key[0] == "providers":
-            by_name[key[1]].append(setting)
-    return {name: _build_provider(name, by_name[name]) for name in sorted(by_name)}
-
-
-def _build_provider(name: str, settings: Sequence[Setting]) -> Provider:
-    fields: dict[str, Any] = {setting.key[2]: setting.value for setting in settings}
-    if "api" not in fields:
-        place = next(iter(settings)).source.location
-        raise InvalidSettings(f"{place}: '{name}' is not a known provider, so 'providers.{name}.api' must be set")
-    return Provider(name, **fields)
+            fields[key[1]][key[2]] = setting.value
+    for name in sorted(fields):
+        if "api" not in fields[name]:
+            place = next(setting for key, setting in found.items() if key[:2] == ("providers", name)).source.location
+            raise InvalidSettings(f"{place}: '{name}' is not a known provider, so 'providers.{name}.api' must be set")
+    return {name: Provider(name, **fields[name]) for name in sorted(fields)}
 
 
 def _choose_default_model(providers: Mapping[str, Provider], environ: Mapping[str, str]) -> Setting:
@@ -406,8 +402,11 @@ def _is_configured(provider: Provider, environ: Mapping[str, str]) -> bool:
     """Whether a bare model name may mean a model of this provider."""
     if provider.api not in CONFIGURABLE_APIS or provider.base_url is None:
         return False
-    keyed = has_provider_key(provider, environ) or read_secret(environ, provider.token_env) is not None
-    return keyed or is_keyless(provider)
+    return (
+        is_keyless(provider)
+        or has_provider_key(provider, environ)
+        or read_secret(environ, provider.token_env) is not None
+    )
 
 
 def _build_serve_settings(table: Mapping[SettingKey, Any]) -> ServeSettings:
