@@ -67,7 +67,7 @@ class ChatModel:
         body = {**self.build_body(request), "stream": True, "stream_options": {"include_usage": True}}
         answer = ResponseEventWriter(self._new_id, request.model, summarized=request.wants_summary)
         chunks = ChatChunkTranslator(
-            answer, self._new_id, self._issuer_tag(request) if self._dialect.has_thinking else None
+            answer, self._new_id, self._reasoning_issuer(request) if self._dialect.has_thinking else None
         )
         async with aclosing(self._stream_chunks(body)) as arriving:
             async for chunk in arriving:
@@ -102,11 +102,13 @@ class ChatModel:
 
     def build_body(self, request: ModelRequest) -> dict[str, Json]:
         """Build the body of a request, without the fields for streaming."""
-        asked = build_chat_body(request, f"{self._provider}/{request.model}", self._dialect, self._issuer_tag(request))
+        asked = build_chat_body(
+            request, f"{self._provider}/{request.model}", self._dialect, self._reasoning_issuer(request)
+        )
         return {**self._defaults, **asked}
 
     def ignored_fields(self, request: ModelRequest) -> tuple[str, ...]:
-        return list_ignored_chat_fields(request, self._dialect, self._issuer_tag(request))
+        return list_ignored_chat_fields(request, self._dialect, self._reasoning_issuer(request))
 
     async def request_json(self, path: str, body: Mapping[str, Json] | None = None) -> Json:
         """Request one JSON object outside of a response: a POST if there is a body, else a GET."""
@@ -124,8 +126,11 @@ class ChatModel:
                 begun = True
                 yield chunk
 
-    def _issuer_tag(self, request: ModelRequest) -> IssuerTag:
-        return make_issuer_tag(self._provider, request.model, self._base_url)
+    def _reasoning_issuer(self, request: ModelRequest) -> IssuerTag:
+        """The issuer of the reasoning that the server needs back, if it needs any."""
+        return (
+            make_issuer_tag(self._provider, request.model, self._base_url) if self._dialect.has_thinking else NO_ISSUER
+        )
 
     def _error_context(self, body: Mapping[str, Json]) -> ErrorContext:
         return ErrorContext(self._provider, self._base_url, model=body.get("model"), key=self._key)

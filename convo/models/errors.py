@@ -127,7 +127,7 @@ class map_provider_errors:  # noqa: N801 - used like a function: `with map_provi
     """
 
     def __init__(self, context: ErrorContext, *, is_streaming: bool = False) -> None:
-        self._context, self._is_streaming = context, is_streaming
+        self._context, self.is_streaming = context, is_streaming
 
     def __enter__(self) -> None:
         return None
@@ -137,7 +137,7 @@ class map_provider_errors:  # noqa: N801 - used like a function: `with map_provi
     ) -> None:
         if not isinstance(wrong, Exception) or isinstance(wrong, ConvoError):
             return
-        ours = to_endpoint_fault(wrong, self._context, is_streaming=self._is_streaming)
+        ours = to_endpoint_fault(wrong, self._context, is_streaming=self.is_streaming)
         if ours is not None:
             raise ours from wrong
 

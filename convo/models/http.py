@@ -178,26 +178,27 @@ async def _iter_json_values(
     answer: "Response", context: ErrorContext, limits: ResponseLimits, decoder: json.JSONDecoder
 ) -> AsyncGenerator[Json, None]:
     """Yield the JSON values of a stream. Raises EndpointFault."""
-    sent, begun, events = SSEDecoder(limits.event_bytes), False, 0
-    pace = TimeSlice()
+    sent, events = SSEDecoder(limits.event_bytes), 0
+    mapped_errors, pace = map_provider_errors(context), TimeSlice()
     async with aclosing(answer.aiter_bytes()) as pieces:
         while True:
-            with map_provider_errors(context, is_streaming=begun):
+            with mapped_errors:
                 piece = await anext(pieces, None)
             for part in _split_chunk(piece):
-                with map_provider_errors(context, is_streaming=begun):
+                with mapped_errors:
                     found = sent.feed(part)
                 await pace.checkpoint()
                 for data in found:
                     if data.startswith(DONE_MARKER):
                         await _drain_response(pieces, context)
                         return
-                    with map_provider_errors(context, is_streaming=begun):
+                    with mapped_errors:
                         small = len(data) < LARGE_EVENT_BYTES
                         value = (
                             decoder.decode(data) if small else await parse_large_json(data, limits.event_bytes, decoder)
                         )
-                    begun, events = True, events + 1
+                    mapped_errors.is_streaming = True
+                    events += 1
                     if events > limits.answer_events:
                         raise LimitReached("answer_events", limits.answer_events)
                     yield value
