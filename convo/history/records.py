@@ -168,8 +168,11 @@ def client_parameters(parameters: Mapping[str, Json]) -> dict[str, Json]:
 
 def effective_parameters(parameters: Mapping[str, Json]) -> dict[str, Json]:
     """Return a link's parameters without the ignored ones, for a response."""
+    left = client_parameters(parameters)
     ignored = parameters.get(IGNORED_PARAMETER, ())
-    left = {name: value for name, value in client_parameters(parameters).items() if name not in ignored}
+    if not ignored:
+        return left
+    left = {name: value for name, value in left.items() if name not in ignored}
     inner = [name.partition(".")[2] for name in ignored if name.startswith("reasoning.")]
     if inner and isinstance(left.get("reasoning"), Mapping):
         left["reasoning"] = {name: value for name, value in left["reasoning"].items() if name not in inner}

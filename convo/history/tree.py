@@ -8,6 +8,7 @@ immutable; appending shares the list and costs only the new elements.
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from hashlib import sha256
 from operator import is_
 from typing import NamedTuple, NewType, TypeVar, overload
@@ -111,7 +112,7 @@ class Path:
     root: Key
     nodes: Prefix[Node] = field(default_factory=Prefix)
 
-    @property
+    @cached_property
     def head(self) -> Key:
         return self.nodes[-1].key if self.nodes else self.root
 
@@ -126,7 +127,7 @@ class Path:
     def append(self, items: Iterable[Item]) -> "Path":
         """Return this path with `items` after its head."""
         head, new = self.head, list[Node]()
-        for at, item in enumerate(items, len(self)):
+        for at, item in enumerate(items, len(self.nodes)):
             head = child_key(head, item_hash(item))
             there = self.nodes.shared_element(at)
             new.append(there if there and there.key == head else Node(head, item))
@@ -169,7 +170,7 @@ class Path:
 
         Keys identify whole prefixes, so this is a binary search.
         """
-        least = min(len(self), len(other))
+        least = min(len(self.nodes), len(other.nodes))
         if not least or self.nodes[least - 1].key == other.nodes[least - 1].key:
             return least
         return bisect_left(range(least), True, key=lambda at: self.nodes[at].key != other.nodes[at].key)

@@ -203,7 +203,7 @@ class ResponseStream:
     def _record(self, event: StreamEvent) -> StreamEvent:
         self._streamed_text.add(event)
         if not self._is_sent_only:
-            self.mark_sent(event)
+            accumulate_event(self._accumulator, event)
         return event
 
 
