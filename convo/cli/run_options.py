@@ -48,8 +48,8 @@ class RunFlags:
     @property
     def list_agent_options(self) -> Sequence[str]:
         """The given options that need --agent."""
-        said = {_format_option(one): getattr(self, one.name) for one in fields(self)}
-        return [name for name, value in said.items() if name != "--agent" and value is not None]
+        given = [one for one in fields(self) if one.name != "agent" and getattr(self, one.name) is not None]
+        return [_format_option(one) for one in given]
 
     def validate(
         self, *, instructions: str | None = None, schema_file: str | None = None, is_continued: bool = False

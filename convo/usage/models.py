@@ -45,12 +45,11 @@ def find_price(model: str, price_settings: Mapping[str, Price]) -> Price | None:
 @cache
 def load_prices() -> Mapping[str, Price]:
     """Load the known prices by provider/model."""
-    rows = load_model_data()["prices"].items()
-    return {name: Price(**{**row, "long_input_factors": _factors(row)}) for name, row in rows}
-
-
-def _factors(row: Mapping[str, Any]) -> tuple[float, ...] | None:
-    return tuple(row["long_input_factors"]) if "long_input_factors" in row else None
+    prices = {}
+    for name, row in load_model_data()["prices"].items():
+        factors = row.get("long_input_factors")
+        prices[name] = Price(**{**row, "long_input_factors": None if factors is None else tuple(factors)})
+    return prices
 
 
 MODEL_DATA_FILE = Path(__file__).with_name("models.toml")
