@@ -14,19 +14,19 @@ from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Mapp
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import groupby
+from operator import itemgetter
 from typing import Protocol, TypeAlias, runtime_checkable
 from urllib.parse import quote
 
 from convo.config.sections import PROVIDER_EXTRA_FIELDS
 from convo.errors import EndpointFault, InputFault, KeyRefused, StreamBroken, Unreachable, Unsupported
 from convo.history.items import (
+    CLIENT_OUTPUT_TYPES,
     OUTPUT_BY_CLIENT_CALL,
     Item,
     Json,
     StreamEvent,
     get_call_id,
-    is_client_call,
-    is_client_output,
     item_type,
 )
 
@@ -221,30 +221,23 @@ def group_by_role(items: Iterable[Item]) -> list[RoleGroup]:
     The outputs of a group's calls come first in the next group, in the order of the calls. An output without a call
     stays in its position.
     """
-    history = tuple(items)
-    call_ids = {get_call_id(item) for item in history if is_client_call(item)}
-    outputs = {get_call_id(item): item for item in history if is_client_output(item)}
-    groups: list[RoleGroup] = []
-    for ours, run in groupby(history, key=_is_from_assistant):
-        if ours:
-            said = list(run)
-            answers = [
-                outputs[get_call_id(item)] for item in said if is_client_call(item) and get_call_id(item) in outputs
-            ]
-            found = [(True, said), (False, answers)]
-        else:
-            found = [(False, [item for item in run if not (is_client_output(item) and get_call_id(item) in call_ids)])]
-        for role, members in found:
-            if groups and groups[-1][0] == role:
-                groups[-1][1].extend(members)
-            elif members:
-                groups.append((role, members))
-    return groups
-
-
-def _is_from_assistant(item: Item) -> bool:
-    kind = item_type(item)
-    return kind in _ASSISTANT_TYPES or (kind == "message" and item.get("role") == "assistant")
+    typed = [(item_type(item), item) for item in items]
+    call_ids = {get_call_id(item) for kind, item in typed if kind in OUTPUT_BY_CLIENT_CALL}
+    outputs = {get_call_id(item): item for kind, item in typed if kind in CLIENT_OUTPUT_TYPES}
+    ordered: list[tuple[bool, Item]] = []
+    open_outputs: list[tuple[bool, Item]] = []  # of the calls in the open group
+    for kind, item in typed:
+        ours = kind in _ASSISTANT_TYPES or (kind == "message" and item.get("role") == "assistant")
+        if not ours:
+            ordered += open_outputs
+            open_outputs = []
+            if kind in CLIENT_OUTPUT_TYPES and get_call_id(item) in call_ids:
+                continue
+        elif kind in OUTPUT_BY_CLIENT_CALL and get_call_id(item) in outputs:
+            open_outputs.append((False, outputs[get_call_id(item)]))
+        ordered.append((ours, item))
+    ordered += open_outputs
+    return [(ours, [item for _, item in group]) for ours, group in groupby(ordered, key=itemgetter(0))]
 
 
 ISSUER_TAG_PREFIX, OPAQUE_TAG_PREFIX = "convo1:", "convo2:"
@@ -423,11 +416,10 @@ def list_ignored_parameters(
 def list_ignored_item_fields(items: Iterable[Item]) -> Iterator[str]:
     """List the fields of items that a translation drops."""
     for item in items:
-        kind = item_type(item)
-        if kind == "reasoning":
+        if item.get("type") == "reasoning":
             continue
         for name in _unknown_fields(item, _ITEM_FIELDS):
-            yield f"input.{kind}.{name}"
+            yield f"input.{item_type(item)}.{name}"
         for parts in (item.get("content"), item.get("output")):
             for part in parts if isinstance(parts, list) else ():
                 if isinstance(part, Mapping):

@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from convo.errors import InputFault, Unsupported
 from convo.history.items import (
+    CLIENT_OUTPUT_TYPES,
     Item,
     Json,
     is_client_call,
-    is_client_output,
     is_user_message,
     item_type,
 )
@@ -137,13 +137,14 @@ def _tool_and_user_messages(items: Sequence[Item], model_label: str) -> list[Cha
     """Build the tool messages, then one user message with their media, then the other messages."""
     messages: list[ChatMessage] = []
     media: list[Json] = []
-    others: list[Item] = []
+    others: list[tuple[str, Item]] = []
     for item in items:
-        if not is_client_output(item):
-            others.append(item)
+        kind = item_type(item)
+        if kind not in CLIENT_OUTPUT_TYPES:
+            others.append((kind, item))
             continue
-        if item_type(item) != "function_call_output":
-            raise Unsupported(model_label, f"{item_type(item)} items", param="input")
+        if kind != "function_call_output":
+            raise Unsupported(model_label, f"{kind} items", param="input")
         content = _translate_content(item.get("output"), model_label)
         if not isinstance(content, str):
             if shown := [part for part in content if part["type"] != "text"]:
@@ -152,9 +153,9 @@ def _tool_and_user_messages(items: Sequence[Item], model_label: str) -> list[Cha
         messages.append({"role": "tool", "tool_call_id": read_required_str(item, "call_id"), "content": content})
     if media:
         messages.append({"role": "user", "content": media})
-    for item in others:
-        if item_type(item) != "message":
-            raise Unsupported(model_label, f"{item_type(item)} items", param="input")
+    for kind, item in others:
+        if kind != "message":
+            raise Unsupported(model_label, f"{kind} items", param="input")
         role = _ROLES.get(str(item.get("role")))
         if role is None:
             raise Unsupported(model_label, f"messages with the role {item.get('role')!r}", param="input")
