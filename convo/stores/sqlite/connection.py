@@ -93,9 +93,12 @@ class ConnectionWorker:
 
     def _process_queue(self) -> None:
         while taken := self._next_batch():
-            wanted = [one for one in taken if one.future and not one.future.cancelled()]
-            for writes in (False, True):  # reads do not wait for a disk; the order does not matter
-                group = [one for one in wanted if one.is_write is writes]
+            reads: list[QueuedJob[Any]] = []
+            writes: list[QueuedJob[Any]] = []
+            for one in taken:
+                if one.future and not one.future.cancelled():
+                    (writes if one.is_write else reads).append(one)
+            for group in (reads, writes):  # reads do not wait for a disk; the order does not matter
                 if group:
                     self._run_jobs(group)
                     _notify_event_loops(group)
