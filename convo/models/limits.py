@@ -4,7 +4,7 @@ A response that exceeds a limit is closed, and its connection too; `LimitReached
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
 from contextlib import aclosing
 from typing import TypeVar
 
@@ -127,23 +127,18 @@ class OutputSize:
 
 async def measure_json_bytes(value: Json) -> int:
     """Measure the size of `value` in bytes. The loop yields to other tasks."""
-    whole, pace = 0, TimeSlice()
-    for number, size in enumerate(_value_sizes(value)):
-        whole += size
-        if number % 256 == 255:
-            await pace.checkpoint()
-    return whole
-
-
-def _value_sizes(value: Json) -> Iterator[int]:
-    left = [value]
+    size, measured, left, pace = 0, 0, [value], TimeSlice()
     while left:
         one = left.pop()
         if isinstance(one, str):
-            yield len(one)
+            size += len(one)
         elif isinstance(one, Mapping):
-            yield JSON_VALUE_OVERHEAD_BYTES + sum(map(len, one))
+            size += JSON_VALUE_OVERHEAD_BYTES + sum(map(len, one))
             left.extend(one.values())
         elif isinstance(one, list | tuple):
-            yield JSON_VALUE_OVERHEAD_BYTES
+            size += JSON_VALUE_OVERHEAD_BYTES
             left.extend(one)
+        measured += 1
+        if measured % 256 == 0:
+            await pace.checkpoint()
+    return size
