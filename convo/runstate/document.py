@@ -62,22 +62,20 @@ def parse_path_pattern(text: str) -> tuple[str, ...]:
 
 def iter_path_matches(value: Json, steps: Sequence[str], prefix: PathSteps = ()) -> Iterator[PathMatch]:
     """Iterate over the values below `value` that match the pattern `steps`."""
-    if not steps:
-        yield PathMatch(prefix, value)
-        return
-    step, rest = steps[0], steps[1:]
-    for key, below in _iter_matching_members(value, step):
-        yield from iter_path_matches(below, rest, (*prefix, key))
-
-
-def _iter_matching_members(value: Json, step: str) -> Iterable[tuple[PathStep, Json]]:
-    if step == "[]":
-        return enumerate(value) if isinstance(value, list) else ()
-    if not isinstance(value, dict):
-        return ()
-    if step == "*":
-        return value.items()
-    return ((step, value[step]),) if step in value else ()
+    for at, step in enumerate(steps):
+        if step in ("[]", "*"):
+            members: Iterable[tuple[PathStep, Json]] = ()
+            if step == "[]" and isinstance(value, list):
+                members = enumerate(value)
+            elif step == "*" and isinstance(value, dict):
+                members = value.items()
+            for key, below in members:
+                yield from iter_path_matches(below, steps[at + 1 :], (*prefix, key))
+            return
+        if not isinstance(value, dict) or step not in value:
+            return
+        value, prefix = value[step], (*prefix, step)
+    yield PathMatch(prefix, value)
 
 
 def get_path(value: Json, steps: Sequence[PathStep]) -> Json:

@@ -33,6 +33,7 @@ AGENT_MEMBERS = ("agent", "source_agent", "target_agent")
 
 NESTED_STATE_PATTERN = parse_path_pattern("last_processed_response.functions[].agent_run_state")
 INTERRUPTION_PATTERN = parse_path_pattern("current_step.data.interruptions[]")
+MCP_REQUEST_PATTERN = parse_path_pattern("last_processed_response.mcp_approval_requests[].request_item")
 
 ACTION_LISTS = {
     "functions": "tool",
@@ -72,9 +73,7 @@ def iter_actions(document: Json) -> Iterator[tuple[PathSteps, StateCall]]:
             call = parse_state_call(action.get("tool_call"), _action_tool_fields(action, holder))
             if call is not None:
                 yield (*way, "tool_call"), call
-    for way, request in iter_path_matches(
-        document, parse_path_pattern("last_processed_response.mcp_approval_requests[].request_item")
-    ):
+    for way, request in iter_path_matches(document, MCP_REQUEST_PATTERN):
         call = parse_state_call(request.get("raw_item")) if isinstance(request, dict) else None
         if call is not None:
             yield (*way, "raw_item"), call

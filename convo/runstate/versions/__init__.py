@@ -109,12 +109,12 @@ UNLIMITED_TURNS_SINCE = VERSION_BY_LABEL["1.10"]
 
 def list_versions_up_to(version: Version) -> tuple[Version, ...]:
     """Return `version` and all older ones, newest first."""
-    return tuple(one for one in reversed(VERSIONS) if one.number <= version.number)
+    return VERSIONS[VERSIONS.index(version) :: -1]
 
 
 def list_versions_after(version: Version) -> tuple[Version, ...]:
     """Return the versions newer than `version`, oldest first."""
-    return tuple(one for one in VERSIONS if one.number > version.number)
+    return VERSIONS[VERSIONS.index(version) + 1 :]
 
 
 def find_record_slots(version: Version, document: Json, call: StateCall, *, always: bool) -> RecordSlots:
