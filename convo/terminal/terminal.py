@@ -215,8 +215,9 @@ def _format_row(cells: Sequence[str], table: Table, rooms: Sequence[int], displa
         room = max(0, left)
         words = truncate_text(cell, room)
         if at < len(rooms):
-            words = pad_text(words, min(rooms[at], room), align_right=column.align_right)
-        left -= text_width(words) + COLUMN_GAP
+            width = min(rooms[at], room)
+            words = pad_text(words, width, align_right=column.align_right)
+            left -= width + COLUMN_GAP
         shown.append(display.apply_style(words, column.style) if column.style else words)
     return (" " * COLUMN_GAP).join(shown).rstrip()
 
