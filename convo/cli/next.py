@@ -92,8 +92,9 @@ async def prepare_next_request(options: NextOptions) -> tuple[NextRequest, Setti
     cast = _load_agents(options.run_flags)
     model = cast.model if cast and options.model is None else options.model
     sources = read_settings_inputs(options.config, SettingFlags(model=model))
-    async with open_configured_store(resolve_settings(sources)) as store, AsyncExitStack() as open_things:
-        known = await _load_continued_view(store, options, resolve_settings(sources))
+    settings = resolve_settings(sources)
+    async with open_configured_store(settings) as store, AsyncExitStack() as open_things:
+        known = await _load_continued_view(store, options, settings)
         if known.session:
             await check_no_open_run(store, known.session)
         if options.run_flags.agent is None:

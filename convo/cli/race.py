@@ -15,7 +15,7 @@ from convo.chat.session_record import ChatDeps
 from convo.cli.deps import choose_session_model, endpoint_session, make_request_options, open_configured_store
 from convo.cli.input import PIPE_ARGUMENT, check_message_words, has_piped_input, join_message_texts, read_piped_input
 from convo.cli.output import print_event, print_json, print_line
-from convo.config.loader import SettingFlags, read_settings_inputs, resolve_settings
+from convo.config.loader import SettingFlags, read_settings_inputs
 from convo.config.sections import Price
 from convo.errors import InvalidUsage
 from convo.history.items import Json
@@ -58,7 +58,7 @@ async def run_and_print_race(options: RaceOptions, turns: Sequence[str]) -> int:
     settings, choice = choose_session_model(sources, None)
     with nullcontext(Path.cwd()) if options.keep else temporary_folder("convo-race-") as folder:
         async with (
-            open_configured_store(resolve_settings(sources)) as store,
+            open_configured_store(settings) as store,
             endpoint_session(choice, settings, store) as endpoint,
         ):
             asking = make_request_options(choice, instructions=options.system, parameters={})
