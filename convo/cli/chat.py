@@ -17,7 +17,7 @@ from convo.cli.deps import get_store_url, open_configured_store
 from convo.cli.output import print_event, print_json
 from convo.cli.repl import ReplController
 from convo.cli.repl_actions import check_no_open_run
-from convo.config.loader import SettingFlags, SettingsInputs, read_settings_inputs, resolve_settings
+from convo.config.loader import SettingFlags, load_settings
 from convo.config.settings import Settings
 from convo.errors import ConvoError, Interrupted, InvalidUsage
 from convo.history.items import Item, Json, StreamEvent, item_text, item_type, user_message
@@ -46,16 +46,16 @@ async def run_chat(options: ChatOptions, output: ChatOutput) -> int:
         raise InvalidUsage("--json and --jsonl need a message", hint='convo chat --json "..."')
     cast = _load_agents(options)
     model = cast.model if cast and options.model is None else options.model
-    sources, settings = _read_chat_settings(options, model, output)
+    settings = _load_chat_settings(options, model, output)
     async with open_configured_store(settings) as store, AsyncExitStack() as open_things:
-        desk = ReplController(sources, store, open_things, options, output)
+        desk = ReplController(settings, store, open_things, options, output)
         if options.is_continued and not options.run_flags.agent:
             again = await _with_previous_agents(desk, options, output)
             if again is not options:
                 options, cast = again, _load_agents(again)
                 model = cast.model if cast and options.model is None else options.model
                 desk = ReplController(
-                    read_settings_inputs(options.config, SettingFlags(model=model)), store, open_things, options, output
+                    load_settings(options.config, SettingFlags(model=model)), store, open_things, options, output
                 )
         chat = await desk.open()
         show = await open_run_presenter(chat, cast, desk, output, options) if cast else None
@@ -72,21 +72,19 @@ async def run_chat(options: ChatOptions, output: ChatOutput) -> int:
         return await run_single_turn(chat, said, desk, output)
 
 
-def _read_chat_settings(options: ChatOptions, model: str | None, output: ChatOutput) -> tuple[SettingsInputs, Settings]:
-    """Read and resolve the settings, with a store in memory if a replay chat cannot write the configured one."""
+def _load_chat_settings(options: ChatOptions, model: str | None, output: ChatOutput) -> Settings:
+    """Load the settings, with a store in memory if a replay chat cannot write the configured one."""
     from convo.stores.factory import is_store_writable
 
-    sources = read_settings_inputs(options.config, SettingFlags(model=model))
+    settings = load_settings(options.config, SettingFlags(model=model))
     is_replayed = options.strategies == (Strategy.REPLAY,) or (
         options.handle is not None and is_file_handle(options.handle) and not options.strategies
     )
-    settings = resolve_settings(sources)
     storage = settings.storage
     if not is_replayed or storage.type == "none" or is_store_writable(get_store_url(storage)):
-        return sources, settings
+        return settings
     output.note(f"{storage} cannot be written; only the file of the conversation is saved")
-    sources = read_settings_inputs(options.config, SettingFlags(model=model, store="memory"))
-    return sources, resolve_settings(sources)
+    return load_settings(options.config, SettingFlags(model=model, store="memory"))
 
 
 def _load_agents(options: ChatOptions) -> "AgentSetup | None":

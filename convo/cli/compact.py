@@ -19,7 +19,8 @@ from convo.chat.session_record import ChatDeps, acquire_session_lease
 from convo.cli.deps import choose_session_model, endpoint_session, make_request_options, open_configured_store
 from convo.cli.output import print_line, print_notice
 from convo.compaction.planning import CompactionOptions
-from convo.config.loader import SettingFlags, SettingsInputs, read_settings_inputs, resolve_settings
+from convo.config.loader import SettingFlags, load_settings
+from convo.config.settings import Settings
 from convo.errors import Busy, NotFound
 from convo.history.items import Json
 from convo.runtime import SystemClock, random_id
@@ -48,10 +49,10 @@ class CompactCommandOptions:
 
 async def run_compact(options: CompactCommandOptions) -> None:
     """Run one compaction and print it. After an error the history is unchanged."""
-    sources = read_settings_inputs(options.config, SettingFlags(model=options.model))
+    settings = load_settings(options.config, SettingFlags(model=options.model))
     async with (
-        open_configured_store(resolve_settings(sources)) as store,
-        _open_chat_by_handle(options, sources, store) as chat,
+        open_configured_store(settings) as store,
+        _open_chat_by_handle(options, settings, store) as chat,
     ):
         if not options.preview:
             async with _write_lease(chat, timeout_s=0.0):
@@ -76,15 +77,13 @@ async def run_compact(options: CompactCommandOptions) -> None:
 
 
 @asynccontextmanager
-async def _open_chat_by_handle(
-    options: CompactCommandOptions, inputs: SettingsInputs, store: Store
-) -> AsyncIterator[Chat]:
+async def _open_chat_by_handle(options: CompactCommandOptions, settings: Settings, store: Store) -> AsyncIterator[Chat]:
     """Open the conversation that the handle names, for reading."""
     want = select_owner([], options.handle)
     session = await find_selected_session(store, want)
     if want.replay_file and not session:
         _check_file_exists(want.replay_file)
-    settings, choice = choose_session_model(inputs, session)
+    settings, choice = choose_session_model(settings, session)
     async with endpoint_session(choice, settings, store) as endpoint:
         asking = make_request_options(choice, instructions=session.instructions if session else None, parameters={})
         yield await open_chat(want, session, asking, ChatDeps(store, endpoint, SystemClock(), random_id))

@@ -35,7 +35,7 @@ from convo.cli.deps import (
 )
 from convo.cli.output import print_notice
 from convo.cli.run_options import NO_AGENTS, RunFlags
-from convo.config.loader import ACTIVE_PROFILE, SettingsInputs, choose_model
+from convo.config.loader import ACTIVE_PROFILE, choose_model
 from convo.config.settings import ModelChoice, Settings
 from convo.config.storage import EPHEMERAL_STORE_TYPES
 from convo.config.values import Layer
@@ -176,9 +176,9 @@ class ChatContext:
     """Opens the chat that the options select, and formats its receipts and its continue command."""
 
     def __init__(
-        self, inputs: SettingsInputs, store: Store, exit_stack: AsyncExitStack, options: ChatOptions, output: ChatOutput
+        self, settings: Settings, store: Store, exit_stack: AsyncExitStack, options: ChatOptions, output: ChatOutput
     ) -> None:
-        self._inputs, self._store, self._exit_stack = inputs, store, exit_stack
+        self._given_settings, self._store, self._exit_stack = settings, store, exit_stack
         self._options, self._output = options, output
         self._settings: Settings | None = None
         self._can_count_locally = False
@@ -270,18 +270,18 @@ class ChatContext:
     @property
     def paused_runs_folder(self) -> Path:
         """The folder of the states of paused runs."""
-        return self._inputs.paths.paused_runs
+        return self._given_settings.paths.paused_runs
 
     @property
     def prompt_history_file(self) -> Path:
         """The file of the prompt's history."""
-        return self._inputs.paths.prompt_history
+        return self._given_settings.paths.prompt_history
 
     def with_agents_record(self, chat: Chat, setup: "AgentSetup") -> "AgentSetup":
         """Return `setup` for the runs of `chat`, with a record of the agents unless the store is ephemeral."""
         if self.is_store_ephemeral:
             return setup
-        return setup.with_agents_record(chat.session.id, self._options.model, self._inputs.paths.data)
+        return setup.with_agents_record(chat.session.id, self._options.model, self._given_settings.paths.data)
 
     async def load_previous_agents(self) -> "RememberedAgents | None":
         """Return the previous agents of the session that is continued or forked.
@@ -297,7 +297,7 @@ class ChatContext:
             return None
         from convo.cli.agent_options import load_session_agents  # a chat without agents does not need the import
 
-        found = await load_session_agents(self._store, session.id, self._inputs.paths.data)
+        found = await load_session_agents(self._store, session.id, self._given_settings.paths.data)
         if found is None:
             self._output.note(
                 "the agents of this session are not stored; continuing without agents (use --agent to name them)"
@@ -344,7 +344,7 @@ class ChatContext:
     # -- endpoint and model ------------------------------------------------------------------------------
 
     async def _connect(self, session: Session | None, *, model: str | None = None) -> tuple[ChatDeps, RequestOptions]:
-        self._settings, choice = choose_session_model(self._inputs, session, model=model)
+        self._settings, choice = choose_session_model(self._given_settings, session, model=model)
         self._can_count_locally = can_count_locally(choice)
         self._note_built_in_model(choice)
         endpoint = await self._exit_stack.enter_async_context(endpoint_session(choice, self._settings, self._store))

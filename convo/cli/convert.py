@@ -111,17 +111,18 @@ async def owner_endpoint(view: ConversationView, settings: Settings, store: Stor
 
 def choose_target_model(inputs: SettingsInputs, source: ConversationSource, model: str | None) -> ModelChoice:
     """Choose the model of the target: the one named, else the source's model at its own endpoint."""
+    settings = resolve_settings(inputs)
     named = source.model and "/" in source.model
     if model is not None or not named:
-        return choose_model(resolve_settings(inputs))
-    choice = choose_model(resolve_settings(inputs), source.model, source=f"the record of {source.handle}")
+        return choose_model(settings)
+    choice = choose_model(settings, source.model, source=f"the record of {source.handle}")
     scope = source.scope
     if scope is None or not source.state.is_server_side:
         return choice
     from convo.config.loader import RecordedEndpoint, bind_to_record
 
     record = RecordedEndpoint(source.handle, source.model or "", scope.url, scope.organisation, scope.project)
-    return bind_to_record(resolve_settings(inputs), choice, record)
+    return bind_to_record(settings, choice, record)
 
 
 def get_endpoint_scope(choice: ModelChoice) -> Scope:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mappi
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, TypeVar
 
-from convo.config.loader import RecordedEndpoint, SettingsInputs, choose_model, resolve_settings
+from convo.config.loader import RecordedEndpoint, choose_model, use_recorded_model
 from convo.config.sections import APIS_WITHOUT_URL
 from convo.config.settings import ModelChoice, Settings
 from convo.config.storage import Storage
@@ -92,16 +92,17 @@ def open_chosen_endpoint(choice: ModelChoice, settings: Settings, store: Store) 
 
 
 def choose_session_model(
-    inputs: SettingsInputs, session: Session | None, *, model: str | None = None
+    settings: Settings, session: Session | None, *, model: str | None = None
 ) -> tuple[Settings, ModelChoice]:
-    """Resolve the settings together with the session's record, and choose the model.
+    """Apply the session's record to the settings, and choose the model.
 
     model:  named in the chat, and stronger than any flag
 
     Raises WrongOwner for a model at another endpoint than the session's, and InvalidSettings.
     """
     record = make_recorded_endpoint(session) if session else None
-    settings = resolve_settings(inputs, record)
+    if record is not None:
+        settings = use_recorded_model(settings, record)
     bound = record if session and STRATEGIES[session.strategy].is_server_side and session.handle else None
     where = "/model" if model else "-m"
     choice = choose_model(settings, model, source=where, record=bound)

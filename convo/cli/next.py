@@ -37,14 +37,7 @@ from convo.cli.repl_actions import check_no_open_run
 from convo.cli.resolve import HandleResolver, LookupOptions
 from convo.cli.run_options import NO_AGENTS, RunFlags
 from convo.config.credentials import load_provider_token
-from convo.config.loader import (
-    RecordedEndpoint,
-    SettingFlags,
-    SettingsInputs,
-    choose_model,
-    read_settings_inputs,
-    resolve_settings,
-)
+from convo.config.loader import RecordedEndpoint, SettingFlags, choose_model, load_settings
 from convo.config.settings import ModelChoice, Settings
 from convo.endpoints.base import Endpoint
 from convo.history.items import user_message
@@ -91,18 +84,17 @@ async def prepare_next_request(options: NextOptions) -> tuple[NextRequest, Setti
     said = [user_message(options.prompt, *along)] if options.prompt or along else []
     cast = _load_agents(options.run_flags)
     model = cast.model if cast and options.model is None else options.model
-    sources = read_settings_inputs(options.config, SettingFlags(model=model))
-    settings = resolve_settings(sources)
+    settings = load_settings(options.config, SettingFlags(model=model))
     async with open_configured_store(settings) as store, AsyncExitStack() as open_things:
         known = await _load_continued_view(store, options, settings)
         if known.session:
             await check_no_open_run(store, known.session)
         if options.run_flags.agent is None:
-            options = await _with_previous_agents(store, known, options, sources.paths.data)
+            options = await _with_previous_agents(store, known, options, settings.paths.data)
             cast = _load_agents(options.run_flags)
             model = cast.model if cast and options.model is None else options.model
-            sources = read_settings_inputs(options.config, SettingFlags(model=model))
-        settings, choice = _choose_settings_and_model(sources, known, model)
+            settings = load_settings(options.config, SettingFlags(model=model))
+        settings, choice = _choose_settings_and_model(settings, known, model)
         endpoint = await open_things.enter_async_context(endpoint_session(choice, settings, store))
         asked, sent, count = (
             _build_request_options(choice, known, options),
@@ -171,12 +163,11 @@ async def _load_continued_view(store: Store, options: NextOptions, settings: Set
 
 
 def _choose_settings_and_model(
-    sources: SettingsInputs, view: ConversationView, model: str | None
+    settings: Settings, view: ConversationView, model: str | None
 ) -> tuple[Settings, ModelChoice]:
     """Choose the model by the session's record; without one, the model named, else the one used last."""
     if view.session:
-        return choose_session_model(sources, view.session)
-    settings = resolve_settings(sources)
+        return choose_session_model(settings, view.session)
     if view.scope is None or view.model is None:
         return settings, choose_model(settings, model)
     scope = view.scope

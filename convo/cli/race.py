@@ -15,7 +15,7 @@ from convo.chat.session_record import ChatDeps
 from convo.cli.deps import choose_session_model, endpoint_session, make_request_options, open_configured_store
 from convo.cli.input import PIPE_ARGUMENT, check_message_words, has_piped_input, join_message_texts, read_piped_input
 from convo.cli.output import print_event, print_json, print_line
-from convo.config.loader import SettingFlags, read_settings_inputs
+from convo.config.loader import SettingFlags, load_settings
 from convo.config.sections import Price
 from convo.errors import InvalidUsage
 from convo.history.items import Json
@@ -54,8 +54,7 @@ class RaceOptions:
 
 async def run_and_print_race(options: RaceOptions, turns: Sequence[str]) -> int:
     """Run one race and print it; return 1 if a strategy failed, else 0."""
-    sources = read_settings_inputs(options.config, SettingFlags(model=options.model))
-    settings, choice = choose_session_model(sources, None)
+    settings, choice = choose_session_model(load_settings(options.config, SettingFlags(model=options.model)), None)
     with nullcontext(Path.cwd()) if options.keep else temporary_folder("convo-race-") as folder:
         async with (
             open_configured_store(settings) as store,

@@ -32,7 +32,8 @@ from convo.cli.decision_flags import (
 from convo.cli.deps import open_configured_store
 from convo.cli.paused_files import get_marked_run_id
 from convo.cli.run_options import RunFlags
-from convo.config.loader import SettingFlags, SettingsInputs, read_settings_inputs, resolve_settings
+from convo.config.loader import SettingFlags, load_settings
+from convo.config.settings import Settings
 from convo.errors import Busy, InvalidUsage, StateFault
 from convo.history.canonical import item_hash
 from convo.history.items import Item, get_call_id, is_client_output, item_type
@@ -74,12 +75,10 @@ async def resume_paused_run(request: ResumeRequest, out: ChatOutput) -> int:
     cast = load_agent_setup(
         request.run_flags, described_context=read_context_description(request.state.document) if request.state else None
     )
-    sources = read_settings_inputs(
-        request.config, SettingFlags(model=cast.model if request.model is None else request.model)
-    )
-    async with open_configured_store(resolve_settings(sources)) as store, AsyncExitStack() as open_things:
+    settings = load_settings(request.config, SettingFlags(model=cast.model if request.model is None else request.model))
+    async with open_configured_store(settings) as store, AsyncExitStack() as open_things:
         cast = cast.without_agent_models() if request.model else cast
-        opening = ResumedRunOpener(request, sources, store, open_things, out)
+        opening = ResumedRunOpener(request, settings, store, open_things, out)
         return await _decide_and_resume(await opening.open(cast), request, out)
 
 
@@ -89,10 +88,10 @@ async def _with_previous_agents(request: ResumeRequest, out: ChatOutput) -> Resu
     Raises NotFound or AmbiguousHandle for an unknown run, InvalidUsage for agents that were not recorded or were
     recorded elsewhere, and Unreadable for a missing file.
     """
-    sources = read_settings_inputs(request.config, SettingFlags())
-    async with open_configured_store(resolve_settings(sources)) as store:
+    settings = load_settings(request.config)
+    async with open_configured_store(settings) as store:
         row = await (_find_stored_run(store, request.state) if request.state else load_run_row(store, request.handle))
-        found = load_run_agents(row, sources.paths.data) if row else None
+        found = load_run_agents(row, settings.paths.data) if row else None
     if found is None:
         raise InvalidUsage(
             "resuming a run needs its agents, and none were given",
@@ -108,9 +107,9 @@ class ResumedRunOpener:
     """Opens the run to resume."""
 
     def __init__(
-        self, request: ResumeRequest, sources: SettingsInputs, store: Store, exit_stack: AsyncExitStack, out: ChatOutput
+        self, request: ResumeRequest, settings: Settings, store: Store, exit_stack: AsyncExitStack, out: ChatOutput
     ) -> None:
-        self._request, self._sources, self._store = request, sources, store
+        self._request, self._settings, self._store = request, settings, store
         self._exit_stack, self._out = exit_stack, out
 
     async def open(self, cast: AgentSetup) -> RunPresenter:
@@ -188,7 +187,7 @@ class ResumedRunOpener:
             config=self._request.config,
             run_flags=self._request.run_flags,
         )
-        return ChatContext(self._sources, self._store, self._exit_stack, asked, self._out)
+        return ChatContext(self._settings, self._store, self._exit_stack, asked, self._out)
 
     def _make_state_writer(self, desk: ChatContext, cast: AgentSetup) -> PausedStateWriter:
         return PausedStateWriter(

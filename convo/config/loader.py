@@ -237,13 +237,10 @@ class SettingsInputs(NamedTuple):
         return f"SettingsInputs(folder={str(self.folder)!r}, files={[file.source.location for file in self.files]})"
 
 
-def resolve_settings(sources: SettingsInputs, record: RecordedEndpoint | None = None) -> Settings:
-    """Merge all layers; `record` is the record of the session to continue, if any.
-
-    Raises InvalidSettings, which names the file, variable or flag, and the key.
-    """
+def resolve_settings(sources: SettingsInputs) -> Settings:
+    """Merge all layers. Raises InvalidSettings, which names the file, variable or flag, and the key."""
     found: dict[SettingKey, Setting] = {}
-    for setting in _iter_layers(sources, record):
+    for setting in _iter_layers(sources):
         found.setdefault(setting.key, setting)
     _check_trusted_source(found.get((TRUSTED_SETTING,)))
     kept = _resolve_storage_setting(found.get(STORAGE_KEY), sources)
@@ -280,10 +277,19 @@ def resolve_settings(sources: SettingsInputs, record: RecordedEndpoint | None = 
     )
 
 
+def use_recorded_model(settings: Settings, record: RecordedEndpoint) -> Settings:
+    """Use the model of the session to continue, unless a flag or a variable names one."""
+    if settings.get_source(*MODEL_KEY).layer < Layer.RECORD:
+        return settings
+    recorded = Setting(MODEL_KEY, record.model, record.source)
+    entries = tuple(recorded if entry.key == MODEL_KEY else entry for entry in settings.entries)
+    return settings._replace(model=record.model, entries=entries)
+
+
 # -- layers, highest priority first -----------------------------------------------------------------
 
 
-def _iter_layers(sources: SettingsInputs, record: RecordedEndpoint | None) -> Iterator[Setting]:
+def _iter_layers(sources: SettingsInputs) -> Iterator[Setting]:
     above = [*_iter_flag_settings(sources.flags), *_iter_variable_settings(sources.environ)]
     files = [
         Setting(key, value, file.source)
@@ -291,8 +297,6 @@ def _iter_layers(sources: SettingsInputs, record: RecordedEndpoint | None) -> It
         for key, value in iter_settings(file.document, file.source.location)
     ]
     yield from above
-    if record is not None:
-        yield Setting(MODEL_KEY, record.model, record.source)
     chosen = next((one for one in (*above, *files) if one.key == PROFILE_KEY), None)
     yield from _iter_profile_settings(files, chosen, sources.project_notice)
     yield from (one for one in files if one.key[0] != PROFILES_TABLE)

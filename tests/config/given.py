@@ -4,7 +4,14 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
-from convo.config.loader import RecordedEndpoint, SettingFlags, SettingsFile, SettingsInputs, resolve_settings
+from convo.config.loader import (
+    RecordedEndpoint,
+    SettingFlags,
+    SettingsFile,
+    SettingsInputs,
+    resolve_settings,
+    use_recorded_model,
+)
 from convo.config.paths import AppPaths
 from convo.config.settings import Settings
 from convo.config.values import Layer, SettingSource
@@ -41,4 +48,5 @@ def settings(
     project: str | None = None,
     user: str | None = None,
 ) -> Settings:
-    return resolve_settings(sources(flags, environ, project=project, user=user), record)
+    resolved = resolve_settings(sources(flags, environ, project=project, user=user))
+    return use_recorded_model(resolved, record) if record else resolved
