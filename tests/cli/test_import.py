@@ -191,7 +191,7 @@ def test_a_file_of_other_records_is_refused_by_every_command_that_reads_items(
     Path("log.jsonl").write_text(text)
     got = convo(*command, "./log.jsonl")
     assert (got.exit, got.out) == (2, "")
-    assert says.removeprefix("it ") in got.err
+    assert says.removeprefix("the file ") in got.err
     assert not home.exists() or sessions(home) == []
 
 
