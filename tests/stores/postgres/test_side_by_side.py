@@ -77,7 +77,7 @@ class BesidePostgres(SideBySide):
 
 
 TestBesidePostgres = BesidePostgres.TestCase
-TestBesidePostgres.settings = settings(max_examples=2, stateful_step_count=15)
+TestBesidePostgres.settings = settings(max_examples=4, stateful_step_count=20)
 
 
 @pytest.mark.full
