@@ -99,7 +99,7 @@ def stream_model_events(turn: PreparedTurn) -> AsyncGenerator[StreamEvent, None]
 
 
 def build_link(turn: PreparedTurn, *, response_id: str, created_at: float, first_token_s: float | None = None) -> Link:
-    """Build the link of an answer that has begun.
+    """Build the link of a response that has begun.
 
     Its parameters also list the fields that the model was not sent, named as in `convo.models.base`, and the model's
     provider if the model's name does not begin with it.
