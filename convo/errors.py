@@ -96,8 +96,8 @@ class AmbiguousHandle(InvalidUsage):
 
     def __init__(self, prefix: str, candidates: Sequence[tuple[str, str]]) -> None:
         self.prefix, self.candidates = prefix, tuple(candidates)
-        listed = "".join(f"\n  {handle}  {words}".rstrip() for handle, words in self.candidates)
-        super().__init__(f"{prefix!r} is ambiguous; it matches{listed}")
+        lines = "".join(f"\n  {handle}  {label}".rstrip() for handle, label in self.candidates)
+        super().__init__(f"{prefix!r} is ambiguous; it matches{lines}")
 
 
 class InvalidSettings(InvalidUsage):
@@ -122,8 +122,8 @@ class NotFound(ConvoError):
 
     def __init__(self, kind: str, handle: str, *, hint: str | None = None) -> None:
         self.kind, self.handle = kind, handle
-        shown = handle if len(handle) <= MAX_SHOWN_HANDLE_CHARS else f"{handle[:64]}…"
-        super().__init__(f"no {kind} {shown!r}", hint=hint)
+        shown_handle = handle if len(handle) <= MAX_SHOWN_HANDLE_CHARS else f"{handle[:64]}…"
+        super().__init__(f"no {kind} {shown_handle!r}", hint=hint)
 
 
 class InputFault(ConvoError):
@@ -172,13 +172,13 @@ class UnknownSchema(InvalidRunState):
 
     def __init__(self, path: str, label: str, known_labels: Sequence[str]) -> None:
         self.label, self.known_labels = label, tuple(known_labels)
-        why, hint = "which this version of convo does not support", None
+        reason, hint = "which this version of convo does not support", None
         if _is_newer_label(label, self.known_labels):
             hint = "upgrade convo-state if a newer release wrote it"
         elif _parse_label(label):
-            why += ", because no release of openai-agents wrote it"
+            reason += ", because no release of openai-agents wrote it"
             hint = "write the state again with a release of openai-agents"
-        super().__init__(path, f"is {label}, {why}; supported: {', '.join(known_labels)}", hint=hint)
+        super().__init__(path, f"is {label}, {reason}; supported: {', '.join(known_labels)}", hint=hint)
 
 
 class JavaScriptRunState(InvalidRunState):
@@ -261,8 +261,8 @@ class Unrepairable(StateFault):
 
     def __init__(self, findings: Sequence[tuple[str, str]]) -> None:
         self.findings = tuple(findings)
-        listed = "".join(f"\n  {code}: {message}" for code, message in self.findings)
-        super().__init__(f"the history cannot be repaired by removing or completing items{listed}")
+        lines = "".join(f"\n  {code}: {message}" for code, message in self.findings)
+        super().__init__(f"the history cannot be repaired by removing or completing items{lines}")
 
 
 class NotSigned(StateFault):

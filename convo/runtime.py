@@ -75,15 +75,15 @@ async def shielded(coroutine: Coroutine[Any, Any, Result]) -> Result:
         return await coroutine
     task = asyncio.create_task(coroutine)
     _SHIELDED_TASKS.add(task)
-    stopped: asyncio.CancelledError | None = None
+    cancellation: asyncio.CancelledError | None = None
     while not task.done():
         try:
             await asyncio.wait([task])
-        except asyncio.CancelledError as cancelled:
-            stopped = cancelled
+        except asyncio.CancelledError as error:
+            cancellation = error
     result = task.result()
-    if stopped:
-        raise stopped
+    if cancellation:
+        raise cancellation
     return result
 
 
@@ -106,7 +106,7 @@ def is_process_dead(identity: str) -> bool:
 
     identity:  of `process_identity`, possibly with more fields after it
     """
-    machine, pid, began = _parse_identity(identity)
+    machine, pid, start_time = _parse_identity(identity)
     if machine not in (_machine_id(), socket.gethostname()) or not pid.isdigit():
         return False
     try:
@@ -115,7 +115,7 @@ def is_process_dead(identity: str) -> bool:
         return True
     except PermissionError:
         return False
-    return bool(began) and _start_time_ticks(int(pid)) != began
+    return bool(start_time) and _start_time_ticks(int(pid)) != start_time
 
 
 def describe_process(identity: str) -> str:
@@ -136,8 +136,8 @@ def is_local_tag(tag: str) -> bool:
 
 def is_dead_process_tag(tag: str) -> bool:
     """Return whether the process of this machine that made `tag` has ended."""
-    _, pid, began = tag.split("-")
-    return is_process_dead(f"{_machine_id()}:{pid}:{began}")
+    _, pid, start_time = tag.split("-")
+    return is_process_dead(f"{_machine_id()}:{pid}:{start_time}")
 
 
 def _machine_hash() -> str:
@@ -147,15 +147,15 @@ def _machine_hash() -> str:
 def _machine_id() -> str:
     """Return the host name and the pid namespace: a container may have the same host name, and its pids start at 1."""
     try:
-        table = os.readlink("/proc/self/ns/pid")
+        pid_namespace = os.readlink("/proc/self/ns/pid")
     except OSError:
         return socket.gethostname()
-    return f"{socket.gethostname()}@{''.join(filter(str.isdigit, table))}"
+    return f"{socket.gethostname()}@{''.join(filter(str.isdigit, pid_namespace))}"
 
 
-def _parse_identity(holder: str) -> tuple[str, str, str]:
-    machine, pid, began, *_ = [*holder.split(":"), "", ""]
-    return machine, pid, began
+def _parse_identity(identity: str) -> tuple[str, str, str]:
+    machine, pid, start_time, *_ = [*identity.split(":"), "", ""]
+    return machine, pid, start_time
 
 
 def _start_time_ticks(pid: int) -> str:
@@ -186,11 +186,11 @@ def send_notice(line: str) -> None:
 @contextmanager
 def redirect_notices(sink: NoticeSink) -> Iterator[None]:
     """Send notices to `sink` while the block runs; a repeated line is sent once."""
-    sent: set[str] = set()
+    sent_lines: set[str] = set()
 
     def once(line: str) -> None:
-        if line not in sent:
-            sent.add(line)
+        if line not in sent_lines:
+            sent_lines.add(line)
             sink(line)
 
     token = _NOTICE_SINK.set(once)
@@ -211,8 +211,8 @@ TEMPORARY_NAME = re.compile(r"(?P<tag>[0-9a-f]{8}-\d+-\d*)-[0-9a-f]{8}")
 def open_temporary_file(folder: Path) -> tuple[int, Path]:
     """Make a private file in `folder`; return its descriptor, open for writing, and its path. Raises OSError."""
     _remove_leftovers(folder, TEMPORARY_FILE_PREFIX)
-    place = folder / _new_temporary_name(TEMPORARY_FILE_PREFIX)
-    return os.open(place, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), PRIVATE_FILE_MODE), place
+    path = folder / _new_temporary_name(TEMPORARY_FILE_PREFIX)
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), PRIVATE_FILE_MODE), path
 
 
 def make_temporary_folder(prefix: str, parent: str | None = None) -> str:
@@ -222,19 +222,19 @@ def make_temporary_folder(prefix: str, parent: str | None = None) -> str:
 
         parent = tempfile.gettempdir()
     _remove_leftovers(Path(parent), prefix)
-    place = os.path.join(parent, _new_temporary_name(prefix))
-    os.mkdir(place, PRIVATE_FOLDER_MODE)
-    return place
+    path = os.path.join(parent, _new_temporary_name(prefix))
+    os.mkdir(path, PRIVATE_FOLDER_MODE)
+    return path
 
 
 @contextmanager
 def temporary_folder(prefix: str) -> Iterator[Path]:
     """Make a private folder that is removed when the block ends. Raises OSError."""
-    place = make_temporary_folder(prefix)
+    path = make_temporary_folder(prefix)
     try:
-        yield Path(place)
+        yield Path(path)
     finally:
-        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _new_temporary_name(prefix: str) -> str:
@@ -244,8 +244,8 @@ def _new_temporary_name(prefix: str) -> str:
 def _remove_leftovers(folder: Path, prefix: str) -> None:
     """Remove files of ended processes with `prefix`; errors are ignored."""
     with suppress(OSError), os.scandir(folder) as entries:
-        left = [entry for entry in entries if entry.name.startswith(prefix) and _is_leftover(entry, prefix)]
-        for entry in left:
+        leftovers = [entry for entry in entries if entry.name.startswith(prefix) and _is_leftover(entry, prefix)]
+        for entry in leftovers:
             if entry.is_dir(follow_symlinks=False):
                 shutil.rmtree(entry.path, ignore_errors=True)
             else:

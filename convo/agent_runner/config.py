@@ -100,26 +100,26 @@ def validate_run_config(
     Raises WrongOwner for the cases in the module docstring, InvalidUsage for an agent's model without a route,
     InputFault for tools with one name, and Unsupported for a hosted tool that the client must run.
     """
-    remembers = STRATEGIES[strategy].is_server_side
+    is_server_side = STRATEGIES[strategy].is_server_side
     _validate_limits(config)
-    if remembers and (config.session_limit is not None or config.session_input_callback is not None):
+    if is_server_side and (config.session_limit is not None or config.session_input_callback is not None):
         raise _make_wrong_owner("a session limit or session input callback", strategy, own_history_hint)
     for identity, agent in graph.agents.items():
         toolbox(agent.functions)
         definitions(agent.tools)
         build_handoff_tools(graph, identity)
-        for way in agent.ways:
+        for handoff in agent.ways:
             plan_handoff(
-                way,
+                handoff,
                 config.handoff_defaults,
-                is_server_history=remembers,
-                agent_names=(agent.name, graph[str(way.to)].name),
+                is_server_history=is_server_side,
+                agent_names=(agent.name, graph[str(handoff.to)].name),
             )
-        if remembers and agent.output_guardrails:
+        if is_server_side and agent.output_guardrails:
             raise _make_wrong_owner(f"an output guardrail (agent {agent.name!r})", strategy, own_history_hint)
         _validate_settings(agent)
         _validate_hosted_tools(agent)
-        _validate_model(agent, config, remembers, options, endpoint, own_history_hint)
+        _validate_model(agent, config, is_server_side, options, endpoint, own_history_hint)
         for tool in agent.functions:
             if isinstance(tool, AgentTool):
                 _validate_nested_run(tool, config, options, endpoint)
@@ -154,8 +154,10 @@ def _validate_hosted_tools(agent: Agent) -> None:
     """Reject a hosted tool whose calls the client must run."""
     for tool in agent.tools:
         if not isinstance(tool, Tool) and _is_client_tool(tool):
-            kind = tool["type"]
-            raise Unsupported("a run", f"the tool {kind!r} of agent {agent.name!r}", hint="use a function tool instead")
+            tool_type = tool["type"]
+            raise Unsupported(
+                "a run", f"the tool {tool_type!r} of agent {agent.name!r}", hint="use a function tool instead"
+            )
 
 
 def _is_client_tool(tool: Hosted) -> bool:
@@ -167,23 +169,28 @@ def _is_client_tool(tool: Hosted) -> bool:
 
 
 def _validate_settings(agent: Agent) -> None:
-    wrong = sorted(RESERVED_SETTINGS & agent.settings.keys())
-    if wrong:
+    reserved_names = sorted(RESERVED_SETTINGS & agent.settings.keys())
+    if reserved_names:
         raise WrongOwner(
-            f"the settings of agent {agent.name!r} contain {wrong[0]!r}, which only the run can set",
+            f"the settings of agent {agent.name!r} contain {reserved_names[0]!r}, which only the run can set",
             hint="remove it; --session, --conversation and --chain choose the owner",
         )
     try:
         item_hash({"settings": dict(agent.settings)})
-    except NotCanonical as no_json:
+    except NotCanonical as error:
         raise InputFault(
-            f"the settings of agent {agent.name!r} are not JSON: {no_json.message}",
+            f"the settings of agent {agent.name!r} are not JSON: {error.message}",
             hint="use only JSON values: they become fields of a request",
-        ) from no_json
+        ) from error
 
 
 def _validate_model(
-    agent: Agent, config: RunConfig, remembers: bool, options: RequestOptions, endpoint: Endpoint, own_history_hint: str
+    agent: Agent,
+    config: RunConfig,
+    is_server_side: bool,
+    options: RequestOptions,
+    endpoint: Endpoint,
+    own_history_hint: str,
 ) -> None:
     if agent.model is None or agent.model in (options.model, options.wire_model):
         return
@@ -192,10 +199,10 @@ def _validate_model(
             f"agent {agent.name!r} uses the model {agent.model!r}, but this run uses only {options.model!r}",
             hint="remove its model, or choose that model with -m",
         )
-    other = config.resolve_model(agent.model).endpoint.scope
-    if remembers and other != endpoint.scope:
+    scope = config.resolve_model(agent.model).endpoint.scope
+    if is_server_side and scope != endpoint.scope:
         raise WrongOwner(
-            f"agent {agent.name!r} uses a model at {other}, but {endpoint.scope} stores the history",
+            f"agent {agent.name!r} uses a model at {scope}, but {endpoint.scope} stores the history",
             hint=own_history_hint,
         )
 

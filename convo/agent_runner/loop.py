@@ -130,30 +130,30 @@ class RunLoop:
 
     async def resume(self) -> None:
         """Resume the run: at a pause, or where it was interrupted."""
-        ledger = await self._repository.load_calls(self.run)
-        self._started_call_ids = frozenset(ledger)
-        held = self._chat.load_state()
+        started_calls = await self._repository.load_calls(self.run)
+        self._started_call_ids = frozenset(started_calls)
+        state = self._chat.load_state()
         await self._load_usages()
         if self.run.phase is Phase.PAUSED:
             self.load(self.run)
             await self.dispatch(RunResumed())
             return
-        run, effects = recover_run(self.run, self._collect_outputs(ledger))
-        asking = self.run.phase is run.phase is Phase.CALLING_MODEL
-        if asking:
-            self._chat.record.state = drop_partial_response(held, self._repository.checkpoint)
+        run, effects = recover_run(self.run, self._collect_outputs(started_calls))
+        is_calling_model = self.run.phase is run.phase is Phase.CALLING_MODEL
+        if is_calling_model:
+            self._chat.record.state = drop_partial_response(state, self._repository.checkpoint)
         if run != self.run:
             await shielded(self._repository.commit(self.run, run, RunResumed(), effects))
-        self.load(run, effects, check_tail=asking)
+        self.load(run, effects, check_tail=is_calling_model)
 
     async def _load_usages(self) -> None:
         """Load the usage of the run's earlier model calls, possibly of another process."""
         if self.usages or not self.run.turn:
             return
         links = await self._chat.deps.store.links(self._chat.session.id)
-        done = [link.usage for link in links if link.status == "completed"]
-        calls = self.run.turn - (self.run.phase is Phase.CALLING_MODEL and not self.run.has_response)
-        self.usages += [usage or {} for usage in done[max(0, len(done) - calls) :]]
+        completed_usages = [link.usage for link in links if link.status == "completed"]
+        call_count = self.run.turn - (self.run.phase is Phase.CALLING_MODEL and not self.run.has_response)
+        self.usages += [usage or {} for usage in completed_usages[max(0, len(completed_usages) - call_count) :]]
 
     async def preview_resume(self) -> Run:
         """Return the run as `resume` would start it; nothing is stored."""
@@ -165,9 +165,11 @@ class RunLoop:
 
     def _collect_outputs(self, started_calls: Mapping[str, AgentCall]) -> dict[str, Json]:
         """Return the known outputs of started calls, including those that the store could not commit."""
-        now = self._repository.run_id, self.run.turn
-        here = {call_id: output for (*when, call_id), output in self._outputs.items() if tuple(when) == now}
-        return {**here, **{call_id: call.output for call_id, call in started_calls.items() if call.has_ended}}
+        current_turn = self._repository.run_id, self.run.turn
+        local_outputs = {
+            call_id: output for (*run_turn, call_id), output in self._outputs.items() if tuple(run_turn) == current_turn
+        }
+        return {**local_outputs, **{call_id: call.output for call_id, call in started_calls.items() if call.has_ended}}
 
     def _remember_output(self, event: RunEvent) -> None:
         if isinstance(event, ToolReturned):
@@ -188,9 +190,9 @@ class RunLoop:
                         async for event in events:
                             yield event
                 elif self._tasks:
-                    for heard in await self._tasks.wait_any():
+                    for result in await self._tasks.wait_any():
                         if self.run.phase not in TERMINAL_PHASES:
-                            await shielded(self._dispatch(heard))
+                            await shielded(self._dispatch(result))
         finally:
             await shielded(self._shutdown())
         if self.run.failure:
@@ -207,10 +209,10 @@ class RunLoop:
 
     async def _dispatch(self, result: TaskResult) -> None:
         """Pass an event to the state machine, and commit its effects before any of them is performed."""
-        before, event = self.run, result.event
+        previous_run, event = self.run, result.event
         self._remember_output(event)
-        run, effects = step_run(before, event)
-        await self._repository.commit(before, run, event, effects)
+        run, effects = step_run(previous_run, event)
+        await self._repository.commit(previous_run, run, event, effects)
         self._config.test_hook(f"after {type(event).__name__}")
         self.run = run
         self._cause = result.cause or self._cause
@@ -218,10 +220,10 @@ class RunLoop:
             self._pending_effects.clear()
         self._pending_effects += effects
         if isinstance(event, ToolReturned):
-            done = replace(_find_call(before, event.call_id), output={"output": event.output})
-            self._pending_events.append(make_tool_output_event(done, before.agent))
+            completed_call = replace(_find_call(previous_run, event.call_id), output={"output": event.output})
+            self._pending_events.append(make_tool_output_event(completed_call, previous_run.agent))
         if isinstance(event, GuardrailTripped):
-            self._pending_events.append(_make_guardrail_event(before, event))
+            self._pending_events.append(_make_guardrail_event(previous_run, event))
 
     # -- the model call -----------------------------------------------------------------------------
 
@@ -229,33 +231,35 @@ class RunLoop:
         """Call the model once; the parallel guardrails must pass before its response counts."""
         chat = self._chat
         try:
-            base = ModelRoute(chat.options, chat.deps.endpoint)
+            base_route = ModelRoute(chat.options, chat.deps.endpoint)
             context = self._make_context(effect.agent)
-            how, seen = await prepare_agent_request(effect, self.run, self._repository, base, self._config, context)
-        except USER_CODE_ERRORS as wrong:
-            await self.dispatch(EffectFailed(wrong.code, wrong.message), wrong)
+            agent_request, input_override = await prepare_agent_request(
+                effect, self.run, self._repository, base_route, self._config, context
+            )
+        except USER_CODE_ERRORS as error:
+            await self.dispatch(EffectFailed(error.code, error.message), error)
             return
-        answer: list[tuple[Run, Sequence[RunEffect], AgentRun, RunCheckpoint]] = []
+        committed_step: list[tuple[Run, Sequence[RunEffect], AgentRun, RunCheckpoint]] = []
 
-        async def closing(held: ConversationState, output: tuple[Item, ...]) -> Any:
+        async def closing(state: ConversationState, output: tuple[Item, ...]) -> Any:
             if not await self._tasks.guardrails_passed():
                 return None
             self._config.test_hook("before ModelResponded")
-            run, effects = step_run(self.run, how.make_response_event(output))
-            path = seen.path.append(output) if seen else None
-            update, standing = self._repository.build_response_update(run, effects, held, output, path)
-            assert update.agent_run
-            answer[:] = [(run, effects, update.agent_run, standing)]
-            return update
+            run, effects = step_run(self.run, agent_request.make_response_event(output))
+            path = input_override.path.append(output) if input_override else None
+            run_update, checkpoint = self._repository.build_response_update(run, effects, state, output, path)
+            assert run_update.agent_run
+            committed_step[:] = [(run, effects, run_update.agent_run, checkpoint)]
+            return run_update
 
-        edges = replace(chat.deps, endpoint=how.endpoint)
+        deps = replace(chat.deps, endpoint=agent_request.endpoint)
         turn = chat.turn = ChatTurn(
             chat.record,
-            how.options,
-            edges,
+            agent_request.options,
+            deps,
             check_tail=self._check_tail,
             notify=chat.notify,
-            input_override=seen,
+            input_override=input_override,
             on_response=closing,
         )
         try:
@@ -265,8 +269,8 @@ class RunLoop:
         finally:
             if turn.link and turn.link.status == "completed":
                 self.usages.append(turn.link.usage or {})
-            if answer and chat.record.agent_run is answer[0][2]:
-                self.run, effects, self._repository.run_row, self._repository.checkpoint = answer[0]
+            if committed_step and chat.record.agent_run is committed_step[0][2]:
+                self.run, effects, self._repository.run_row, self._repository.checkpoint = committed_step[0]
                 self._pending_effects += effects
                 self._check_tail = False
         self._config.test_hook("after ModelResponded")
@@ -325,12 +329,12 @@ class RunLoop:
             return await user_code.run_guardrail(
                 agent.output_guardrails[effect.guardrail_index], effect.guardrail_index, context, effect.output
             )
-        view, held = self._repository.view, self._chat.state
+        view, state = self._repository.view, self._chat.state
         if view:
-            held = replace(held, path=view.path, confirmed_head=view.path.root)
-        said = list(self._chat.options.build_input(held).items)
+            state = replace(state, path=view.path, confirmed_head=view.path.root)
+        input_items = list(self._chat.options.build_input(state).items)
         return await user_code.run_guardrail(
-            agent.input_guardrails[effect.guardrail_index], effect.guardrail_index, context, said
+            agent.input_guardrails[effect.guardrail_index], effect.guardrail_index, context, input_items
         )
 
     async def _evaluate_approval(self, call: ToolCall) -> RunEvent:
@@ -338,45 +342,45 @@ class RunLoop:
         assert tool
         assert callable(tool.needs_approval)
         arguments = read_arguments(tool, call.arguments)
-        what = f"the approval rule of tool {tool.title!r}"
-        needed = await call_user_predicate(
-            what, "tool_failed", tool.needs_approval, self._make_call_context(call), arguments
+        description = f"the approval rule of tool {tool.title!r}"
+        needs_approval = await call_user_predicate(
+            description, "tool_failed", tool.needs_approval, self._make_call_context(call), arguments
         )
-        return ApprovalEvaluated(call.id, needed)
+        return ApprovalEvaluated(call.id, needs_approval)
 
     async def _perform_handoff(self, effect: PrepareHandoff) -> None:
         """Make the next agent's input. The function of a handoff is called once, and not again after a kill."""
-        keeper, habits = self._repository, self._config.handoff_defaults
-        held = self._chat.state
+        repository, handoff_defaults = self._repository, self._config.handoff_defaults
+        state = self._chat.state
         try:
-            todo = prepare.plan_handoff_input(self._graph, effect, habits, remembers=held.is_server_side)
-            way = prepare.resolve_handoff(self._graph, effect)
-            if todo.warning:
-                self._pending_events.append(make_run_event("warning", message=todo.warning))
-            if way.taken and effect.call.id in self._started_call_ids:
-                words = f"the function of the handoff to {effect.target} may have run before; it is not called again"
-                self._pending_events.append(make_run_event("warning", message=words))
-            elif way.taken:
-                await keeper.save(self.run, keeper.make_call_entry(self.run, effect.call.id))
-                await prepare.call_on_handoff(way, effect, self._make_call_context(effect.call))
-            view = await prepare.build_handoff_view(todo, habits, keeper.checkpoint, held.path)
-        except USER_CODE_ERRORS as wrong:
-            await self.dispatch(EffectFailed(wrong.code, wrong.message), wrong)
+            plan = prepare.plan_handoff_input(self._graph, effect, handoff_defaults, remembers=state.is_server_side)
+            handoff = prepare.resolve_handoff(self._graph, effect)
+            if plan.warning:
+                self._pending_events.append(make_run_event("warning", message=plan.warning))
+            if handoff.taken and effect.call.id in self._started_call_ids:
+                message = f"the function of the handoff to {effect.target} may have run before; it is not called again"
+                self._pending_events.append(make_run_event("warning", message=message))
+            elif handoff.taken:
+                await repository.save(self.run, repository.make_call_entry(self.run, effect.call.id))
+                await prepare.call_on_handoff(handoff, effect, self._make_call_context(effect.call))
+            view = await prepare.build_handoff_view(plan, handoff_defaults, repository.checkpoint, state.path)
+        except USER_CODE_ERRORS as error:
+            await self.dispatch(EffectFailed(error.code, error.message), error)
             return
-        keeper.checkpoint = replace(keeper.checkpoint, view=view)
-        over = {"call_id": effect.call.id, "source": effect.source, "target": effect.target}
-        self._pending_events.append(make_run_event("handoff", **over))
+        repository.checkpoint = replace(repository.checkpoint, view=view)
+        fields = {"call_id": effect.call.id, "source": effect.source, "target": effect.target}
+        self._pending_events.append(make_run_event("handoff", **fields))
         await self.dispatch(HandoffCompleted())
 
     def _make_context(self, agent: str) -> Context:
         """Return the context for functions of `agent`."""
-        keeper, path = self._repository, self._chat.state.path
-        view, begun = keeper.view, keeper.checkpoint.input_head
+        repository, path = self._repository, self._chat.state.path
+        view, input_head = repository.view, repository.checkpoint.input_head
         if view:
-            given = view.path.items[: view.initial_count]
+            input_items = view.path.items[: view.initial_count]
         else:
-            given = path.items[: path.depth(begun)] if path.contains(begun) else path.items
-        return Context(agent, "", "", self._config.values, tuple(self.usages), tuple(given))
+            input_items = path.items[: path.depth(input_head)] if path.contains(input_head) else path.items
+        return Context(agent, "", "", self._config.values, tuple(self.usages), tuple(input_items))
 
     def _make_call_context(self, call: ToolCall) -> Context:
         return replace(self._make_context(self.run.agent), tool=get_call_title(call), call_id=call.id, call=call.item)
@@ -385,16 +389,16 @@ class RunLoop:
 
     async def _shutdown(self) -> None:
         """Commit the outputs received, cancel the other tasks, and write the replay file."""
-        came = [heard.event for heard in await self._tasks.cancel_all()]
-        for event in came:
+        events = [result.event for result in await self._tasks.cancel_all()]
+        for event in events:
             self._remember_output(event)
-        ends = [
-            self._repository.make_call_entry(self.run, one.call_id, ended=True, output=one.output)
-            for one in came
-            if isinstance(one, ToolReturned)
+        end_entries = [
+            self._repository.make_call_entry(self.run, returned.call_id, ended=True, output=returned.output)
+            for returned in events
+            if isinstance(returned, ToolReturned)
         ]
-        if ends and self.run.phase is Phase.RUNNING_TOOLS:
-            await self._chat.record.commit_run(RunUpdate(calls=tuple(ends)))
+        if end_entries and self.run.phase is Phase.RUNNING_TOOLS:
+            await self._chat.record.commit_run(RunUpdate(calls=tuple(end_entries)))
         await self._chat.write_replay_file()
 
 
@@ -422,8 +426,8 @@ def _find_call(run: Run, call_id: str) -> ToolCall:
 
 def _make_guardrail_event(run: Run, event: GuardrailTripped) -> StreamEvent:
     side = "output" if run.phase is Phase.CHECKING_OUTPUT else "input"
-    guards = run.current_agent.output_guardrails if side == "output" else run.current_agent.input_guardrails
-    return make_run_event("guardrail", side=side, name=guards[event.guardrail_index].name, reason=event.reason)
+    guardrails = run.current_agent.output_guardrails if side == "output" else run.current_agent.input_guardrails
+    return make_run_event("guardrail", side=side, name=guardrails[event.guardrail_index].name, reason=event.reason)
 
 
 def make_run_event(event_type: str, **fields: Json) -> StreamEvent:

@@ -60,14 +60,14 @@ class ModelView:
 
     def extend_to(self, path: Path) -> "ModelView":
         """Append the items of the conversation `path` after `source_head`. Raises Conflict when that node is gone."""
-        more = [node.item for node in path.after(self.source_head)]
-        return replace(self, path=self.path.append(more), source_head=path.head)
+        new_items = [node.item for node in path.after(self.source_head)]
+        return replace(self, path=self.path.append(new_items), source_head=path.head)
 
 
 def make_model_view(items: Iterable[Item], path: Path) -> ModelView:
     """Make a view of `items` that replaces all of `path`. Raises NotCanonical for an item without exact JSON form."""
-    seen = Path(path.root).append(items)
-    return ModelView(seen, len(seen), path.head)
+    view_path = Path(path.root).append(items)
+    return ModelView(view_path, len(view_path), path.head)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +88,9 @@ class RunCheckpoint:
 
 def drop_partial_response(state: ConversationState, checkpoint: RunCheckpoint) -> ConversationState:
     """Return the conversation without the partial output of an interrupted response."""
-    turn = checkpoint.request_head
-    own = state.path.contains(turn) and state.path.up_to(turn).contains(state.confirmed_head)
-    return replace(state, path=state.path.up_to(turn)) if own else state
+    request_head = checkpoint.request_head
+    can_drop = state.path.contains(request_head) and state.path.up_to(request_head).contains(state.confirmed_head)
+    return replace(state, path=state.path.up_to(request_head)) if can_drop else state
 
 
 def run_checkpoint_to_json(checkpoint: RunCheckpoint) -> dict[str, Json]:
@@ -115,17 +115,21 @@ async def load_run_checkpoint(document: Mapping[str, Any] | None, path: Path, st
     if document is None:
         return RunCheckpoint(path.head, path.head)
     view, filtered = document["view"], document["filtered"]
-    made = await _load_view(view, path, store) if view else None
-    return RunCheckpoint(document["begun"], document["turn"], made, (filtered[0], filtered[1]) if filtered else None)
+    model_view = await _load_view(view, path, store) if view else None
+    return RunCheckpoint(
+        document["begun"], document["turn"], model_view, (filtered[0], filtered[1]) if filtered else None
+    )
 
 
 async def _load_view(document: Mapping[str, Any], path: Path, store: Store) -> ModelView | None:
-    upto = document["upto"]
-    if not path.contains(upto):  # the replay file was edited since
+    source_head = document["upto"]
+    if not path.contains(source_head):  # the replay file was edited since
         return None
     if "items" in document:
-        return ModelView(Path(path.root).append(document["items"]), document["history"], upto)
-    return ModelView(await store.path(document["head"]), document["history"], upto, (document["head"], upto))
+        return ModelView(Path(path.root).append(document["items"]), document["history"], source_head)
+    return ModelView(
+        await store.path(document["head"]), document["history"], source_head, (document["head"], source_head)
+    )
 
 
 AgentRunStatus = Literal["running", "paused", "done", "failed", "stopped"]
@@ -199,35 +203,35 @@ class RunRepository:
         """
         self.run_row, self._started_at = None, {}
         head = input_head or conversation_state.path.head
-        standing = RunCheckpoint(head, head, view)
-        row = self._build_row(run, standing, state_hash)
+        checkpoint = RunCheckpoint(head, head, view)
+        row = self._build_row(run, checkpoint, state_hash)
         await self.chat.save(conversation_state, new_items, RunUpdate(row))
-        self.run_row, self.checkpoint = row, standing
+        self.run_row, self.checkpoint = row, checkpoint
 
     async def commit(self, before: Run, run: Run, event: RunEvent, effects: Sequence[RunEffect]) -> None:
         """Commit the consequences of `event`: nothing, a tool output, or the run with the items that it appends."""
-        ended = self._make_end_entries(before, event)
-        repeated = all(isinstance(effect, IDEMPOTENT_EFFECTS) for effect in effects)
-        if repeated and run.phase not in TERMINAL_PHASES and not isinstance(event, NestedRunPaused):
-            if ended:
-                await self.chat.record.commit_run(RunUpdate(calls=ended))
+        end_entries = self._make_end_entries(before, event)
+        is_repeatable = all(isinstance(effect, IDEMPOTENT_EFFECTS) for effect in effects)
+        if is_repeatable and run.phase not in TERMINAL_PHASES and not isinstance(event, NestedRunPaused):
+            if end_entries:
+                await self.chat.record.commit_run(RunUpdate(calls=end_entries))
             return
-        held = self._drop_rejected_items(before, run, event)
-        held = replace(held, path=held.path.append(collect_appended_items(effects)))
+        state = self._drop_rejected_items(before, run, event)
+        state = replace(state, path=state.path.append(collect_appended_items(effects)))
         if run.phase in TERMINAL_PHASES:
-            held = replace(
-                held, path=held.path.append(build_missing_outputs(run, self._get_items_since_request(held.path)))
+            state = replace(
+                state, path=state.path.append(build_missing_outputs(run, self._get_items_since_request(state.path)))
             )
-        standing = self._advance_checkpoint(held.path, effects, self.checkpoint)
+        checkpoint = self._advance_checkpoint(state.path, effects, self.checkpoint)
         row = (
             self._build_next_revision()
             if self._has_only_new_starts(event, run, effects)
-            else self._build_row(run, standing)
+            else self._build_row(run, checkpoint)
         )
         await self.chat.record.commit(
-            held, run_update=RunUpdate(row, (*ended, *self._make_start_entries(run, effects)))
+            state, run_update=RunUpdate(row, (*end_entries, *self._make_start_entries(run, effects)))
         )
-        self.run_row, self.checkpoint = row, standing
+        self.run_row, self.checkpoint = row, checkpoint
 
     async def save(
         self,
@@ -238,9 +242,11 @@ class RunRepository:
     ) -> None:
         """Commit the run with the ends of calls; with `state` the conversation's head moves in the same transaction."""
         checkpoint = checkpoint or self.checkpoint
-        update = RunUpdate(self._build_row(run, checkpoint), calls)
-        await (self.chat.record.commit(state, run_update=update) if state else self.chat.record.commit_run(update))
-        self.run_row, self.checkpoint = update.agent_run, checkpoint
+        run_update = RunUpdate(self._build_row(run, checkpoint), calls)
+        await (
+            self.chat.record.commit(state, run_update=run_update) if state else self.chat.record.commit_run(run_update)
+        )
+        self.run_row, self.checkpoint = run_update.agent_run, checkpoint
 
     def build_response_update(
         self,
@@ -255,18 +261,20 @@ class RunRepository:
         state:      the conversation with the response
         link_path:  the path of the response's link, when it is not the conversation's
         """
-        ended = run.phase in TERMINAL_PHASES
-        then = collect_appended_items(effects) + (build_missing_outputs(run, output) if ended else ())
-        start = state.path.first(len(state.path) - len(output)).head
+        has_ended = run.phase in TERMINAL_PHASES
+        appended_items = collect_appended_items(effects) + (build_missing_outputs(run, output) if has_ended else ())
+        request_head = state.path.first(len(state.path) - len(output)).head
         view = self._extend_view(state.path, output, link_path)
-        standing = RunCheckpoint(self.checkpoint.input_head, start, view)
-        standing = self._advance_checkpoint(state.path.append(then), effects, standing)
-        return RunUpdate(self._build_row(run, standing), self._make_start_entries(run, effects), then), standing
+        checkpoint = RunCheckpoint(self.checkpoint.input_head, request_head, view)
+        checkpoint = self._advance_checkpoint(state.path.append(appended_items), effects, checkpoint)
+        return RunUpdate(
+            self._build_row(run, checkpoint), self._make_start_entries(run, effects), appended_items
+        ), checkpoint
 
     def make_call_entry(self, run: Run, call_id: str, *, ended: bool = False, output: Json = None) -> AgentCall:
         """Return a call's ledger entry; its start time is set at the first use."""
-        at = self._started_at.setdefault(make_call_key(run.turn, call_id), self.chat.deps.clock.now())
-        return AgentCall(self.run_id, make_call_key(run.turn, call_id), at, ended, output)
+        started_at = self._started_at.setdefault(make_call_key(run.turn, call_id), self.chat.deps.clock.now())
+        return AgentCall(self.run_id, make_call_key(run.turn, call_id), started_at, ended, output)
 
     async def load_calls(self, run: Run) -> dict[str, AgentCall]:
         """Load the started calls of the run's last response, of any process, by their ids."""
@@ -277,15 +285,17 @@ class RunRepository:
     # -- parts of a commit ------------------------------------------------------------------------
 
     def _build_row(self, run: Run, checkpoint: RunCheckpoint, state_hash: str | None = None) -> AgentRun:
-        edges, before = self.chat.deps, self.run_row
-        now, status = edges.clock.now(), STATUS_BY_PHASE.get(run.phase, "running")
-        again = [call.id for call in run.calls_at(Stage.READY) if make_call_key(run.turn, call.id) in self._started_at]
-        document = {**run_to_json(run), "standing": run_checkpoint_to_json(checkpoint), RERUN_CALLS_KEY: again}
+        deps, row = self.chat.deps, self.run_row
+        now, status = deps.clock.now(), STATUS_BY_PHASE.get(run.phase, "running")
+        rerun_ids = [
+            call.id for call in run.calls_at(Stage.READY) if make_call_key(run.turn, call.id) in self._started_at
+        ]
+        document = {**run_to_json(run), "standing": run_checkpoint_to_json(checkpoint), RERUN_CALLS_KEY: rerun_ids}
         if self._agents_source is not None:
             document[AGENTS_SOURCE_KEY] = dict(self._agents_source)
-        if before is None:
-            before = AgentRun(edges.new_id("run"), self.chat.session.id, 0, status, document, now, now, state_hash)
-        return replace(before, revision=before.revision + 1, status=status, document=document, changed_at=now)
+        if row is None:
+            row = AgentRun(deps.new_id("run"), self.chat.session.id, 0, status, document, now, now, state_hash)
+        return replace(row, revision=row.revision + 1, status=status, document=document, changed_at=now)
 
     def _build_next_revision(self) -> AgentRun:
         """Return the stored row with the next revision and an unchanged document."""
@@ -295,10 +305,11 @@ class RunRepository:
 
     def _has_only_new_starts(self, event: RunEvent, run: Run, effects: Sequence[RunEffect]) -> bool:
         """Return whether the ledger alone records the step: calls start for the first time."""
-        new = (
-            isinstance(one, RunTool) and make_call_key(run.turn, one.call.id) not in self._started_at for one in effects
+        are_new = (
+            isinstance(effect, RunTool) and make_call_key(run.turn, effect.call.id) not in self._started_at
+            for effect in effects
         )
-        return isinstance(event, ToolReturned) and all(new)
+        return isinstance(event, ToolReturned) and all(are_new)
 
     def _make_start_entries(self, run: Run, effects: Sequence[RunEffect]) -> tuple[AgentCall, ...]:
         return tuple(self.make_call_entry(run, effect.call.id) for effect in effects if isinstance(effect, RunTool))
@@ -310,40 +321,43 @@ class RunRepository:
             else ()
         )
 
-    def _drop_rejected_items(self, before: Run, run: Run, event: RunEvent) -> ConversationState:
+    def _drop_rejected_items(self, previous_run: Run, run: Run, event: RunEvent) -> ConversationState:
         """Return the conversation without the items that a tripped guardrail rejects."""
-        held = self.chat.state
+        state = self.chat.state
         if not isinstance(event, GuardrailTripped):
-            return held
-        if before.phase is not Phase.CHECKING_OUTPUT:
-            return replace(held, path=held.path.up_to(held.confirmed_head)) if held.is_server_side else held
-        calls = any(is_client_call(item) for item in self._get_items_since_request(held.path))
+            return state
+        if previous_run.phase is not Phase.CHECKING_OUTPUT:
+            return replace(state, path=state.path.up_to(state.confirmed_head)) if state.is_server_side else state
+        has_calls = any(is_client_call(item) for item in self._get_items_since_request(state.path))
         return (
-            held
-            if calls or held.is_server_side
+            state
+            if has_calls or state.is_server_side
             else replace(
-                held, path=held.path.up_to(self.checkpoint.request_head), confirmed_head=self.checkpoint.request_head
+                state, path=state.path.up_to(self.checkpoint.request_head), confirmed_head=self.checkpoint.request_head
             )
         )
 
     def _get_items_since_request(self, path: Path) -> tuple[Item, ...]:
-        turn = self.checkpoint.request_head
-        return tuple(node.item for node in path.after(turn)) if path.contains(turn) else ()
+        request_head = self.checkpoint.request_head
+        return tuple(node.item for node in path.after(request_head)) if path.contains(request_head) else ()
 
     def _advance_checkpoint(self, path: Path, effects: Sequence[RunEffect], checkpoint: RunCheckpoint) -> RunCheckpoint:
         """Return the checkpoint with the conversation at `path`; a model call moves its `request_head` there."""
-        asks = any(isinstance(effect, CallModel) for effect in effects)
-        return replace(checkpoint, request_head=path.head, filtered_input=None) if asks else checkpoint
+        calls_model = any(isinstance(effect, CallModel) for effect in effects)
+        return replace(checkpoint, request_head=path.head, filtered_input=None) if calls_model else checkpoint
 
     def _extend_view(self, path: Path, output: tuple[Item, ...], link_path: Path | None) -> ModelView | None:
         """Return the view with a response appended; it has an anchor when the response's link is on it."""
         view = self.view
         if view is None:
             return None
-        grown = view.path.append(output)
-        anchored = link_path is not None and link_path.head == grown.head
+        view_path = view.path.append(output)
+        is_anchored = link_path is not None and link_path.head == view_path.head
         return replace(
-            view, path=grown, source_head=path.head, anchor=(grown.head, path.head) if anchored else view.anchor
+            view,
+            path=view_path,
+            source_head=path.head,
+            anchor=(view_path.head, path.head) if is_anchored else view.anchor,
         )
 
 
@@ -358,10 +372,12 @@ async def load_run(store: Store, row: AgentRun, graph: Graph) -> Run:
     run = run_from_json(row.document, graph)
     if run.phase is not Phase.RUNNING_TOOLS:
         return run
-    known = _select_batch_calls(run, await store.agent_calls(row.id))
-    again = row.document.get(RERUN_CALLS_KEY, ())
-    started = {call_id for call_id in known if call_id not in again}
-    return apply_call_log(run, started, {call_id: call.output for call_id, call in known.items() if call.has_ended})
+    batch_calls = _select_batch_calls(run, await store.agent_calls(row.id))
+    rerun_ids = row.document.get(RERUN_CALLS_KEY, ())
+    started_ids = {call_id for call_id in batch_calls if call_id not in rerun_ids}
+    return apply_call_log(
+        run, started_ids, {call_id: call.output for call_id, call in batch_calls.items() if call.has_ended}
+    )
 
 
 def collect_appended_items(effects: Sequence[RunEffect]) -> tuple[Item, ...]:
@@ -381,9 +397,9 @@ async def open_run_repository(
     """Open the repository of a chat's runs at `run_row`. Raises InvalidUsage for a row of another session."""
     if run_row and run_row.session_id != chat.session.id:
         raise InvalidUsage(f"{run_row.id} belongs to another session", hint="convo approvals")
-    said = run_row.document.get("standing") if run_row else None
+    document = run_row.document.get("standing") if run_row else None
     return RunRepository(
-        chat, run_row, await load_run_checkpoint(said, chat.state.path, chat.deps.store), agents_source
+        chat, run_row, await load_run_checkpoint(document, chat.state.path, chat.deps.store), agents_source
     )
 
 
@@ -392,12 +408,12 @@ async def load_run_row(store: Store, handle: str) -> AgentRun:
 
     Raises the errors of `resolve_handle`; NotFound also for a session without runs.
     """
-    named = await store.agent_run(handle)
-    if named:
-        return named
-    found = await resolve_handle(store, handle)
-    begun = await store.agent_run(found.id) if found.kind == "run" else None
-    rows = [begun] if begun else await store.agent_runs(session_id=found.id, limit=1)
+    row = await store.agent_run(handle)
+    if row:
+        return row
+    match = await resolve_handle(store, handle)
+    matched_row = await store.agent_run(match.id) if match.kind == "run" else None
+    rows = [matched_row] if matched_row else await store.agent_runs(session_id=match.id, limit=1)
     if not rows:
         raise NotFound("run", handle, hint="convo approvals")
     return rows[0]
@@ -421,9 +437,9 @@ class OrphanedRun(NamedTuple):
 async def list_orphaned_runs(store: Store) -> list[OrphanedRun]:
     """Return the runs whose process ended in the middle of their calls, changed last first."""
     return [
-        left
+        orphan
         for row in await store.agent_runs(status="running", limit=MAX_SCANNED_RUNS)
-        if (left := await _load_orphaned_run(store, row))
+        if (orphan := await _load_orphaned_run(store, row))
     ]
 
 
@@ -437,11 +453,11 @@ async def _load_orphaned_run(store: Store, row: AgentRun) -> OrphanedRun | None:
 
 def _iter_interrupted_calls(document: Mapping[str, Any], calls: Sequence[AgentCall]) -> Iterator[PendingApproval]:
     """Yield the calls that started and have no output; the ledger may be ahead of the document."""
-    ended, again = {call.call_id: call.has_ended for call in calls}, document.get(RERUN_CALLS_KEY, ())
+    ended_by_key, rerun_ids = {call.call_id: call.has_ended for call in calls}, document.get(RERUN_CALLS_KEY, ())
     for call in document["batch"]:
-        name = make_call_key(document["turn"], call["id"])
-        begun = call["stage"] == STAGE_WORDS[Stage.READY] and name in ended and call["id"] not in again
-        if (begun or call["stage"] == STAGE_WORDS[Stage.RUNNING]) and not ended.get(name):
+        key = make_call_key(document["turn"], call["id"])
+        has_started = call["stage"] == STAGE_WORDS[Stage.READY] and key in ended_by_key and call["id"] not in rerun_ids
+        if (has_started or call["stage"] == STAGE_WORDS[Stage.RUNNING]) and not ended_by_key.get(key):
             yield PendingApproval(
                 call["id"], format_lookup(call["lookup"]), call["arguments"], document["agent"], outcome_unknown=True
             )

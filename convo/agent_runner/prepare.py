@@ -62,21 +62,23 @@ async def build_agent_request(
     Raises RunFailed when a function of the agent raised, and InputFault for two tools of one name.
     """
     agent = graph[effect.agent]
-    tools = [one for one in agent.tools if await _is_enabled(one, context)]
-    ways = [offer for offer in build_handoff_tools(graph, effect.agent) if await _is_enabled(offer.handoff, context)]
+    tools = [tool for tool in agent.tools if await _is_enabled(tool, context)]
+    handoff_tools = [
+        offer for offer in build_handoff_tools(graph, effect.agent) if await _is_enabled(offer.handoff, context)
+    ]
     route = _select_route(agent, base_route, config)
     settings = agent.settings_for(route.options.wire_model)
-    parameters = _build_parameters(agent, settings, effect, route.options.parameters, tools, ways)
+    parameters = _build_parameters(agent, settings, effect, route.options.parameters, tools, handoff_tools)
     if agent.cache_key and session_id and _is_openai_url(route.endpoint.scope.url):
         parameters.setdefault("prompt_cache_key", make_session_cache_key(session_id))
-    asking = replace(
+    options = replace(
         route.options,
         instructions=await _resolve_instructions(agent, context, base_route.options),
         parameters=parameters,
         store=bool(settings.get("store", route.options.store)),
     )
-    functions = toolbox(one for one in tools if isinstance(one, Tool))
-    return AgentRequest(asking, route.endpoint, functions, {offer.name: offer.target for offer in ways})
+    functions = toolbox(tool for tool in tools if isinstance(tool, Tool))
+    return AgentRequest(options, route.endpoint, functions, {offer.name: offer.target for offer in handoff_tools})
 
 
 def make_session_cache_key(session_id: str) -> str:
@@ -110,12 +112,14 @@ async def _is_enabled(tool_or_handoff: Any, context: Context) -> bool:
 
 async def _resolve_instructions(agent: Agent, context: Context, options: RequestOptions) -> str | None:
     """Return the agent's instructions; without any, those of the chat."""
-    said = agent.instructions
-    if callable(said):
-        said = await call_user_code(f"the instructions of agent {agent.name!r}", "instructions", said, context)
-        if not isinstance(said, str | None):
+    instructions = agent.instructions
+    if callable(instructions):
+        instructions = await call_user_code(
+            f"the instructions of agent {agent.name!r}", "instructions", instructions, context
+        )
+        if not isinstance(instructions, str | None):
             raise RunFailed(f"the instructions of agent {agent.name!r} are not text", code="instructions")
-    return said if said is not None else options.instructions
+    return instructions if instructions is not None else options.instructions
 
 
 def _build_parameters(
@@ -131,9 +135,9 @@ def _build_parameters(
     if effect.omit_tool_choice:
         settings.pop("tool_choice", None)
     fields = {**parameters, **settings}
-    offered = [*definitions(tools), *(offer.definition for offer in handoff_offers)]
-    if offered:
-        fields["tools"] = offered
+    tool_definitions = [*definitions(tools), *(offer.definition for offer in handoff_offers)]
+    if tool_definitions:
+        fields["tools"] = tool_definitions
     else:
         fields.pop("parallel_tool_calls", None)  # servers refuse it without tools
     if agent.output is not None:
@@ -172,16 +176,18 @@ async def build_run_input(state: ConversationState, items: Sequence[Item], confi
     """
     if state.is_server_side:
         return RunInput(tuple(items))
-    known = state.path.items
-    older = newest_sendable_items(known, config.session_limit)
+    stored_items = state.path.items
+    earlier_items = newest_sendable_items(stored_items, config.session_limit)
     if config.session_input_callback is None:
-        changed = len(older) != len(known)
-        return RunInput(tuple(items), (*older, *items) if changed else None)
-    given = copy.deepcopy((older, list(items)))
-    made = await call_user_code("the session input callback", "session_input", config.session_input_callback, *given)
-    if not _is_item_list(made):
+        is_limited = len(earlier_items) != len(stored_items)
+        return RunInput(tuple(items), (*earlier_items, *items) if is_limited else None)
+    arguments = copy.deepcopy((earlier_items, list(items)))
+    result = await call_user_code(
+        "the session input callback", "session_input", config.session_input_callback, *arguments
+    )
+    if not _is_item_list(result):
         raise InputFault("the session input callback did not return a list of items", hint="return a list of items")
-    return RunInput(tuple(_select_new_items(made, older, given[1])), tuple(made))
+    return RunInput(tuple(_select_new_items(result, earlier_items, arguments[1])), tuple(result))
 
 
 async def prepare_agent_request(
@@ -192,28 +198,32 @@ async def prepare_agent_request(
     context:  for the agent's functions
     Raises RunFailed, InputFault and WrongOwner when user code raised or its result may not be sent.
     """
-    how = await build_agent_request(run.graph, effect, base_route, config, context, repository.chat.record.session.id)
-    held = repository.chat.state
-    view = _drop_foreign_reasoning(how, held, repository.view, repository.chat.record.last_link)
+    agent_request = await build_agent_request(
+        run.graph, effect, base_route, config, context, repository.chat.record.session.id
+    )
+    state = repository.chat.state
+    view = _drop_foreign_reasoning(agent_request, state, repository.view, repository.chat.record.last_link)
     if view is not repository.view:
         repository.checkpoint = replace(repository.checkpoint, view=view)
-    seen = _make_input_override(how, held, view)
+    input_override = _make_input_override(agent_request, state, view)
     if config.input_filter is None:
-        return how, seen
-    if repository.checkpoint.filtered_input and repository.checkpoint.filtered_input[0] == held.path.head:
-        return _set_instructions(how, repository.checkpoint.filtered_input[1]), seen
-    sent = seen.request_input if seen else how.options.build_input(held)
-    how, made = await _apply_input_filter(how, sent, held, config.input_filter, context)
-    if made is sent:
-        return how, seen
-    if not held.is_server_side:
-        return how, InputOverride(Path(held.path.root).append(made.items), made)
-    path = held.path.up_to(held.confirmed_head).append(made.items)
-    stands = replace(
-        repository.checkpoint, request_head=path.head, filtered_input=(path.head, how.options.instructions)
+        return agent_request, input_override
+    if repository.checkpoint.filtered_input and repository.checkpoint.filtered_input[0] == state.path.head:
+        return _set_instructions(agent_request, repository.checkpoint.filtered_input[1]), input_override
+    request_input = input_override.request_input if input_override else agent_request.options.build_input(state)
+    agent_request, filtered_input = await _apply_input_filter(
+        agent_request, request_input, state, config.input_filter, context
     )
-    await repository.save(run, checkpoint=stands, state=replace(held, path=path))
-    return how, seen
+    if filtered_input is request_input:
+        return agent_request, input_override
+    if not state.is_server_side:
+        return agent_request, InputOverride(Path(state.path.root).append(filtered_input.items), filtered_input)
+    path = state.path.up_to(state.confirmed_head).append(filtered_input.items)
+    checkpoint = replace(
+        repository.checkpoint, request_head=path.head, filtered_input=(path.head, agent_request.options.instructions)
+    )
+    await repository.save(run, checkpoint=checkpoint, state=replace(state, path=path))
+    return agent_request, input_override
 
 
 async def preview_agent_request(
@@ -232,12 +242,16 @@ async def preview_agent_request(
     Raises the errors of `prepare_agent_request`.
     """
     context = Context(effect.agent, "", "", config.values, input=state.path.items)
-    how = await build_agent_request(graph, effect, base_route, config, context, session_id)
-    seen = _make_input_override(how, state, _drop_foreign_reasoning(how, state, view, last_link))
-    sent = seen.request_input if seen else how.options.build_input(state)
+    agent_request = await build_agent_request(graph, effect, base_route, config, context, session_id)
+    input_override = _make_input_override(
+        agent_request, state, _drop_foreign_reasoning(agent_request, state, view, last_link)
+    )
+    request_input = input_override.request_input if input_override else agent_request.options.build_input(state)
     if config.input_filter is not None:
-        how, sent = await _apply_input_filter(how, sent, state, config.input_filter, context)
-    return PreparedRequest(how.options, how.endpoint, sent)
+        agent_request, request_input = await _apply_input_filter(
+            agent_request, request_input, state, config.input_filter, context
+        )
+    return PreparedRequest(agent_request.options, agent_request.endpoint, request_input)
 
 
 def _drop_foreign_reasoning(
@@ -247,8 +261,8 @@ def _drop_foreign_reasoning(
     if state.is_server_side or last_link is None or last_link.model == agent_request.options.model:
         return view
     items = view.path.items if view else state.path.items
-    left = [item for item in items if item_type(item) != "reasoning"]
-    return make_model_view(left, state.path) if len(left) < len(items) else view
+    remaining = [item for item in items if item_type(item) != "reasoning"]
+    return make_model_view(remaining, state.path) if len(remaining) < len(items) else view
 
 
 def _make_input_override(
@@ -265,17 +279,17 @@ async def _apply_input_filter(
     agent_request: AgentRequest, request_input: RequestInput, state: ConversationState, function: Any, context: Context
 ) -> tuple[AgentRequest, RequestInput]:
     """Apply the input filter; returns `request_input` itself when the filter leaves the items unchanged."""
-    given = ModelInput(copy.deepcopy(list(request_input.items)), agent_request.options.instructions)
+    model_input = ModelInput(copy.deepcopy(list(request_input.items)), agent_request.options.instructions)
     if isinstance(function, ForeignInputFilter):
-        parts = given.items, given.instructions, context
-        made = ModelInput(*await call_user_code("the input filter", INPUT_FILTER_CODE, function, *parts))
+        arguments = model_input.items, model_input.instructions, context
+        result = ModelInput(*await call_user_code("the input filter", INPUT_FILTER_CODE, function, *arguments))
     else:
-        made = await call_user_code("the input filter", INPUT_FILTER_CODE, function, given)
-    if not isinstance(made, ModelInput) or not _is_item_list(made.items):
+        result = await call_user_code("the input filter", INPUT_FILTER_CODE, function, model_input)
+    if not isinstance(result, ModelInput) or not _is_item_list(result.items):
         raise InputFault("the input filter did not return a ModelInput", hint="return ModelInput(items, instructions)")
     agent_request, items = (
-        _set_instructions(agent_request, made.instructions),
-        tuple(drop_superseded_outputs(made.items)),
+        _set_instructions(agent_request, result.instructions),
+        tuple(drop_superseded_outputs(result.items)),
     )
     if state.is_server_side:
         _check_outputs_present(request_input.items, items)
@@ -286,9 +300,9 @@ async def _apply_input_filter(
 
 def _check_outputs_present(sent_items: Sequence[Item], filtered_items: Sequence[Item]) -> None:
     """Raise WrongOwner when the filter removed a tool output that the owner needs."""
-    left = {get_call_id(item) for item in filtered_items if is_client_output(item)}
+    remaining_ids = {get_call_id(item) for item in filtered_items if is_client_output(item)}
     for item in sent_items:
-        if is_client_output(item) and get_call_id(item) not in left:
+        if is_client_output(item) and get_call_id(item) not in remaining_ids:
             raise WrongOwner(
                 f"the input filter removes the output of call {get_call_id(item)}, which the endpoint needs",
                 hint="keep tool outputs, or keep the history locally with --session or --replay",
@@ -305,13 +319,13 @@ def _is_item_list(value: object) -> bool:
 
 def _select_new_items(returned: Sequence[Item], stored_items: Sequence[Item], new_items: Sequence[Item]) -> list[Item]:
     """Return the new items in a callback's result: the input itself, and items that equal no stored one."""
-    left, kept = list(stored_items), []
+    unmatched, selected = list(stored_items), []
     for item in returned:
-        if not any(item is one for one in new_items) and item in left:
-            left.remove(item)
+        if not any(item is new_item for new_item in new_items) and item in unmatched:
+            unmatched.remove(item)
         else:
-            kept.append(item)
-    return kept
+            selected.append(item)
+    return selected
 
 
 def resolve_handoff(graph: Graph, effect: PrepareHandoff) -> Handoff:
@@ -336,8 +350,8 @@ def plan_handoff_input(
 async def call_on_handoff(handoff: Handoff, effect: PrepareHandoff, context: Context) -> None:
     """Call the handoff's own function with the arguments of the call. Raises RunFailed."""
     if handoff.taken is not None:
-        what = f"the handoff to {effect.target!r}"
-        await call_user_code(what, "handoff", handoff.taken, context, effect.call.arguments, in_thread=True)
+        description = f"the handoff to {effect.target!r}"
+        await call_user_code(description, "handoff", handoff.taken, context, effect.call.arguments, in_thread=True)
 
 
 async def build_handoff_view(
@@ -351,8 +365,8 @@ async def build_handoff_view(
         return checkpoint.view
     transcript = _build_transcript(checkpoint, path)
     if plan.filter is not None:
-        made = await call_user_code("a handoff's input filter", "handoff", plan.filter, transcript, in_thread=True)
-        return make_model_view(build_handoff_input(made), path)
+        result = await call_user_code("a handoff's input filter", "handoff", plan.filter, transcript, in_thread=True)
+        return make_model_view(build_handoff_input(result), path)
     mapper = handoff_defaults.mapper
     if mapper is None:
         return make_model_view(nest_handoff_history(transcript, markers=handoff_defaults.markers), path)
@@ -370,10 +384,10 @@ async def build_handoff_view(
 
 def _build_transcript(checkpoint: RunCheckpoint, path: Path) -> HandoffTranscript:
     """Return a copy of the conversation in three parts; a copy, since user code may change its arguments."""
-    new = len(path) - path.depth(checkpoint.request_head)
-    seen, begun = path.items, path.depth(checkpoint.input_head)
+    new_count = len(path) - path.depth(checkpoint.request_head)
+    items, initial_count = path.items, path.depth(checkpoint.input_head)
     if checkpoint.view:
         view = checkpoint.view.extend_to(path)
-        seen, begun = view.path.items, view.initial_count
-    split = max(len(seen) - new, begun)
-    return HandoffTranscript(*copy.deepcopy((seen[:begun], seen[begun:split], seen[split:])))
+        items, initial_count = view.path.items, view.initial_count
+    split = max(len(items) - new_count, initial_count)
+    return HandoffTranscript(*copy.deepcopy((items[:initial_count], items[initial_count:split], items[split:])))

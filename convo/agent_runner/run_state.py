@@ -45,30 +45,30 @@ async def build_run_state(
     if run.phase is Phase.FAILED:
         run = replace(run, phase=Phase.CALLING_MODEL, turn=run.turn + 1, calls=(), has_response=False, failure=None)
     path = await store.path(session.head)
-    standing = await load_run_checkpoint(row.document.get("standing"), path, store)
-    since = (
-        [node.item for node in path.after(standing.input_head)]
-        if path.contains(standing.input_head)
+    checkpoint = await load_run_checkpoint(row.document.get("standing"), path, store)
+    run_items = (
+        [node.item for node in path.after(checkpoint.input_head)]
+        if path.contains(checkpoint.input_head)
         else list(path.items)
     )
-    first = import_run_state(base_state, run.graph, values).run.agent if base_state else run.graph.start
+    first_agent = import_run_state(base_state, run.graph, values).run.agent if base_state else run.graph.start
     links = [link for link in await store.links(session.id) if link.status == "completed"]
-    model_calls = _build_turns(run.graph, first, since, links)
-    before = path.items[: len(path) - len(since)]
+    model_calls = _build_turns(run.graph, first_agent, run_items, links)
+    earlier_items = path.items[: len(path) - len(run_items)]
     transcript = RunTranscript(
-        before,
+        earlier_items,
         model_calls,
         session.strategy,
         session.handle if STRATEGIES[session.strategy].is_server_side else None,
         context_values=values,
     )
-    if standing.view:
-        seen = standing.view.path.items
-        shown = len(list(split_responses(seen[standing.view.initial_count :])))
+    if checkpoint.view:
+        view_items = checkpoint.view.path.items
+        visible_calls = len(list(split_responses(view_items[checkpoint.view.initial_count :])))
         transcript = replace(
             transcript,
-            input_items=seen[: standing.view.initial_count],
-            summarized_calls=max(0, len(model_calls) - shown),
+            input_items=view_items[: checkpoint.view.initial_count],
+            summarized_calls=max(0, len(model_calls) - visible_calls),
         )
     return export_run_state(
         run,
@@ -78,13 +78,13 @@ async def build_run_state(
     )
 
 
-def _build_turns(graph: Graph, first: str, items: Sequence[Item], links: Sequence[Link]) -> list[ModelCall]:
+def _build_turns(graph: Graph, first_agent: str, items: Sequence[Item], links: Sequence[Link]) -> list[ModelCall]:
     """Return the model calls that produced `items`, each with its link, matched from the last call backwards."""
-    model_calls = split_model_calls(graph, first, items)
-    known = [*(None for _ in model_calls), *links][len(links) :]
-    return [replace(turn, **_get_response_fields(link)) for turn, link in zip(model_calls, known, strict=True)]
+    model_calls = split_model_calls(graph, first_agent, items)
+    call_links = [*(None for _ in model_calls), *links][len(links) :]
+    return [replace(call, **_get_response_fields(link)) for call, link in zip(model_calls, call_links, strict=True)]
 
 
 def _get_response_fields(link: Link | None) -> dict[str, Json]:
-    response = link.id if link and not link.id.startswith("try_") else None
-    return {"response_id": response, "usage": link.usage if link else None}
+    response_id = link.id if link and not link.id.startswith("try_") else None
+    return {"response_id": response_id, "usage": link.usage if link else None}

@@ -136,14 +136,14 @@ class AgentRunner:
         validate_run_config(
             run.graph, config, chat.session.strategy, chat.options, chat.deps.endpoint, _make_own_history_hint(chat)
         )
-        held = chat.load_state()
+        state = chat.load_state()
         if items:
-            path = Path(held.path.root).append(items)
-            held = replace(held, path=path, confirmed_head=path.head)
-        asked = trim_to_last_input(held.path).head
-        keeper = RunRepository(chat, None, RunCheckpoint(asked, asked), config.agents_source)
-        await keeper.create(run, held, items, input_head=asked, state_hash=state_hash)
-        return cls(chat, run.graph, config, keeper, run, usages)
+            path = Path(state.path.root).append(items)
+            state = replace(state, path=path, confirmed_head=path.head)
+        input_head = trim_to_last_input(state.path).head
+        repository = RunRepository(chat, None, RunCheckpoint(input_head, input_head), config.agents_source)
+        await repository.create(run, state, items, input_head=input_head, state_hash=state_hash)
+        return cls(chat, run.graph, config, repository, run, usages)
 
     @property
     def run(self) -> Run:
@@ -188,26 +188,44 @@ class AgentRunner:
         when user code raised or its result may not be sent.
         """
         self._check_accepts_input()
-        held, conduct, last = self.chat.load_state(), self._config, self.chat.record.last_link
+        state, config, last_link = self.chat.load_state(), self._config, self.chat.record.last_link
         session = self.chat.record.session.id
-        base = ModelRoute(self.chat.options, self.chat.deps.endpoint)
+        base_route = ModelRoute(self.chat.options, self.chat.deps.endpoint)
         if self.can_resume and not items:
-            standing = self._repository.checkpoint
-            held = drop_partial_response(held, standing)
-            done = (
-                standing.filtered_input
-                if standing.filtered_input and standing.filtered_input[0] == held.path.head
+            checkpoint = self._repository.checkpoint
+            state = drop_partial_response(state, checkpoint)
+            filtered_input = (
+                checkpoint.filtered_input
+                if checkpoint.filtered_input and checkpoint.filtered_input[0] == state.path.head
                 else None
             )
-            conduct = replace(conduct, input_filter=None) if done else conduct
-            found = await preview_agent_request(
-                self._graph, build_model_call(self.run), held, self._repository.view, last, base, conduct, session
+            config = replace(config, input_filter=None) if filtered_input else config
+            prepared = await preview_agent_request(
+                self._graph,
+                build_model_call(self.run),
+                state,
+                self._repository.view,
+                last_link,
+                base_route,
+                config,
+                session,
             )
-            return replace(found, options=replace(found.options, instructions=done[1])) if done else found
-        new = await build_run_input(held, items, conduct)
-        grown = replace(held, path=held.path.append(new.new_items))
+            return (
+                replace(prepared, options=replace(prepared.options, instructions=filtered_input[1]))
+                if filtered_input
+                else prepared
+            )
+        run_input = await build_run_input(state, items, config)
+        new_state = replace(state, path=state.path.append(run_input.new_items))
         return await preview_agent_request(
-            self._graph, CallModel(self._graph.start, 1), grown, new.make_view(grown.path), last, base, conduct, session
+            self._graph,
+            CallModel(self._graph.start, 1),
+            new_state,
+            run_input.make_view(new_state.path),
+            last_link,
+            base_route,
+            config,
+            session,
         )
 
     # -- actions of the user --------------------------------------------------------------------
@@ -222,13 +240,13 @@ class AgentRunner:
         self._check_accepts_input()
         if self.can_resume:
             await self.stop()
-        held = self.chat.load_state()
-        doubt = bool(held.unconfirmed_nodes)
-        new = await build_run_input(held, items, self._config)
-        grown = replace(held, path=held.path.append(new.new_items))
+        state = self.chat.load_state()
+        check_tail = bool(state.unconfirmed_nodes)
+        run_input = await build_run_input(state, items, self._config)
+        new_state = replace(state, path=state.path.append(run_input.new_items))
         run, effects = step_run(create_run(self._graph, self._config.limits), RunStarted())
-        await self._repository.create(run, grown, new.new_items, new.make_view(grown.path))
-        self._loop.start(run, effects, check_tail=doubt)
+        await self._repository.create(run, new_state, run_input.new_items, run_input.make_view(new_state.path))
+        self._loop.start(run, effects, check_tail=check_tail)
         async with aclosing(self._loop.perform()) as events:
             async for event in events:
                 yield event
@@ -239,12 +257,15 @@ class AgentRunner:
         Nothing runs before `resume`.
         Raises IllegalTransition and InputFault for an event that does not fit; nothing is changed then.
         """
-        run, own = self.run, {call.id for call in self.run.calls_at(Stage.OUTCOME_UNKNOWN)}
+        run, unknown_ids = self.run, {call.id for call in self.run.calls_at(Stage.OUTCOME_UNKNOWN)}
         for event in events:
             run, _ = step_run(run, event)
-        given = (event for event in events if isinstance(event, ToolOutputSupplied) and event.call_id in own)
-        ends = [self._repository.make_call_entry(run, one.call_id, ended=True, output=one.output) for one in given]
-        await shielded(self._repository.save(run, *ends))
+        outputs = (event for event in events if isinstance(event, ToolOutputSupplied) and event.call_id in unknown_ids)
+        end_entries = [
+            self._repository.make_call_entry(run, supplied.call_id, ended=True, output=supplied.output)
+            for supplied in outputs
+        ]
+        await shielded(self._repository.save(run, *end_entries))
         self._loop.load(run)
 
     async def preview_resume(self) -> Run:
@@ -263,17 +284,19 @@ class AgentRunner:
 
         Raises Unreachable, KeyRefused, Unsupported and others when a model is not, RunFailed when user code raised.
         """
-        base = ModelRoute(self.chat.options, self.chat.deps.endpoint)
-        for asking_run, items, conduct in _iter_next_model_calls(self.run, self.chat.state.path.items, self._config):
-            context = Context(asking_run.agent, "", "", conduct.values, input=tuple(items))
-            how = await build_agent_request(asking_run.graph, build_model_call(asking_run), base, conduct, context)
-            said = how.options
-            words = {"instructions": said.instructions} if said.instructions is not None else {}
-            body = {"model": said.wire_model, "input": items, "store": False, **words, **said.parameters}
+        base_route = ModelRoute(self.chat.options, self.chat.deps.endpoint)
+        for next_run, items, config in _iter_next_model_calls(self.run, self.chat.state.path.items, self._config):
+            context = Context(next_run.agent, "", "", config.values, input=tuple(items))
+            agent_request = await build_agent_request(
+                next_run.graph, build_model_call(next_run), base_route, config, context
+            )
+            options = agent_request.options
+            instructions = {"instructions": options.instructions} if options.instructions is not None else {}
+            body = {"model": options.wire_model, "input": items, "store": False, **instructions, **options.parameters}
             try:
-                await how.endpoint.check_request(body)
-            except ConvoError as wrong:
-                wrong.args = (f"{wrong.message}; no tool was run",)
+                await agent_request.endpoint.check_request(body)
+            except ConvoError as error:
+                error.args = (f"{error.message}; no tool was run",)
                 raise
 
     async def resume(self) -> AsyncGenerator[StreamEvent, None]:
@@ -306,28 +329,31 @@ class AgentRunner:
 
         Raises RunFailed when the nested run failed and the tool has no failure message for it.
         """
-        conduct, edges, usages = make_nested_config(tool, self._config), self.chat.deps, self._loop.usages
-        assert conduct.open_scratch_store
-        store = conduct.open_scratch_store()
+        config, deps, usages = make_nested_config(tool, self._config), self.chat.deps, self._loop.usages
+        assert config.open_scratch_store
+        store = config.open_scratch_store()
         try:
-            here = ChatDeps(store, edges.endpoint, edges.clock, edges.new_id)
-            chat = await open_chat(OwnerSelection(Strategy.SESSION), None, self.chat.options, here, name="inside")
+            nested_deps = ChatDeps(store, deps.endpoint, deps.clock, deps.new_id)
+            chat = await open_chat(
+                OwnerSelection(Strategy.SESSION), None, self.chat.options, nested_deps, name="inside"
+            )
             if call.nested_run:
-                one = await AgentRunner.import_run(
-                    chat, call.nested_run.run, call.nested_run.items, conduct, usages=usages
+                nested_runner = await AgentRunner.import_run(
+                    chat, call.nested_run.run, call.nested_run.items, config, usages=usages
                 )
-                events = one.resume()
+                events = nested_runner.resume()
             else:
-                one = await AgentRunner.open(chat, tool.inside, conduct, usages=usages)
-                events = one.start([user_message(parse_nested_input(call, tool))])
-            came = await capture_async(drain_events, events)
-            if came.exception is not None:
-                return ToolReturned(call.id, make_failure_output(tool, came.exception))
-            if one.can_resume:
-                return NestedRunPaused(call.id, NestedRun(one.run, chat.state.path.items))
-            said = capture(tool.serialize or output_text, one.output)
+                nested_runner = await AgentRunner.open(chat, tool.inside, config, usages=usages)
+                events = nested_runner.start([user_message(parse_nested_input(call, tool))])
+            outcome = await capture_async(drain_events, events)
+            if outcome.exception is not None:
+                return ToolReturned(call.id, make_failure_output(tool, outcome.exception))
+            if nested_runner.can_resume:
+                return NestedRunPaused(call.id, NestedRun(nested_runner.run, chat.state.path.items))
+            serialized = capture(tool.serialize or output_text, nested_runner.output)
             return ToolReturned(
-                call.id, said.value if said.exception is None else make_failure_output(tool, said.exception)
+                call.id,
+                serialized.value if serialized.exception is None else make_failure_output(tool, serialized.exception),
             )
         finally:
             await store.aclose()
@@ -348,13 +374,13 @@ def _iter_next_model_calls(
             )
         elif isinstance(call.tool, AgentTool) and call.stage is Stage.READY:
             yield create_run(call.tool.inside), [user_message("...")], make_nested_config(call.tool, config)
-    left = run.limits.max_turns is None or run.turn < run.limits.max_turns
-    if _has_ready_calls(run) and left and run.current_agent.after_tools == "ask again":
+    has_turns_left = run.limits.max_turns is None or run.turn < run.limits.max_turns
+    if _has_ready_calls(run) and has_turns_left and run.current_agent.after_tools == "ask again":
         outputs = [
             call.output or build_function_call_output(call, "...") for call in run.calls if call.tool or call.output
         ]
-        over = next((call.target for call in run.calls if call.target is not None), None)
-        yield (replace(run, agent=over) if over else run), [*items, *outputs], config
+        target_agent = next((call.target for call in run.calls if call.target is not None), None)
+        yield (replace(run, agent=target_agent) if target_agent else run), [*items, *outputs], config
 
 
 def _has_ready_calls(run: Run) -> bool:

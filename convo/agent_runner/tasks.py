@@ -49,8 +49,8 @@ class RunTasks:
         async def heard() -> TaskResult:
             try:
                 return TaskResult(await work)
-            except USER_CODE_ERRORS as wrong:
-                return TaskResult(EffectFailed(wrong.code, wrong.message), wrong)
+            except USER_CODE_ERRORS as error:
+                return TaskResult(EffectFailed(error.code, error.message), error)
 
         task = asyncio.ensure_future(heard())
         (self._guardrail_tasks if is_guardrail else self._tasks).add(task)
@@ -58,7 +58,7 @@ class RunTasks:
     async def wait_any(self) -> list[TaskResult]:
         """Wait until a task is done; return the results, those that end the run last, so that no output is lost."""
         done, self._tasks = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
-        return sorted((task.result() for task in done), key=lambda heard: isinstance(heard.event, EffectFailed))
+        return sorted((task.result() for task in done), key=lambda result: isinstance(result.event, EffectFailed))
 
     async def cancel_all(self) -> list[TaskResult]:
         """Cancel the running tasks; return the results of those that were done."""
@@ -95,32 +95,32 @@ class RunTasks:
     async def _stream_while_guarded(
         self, turn: ChatTurn, events: AsyncGenerator[StreamEvent, None]
     ) -> AsyncGenerator[StreamEvent, None]:
-        coming: asyncio.Task[StreamEvent | None] | None = None
+        next_event: asyncio.Task[StreamEvent | None] | None = None
         try:
-            while (self._guardrail_tasks or coming) and not turn.is_rejected:
-                coming = coming or asyncio.ensure_future(_next_event(events))
-                waiting: set[asyncio.Task[Any]] = {coming, *self._guardrail_tasks}
+            while (self._guardrail_tasks or next_event) and not turn.is_rejected:
+                next_event = next_event or asyncio.ensure_future(_next_event(events))
+                waiting: set[asyncio.Task[Any]] = {next_event, *self._guardrail_tasks}
                 await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
                 self._collect_guardrails()
                 turn.is_rejected = self.rejection is not None and not self._is_response_complete
-                if coming.done() and not turn.is_rejected:
-                    event, coming = coming.result(), None
+                if next_event.done() and not turn.is_rejected:
+                    event, next_event = next_event.result(), None
                     if event is None:
                         return
                     yield event
         finally:
-            if coming is not None:
-                coming.cancel()
-                await asyncio.wait([coming])
+            if next_event is not None:
+                next_event.cancel()
+                await asyncio.wait([next_event])
 
     def _collect_guardrails(self) -> None:
         for task in [task for task in self._guardrail_tasks if task.done()]:
             self._guardrail_tasks.discard(task)
-            heard = task.result()
-            if isinstance(heard.event, GuardrailPassed):
-                self._on_guardrail_passed(heard.event)
+            result = task.result()
+            if isinstance(result.event, GuardrailPassed):
+                self._on_guardrail_passed(result.event)
             else:
-                self.rejection = self.rejection or heard
+                self.rejection = self.rejection or result
 
 
 async def _next_event(events: AsyncGenerator[StreamEvent, None]) -> StreamEvent | None:

@@ -34,11 +34,11 @@ IN_USER_CODE: Final[ContextVar[bool]] = ContextVar("in_user_code", default=False
 @contextmanager
 def user_code_scope() -> Iterator[None]:
     """Mark the code of the block as user code."""
-    before = IN_USER_CODE.set(True)
+    token = IN_USER_CODE.set(True)
     try:
         yield
     finally:
-        IN_USER_CODE.reset(before)
+        IN_USER_CODE.reset(token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,8 @@ async def capture_async(function: Callable[..., Any], *args: Any, in_thread: boo
     in_thread:  run a plain function on a thread
     """
     if in_thread and not inspect.iscoroutinefunction(function):
-        came = await capture_on_thread(function, *args)
-        return await _capture_awaitable(came.value) if inspect.isawaitable(came.value) else came
+        outcome = await capture_on_thread(function, *args)
+        return await _capture_awaitable(outcome.value) if inspect.isawaitable(outcome.value) else outcome
 
     async def work() -> Any:
         value = function(*args)
@@ -78,8 +78,8 @@ async def _capture_awaitable(work: Awaitable[Any]) -> CallOutcome:
         raise
     if task.cancelled():
         return CallOutcome(exception=asyncio.CancelledError())
-    raised = task.exception()
-    return CallOutcome(exception=raised) if raised else task.result()
+    error = task.exception()
+    return CallOutcome(exception=error) if error else task.result()
 
 
 async def _capture_system_exit(work: Awaitable[Any]) -> CallOutcome:
@@ -87,20 +87,20 @@ async def _capture_system_exit(work: Awaitable[Any]) -> CallOutcome:
     try:
         with user_code_scope():
             return CallOutcome(await work)
-    except SystemExit as left:
-        return CallOutcome(exception=left)
+    except SystemExit as error:
+        return CallOutcome(exception=error)
 
 
 async def call_user_code(
     description: str, code: str, function: Callable[..., Any], *args: Any, in_thread: bool = False
 ) -> Any:
     """Return the result of a function. Raises its own ConvoError, and RunFailed for any other exception."""
-    came = await capture_async(function, *args, in_thread=in_thread)
-    if isinstance(came.exception, ConvoError):
-        raise came.exception
-    if came.exception is not None:
-        raise RunFailed(f"{description} raised {format_exception(came.exception)}", code=code) from came.exception
-    return came.value
+    outcome = await capture_async(function, *args, in_thread=in_thread)
+    if isinstance(outcome.exception, ConvoError):
+        raise outcome.exception
+    if outcome.exception is not None:
+        raise RunFailed(f"{description} raised {format_exception(outcome.exception)}", code=code) from outcome.exception
+    return outcome.value
 
 
 async def call_user_predicate(description: str, code: str, function: Callable[..., Any], *args: Any) -> bool:
@@ -108,16 +108,16 @@ async def call_user_predicate(description: str, code: str, function: Callable[..
 
     Raises the errors of `call_user_code`, and RunFailed for a result that has no truth value.
     """
-    came = capture(bool, await call_user_code(description, code, function, *args))
-    if came.exception is not None:
-        raise RunFailed(f"{description} raised {format_exception(came.exception)}", code=code) from came.exception
-    return bool(came.value)
+    outcome = capture(bool, await call_user_code(description, code, function, *args))
+    if outcome.exception is not None:
+        raise RunFailed(f"{description} raised {format_exception(outcome.exception)}", code=code) from outcome.exception
+    return bool(outcome.value)
 
 
 def format_exception(error: BaseException) -> str:
     """Format an exception with its type, and its message unless formatting that raises."""
-    words = capture(str, error).value
-    return f"{type(error).__name__}: {words}" if words else type(error).__name__
+    message = capture(str, error).value
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
 
 def capture(function: Callable[..., Any], *args: Any) -> CallOutcome:
@@ -125,8 +125,8 @@ def capture(function: Callable[..., Any], *args: Any) -> CallOutcome:
     try:
         with user_code_scope():
             return CallOutcome(function(*args))
-    except BaseException as raised:  # noqa: BLE001 - any exception is an outcome
-        return CallOutcome(exception=raised)
+    except BaseException as error:  # noqa: BLE001 - any exception is an outcome
+        return CallOutcome(exception=error)
 
 
 def capture_on_thread(function: Callable[..., Any], *args: Any) -> Awaitable[CallOutcome]:
@@ -138,13 +138,13 @@ def capture_on_thread(function: Callable[..., Any], *args: Any) -> Awaitable[Cal
     def work() -> CallOutcome:
         return context.run(capture, function, *args)
 
-    def told(came: CallOutcome) -> None:
+    def told(outcome: CallOutcome) -> None:
         with suppress(RuntimeError):  # the event loop has been closed
-            loop.call_soon_threadsafe(settle, came)
+            loop.call_soon_threadsafe(settle, outcome)
 
-    def settle(came: CallOutcome) -> None:
+    def settle(outcome: CallOutcome) -> None:
         if not future.done():
-            future.set_result(came)
+            future.set_result(outcome)
 
     submit_to_thread(work, told)
     return future
@@ -165,24 +165,24 @@ os.register_at_fork(after_in_child=_idle_queues.clear)
 def submit_to_thread(work: Callable[[], Any], on_done: Callable[[Any], None]) -> None:
     """Run `work` on a thread, and call `on_done` on that thread with its result."""
     try:
-        listening = _idle_queues.pop()
+        queue = _idle_queues.pop()
     except IndexError:
-        listening = SimpleQueue()
-        Thread(target=_run_worker, args=(listening,), daemon=True, name="convo-worker").start()
-    listening.put((work, on_done))
+        queue = SimpleQueue()
+        Thread(target=_run_worker, args=(queue,), daemon=True, name="convo-worker").start()
+    queue.put((work, on_done))
 
 
 def _run_worker(queue: SimpleQueue[ThreadJob]) -> None:
     """Run one job after the other. `on_done` may submit the next job at once, so the thread becomes idle before it."""
-    staying = True
-    while staying:
-        work, told = queue.get()
-        came = work()
-        staying = len(_idle_queues) < MAX_IDLE_THREADS
-        if staying:
+    is_kept = True
+    while is_kept:
+        work, on_done = queue.get()
+        result = work()
+        is_kept = len(_idle_queues) < MAX_IDLE_THREADS
+        if is_kept:
             _idle_queues.append(queue)
-        told(came)
-        del work, told, came
+        on_done(result)
+        del work, on_done, result
 
 
 TOOL_FAILED_CODE = "tool_failed"
@@ -198,51 +198,51 @@ async def run_tool_call(call: ToolCall, context: Context) -> Json:
     assert tool
     arguments = read_arguments(tool, call.arguments)
     if tool.record is None:
-        given: dict[str, Any] = {}
-        first: tuple[Any, ...] = (context, call.arguments)
+        named_arguments: dict[str, Any] = {}
+        leading_arguments: tuple[Any, ...] = (context, call.arguments)
     elif isinstance(arguments, Wrong):
         return arguments.words
     else:
-        given, first = arguments, (context,) if tool.takes_context else ()
+        named_arguments, leading_arguments = arguments, (context,) if tool.takes_context else ()
     try:
         async with asyncio.timeout(tool.timeout_s):
-            came = await capture_async(partial(tool.run, *first, **given), in_thread=True)
+            outcome = await capture_async(partial(tool.run, *leading_arguments, **named_arguments), in_thread=True)
     except TimeoutError:
         return _make_timeout_output(tool)
-    if came.exception is None:
-        came = capture(tool.serialize or output_text, came.value)  # str() of a user's object may raise
-    if came.exception is not None:
-        return make_failure_output(tool, came.exception)
-    return _ensure_json_output(tool, came.value)
+    if outcome.exception is None:
+        outcome = capture(tool.serialize or output_text, outcome.value)  # str() of a user's object may raise
+    if outcome.exception is not None:
+        return make_failure_output(tool, outcome.exception)
+    return _ensure_json_output(tool, outcome.value)
 
 
 def _make_timeout_output(tool: Tool) -> Json:
     assert tool.timeout_s is not None
-    words = timed_out(tool.title, tool.timeout_s)
+    message = timed_out(tool.title, tool.timeout_s)
     if tool.on_timeout == "fail":
-        raise RunFailed(words.rstrip("."), code=TOOL_TIMEOUT_CODE)
-    return words
+        raise RunFailed(message.rstrip("."), code=TOOL_TIMEOUT_CODE)
+    return message
 
 
 def make_failure_output(tool: Tool, error: BaseException) -> Json:
     """Return the tool's own message for a failure. Raises RunFailed when it has none or making it raised."""
-    failed = f"tool {tool.title!r} raised {format_exception(error)}"
-    words = tool.failure
-    if words is None or not isinstance(error, Exception):
-        raise RunFailed(failed, code=TOOL_FAILED_CODE) from error
-    came = capture(lambda: output_text(words(error)))
-    if came.exception is not None:
+    message = f"tool {tool.title!r} raised {format_exception(error)}"
+    failure_function = tool.failure
+    if failure_function is None or not isinstance(error, Exception):
+        raise RunFailed(message, code=TOOL_FAILED_CODE) from error
+    outcome = capture(lambda: output_text(failure_function(error)))
+    if outcome.exception is not None:
         raise RunFailed(
-            f"{failed}, and its failure function raised {format_exception(came.exception)}", code=TOOL_FAILED_CODE
-        ) from came.exception
-    return came.value
+            f"{message}, and its failure function raised {format_exception(outcome.exception)}", code=TOOL_FAILED_CODE
+        ) from outcome.exception
+    return outcome.value
 
 
 def _ensure_json_output(tool: Tool, output: Json) -> Json:
     try:
         item_hash({"output": output})
-    except NotCanonical as wrong:
-        return make_failure_output(tool, wrong)
+    except NotCanonical as error:
+        return make_failure_output(tool, error)
     return output
 
 
@@ -253,8 +253,8 @@ async def run_guardrail(
     guardrail: Guardrail, index: int, context: Context, value: Json
 ) -> GuardrailPassed | GuardrailTripped:
     """Run a guardrail on `value`. Raises RunFailed when it raised."""
-    what = f"guardrail {guardrail.name!r}"
+    description = f"guardrail {guardrail.name!r}"
     reason = await call_user_code(
-        what, GUARDRAIL_FAILED_CODE, guardrail.check, context, copy.deepcopy(value), in_thread=True
+        description, GUARDRAIL_FAILED_CODE, guardrail.check, context, copy.deepcopy(value), in_thread=True
     )
     return GuardrailPassed(index) if reason is None else GuardrailTripped(index, str(reason))

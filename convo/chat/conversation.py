@@ -70,9 +70,9 @@ class Chat:
 
     async def refresh(self) -> None:
         """Load the record again: another process may have changed it before this one got the lease."""
-        now = await self.deps.store.session(self.session.id)
-        if now and now != self.session:
-            self.record = await load_session_record(now, self.deps)
+        session = await self.deps.store.session(self.session.id)
+        if session and session != self.session:
+            self.record = await load_session_record(session, self.deps)
 
     async def send(self, items: Sequence[Item], *, keep_on_failure: bool = True) -> AsyncGenerator[StreamEvent, None]:
         """Append `items` to the conversation, send a request and yield the events of the response.
@@ -80,12 +80,12 @@ class Chat:
         keep_on_failure:  keep the items when no request could be sent; otherwise the record is restored
         Raises the errors of the endpoint and the store; the input stays unconfirmed.
         """
-        held = self.load_state()
-        before = None if keep_on_failure else self.record.snapshot()
-        doubt = bool(held.unconfirmed_nodes)
-        grown = replace(held, path=held.path.append(items))
-        await self.save(grown, items)
-        async with aclosing(self._run_turn(doubt, before)) as events:
+        state = self.load_state()
+        snapshot = None if keep_on_failure else self.record.snapshot()
+        check_tail = bool(state.unconfirmed_nodes)
+        new_state = replace(state, path=state.path.append(items))
+        await self.save(new_state, items)
+        async with aclosing(self._run_turn(check_tail, snapshot)) as events:
             async for event in events:
                 yield event
 
@@ -100,13 +100,15 @@ class Chat:
 
     async def retry(self) -> AsyncGenerator[StreamEvent, None]:
         """Send the last input again, without the output after it. Raises InvalidUsage and the errors of `send`."""
-        held = self.load_state()
-        doubt = bool(held.unconfirmed_nodes)
-        back, last = undo_last_answer(held, self.record.last_link), self.record.last_link
-        if back.confirmed_head != held.confirmed_head:
-            _, last = await find_adjacent_links(back.path.up_to(back.confirmed_head), last, self.deps.store)
-        await self._save_head(back, last)
-        async with aclosing(self._run_turn(doubt)) as events:
+        state = self.load_state()
+        check_tail = bool(state.unconfirmed_nodes)
+        new_state, last_link = undo_last_answer(state, self.record.last_link), self.record.last_link
+        if new_state.confirmed_head != state.confirmed_head:
+            _, last_link = await find_adjacent_links(
+                new_state.path.up_to(new_state.confirmed_head), last_link, self.deps.store
+            )
+        await self._save_head(new_state, last_link)
+        async with aclosing(self._run_turn(check_tail)) as events:
             async for event in events:
                 yield event
 
@@ -117,11 +119,16 @@ class Chat:
         Raises NotFound for an unknown turn, and the errors of `undo_last_turn` and `rewind_to_depth`:
         InvalidUsage and WrongOwner.
         """
-        held, last = self.load_state(), self.record.last_link
-        at = find_last_turn_start(held, last) if turn_number is None else find_turn_end(held.path.items, turn_number)
-        began, before = await find_adjacent_links(held.path.first(at), last, self.deps.store)
+        state, last_link = self.load_state(), self.record.last_link
+        depth = (
+            find_last_turn_start(state, last_link)
+            if turn_number is None
+            else find_turn_end(state.path.items, turn_number)
+        )
+        link_after, link_before = await find_adjacent_links(state.path.first(depth), last_link, self.deps.store)
         await self.set_head(
-            rewind_to_depth(held, at, began), last if at >= held.path.depth(held.confirmed_head) else before
+            rewind_to_depth(state, depth, link_after),
+            last_link if depth >= state.path.depth(state.confirmed_head) else link_before,
         )
 
     async def set_head(self, state: ConversationState, last_link: Link | None) -> None:
@@ -133,8 +140,8 @@ class Chat:
     async def ensure_saved(self) -> None:
         """Store the record of a conversation that has none yet. Raises StoreFault."""
         if not self.record.is_saved:
-            held = self.load_state()
-            await self.save(held, held.path.items)
+            state = self.load_state()
+            await self.save(state, state.path.items)
             if self._replay_file and not self._replay_file.exists():
                 await self.write_replay_file()  # otherwise the next fork takes this file name
 
@@ -149,16 +156,16 @@ class Chat:
         make_link:   returns, for the new state, the link of the call that produced it
         Raises Conflict when the head moves at every attempt, StoreFault, and the errors of `make_state`.
         """
-        for left in reversed(range(HEAD_ATTEMPTS)):
+        for remaining in reversed(range(HEAD_ATTEMPTS)):
             await self.refresh()
-            held = make_state(self.load_state())
+            state = make_state(self.load_state())
             await self._mark_file_written()
-            link = make_link(held)
+            link = make_link(state)
             try:
-                await self.record.commit(held, link, last_link=link)
+                await self.record.commit(state, link, last_link=link)
                 break
             except Conflict:
-                if not left:
+                if not remaining:
                     raise
         self._path_read = self.state.path
         await self.write_replay_file()
@@ -192,8 +199,8 @@ class Chat:
         record = self.record
         try:
             path = Path(record.state.path.root).append(file.read_valid())
-        except NotCanonical as wrong:
-            raise Unreadable(f"{file.path}: {wrong.message}") from wrong
+        except NotCanonical as error:
+            raise Unreadable(f"{file.path}: {error.message}") from error
         if path.head == record.state.path.head:
             record.session = replace(record.session, file_head=path.head if path else None)
         elif path.head != (record.session.file_head or path.root):
@@ -203,7 +210,7 @@ class Chat:
         self, check_tail: bool, snapshot: RecordSnapshot | None = None
     ) -> AsyncGenerator[StreamEvent, None]:
         turn = self.turn = ChatTurn(self.record, self.options, self.deps, check_tail=check_tail, notify=self.notify)
-        withdrawn = False
+        is_discarded = False
         try:
             async with aclosing(turn.events()) as events:
                 async for event in events:
@@ -211,41 +218,41 @@ class Chat:
         except ConvoError as failure:
             if snapshot and turn.request_count < 2 and is_unsent_request(failure):
                 await self._discard_input(snapshot, turn.link)
-                withdrawn = True
+                is_discarded = True
             raise
         finally:
-            if not withdrawn:
+            if not is_discarded:
                 await self.write_replay_file()
 
     async def _discard_input(self, snapshot: RecordSnapshot, attempt: Link | None) -> None:
         """Restore the record to before an input for which no request could be sent."""
-        made = self.session.conversation_id if not snapshot.state.handle else None
+        conversation_id = self.session.conversation_id if not snapshot.state.handle else None
         await self.record.restore(snapshot, attempt)
         self.turn = None
-        if made:
+        if conversation_id:
             with suppress(ConvoError):
-                await self.deps.endpoint.delete_conversation(made)
+                await self.deps.endpoint.delete_conversation(conversation_id)
 
     async def _save_new_session(
         self, state: ConversationState, wanted_name: str, run_update: RunUpdate = NO_UPDATE
     ) -> None:
         """Store a new session under a free name; another process may take the name in between."""
-        for left in reversed(range(NAME_ATTEMPTS)):
+        for remaining in reversed(range(NAME_ATTEMPTS)):
             self.record.session = replace(self.session, name=await find_free_session_name(self.deps.store, wanted_name))
             try:
                 await self._save_state(state, run_update)
                 break
             except Conflict:
-                if not left:
+                if not remaining:
                     raise
 
     async def _save_head(self, state: ConversationState, last_link: Link | None) -> None:
         """Commit `state`, from which the next turn continues; `last_link` is its last confirmed link."""
-        before, self.record.last_link = self.record.last_link, last_link
+        previous_link, self.record.last_link = self.record.last_link, last_link
         try:
             await self._save_state(state)
         except ConvoError:
-            self.record.last_link = before
+            self.record.last_link = previous_link
             raise
 
     async def _save_state(self, state: ConversationState, run_update: RunUpdate = NO_UPDATE) -> None:
@@ -278,10 +285,10 @@ def ignore_notice(message: str) -> None:
 
 def merge_file_edits(state: ConversationState, path_read: Path, items: Sequence[Item]) -> ConversationState:
     """Return the state after `items` replaced `path_read` in the replay file during a turn."""
-    said = state.path.items[state.path.common_depth(path_read) :]
-    path = Path(state.path.root).append(items).append(said)
-    confirmed = len(path) - min(len(state.unconfirmed_nodes), len(said))
-    return replace(state, path=path, confirmed_head=path.first(confirmed).head)
+    new_items = state.path.items[state.path.common_depth(path_read) :]
+    path = Path(state.path.root).append(items).append(new_items)
+    confirmed_depth = len(path) - min(len(state.unconfirmed_nodes), len(new_items))
+    return replace(state, path=path, confirmed_head=path.first(confirmed_depth).head)
 
 
 def find_turn_end(items: Sequence[Item], turn_number: int) -> int:
@@ -291,28 +298,28 @@ def find_turn_end(items: Sequence[Item], turn_number: int) -> int:
     Raises NotFound when there are fewer turns.
     """
     ends = [*turn_starts(items), len(items)] if items else [0]
-    many = len(ends) - 1
-    at = turn_number if turn_number >= 0 else many + turn_number
-    if not 0 <= at <= many:
-        raise NotFound("turn", str(turn_number), hint=f"choose a turn from 0 (the start) to {many} (the last)")
-    return ends[at]
+    turn_count = len(ends) - 1
+    index = turn_number if turn_number >= 0 else turn_count + turn_number
+    if not 0 <= index <= turn_count:
+        raise NotFound("turn", str(turn_number), hint=f"choose a turn from 0 (the start) to {turn_count} (the last)")
+    return ends[index]
 
 
 async def find_adjacent_links(path: Path, last_link: Link | None, store: Store) -> tuple[Link | None, Link | None]:
     """Return the link after the end of `path` and the one before it, on the branch that ends with `last_link`."""
     keys = {path.root, *path.keys}
-    began: Link | None = None
-    seen: set[str] = set()
-    while last_link is not None and last_link.head not in keys and last_link.id not in seen:
-        seen.add(last_link.id)
-        began, last_link = last_link, await store.link(last_link.parent_id) if last_link.parent_id else None
-    return began, last_link
+    link_after: Link | None = None
+    seen_ids: set[str] = set()
+    while last_link is not None and last_link.head not in keys and last_link.id not in seen_ids:
+        seen_ids.add(last_link.id)
+        link_after, last_link = last_link, await store.link(last_link.parent_id) if last_link.parent_id else None
+    return link_after, last_link
 
 
 def find_last_turn_start(state: ConversationState, last_link: Link | None) -> int:
     """Return the depth at which the last turn begins; unconfirmed items are undone before it."""
-    at = len(undo_last_turn(state, last_link).path)
-    return max((place for place in turn_starts(state.path.items) if place <= at), default=0)
+    depth = len(undo_last_turn(state, last_link).path)
+    return max((start for start in turn_starts(state.path.items) if start <= depth), default=0)
 
 
 def get_items_up_to_turn(view: "ConversationView", turn_number: int | None) -> tuple[Item, ...]:

@@ -92,10 +92,10 @@ def open_remote(provider: Provider, limits: ResponseLimits = DEFAULT_RESPONSE_LI
     """Return the client of a server that stores state. Raises KeyRefused, InvalidSettings."""
     from convo.endpoints.remote import RemoteEndpoint
 
-    account = make_openai_options(
+    client_options = make_openai_options(
         provider, key=load_provider_key(provider, os.environ), token=load_provider_token(provider, os.environ)
     )
-    return RemoteEndpoint(account, limits=limits)
+    return RemoteEndpoint(client_options, limits=limits)
 
 
 ENDPOINT_FACTORIES: dict[EndpointKind, Callable[[Provider, Settings, Store, Clock, NewId], Endpoint]] = {
@@ -122,8 +122,8 @@ class ModelsByName:
     def _open_model(self, name: str) -> tuple[Model, ModelChoice]:
         try:
             choice = self._resolve_name(name)
-        except InvalidSettings as wrong:
-            raise model_not_found_error(name, wrong) from wrong
+        except InvalidSettings as error:
+            raise model_not_found_error(name, error) from error
         provider = choice.provider
         if provider.name not in self._models:
             self._models[provider.name] = self._open_provider_model(provider)
@@ -165,8 +165,10 @@ class ModelsForClients(ModelsByName):
 
     def __call__(self, name: str) -> tuple[Model, str]:
         model, choice = self._open_model(name)
-        own = choice.name.model
-        return ServerKeyModel(model, choice.provider.name, requested_name=name, provider_model=own), own
+        provider_model = choice.name.model
+        return ServerKeyModel(
+            model, choice.provider.name, requested_name=name, provider_model=provider_model
+        ), provider_model
 
     def _open_provider_model(self, provider: Provider) -> Model:
         with translate_server_key_errors(provider.name, key_sent=False):
@@ -205,7 +207,7 @@ def open_service(
     from convo.responses_api.deps import SPECIFICATION_EVENT_NAMES, EndpointOptions
     from convo.responses_api.endpoint import EmbeddedService
 
-    manner = EndpointOptions(
+    options = EndpointOptions(
         is_server=True,
         stateless=settings.storage.type == "none",
         event_names=SPECIFICATION_EVENT_NAMES if settings.serve.reasoning_events == "specification" else {},
@@ -213,24 +215,24 @@ def open_service(
         estimate_tokens=True,
     )
 
-    began = int(clock.now())
+    started_at = int(clock.now())
     models = ModelsForClients(settings, clock, new_id)
 
     async def listed() -> Sequence[Mapping[str, Json]]:
-        found = await fetch_model_lists(settings)
-        models.add_model_lists({name: {"base_url": url, "models": names} for name, (url, names) in found.items()})
-        await asyncio.to_thread(save_model_lists, settings.paths, found)
-        return build_model_resources(settings, found, began)
+        model_lists = await fetch_model_lists(settings)
+        models.add_model_lists({name: {"base_url": url, "models": names} for name, (url, names) in model_lists.items()})
+        await asyncio.to_thread(save_model_lists, settings.paths, model_lists)
+        return build_model_resources(settings, model_lists, started_at)
 
-    kept = settings.storage
-    ttl_s = kept.get_ttl_s if kept.default_ttl_s or kept.tenant_ttls_s else None
+    storage = settings.storage
+    ttl_s = storage.get_ttl_s if storage.default_ttl_s or storage.tenant_ttls_s else None
     return EmbeddedService(
         store,
         models,
         clock,
         new_id,
         fetch_models=listed,
-        options=manner,
+        options=options,
         ttl_s=ttl_s,
         seal_key=_read_seal_key(settings),
     )
@@ -242,9 +244,9 @@ FetchedModelLists = Mapping[str, tuple[str | None, Sequence[str]]]
 
 async def fetch_model_lists(settings: Settings) -> FetchedModelLists:
     """Ask every provider for its models, concurrently; one that does not respond is skipped."""
-    asked = [provider for provider in settings.providers.values() if provider.api in CONFIGURABLE_APIS]
-    found = await asyncio.gather(*(_fetch_model_names(settings, provider) for provider in asked))
-    return {one.name: (one.base_url, names) for one, names in zip(asked, found, strict=True) if names}
+    providers = [provider for provider in settings.providers.values() if provider.api in CONFIGURABLE_APIS]
+    name_lists = await asyncio.gather(*(_fetch_model_names(settings, provider) for provider in providers))
+    return {one.name: (one.base_url, names) for one, names in zip(providers, name_lists, strict=True) if names}
 
 
 def build_model_resources(settings: Settings, lists: FetchedModelLists, created: int) -> Sequence[Mapping[str, Json]]:
@@ -252,8 +254,8 @@ def build_model_resources(settings: Settings, lists: FetchedModelLists, created:
 
     created:  seconds since 1970; the creation time of a model is unknown
     """
-    theirs = ((f"{provider}/{name}", provider) for provider, (_, names) in lists.items() for name in names)
-    owners = dict([*_iter_configured_models(settings), *theirs])
+    listed_names = ((f"{provider}/{name}", provider) for provider, (_, names) in lists.items() for name in names)
+    owners = dict([*_iter_configured_models(settings), *listed_names])
     return [{"id": name, "object": "model", "created": created, "owned_by": owner} for name, owner in owners.items()]
 
 
@@ -273,8 +275,8 @@ def _iter_configured_models(settings: Settings) -> Iterable[tuple[str, str]]:
 
 async def _fetch_model_names(settings: Settings, provider: Provider) -> Sequence[str]:
     try:
-        catalogue = open_catalogue(provider, settings.paths.weights)
-        return await fetch_model_names(catalogue, provider.name, timeout_s=MODEL_LIST_TIMEOUT_S) if catalogue else ()
+        lister = open_catalogue(provider, settings.paths.weights)
+        return await fetch_model_names(lister, provider.name, timeout_s=MODEL_LIST_TIMEOUT_S) if lister else ()
     except ConvoError:
         return ()
 
@@ -332,10 +334,10 @@ class ServerKeyModel:
 
     async def compact(self, request: ModelRequest) -> Sequence[Item] | None:
         with self._translate_errors():
-            made = await self._model.compact(request)
-        if made is None or self._provider_model in self._requested_name:
-            return made
-        return [hide_issuer_model(item) for item in made]
+            items = await self._model.compact(request)
+        if items is None or self._provider_model in self._requested_name:
+            return items
+        return [hide_issuer_model(item) for item in items]
 
     def ignored_fields(self, request: ModelRequest) -> tuple[str, ...]:
         return get_ignored_fields(self._model, request)
@@ -385,13 +387,13 @@ def model_not_found_error(name: str, cause: InvalidSettings | EndpointFault) -> 
 
 def _is_model_missing(fault: EndpointFault) -> bool:
     """Return whether a provider lacks the model: it reports that, or returns 404 without a code or parameter."""
-    wordless = (
+    is_plain_404 = (
         fault.status == 404
         and isinstance(fault, RequestRefused)
         and fault.code == RequestRefused.code
         and fault.param is None
     )
-    return fault.code == "model_not_found" or wordless
+    return fault.code == "model_not_found" or is_plain_404
 
 
 @contextmanager
@@ -400,12 +402,12 @@ def translate_server_key_errors(provider: str, *, key_sent: bool = True) -> Iter
 
     key_sent:  whether the provider refused the key; otherwise the server has none
     """
-    lacks = f"this server has no usable key for {provider}; GET /v1/models lists the available models"
+    missing_key_message = f"this server has no usable key for {provider}; GET /v1/models lists the available models"
     try:
         yield
-    except KeyRefused as refused:
+    except KeyRefused as error:
         raise EndpointFault(
-            f"{provider} rejected the key of this server" if key_sent else lacks,
+            f"{provider} rejected the key of this server" if key_sent else missing_key_message,
             code="provider_key_refused",
             hint=f"the operator of this server must check the key of {provider}",
-        ) from refused
+        ) from error

@@ -45,8 +45,8 @@ class ReplayFile:
             if not _is_existing_file(self.path):
                 return []
             text = self.path.read_text(encoding="utf-8-sig")
-        except (OSError, UnicodeDecodeError) as wrong:
-            raise Unreadable(f"{self.path} cannot be read: {format_os_error(wrong)}") from wrong
+        except (OSError, UnicodeDecodeError) as error:
+            raise Unreadable(f"{self.path} cannot be read: {format_os_error(error)}") from error
         return _parse_items(self.path, text) if text.strip() else []
 
     def read_valid(self) -> list[Item]:
@@ -73,16 +73,16 @@ class ReplayFile:
         if not os.path.isdir(folder):
             raise Unreadable(f"{folder} is not a folder, so {target.name} cannot be written there")
         try:
-            there = _is_existing_file(target)
-        except OSError as wrong:
-            raise Unreadable(f"{target} cannot be reached: {format_os_error(wrong)}") from wrong
-        if not os.access(folder, os.W_OK) or (there and not os.access(target, os.W_OK)):
+            is_file = _is_existing_file(target)
+        except OSError as error:
+            raise Unreadable(f"{target} cannot be reached: {format_os_error(error)}") from error
+        if not os.access(folder, os.W_OK) or (is_file and not os.access(target, os.W_OK)):
             raise StoreReadOnly(f"{target} cannot be written", hint="choose another file, or make it writable")
 
     def _read_stamp(self) -> tuple[int, int, int] | None:
         with suppress(OSError):
-            found = self.path.stat()
-            return found.st_mtime_ns, found.st_size, found.st_ino
+            info = self.path.stat()
+            return info.st_mtime_ns, info.st_size, info.st_ino
         return None
 
 
@@ -106,14 +106,14 @@ def _is_existing_file(path: Path) -> bool:
 
 def _parse_items(path: Path, text: str) -> list[Item]:
     try:
-        found: Json = json.loads(text)
-    except (ValueError, RecursionError) as wrong:
+        value: Json = json.loads(text)
+    except (ValueError, RecursionError) as error:
         raise Unreadable(
-            f"{path} is not JSON: {wrong}", hint="fix the file, which may be incomplete, or choose another file"
-        ) from wrong
-    if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
+            f"{path} is not JSON: {error}", hint="fix the file, which may be incomplete, or choose another file"
+        ) from error
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
         raise Unreadable(f"{path} is not a list of items", hint=REPLAY_FILE_HINT)
-    return found
+    return value
 
 
 def _find_item_fault(item: Item) -> str | None:
@@ -146,11 +146,15 @@ def load_attachment(file_path: str) -> dict[str, Json]:
     """Return one file as a content part. Raises Unreadable."""
     path = Path(os.path.expanduser(file_path))
     content = _read_attachment(path)
-    kind = next((kind for kind, begins in SIGNATURE_TESTS.items() if begins(content)), None)
-    if kind == PDF_TYPE:
-        return {"type": "input_file", "filename": _format_filename(path), "file_data": _format_data_url(kind, content)}
-    if kind:
-        return {"type": "input_image", "image_url": _format_data_url(kind, content), "detail": "auto"}
+    media_type = next((media_type for media_type, matches in SIGNATURE_TESTS.items() if matches(content)), None)
+    if media_type == PDF_TYPE:
+        return {
+            "type": "input_file",
+            "filename": _format_filename(path),
+            "file_data": _format_data_url(media_type, content),
+        }
+    if media_type:
+        return {"type": "input_image", "image_url": _format_data_url(media_type, content), "detail": "auto"}
     return {"type": "input_text", "text": f"{_format_filename(path)}:\n{_decode_attachment(path, content)}"}
 
 
@@ -161,8 +165,8 @@ def _read_attachment(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
             content = file.read(MAX_ATTACHMENT_BYTES + 1)
-    except OSError as wrong:
-        raise Unreadable(f"{path} cannot be read: {format_os_error(wrong)}") from wrong
+    except OSError as error:
+        raise Unreadable(f"{path} cannot be read: {format_os_error(error)}") from error
     if len(content) > MAX_ATTACHMENT_BYTES:
         raise Unreadable(f"{path} is larger than {MAX_ATTACHMENT_BYTES // 1024**2} MB", hint="attach a smaller file")
     return content
@@ -171,8 +175,8 @@ def _read_attachment(path: Path) -> bytes:
 def _decode_attachment(path: Path, content: bytes) -> str:
     try:
         text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as wrong:
-        raise _make_unsupported_type_error(path) from wrong
+    except UnicodeDecodeError as error:
+        raise _make_unsupported_type_error(path) from error
     if "\0" in text:
         raise _make_unsupported_type_error(path)
     return text
@@ -190,8 +194,8 @@ def _format_filename(path: Path) -> str:
     return path.name.encode("utf-8", "backslashreplace").decode()
 
 
-def _format_data_url(kind: str, content: bytes) -> str:
-    return f"data:{kind};base64,{base64.b64encode(content).decode('ascii')}"
+def _format_data_url(media_type: str, content: bytes) -> str:
+    return f"data:{media_type};base64,{base64.b64encode(content).decode('ascii')}"
 
 
 NON_STRICT_KEYWORDS = frozenset({"allOf", "not", "if", "then", "else", "dependentRequired", "dependentSchemas"})
@@ -237,17 +241,17 @@ def _read_schema(path: Path) -> dict[str, Json]:
     try:
         schema = json.loads(text, parse_constant=_reject_constant)
         is_strict_schema(schema)
-    except ValueError as wrong:
-        raise Unreadable(f"{path} is not JSON: {wrong}") from wrong
-    except RecursionError as wrong:
-        raise Unreadable(f"{path} is nested too deeply") from wrong
+    except ValueError as error:
+        raise Unreadable(f"{path} is not JSON: {error}") from error
+    except RecursionError as error:
+        raise Unreadable(f"{path} is nested too deeply") from error
     if not isinstance(schema, dict):
         raise Unreadable(f"{path} is not a JSON schema: it is not an object")
     return schema
 
 
-def _reject_constant(word: str) -> Json:
-    raise ValueError(f"{word} is not a JSON number")
+def _reject_constant(constant: str) -> Json:
+    raise ValueError(f"{constant} is not a JSON number")
 
 
 def _is_object_schema(schema: dict[str, Json]) -> bool:
@@ -255,10 +259,10 @@ def _is_object_schema(schema: dict[str, Json]) -> bool:
 
 
 def _is_closed_object(schema: dict[str, Json]) -> bool:
-    named, required = schema.get("properties", {}), schema.get("required", [])
-    if not isinstance(named, dict) or not isinstance(required, list):
+    properties, required = schema.get("properties", {}), schema.get("required", [])
+    if not isinstance(properties, dict) or not isinstance(required, list):
         return False
-    return schema.get("additionalProperties") is False and sorted(named) == sorted(map(str, required))
+    return schema.get("additionalProperties") is False and sorted(properties) == sorted(map(str, required))
 
 
 def _iter_subschemas(schema: dict[str, Json]) -> Iterator[Json]:
@@ -292,8 +296,8 @@ def read_text_file(path: str) -> str:
         if len(data) > MAX_TEXT_FILE_BYTES:
             raise Unreadable(f"{path} is larger than {MAX_TEXT_FILE_BYTES // 1024**2} MB")
         return data.decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as wrong:
-        raise Unreadable(f"{path} cannot be read: {format_os_error(wrong)}") from wrong
+    except (OSError, UnicodeDecodeError) as error:
+        raise Unreadable(f"{path} cannot be read: {format_os_error(error)}") from error
 
 
 def read_whole_stream(stream: BinaryIO) -> bytes:
@@ -303,20 +307,20 @@ def read_whole_stream(stream: BinaryIO) -> bytes:
     """
     if not stat.S_ISCHR(os.fstat(stream.fileno()).st_mode) or stream.isatty():
         return stream.read()
-    said = stream.read(MAX_DEVICE_BYTES)
-    if len(said) == MAX_DEVICE_BYTES:
+    data = stream.read(MAX_DEVICE_BYTES)
+    if len(data) == MAX_DEVICE_BYTES:
         raise Unreadable(f"{stream.name} is a device without an end")
-    return said
+    return data
 
 
 def _read_limited(path: str) -> bytes | None:
     """Read at most one byte more than a file may have; None for a pipe without a writer. Raises OSError."""
     with open(os.path.expanduser(path), "rb", opener=_open_nonblocking) as file:
-        first = file.raw.read(1)
-        if first == b"" and stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
+        first_byte = file.raw.read(1)
+        if first_byte == b"" and stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
             return None
         os.set_blocking(file.fileno(), True)
-        return (first or b"") + file.read(MAX_TEXT_FILE_BYTES)
+        return (first_byte or b"") + file.read(MAX_TEXT_FILE_BYTES)
 
 
 def _open_nonblocking(path: str, flags: int) -> int:
@@ -351,8 +355,8 @@ def write_atomic(target: Path, text: str, *, mode: int | None = None) -> None:
             target.write_text(text, encoding="utf-8")
         else:
             _replace_file(target, text, mode)
-    except OSError as wrong:
-        raise _make_write_fault(target, wrong) from wrong
+    except OSError as error:
+        raise _make_write_fault(target, error) from error
 
 
 def format_os_error(error: Exception) -> str:
@@ -370,23 +374,23 @@ def _is_stream(path: Path) -> bool:
 def _replace_file(target: Path, text: str, mode: int | None) -> None:
     if mode is None:
         mode = target.stat().st_mode & 0o777 if os.path.exists(target) else PRIVATE_MODE
-    handle, name = open_temporary_file(target.parent)
+    descriptor, temporary_path = open_temporary_file(target.parent)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as out:
-            out.write(text)
-            out.flush()
-            os.fchmod(out.fileno(), mode)
-            os.fsync(out.fileno())
-        os.replace(name, target)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fchmod(file.fileno(), mode)
+            os.fsync(file.fileno())
+        os.replace(temporary_path, target)
     except OSError:
         with suppress(OSError):
-            os.unlink(name)
+            os.unlink(temporary_path)
         raise
-    folder = os.open(target.parent, os.O_RDONLY)
+    folder_descriptor = os.open(target.parent, os.O_RDONLY)
     try:
-        os.fsync(folder)
+        os.fsync(folder_descriptor)
     finally:
-        os.close(folder)
+        os.close(folder_descriptor)
 
 
 def _make_write_fault(target: Path, error: OSError) -> StoreFault:

@@ -41,36 +41,36 @@ class UndoStack:
         turn_number:  as for `find_turn_end`
         Raises the errors of `Chat.undo`.
         """
-        held, last = chat.load_state(), chat.record.last_link
+        state, last_link = chat.load_state(), chat.record.last_link
         await chat.undo(turn_number)
-        self._entries.append(UndoEntry(chat.session.id, held, last, chat.state.path.head))
-        return held.path
+        self._entries.append(UndoEntry(chat.session.id, state, last_link, chat.state.path.head))
+        return state.path
 
     async def redo(self, chat: Chat) -> Path:
         """Restore the state of the newest undo entry; return the path before that.
 
         Raises InvalidUsage when there is none.
         """
-        held = chat.load_state()
-        left = self._entries[-1] if self._entries else None
-        if left is None or (left.session_id, left.new_head) != (chat.session.id, held.path.head):
+        state = chat.load_state()
+        entry = self._entries[-1] if self._entries else None
+        if entry is None or (entry.session_id, entry.new_head) != (chat.session.id, state.path.head):
             self._entries.clear()
             raise InvalidUsage("nothing to redo: no undo since the last message", hint="/inspect shows every branch")
-        await chat.set_head(left.state, left.last_link)
+        await chat.set_head(entry.state, entry.last_link)
         self._entries.pop()
-        return held.path
+        return state.path
 
 
 def get_last_user_items(chat: Chat) -> tuple[Item, ...]:
     """Return the last user messages, one or several in a row. Raises InvalidUsage when there is none."""
     items = chat.load_state().path.items
-    at = next((at for at in range(len(items), 0, -1) if is_user_message(items[at - 1])), 0)
-    begins = at
-    while begins and is_user_message(items[begins - 1]):
-        begins -= 1
-    if not at:
+    end = next((end for end in range(len(items), 0, -1) if is_user_message(items[end - 1])), 0)
+    start = end
+    while start and is_user_message(items[start - 1]):
+        start -= 1
+    if not end:
         raise InvalidUsage("the conversation has no message yet", hint="type a message")
-    return items[begins:at]
+    return items[start:end]
 
 
 async def make_session_at_turn(store: Store, session: Session, turn_number: int) -> Session:
@@ -79,18 +79,18 @@ async def make_session_at_turn(store: Store, session: Session, turn_number: int)
     Raises NotFound for an unknown turn, ItemDeleted, and the InvalidUsage and WrongOwner of `rewind_to_depth`.
     """
     path = await store.path(session.head)
-    at = find_turn_end(path.items, turn_number)
-    if at == len(path):
+    depth = find_turn_end(path.items, turn_number)
+    if depth == len(path):
         return session
-    last = await store.link(session.link_id) if session.link_id else None
-    held = ConversationState(session.strategy, path, session.confirmed_head, session.handle)
-    began, before = await find_adjacent_links(path.first(at), last, store)
-    back = rewind_to_depth(held, at, began)
-    stands = before if at < path.depth(session.confirmed_head) else last
+    last_link = await store.link(session.link_id) if session.link_id else None
+    state = ConversationState(session.strategy, path, session.confirmed_head, session.handle)
+    link_after, link_before = await find_adjacent_links(path.first(depth), last_link, store)
+    new_state = rewind_to_depth(state, depth, link_after)
+    confirmed_link = link_before if depth < path.depth(session.confirmed_head) else last_link
     return replace(
         session,
-        head=back.path.head,
-        confirmed_head=back.confirmed_head,
-        handle=back.handle,
-        link_id=stands.id if stands else None,
+        head=new_state.path.head,
+        confirmed_head=new_state.confirmed_head,
+        handle=new_state.handle,
+        link_id=confirmed_link.id if confirmed_link else None,
     )

@@ -50,12 +50,12 @@ def read_item_file(path: str) -> ItemFile:
     if os.path.isdir(os.path.expanduser(path)):
         raise Unreadable(f"{path} is a folder, not a replay file", hint="choose a file in it")
     try:
-        with Path(os.path.expanduser(path)).open("rb") as opened:
-            text = StringIO(read_whole_stream(opened).decode("utf-8-sig"), newline=None).read()
-    except FileNotFoundError as wrong:
-        raise NotFound("file", path, hint="convo sessions") from wrong
-    except (OSError, UnicodeDecodeError) as wrong:
-        raise Unreadable(f"{path} cannot be read: {format_os_error(wrong)}") from wrong
+        with Path(os.path.expanduser(path)).open("rb") as file:
+            text = StringIO(read_whole_stream(file).decode("utf-8-sig"), newline=None).read()
+    except FileNotFoundError as error:
+        raise NotFound("file", path, hint="convo sessions") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise Unreadable(f"{path} cannot be read: {format_os_error(error)}") from error
     return parse_item_file(path, text)
 
 
@@ -93,18 +93,18 @@ def parse_item_file(file_name: str, text: str) -> ItemFile:
     if not text.strip():
         raise Unreadable(f"{file_name} is empty", hint=REPLAY_FILE_HINT)
     try:
-        found: Json = json.loads(text)
-    except (ValueError, RecursionError) as wrong:
-        return _parse_rows(file_name, text, _load_json_lines(file_name, text, wrong))
-    if is_document(found):
-        return ItemFile(_parse_export(file_name, document_from_json, found), text, "items", is_export=True)
-    if isinstance(found, dict) and ("type" in found or "role" in found):
-        return ItemFile(_validate_items(file_name, [found]), text)
-    member = next((name for name in ("input", "data") if isinstance(found, dict) and name in found), "")
-    if not member:
-        return ItemFile(_validate_items(file_name, found), text)
-    rest = {name: value for name, value in found.items() if name != member}
-    return ItemFile(_validate_items(file_name, found[member]), text, member, rest)
+        content: Json = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        return _parse_rows(file_name, text, _load_json_lines(file_name, text, error))
+    if is_document(content):
+        return ItemFile(_parse_export(file_name, document_from_json, content), text, "items", is_export=True)
+    if isinstance(content, dict) and ("type" in content or "role" in content):
+        return ItemFile(_validate_items(file_name, [content]), text)
+    list_field = next((name for name in ("input", "data") if isinstance(content, dict) and name in content), "")
+    if not list_field:
+        return ItemFile(_validate_items(file_name, content), text)
+    request_fields = {name: value for name, value in content.items() if name != list_field}
+    return ItemFile(_validate_items(file_name, content[list_field]), text, list_field, request_fields)
 
 
 def _parse_rows(file_name: str, text: str, rows: Sequence[Json]) -> ItemFile:
@@ -116,41 +116,43 @@ def _parse_rows(file_name: str, text: str, rows: Sequence[Json]) -> ItemFile:
 def _parse_export(file_name: str, parse: Callable[[Json], ConversationDocument], value: Json) -> tuple[Item, ...]:
     try:
         return parse(value).items
-    except InputFault as wrong:
-        raise Unreadable(f"{file_name}: {wrong.message}", hint=wrong.hint) from wrong
+    except InputFault as error:
+        raise Unreadable(f"{file_name}: {error.message}", hint=error.hint) from error
 
 
 def _load_json_lines(file_name: str, text: str, error: Exception) -> list[Json]:
     """Parse a text that is not JSON as a whole as JSON lines. Raises Unreadable."""
-    rows = [(number, row) for number, row in enumerate(text.split("\n"), 1) if row.strip()]
-    found = []
-    for number, row in rows:
+    lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+    values = []
+    for number, line in lines:
         try:
-            found.append(json.loads(row))
-        except (ValueError, RecursionError) as broken:
-            said = (
-                f"{file_name}, line {number}, is not JSON: {broken}" if found else f"{file_name} is not JSON: {error}"
+            values.append(json.loads(line))
+        except (ValueError, RecursionError) as line_error:
+            message = (
+                f"{file_name}, line {number}, is not JSON: {line_error}"
+                if values
+                else f"{file_name} is not JSON: {error}"
             )
-            if not found and row.lstrip().lower().startswith(("<!doctype html", "<html")):
+            if not values and line.lstrip().lower().startswith(("<!doctype html", "<html")):
                 hint = f"convo import {quote(file_name)}, if convo exported this page; then use the session"
             else:
                 hint = "fix the file, which may be incomplete, or choose another file"
-            raise Unreadable(said, hint=hint) from broken
-    return found
+            raise Unreadable(message, hint=hint) from line_error
+    return values
 
 
 def _validate_items(file_name: str, value: Json) -> tuple[Item, ...]:
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
         raise Unreadable(f"{file_name} is not a list of items", hint=REPLAY_FILE_HINT)
-    where = "" if file_name == UNNAMED_FILE else f"{file_name}: "
+    prefix = "" if file_name == UNNAMED_FILE else f"{file_name}: "
     for number, item in enumerate(value, 1):
         if item_type(item) == "unknown":
-            raise Unreadable(f"{where}item {number} has neither a type nor a role", hint=REPLAY_FILE_HINT)
+            raise Unreadable(f"{prefix}item {number} has neither a type nor a role", hint=REPLAY_FILE_HINT)
         if wrapper := _find_wrapper_field(item):
-            inside = 'select(.type == "response_item") | .payload' if wrapper == "payload" else f".{wrapper}"
+            jq_filter = 'select(.type == "response_item") | .payload' if wrapper == "payload" else f".{wrapper}"
             raise Unreadable(
-                f"{where}item {number} is a {item_type(item)!r} record with a {wrapper}, not an item of the API",
-                hint=f"extract the items first: jq -c '{inside}' FILE > items.jsonl",
+                f"{prefix}item {number} is a {item_type(item)!r} record with a {wrapper}, not an item of the API",
+                hint=f"extract the items first: jq -c '{jq_filter}' FILE > items.jsonl",
             )
     return tuple(value)
 

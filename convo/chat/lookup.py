@@ -31,13 +31,13 @@ async def resolve_handle(store: Store, handle: str) -> HandleMatch:
     if session:
         return _to_found(session)
     check_handle(handle)
-    found = await store.find_handles(handle)
-    exact = [one for one in found if one.id == handle]
-    if len(exact or found) > 1:
-        raise AmbiguousHandle(handle, [(one.id, f"{one.kind}  {one.label}") for one in found])
-    if not found:
+    matches = await store.find_handles(handle)
+    exact_matches = [match for match in matches if match.id == handle]
+    if len(exact_matches or matches) > 1:
+        raise AmbiguousHandle(handle, [(match.id, f"{match.kind}  {match.label}") for match in matches])
+    if not matches:
         raise NotFound(STRATEGIES[owner_of_handle(handle)].id_noun or "session", handle)
-    return (exact or found)[0]
+    return (exact_matches or matches)[0]
 
 
 async def load_last_used_session(store: Store) -> Session:
@@ -79,8 +79,8 @@ async def _has_answer(store: Store, session: Session) -> bool:
 
 async def load_session(store: Store, handle: str) -> Session:
     """Return the session that `handle` names. Raises the errors of `resolve_handle`; NotFound also for another kind."""
-    found = await resolve_handle(store, handle)
-    session = await store.session(found.id) if found.kind == "session" else None
+    match = await resolve_handle(store, handle)
+    session = await store.session(match.id) if match.kind == "session" else None
     if session is None:
         raise NotFound("session", handle)
     return session
@@ -110,10 +110,10 @@ def to_absolute_path(path: str) -> str:
 
 async def split_turn_suffix(store: Store, handle: str) -> tuple[str, int | None]:
     """Split a handle from the turn number after its @. A session name or a file that ends so has no turn number."""
-    whole, number = parse_turn_handle(handle)
+    base_handle, number = parse_turn_handle(handle)
     if number is None or _is_existing_path(handle) or await store.session(handle):
         return handle, None
-    return whole, number
+    return base_handle, number
 
 
 def _is_existing_path(path: str) -> bool:
@@ -161,13 +161,13 @@ class SessionSummary(NamedTuple):
 
 async def load_session_summary(store: Store, session: Session) -> SessionSummary:
     """Return the summary of `session`; its history is not read."""
-    seen = await store.session_stats(session.id)
+    stats = await store.session_stats(session.id)
     return SessionSummary(
         session,
-        seen.item_count,
-        seen.unconfirmed_count,
-        seen.turn_count,
-        "" if seen.first_item is None else item_preview(seen.first_item),
+        stats.item_count,
+        stats.unconfirmed_count,
+        stats.turn_count,
+        "" if stats.first_item is None else item_preview(stats.first_item),
     )
 
 
@@ -237,32 +237,35 @@ async def list_store(store: Store, limit: int) -> StoreListing:
     sessions = await store.sessions(limit=limit + 1)
     responses = await _find_kind(store, "response", "resp_", limit)
     conversations = await _find_kind(store, "conversation", "conv_", limit)
-    theirs = await _load_unrecorded_links(store, responses)
-    found = [*_list_chain_ends(theirs, responses), *await _list_conversations(store, theirs, conversations, sessions)]
+    other_links = await _load_unrecorded_links(store, responses)
+    unrecorded = [
+        *_list_chain_ends(other_links, responses),
+        *await _list_conversations(store, other_links, conversations, sessions),
+    ]
     return StoreListing(
         [await load_session_summary(store, session) for session in sessions[:limit]],
-        sorted(found, key=lambda other: other.used_at, reverse=True),
+        sorted(unrecorded, key=lambda other: other.used_at, reverse=True),
         len(sessions) > limit or limit in (len(responses), len(conversations)),
     )
 
 
 async def _find_kind(store: Store, kind: str, prefix: str, limit: int) -> Sequence[HandleMatch]:
-    return [found for found in await store.find_handles(prefix, limit=limit) if found.kind == kind]
+    return [match for match in await store.find_handles(prefix, limit=limit) if match.kind == kind]
 
 
 async def _load_unrecorded_links(store: Store, responses: Sequence[HandleMatch]) -> Sequence[Link]:
     """Return the links among `responses` that belong to no session, newest first."""
-    links = [await store.link(found.id) for found in responses]
+    links = [await store.link(match.id) for match in responses]
     return [link for link in links if link is not None and link.session_id is None]
 
 
 def _list_chain_ends(links: Sequence[Link], responses: Sequence[HandleMatch]) -> list[UnrecordedConversation]:
     """Return the ends of chains: responses that no other one continues."""
-    words = {found.id: found.label for found in responses}
-    gone_on = {link.parent_id for link in links}
-    ends = [link for link in links if link.id not in gone_on and link.conversation_id is None]
+    first_words = {match.id: match.label for match in responses}
+    continued_ids = {link.parent_id for link in links}
+    ends = [link for link in links if link.id not in continued_ids and link.conversation_id is None]
     return [
-        UnrecordedConversation(link.id, str(link.strategy), link.status, link.created_at, words[link.id])
+        UnrecordedConversation(link.id, str(link.strategy), link.status, link.created_at, first_words[link.id])
         for link in ends
     ]
 
@@ -270,15 +273,15 @@ def _list_chain_ends(links: Sequence[Link], responses: Sequence[HandleMatch]) ->
 async def _list_conversations(
     store: Store, links: Sequence[Link], conversations: Sequence[HandleMatch], sessions: Sequence[Session]
 ) -> list[UnrecordedConversation]:
-    recorded = {session.handle for session in sessions}
-    found: list[UnrecordedConversation] = []
-    for one in conversations:
-        kept = None if one.id in recorded else await store.conversation(one.id)
-        if kept is not None:
-            last = next((link for link in links if link.conversation_id == one.id), None)
-            status, at = (last.status, last.created_at) if last else ("", kept.created_at)
-            found.append(UnrecordedConversation(one.id, "conversation", status, at, one.label))
-    return found
+    recorded_handles = {session.handle for session in sessions}
+    unrecorded: list[UnrecordedConversation] = []
+    for match in conversations:
+        conversation = None if match.id in recorded_handles else await store.conversation(match.id)
+        if conversation is not None:
+            last_link = next((link for link in links if link.conversation_id == match.id), None)
+            status, used_at = (last_link.status, last_link.created_at) if last_link else ("", conversation.created_at)
+            unrecorded.append(UnrecordedConversation(match.id, "conversation", status, used_at, match.label))
+    return unrecorded
 
 
 def store_listing_to_json(listing: StoreListing) -> dict[str, Json]:
@@ -295,7 +298,7 @@ def store_listing_to_json(listing: StoreListing) -> dict[str, Json]:
         for other in listing.unrecorded
     ]
     return {
-        "sessions": [session_summary_to_json(one) for one in listing.sessions],
+        "sessions": [session_summary_to_json(summary) for summary in listing.sessions],
         "others": others,
         "more": listing.has_more,
     }

@@ -54,8 +54,8 @@ async def find_selected_session(store: Store, selection: OwnerSelection) -> Sess
     elif STRATEGIES[owner_of_handle(selection.handle)].is_server_side:
         return await find_session_by_handle(store, selection.handle)
     else:
-        found = await resolve_handle(store, selection.handle)
-        session = await store.session(found.id)
+        match = await resolve_handle(store, selection.handle)
+        session = await store.session(match.id)
         if session is None:
             raise NotFound("session", selection.handle)
     if session and selection.strategy and session.strategy is not selection.strategy:
@@ -78,8 +78,8 @@ async def open_chat(
     endpoint, and the errors of the endpoint.
     """
     if session is None:
-        session, path, last = await _make_session(selection, options, deps, name)
-        return Chat(SessionRecord(session, path, last, deps, is_saved=False), options, deps)
+        session, path, last_link = await _make_session(selection, options, deps, name)
+        return Chat(SessionRecord(session, path, last_link, deps, is_saved=False), options, deps)
     return Chat(await load_session_record(session, deps), options, deps)
 
 
@@ -91,8 +91,8 @@ async def fork_session(source: Session, options: RequestOptions, deps: ChatDeps,
     """
     if STRATEGIES[source.strategy].uses_conversation:
         raise make_unforkable_error(source.handle or source.name)
-    held = ConversationState(source.strategy, await deps.store.path(source.head), source.confirmed_head)
-    path = held.path.first(max(last_answer_depth(held), held.path.depth(held.confirmed_head)))
+    state = ConversationState(source.strategy, await deps.store.path(source.head), source.confirmed_head)
+    path = state.path.first(max(last_answer_depth(state), state.path.depth(state.confirmed_head)))
     session = replace(
         source,
         id=deps.new_id("ses"),
@@ -119,7 +119,7 @@ async def _make_session(
 ) -> tuple[Session, Path, Link | None]:
     """Make a record that the store does not have yet, with the history that its owner already has."""
     strategy = selection.strategy or Strategy.SESSION
-    handle, path, last = await START_LOADERS[strategy](selection.handle, deps)
+    handle, path, last_link = await START_LOADERS[strategy](selection.handle, deps)
     now = deps.clock.now()
     session = Session(
         id=deps.new_id("ses"),
@@ -131,10 +131,10 @@ async def _make_session(
         created_at=now,
         used_at=now,
         scope=deps.endpoint.scope,
-        link_id=last.id if last else None,
+        link_id=last_link.id if last_link else None,
         handle=handle,
     )
-    return session, path, last
+    return session, path, last_link
 
 
 StartingPoint = tuple[str | None, Path, Link | None]

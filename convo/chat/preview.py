@@ -32,20 +32,20 @@ def make_continuation_state(view: ConversationView) -> ConversationState:
     """Return the state that the next request continues. Raises ItemDeleted when an item of the history is gone."""
     if view.unreadable_head:
         raise ItemDeleted(view.unreadable_head)
-    session, at = view.session, find_current_link(view)
+    session, link = view.session, find_current_link(view)
     if session:
         return ConversationState(session.strategy, view.path, view.confirmed_head, session.handle)
-    if at is None:
+    if link is None:
         handle = view.handle if STRATEGIES[view.strategy].is_server_side else None
         return ConversationState(view.strategy, view.path, view.confirmed_head, handle)
-    if not at.is_stored:
-        owner = Strategy.SESSION if STRATEGIES[at.strategy].is_server_side else at.strategy
+    if not link.is_stored:
+        owner = Strategy.SESSION if STRATEGIES[link.strategy].is_server_side else link.strategy
         return ConversationState(owner, view.path, view.path.head)
-    if view.handle == at.conversation_id:
+    if view.handle == link.conversation_id:
         return ConversationState(Strategy.CONVERSATION, view.path, view.confirmed_head, view.handle)
-    answered = view.confirmed_head == view.path.head
+    is_answered = view.confirmed_head == view.path.head
     return ConversationState(
-        Strategy.CHAIN, view.path, view.confirmed_head, at.id if answered else at.previous_response_id
+        Strategy.CHAIN, view.path, view.confirmed_head, link.id if is_answered else link.previous_response_id
     )
 
 
@@ -59,17 +59,17 @@ def get_repeated_parameters(view: ConversationView) -> dict[str, Json]:
 
     Empty for a session: each of its requests states its parameters.
     """
-    at = None if view.session else find_current_link(view)
-    return {name: value for name, value in at.parameters.items() if name not in NON_REPEATED_FIELDS} if at else {}
+    link = None if view.session else find_current_link(view)
+    return {name: value for name, value in link.parameters.items() if name not in NON_REPEATED_FIELDS} if link else {}
 
 
 def get_instructions(view: ConversationView) -> str | None:
     """Return the instructions of every turn of this conversation."""
     if view.session:
         return view.session.instructions
-    at = find_current_link(view)
-    said = at.parameters.get("instructions") if at else None
-    return said if isinstance(said, str) else None
+    link = find_current_link(view)
+    instructions = link.parameters.get("instructions") if link else None
+    return instructions if isinstance(instructions, str) else None
 
 
 MAX_COUNTED_ITEMS = 1_000
@@ -116,20 +116,20 @@ async def build_next_request(
     Raises Conflict when the path does not contain the confirmed head, and the errors of `count_tokens`.
     """
     body = options.build_body(request_input or options.build_input(replace(state, path=state.path.append(items))))
-    wire = endpoint.build_http_request(body) or HttpRequest("", body, {})
-    before = tuple(state.path.up_to(state.confirmed_head).nodes) if state.is_server_side else ()
+    http_request = endpoint.build_http_request(body) or HttpRequest("", body, {})
+    prepended_nodes = tuple(state.path.up_to(state.confirmed_head).nodes) if state.is_server_side else ()
     window = find_model_window(options.model, windows)
-    parts = request_parts([node.item for node in before], f"held by {state.handle}", wire.body, window)
+    parts = request_parts([node.item for node in prepended_nodes], f"held by {state.handle}", http_request.body, window)
     return NextRequest(
         handle=handle,
         strategy=state.strategy,
-        owner_handle=state.handle if before else None,
-        prepended_nodes=before,
+        owner_handle=state.handle if prepended_nodes else None,
+        prepended_nodes=prepended_nodes,
         model=options.model,
-        url=wire.url or None,
-        body=wire.body,
+        url=http_request.url or None,
+        body=http_request.body,
         context_usage=sum_context_usage(parts, window, await count_tokens(_select_counted_fields(body))),
-        headers=wire.headers,
+        headers=http_request.headers,
         key_env=key_env,
     )
 
@@ -149,10 +149,10 @@ async def measure_context_window(
     """
     body = options.build_body(request_input or options.build_input(state))
     window = find_model_window(options.model, windows)
-    before = state.path.up_to(state.confirmed_head).items if state.is_server_side else ()
-    parts = category_parts([*before, *body["input"]], body, window)
-    counted = await count_tokens(_select_counted_fields(body)) if state.path else None
-    return sum_context_usage(parts, window, counted)
+    prepended_items = state.path.up_to(state.confirmed_head).items if state.is_server_side else ()
+    parts = category_parts([*prepended_items, *body["input"]], body, window)
+    token_count = await count_tokens(_select_counted_fields(body)) if state.path else None
+    return sum_context_usage(parts, window, token_count)
 
 
 def _select_counted_fields(body: Mapping[str, Json]) -> dict[str, Json]:
@@ -166,61 +166,63 @@ def rebuild_request(view: ConversationView, request_number: int | None) -> SentR
     request_number:  from 1, along the branch that leads to the handle; None for the last one
     Raises NotFound when there are fewer requests or an item of the input was deleted.
     """
-    on_line = ancestor_ids(view.current_link_id, view.links)
-    line = [link for link in view.links if link.id in on_line]
-    at = (
-        len(line) - 1
+    branch_ids = ancestor_ids(view.current_link_id, view.links)
+    branch_links = [link for link in view.links if link.id in branch_ids]
+    index = (
+        len(branch_links) - 1
         if request_number is None
         else request_number - 1
         if request_number > 0
-        else len(line) + request_number
+        else len(branch_links) + request_number
     )
-    if not 0 <= at < len(line):
+    if not 0 <= index < len(branch_links):
         raise NotFound(
             "request",
             f"{view.handle}@{request_number or 1}",
-            hint=f"choose a request number up to {len(line)}; a file has none",
+            hint=f"choose a request number up to {len(branch_links)}; a file has none",
         )
-    return rebuild_link_request(line[at], view)
+    return rebuild_link_request(branch_links[index], view)
 
 
 def rebuild_link_request(link: Link, view: ConversationView) -> SentRequest:
     """Rebuild the request of `link`. Raises NotFound when an item of its input was deleted."""
-    places = view.path_index
-    if link.input_head not in places:
+    path_index = view.path_index
+    if link.input_head not in path_index:
         raise NotFound(
             "complete input of response", link.id, hint="choose another response: an item of this input was deleted"
         )
-    keys = places.last_keys(link.input_head, places.depth(link.input_head))
-    path = Path(places.root, Prefix(Node(key, places.item(key) or {}) for key in keys))
-    before = path.first(len(path) - link.sent_count)
+    keys = path_index.last_keys(link.input_head, path_index.depth(link.input_head))
+    path = Path(path_index.root, Prefix(Node(key, path_index.item(key) or {}) for key in keys))
+    confirmed_path = path.first(len(path) - link.sent_count)
     return SentRequest(
         name=link.id,
         model=link.model,
-        body=rebuild_request_body(link, path, before),
-        prepended_items=before.items if STRATEGIES[_get_request_owner(link)[0]].is_server_side else (),
+        body=rebuild_request_body(link, path, confirmed_path),
+        prepended_items=confirmed_path.items if STRATEGIES[_get_request_owner(link)[0]].is_server_side else (),
         usage=Usage.from_json(link.usage),
     )
 
 
 def rebuild_request_fields(link: Link) -> dict[str, Json]:
     """Return the fields of the request of `link` without its items, which need not be stored."""
-    nothing = Path(root_key(""))
-    return {name: value for name, value in rebuild_request_body(link, nothing, nothing).items() if name != "input"}
+    empty_path = Path(root_key(""))
+    return {
+        name: value for name, value in rebuild_request_body(link, empty_path, empty_path).items() if name != "input"
+    }
 
 
 def rebuild_request_body(link: Link, path: Path, confirmed_path: Path) -> dict[str, Json]:
     """Rebuild the request of `link`, whose model received `path`; its owner already had `confirmed_path`."""
     strategy, handle = _get_request_owner(link)
-    remote, wire_model = link.scope != EMBEDDED_SCOPE, link.model.partition("/")[2]
-    sent = STRATEGIES[strategy].build_input(
+    is_remote, wire_model = link.scope != EMBEDDED_SCOPE, link.model.partition("/")[2]
+    request_input = STRATEGIES[strategy].build_input(
         ConversationState(strategy, path, confirmed_path.head, handle),
         store=link.is_stored,
-        encrypt_reasoning=remote and has_encrypted_reasoning(wire_model),
+        encrypt_reasoning=is_remote and has_encrypted_reasoning(wire_model),
     )
     return build_request_body(
-        sent,
-        model=wire_model if remote else link.model,
+        request_input,
+        model=wire_model if is_remote else link.model,
         instructions=link.parameters.get("instructions"),
         parameters={
             name: value for name, value in client_parameters(link.parameters).items() if name != "instructions"

@@ -42,10 +42,10 @@ async def set_session_name(store: Store, session: Session, name: str) -> Session
     Raises InvalidUsage when `name` could be taken for another kind of handle, Conflict when another session has it,
     and Busy when the session is open in another process.
     """
-    named = replace(session, name=validate_session_name(name))
+    renamed = replace(session, name=validate_session_name(name))
     async with _lease_sessions(store, [session]):
-        await store.commit(Transaction(session=named, expected_session_head=session.head))
-    return named
+        await store.commit(Transaction(session=renamed, expected_session_head=session.head))
+    return renamed
 
 
 async def delete_sessions(store: Store, sessions: Sequence[Session]) -> list[RemovedSession]:
@@ -63,46 +63,50 @@ async def _remove_session(store: Store, session: Session) -> RemovedSession:
     paths = await _load_longest_paths(
         store, [session.head, *(key for link in reversed(links) for key in (link.head, link.input_head))]
     )
-    runs = tuple([run.id for run in await store.agent_runs(session_id=session.id, limit=MAX_LISTED_RUNS)])
+    run_ids = tuple([run.id for run in await store.agent_runs(session_id=session.id, limit=MAX_LISTED_RUNS)])
     if session.conversation_id and session.scope == EMBEDDED_SCOPE:
         await _remove_conversation(store, session)  # first, so that after a kill in between the record still names it
     await store.remove_session(session.id)
-    gone = [link.id for link in links if await store.link(link.id) is None]
-    lost: set[Key] = set()
+    deleted_link_ids = [link.id for link in links if await store.link(link.id) is None]
+    deleted_keys: set[Key] = set()
     for keys in paths:
-        lost.update(keys[await _count_remaining(store, keys) :])
-    return RemovedSession(session, len(gone), len(lost), runs, describe_remaining_copies(session, links))
+        deleted_keys.update(keys[await _count_remaining(store, keys) :])
+    return RemovedSession(
+        session, len(deleted_link_ids), len(deleted_keys), run_ids, describe_remaining_copies(session, links)
+    )
 
 
 async def _load_longest_paths(store: Store, ends: Iterable[Key]) -> list[Sequence[Key]]:
     """Return the paths to `ends`, without those that are a prefix of another one."""
     paths: list[Sequence[Key]] = []
-    passed: set[Key] = set()
+    known_keys: set[Key] = set()
     for end in ends:
-        if end not in passed:
+        if end not in known_keys:
             with suppress(NotFound, ItemDeleted):
                 paths.append((await store.path(end)).keys)
-                passed.update(paths[-1])
+                known_keys.update(paths[-1])
     return paths
 
 
 async def _remove_conversation(store: Store, session: Session) -> None:
     """Remove the conversation of a session, unless another session uses it too."""
-    others = [one for one in await store.sessions() if one.handle == session.handle and one.id != session.id]
-    if not others and session.handle and await store.conversation(session.handle):
+    other_sessions = [
+        other for other in await store.sessions() if other.handle == session.handle and other.id != session.id
+    ]
+    if not other_sessions and session.handle and await store.conversation(session.handle):
         await store.remove_conversation(session.handle)
 
 
 async def _count_remaining(store: Store, keys: Sequence[Key]) -> int:
     """Return how many nodes of a path are still stored, by binary search: the ancestors of a stored node are stored."""
-    least, most = 0, len(keys)
-    while least < most:
-        middle = (least + most + 1) // 2
+    low, high = 0, len(keys)
+    while low < high:
+        middle = (low + high + 1) // 2
         if await _is_stored(store, keys[middle - 1]):
-            least = middle
+            low = middle
         else:
-            most = middle - 1
-    return least
+            high = middle - 1
+    return low
 
 
 async def _is_stored(store: Store, key: Key) -> bool:
@@ -120,28 +124,28 @@ def describe_remaining_copies(session: Session, links: Sequence[Link]) -> str:
 
     links:  the links of the session
     """
-    left = []
+    parts = []
     if session.replay_file:
-        left.append(f"the file {session.replay_file} stays")
+        parts.append(f"the file {session.replay_file} stays")
     if session.scope != EMBEDDED_SCOPE and STRATEGIES[session.strategy].is_server_side and session.handle:
-        left.append(f"{session.scope} keeps its own copy of {session.handle}")
+        parts.append(f"{session.scope} keeps its own copy of {session.handle}")
     elif copies := [
         link for link in links if link.scope != EMBEDDED_SCOPE and link.is_stored and link.id.startswith("resp_")
     ]:
-        left.append(f"{copies[-1].scope} keeps its own copy of {copies[-1].id} and of the earlier responses")
-    return "; ".join(left)
+        parts.append(f"{copies[-1].scope} keeps its own copy of {copies[-1].id} and of the earlier responses")
+    return "; ".join(parts)
 
 
 @asynccontextmanager
 async def _lease_sessions(store: Store, sessions: Sequence[Session]) -> AsyncIterator[None]:
     """Hold the leases of all `sessions`. Raises Busy."""
-    async with AsyncExitStack() as holds:
+    async with AsyncExitStack() as stack:
         for session in sessions:
             try:
-                hold = await acquire_session_lease(store, session)
+                lease = await acquire_session_lease(store, session)
             except Busy as busy:
                 raise Busy(session.name, busy.process, hint="close that chat first") from busy
-            holds.push_async_callback(hold.release)
+            stack.push_async_callback(lease.release)
         yield
 
 
@@ -180,8 +184,8 @@ async def save_repaired_session(
 
 async def check_session_name_free(store: Store, name: str) -> None:
     """Check that a new session may have this name. Raises InvalidUsage."""
-    there = await store.session(validate_session_name(name))
-    if there:
+    existing_session = await store.session(validate_session_name(name))
+    if existing_session:
         raise InvalidUsage(f"a session named {name!r} already exists", hint=f"choose another name: --as {name}-2")
 
 
@@ -191,5 +195,5 @@ async def _find_parent_id(store: Store, repaired: LintView) -> str | None:
         return repaired.anchor.id if await store.link(repaired.anchor.id) else None
     path = Path(root_key(store.tenant)).append(repaired.items)
     heads = {path.root, *path.keys}
-    there = [step.link for step in repaired.output_spans if step.link.head in heads]
-    return there[-1].id if there and await store.link(there[-1].id) else None
+    links = [step.link for step in repaired.output_spans if step.link.head in heads]
+    return links[-1].id if links and await store.link(links[-1].id) else None

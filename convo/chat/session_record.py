@@ -90,9 +90,9 @@ class SessionRecord:
         run_update: RunUpdate,
         view_path: Path | None,
     ) -> None:
-        grown = _make_appends(state.path, self._stored_path)
+        appends = _make_appends(state.path, self._stored_path)
         if view_path is not None:
-            grown += _make_appends(view_path, max(self._stored_path, self._view_path, key=view_path.common_depth))
+            appends += _make_appends(view_path, max(self._stored_path, self._view_path, key=view_path.common_depth))
         last_link = last_link or self.last_link
         session = replace(
             self.session,
@@ -103,7 +103,7 @@ class SessionRecord:
             used_at=self._clock.now(),
             use_order=None,
         )
-        await self._save(session, grown, links, run_update)
+        await self._save(session, appends, links, run_update)
         self.state, self.last_link, self._stored_path = state, last_link, state.path
         self._view_path = view_path or self._view_path
         self.agent_run = run_update.agent_run or self.agent_run
@@ -141,8 +141,8 @@ class SessionRecord:
 
     async def is_unchanged(self) -> bool:
         """Return whether the head in the store is the one of this process."""
-        now = await self._store.session(self.session.id)
-        return now is not None and now.head == self.session.head
+        session = await self._store.session(self.session.id)
+        return session is not None and session.head == self.session.head
 
     async def update_fields(self, session: Session) -> None:
         """Commit other fields of the record; its head does not change."""
@@ -155,12 +155,17 @@ class SessionRecord:
         links: tuple[Link, ...] = (),
         run_update: RunUpdate = NO_UPDATE,
     ) -> None:
-        expect = self.session.head if self._is_saved else None
-        run = run_update.agent_run
-        change = Transaction(
-            appends, links, session=session, expected_session_head=expect, agent_run=run, agent_calls=run_update.calls
+        expected_head = self.session.head if self._is_saved else None
+        agent_run = run_update.agent_run
+        transaction = Transaction(
+            appends,
+            links,
+            session=session,
+            expected_session_head=expected_head,
+            agent_run=agent_run,
+            agent_calls=run_update.calls,
         )
-        await self._store.commit(change)
+        await self._store.commit(transaction)
         self.session, self._is_saved = session, True
 
 
@@ -177,15 +182,15 @@ class RecordSnapshot:
 
 def _make_appends(path: Path, stored_path: Path) -> tuple[AppendItems, ...]:
     """Return the items of `path` to store, when `stored_path` is stored."""
-    shared = stored_path.common_depth(path)
-    new = tuple(node.item for node in path.nodes[shared:])
-    return (AppendItems(path.first(shared).head, new),) if new else ()
+    shared_depth = stored_path.common_depth(path)
+    new_items = tuple(node.item for node in path.nodes[shared_depth:])
+    return (AppendItems(path.first(shared_depth).head, new_items),) if new_items else ()
 
 
 async def load_session_record(session: Session, deps: ChatDeps) -> SessionRecord:
     """Open the record of a session that the store has. Raises NotFound, ItemDeleted."""
-    path, last = await deps.store.path(session.head), await load_last_link(deps.store, session)
-    return SessionRecord(session, path, last, deps, is_saved=True)
+    path, last_link = await deps.store.path(session.head), await load_last_link(deps.store, session)
+    return SessionRecord(session, path, last_link, deps, is_saved=True)
 
 
 async def load_last_link(store: Store, session: Session) -> Link | None:
@@ -236,8 +241,8 @@ async def find_free_session_name(store: Store, wanted_name: str) -> str:
     """Return `wanted_name`, or `wanted_name` with -2, -3, ... when it is taken."""
     stem = re.sub(r"-\d+$", "", wanted_name)
     taken = {session.name for session in await store.sessions()}
-    numbered = (f"{stem}-{number}" for number in range(2, len(taken) + 3))
-    return next(name for name in (wanted_name, *numbered) if name not in taken)
+    candidates = (f"{stem}-{number}" for number in range(2, len(taken) + 3))
+    return next(name for name in (wanted_name, *candidates) if name not in taken)
 
 
 SESSION_LEASE_TTL_S = 30.0

@@ -39,8 +39,8 @@ def parse_state_bytes(data: bytes, name: str) -> RunState:
     """Parse a state. Raises InvalidRunState with `name` in front."""
     try:
         return parse_run_state(data)
-    except InvalidRunState as wrong:
-        raise wrong.in_file(name)  # noqa: B904  it is the same error
+    except InvalidRunState as error:
+        raise error.in_file(name)  # noqa: B904  it is the same error
 
 
 def read_state_bytes(path: str) -> bytes:
@@ -53,10 +53,10 @@ def read_state_bytes(path: str) -> bytes:
             raise Unreadable(f"{path} is a folder, not a state")
         with open(target, "rb") as file:
             return read_state_stream(file)
-    except FileNotFoundError as wrong:
-        raise NotFound("file", path, hint=STATE_FILE_HINT) from wrong
-    except OSError as wrong:
-        raise Unreadable(f"{path} cannot be read: {format_os_error(wrong)}") from wrong
+    except FileNotFoundError as error:
+        raise NotFound("file", path, hint=STATE_FILE_HINT) from error
+    except OSError as error:
+        raise Unreadable(f"{path} cannot be read: {format_os_error(error)}") from error
 
 
 def read_state_stream(stream: BinaryIO) -> bytes:
@@ -67,7 +67,7 @@ def read_state_stream(stream: BinaryIO) -> bytes:
 def is_state_like(data: bytes) -> bool:
     """Return whether these bytes are probably a state, in any encoding and however damaged."""
     plain = data.replace(b"\0", b"")
-    return not ITEM_LIST_PATTERN.match(plain) and any(member in plain for member in STATE_MARKERS)
+    return not ITEM_LIST_PATTERN.match(plain) and any(marker in plain for marker in STATE_MARKERS)
 
 
 def save_state_file(state: RunState, path: str) -> None:

@@ -95,8 +95,8 @@ async def open_with_retry(
     except ConvoError as failure:
         if not _can_retry(strategy, failure):
             raise
-        failed = failure
-    return await _retry(open_stream, failed, strategy, clock, check_tail=check_tail, notify=notify)
+        first_failure = failure
+    return await _retry(open_stream, first_failure, strategy, clock, check_tail=check_tail, notify=notify)
 
 
 def _can_retry(strategy: Strategy, failure: BaseException) -> bool:
@@ -117,22 +117,22 @@ async def _retry(
     """Retry after `first_failure`. Most requests succeed at once and never import the library."""
     from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
 
-    first = [first_failure]
+    unraised_failures = [first_failure]
 
     async def attempt() -> StartedStream | None:
-        if first:
-            raise first.pop()
+        if unraised_failures:
+            raise unraised_failures.pop()
         return await _start_stream(open_stream)
 
-    def before_wait(state: "RetryCallState") -> None:
-        failure = state.outcome.exception() if state.outcome else None
+    def before_wait(retry_state: "RetryCallState") -> None:
+        failure = retry_state.outcome.exception() if retry_state.outcome else None
         if isinstance(failure, ConvoError):
-            verdict = decide_retry(strategy, failure, response_started=False)
-            notify(f"{failure.message}; retrying: {verdict.reason}")
-            if verdict.action is RetryAction.READ_FIRST:
+            decision = decide_retry(strategy, failure, response_started=False)
+            notify(f"{failure.message}; retrying: {decision.reason}")
+            if decision.action is RetryAction.READ_FIRST:
                 check_tail()
 
-    retrying = AsyncRetrying(
+    retryer = AsyncRetrying(
         retry=retry_if_exception(lambda failure: _can_retry(strategy, failure)),
         wait=_compute_wait_s,
         stop=stop_after_attempt(MAX_TRIES),
@@ -140,7 +140,7 @@ async def _retry(
         before_sleep=before_wait,
         reraise=True,
     )
-    return await retrying(attempt)
+    return await retryer(attempt)
 
 
 async def _start_stream(open_stream: StreamOpener) -> StartedStream | None:
@@ -161,11 +161,15 @@ async def _start_stream(open_stream: StreamOpener) -> StartedStream | None:
     raise StreamBroken("the endpoint's stream ended before a response began")
 
 
-def _compute_wait_s(state: "RetryCallState") -> float:
+def _compute_wait_s(retry_state: "RetryCallState") -> float:
     from tenacity import wait_exponential_jitter
 
-    named = get_retry_after_s(state.outcome.exception() if state.outcome else None)
-    return wait_exponential_jitter(FIRST_WAIT_S, MAX_BACKOFF_S, jitter=JITTER_S)(state) if named is None else named
+    requested_wait_s = get_retry_after_s(retry_state.outcome.exception() if retry_state.outcome else None)
+    return (
+        wait_exponential_jitter(FIRST_WAIT_S, MAX_BACKOFF_S, jitter=JITTER_S)(retry_state)
+        if requested_wait_s is None
+        else requested_wait_s
+    )
 
 
 def get_retry_after_s(failure: BaseException | None) -> float | None:
@@ -186,11 +190,13 @@ async def load_owner_tail(state: ConversationState, endpoint: Endpoint, store: S
 
     Raises StateFault when the conversation lacks the items that it had confirmed.
     """
-    here = endpoint.scope == EMBEDDED_SCOPE
-    if state.owner.uses_response and here:
+    is_local = endpoint.scope == EMBEDDED_SCOPE
+    if state.owner.uses_response and is_local:
         return await _load_local_chain(state, store)
     if state.owner.uses_conversation and state.handle:
-        return await (_load_local_conversation(state, store) if here else _fetch_remote_conversation(state, endpoint))
+        return await (
+            _load_local_conversation(state, store) if is_local else _fetch_remote_conversation(state, endpoint)
+        )
     return OwnerTail()
 
 
@@ -199,12 +205,14 @@ async def _load_local_chain(state: ConversationState, store: Store) -> OwnerTail
 
     A new root may begin with a history of responses: a response to a part of that history does not count.
     """
-    confirmed = state.path.up_to(state.confirmed_head)
-    asked = confirmed.append(state.owner.build_input(state).items)
-    seed = state.path.first(last_answer_depth(state))
-    known = len(seed) and len(confirmed) + len(state.owner.build_input(replace(state, path=seed)).items)
-    for at in range(len(asked), max(len(confirmed), known), -1):
-        for link in await store.responses_to(asked.first(at).head):
+    confirmed_path = state.path.up_to(state.confirmed_head)
+    input_path = confirmed_path.append(state.owner.build_input(state).items)
+    answered_path = state.path.first(last_answer_depth(state))
+    answered_depth = len(answered_path) and len(confirmed_path) + len(
+        state.owner.build_input(replace(state, path=answered_path)).items
+    )
+    for depth in range(len(input_path), max(len(confirmed_path), answered_depth), -1):
+        for link in await store.responses_to(input_path.first(depth).head):
             if (
                 link.session_id is None
                 and link.status in ANSWERED_STATUSES
@@ -216,10 +224,10 @@ async def _load_local_chain(state: ConversationState, store: Store) -> OwnerTail
 
 
 async def _load_local_conversation(state: ConversationState, store: Store) -> OwnerTail:
-    found = await store.conversation(state.handle or "")
-    if found is None:
+    conversation = await store.conversation(state.handle or "")
+    if conversation is None:
         return OwnerTail()
-    path = await store.path(found.head)
+    path = await store.path(conversation.head)
     if not path.contains(state.confirmed_head):
         raise _make_drift_fault(state)
     links = await store.responses_to(*(node.key for node in path.after(state.confirmed_head)))
@@ -228,15 +236,15 @@ async def _load_local_conversation(state: ConversationState, store: Store) -> Ow
 
 async def _fetch_remote_conversation(state: ConversationState, endpoint: Endpoint) -> OwnerTail:
     handle, newest_first = state.handle or "", list[Item]()
-    listed = iter_pages(
+    pages = iter_pages(
         lambda after: endpoint.list_conversation_items(handle, after=after, limit=PAGE_ITEMS, order="desc")
     )
-    async with aclosing(listed):
-        async for page in listed:
+    async with aclosing(pages):
+        async for page in pages:
             newest_first += page.items
-            more = page.has_more and bool(page.items)
+            has_more = page.has_more and bool(page.items)
             tail = items_after_confirmed(state, newest_first)
-            if tail is not None and (state.confirmed_head != state.path.root or not more):
+            if tail is not None and (state.confirmed_head != state.path.root or not has_more):
                 return OwnerTail(tuple(tail))
     raise _make_drift_fault(state)
 
@@ -379,33 +387,33 @@ class ChatTurn:
         Raises the errors of the endpoint and the store; the input stays unconfirmed.
         """
         try:
-            async with aclosing(self._stream_response()) as answer:
-                async for event in answer:
+            async with aclosing(self._stream_response()) as response_events:
+                async for event in response_events:
                     await self._process_event(event)
                     yield event
         except (asyncio.CancelledError, GeneratorExit):
             await shielded(self._save_partial("cancelled", INTERRUPTED_ERROR))
             raise
-        except LimitReached as reached:
-            last = self._make_incomplete_event(reached)
-            if last is None:
+        except LimitReached as limit_error:
+            last_event = self._make_incomplete_event(limit_error)
+            if last_event is None:
                 await self._save_partial(
-                    "failed", {"code": reached.code, "message": reached.message, LIMIT_FIELD: reached.limit}
+                    "failed", {"code": limit_error.code, "message": limit_error.message, LIMIT_FIELD: limit_error.limit}
                 )
                 raise
-            await self._process_event(last)
-            yield last
+            await self._process_event(last_event)
+            yield last_event
         except ConvoError as failure:
             await self._save_partial("failed", {"code": failure.code, "message": failure.message})
             raise
 
-    def _make_incomplete_event(self, reached: LimitReached) -> StreamEvent | None:
+    def _make_incomplete_event(self, limit_error: LimitReached) -> StreamEvent | None:
         """Make the last event of a response that exceeded a size limit, where the client owns the history.
 
         None where the turn failed: a server that owns the history does not have the partial response.
         """
         if (
-            reached.is_time_limit
+            limit_error.is_time_limit
             or self._requested_state is None
             or not self._accumulator.has_output_events
             or self._requested_state.is_server_side
@@ -420,24 +428,24 @@ class ChatTurn:
         return {
             "type": "response.incomplete",
             "response": response,
-            LIMIT_FIELD: {"name": reached.limit, "message": reached.message},
+            LIMIT_FIELD: {"name": limit_error.limit, "message": limit_error.message},
         }
 
     # -- request ------------------------------------------------------------------------------
 
     async def _stream_response(self) -> AsyncGenerator[StreamEvent, None]:
         strategy = self._record.state.strategy
-        opened = await open_with_retry(
+        started = await open_with_retry(
             self._send_request, strategy, self._deps.clock, check_tail=self._require_tail_check, notify=self._notify
         )
-        if opened is None:
+        if started is None:
             for event in make_recovered_events(self._recovered_path, self._record.last_link):
                 yield event
             return
-        async with aclosing(opened.stream) as rest:
-            for event in opened.first_events:
+        async with aclosing(started.stream) as stream:
+            for event in started.first_events:
                 yield event
-            async for event in rest:
+            async for event in stream:
                 yield event
         if not self.link:
             raise StreamBroken("the endpoint's stream ended before the response was complete")
@@ -446,8 +454,8 @@ class ChatTurn:
         record = self._record
         await self._deps.store.admin.check_disk_space()
         if record.state.owner.uses_conversation and not record.state.handle:
-            created = await self._deps.endpoint.create_conversation()
-            await record.commit(replace(record.state, handle=created["id"]))
+            conversation = await self._deps.endpoint.create_conversation()
+            await record.commit(replace(record.state, handle=conversation["id"]))
         elif self._check_tail and await self._recover_response():
             return None
         self._requested_state = record.state
@@ -465,16 +473,18 @@ class ChatTurn:
         self._check_tail = False
         if not tail.items:
             return False
-        held, links = reconcile(record.state, tail.items), self._claim_links(record.state, tail)
-        last = links[-1] if links else None
-        if last and held.owner.uses_response:
-            held = replace(held, handle=last.id)
-        self._recovered_path, beside = held.path, None
-        if not held.unconfirmed_nodes:
-            beside = await self._on_response(held, held.path.items[len(trim_to_last_input(held.path)) :])
-        await record.commit(_append_update_items(held, beside), *links, last_link=last, run_update=beside or NO_UPDATE)
+        state, links = reconcile(record.state, tail.items), self._claim_links(record.state, tail)
+        last_link = links[-1] if links else None
+        if last_link and state.owner.uses_response:
+            state = replace(state, handle=last_link.id)
+        self._recovered_path, run_update = state.path, None
+        if not state.unconfirmed_nodes:
+            run_update = await self._on_response(state, state.path.items[len(trim_to_last_input(state.path)) :])
+        await record.commit(
+            _append_update_items(state, run_update), *links, last_link=last_link, run_update=run_update or NO_UPDATE
+        )
         self._notify(f"the endpoint already had {len(tail.items)} unconfirmed items; they are kept")
-        if held.unconfirmed_nodes:
+        if state.unconfirmed_nodes:
             return False
         self._requested_state = None
         return True
@@ -484,12 +494,12 @@ class ChatTurn:
         session = self._record.session
         if tail.links:
             parents = (session.link_id, *(link.id for link in tail.links[:-1]))
-            found = zip(tail.links, parents, strict=True)
-            return tuple(replace(link, session_id=session.id, parent_id=parent) for link, parent in found)
-        known = state.path.up_to(state.confirmed_head)
+            pairs = zip(tail.links, parents, strict=True)
+            return tuple(replace(link, session_id=session.id, parent_id=parent) for link, parent in pairs)
+        confirmed_path = state.path.up_to(state.confirmed_head)
         link = make_recovered_link(
-            known.append(tail.items),
-            len(known),
+            confirmed_path.append(tail.items),
+            len(confirmed_path),
             session,
             link_id=self._deps.new_id("try"),
             model=self._options.model,
@@ -534,18 +544,24 @@ class ChatTurn:
         else:
             self._requested_state.owner.validate_response(response)
         output = tuple(response.get("output") or ())
-        held = self._requested_state.owner.apply_response(self._requested_state, self._request_input, response)
-        saw = self._input_override.path if self._input_override else held.path.first(len(held.path) - len(output))
-        beside = await self._on_response(held, output)
-        link = self._make_link(response, await self._choose_link_id(response), saw, saw.append(output))
-        if beside is None and not held.owner.uses_conversation:
+        state = self._requested_state.owner.apply_response(self._requested_state, self._request_input, response)
+        input_path = (
+            self._input_override.path if self._input_override else state.path.first(len(state.path) - len(output))
+        )
+        run_update = await self._on_response(state, output)
+        link = self._make_link(response, await self._choose_link_id(response), input_path, input_path.append(output))
+        if run_update is None and not state.owner.uses_conversation:
             self.link = link
-            await self._record.commit(self._requested_state, link, view_path=saw.append(output))
+            await self._record.commit(self._requested_state, link, view_path=input_path.append(output))
             return
-        seen = saw.append(output) if self._input_override else None
+        view_path = input_path.append(output) if self._input_override else None
         try:
             await self._record.commit(
-                _append_update_items(held, beside), link, last_link=link, run_update=beside or NO_UPDATE, view_path=seen
+                _append_update_items(state, run_update),
+                link,
+                last_link=link,
+                run_update=run_update or NO_UPDATE,
+                view_path=view_path,
             )
         finally:  # the commit is done, although Ctrl-C may have interrupted the await
             self.link = link if self._record.last_link is link else None
@@ -554,33 +570,41 @@ class ChatTurn:
         """Store the partial output as unconfirmed items, and a link with the error."""
         if self.link or self._requested_state is None:
             return
-        held = (
+        state = (
             self._requested_state
             if self.is_rejected
             else apply_cancellation(self._requested_state, self._accumulator.output)
         )
-        came = [node.item for node in held.path.nodes[len(self._requested_state.path) :]]
-        cut = {"id": self._accumulator.response_id, "status": status, "error": error}
-        saw = self._input_override.path if self._input_override else self._requested_state.path
-        self.link = self._make_link(cut, await self._choose_link_id(cut), saw, saw.append(came))
-        await self._record.commit(held, self.link, view_path=saw.append(came) if self._input_override else None)
+        partial_output = [node.item for node in state.path.nodes[len(self._requested_state.path) :]]
+        response = {"id": self._accumulator.response_id, "status": status, "error": error}
+        input_path = self._input_override.path if self._input_override else self._requested_state.path
+        self.link = self._make_link(
+            response, await self._choose_link_id(response), input_path, input_path.append(partial_output)
+        )
+        await self._record.commit(
+            state, self.link, view_path=input_path.append(partial_output) if self._input_override else None
+        )
 
     async def _choose_link_id(self, response: Response) -> str:
         """Choose the id of the turn's link: the response's own, unless an earlier response of a session has it."""
-        given: str | None = response.get("id")
-        if not given:
+        response_id: str | None = response.get("id")
+        if not response_id:
             return self._deps.new_id("try")
-        there = None if self._deps.endpoint.scope == EMBEDDED_SCOPE else await self._deps.store.link(given)
-        if there is None or there.session_id is None or there.status in UNFINISHED_STATUSES:
-            return given
-        own = self._deps.new_id("try")
-        self._notify(f"warning: the endpoint reused the response id {given}; this response is stored as {own}")
-        return own
+        existing_link = (
+            None if self._deps.endpoint.scope == EMBEDDED_SCOPE else await self._deps.store.link(response_id)
+        )
+        if existing_link is None or existing_link.session_id is None or existing_link.status in UNFINISHED_STATUSES:
+            return response_id
+        link_id = self._deps.new_id("try")
+        self._notify(
+            f"warning: the endpoint reused the response id {response_id}; this response is stored as {link_id}"
+        )
+        return link_id
 
     def _make_link(self, response: Response, link_id: str, input_path: Path, output_path: Path) -> Link:
         assert self._requested_state is not None
         fields = self._options.build_body(replace(self._request_input, items=()))
-        times, session = self._timing, self._record.session
+        timing, session = self._timing, self._record.session
         return Link(
             id=link_id,
             input_head=input_path.head,
@@ -589,14 +613,14 @@ class ChatTurn:
             model=self._options.model,
             strategy=session.strategy,
             status=response.get("status") or "completed",
-            created_at=times.started_at,
+            created_at=timing.started_at,
             parent_id=session.link_id,
             session_id=session.id,
             scope=self._deps.endpoint.scope,
             conversation_id=fields.get("conversation"),
             previous_response_id=fields.get("previous_response_id"),
-            duration_s=self._deps.clock.monotonic() - times.start_ticks,
-            first_token_s=None if times.first_output_ticks is None else times.first_output_ticks - times.start_ticks,
+            duration_s=self._deps.clock.monotonic() - timing.start_ticks,
+            first_token_s=None if timing.first_output_ticks is None else timing.first_output_ticks - timing.start_ticks,
             parameters=strip_tool_secrets(
                 {name: value for name, value in fields.items() if name not in NON_PARAMETER_FIELDS}
             )
@@ -608,8 +632,8 @@ class ChatTurn:
 
     def _make_link_error(self, response: Response) -> Mapping[str, Json] | None:
         error = response.get("error") or make_incomplete_error(response)
-        differs = {"code": "text_differs", "message": STREAMED_TEXT_DIFFERS_MESSAGE}
-        return {**differs, **(error or {}), STREAMED_TEXT_DIFFERS: True} if self._has_text_mismatch else error
+        mismatch = {"code": "text_differs", "message": STREAMED_TEXT_DIFFERS_MESSAGE}
+        return {**mismatch, **(error or {}), STREAMED_TEXT_DIFFERS: True} if self._has_text_mismatch else error
 
 
 def _append_update_items(state: ConversationState, run_update: RunUpdate | None) -> ConversationState:
@@ -643,13 +667,13 @@ def make_recovered_link(
     confirmed_count:  nodes at the start of `path` that were confirmed before
     found_at:         seconds since 1970
     """
-    saw = trim_to_last_input(path)
-    if len(saw) == len(path) or len(saw) <= confirmed_count:
+    input_path = trim_to_last_input(path)
+    if len(input_path) == len(path) or len(input_path) <= confirmed_count:
         return None
     return Link(
         id=link_id,
-        input_head=saw.head,
-        sent_count=len(saw) - confirmed_count,
+        input_head=input_path.head,
+        sent_count=len(input_path) - confirmed_count,
         head=path.head,
         model=model,
         strategy=session.strategy,
@@ -664,22 +688,22 @@ def make_recovered_link(
 
 def make_recovered_events(path: Path, link: Link | None) -> Iterator[StreamEvent]:
     """Yield the events of the response that `path` ends with."""
-    answer = path.items[len(trim_to_last_input(path)) :]
-    for at, item in enumerate(answer):
-        yield {"type": "response.output_item.done", "output_index": at, "item": item}
-    known = link if link and not link.id.startswith("try_") else None
+    output = path.items[len(trim_to_last_input(path)) :]
+    for index, item in enumerate(output):
+        yield {"type": "response.output_item.done", "output_index": index, "item": item}
+    response_link = link if link and not link.id.startswith("try_") else None
     response = {
-        "id": known and known.id,
-        "status": known.status if known else "completed",
-        "output": list(answer),
-        "usage": known and known.usage,
+        "id": response_link and response_link.id,
+        "status": response_link.status if response_link else "completed",
+        "output": list(output),
+        "usage": response_link and response_link.usage,
     }
     yield {"type": "response.completed", "response": response}
 
 
 def trim_to_last_input(path: Path) -> Path:
     """Return `path` up to and including the last input item: a user message, a tool output or an approval response."""
-    return path.first(max((at for at, item in enumerate(path.items, 1) if _is_client_input(item)), default=0))
+    return path.first(max((depth for depth, item in enumerate(path.items, 1) if _is_client_input(item)), default=0))
 
 
 def _is_client_input(item: Item) -> bool:

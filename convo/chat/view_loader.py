@@ -41,7 +41,7 @@ async def load_handle_view(store: Store, handle: str, *, read_files: bool = True
     Raises the errors of `resolve_handle`: NotFound, AmbiguousHandle, InvalidUsage.
     """
     try:
-        found = await resolve_handle(store, handle)
+        match = await resolve_handle(store, handle)
     except NotFound:
         session = await find_mirror_session(store, handle)
         if session is None:
@@ -49,9 +49,9 @@ async def load_handle_view(store: Store, handle: str, *, read_files: bool = True
         return replace(
             await load_session_view(store, session, read_files=read_files), handle=session.handle or session.name
         )
-    if found.kind in SESSION_LOADERS:
-        return await load_session_view(store, await SESSION_LOADERS[found.kind](store, found.id), read_files=read_files)
-    return await VIEW_LOADERS[found.kind](store, found.id)
+    if match.kind in SESSION_LOADERS:
+        return await load_session_view(store, await SESSION_LOADERS[match.kind](store, match.id), read_files=read_files)
+    return await VIEW_LOADERS[match.kind](store, match.id)
 
 
 async def load_file_view(store: Store, file_path: str) -> ConversationView:
@@ -66,9 +66,9 @@ async def load_file_view(store: Store, file_path: str) -> ConversationView:
     if session:
         return replace(await load_session_view(store, session), handle=file_path)
     path = Path(root_key(store.tenant)).append(read_item_file(file_path).items)
-    places = PathIndex(path.root)
-    places.add(path)
-    return ConversationView(file_path, Strategy.REPLAY, None, path, path.head, (), places)
+    path_index = PathIndex(path.root)
+    path_index.add(path)
+    return ConversationView(file_path, Strategy.REPLAY, None, path, path.head, (), path_index)
 
 
 async def find_mirror_session(store: Store, handle: str) -> Session | None:
@@ -78,35 +78,39 @@ async def find_mirror_session(store: Store, handle: str) -> Session | None:
     """
     if not STRATEGIES[owner_of_handle(handle)].is_server_side:
         return None
-    begun = [one for one in await store.sessions() if (one.handle or "").startswith(handle)]
-    exact = [one for one in begun if one.handle == handle] or begun
-    if len({one.handle for one in exact}) > 1:
-        raise AmbiguousHandle(handle, [(one.handle or "", f"{one.strategy}  {one.name}") for one in exact])
-    return exact[0] if exact else None
+    matches = [session for session in await store.sessions() if (session.handle or "").startswith(handle)]
+    exact_matches = [session for session in matches if session.handle == handle] or matches
+    if len({session.handle for session in exact_matches}) > 1:
+        raise AmbiguousHandle(
+            handle, [(session.handle or "", f"{session.strategy}  {session.name}") for session in exact_matches]
+        )
+    return exact_matches[0] if exact_matches else None
 
 
 async def load_session_view(store: Store, session: Session, *, read_files: bool = True) -> ConversationView:
     """Load a session's record, its links and all their forks; `read_files` as for `load_handle_view`."""
-    held = await (STATE_LOADERS[session.strategy] if read_files else STORED_STATE_LOADERS[session.strategy])(
+    state = await (STATE_LOADERS[session.strategy] if read_files else STORED_STATE_LOADERS[session.strategy])(
         store, session
     )
-    made = await store.links(session.id)
-    links = await _load_related_links(store, made, [*filter(None, [session.link_id]), *(link.id for link in made)])
-    others = await _load_shared_links(store, session)
-    places = await _build_path_index(store, held.path, [*links, *others])
+    session_links = await store.links(session.id)
+    links = await _load_related_links(
+        store, session_links, [*filter(None, [session.link_id]), *(link.id for link in session_links)]
+    )
+    shared_links = await _load_shared_links(store, session)
+    path_index = await _build_path_index(store, state.path, [*links, *shared_links])
     return ConversationView(
         handle=session.name or session.id,
         strategy=session.strategy,
         scope=session.scope,
-        path=held.path,
-        confirmed_head=held.confirmed_head,
-        links=order_by_conversation(_sort_unique([*links, *others]), places) if others else links,
-        path_index=places,
+        path=state.path,
+        confirmed_head=state.confirmed_head,
+        links=order_by_conversation(_sort_unique([*links, *shared_links]), path_index) if shared_links else links,
+        path_index=path_index,
         current_link_id=session.link_id,
         session=session,
-        session_names=await _load_session_names(store, [*links, *others]),
-        notes=held.notes,
-        unreadable_head=held.unreadable_head,
+        session_names=await _load_session_names(store, [*links, *shared_links]),
+        notes=state.notes,
+        unreadable_head=state.unreadable_head,
         open_run=await load_open_run(store, session),
     )
 
@@ -115,23 +119,23 @@ async def load_response_view(store: Store, link_id: str) -> ConversationView:
     """Load a response and all responses related to it."""
     link = await load_link(store, link_id)
     links = await _load_related_links(store, [link], [link_id])
-    held = await _load_path_state(store, link.head, link.head)
-    places = await _build_path_index(store, held.path, links)
-    unheard = link.status not in ANSWERED_STATUSES and link.input_head in places
+    state = await _load_path_state(store, link.head, link.head)
+    path_index = await _build_path_index(store, state.path, links)
+    is_unanswered = link.status not in ANSWERED_STATUSES and link.input_head in path_index
     return ConversationView(
         handle=link.id,
         strategy=link.strategy,
         scope=link.scope,
-        path=held.path,
-        confirmed_head=places.key_before_last(link.input_head, link.sent_count)
-        if unheard and not held.unreadable_head
-        else held.confirmed_head,
+        path=state.path,
+        confirmed_head=path_index.key_before_last(link.input_head, link.sent_count)
+        if is_unanswered and not state.unreadable_head
+        else state.confirmed_head,
         links=links,
-        path_index=places,
+        path_index=path_index,
         current_link_id=link.id,
         session_names=await _load_session_names(store, links),
-        notes=held.notes,
-        unreadable_head=held.unreadable_head,
+        notes=state.notes,
+        unreadable_head=state.unreadable_head,
     )
 
 
@@ -139,12 +143,12 @@ async def load_conversation_view(store: Store, conversation_id: str) -> Conversa
     """Load a conversation of the embedded endpoint and its responses."""
     conversation = await load_stored_conversation(store, conversation_id)
     path = await store.path(conversation.head)
-    through = await _load_conversation_links(store, conversation_id, path)
+    unsorted_links = await _load_conversation_links(store, conversation_id, path)
     session = await find_session_by_handle(store, conversation_id)
     if session:  # its record also has the links of items deleted since
-        through = _sort_unique([*through, *await store.links(session.id)])
-    places = await _build_path_index(store, path, through)
-    links = order_by_conversation(through, places)
+        unsorted_links = _sort_unique([*unsorted_links, *await store.links(session.id)])
+    path_index = await _build_path_index(store, path, unsorted_links)
+    links = order_by_conversation(unsorted_links, path_index)
     return ConversationView(
         handle=conversation_id,
         strategy=Strategy.CONVERSATION,
@@ -152,7 +156,7 @@ async def load_conversation_view(store: Store, conversation_id: str) -> Conversa
         path=path,
         confirmed_head=path.head,
         links=links,
-        path_index=places,
+        path_index=path_index,
         current_link_id=next((link.id for link in reversed(links) if link.status in ANSWERED_STATUSES), None),
         session_names=await _load_session_names(store, links),
     )
@@ -191,9 +195,9 @@ class RecordedState:
 async def _load_path_state(store: Store, head: Key, confirmed_head: Key) -> RecordedState:
     try:
         return RecordedState(await store.path(head), confirmed_head)
-    except ItemDeleted as gone:
+    except ItemDeleted as error:
         empty = Path(root_key(store.tenant))
-        return RecordedState(empty, empty.head, (gone.message,), head)
+        return RecordedState(empty, empty.head, (error.message,), head)
 
 
 async def _load_session_state(store: Store, session: Session) -> RecordedState:
@@ -202,30 +206,30 @@ async def _load_session_state(store: Store, session: Session) -> RecordedState:
 
 async def _load_replay_state(store: Store, session: Session) -> RecordedState:
     """Return the state of a replayed conversation; the file owns it, so edits of the file win over the record."""
-    held, file = await _load_session_state(store, session), ReplayFile(session.handle or "")
+    state, file = await _load_session_state(store, session), ReplayFile(session.handle or "")
     if not file.exists():
-        return replace(held, notes=(f"{file.path} does not exist; this is its recorded content",))
+        return replace(state, notes=(f"{file.path} does not exist; this is its recorded content",))
     try:
         items = file.read()
-    except Unreadable as wrong:
-        return replace(held, notes=(f"{wrong.message}; this is its recorded content",))
-    now = Path(held.path.root).append(items)
-    if now.head in (session.file_head or held.path.root, held.path.head):
-        return held
-    differs = describe_drift(held.path.items, items, "the file")
-    return RecordedState(now, now.head, (f"{differs}: it was edited",) if differs else ())
+    except Unreadable as error:
+        return replace(state, notes=(f"{error.message}; this is its recorded content",))
+    file_path = Path(state.path.root).append(items)
+    if file_path.head in (session.file_head or state.path.root, state.path.head):
+        return state
+    difference = describe_drift(state.path.items, items, "the file")
+    return RecordedState(file_path, file_path.head, (f"{difference}: it was edited",) if difference else ())
 
 
 async def _load_conversation_state(store: Store, session: Session) -> RecordedState:
-    held = await _load_session_state(store, session)
-    if session.scope != EMBEDDED_SCOPE or not session.handle or held.unreadable_head:
-        return held
+    state = await _load_session_state(store, session)
+    if session.scope != EMBEDDED_SCOPE or not session.handle or state.unreadable_head:
+        return state
     conversation = await store.conversation(session.handle)
     if conversation is None:
-        return replace(held, notes=(f"{session.handle} no longer exists; this is the local copy",))
-    theirs = await store.path(conversation.head)
-    differs = describe_drift(held.path.up_to(held.confirmed_head).items, theirs.items, "the conversation")
-    return replace(held, notes=(differs,) if differs else ())
+        return replace(state, notes=(f"{session.handle} no longer exists; this is the local copy",))
+    owner_path = await store.path(conversation.head)
+    difference = describe_drift(state.path.up_to(state.confirmed_head).items, owner_path.items, "the conversation")
+    return replace(state, notes=(difference,) if difference else ())
 
 
 STATE_LOADERS: dict[Strategy, Callable[[Store, Session], Awaitable[RecordedState]]] = {
@@ -244,11 +248,11 @@ STORED_STATE_LOADERS = {**STATE_LOADERS, Strategy.REPLAY: _load_session_state}
 
 async def _load_related_links(store: Store, links: Iterable[Link], seeds: Iterable[str]) -> tuple[Link, ...]:
     """Return `links` and all links of the trees that the `seeds` belong to."""
-    found: dict[str, Link] = {}
+    related_links: dict[str, Link] = {}
     for seed in seeds:
-        if seed not in found:
-            found |= {link.id: link for link in await store.related_links(seed)}
-    return tuple(_sort_unique([*found.values(), *links]))
+        if seed not in related_links:
+            related_links |= {link.id: link for link in await store.related_links(seed)}
+    return tuple(_sort_unique([*related_links.values(), *links]))
 
 
 async def _load_shared_links(store: Store, session: Session) -> list[Link]:
@@ -265,8 +269,8 @@ async def _load_shared_links(store: Store, session: Session) -> list[Link]:
 
 async def _load_conversation_links(store: Store, conversation_id: str, path: Path) -> list[Link]:
     """Return the links of a conversation of the embedded endpoint whose input is still on its path."""
-    there = frozenset(path.keys)
-    return [link for link in await store.conversation_links(conversation_id) if link.input_head in there]
+    path_keys = frozenset(path.keys)
+    return [link for link in await store.conversation_links(conversation_id) if link.input_head in path_keys]
 
 
 def _sort_unique(links: Iterable[Link]) -> list[Link]:
@@ -276,21 +280,21 @@ def _sort_unique(links: Iterable[Link]) -> list[Link]:
 
 async def _build_path_index(store: Store, path: Path, links: Sequence[Link]) -> PathIndex:
     """Index the paths of all links; a path that lost an item is left out."""
-    places = PathIndex(path.root)
-    places.add(path)
+    path_index = PathIndex(path.root)
+    path_index.add(path)
     for link in reversed(links):
         for key in (link.head, link.input_head):
-            if key not in places:
+            if key not in path_index:
                 with suppress(NotFound, ItemDeleted):
-                    places.add(await store.path(key))
-    return places
+                    path_index.add(await store.path(key))
+    return path_index
 
 
 async def _load_session_names(store: Store, links: Sequence[Link]) -> dict[str, str]:
     """Return the names of the sessions of the links, by id."""
     ids = {link.session_id for link in links if link.session_id}
-    found = [await store.session(one) for one in ids]
-    return {session.id: session.name for session in found if session}
+    sessions = [await store.session(session_id) for session_id in ids]
+    return {session.id: session.name for session in sessions if session}
 
 
 MAX_CHAIN_RESPONSES = 10_000
@@ -318,11 +322,19 @@ async def _fetch_conversation(endpoint: Endpoint, handle: str, root: Key) -> Con
         lambda after: endpoint.list_conversation_items(handle, after=after, limit=PAGE_ITEMS, order="asc")
     )
     path = Path(root).append(items)
-    places = PathIndex(root)
-    places.add(path)
+    path_index = PathIndex(root)
+    path_index.add(path)
     note = "the endpoint does not list the responses of a conversation"
     return ConversationView(
-        handle, Strategy.CONVERSATION, endpoint.scope, path, path.head, (), places, has_all_forks=False, notes=(note,)
+        handle,
+        Strategy.CONVERSATION,
+        endpoint.scope,
+        path,
+        path.head,
+        (),
+        path_index,
+        has_all_forks=False,
+        notes=(note,),
     )
 
 
@@ -348,21 +360,21 @@ async def _fetch_chain(endpoint: Endpoint, handle: str, root: Key, provider: str
 
 async def _fetch_response_and_previous(endpoint: Endpoint, handle: str) -> tuple[list[Response], tuple[str, ...]]:
     """Fetch the response and those before it, oldest first, and a note if the chain was not read from its start."""
-    found = {handle: await endpoint.retrieve(handle)}
-    before = found[handle].get("previous_response_id")
-    while before and before not in found:
-        if len(found) >= MAX_CHAIN_RESPONSES:
+    responses = {handle: await endpoint.retrieve(handle)}
+    before = responses[handle].get("previous_response_id")
+    while before and before not in responses:
+        if len(responses) >= MAX_CHAIN_RESPONSES:
             note = f"the chain is longer than {MAX_CHAIN_RESPONSES:,} responses; responses before {before} are not read"
-            return list(reversed(found.values())), (note,)
+            return list(reversed(responses.values())), (note,)
         try:
-            found[before] = await endpoint.retrieve(before)
+            responses[before] = await endpoint.retrieve(before)
         except ConvoError as error:
             if error.status != NOT_FOUND_STATUS:
                 raise
             note = f"{before} no longer exists; the tokens of earlier responses count for the response after it"
-            return list(reversed(found.values())), (note,)
-        before = found[before].get("previous_response_id")
-    return list(reversed(found.values())), ()
+            return list(reversed(responses.values())), (note,)
+        before = responses[before].get("previous_response_id")
+    return list(reversed(responses.values())), ()
 
 
 OPEN_RUN_STATUSES = ("running", "paused")

@@ -44,21 +44,21 @@ async def watch_conversation(
     is_replay_file:  the handle is the path of a replay file
     Raises the errors of `load_handle_view` at first; later NotFound, when the conversation was deleted.
     """
-    read = load_file_view if is_replay_file else load_handle_view
-    known = await read(store, handle)
+    load_view = load_file_view if is_replay_file else load_handle_view
+    view = await load_view(store, handle)
     revision = await store.data_version()
-    before = await load_conversation_version(store, known)
-    known = await read(store, handle)  # again: it may have changed before its version was read
+    version = await load_conversation_version(store, view)
+    view = await load_view(store, handle)  # again: it may have changed before its version was read
     while True:
-        yield known
-        now = before
-        while now == before:
+        yield view
+        new_version = version
+        while new_version == version:
             await clock.sleep(POLL_INTERVAL_S)
-            revision, last = await store.data_version(), revision
-            if revision is None or revision != last or read_replay_stamp(known) != before.file_stamp:
-                now = await load_conversation_version(store, known)
-        before = now
-        known = await read(store, handle)
+            revision, last_revision = await store.data_version(), revision
+            if revision is None or revision != last_revision or read_replay_stamp(view) != version.file_stamp:
+                new_version = await load_conversation_version(store, view)
+        version = new_version
+        view = await load_view(store, handle)
 
 
 async def load_conversation_version(store: Store, view: ConversationView) -> ConversationVersion:
@@ -66,13 +66,13 @@ async def load_conversation_version(store: Store, view: ConversationView) -> Con
     session = await store.session(view.session.id) if view.session else None
     owner = session.handle if session else view.handle
     conversation = await store.conversation(owner) if owner and owner.startswith("conv_") else None
-    at = session.link_id if session else view.current_link_id
-    kin = await store.related_links(at) if at else ()
-    states = tuple((link.id, link.status) for link in kin)
+    link_id = session.link_id if session else view.current_link_id
+    related_links = await store.related_links(link_id) if link_id else ()
+    statuses = tuple((link.id, link.status) for link in related_links)
     runs = await store.agent_runs(session_id=session.id, limit=1) if session else ()
     run = (runs[0].id, runs[0].revision) if runs else None
     return ConversationVersion(
-        session, conversation.head if conversation else None, states, run, read_replay_stamp(view)
+        session, conversation.head if conversation else None, statuses, run, read_replay_stamp(view)
     )
 
 
@@ -81,14 +81,14 @@ def read_replay_stamp(view: ConversationView) -> tuple[int, int] | None:
     if view.replay_file is None:
         return None
     try:
-        found = os.stat(os.path.expanduser(view.replay_file))
+        info = os.stat(os.path.expanduser(view.replay_file))
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size
+    return info.st_mtime_ns, info.st_size
 
 
 def is_in_progress(view: ConversationView) -> bool:
     """Return whether a response is still to come: a request runs, or no request has sent the newest input."""
-    tried = {link.input_head for link in view.links}
-    waits = bool(view.unconfirmed_nodes) and view.head not in tried
-    return waits or any(link.status in UNFINISHED_STATUSES for link in view.links)
+    sent_heads = {link.input_head for link in view.links}
+    is_unsent = bool(view.unconfirmed_nodes) and view.head not in sent_heads
+    return is_unsent or any(link.status in UNFINISHED_STATUSES for link in view.links)

@@ -76,13 +76,13 @@ class AnthropicModel:
 
     async def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
         body = {**self.build_body(request), "stream": True}
-        answer = ResponseEventWriter(self._new_id, request.model, summarized=request.wants_summary)
-        blocks = AnthropicEventTranslator(answer, self._issuer_tag(request))
-        async with aclosing(self._stream_events(body)) as arriving:
-            async for told in arriving:
-                for event in blocks.translate_event(told):
+        writer = ResponseEventWriter(self._new_id, request.model, summarized=request.wants_summary)
+        translator = AnthropicEventTranslator(writer, self._issuer_tag(request))
+        async with aclosing(self._stream_events(body)) as values:
+            async for value in values:
+                for event in translator.translate_event(value):
                     yield event
-        for event in blocks.finish():
+        for event in translator.finish():
             yield event
 
     async def warm(self, model: str) -> None:
@@ -96,13 +96,13 @@ class AnthropicModel:
         body = {name: value for name, value in self.build_body(request).items() if name in _COUNT_FIELDS}
         try:
             with map_provider_errors(self._error_context(body)):
-                counted = await self._get_client().client.post("/v1/messages/count_tokens", cast_to=object, body=body)
+                response = await self._get_client().client.post("/v1/messages/count_tokens", cast_to=object, body=body)
         except EndpointFault as fault:
             if fault.status in UNSUPPORTED_STATUSES and fault.code != "model_not_found":
                 return None
             raise
-        found = counted.get("input_tokens") if isinstance(counted, Mapping) else None
-        return found if isinstance(found, int) else None
+        token_count = response.get("input_tokens") if isinstance(response, Mapping) else None
+        return token_count if isinstance(token_count, int) else None
 
     async def compact(self, request: ModelRequest) -> Sequence[Item] | None:
         """Return None: Claude's own compaction is not released yet."""
@@ -110,8 +110,8 @@ class AnthropicModel:
 
     async def list_models(self) -> Sequence[str]:
         with map_provider_errors(self._error_context({})):
-            listed = await self._get_client().client.get("/v1/models?limit=1000", cast_to=object)
-        return parse_model_names(listed, self._provider)
+            response = await self._get_client().client.get("/v1/models?limit=1000", cast_to=object)
+        return parse_model_names(response, self._provider)
 
     async def aclose(self) -> None:
         if self._client is not None:
@@ -129,12 +129,12 @@ class AnthropicModel:
         return list_ignored_anthropic_fields(request, self._issuer_tag(request), self._extra_fields)
 
     async def _stream_events(self, body: Mapping[str, Json]) -> AsyncGenerator[Json, None]:
-        asked, begun = self._error_context(body), False
-        async with aclosing(self._get_client().stream_json("/v1/messages", body, asked)) as values:
+        context, is_streaming = self._error_context(body), False
+        async with aclosing(self._get_client().stream_json("/v1/messages", body, context)) as values:
             async for value in values:
                 if isinstance(value, Mapping) and value.get("type") == "error":
-                    raise fault_from_stream_error(value, asked, is_streaming=begun)
-                begun = True
+                    raise fault_from_stream_error(value, context, is_streaming=is_streaming)
+                is_streaming = True
                 yield value
 
     def _issuer_tag(self, request: ModelRequest) -> IssuerTag:
@@ -147,11 +147,13 @@ class AnthropicModel:
         if self._client is None:
             from anthropic import DefaultAsyncHttpxClient
 
-            ambient = self._provider == "anthropic"
+            is_anthropic = self._provider == "anthropic"
             http = limit_response_bodies(
                 self._http_client or DefaultAsyncHttpxClient(follow_redirects=False), self._limits
             )
-            client = _make_anthropic_client(self._base_url, self._key or PLACEHOLDER_KEY, http, use_env_headers=ambient)
+            client = _make_anthropic_client(
+                self._base_url, self._key or PLACEHOLDER_KEY, http, use_env_headers=is_anthropic
+            )
             self._client = SSEClient(client, http, self._limits)
         return self._client
 
@@ -169,8 +171,8 @@ def _make_anthropic_client(
     from anthropic import AsyncAnthropic, Omit
 
     lines = "" if use_env_headers else os.environ.get("ANTHROPIC_CUSTOM_HEADERS", "")
-    planted = filter(None, (line.partition(":")[0].strip() for line in lines.split("\n")))
-    headers: dict[str, Any] = {**{name: Omit() for name in planted}, "X-Api-Key": key.reveal()}
+    header_names = filter(None, (line.partition(":")[0].strip() for line in lines.split("\n")))
+    headers: dict[str, Any] = {**{name: Omit() for name in header_names}, "X-Api-Key": key.reveal()}
     return AsyncAnthropic(
         api_key=key.reveal(),
         base_url=base_url,
@@ -204,23 +206,23 @@ class AnthropicEventTranslator:
         """Yield the events for one event. Raises StreamBroken for anything that is no event of the Messages API."""
         try:
             yield from self._translate(event)
-        except _MALFORMED_ERRORS as wrong:
-            raise StreamBroken("the response has an event that the Messages API does not define") from wrong
+        except _MALFORMED_ERRORS as error:
+            raise StreamBroken("the response has an event that the Messages API does not define") from error
 
     def finish(self) -> Iterator[StreamEvent]:
         """Yield the terminal event. Raises StreamBroken if the server sent none."""
         if not self._has_ended or not self._stop_reason:
             raise StreamBroken("the response ended before it was complete")
-        reason, used = self._stop_reason, usage_from_anthropic(self._token_counts)
+        reason, usage = self._stop_reason, usage_from_anthropic(self._token_counts)
         if reason == "refusal":
             yield from self._writer.write_refusal(self._explanation)
         if reason in _COMPLETED_REASONS or reason == "refusal":
-            yield from self._writer.write_completed(used)
+            yield from self._writer.write_completed(usage)
         elif reason in _INCOMPLETE_REASONS:
-            yield from self._writer.write_incomplete("max_output_tokens", used)
+            yield from self._writer.write_incomplete("max_output_tokens", usage)
         else:
             yield from self._writer.write_failed(
-                "server_error", f"the provider ended the response with {reason!r}", used
+                "server_error", f"the provider ended the response with {reason!r}", usage
             )
 
     def _translate(self, event: Json) -> Iterator[StreamEvent]:
@@ -279,7 +281,7 @@ class AnthropicEventTranslator:
 
     def _finish_block(self) -> Iterator[StreamEvent]:
         block, self._open_block = self._open_block, {}
-        block |= {name: pieces.getvalue() for name, pieces in self._buffers.items()}
+        block |= {name: buffer.getvalue() for name, buffer in self._buffers.items()}
         if block["type"] == "tool_use" and not self._has_arguments:
             yield from self._writer.write_arguments(json.dumps(block.get("input") or {}))
         if block["type"] == "thinking":
@@ -296,8 +298,8 @@ def usage_from_anthropic(raw: Mapping[str, int]) -> Json:
 
 def read_token_counts(usage: Mapping[str, Json] | None) -> dict[str, int]:
     """Return the token counts of a usage object by name; those at the end of a stream replace the earlier ones."""
-    every = {**(usage or {}), **((usage or {}).get("output_tokens_details") or {})}
-    return {name: value for name, value in every.items() if isinstance(value, int)}
+    counts = {**(usage or {}), **((usage or {}).get("output_tokens_details") or {})}
+    return {name: value for name, value in counts.items() if isinstance(value, int)}
 
 
 # -- types: null is the default, another type breaks the stream ---------------------------
@@ -351,18 +353,21 @@ def build_anthropic_body(
 
     Raises Unsupported for an item or parameter that Claude cannot honour, or InputFault.
     """
-    asked = {name: value for name, value in request.parameters.items() if value is not None}
+    parameters = {name: value for name, value in request.parameters.items() if value is not None}
     window = find_model_window(request.model)
-    max_tokens = asked.get("max_output_tokens") or (window and window.output) or DEFAULT_MAX_TOKENS
-    wanted = _TranslationContext(asked, request.model, model_label, max_tokens, frozenset(extra_fields))
+    max_tokens = parameters.get("max_output_tokens") or (window and window.output) or DEFAULT_MAX_TOKENS
+    context = _TranslationContext(parameters, request.model, model_label, max_tokens, frozenset(extra_fields))
     body: dict[str, Json] = {
         "model": request.model,
         "max_tokens": max_tokens,
         "messages": build_anthropic_messages(request.input, model_label, issuer),
         "cache_control": {"type": "ephemeral"},
     }
-    told = build_system_blocks(request.input, model_label, request.instructions)
-    for fields in ({"system": told} if told else {}, *(_translate_parameter(name, wanted) for name in asked)):
+    system_blocks = build_system_blocks(request.input, model_label, request.instructions)
+    for fields in (
+        {"system": system_blocks} if system_blocks else {},
+        *(_translate_parameter(name, context) for name in parameters),
+    ):
         body |= {**fields, "output_config": {**body.get("output_config", {}), **fields.get("output_config", {})}}
     return _drop_refused_thinking({name: value for name, value in body.items() if value or name == "messages"})
 
@@ -371,14 +376,16 @@ def list_ignored_anthropic_fields(
     request: ModelRequest, issuer: IssuerTag, extra_fields: Collection[str] = ()
 ) -> tuple[str, ...]:
     """List the fields that `build_anthropic_body` ignores, named as in `convo.models.base`."""
-    asked = request.parameters
-    known = {"prompt_cache_retention", "prompt_cache_options", "safety_identifier"} | (
+    parameters = request.parameters
+    known_fields = {"prompt_cache_retention", "prompt_cache_options", "safety_identifier"} | (
         _SUPPORTED_EXTRA_FIELDS & frozenset(extra_fields)
     )
-    known |= {"service_tier"} if asked.get("service_tier") in ("default", "auto") else set()
-    shown = ("effort", "summary", "generate_summary") if get_thinking_mode(request.model) != "none" else ("effort",)
-    names = [*list_ignored_parameters(asked, known=known, reasoning=shown)]
-    options = asked.get("prompt_cache_options") or {}
+    known_fields |= {"service_tier"} if parameters.get("service_tier") in ("default", "auto") else set()
+    reasoning_fields = (
+        ("effort", "summary", "generate_summary") if get_thinking_mode(request.model) != "none" else ("effort",)
+    )
+    names = [*list_ignored_parameters(parameters, known=known_fields, reasoning=reasoning_fields)]
+    options = parameters.get("prompt_cache_options") or {}
     names += [f"prompt_cache_options.{name}" for name, value in options.items() if name != "mode" and value is not None]
     names += list_ignored_item_fields(request.input)
     if any(item_type(item) == "reasoning" and not is_issued_by(item, issuer) for item in request.input):
@@ -410,10 +417,14 @@ def _drop_refused_thinking(body: dict[str, Json]) -> dict[str, Json]:
     An assistant turn that continues after a tool result must begin with the thinking blocks that led to the call, and
     blocks of another model are not sent. The next turn thinks again.
     """
-    turn = body["messages"][-2:]
-    begun = len(turn) == 2 and turn[1]["content"][0]["type"] == "tool_result" and turn[0]["content"]
-    thoughtless = begun and begun[0]["type"] not in THINKING_BLOCK_TYPES
-    if thoughtless and get_thinking_mode(body["model"]) == "budget":
+    last_messages = body["messages"][-2:]
+    first_content = (
+        len(last_messages) == 2
+        and last_messages[1]["content"][0]["type"] == "tool_result"
+        and last_messages[0]["content"]
+    )
+    lacks_thinking = first_content and first_content[0]["type"] not in THINKING_BLOCK_TYPES
+    if lacks_thinking and get_thinking_mode(body["model"]) == "budget":
         body.pop("thinking", None)
     return body
 
@@ -422,9 +433,9 @@ def _drop_refused_thinking(body: dict[str, Json]) -> dict[str, Json]:
 
 
 def _make_sampling_translator(name: str) -> Callable[[Json, _TranslationContext], dict[str, Json]]:
-    def field(value: Json, wanted: _TranslationContext) -> dict[str, Json]:
+    def field(value: Json, context: _TranslationContext) -> dict[str, Json]:
         if value > 1:
-            raise Unsupported(wanted.model_label, f"a {name} of {value}", param=name)
+            raise Unsupported(context.model_label, f"a {name} of {value}", param=name)
         return {name: value}
 
     return field
@@ -434,18 +445,18 @@ def _translate_tools(tools: Json, context: _TranslationContext) -> dict[str, Jso
     other = next((tool.get("type") for tool in tools if tool.get("type") != "function"), None)
     if other is not None:
         raise Unsupported(context.model_label, f"{other} tools", param="tools")
-    allowed = get_allowed_tool_names(context.parameters.get("tool_choice"))
-    offered = [_translate_tool(tool) for tool in tools if allowed is None or tool["name"] in allowed]
+    allowed_names = get_allowed_tool_names(context.parameters.get("tool_choice"))
+    definitions = [_translate_tool(tool) for tool in tools if allowed_names is None or tool["name"] in allowed_names]
     choice = _translate_tool_choice(context)
-    return {"tools": offered, **({"tool_choice": choice} if choice else {})} if offered else {}
+    return {"tools": definitions, **({"tool_choice": choice} if choice else {})} if definitions else {}
 
 
 def _translate_tool(tool: Json) -> Json:
     schema = {"type": "object", "properties": {}} | (tool.get("parameters") or {})
-    described = {"description": tool["description"]} if tool.get("description") else {}
+    description = {"description": tool["description"]} if tool.get("description") else {}
     return {
         "name": tool["name"],
-        **described,
+        **description,
         "input_schema": schema,
         **({"strict": True} if tool.get("strict") else {}),
     }
@@ -476,12 +487,12 @@ def _translated_with_tools(value: Json, context: _TranslationContext) -> dict[st
 def _translate_text(text: Json, context: _TranslationContext) -> dict[str, Json]:
     if text.get("verbosity") not in (None, "medium"):
         raise Unsupported(context.model_label, "a verbosity", param="text.verbosity")
-    wish = text.get("format") or {"type": "text"}
-    match wish.get("type"):
+    text_format = text.get("format") or {"type": "text"}
+    match text_format.get("type"):
         case "text":
             return {}
         case "json_schema":
-            return {"output_config": {"format": {"type": "json_schema", "schema": wish["schema"]}}}
+            return {"output_config": {"format": {"type": "json_schema", "schema": text_format["schema"]}}}
         case other:
             hint = "set a JSON schema: text.format of type json_schema"
             raise Unsupported(context.model_label, f"the text format {other!r}", param="text.format", hint=hint)
@@ -516,8 +527,8 @@ def _translate_top_k(value: Json, context: _TranslationContext) -> dict[str, Jso
 
 
 def _translate_stop(value: Json, context: _TranslationContext) -> dict[str, Json]:
-    words = [value] if isinstance(value, str) else value
-    return {"stop_sequences": words} if "stop" in context.extra_fields else {}
+    sequences = [value] if isinstance(value, str) else value
+    return {"stop_sequences": sequences} if "stop" in context.extra_fields else {}
 
 
 def _translate_safety_identifier(identifier: Json, context: _TranslationContext) -> dict[str, Json]:
@@ -574,8 +585,8 @@ def build_thinking_fields(
 
     Raises Unsupported.
     """
-    effort, shown = reasoning.get("effort"), reasoning.get("summary") or reasoning.get("generate_summary")
-    display = {"display": "summarized"} if shown else {}
+    effort, summary = reasoning.get("effort"), reasoning.get("summary") or reasoning.get("generate_summary")
+    display = {"display": "summarized"} if summary else {}
     if effort is not None and effort != "none" and effort not in _EFFORTS:
         raise Unsupported(model_label, f"the reasoning effort {effort!r}", param="reasoning.effort")
     match get_thinking_mode(model):
@@ -592,8 +603,8 @@ def build_thinking_fields(
         case "adaptive" if effort == "none":
             return _disable_thinking(model, model_label)
         case "adaptive" if effort or display:
-            told = {"output_config": {"effort": _translate_effort(effort, model)}} if effort else {}
-            return {"thinking": {"type": "adaptive", **display}, **told}
+            effort_fields = {"output_config": {"effort": _translate_effort(effort, model)}} if effort else {}
+            return {"thinking": {"type": "adaptive", **display}, **effort_fields}
     return {}
 
 
@@ -609,8 +620,8 @@ def get_thinking_mode(model: str) -> ThinkingMode:
 
 def parse_claude_version(model: str) -> tuple[int, int]:
     """Return major and minor version of a model name: (4, 0) for "claude-opus-4-20250514"."""
-    found = _MODEL_VERSION.search(model)
-    return (int(found[1]), int(found[2] or 0)) if found else _NEWEST_VERSION
+    match = _MODEL_VERSION.search(model)
+    return (int(match[1]), int(match[2] or 0)) if match else _NEWEST_VERSION
 
 
 def _thinking_budget_tokens(effort: str, max_tokens: int, model_label: str) -> int:
@@ -633,5 +644,5 @@ def _disable_thinking(model: str, model_label: str) -> dict[str, Json]:
         return {}
     if parse_claude_version(model) >= (5, 5) and "opus" in model:
         raise Unsupported(model_label, "the reasoning effort 'none'", param="reasoning.effort", hint="use low")
-    between = parse_claude_version(model) >= (5, 5) and "sonnet" in model
-    return {"thinking": {"type": "between_tools" if between else "disabled"}}
+    can_use_between_tools = parse_claude_version(model) >= (5, 5) and "sonnet" in model
+    return {"thinking": {"type": "between_tools" if can_use_between_tools else "disabled"}}

@@ -35,7 +35,7 @@ def build_system_blocks(
     items: Iterable[Item], model_label: str, instructions: str | None = None
 ) -> list[AnthropicBlock]:
     """Build the text blocks of `system`. Raises Unsupported."""
-    told = [_text_block(instructions)] if instructions else []
+    instruction_blocks = [_text_block(instructions)] if instructions else []
     blocks = [
         block
         for item in items
@@ -45,7 +45,7 @@ def build_system_blocks(
     other = next((block["type"] for block in blocks if block["type"] != "text"), None)
     if other is not None:
         raise Unsupported(model_label, f"{other} parts in a system message", param="input")
-    return told + blocks
+    return instruction_blocks + blocks
 
 
 def build_anthropic_messages(items: Iterable[Item], model_label: str, issuer: IssuerTag) -> list[AnthropicBlock]:
@@ -58,22 +58,22 @@ def build_anthropic_messages(items: Iterable[Item], model_label: str, issuer: Is
     lacks a required field.
     """
     history = (untag_item(item, issuer, model_label) for item in items if item.get("role") not in _SYSTEM_ROLES)
-    told: list[AnthropicBlock] = []
-    for ours, run in group_by_role(item for item in history if item is not None):
-        form = _assistant_blocks if ours else _user_blocks
-        content = _strip_trailing_thinking([block for item in run for block in form(item, model_label)])
-        role = "assistant" if ours else "user"
-        if content and told and told[-1]["role"] == role:
-            told[-1]["content"] += content
+    messages: list[AnthropicBlock] = []
+    for is_assistant, group in group_by_role(item for item in history if item is not None):
+        build_blocks = _assistant_blocks if is_assistant else _user_blocks
+        content = _strip_trailing_thinking([block for item in group for block in build_blocks(item, model_label)])
+        role = "assistant" if is_assistant else "user"
+        if content and messages and messages[-1]["role"] == role:
+            messages[-1]["content"] += content
         elif content:
-            told.append({"role": role, "content": content})
-    return told
+            messages.append({"role": role, "content": content})
+    return messages
 
 
 def _strip_trailing_thinking(content: list[AnthropicBlock]) -> list[AnthropicBlock]:
     """Remove thinking blocks at the end of a message, which the API rejects."""
-    said = max((at for at, block in enumerate(content, 1) if block["type"] not in THINKING_BLOCK_TYPES), default=0)
-    return content[:said]
+    end = max((index for index, block in enumerate(content, 1) if block["type"] not in THINKING_BLOCK_TYPES), default=0)
+    return content[:end]
 
 
 def encode_thinking_block(block: AnthropicBlock) -> str:
@@ -89,8 +89,8 @@ def _assistant_blocks(item: Item, model_label: str) -> list[AnthropicBlock]:
         case "message":
             return _content_blocks(item.get("content"), model_label)
         case "function_call":
-            asked = {"id": _tool_use_id(item), "name": read_required_str(item, "name"), "input": _tool_input(item)}
-            return [{"type": "tool_use", **asked}]
+            tool_use = {"id": _tool_use_id(item), "name": read_required_str(item, "name"), "input": _tool_input(item)}
+            return [{"type": "tool_use", **tool_use}]
         case "reasoning":
             return _decode_thinking_block(item)
     raise Unsupported(model_label, f"{item_type(item)} items", param="input")
@@ -98,9 +98,9 @@ def _assistant_blocks(item: Item, model_label: str) -> list[AnthropicBlock]:
 
 def _decode_thinking_block(item: Item) -> list[AnthropicBlock]:
     """Decode the block of `encode_thinking_block`; empty if there is none or it was modified."""
-    seal = item.get(ENCRYPTED_CONTENT)
+    encrypted = item.get(ENCRYPTED_CONTENT)
     try:
-        block = json.loads(base64.b64decode(seal if isinstance(seal, str) else "", validate=True))
+        block = json.loads(base64.b64decode(encrypted if isinstance(encrypted, str) else "", validate=True))
     except (NotBase64, ValueError):
         return []
     return [block] if isinstance(block, dict) else []
@@ -108,20 +108,20 @@ def _decode_thinking_block(item: Item) -> list[AnthropicBlock]:
 
 def _tool_input(item: Item) -> Json:
     """Parse a call's arguments; a value that is not an object is sent in the field `arguments`, unparsed."""
-    written = item.get("arguments") or "{}"
+    arguments = item.get("arguments") or "{}"
     try:
-        read = json.loads(written)
+        parsed = json.loads(arguments)
     except (TypeError, ValueError):
-        read = None
-    return read if isinstance(read, dict) else {"arguments": written}
+        parsed = None
+    return parsed if isinstance(parsed, dict) else {"arguments": arguments}
 
 
 def _tool_use_id(item: Item) -> str:
-    named = read_required_str(item, "call_id")
+    call_id = read_required_str(item, "call_id")
     return (
-        named
-        if _VALID_TOOL_USE_ID.fullmatch(named)
-        else f"call_{sha256(named.encode('utf-8', 'replace')).hexdigest()[:32]}"
+        call_id
+        if _VALID_TOOL_USE_ID.fullmatch(call_id)
+        else f"call_{sha256(call_id.encode('utf-8', 'replace')).hexdigest()[:32]}"
     )
 
 
@@ -139,13 +139,13 @@ def _user_blocks(item: Item, model_label: str) -> list[AnthropicBlock]:
 
 
 def _tool_result_block(item: Item, model_label: str) -> AnthropicBlock:
-    failed = {"is_error": True} if item.get("status") == "incomplete" else {}
+    error_fields = {"is_error": True} if item.get("status") == "incomplete" else {}
     content = _content_blocks(item.get("output"), model_label)
     return {
         "type": "tool_result",
         "tool_use_id": _tool_use_id(item),
         **({"content": content} if content else {}),
-        **failed,
+        **error_fields,
     }
 
 
@@ -165,16 +165,16 @@ def _part_blocks(parts: Sequence[Json], model_label: str) -> Iterator[AnthropicB
     for part in parts:
         if not isinstance(part, dict):
             raise InputFault("a message's content contains a part that is not an object")
-        form = _PART_TRANSLATORS.get(str(part.get("type")))
-        block = form(part) if form else None
+        translate = _PART_TRANSLATORS.get(str(part.get("type")))
+        block = translate(part) if translate else None
         if block is None:
             raise Unsupported(model_label, f"{part.get('type')} parts of this form", param="input")
         if block != _text_block(""):
             yield block
 
 
-def _text_block(words: str) -> AnthropicBlock:
-    return {"type": "text", "text": words}
+def _text_block(text: str) -> AnthropicBlock:
+    return {"type": "text", "text": text}
 
 
 def _text_part_block(part: Json) -> AnthropicBlock:
@@ -207,17 +207,17 @@ def _media_source(url: Json) -> AnthropicBlock | None:
         return None
     if url.startswith(("http://", "https://")):
         return {"type": "url", "url": url}
-    form, encoded, data = url.partition(";base64,")
-    if not encoded or not form.startswith("data:"):
+    prefix, marker, data = url.partition(";base64,")
+    if not marker or not prefix.startswith("data:"):
         return None
-    return {"type": "base64", "media_type": form.removeprefix("data:").partition(";")[0].lower(), "data": data}
+    return {"type": "base64", "media_type": prefix.removeprefix("data:").partition(";")[0].lower(), "data": data}
 
 
 def _decode_text_file(data: str) -> str:
     try:
         return base64.b64decode(data, validate=True).decode()
-    except (NotBase64, UnicodeDecodeError) as wrong:
-        raise InputFault("a text/plain file does not contain text") from wrong
+    except (NotBase64, UnicodeDecodeError) as error:
+        raise InputFault("a text/plain file does not contain text") from error
 
 
 _PART_TRANSLATORS: dict[str, Callable[[Json], AnthropicBlock | None]] = {

@@ -165,8 +165,8 @@ async def fetch_model_names(server: ModelLister, provider: str, *, timeout_s: fl
         await server.warm("")
         async with asyncio.timeout(timeout_s):
             return await server.list_models()
-    except TimeoutError as late:
-        raise Unreachable(f"{provider} did not respond in {timeout_s:g} seconds") from late
+    except TimeoutError as error:
+        raise Unreachable(f"{provider} did not respond in {timeout_s:g} seconds") from error
     finally:
         await server.aclose()
 
@@ -185,8 +185,8 @@ async def check_provider_reachable(
         await server.warm("")
         async with asyncio.timeout(timeout_s):
             await server.list_models()
-    except TimeoutError as late:
-        raise Unreachable(f"{provider} did not respond in {timeout_s:g} seconds") from late
+    except TimeoutError as error:
+        raise Unreachable(f"{provider} did not respond in {timeout_s:g} seconds") from error
     except Unreachable:
         raise
     except KeyRefused as refused:
@@ -201,10 +201,10 @@ def parse_model_names(listed: Json, provider: str) -> Sequence[str]:
 
     Raises StreamBroken for anything else.
     """
-    found = listed.get("data") or [] if isinstance(listed, Mapping) and "data" in listed else listed
-    if isinstance(found, list):
-        ids = [one["id"] for one in found if isinstance(one, Mapping) and isinstance(one.get("id"), str)]
-        if len(ids) == len(found):
+    entries = listed.get("data") or [] if isinstance(listed, Mapping) and "data" in listed else listed
+    if isinstance(entries, list):
+        ids = [entry["id"] for entry in entries if isinstance(entry, Mapping) and isinstance(entry.get("id"), str)]
+        if len(ids) == len(entries):
             return ids
     raise StreamBroken(f"{provider} sent a response that is not a list of models", hint="check its base_url")
 
@@ -227,17 +227,17 @@ def group_by_role(items: Iterable[Item]) -> list[RoleGroup]:
     ordered: list[tuple[bool, Item]] = []
     open_outputs: list[tuple[bool, Item]] = []  # of the calls in the open group
     for kind, item in typed:
-        ours = kind in _ASSISTANT_TYPES or (kind == "message" and item.get("role") == "assistant")
-        if not ours:
+        is_assistant = kind in _ASSISTANT_TYPES or (kind == "message" and item.get("role") == "assistant")
+        if not is_assistant:
             ordered += open_outputs
             open_outputs = []
             if kind in CLIENT_OUTPUT_TYPES and get_call_id(item) in call_ids:
                 continue
         elif kind in OUTPUT_BY_CLIENT_CALL and get_call_id(item) in outputs:
             open_outputs.append((False, outputs[get_call_id(item)]))
-        ordered.append((ours, item))
+        ordered.append((is_assistant, item))
     ordered += open_outputs
-    return [(ours, [item for _, item in group]) for ours, group in groupby(ordered, key=itemgetter(0))]
+    return [(is_assistant, [item for _, item in group]) for is_assistant, group in groupby(ordered, key=itemgetter(0))]
 
 
 ISSUER_TAG_PREFIX, OPAQUE_TAG_PREFIX = "convo1:", "convo2:"
@@ -257,8 +257,8 @@ def make_issuer_tag(provider: str, model: str, *scope_parts: str | None) -> Issu
     model:        the name in the request
     scope_parts:  the other values that decide whether the content can be decrypted: base URL, organisation, project
     """
-    where = sha256("\n".join(part or "" for part in scope_parts).encode()).hexdigest()[:12]
-    tag = IssuerTag(f"{ISSUER_TAG_PREFIX}{quote(f'{provider}/{model}')}:{where}:")
+    scope_hash = sha256("\n".join(part or "" for part in scope_parts).encode()).hexdigest()[:12]
+    tag = IssuerTag(f"{ISSUER_TAG_PREFIX}{quote(f'{provider}/{model}')}:{scope_hash}:")
     tag.opaque = _opaque_tag(tag)
     return tag
 
@@ -282,11 +282,11 @@ def tag_encrypted_content(item: Item, issuer: str) -> Item:
 
 def hide_issuer_model(item: Item) -> Item:
     """Replace the item's tag by its opaque form."""
-    seal = item.get(ENCRYPTED_CONTENT)
-    if not isinstance(seal, str) or not seal.startswith(ISSUER_TAG_PREFIX):
+    encrypted = item.get(ENCRYPTED_CONTENT)
+    if not isinstance(encrypted, str) or not encrypted.startswith(ISSUER_TAG_PREFIX):
         return item
-    form, model, where, rest = seal.split(":", 3)
-    return {**item, ENCRYPTED_CONTENT: _opaque_tag(f"{form}:{model}:{where}:") + rest}
+    prefix, model, scope_hash, rest = encrypted.split(":", 3)
+    return {**item, ENCRYPTED_CONTENT: _opaque_tag(f"{prefix}:{model}:{scope_hash}:") + rest}
 
 
 def untag_item(item: Item, issuer: IssuerTag, model_label: str, *, keep_untagged: bool = False) -> Item | None:
@@ -297,42 +297,42 @@ def untag_item(item: Item, issuer: IssuerTag, model_label: str, *, keep_untagged
 
     Raises Unsupported for a compaction item of another issuer.
     """
-    seal = item.get(ENCRYPTED_CONTENT)
-    if not isinstance(seal, str):
+    encrypted = item.get(ENCRYPTED_CONTENT)
+    if not isinstance(encrypted, str):
         return item
     for tag in (issuer, issuer.opaque):
-        if seal.startswith(tag):
-            return {**item, ENCRYPTED_CONTENT: seal[len(tag) :]}
+        if encrypted.startswith(tag):
+            return {**item, ENCRYPTED_CONTENT: encrypted[len(tag) :]}
     if item_type(item) == "reasoning":
         return item if keep_untagged and not has_issuer_tag(item) else None
-    if seal.startswith((ISSUER_TAG_PREFIX, OPAQUE_TAG_PREFIX)):
-        made = seal.split(":")[1] if seal.startswith(ISSUER_TAG_PREFIX) else "the model that made it"
-        hint = f"continue with {made}, or fork from before the encrypted item"
+    if encrypted.startswith((ISSUER_TAG_PREFIX, OPAQUE_TAG_PREFIX)):
+        issuer_model = encrypted.split(":")[1] if encrypted.startswith(ISSUER_TAG_PREFIX) else "the model that made it"
+        hint = f"continue with {issuer_model}, or fork from before the encrypted item"
         raise Unsupported(model_label, f"a {item_type(item)} encrypted by another model", param="input", hint=hint)
     return item
 
 
 def has_issuer_tag(item: Item) -> bool:
     """Whether the item's encrypted content has a tag."""
-    seal = item.get(ENCRYPTED_CONTENT)
-    return isinstance(seal, str) and seal.startswith((ISSUER_TAG_PREFIX, OPAQUE_TAG_PREFIX))
+    encrypted = item.get(ENCRYPTED_CONTENT)
+    return isinstance(encrypted, str) and encrypted.startswith((ISSUER_TAG_PREFIX, OPAQUE_TAG_PREFIX))
 
 
 def is_issued_by(item: Item, issuer: IssuerTag) -> bool:
     """Whether the item's encrypted content has the tag of `issuer`."""
-    seal = item.get(ENCRYPTED_CONTENT)
-    return isinstance(seal, str) and seal.startswith((issuer, issuer.opaque))
+    encrypted = item.get(ENCRYPTED_CONTENT)
+    return isinstance(encrypted, str) and encrypted.startswith((issuer, issuer.opaque))
 
 
 def untag_items(
     items: Iterable[Item], issuer: IssuerTag, model_label: str, *, keep_untagged: bool = False
 ) -> tuple[Item, ...]:
     """Apply `untag_item` to all items and drop those that return None. Raises Unsupported."""
-    found = (
+    untagged = (
         untag_item(item, issuer, model_label, keep_untagged=keep_untagged) if ENCRYPTED_CONTENT in item else item
         for item in items
     )
-    return tuple(kept for kept in found if kept is not None)
+    return tuple(kept for kept in untagged if kept is not None)
 
 
 def untag_tagged_items(items: Iterable[Item], issuer: IssuerTag, model_label: str) -> list[Item]:
@@ -340,8 +340,8 @@ def untag_tagged_items(items: Iterable[Item], issuer: IssuerTag, model_label: st
 
     Raises Unsupported.
     """
-    found = (untag_item(item, issuer, model_label) if has_issuer_tag(item) else item for item in items)
-    return [kept for kept in found if kept is not None]
+    untagged = (untag_item(item, issuer, model_label) if has_issuer_tag(item) else item for item in items)
+    return [kept for kept in untagged if kept is not None]
 
 
 OPENAI_CHAT_EXTRA_FIELDS = frozenset(PROVIDER_EXTRA_FIELDS) - {"top_k", "chat_template_kwargs"}

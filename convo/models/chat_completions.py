@@ -65,15 +65,15 @@ class ChatModel:
 
     async def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
         body = {**self.build_body(request), "stream": True, "stream_options": {"include_usage": True}}
-        answer = ResponseEventWriter(self._new_id, request.model, summarized=request.wants_summary)
-        chunks = ChatChunkTranslator(
-            answer, self._new_id, self._reasoning_issuer(request) if self._dialect.has_thinking else None
+        writer = ResponseEventWriter(self._new_id, request.model, summarized=request.wants_summary)
+        translator = ChatChunkTranslator(
+            writer, self._new_id, self._reasoning_issuer(request) if self._dialect.has_thinking else None
         )
-        async with aclosing(self._stream_chunks(body)) as arriving:
-            async for chunk in arriving:
-                for event in chunks.translate_chunk(chunk):
+        async with aclosing(self._stream_chunks(body)) as chunks:
+            async for chunk in chunks:
+                for event in translator.translate_chunk(chunk):
                     yield event
-        for event in chunks.finish():
+        for event in translator.finish():
             yield event
 
     async def warm(self, model: str) -> None:
@@ -102,10 +102,10 @@ class ChatModel:
 
     def build_body(self, request: ModelRequest) -> dict[str, Json]:
         """Build the body of a request, without the fields for streaming."""
-        asked = build_chat_body(
+        body = build_chat_body(
             request, f"{self._provider}/{request.model}", self._dialect, self._reasoning_issuer(request)
         )
-        return {**self._defaults, **asked}
+        return {**self._defaults, **body}
 
     def ignored_fields(self, request: ModelRequest) -> tuple[str, ...]:
         return list_ignored_chat_fields(request, self._dialect, self._reasoning_issuer(request))
@@ -118,12 +118,12 @@ class ChatModel:
             return await self._get_client().client.post(path, cast_to=object, body=body)
 
     async def _stream_chunks(self, body: Mapping[str, Json]) -> AsyncGenerator[Json, None]:
-        asked, begun = self._error_context(body), False
-        async with aclosing(self._get_client().stream_json("/chat/completions", body, asked)) as arriving:
-            async for chunk in arriving:
+        context, is_streaming = self._error_context(body), False
+        async with aclosing(self._get_client().stream_json("/chat/completions", body, context)) as chunks:
+            async for chunk in chunks:
                 if isinstance(chunk, Mapping) and chunk.get("error"):
-                    raise fault_from_stream_error(chunk, asked, is_streaming=begun)
-                begun = True
+                    raise fault_from_stream_error(chunk, context, is_streaming=is_streaming)
+                is_streaming = True
                 yield chunk
 
     def _reasoning_issuer(self, request: ModelRequest) -> IssuerTag:
@@ -137,9 +137,9 @@ class ChatModel:
 
     def _get_client(self) -> SSEClient:
         if self._client is None:
-            account = OpenAIClientOptions(self._provider, self._base_url, key=self._key or PLACEHOLDER_KEY)
+            options = OpenAIClientOptions(self._provider, self._base_url, key=self._key or PLACEHOLDER_KEY)
             http = self._http_client or make_http_client()
-            self._client = SSEClient(make_openai_client(account, http, self._limits), http, self._limits)
+            self._client = SSEClient(make_openai_client(options, http, self._limits), http, self._limits)
         return self._client
 
 
@@ -178,8 +178,8 @@ class ChatChunkTranslator:
         usage = chunk.get("usage") or _typed(chunk.get("x_groq"), dict).get("usage")
         if usage:
             self._usage = usage_from_chat(_typed(usage, dict))
-        for each in _typed(chunk.get("choices"), list):
-            choice = _typed(each, dict)
+        for raw_choice in _typed(chunk.get("choices"), list):
+            choice = _typed(raw_choice, dict)
             self._logprobs += map(_translate_logprob, _typed(_typed(choice.get("logprobs"), dict).get("content"), list))
             yield from self._translate_delta(_typed(choice.get("delta"), dict))
             self._finish_reason = _typed(choice.get("finish_reason"), str) or self._finish_reason
@@ -197,8 +197,8 @@ class ChatChunkTranslator:
         elif self._finish_reason in _INCOMPLETE_REASONS:
             yield from self._writer.write_incomplete(_INCOMPLETE_REASONS[self._finish_reason], self._usage)
         else:
-            why = f"the provider ended the response with {self._finish_reason!r}"
-            yield from self._writer.write_failed("server_error", why, self._usage)
+            message = f"the provider ended the response with {self._finish_reason!r}"
+            yield from self._writer.write_failed("server_error", message, self._usage)
 
     def _translate_delta(self, delta: Mapping[str, Json]) -> Iterator[StreamEvent]:
         # some servers send the same text in both fields
@@ -224,9 +224,9 @@ class ChatChunkTranslator:
 
     def _finish_reasoning(self) -> Iterator[StreamEvent]:
         """End the reasoning; store its text as encrypted content where the server needs it back."""
-        thought, self._reasoning_deltas = "".join(self._reasoning_deltas), []
-        if thought and self._issuer is not None:
-            yield from self._writer.write_encrypted_content(self._issuer + encode_reasoning_text(thought))
+        text, self._reasoning_deltas = "".join(self._reasoning_deltas), []
+        if text and self._issuer is not None:
+            yield from self._writer.write_encrypted_content(self._issuer + encode_reasoning_text(text))
 
     def _translate_tool_call(self, piece: Mapping[str, Json]) -> Iterator[StreamEvent]:
         """Translate a part of a call. A new index or a new id starts the next call: some servers send no index."""
@@ -251,16 +251,18 @@ class ChatChunkTranslator:
 
 
 def _translate_logprob(value: Json) -> Json:
-    found = _typed(value, dict)
-    logprob = found.get("logprob")
-    one: dict[str, Json] = {
-        "token": _typed(found.get("token"), str),
-        "bytes": _typed(found.get("bytes"), list),
+    fields = _typed(value, dict)
+    logprob = fields.get("logprob")
+    translated: dict[str, Json] = {
+        "token": _typed(fields.get("token"), str),
+        "bytes": _typed(fields.get("bytes"), list),
         "logprob": logprob if isinstance(logprob, int) else _typed(logprob, float),
     }
-    if "top_logprobs" in found:
-        one["top_logprobs"] = [_translate_logprob(other) for other in _typed(found["top_logprobs"], list)]
-    return one
+    if "top_logprobs" in fields:
+        translated["top_logprobs"] = [
+            _translate_logprob(alternative) for alternative in _typed(fields["top_logprobs"], list)
+        ]
+    return translated
 
 
 def usage_from_chat(raw: Mapping[str, Json]) -> Json:
@@ -268,13 +270,16 @@ def usage_from_chat(raw: Mapping[str, Json]) -> Json:
 
     Raises StreamBroken if a count is not a number.
     """
-    read, written = _typed(raw.get("prompt_tokens_details"), dict), _typed(raw.get("completion_tokens_details"), dict)
+    input_details, output_details = (
+        _typed(raw.get("prompt_tokens_details"), dict),
+        _typed(raw.get("completion_tokens_details"), dict),
+    )
     return make_usage(
         _typed(raw.get("prompt_tokens"), int),
         _typed(raw.get("completion_tokens"), int),
-        cached=_typed(read.get("cached_tokens"), int) or _typed(raw.get("prompt_cache_hit_tokens"), int),
-        written=_typed(read.get("cache_write_tokens"), int),
-        reasoning=_typed(written.get("reasoning_tokens"), int),
+        cached=_typed(input_details.get("cached_tokens"), int) or _typed(raw.get("prompt_cache_hit_tokens"), int),
+        written=_typed(input_details.get("cache_write_tokens"), int),
+        reasoning=_typed(output_details.get("reasoning_tokens"), int),
     )
 
 
@@ -337,8 +342,8 @@ def list_ignored_chat_fields(
     request: ModelRequest, dialect: ChatDialect = ChatDialect(), issuer: IssuerTag = NO_ISSUER
 ) -> tuple[str, ...]:
     """List the fields that `build_chat_body` ignores, named as in `convo.models.base`."""
-    honoured = ("effort", "summary", "generate_summary") if dialect.has_reasoning else ("effort",)
-    names = [*list_ignored_parameters(request.parameters, known=dialect.extra_fields, reasoning=honoured)]
+    reasoning_fields = ("effort", "summary", "generate_summary") if dialect.has_reasoning else ("effort",)
+    names = [*list_ignored_parameters(request.parameters, known=dialect.extra_fields, reasoning=reasoning_fields)]
     if not dialect.has_thinking and INCLUDE_ENCRYPTED_REASONING in (request.parameters.get("include") or ()):
         names.append(f"include.{INCLUDE_ENCRYPTED_REASONING}")
     names += list_ignored_item_fields(request.input)
@@ -360,16 +365,16 @@ def build_chat_body(
 
     Raises Unsupported for an item or parameter that this server cannot honour.
     """
-    said = build_chat_messages(
+    messages = build_chat_messages(
         request.input, model_label, request.instructions, reasoning_issuer=issuer if dialect.has_thinking else None
     )
-    body: dict[str, Json] = {"model": request.model, "messages": said}
-    asked = {name: value for name, value in request.parameters.items() if value is not None}
-    for name, value in asked.items():
+    body: dict[str, Json] = {"model": request.model, "messages": messages}
+    parameters = {name: value for name, value in request.parameters.items() if value is not None}
+    for name, value in parameters.items():
         if name in _UNCHANGED_PARAMETERS:
             body[name] = value
         elif name in _PARAMETER_TRANSLATORS:
-            body |= _PARAMETER_TRANSLATORS[name](value, asked, model_label)
+            body |= _PARAMETER_TRANSLATORS[name](value, parameters, model_label)
         elif name == "max_output_tokens":
             body[dialect.max_tokens_field] = value
         elif name == "reasoning":
@@ -385,14 +390,16 @@ def _translate_tools(tools: Json, parameters: Mapping[str, Json], model_label: s
     other = next((tool.get("type") for tool in tools if tool.get("type") != "function"), None)
     if other is not None:
         raise Unsupported(model_label, f"{other} tools", param="tools")
-    allowed = get_allowed_tool_names(parameters.get("tool_choice"))
-    offered = [_translate_tool(tool) for tool in tools if allowed is None or tool["name"] in allowed]
-    return {"tools": offered} if offered else {}
+    allowed_names = get_allowed_tool_names(parameters.get("tool_choice"))
+    definitions = [_translate_tool(tool) for tool in tools if allowed_names is None or tool["name"] in allowed_names]
+    return {"tools": definitions} if definitions else {}
 
 
 def _translate_tool(tool: Json) -> Json:
-    named = {name: tool[name] for name in ("name", "description", "parameters", "strict") if tool.get(name) is not None}
-    return {"type": "function", "function": named}
+    function = {
+        name: tool[name] for name in ("name", "description", "parameters", "strict") if tool.get(name) is not None
+    }
+    return {"type": "function", "function": function}
 
 
 def _translate_tool_choice(choice: Json, parameters: Mapping[str, Json], model_label: str) -> dict[str, Json]:
@@ -412,18 +419,18 @@ def _translate_parallel_tool_calls(value: Json, parameters: Mapping[str, Json], 
 
 
 def _translate_text(text: Json, parameters: Mapping[str, Json], model_label: str) -> dict[str, Json]:
-    spoken = {"verbosity": text["verbosity"]} if text.get("verbosity") else {}
-    return spoken | _translate_text_format(text.get("format") or {"type": "text"}, model_label)
+    verbosity = {"verbosity": text["verbosity"]} if text.get("verbosity") else {}
+    return verbosity | _translate_text_format(text.get("format") or {"type": "text"}, model_label)
 
 
-def _translate_text_format(wanted: Json, model_label: str) -> dict[str, Json]:
-    match wanted.get("type"):
+def _translate_text_format(text_format: Json, model_label: str) -> dict[str, Json]:
+    match text_format.get("type"):
         case "text":
             return {}
         case "json_object":
             return {"response_format": {"type": "json_object"}}
         case "json_schema":
-            schema: dict[str, Json] = {name: value for name, value in wanted.items() if name != "type"}
+            schema: dict[str, Json] = {name: value for name, value in text_format.items() if name != "type"}
             return {"response_format": {"type": "json_schema", "json_schema": schema}}
         case other:
             raise Unsupported(model_label, f"the text format {other!r}", param="text.format")
@@ -441,8 +448,8 @@ def _translate_include(include: Json, parameters: Mapping[str, Json], model_labe
     return {"logprobs": True} if INCLUDE_LOGPROBS in include else {}
 
 
-def _translate_top_logprobs(most: Json, parameters: Mapping[str, Json], model_label: str) -> dict[str, Json]:
-    return {"logprobs": True, "top_logprobs": most} if most else {}
+def _translate_top_logprobs(top_logprobs: Json, parameters: Mapping[str, Json], model_label: str) -> dict[str, Json]:
+    return {"logprobs": True, "top_logprobs": top_logprobs} if top_logprobs else {}
 
 
 _PARAMETER_TRANSLATORS: dict[str, Callable[[Json, Mapping[str, Json], str], dict[str, Json]]] = {

@@ -58,8 +58,8 @@ def build_chat_messages(
         issuer = None
         if reasoning_issuer and any(is_client_call(item) for _, group in turn for item in group):
             issuer = reasoning_issuer
-        for ours, group in turn:
-            if ours:
+        for is_assistant, group in turn:
+            if is_assistant:
                 messages += _assistant_messages(group, model_label, issuer)
             else:
                 messages += _tool_and_user_messages(group, model_label)
@@ -69,15 +69,17 @@ def build_chat_messages(
 def _split_at_user_messages(groups: Iterable[RoleGroup]) -> Iterator[list[RoleGroup]]:
     """Yield the groups of each turn; a turn begins with a user message."""
     turn: list[RoleGroup] = []
-    for ours, group in groups:
-        first = None if ours else next((at for at, item in enumerate(group) if is_user_message(item)), None)
-        if first is None:
-            turn.append((ours, group))
+    for is_assistant, group in groups:
+        start = (
+            None if is_assistant else next((index for index, item in enumerate(group) if is_user_message(item)), None)
+        )
+        if start is None:
+            turn.append((is_assistant, group))
             continue
-        if before := group[:first]:
-            turn.append((False, before))
+        if earlier := group[:start]:
+            turn.append((False, earlier))
         yield turn
-        turn = [(False, group[first:])]
+        turn = [(False, group[start:])]
     yield turn
 
 
@@ -92,10 +94,10 @@ def encode_reasoning_text(text: str) -> str:
 def _assistant_messages(items: Sequence[Item], model_label: str, issuer: IssuerTag | None) -> list[ChatMessage]:
     calls = [_tool_call(item, model_label) for item in items if is_client_call(item)]
     texts = [_message_text(item, model_label) for item in items if item_type(item) == "message"]
-    thoughts = {} if issuer is None else {"reasoning_content": _join_reasoning_text(items, issuer, model_label)}
+    reasoning_fields = {} if issuer is None else {"reasoning_content": _join_reasoning_text(items, issuer, model_label)}
     if not calls:
-        return [{"role": "assistant", "content": text, **thoughts} for text in texts]
-    return [{"role": "assistant", "content": "\n".join(texts) or None, **thoughts, "tool_calls": calls}]
+        return [{"role": "assistant", "content": text, **reasoning_fields} for text in texts]
+    return [{"role": "assistant", "content": "\n".join(texts) or None, **reasoning_fields, "tool_calls": calls}]
 
 
 def _message_text(item: Item, model_label: str) -> str:
@@ -108,17 +110,19 @@ def _message_text(item: Item, model_label: str) -> str:
 
 
 def _join_reasoning_text(items: Sequence[Item], issuer: IssuerTag, model_label: str) -> str:
-    ours = (untag_item(item, issuer, model_label) for item in items if item_type(item) == "reasoning")
-    seals = (
-        item[ENCRYPTED_CONTENT] for item in ours if item is not None and isinstance(item.get(ENCRYPTED_CONTENT), str)
+    reasoning_items = (untag_item(item, issuer, model_label) for item in items if item_type(item) == "reasoning")
+    contents = (
+        item[ENCRYPTED_CONTENT]
+        for item in reasoning_items
+        if item is not None and isinstance(item.get(ENCRYPTED_CONTENT), str)
     )
-    return "".join(map(_decode_reasoning_text, seals))
+    return "".join(map(_decode_reasoning_text, contents))
 
 
-def _decode_reasoning_text(seal: str) -> str:
+def _decode_reasoning_text(encrypted: str) -> str:
     """Decode the text of `encode_reasoning_text`; "" if it was modified."""
     try:
-        return b64decode(seal, validate=True).decode("utf-8", "surrogatepass")
+        return b64decode(encrypted, validate=True).decode("utf-8", "surrogatepass")
     except ValueError:
         return ""
 
@@ -147,8 +151,8 @@ def _tool_and_user_messages(items: Sequence[Item], model_label: str) -> list[Cha
             raise Unsupported(model_label, f"{kind} items", param="input")
         content = _translate_content(item.get("output"), model_label)
         if not isinstance(content, str):
-            if shown := [part for part in content if part["type"] != "text"]:
-                media += [{"type": "text", "text": f"{_MEDIA_CAPTION} {item.get('call_id')}:"}, *shown]
+            if media_parts := [part for part in content if part["type"] != "text"]:
+                media += [{"type": "text", "text": f"{_MEDIA_CAPTION} {item.get('call_id')}:"}, *media_parts]
             content = "\n".join(part["text"] for part in content if part["type"] == "text") or _MEDIA_PLACEHOLDER
         messages.append({"role": "tool", "tool_call_id": read_required_str(item, "call_id"), "content": content})
     if media:
@@ -202,8 +206,8 @@ def _image_part(part: Json) -> Json:
 
 def _file_part(part: Json) -> Json:
     """Translate a file; None if its data is not in the request."""
-    held = {name: part[name] for name in ("filename", "file_data") if part.get(name)}
-    return {"type": "file", "file": held} if "file_data" in held else None
+    file = {name: part[name] for name in ("filename", "file_data") if part.get(name)}
+    return {"type": "file", "file": file} if "file_data" in file else None
 
 
 def _audio_part(part: Json) -> Json:
@@ -227,7 +231,7 @@ def list_media_types(items: Iterable[Item]) -> Iterator[str]:
     for item in items:
         for field in ("content", "output"):
             parts = item.get(field)
-            kinds = (
+            part_types = (
                 (str(part.get("type")) for part in parts if isinstance(part, dict)) if isinstance(parts, list) else ()
             )
-            yield from (form for form in kinds if _PART_TRANSLATORS.get(form) is not _text_part)
+            yield from (part_type for part_type in part_types if _PART_TRANSLATORS.get(part_type) is not _text_part)

@@ -116,8 +116,10 @@ class ErrorContext:
 
     def clean_error_fields(self, error: Mapping[str, Json]) -> dict[str, Any]:
         """Return the error object with keys masked in its name fields."""
-        named = {name: self.clean_message(said) for name in _NAME_FIELDS if isinstance(said := error.get(name), str)}
-        return {**error, **named}
+        cleaned = {
+            name: self.clean_message(value) for name in _NAME_FIELDS if isinstance(value := error.get(name), str)
+        }
+        return {**error, **cleaned}
 
 
 class map_provider_errors:  # noqa: N801 - used like a function: `with map_provider_errors(context):`
@@ -137,9 +139,9 @@ class map_provider_errors:  # noqa: N801 - used like a function: `with map_provi
     ) -> None:
         if not isinstance(wrong, Exception) or isinstance(wrong, ConvoError):
             return
-        ours = to_endpoint_fault(wrong, self._context, is_streaming=self.is_streaming)
-        if ours is not None:
-            raise ours from wrong
+        fault = to_endpoint_fault(wrong, self._context, is_streaming=self.is_streaming)
+        if fault is not None:
+            raise fault from wrong
 
 
 def to_endpoint_fault(
@@ -181,32 +183,34 @@ def fault_from_status(
     again:  the server's own statement whether a retry makes sense; None if it makes none
     """
     error = context.clean_error_fields(_error_object(body))
-    words = context.clean_message(error["message"])
+    message = context.clean_message(error["message"])
     fields: dict[str, Any] = {
         "code": _error_code(error),
         "status": _to_error_status(status),
         "param": error.get("param"),
     }
     if status in (401, 403):
-        return KeyRefused(f"{context.provider} refused the key{_format_reason(words)}", **fields)
+        return KeyRefused(f"{context.provider} refused the key{_format_reason(message)}", **fields)
     if _is_unknown_model(status, error, context):
         return _unknown_model_fault(status, context)
-    if status in (400, 413) and (error.get("code") == _WINDOW_EXCEEDED_CODE or _WINDOW_EXCEEDED_MESSAGE.search(words)):
+    if status in (400, 413) and (
+        error.get("code") == _WINDOW_EXCEEDED_CODE or _WINDOW_EXCEEDED_MESSAGE.search(message)
+    ):
         fields |= {"code": _WINDOW_EXCEEDED_CODE, "param": error.get("param") or "input"}
         return RequestRefused(
-            words or "the input is longer than the model's context window", hint=WindowExceeded.hint, **fields
+            message or "the input is longer than the model's context window", hint=WindowExceeded.hint, **fields
         )
     if status == 402 or error.get("code") == "insufficient_quota":
-        words = words or f"{context.provider} returned HTTP {status}"
-        return RequestRefused(words, hint="the account needs credit: see the provider's billing page", **fields)
-    passes = status in (408, 409, 429) or status >= 500 or error.get("code") == "conversation_locked"
-    if passes if again is None else again:
-        return TryLater(words or f"{context.provider} returned HTTP {status}", retry_after_s=retry_after_s, **fields)
-    if not words or words.lower() in _FRAMEWORK_MESSAGES:
+        message = message or f"{context.provider} returned HTTP {status}"
+        return RequestRefused(message, hint="the account needs credit: see the provider's billing page", **fields)
+    is_temporary = status in (408, 409, 429) or status >= 500 or error.get("code") == "conversation_locked"
+    if is_temporary if again is None else again:
+        return TryLater(message or f"{context.provider} returned HTTP {status}", retry_after_s=retry_after_s, **fields)
+    if not message or message.lower() in _FRAMEWORK_MESSAGES:
         return RequestRefused(
             f"{context.provider} returned HTTP {status} at {context.display_url}", hint="check its base_url", **fields
         )
-    return RequestRefused(words, **fields)
+    return RequestRefused(message, **fields)
 
 
 def fault_from_response(answer: "Response", context: ErrorContext) -> EndpointFault:
@@ -224,8 +228,8 @@ def fault_from_stream_error(body: Json, context: ErrorContext, *, is_streaming: 
     status = _error_status(error)
     if status is not None and not is_streaming:
         return fault_from_status(status, body, context)
-    words = context.clean_message(error["message"]) or f"{context.provider} ended the response with an error"
-    return StreamBroken(words, code=_error_code(error), param=error.get("param"))
+    message = context.clean_message(error["message"]) or f"{context.provider} ended the response with an error"
+    return StreamBroken(message, code=_error_code(error), param=error.get("param"))
 
 
 def fault_from_event(event: StreamEvent, context: ErrorContext, *, is_streaming: bool) -> EndpointFault | None:
@@ -257,8 +261,8 @@ def _error_object(body: Json) -> dict[str, Json]:
     if isinstance(body, Mapping):
         message = body.get("message")
         return {**body, "message": message if isinstance(message, str) else _stringify_message(message)}
-    words = body if isinstance(body, str) and not body.lstrip().startswith("<") else ""
-    return {"message": words}
+    text = body if isinstance(body, str) and not body.lstrip().startswith("<") else ""
+    return {"message": text}
 
 
 def _stringify_message(message: Json) -> str:
@@ -276,24 +280,24 @@ def _to_error_status(status: int) -> int:
 
 def _error_code(error: Mapping[str, Json]) -> str | None:
     """Return the error's code or type; a code that only repeats the HTTP status is skipped."""
-    named = (error.get("code"), error.get("type"))
-    return next((name for name in named if isinstance(name, str) and name and not name.isdigit()), None)
+    candidates = (error.get("code"), error.get("type"))
+    return next((name for name in candidates if isinstance(name, str) and name and not name.isdigit()), None)
 
 
 def _error_status(error: Mapping[str, Json]) -> int | None:
     code = error.get("code")
     if str(code).isdigit() and 400 <= int(str(code)) <= 599:
         return int(str(code))
-    named = (_STATUS_BY_ERROR_TYPE.get(str(error.get(name))) for name in ("code", "type"))
-    return next((status for status in named if status), None)
+    statuses = (_STATUS_BY_ERROR_TYPE.get(str(error.get(name))) for name in ("code", "type"))
+    return next((status for status in statuses if status), None)
 
 
 def _is_unknown_model(status: int, error: Mapping[str, Json], context: ErrorContext) -> bool:
     if context.model is None:
         return False
-    named = status == 404 and error.get("type") == "not_found_error" and context.model in error["message"]
-    said_so = named or _NO_SUCH_MODEL.search(error["message"][:_MAX_SCANNED_CHARS]) is not None
-    return error.get("code") == "model_not_found" or (status in (400, 404) and said_so)
+    names_model = status == 404 and error.get("type") == "not_found_error" and context.model in error["message"]
+    reports_unknown = names_model or _NO_SUCH_MODEL.search(error["message"][:_MAX_SCANNED_CHARS]) is not None
+    return error.get("code") == "model_not_found" or (status in (400, 404) and reports_unknown)
 
 
 def _unknown_model_fault(status: int, context: ErrorContext) -> RequestRefused:
@@ -306,8 +310,8 @@ def _unknown_model_fault(status: int, context: ErrorContext) -> RequestRefused:
     )
 
 
-def _format_reason(words: str) -> str:
-    return f": {words}" if words else ""
+def _format_reason(reason: str) -> str:
+    return f": {reason}" if reason else ""
 
 
 def _connection_fault(error: BaseException, context: ErrorContext, *, is_streaming: bool) -> EndpointFault:
@@ -315,8 +319,10 @@ def _connection_fault(error: BaseException, context: ErrorContext, *, is_streami
 
     if is_streaming:
         return StreamBroken(f"the connection to {context.provider} broke before the response ended")
-    below = _class_names(error.__cause__)  # the aiohttp transport reports all errors as timeouts
-    if isinstance(error, httpx2.TimeoutException) and ("TimeoutError" in below or "ClientError" not in below):
+    cause_names = _class_names(error.__cause__)  # the aiohttp transport reports all errors as timeouts
+    if isinstance(error, httpx2.TimeoutException) and (
+        "TimeoutError" in cause_names or "ClientError" not in cause_names
+    ):
         return Unreachable(f"{context.provider} did not respond in time at {context.display_url}")
     if isinstance(error, httpx2.UnsupportedProtocol | httpx2.InvalidURL):
         return Unreachable(
@@ -324,23 +330,23 @@ def _connection_fault(error: BaseException, context: ErrorContext, *, is_streami
             code=NO_CONNECTION,
             hint="check the provider's base_url",
         )
-    if isinstance(error, httpx2.ConnectError) or "ClientConnectorError" in below:
-        words = context.clean_message(str(getattr(error.__cause__, "os_error", error)))
+    if isinstance(error, httpx2.ConnectError) or "ClientConnectorError" in cause_names:
+        reason = context.clean_message(str(getattr(error.__cause__, "os_error", error)))
         return Unreachable(
-            f"cannot reach {context.provider} at {context.display_url}{_format_reason(words)}", code=NO_CONNECTION
+            f"cannot reach {context.provider} at {context.display_url}{_format_reason(reason)}", code=NO_CONNECTION
         )
     return Unreachable(f"the connection to {context.provider} at {context.display_url} broke before it responded")
 
 
 def _class_names(error: BaseException | None) -> set[str]:
-    return {kind.__name__ for kind in type(error).__mro__}
+    return {base.__name__ for base in type(error).__mro__}
 
 
 def _retry_options(headers: Mapping[str, str]) -> dict[str, Any]:
     """Read from the headers whether and when to retry."""
-    said = headers.get("x-should-retry")
-    again = None if said not in ("true", "false") else said == "true"
-    return {"retry_after_s": _retry_after_s(headers), "again": again}
+    header = headers.get("x-should-retry")
+    should_retry = None if header not in ("true", "false") else header == "true"
+    return {"retry_after_s": _retry_after_s(headers), "again": should_retry}
 
 
 def _retry_after_s(headers: Mapping[str, str]) -> float | None:
@@ -357,7 +363,7 @@ def _parse_retry_after_s(headers: Mapping[str, str]) -> float | None:
         except (KeyError, ValueError):
             continue
     try:
-        until, now = (parsedate_to_datetime(headers[name]) for name in ("retry-after", "date"))
-        return (until - now).total_seconds()
+        retry_at, now = (parsedate_to_datetime(headers[name]) for name in ("retry-after", "date"))
+        return (retry_at - now).total_seconds()
     except (KeyError, ValueError, TypeError):
         return None

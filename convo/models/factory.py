@@ -66,8 +66,8 @@ def open_model(
         case "responses" | "azure":
             from convo.models.responses import ResponsesModel
 
-            account = make_openai_options(provider, key=key, token=token)
-            return ResponsesModel(account, new_id, limits=limits, extra_fields=extra)
+            options = make_openai_options(provider, key=key, token=token)
+            return ResponsesModel(options, new_id, limits=limits, extra_fields=extra)
 
 
 def make_openai_options(
@@ -81,8 +81,8 @@ def make_openai_options(
 
     base_url = require_base_url(provider)
     key = None if token else check_provider_key(provider, key)
-    keyless = key is None and token is None and is_keyless(provider)
-    if key is None and token is None and not keyless:
+    needs_no_key = key is None and token is None and is_keyless(provider)
+    if key is None and token is None and not needs_no_key:
         raise KeyRefused(f"{provider.name} needs a key", hint=f"set key_env under [providers.{provider.name}]")
     return OpenAIClientOptions(
         provider=provider.name,
@@ -95,7 +95,7 @@ def make_openai_options(
         is_azure=provider.api == "azure",
         api_version=provider.api_version,
         deployment=provider.deployment,
-        is_keyless=keyless,
+        is_keyless=needs_no_key,
     )
 
 

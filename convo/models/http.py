@@ -80,12 +80,12 @@ class SSEClient:
         """Use `headers` in addition to those of `client`."""
         from httpx2 import Headers, Timeout
 
-        named: ProviderClient = client
-        said = {**named.default_headers, **named.auth_headers, **headers}
+        provider_client: ProviderClient = client
+        all_headers = {**provider_client.default_headers, **provider_client.auth_headers, **headers}
         self.client, self._http_client, self._limits = client, http_client, limits
-        kept = {name: value for name, value in said.items() if isinstance(value, str)}
-        self._headers = Headers({**kept, "accept-encoding": "identity"})
-        self._extensions = {"timeout": Timeout(named.timeout).as_dict(), STREAM_EXTENSION: True}
+        text_headers = {name: value for name, value in all_headers.items() if isinstance(value, str)}
+        self._headers = Headers({**text_headers, "accept-encoding": "identity"})
+        self._extensions = {"timeout": Timeout(provider_client.timeout).as_dict(), STREAM_EXTENSION: True}
         self._urls: dict[str, URL] = {}
 
     async def stream_json(
@@ -104,20 +104,20 @@ class SSEClient:
         Raises EndpointFault.
         """
         with map_provider_errors(context):
-            answer = await self._http_client.send(self._build_request(path, body, query), stream=True)
+            response = await self._http_client.send(self._build_request(path, body, query), stream=True)
         try:
-            if not answer.is_success:
+            if not response.is_success:
                 with map_provider_errors(context):
-                    await answer.aread()
-                raise fault_from_response(answer, context)
+                    await response.aread()
+                raise fault_from_response(response, context)
             async with aclosing(
-                _iter_json_values(answer, context, self._limits, _STRICT_DECODER if strict else _DECODER)
+                _iter_json_values(response, context, self._limits, _STRICT_DECODER if strict else _DECODER)
             ) as values:
                 async for value in values:
                     yield value
         finally:
             with map_provider_errors(context, is_streaming=True):
-                await answer.aclose()
+                await response.aclose()
 
     def _build_request(self, path: str, body: Mapping[str, Json] | None, query: Mapping[str, Any] | None) -> "Request":
         from httpx2 import Request
@@ -126,9 +126,9 @@ class SSEClient:
             base: URL = self.client.base_url
             self._urls[path] = base.copy_with(raw_path=base.raw_path + path.lstrip("/").encode())
         url = self._urls[path] if body is not None else self._urls.pop(path)
-        given = {**getattr(self.client, "default_query", {}), **(query or {})}
-        if given:
-            url = url.copy_merge_params(given)
+        query_parameters = {**getattr(self.client, "default_query", {}), **(query or {})}
+        if query_parameters:
+            url = url.copy_merge_params(query_parameters)
         content = None if body is None else _ENCODER.encode(body).encode()
         method = "GET" if body is None else "POST"
         return Request(method, url, headers=self._headers, content=content, extensions=self._extensions)
@@ -148,7 +148,7 @@ class SSEDecoder:
         if self._ended_with_cr and piece.startswith(b"\n"):  # the second half of a CRLF that was split
             piece = piece[1:]
         self._ended_with_cr = piece.endswith(b"\r")
-        found = []
+        events = []
         for line in piece.splitlines(keepends=True):
             if not line.endswith((b"\n", b"\r")):
                 self._partial_line.write(line)
@@ -161,48 +161,50 @@ class SSEDecoder:
             if line.startswith(b"data:"):
                 self._data.write(line[5:].removeprefix(b" ") + b"\n")
             elif not line and self._data.tell():
-                found.append(_take_buffer(self._data)[:-1].decode())
+                events.append(_take_buffer(self._data)[:-1].decode())
         if self._partial_line.tell() + self._data.tell() > self._max_event_bytes:
             raise LimitReached("event_bytes", self._max_event_bytes)
-        return found
+        return events
 
 
-def _take_buffer(held: BytesIO) -> bytes:
-    whole = held.getvalue()
-    held.seek(0)
-    held.truncate()
-    return whole
+def _take_buffer(buffer: BytesIO) -> bytes:
+    content = buffer.getvalue()
+    buffer.seek(0)
+    buffer.truncate()
+    return content
 
 
 async def _iter_json_values(
-    answer: "Response", context: ErrorContext, limits: ResponseLimits, decoder: json.JSONDecoder
+    response: "Response", context: ErrorContext, limits: ResponseLimits, decoder: json.JSONDecoder
 ) -> AsyncGenerator[Json, None]:
     """Yield the JSON values of a stream. Raises EndpointFault."""
-    sent, events = SSEDecoder(limits.event_bytes), 0
-    mapped_errors, pace = map_provider_errors(context), TimeSlice()
-    async with aclosing(answer.aiter_bytes()) as pieces:
+    sse_decoder, event_count = SSEDecoder(limits.event_bytes), 0
+    mapped_errors, time_slice = map_provider_errors(context), TimeSlice()
+    async with aclosing(response.aiter_bytes()) as pieces:
         while True:
             with mapped_errors:
                 piece = await anext(pieces, None)
             for part in _split_chunk(piece):
                 with mapped_errors:
-                    found = sent.feed(part)
-                await pace.checkpoint()
-                for data in found:
+                    events = sse_decoder.feed(part)
+                await time_slice.checkpoint()
+                for data in events:
                     if data.startswith(DONE_MARKER):
                         await _drain_response(pieces, context)
                         return
                     with mapped_errors:
-                        small = len(data) < LARGE_EVENT_BYTES
+                        is_small = len(data) < LARGE_EVENT_BYTES
                         value = (
-                            decoder.decode(data) if small else await parse_large_json(data, limits.event_bytes, decoder)
+                            decoder.decode(data)
+                            if is_small
+                            else await parse_large_json(data, limits.event_bytes, decoder)
                         )
                     mapped_errors.is_streaming = True
-                    events += 1
-                    if events > limits.answer_events:
+                    event_count += 1
+                    if event_count > limits.answer_events:
                         raise LimitReached("answer_events", limits.answer_events)
                     yield value
-                    await pace.checkpoint()
+                    await time_slice.checkpoint()
             if piece is None:
                 return
 
@@ -217,7 +219,7 @@ def _split_chunk(piece: bytes | None) -> list[bytes]:
     return (
         [piece]
         if len(piece) <= READ_CHUNK_BYTES
-        else [piece[at : at + READ_CHUNK_BYTES] for at in range(0, len(piece), READ_CHUNK_BYTES)]
+        else [piece[start : start + READ_CHUNK_BYTES] for start in range(0, len(piece), READ_CHUNK_BYTES)]
     )
 
 
@@ -307,76 +309,76 @@ async def parse_large_json(text: str, max_bytes: int, decoder: json.JSONDecoder 
 
     Raises ValueError for invalid JSON, LimitReached if the values take more than `max_bytes` bytes.
     """
-    reading, pace = _parse_in_steps(text, max_bytes, decoder), TimeSlice()
+    steps, time_slice = _parse_in_steps(text, max_bytes, decoder), TimeSlice()
     while True:
         try:
-            next(reading)
+            next(steps)
         except StopIteration as end:
             return end.value
-        await pace.checkpoint()
+        await time_slice.checkpoint()
 
 
 def _parse_in_steps(text: str, max_bytes: int, decoder: json.JSONDecoder) -> Generator[None, None, Json]:
     """Parse `text` and yield after every 256 values. Strings and numbers are parsed by the json module."""
-    left, at, name = (max_bytes - len(text)) // JSON_VALUE_OVERHEAD_BYTES, 0, ""
-    holders: list[Any] = []
+    remaining, position, name = (max_bytes - len(text)) // JSON_VALUE_OVERHEAD_BYTES, 0, ""
+    containers: list[Any] = []
     root: Json = None
     while True:
-        at = _skip_whitespace(text, at)
-        opens = text[at : at + 1]
-        value: Json = [] if opens == "[" else {} if opens == "{" else None
-        at += 1
+        position = _skip_whitespace(text, position)
+        bracket = text[position : position + 1]
+        value: Json = [] if bracket == "[" else {} if bracket == "{" else None
+        position += 1
         if value is None:
-            value, at = decoder.raw_decode(text, at - 1)
-        if not holders:
+            value, position = decoder.raw_decode(text, position - 1)
+        if not containers:
             root = value
-        elif isinstance(holders[-1], dict):
-            holders[-1][name] = value
+        elif isinstance(containers[-1], dict):
+            containers[-1][name] = value
         else:
-            holders[-1].append(value)
-        left -= 1
-        if left < 0:
+            containers[-1].append(value)
+        remaining -= 1
+        if remaining < 0:
             raise LimitReached("event_bytes", max_bytes)
-        if left % 256 == 0:
+        if remaining % 256 == 0:
             yield
-        if opens in _CLOSING_BRACKETS:
-            at = _skip_whitespace(text, at)
-            if text[at : at + 1] != _CLOSING_BRACKETS[opens]:
-                holders.append(value)
-                if opens == "{":
-                    name, at = _parse_member_name(text, at)
+        if bracket in _CLOSING_BRACKETS:
+            position = _skip_whitespace(text, position)
+            if text[position : position + 1] != _CLOSING_BRACKETS[bracket]:
+                containers.append(value)
+                if bracket == "{":
+                    name, position = _parse_member_name(text, position)
                 continue
-            at += 1
-        while holders:
-            at = _skip_whitespace(text, at) + 1
-            sign, of_object = text[at - 1 : at], isinstance(holders[-1], dict)
-            if sign == ",":
-                if of_object:
-                    name, at = _parse_member_name(text, _skip_whitespace(text, at))
+            position += 1
+        while containers:
+            position = _skip_whitespace(text, position) + 1
+            character, is_object = text[position - 1 : position], isinstance(containers[-1], dict)
+            if character == ",":
+                if is_object:
+                    name, position = _parse_member_name(text, _skip_whitespace(text, position))
                 break
-            if sign != ("}" if of_object else "]"):
+            if character != ("}" if is_object else "]"):
                 raise ValueError("a comma or the end is missing")
-            holders.pop()
+            containers.pop()
         else:
-            if _skip_whitespace(text, at) != len(text):
+            if _skip_whitespace(text, position) != len(text):
                 raise ValueError("extra data after the value")
             return root
 
 
-def _skip_whitespace(text: str, at: int) -> int:
-    found = _WHITESPACE.match(text, at)
-    return found.end() if found else at
+def _skip_whitespace(text: str, position: int) -> int:
+    match = _WHITESPACE.match(text, position)
+    return match.end() if match else position
 
 
-def _parse_member_name(text: str, at: int) -> tuple[str, int]:
+def _parse_member_name(text: str, position: int) -> tuple[str, int]:
     """Return the name of an object's member and the position of its value. Raises ValueError."""
-    if text[at : at + 1] != '"':
+    if text[position : position + 1] != '"':
         raise ValueError("a name is missing")
-    name, at = _DECODER.raw_decode(text, at)
-    at = _skip_whitespace(text, at)
-    if text[at : at + 1] != ":":
+    name, position = _DECODER.raw_decode(text, position)
+    position = _skip_whitespace(text, position)
+    if text[position : position + 1] != ":":
         raise ValueError("a colon is missing")
-    return name, at + 1
+    return name, position + 1
 
 
 OPENAI_URL = "https://api.openai.com/v1"
@@ -462,14 +464,14 @@ def make_openai_client(
 
 def build_url_and_headers(options: OpenAIClientOptions, path: str) -> tuple[str, Mapping[str, str]]:
     """Return the URL of `path` and the headers of a request; `{key}` is a placeholder for the key."""
-    old_azure = options.is_azure and options.api_version
-    version = f"?api-version={options.api_version}" if old_azure else ""
-    under = "/openai" if old_azure else "/openai/v1" if options.is_azure else ""
-    shown = ("api-key", "{key}") if old_azure and not options.token else ("Authorization", "Bearer {key}")
-    acts_for = {"OpenAI-Organization": options.organisation, "OpenAI-Project": options.project}
-    said = {name: value for name, value in acts_for.items() if value}
-    keys = {} if options.is_keyless else dict([shown])
-    return f"{options.base_url.rstrip('/')}{under}{path}{version}", keys | said
+    is_old_azure = options.is_azure and options.api_version
+    version = f"?api-version={options.api_version}" if is_old_azure else ""
+    path_prefix = "/openai" if is_old_azure else "/openai/v1" if options.is_azure else ""
+    key_header = ("api-key", "{key}") if is_old_azure and not options.token else ("Authorization", "Bearer {key}")
+    account_headers = {"OpenAI-Organization": options.organisation, "OpenAI-Project": options.project}
+    set_headers = {name: value for name, value in account_headers.items() if value}
+    key_headers = {} if options.is_keyless else dict([key_header])
+    return f"{options.base_url.rstrip('/')}{path_prefix}{path}{version}", key_headers | set_headers
 
 
 def make_http_client() -> "AsyncClient":
@@ -490,11 +492,14 @@ def make_sse_client(
 ) -> SSEClient:
     """Create the SSE client, with the key header of an older Azure, which the package adds to its own requests only."""
     secret = options.token or options.key
-    _, shown = build_url_and_headers(options, "")
+    _, headers = build_url_and_headers(options, "")
     key = secret.reveal() if secret else ""
-    old_azure = options.is_azure and options.api_version
+    is_old_azure = options.is_azure and options.api_version
     return SSEClient(
-        client, http_client, limits, {name: said.format(key=key) for name, said in shown.items()} if old_azure else {}
+        client,
+        http_client,
+        limits,
+        {name: value.format(key=key) for name, value in headers.items()} if is_old_azure else {},
     )
 
 
@@ -504,8 +509,8 @@ def _default_headers(options: OpenAIClientOptions, secret: Secret) -> Mapping[st
 
     if options.use_env_headers:
         return {}
-    ambient = (line.partition(":")[0].strip() for line in os.environ.get("OPENAI_CUSTOM_HEADERS", "").split("\n"))
-    return {**dict.fromkeys(filter(None, ambient), Omit()), "Authorization": f"Bearer {secret.reveal()}"}
+    header_names = (line.partition(":")[0].strip() for line in os.environ.get("OPENAI_CUSTOM_HEADERS", "").split("\n"))
+    return {**dict.fromkeys(filter(None, header_names), Omit()), "Authorization": f"Bearer {secret.reveal()}"}
 
 
 MAX_ERROR_BYTES = 64 * 1024
@@ -566,48 +571,48 @@ async def _truncate_error_body(pieces: AsyncGenerator[bytes, None]) -> AsyncGene
     """Yield the first bytes of an error's body. A broken or late body ends early: the status is enough."""
     from httpx2 import HTTPError
 
-    left, until = MAX_ERROR_BYTES, asyncio.get_running_loop().time() + ERROR_TIMEOUT_S
-    while left > 0:
+    remaining, deadline = MAX_ERROR_BYTES, asyncio.get_running_loop().time() + ERROR_TIMEOUT_S
+    while remaining > 0:
         try:
-            async with asyncio.timeout_at(until):
+            async with asyncio.timeout_at(deadline):
                 piece = await anext(pieces, None)
         except (TimeoutError, HTTPError, StreamBroken):
             return
         if piece is None:
             return
-        yield piece[:left]
-        left -= len(piece)
+        yield piece[:remaining]
+        remaining -= len(piece)
 
 
 async def _limit_bytes(pieces: AsyncIterator[bytes], max_bytes: int, limit: str) -> AsyncGenerator[bytes, None]:
     """Yield the chunks. Raises LimitReached above `max_bytes` bytes."""
-    read = 0
+    byte_count = 0
     async for piece in pieces:
-        read += len(piece)
-        if read > max_bytes:
+        byte_count += len(piece)
+        if byte_count > max_bytes:
             raise LimitReached(limit, max_bytes)
         yield piece
 
 
 async def _limit_json_values(pieces: AsyncIterator[bytes], limits: ResponseLimits) -> AsyncGenerator[bytes, None]:
     """Yield the chunks. Raises LimitReached for more JSON values than fit into memory."""
-    values = 0
+    value_count = 0
     async for piece in pieces:
-        values += piece.count(b",") + piece.count(b"[") + piece.count(b"{")
-        if values > limits.body_bytes // MIN_BYTES_PER_JSON_VALUE:
+        value_count += piece.count(b",") + piece.count(b"[") + piece.count(b"{")
+        if value_count > limits.body_bytes // MIN_BYTES_PER_JSON_VALUE:
             raise LimitReached("body_bytes", limits.body_bytes)
         yield piece
 
 
 async def _limit_duration(pieces: AsyncGenerator[bytes, None], limits: ResponseLimits) -> AsyncGenerator[bytes, None]:
     """Yield the chunks. Raises LimitReached if the body takes too long."""
-    until = asyncio.get_running_loop().time() + limits.idle_s
+    deadline = asyncio.get_running_loop().time() + limits.idle_s
     while True:
         try:
-            async with asyncio.timeout_at(until):
+            async with asyncio.timeout_at(deadline):
                 piece = await anext(pieces, None)
-        except TimeoutError as late:
-            raise LimitReached("idle_s", limits.idle_s) from late
+        except TimeoutError as error:
+            raise LimitReached("idle_s", limits.idle_s) from error
         if piece is None:
             return
         yield piece
@@ -628,20 +633,20 @@ async def _decompress(source: AsyncIterable[bytes], coding: str, *, skip: bool =
         if skip:
             return
         raise StreamBroken(f"the server compressed its response with {coding[:20]!r}, which was not requested")
-    unzip = Decompressor()
+    decompressor = Decompressor()
     try:
         async for piece in source:
-            for out in unzip.decompress(piece):
-                yield out
+            for chunk in decompressor.decompress(piece):
+                yield chunk
                 await asyncio.sleep(0)
-    except zlib.error as wrong:
-        raise StreamBroken("the server's compressed response cannot be decompressed") from wrong
+    except zlib.error as error:
+        raise StreamBroken("the server's compressed response cannot be decompressed") from error
 
 
 def _zlib_window_bits(head: bytes) -> int:
     """Return zlib's parameter for data that begins with `head`: gzip and zlib have a header, raw deflate has none."""
-    named = head[:2] == b"\x1f\x8b" or (head[0] & 15 == 8 and int.from_bytes(head[:2]) % 31 == 0)
-    return zlib.MAX_WBITS | 32 if named else -zlib.MAX_WBITS
+    has_header = head[:2] == b"\x1f\x8b" or (head[0] & 15 == 8 and int.from_bytes(head[:2]) % 31 == 0)
+    return zlib.MAX_WBITS | 32 if has_header else -zlib.MAX_WBITS
 
 
 class Decompressor:
@@ -659,7 +664,7 @@ class Decompressor:
                 return
             piece, self._zlib = self._head, zlib.decompressobj(_zlib_window_bits(self._head))
         while piece and not self._zlib.eof:
-            out = self._zlib.decompress(piece, DECOMPRESS_CHUNK_BYTES)
+            chunk = self._zlib.decompress(piece, DECOMPRESS_CHUNK_BYTES)
             piece = self._zlib.unconsumed_tail
-            if out:
-                yield out
+            if chunk:
+                yield chunk

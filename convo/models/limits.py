@@ -54,14 +54,14 @@ class LimitedModel:
 
 async def apply_idle_limit(answer: Awaitable[_T], limits: ResponseLimits) -> _T:
     """Await a response that is not streamed. Raises LimitReached after the idle limit of a stream."""
-    waiting = asyncio.timeout(limits.idle_s)
+    timeout = asyncio.timeout(limits.idle_s)
     try:
-        async with waiting:
+        async with timeout:
             return await answer
-    except TimeoutError as late:
-        if not waiting.expired():
+    except TimeoutError as error:
+        if not timeout.expired():
             raise
-        raise LimitReached("idle_s", limits.idle_s) from late
+        raise LimitReached("idle_s", limits.idle_s) from error
 
 
 async def limit_response_events(
@@ -72,26 +72,26 @@ async def limit_response_events(
     Raises LimitReached.
     """
     clock, size, count = asyncio.get_running_loop().time, OutputSize(), 0
-    end = clock() + limits.answer_s
-    idle = clock() + limits.idle_s
+    deadline = clock() + limits.answer_s
+    idle_deadline = clock() + limits.idle_s
     async with aclosing(events):
         while True:
-            waiting = asyncio.timeout_at(min(end, idle))
+            timeout = asyncio.timeout_at(min(deadline, idle_deadline))
             try:
-                async with waiting:
+                async with timeout:
                     event = await anext(events, None)
-            except TimeoutError as late:
-                if not waiting.expired():
+            except TimeoutError as error:
+                if not timeout.expired():
                     raise
-                limit = "answer_s" if end <= idle else "idle_s"
-                raise LimitReached(limit, getattr(limits, limit)) from late
+                limit = "answer_s" if deadline <= idle_deadline else "idle_s"
+                raise LimitReached(limit, getattr(limits, limit)) from error
             if event is None:
                 return
             count += 1
             if count > limits.answer_events:
                 raise LimitReached("answer_events", limits.answer_events)
             if event["type"].startswith("response.") and event["type"] not in START_EVENTS:
-                idle = clock() + limits.idle_s
+                idle_deadline = clock() + limits.idle_s
                 await size.add_event(event)
                 if size.size_bytes > limits.output_bytes:
                     raise LimitReached("output_bytes", limits.output_bytes)
@@ -106,16 +106,16 @@ class OutputSize:
         self._item_sizes: dict[int, int] = {}
 
     async def add_event(self, event: StreamEvent) -> None:
-        kind, index = event["type"], event.get("output_index")
+        event_type, index = event["type"], event.get("output_index")
         index = index if isinstance(index, int) else -1
-        if kind.endswith(".delta"):
+        if event_type.endswith(".delta"):
             delta = event.get("delta")
             self._add(index, len(delta) if isinstance(delta, str) else await measure_json_bytes(delta))
-        elif kind in ITEM_EVENTS:
+        elif event_type in ITEM_EVENTS:
             self._add(index, await measure_json_bytes(event.get("item")) - self._item_sizes.get(index, 0))
-        elif kind == "response.content_part.added":
+        elif event_type == "response.content_part.added":
             self._add(index, await measure_json_bytes(event.get("part")))
-        elif kind in TERMINAL_EVENTS:
+        elif event_type in TERMINAL_EVENTS:
             response = event.get("response")
             output = response.get("output") if isinstance(response, Mapping) else None
             self.size_bytes = max(self.size_bytes, await measure_json_bytes(output))
@@ -127,18 +127,18 @@ class OutputSize:
 
 async def measure_json_bytes(value: Json) -> int:
     """Measure the size of `value` in bytes. The loop yields to other tasks."""
-    size, measured, left, pace = 0, 0, [value], TimeSlice()
-    while left:
-        one = left.pop()
-        if isinstance(one, str):
-            size += len(one)
-        elif isinstance(one, Mapping):
-            size += JSON_VALUE_OVERHEAD_BYTES + sum(map(len, one))
-            left.extend(one.values())
-        elif isinstance(one, list | tuple):
+    size, count, pending, time_slice = 0, 0, [value], TimeSlice()
+    while pending:
+        entry = pending.pop()
+        if isinstance(entry, str):
+            size += len(entry)
+        elif isinstance(entry, Mapping):
+            size += JSON_VALUE_OVERHEAD_BYTES + sum(map(len, entry))
+            pending.extend(entry.values())
+        elif isinstance(entry, list | tuple):
             size += JSON_VALUE_OVERHEAD_BYTES
-            left.extend(one)
-        measured += 1
-        if measured % 256 == 0:
-            await pace.checkpoint()
+            pending.extend(entry)
+        count += 1
+        if count % 256 == 0:
+            await time_slice.checkpoint()
     return size

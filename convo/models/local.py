@@ -56,8 +56,8 @@ _ENGINE_ERROR = re.compile(r"^[\d.]+ E \S+\s+(.+)", re.MULTILINE)
 
 def count_engine_threads() -> int:
     """Return the number of compute threads. One core stays free: with all cores in use it is 20 times slower."""
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(4, allowed - 1))
+    cpu_count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(4, cpu_count - 1))
 
 
 class EngineProcess:
@@ -67,9 +67,9 @@ class EngineProcess:
         self._weights, self._read_lock = weights, threading.Lock()
         self.folder = None if loopback else _make_socket_folder()
         self._stderr_file = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process runs
-        wanted = {"name": name, "weights": str(weights), "threads": count_engine_threads(), "folder": self.folder}
+        options = {"name": name, "weights": str(weights), "threads": count_engine_threads(), "folder": self.folder}
         self.process = subprocess.Popen(  # noqa: S603
-            [sys.executable, "-P", str(_PROCESS_SCRIPT), json.dumps(wanted)],
+            [sys.executable, "-P", str(_PROCESS_SCRIPT), json.dumps(options)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr_file,
@@ -117,16 +117,18 @@ class EngineProcess:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def _make_start_error(self) -> ModelFault | Unreadable:
-        how = self.exit_reason(_STOP_TIMEOUT_S)
+        exit_reason = self.exit_reason(_STOP_TIMEOUT_S)
         self._stderr_file.seek(0)
-        said = self._stderr_file.read().decode(errors="replace")
-        if found := _LOAD_ERROR.search(said):
+        stderr = self._stderr_file.read().decode(errors="replace")
+        if match := _LOAD_ERROR.search(stderr):
             return Unreadable(
-                f"{self._weights} cannot be loaded: {found[1]}", hint="choose another file with -m local/PATH"
+                f"{self._weights} cannot be loaded: {match[1]}", hint="choose another file with -m local/PATH"
             )
-        found = _ENGINE_ERROR.search(said)
-        why = found[1] if found else next((line for line in reversed(said.splitlines()) if line.strip()), how)
-        return ModelFault(f"the local engine did not start: {why}")
+        match = _ENGINE_ERROR.search(stderr)
+        reason = (
+            match[1] if match else next((line for line in reversed(stderr.splitlines()) if line.strip()), exit_reason)
+        )
+        return ModelFault(f"the local engine did not start: {reason}")
 
 
 class LocalEngine:
@@ -166,12 +168,12 @@ class LocalEngine:
 
     async def stop(self) -> None:
         """Close the connection and stop the process."""
-        starting, chat, child = self._starting, self._chat, self.process
+        starting, chat, process = self._starting, self._chat, self.process
         self._starting = self._chat = self.process = None
         if chat is not None:
             await chat.aclose()
-        if child is not None:
-            await asyncio.to_thread(child.stop, kill=chat is None)
+        if process is not None:
+            await asyncio.to_thread(process.stop, kill=chat is None)
         if starting is not None:
             await asyncio.wait([starting])
 
@@ -182,9 +184,9 @@ class LocalEngine:
     def _needs_restart(self, started: asyncio.Task[ChatModel]) -> bool:
         return started.exception() is not None or self.process is None or self.process.exit_reason() is not None
 
-    async def _start(self, child: EngineProcess) -> ChatModel:
+    async def _start(self, process: EngineProcess) -> ChatModel:
         address, _ = await asyncio.gather(
-            asyncio.to_thread(child.wait_for_address), asyncio.to_thread(import_module, "openai")
+            asyncio.to_thread(process.wait_for_address), asyncio.to_thread(import_module, "openai")
         )
         key = Secret(address["key"]) if "key" in address else None
         url = address.get("url", "http://local")
@@ -210,11 +212,11 @@ def _make_http_client(address: dict[str, str]) -> "AsyncClient":
     """
     import httpx2
 
-    once = httpx2.Limits(max_keepalive_connections=0)
+    limits = httpx2.Limits(max_keepalive_connections=0)
     if "socket" in address:
-        by_socket = httpx2.AsyncHTTPTransport(uds=address["socket"], verify=False, limits=once)
-        return httpx2.AsyncClient(transport=by_socket, timeout=None)
-    return httpx2.AsyncClient(trust_env=False, timeout=None, limits=once)
+        transport = httpx2.AsyncHTTPTransport(uds=address["socket"], verify=False, limits=limits)
+        return httpx2.AsyncClient(transport=transport, timeout=None)
+    return httpx2.AsyncClient(trust_env=False, timeout=None, limits=limits)
 
 
 def _make_socket_folder() -> str:
@@ -248,8 +250,8 @@ _MEDIA_NAMES = {"input_image": "images", "input_file": "files", "input_audio": "
 
 def check_local_request(request: ModelRequest, model_label: str) -> None:
     """Reject a request that the engine cannot honour or would ignore. Raises Unsupported."""
-    for form in list_media_types(request.input):
-        raise Unsupported(model_label, _MEDIA_NAMES.get(form, f"{form} parts"), param="input")
+    for media_type in list_media_types(request.input):
+        raise Unsupported(model_label, _MEDIA_NAMES.get(media_type, f"{media_type} parts"), param="input")
     for item in request.input:
         if item_type(item) in ("function_call", "function_call_output"):
             raise Unsupported(model_label, "tool calls", param="input")
@@ -299,21 +301,21 @@ class LocalModel:
     async def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
         engine, chat, request = await self._start_engine(request)
         try:
-            need, room = (
+            input_tokens, available_tokens = (
                 await _count_input_tokens(chat, request),
                 engine.context_tokens - _reserved_output_tokens(request),
             )
-            if need > room:
-                raise WindowExceeded(f"local/{request.model}", need, room)
+            if input_tokens > available_tokens:
+                raise WindowExceeded(f"local/{request.model}", input_tokens, available_tokens)
             async with aclosing(chat.respond(request)) as events:
                 async for event in events:
                     yield event
-        except (StreamBroken, Unreachable) as broken:
-            how = await engine.wait_for_exit_reason()
-            if how is None:
+        except (StreamBroken, Unreachable) as error:
+            exit_reason = await engine.wait_for_exit_reason()
+            if exit_reason is None:
                 raise
-            stopped = f"the local engine stopped during the request ({how})"
-            raise StreamBroken(stopped, code="engine_stopped", hint="/retry restarts it") from broken
+            message = f"the local engine stopped during the request ({exit_reason})"
+            raise StreamBroken(message, code="engine_stopped", hint="/retry restarts it") from error
 
     async def count(self, request: ModelRequest) -> int:
         """Return the exact number of input tokens, including the model's chat template."""
@@ -362,10 +364,10 @@ class LocalModel:
 
 
 async def _count_input_tokens(chat: ChatModel, request: ModelRequest) -> int:
-    counted = await chat.request_json("/chat/completions/input_tokens", chat.build_body(request))
-    return int(counted["input_tokens"])
+    response = await chat.request_json("/chat/completions/input_tokens", chat.build_body(request))
+    return int(response["input_tokens"])
 
 
 def _reserved_output_tokens(request: ModelRequest) -> int:
-    wanted = request.parameters.get("max_output_tokens")
-    return min(wanted, _MIN_OUTPUT_TOKENS) if wanted else _MIN_OUTPUT_TOKENS
+    max_tokens = request.parameters.get("max_output_tokens")
+    return min(max_tokens, _MIN_OUTPUT_TOKENS) if max_tokens else _MIN_OUTPUT_TOKENS

@@ -23,18 +23,18 @@ _CACHE_MIB = 256
 
 
 def run_engine() -> None:
-    wanted = json.loads(sys.argv[1])
-    say = os.fdopen(os.dup(1), "w")
+    options = json.loads(sys.argv[1])
+    output = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # the engine's own output must not mix with the address
     try:
-        server = start_engine_server(wanted)
-        print(json.dumps(server["address"]), file=say, flush=True)
+        server = start_engine_server(options)
+        print(json.dumps(server["address"]), file=output, flush=True)
         sys.stdin.buffer.read()
     except BrokenPipeError:
         pass  # the parent process ended during the load
     finally:
-        if wanted["folder"]:
-            shutil.rmtree(wanted["folder"], ignore_errors=True)
+        if options["folder"]:
+            shutil.rmtree(options["folder"], ignore_errors=True)
     os._exit(0)  # do not finish a response that has no reader
 
 

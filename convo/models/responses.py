@@ -69,23 +69,23 @@ class ResponsesModel:
             ),
             "stream": True,
         }
-        asked, answering = self._options.make_error_context(body), False
-        events = ResponsesEventTranslator(self._issuer_tag(request), self._new_id, request.model)
-        async with aclosing(self._get_client().stream_json("/responses", body, asked, strict=True)) as arriving:
-            async for value in arriving:
-                event = validate_stream_event(validate_event(value, asked))
-                failure = fault_from_event(event, asked, is_streaming=answering)
+        context, is_streaming = self._options.make_error_context(body), False
+        translator = ResponsesEventTranslator(self._issuer_tag(request), self._new_id, request.model)
+        async with aclosing(self._get_client().stream_json("/responses", body, context, strict=True)) as values:
+            async for value in values:
+                event = validate_stream_event(validate_event(value, context))
+                failure = fault_from_event(event, context, is_streaming=is_streaming)
                 if failure:
                     raise failure
-                ours = events.translate_event(event)
-                if events.terminal_event is not None:
-                    await _drain_events(arriving)
-                    yield events.terminal_event
+                translated = translator.translate_event(event)
+                if translator.terminal_event is not None:
+                    await _drain_events(values)
+                    yield translator.terminal_event
                     return
-                if ours is not None:
-                    answering = True
-                    yield ours
-        raise StreamBroken(f"{asked.provider} ended the stream before the response was complete")
+                if translated is not None:
+                    is_streaming = True
+                    yield translated
+        raise StreamBroken(f"{context.provider} ended the stream before the response was complete")
 
     def ignored_fields(self, request: ModelRequest) -> tuple[str, ...]:
         return list_ignored_responses_fields(request, self._issuer_tag(request), self._extra_fields)
@@ -99,24 +99,24 @@ class ResponsesModel:
 
     async def count(self, request: ModelRequest) -> int | None:
         body = self._with_deployment(build_count_body(request, self._issuer_tag(request), self._model_label(request)))
-        answer = await self._post("/responses/input_tokens", body)
-        found = answer.get("input_tokens") if isinstance(answer, Mapping) else None
-        return found if isinstance(found, int) else None
+        response = await self._post("/responses/input_tokens", body)
+        token_count = response.get("input_tokens") if isinstance(response, Mapping) else None
+        return token_count if isinstance(token_count, int) else None
 
     async def compact(self, request: ModelRequest) -> Sequence[Item] | None:
         body = self._with_deployment(build_compact_body(request, self._issuer_tag(request), self._model_label(request)))
-        answer = await self._post("/responses/compact", body)
-        if answer is None:
+        response = await self._post("/responses/compact", body)
+        if response is None:
             return None
-        window = answer.get("output") if isinstance(answer, Mapping) else None
-        if not isinstance(window, list) or not all(isinstance(item, dict) for item in window):
+        output = response.get("output") if isinstance(response, Mapping) else None
+        if not isinstance(output, list) or not all(isinstance(item, dict) for item in output):
             raise StreamBroken(f"{self._options.provider} sent a response that is not a compacted input")
-        return [tag_encrypted_content(item, self._issuer_tag(request)) for item in window]
+        return [tag_encrypted_content(item, self._issuer_tag(request)) for item in output]
 
     async def list_models(self) -> Sequence[str]:
         with map_provider_errors(self._options.make_error_context({})):
-            listed = await self._get_client().client.get("/models", cast_to=object)
-        return parse_model_names(listed, self._options.provider)
+            response = await self._get_client().client.get("/models", cast_to=object)
+        return parse_model_names(response, self._options.provider)
 
     async def aclose(self) -> None:
         if self._client is not None:
@@ -139,8 +139,8 @@ class ResponsesModel:
         return {**body, "model": self._options.deployment or body["model"]}
 
     def _issuer_tag(self, request: ModelRequest) -> IssuerTag:
-        account = self._options
-        return make_issuer_tag(account.provider, request.model, account.base_url, account.organisation, account.project)
+        options = self._options
+        return make_issuer_tag(options.provider, request.model, options.base_url, options.organisation, options.project)
 
     def _model_label(self, request: ModelRequest) -> str:
         return f"{self._options.provider}/{request.model}"
@@ -154,11 +154,11 @@ class ResponsesModel:
         return self._client
 
 
-async def _drain_events(arriving: AsyncGenerator[Json, None]) -> None:
+async def _drain_events(values: AsyncGenerator[Json, None]) -> None:
     """Read the rest of the stream for a limited time, so that the connection can be reused."""
     with suppress(TimeoutError, EndpointFault):
         async with asyncio.timeout(_DRAIN_TIMEOUT_S):
-            async for _ in arriving:
+            async for _ in values:
                 pass
 
 
@@ -206,7 +206,7 @@ class ResponsesEventTranslator:
         response = event.get("response") or {}
         status = str(event["type"]).removeprefix("response.").replace("cancelled", "failed")
         output = [self._with_item_id(item, index) for index, item in enumerate(response.get("output") or ())]
-        ended: dict[str, Json] = {
+        terminal_response: dict[str, Json] = {
             "status": status,
             "model": _str_field(response, "model") or self._model,
             "output": output or [self._done_items[index] for index in sorted(self._done_items)],
@@ -214,11 +214,13 @@ class ResponsesEventTranslator:
         }
         if status == "incomplete":
             reason = _str_field(response.get("incomplete_details") or {}, "reason")
-            ended["incomplete_details"] = {"reason": reason} if reason else None
+            terminal_response["incomplete_details"] = {"reason": reason} if reason else None
         if status == "failed":
             error = response.get("error") or {}
-            ended["error"] = {name: _str_field(error, name) or words for name, words in _DEFAULT_ERROR.items()}
-        return {"type": f"response.{status}", "response": ended}
+            terminal_response["error"] = {
+                name: _str_field(error, name) or default for name, default in _DEFAULT_ERROR.items()
+            }
+        return {"type": f"response.{status}", "response": terminal_response}
 
     def _with_item_id(self, item: Item, index: int) -> Item:
         """Return the item with an id, which is the same in each event, and with its encrypted content tagged."""
@@ -240,18 +242,18 @@ def _clean_usage(reported: Mapping[str, Json] | None) -> Json:
     """Remove the counts that are no numbers of tokens; fields unknown to the API stay."""
     if not reported:
         return None
-    used = {name: value for name, value in reported.items() if name not in _USAGE_COUNTS or is_token_count(value)}
+    usage = {name: value for name, value in reported.items() if name not in _USAGE_COUNTS or is_token_count(value)}
     for name in _USAGE_DETAILS:
-        if name in used:
-            details = used[name] or {}
-            used[name] = {figure: value for figure, value in details.items() if is_token_count(value)}
-    return used
+        if name in usage:
+            details = usage[name] or {}
+            usage[name] = {field: value for field, value in details.items() if is_token_count(value)}
+    return usage
 
 
 def _str_field(fields: Mapping[str, Json], name: str) -> str | None:
     """Return a field that is a string; None for any other value."""
-    found = fields.get(name)
-    return found if isinstance(found, str) else None
+    value = fields.get(name)
+    return value if isinstance(value, str) else None
 
 
 def _without_dropped_fields(event: StreamEvent) -> dict[str, Json]:
@@ -279,18 +281,18 @@ def build_responses_body(
 
     Raises Unsupported for a compaction item of another issuer.
     """
-    unknown = _UNSUPPORTED_EXTRA_FIELDS - frozenset(extra_fields)
-    asked = {
+    unsupported_fields = _UNSUPPORTED_EXTRA_FIELDS - frozenset(extra_fields)
+    parameters = {
         name: value
         for name, value in request.parameters.items()
-        if name not in RESPONSE_PARAMETERS and name not in unknown and value is not None
+        if name not in RESPONSE_PARAMETERS and name not in unsupported_fields and value is not None
     }
-    included = _include_values(request)
+    include = _include_values(request)
     return {
         **_common_fields(request, issuer, model_label),
-        **asked,
+        **parameters,
         "store": False,
-        **({"include": included} if included else {}),
+        **({"include": include} if include else {}),
     }
 
 
@@ -310,8 +312,8 @@ def list_ignored_responses_fields(
 
 def _is_reasoning_sent(item: Item, issuer: IssuerTag) -> bool:
     """Whether a reasoning item is sent: it is encrypted, and not tagged with another issuer."""
-    seal = item.get(ENCRYPTED_CONTENT)
-    return bool(seal) and (is_issued_by(item, issuer) or not has_issuer_tag(item))
+    encrypted = item.get(ENCRYPTED_CONTENT)
+    return bool(encrypted) and (is_issued_by(item, issuer) or not has_issuer_tag(item))
 
 
 def build_count_body(request: ModelRequest, issuer: IssuerTag, model_label: str) -> dict[str, Json]:
@@ -325,24 +327,24 @@ def build_compact_body(request: ModelRequest, issuer: IssuerTag, model_label: st
 
 
 def _common_fields(request: ModelRequest, issuer: IssuerTag, model_label: str) -> dict[str, Json]:
-    told: dict[str, Json] = {} if request.instructions is None else {"instructions": request.instructions}
+    instructions: dict[str, Json] = {} if request.instructions is None else {"instructions": request.instructions}
     return {
         "model": request.model,
         **({"input": _input_items(request, issuer, model_label)} if request.input else {}),
-        **told,
+        **instructions,
     }
 
 
 def _input_items(request: ModelRequest, issuer: IssuerTag, model_label: str) -> list[Item]:
-    sent = (to_resendable(item) for item in untag_items(request.input, issuer, model_label, keep_untagged=True))
-    return [item for item in sent if item is not None]
+    items = (to_resendable(item) for item in untag_items(request.input, issuer, model_label, keep_untagged=True))
+    return [item for item in items if item is not None]
 
 
 def _include_values(request: ModelRequest) -> list[str]:
-    wanted = list(request.parameters.get("include") or ())
-    if has_encrypted_reasoning(request.model) and INCLUDE_ENCRYPTED_REASONING not in wanted:
-        wanted.append(INCLUDE_ENCRYPTED_REASONING)
-    return wanted
+    values = list(request.parameters.get("include") or ())
+    if has_encrypted_reasoning(request.model) and INCLUDE_ENCRYPTED_REASONING not in values:
+        values.append(INCLUDE_ENCRYPTED_REASONING)
+    return values
 
 
 def _pick_parameters(names: frozenset[str], parameters: Mapping[str, Json]) -> dict[str, Json]:

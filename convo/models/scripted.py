@@ -51,13 +51,15 @@ def read_script(path: Path) -> Script:
     """Load a script file. Raises Unreadable for a file that cannot be read, is not JSON, or is not a script."""
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as wrong:
-        raise Unreadable(f"{path} cannot be read: {wrong.strerror}") from wrong
-    except (ValueError, RecursionError) as wrong:
-        raise Unreadable(f"{path} is not JSON: {wrong}") from wrong
-    fault = _find_script_problem(raw)
-    if fault is not None:
-        raise Unreadable(f"{path} is not a script: {fault}", hint='a script begins with {"replies": [{"text": "..."}]}')
+    except OSError as error:
+        raise Unreadable(f"{path} cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise Unreadable(f"{path} is not JSON: {error}") from error
+    problem = _find_script_problem(raw)
+    if problem is not None:
+        raise Unreadable(
+            f"{path} is not a script: {problem}", hint='a script begins with {"replies": [{"text": "..."}]}'
+        )
     return Script(raw["replies"], raw.get("chunk", DEFAULT_CHUNK_CHARS), raw.get("delay_s", 0.0))
 
 
@@ -69,11 +71,11 @@ def _find_script_problem(raw: Json) -> str | None:
         return "chunk is not a number of characters"
     if not isinstance(raw.get("delay_s", 0.0), int | float) or raw.get("delay_s", 0.0) < 0:
         return "delay_s is not a number of seconds"
-    other = sorted(set(raw) - {"replies", "chunk", "delay_s"})
-    if other:
-        return f"it has the unknown field {other[0]!r}"
-    faults = (_find_reply_problem(reply, number) for number, reply in enumerate(raw["replies"], 1))
-    return next((fault for fault in faults if fault), None)
+    unknown_fields = sorted(set(raw) - {"replies", "chunk", "delay_s"})
+    if unknown_fields:
+        return f"it has the unknown field {unknown_fields[0]!r}"
+    problems = (_find_reply_problem(reply, number) for number, reply in enumerate(raw["replies"], 1))
+    return next((problem for problem in problems if problem), None)
 
 
 def _find_reply_problem(reply: Json, number: int) -> str | None:
@@ -103,16 +105,16 @@ class ScriptedModel:
         reply = script.replies[min(count_prompts(request.input), len(script.replies)) - 1]
         error = reply.get("error")
         if error and len(reply) == 1:
-            asked = ErrorContext("scripted", model=request.model)
-            raise fault_from_status(error.get("status", 500), error, asked, retry_after_s=error.get("retry_after_s"))
-        answer, reply = ResponseEventWriter(self._new_id, request.model), _truncate_reply(reply, request)
-        for event in self._reply_events(answer, reply, script.chunk_chars):
+            context = ErrorContext("scripted", model=request.model)
+            raise fault_from_status(error.get("status", 500), error, context, retry_after_s=error.get("retry_after_s"))
+        writer, reply = ResponseEventWriter(self._new_id, request.model), _truncate_reply(reply, request)
+        for event in self._reply_events(writer, reply, script.chunk_chars):
             if script.delay_s and str(event["type"]).endswith(".delta"):
                 await self._clock.sleep(script.delay_s)
             yield event
         if error:
             raise StreamBroken(str(error.get("message", "the script ended the response")), code=error.get("code"))
-        for event in _terminal_events(answer, reply, _reply_usage(request, answer, reply)):
+        for event in _terminal_events(writer, reply, _reply_usage(request, writer, reply)):
             yield event
 
     async def warm(self, model: str) -> None:
@@ -135,22 +137,22 @@ class ScriptedModel:
 
     def _load_script(self, request: ModelRequest) -> Script:
         if request.model == ECHO_SCRIPT:
-            said = next((item_text(item) for item in reversed(request.input) if is_user_message(item)), "")
-            return Script([{"text": said}])
+            text = next((item_text(item) for item in reversed(request.input) if is_user_message(item)), "")
+            return Script([{"text": text}])
         if request.model not in self._scripts:
             self._scripts[request.model] = read_script(Path(os.path.expanduser(request.model)))
         return self._scripts[request.model]
 
-    def _reply_events(self, answer: ResponseEventWriter, reply: Mapping[str, Json], size: int) -> Iterator[StreamEvent]:
-        yield from chain.from_iterable(map(answer.write_reasoning, _split_text(reply.get("reasoning", ""), size)))
-        yield from chain.from_iterable(map(answer.write_text, _split_text(reply.get("text", ""), size)))
-        yield from chain.from_iterable(map(answer.write_refusal, _split_text(reply.get("refusal", ""), size)))
+    def _reply_events(self, writer: ResponseEventWriter, reply: Mapping[str, Json], size: int) -> Iterator[StreamEvent]:
+        yield from chain.from_iterable(map(writer.write_reasoning, _split_text(reply.get("reasoning", ""), size)))
+        yield from chain.from_iterable(map(writer.write_text, _split_text(reply.get("text", ""), size)))
+        yield from chain.from_iterable(map(writer.write_refusal, _split_text(reply.get("refusal", ""), size)))
         if call := reply.get("call"):
             arguments = call.get("arguments", {})
-            yield from answer.start_function_call(call.get("call_id") or self._new_id("call"), call["name"])
-            written = arguments if isinstance(arguments, str) else json.dumps(arguments)
-            yield from chain.from_iterable(map(answer.write_arguments, _split_text(written, size)))
-        yield from chain.from_iterable(map(answer.write_item, reply.get("output", ())))
+            yield from writer.start_function_call(call.get("call_id") or self._new_id("call"), call["name"])
+            arguments_text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+            yield from chain.from_iterable(map(writer.write_arguments, _split_text(arguments_text, size)))
+        yield from chain.from_iterable(map(writer.write_item, reply.get("output", ())))
 
 
 def count_prompts(items: Sequence[Item]) -> int:
@@ -161,28 +163,28 @@ def count_prompts(items: Sequence[Item]) -> int:
 
 def _truncate_reply(reply: Mapping[str, Json], request: ModelRequest) -> Mapping[str, Json]:
     """Limit the reply's text to `max_output_tokens` words; "cut" marks a truncated reply."""
-    bound = request.parameters.get("max_output_tokens")
-    said = reply.get("text", "").split(" ")
-    if bound is None or len(said) <= bound:
+    max_words = request.parameters.get("max_output_tokens")
+    words = reply.get("text", "").split(" ")
+    if max_words is None or len(words) <= max_words:
         return reply
-    return {**_pick_fields(reply, "reasoning", "usage"), "text": " ".join(said[:bound]), "cut": True}
+    return {**_pick_fields(reply, "reasoning", "usage"), "text": " ".join(words[:max_words]), "cut": True}
 
 
 def _pick_fields(reply: Mapping[str, Json], *names: str) -> dict[str, Json]:
     return {name: reply[name] for name in names if name in reply}
 
 
-def _reply_usage(request: ModelRequest, answer: ResponseEventWriter, reply: Mapping[str, Json]) -> Json:
+def _reply_usage(request: ModelRequest, writer: ResponseEventWriter, reply: Mapping[str, Json]) -> Json:
     details = {"reasoning": _count_words([{"content": reply.get("reasoning", "")}]), **reply.get("usage", {})}
-    return make_usage(_count_words(request.input, request.instructions), _count_words(answer.output), **details)
+    return make_usage(_count_words(request.input, request.instructions), _count_words(writer.output), **details)
 
 
-def _terminal_events(answer: ResponseEventWriter, reply: Mapping[str, Json], usage: Json) -> Iterator[StreamEvent]:
-    return answer.write_incomplete("max_output_tokens", usage) if reply.get("cut") else answer.write_completed(usage)
+def _terminal_events(writer: ResponseEventWriter, reply: Mapping[str, Json], usage: Json) -> Iterator[StreamEvent]:
+    return writer.write_incomplete("max_output_tokens", usage) if reply.get("cut") else writer.write_completed(usage)
 
 
-def _split_text(words: str, size: int) -> Iterator[str]:
-    return (words[at : at + size] for at in range(0, len(words), size))
+def _split_text(text: str, size: int) -> Iterator[str]:
+    return (text[start : start + size] for start in range(0, len(text), size))
 
 
 def _count_words(items: Sequence[Json], instructions: str | None = None) -> int:

@@ -30,7 +30,7 @@ def is_token_count(value: Json) -> bool:
 def make_usage(input_tokens: int, output_tokens: int, *, cached: int = 0, written: int = 0, reasoning: int = 0) -> Json:
     """Build a usage object with both details, in tokens. An impossible count becomes 0."""
     input_tokens, output_tokens, cached, written, reasoning = (
-        figure if is_token_count(figure) else 0 for figure in (input_tokens, output_tokens, cached, written, reasoning)
+        count if is_token_count(count) else 0 for count in (input_tokens, output_tokens, cached, written, reasoning)
     )
     return {
         "input_tokens": input_tokens,
@@ -83,8 +83,10 @@ class ResponseEventWriter:
 
     def write_text(self, delta: str, logprobs: Sequence[Json] = ()) -> Iterator[StreamEvent]:
         """Write output text, with the log probabilities of its tokens if they were requested."""
-        found = list(logprobs)
-        yield from self._write_delta("message", "output_text", "response.output_text.delta", delta, logprobs=found)
+        token_logprobs = list(logprobs)
+        yield from self._write_delta(
+            "message", "output_text", "response.output_text.delta", delta, logprobs=token_logprobs
+        )
 
     def write_refusal(self, delta: str) -> Iterator[StreamEvent]:
         yield from self._write_delta("message", "refusal", "response.refusal.delta", delta)
@@ -123,14 +125,14 @@ class ResponseEventWriter:
     def write_item(self, item: Item) -> Iterator[StreamEvent]:
         """Write a finished item unchanged, except for a missing id."""
         yield from self._finish_item("completed")
-        kept = {**deepcopy(dict(item)), "id": item.get("id") or self._new_id(str(item.get("type", "item")))}
-        parts = kept["content"] if isinstance(kept.get("content"), list) else []
-        self._output.append(kept)
-        self._open_item = {**kept, "content": []} if parts else kept
+        output_item = {**deepcopy(dict(item)), "id": item.get("id") or self._new_id(str(item.get("type", "item")))}
+        parts = output_item["content"] if isinstance(output_item.get("content"), list) else []
+        self._output.append(output_item)
+        self._open_item = {**output_item, "content": []} if parts else output_item
         yield self._make_event("response.output_item.added", with_id=False, item=deepcopy(self._open_item))
         for part in parts:
             yield from self._write_part(part)
-        yield self._make_event("response.output_item.done", with_id=False, item=kept)
+        yield self._make_event("response.output_item.done", with_id=False, item=output_item)
         self._open_item = None
 
     def write_completed(self, usage: Json) -> Iterator[StreamEvent]:
@@ -145,7 +147,7 @@ class ResponseEventWriter:
 
     # -- order of events ----------------------------------------------------------------------
 
-    def _write_delta(self, item: str, part: str, event: str, delta: str, **more: Json) -> Iterator[StreamEvent]:
+    def _write_delta(self, item: str, part: str, event: str, delta: str, **fields: Json) -> Iterator[StreamEvent]:
         if not delta:
             return
         if self._open_item is None or self._open_item["type"] != item:
@@ -153,13 +155,13 @@ class ResponseEventWriter:
         if self._open_part is None or self._open_part["type"] != part:
             yield from self._start_part(part)
         assert self._open_part is not None
-        if more.get("logprobs"):
-            self._open_part["logprobs"] += more["logprobs"]
+        if fields.get("logprobs"):
+            self._open_part["logprobs"] += fields["logprobs"]
         delta = self._join_surrogates(delta)
         if not delta:
             return
         self._delta_buffer.write(delta)
-        yield self._make_part_event(event, delta=delta, **more)
+        yield self._make_part_event(event, delta=delta, **fields)
 
     def _start_item(self, item: dict[str, Json]) -> Iterator[StreamEvent]:
         yield from self._finish_item("completed")
@@ -183,8 +185,8 @@ class ResponseEventWriter:
         if field is None:
             yield self._make_part_event("response.content_part.done", part=part)
             return
-        more: dict[str, Json] = {"logprobs": []} if part["type"] == "output_text" else {}
-        yield self._make_part_event(f"response.{part['type']}.delta", delta=part[field], **more)
+        fields: dict[str, Json] = {"logprobs": []} if part["type"] == "output_text" else {}
+        yield self._make_part_event(f"response.{part['type']}.delta", delta=part[field], **fields)
         self._open_part = part
         yield from self._finish_part()
 
@@ -195,17 +197,17 @@ class ResponseEventWriter:
         """
         if not (self._pending_surrogate or _SURROGATE.search(delta)):
             return delta
-        whole = (self._pending_surrogate + delta).encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
-        self._pending_surrogate = whole[-1] if _HIGH_SURROGATE.fullmatch(whole[-1:]) else ""
-        return whole.removesuffix(self._pending_surrogate) if self._pending_surrogate else whole
+        text = (self._pending_surrogate + delta).encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+        self._pending_surrogate = text[-1] if _HIGH_SURROGATE.fullmatch(text[-1:]) else ""
+        return text.removesuffix(self._pending_surrogate) if self._pending_surrogate else text
 
     def _store_buffer(self) -> None:
         """Copy the buffered text into the open part or call: appending each delta to a string copies it each time."""
-        written = self._delta_buffer.getvalue() + self._pending_surrogate
-        if written and self._open_part is not None:
-            self._open_part[_TEXT_FIELDS[self._open_part["type"]]] = written
-        elif written and self._open_item is not None:
-            self._open_item["arguments"] = written
+        text = self._delta_buffer.getvalue() + self._pending_surrogate
+        if text and self._open_part is not None:
+            self._open_part[_TEXT_FIELDS[self._open_part["type"]]] = text
+        elif text and self._open_item is not None:
+            self._open_item["arguments"] = text
 
     def _flush_buffer(self) -> None:
         self._store_buffer()
@@ -217,9 +219,9 @@ class ResponseEventWriter:
             return
         self._flush_buffer()
         field = _TEXT_FIELDS[part["type"]]
-        more: dict[str, Json] = {"logprobs": part.get("logprobs") or []} if part["type"] == "output_text" else {}
+        fields: dict[str, Json] = {"logprobs": part.get("logprobs") or []} if part["type"] == "output_text" else {}
         name = _PART_EVENT_NAMES.get(part["type"], part["type"])
-        yield self._make_part_event(f"response.{name}.done", **{field: part[field]}, **more)
+        yield self._make_part_event(f"response.{name}.done", **{field: part[field]}, **fields)
         yield self._make_part_event(f"response.{self._place.event_name}.done", part=part)
         self._open_part, self._place = None, IN_CONTENT
 
@@ -237,15 +239,15 @@ class ResponseEventWriter:
         yield self._make_event("response.output_item.done", with_id=False, item=item)
         self._open_item = None
 
-    def _terminate(self, status: str, usage: Json, **why: Json) -> Iterator[StreamEvent]:
+    def _terminate(self, status: str, usage: Json, **details: Json) -> Iterator[StreamEvent]:
         yield from self._finish_item("completed" if status == "completed" else "incomplete")
-        ended = {"status": status, "model": self.model, "output": self._output, "usage": usage, **why}
-        yield {"type": f"response.{status}", "response": ended}
+        response = {"status": status, "model": self.model, "output": self._output, "usage": usage, **details}
+        yield {"type": f"response.{status}", "response": response}
 
     def _make_event(self, name: str, /, *, with_id: bool = True, **fields: Json) -> StreamEvent:
         assert self._open_item is not None
-        named = {"item_id": self._open_item["id"]} if with_id else {}
-        return {"type": name, "output_index": len(self._output) - 1, **named, **fields}
+        id_fields = {"item_id": self._open_item["id"]} if with_id else {}
+        return {"type": name, "output_index": len(self._output) - 1, **id_fields, **fields}
 
     def _make_part_event(self, name: str, /, **fields: Json) -> StreamEvent:
         assert self._open_item is not None

