@@ -1,8 +1,8 @@
 """Clock, ids, shielded coroutines, process liveness, notices and temporary files: effects that can be injected.
 
-Decisions take time and ids as arguments; only edges read them. A killed process cannot release its leases:
-`is_process_dead` recognizes it on the same machine. Temporary files have the tag of their process, and the next
-process removes those of ended processes (of other machines: after a day):
+Pure functions take times and ids as arguments; only the outer layers read the clock. A killed process cannot
+release its leases: `is_process_dead` recognizes it on the same machine. Temporary files have the tag of their
+process, and the next process removes those of ended processes (of other machines: after a day):
 
     .convo-1f0c9a7e-4711-882193-k3vd0q1z      prefix, process tag, random part
 """
@@ -65,9 +65,9 @@ _SHIELDED_TASKS: "WeakSet[Task[Any]]" = WeakSet()
 async def shielded(coroutine: Coroutine[Any, Any, Result]) -> Result:
     """Shield a coroutine: await it to completion, then raise the cancellation again. Raises its errors first.
 
-    A store works in a thread that cannot be stopped: after a cancellation in between it would be unknown what was
-    stored. A nested call runs in the same task. `anyio.CancelScope(shield=True)` does not replace it: `Task.cancel`,
-    with which Ctrl-C and the disconnect of a client arrive, cancels inside of that scope as well.
+    A store works in a thread that cannot be stopped: after a cancellation in between it would be unknown whether the
+    transaction was committed. A nested call runs in the same task. `anyio.CancelScope(shield=True)` does not replace
+    it: `Task.cancel`, with which Ctrl-C and the disconnect of a client arrive, cancels inside of that scope as well.
     """
     import asyncio
 
@@ -188,12 +188,12 @@ def redirect_notices(sink: NoticeSink) -> Iterator[None]:
     """Send notices to `sink` while the block runs; a repeated line is sent once."""
     sent_lines: set[str] = set()
 
-    def once(line: str) -> None:
+    def send_once(line: str) -> None:
         if line not in sent_lines:
             sent_lines.add(line)
             sink(line)
 
-    token = _NOTICE_SINK.set(once)
+    token = _NOTICE_SINK.set(send_once)
     try:
         yield
     finally:

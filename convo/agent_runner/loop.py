@@ -241,7 +241,7 @@ class RunLoop:
             return
         committed_step: list[tuple[Run, Sequence[RunEffect], AgentRun, RunCheckpoint]] = []
 
-        async def closing(state: ConversationState, output: tuple[Item, ...]) -> Any:
+        async def build_update(state: ConversationState, output: tuple[Item, ...]) -> Any:
             if not await self._tasks.guardrails_passed():
                 return None
             self._config.test_hook("before ModelResponded")
@@ -260,7 +260,7 @@ class RunLoop:
             check_tail=self._check_tail,
             notify=chat.notify,
             input_override=input_override,
-            on_response=closing,
+            on_response=build_update,
         )
         try:
             async with aclosing(self._tasks.stream_guarded(turn)) as events:

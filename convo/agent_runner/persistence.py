@@ -59,7 +59,7 @@ class ModelView:
     anchor: tuple[Key, Key] | None = None
 
     def extend_to(self, path: Path) -> "ModelView":
-        """Append the items of the conversation `path` after `source_head`. Raises Conflict when that node is gone."""
+        """Append the items of the conversation `path` after `source_head`. Raises Conflict when it lacks that node."""
         new_items = [node.item for node in path.after(self.source_head)]
         return replace(self, path=self.path.append(new_items), source_head=path.head)
 
@@ -272,7 +272,7 @@ class RunRepository:
         ), checkpoint
 
     def make_call_entry(self, run: Run, call_id: str, *, ended: bool = False, output: Json = None) -> AgentCall:
-        """Return a call's ledger entry; its start time is set at the first use."""
+        """Return a call's entry in the call log; its start time is set at the first use."""
         started_at = self._started_at.setdefault(make_call_key(run.turn, call_id), self.chat.deps.clock.now())
         return AgentCall(self.run_id, make_call_key(run.turn, call_id), started_at, ended, output)
 
@@ -304,7 +304,7 @@ class RunRepository:
         return replace(self.run_row, revision=self.run_row.revision + 1, document=UNCHANGED_DOCUMENT, changed_at=now)
 
     def _has_only_new_starts(self, event: RunEvent, run: Run, effects: Sequence[RunEffect]) -> bool:
-        """Return whether the ledger alone records the step: calls start for the first time."""
+        """Return whether the call log alone records the step: calls start for the first time."""
         are_new = (
             isinstance(effect, RunTool) and make_call_key(run.turn, effect.call.id) not in self._started_at
             for effect in effects
@@ -452,7 +452,7 @@ async def _load_orphaned_run(store: Store, row: AgentRun) -> OrphanedRun | None:
 
 
 def _iter_interrupted_calls(document: Mapping[str, Any], calls: Sequence[AgentCall]) -> Iterator[PendingApproval]:
-    """Yield the calls that started and have no output; the ledger may be ahead of the document."""
+    """Yield the calls that started and have no output; the call log may be newer than the document."""
     ended_by_key, rerun_ids = {call.call_id: call.has_ended for call in calls}, document.get(RERUN_CALLS_KEY, ())
     for call in document["batch"]:
         key = make_call_key(document["turn"], call["id"])

@@ -365,7 +365,7 @@ def _iter_next_model_calls(
     """Yield the runs whose model is called after the approved calls, nested ones first.
 
     Each with the model's input, placeholders in place of the outputs, and its configuration. A run without model
-    calls left, or whose final output is a tool's output, is left out.
+    calls left, or whose final output is a tool's output, is omitted.
     """
     for call in run.calls:
         if isinstance(call.tool, AgentTool) and call.nested_run and call.stage is Stage.NESTED_RUN_PAUSED:

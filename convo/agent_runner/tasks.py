@@ -46,13 +46,13 @@ class RunTasks:
     def start(self, work: Coroutine[Any, Any, RunEvent], *, is_guardrail: bool = False) -> None:
         """Start `work` as a task; the response of the model counts only after those with `is_guardrail`."""
 
-        async def heard() -> TaskResult:
+        async def run() -> TaskResult:
             try:
                 return TaskResult(await work)
             except USER_CODE_ERRORS as error:
                 return TaskResult(EffectFailed(error.code, error.message), error)
 
-        task = asyncio.ensure_future(heard())
+        task = asyncio.ensure_future(run())
         (self._guardrail_tasks if is_guardrail else self._tasks).add(task)
 
     async def wait_any(self) -> list[TaskResult]:

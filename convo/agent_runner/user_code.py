@@ -138,7 +138,7 @@ def capture_on_thread(function: Callable[..., Any], *args: Any) -> Awaitable[Cal
     def work() -> CallOutcome:
         return context.run(capture, function, *args)
 
-    def told(outcome: CallOutcome) -> None:
+    def deliver(outcome: CallOutcome) -> None:
         with suppress(RuntimeError):  # the event loop has been closed
             loop.call_soon_threadsafe(settle, outcome)
 
@@ -146,7 +146,7 @@ def capture_on_thread(function: Callable[..., Any], *args: Any) -> Awaitable[Cal
         if not future.done():
             future.set_result(outcome)
 
-    submit_to_thread(work, told)
+    submit_to_thread(work, deliver)
     return future
 
 
@@ -157,7 +157,7 @@ MAX_IDLE_THREADS = 8
 """Threads that are kept without work."""
 
 _idle_queues: deque[SimpleQueue[ThreadJob]] = deque()
-"""The queue of each idle thread, the one that became idle last at the end."""
+"""The queue of each idle thread; the thread that became idle last is at the end."""
 
 os.register_at_fork(after_in_child=_idle_queues.clear)
 

@@ -218,7 +218,7 @@ def open_service(
     started_at = int(clock.now())
     models = ModelsForClients(settings, clock, new_id)
 
-    async def listed() -> Sequence[Mapping[str, Json]]:
+    async def fetch_models() -> Sequence[Mapping[str, Json]]:
         model_lists = await fetch_model_lists(settings)
         models.add_model_lists({name: {"base_url": url, "models": names} for name, (url, names) in model_lists.items()})
         await asyncio.to_thread(save_model_lists, settings.paths, model_lists)
@@ -231,7 +231,7 @@ def open_service(
         models,
         clock,
         new_id,
-        fetch_models=listed,
+        fetch_models=fetch_models,
         options=options,
         ttl_s=ttl_s,
         seal_key=_read_seal_key(settings),
@@ -239,14 +239,18 @@ def open_service(
 
 
 FetchedModelLists = Mapping[str, tuple[str | None, Sequence[str]]]
-"""The model names that providers returned, each with the base URL that was asked."""
+"""The model names that providers returned, each with the base URL of the request."""
 
 
 async def fetch_model_lists(settings: Settings) -> FetchedModelLists:
     """Ask every provider for its models, concurrently; one that does not respond is skipped."""
     providers = [provider for provider in settings.providers.values() if provider.api in CONFIGURABLE_APIS]
     name_lists = await asyncio.gather(*(_fetch_model_names(settings, provider) for provider in providers))
-    return {one.name: (one.base_url, names) for one, names in zip(providers, name_lists, strict=True) if names}
+    return {
+        provider.name: (provider.base_url, names)
+        for provider, names in zip(providers, name_lists, strict=True)
+        if names
+    }
 
 
 def build_model_resources(settings: Settings, lists: FetchedModelLists, created: int) -> Sequence[Mapping[str, Json]]:
@@ -260,7 +264,7 @@ def build_model_resources(settings: Settings, lists: FetchedModelLists, created:
 
 
 def _iter_configured_models(settings: Settings) -> Iterable[tuple[str, str]]:
-    """Yield the names from the settings and the built-in model, each with its provider; no server is asked."""
+    """Yield the names from the settings and the built-in model, each with its provider; no request is sent."""
     for name in (*settings.aliases, settings.model):
         try:
             yield name, resolve_model(settings, name, "the settings").provider.name

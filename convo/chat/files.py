@@ -281,7 +281,7 @@ MAX_TEXT_FILE_BYTES = 16 * 1024 * 1024
 """Bytes of a text file, such as context values or an agents file."""
 
 MAX_DEVICE_BYTES = 64 * 1024 * 1024
-"""Bytes read from a device; one that yields so many counts as endless."""
+"""Bytes read from a device; a device that yields as many is treated as endless."""
 
 
 def read_text_file(path: str) -> str:

@@ -29,7 +29,7 @@ NON_REPEATED_FIELDS = INTERNAL_PARAMETERS | {"instructions", "generate", "backgr
 
 
 def make_continuation_state(view: ConversationView) -> ConversationState:
-    """Return the state that the next request continues. Raises ItemDeleted when an item of the history is gone."""
+    """Return the state that the next request continues. Raises ItemDeleted when an item of the history was deleted."""
     if view.unreadable_head:
         raise ItemDeleted(view.unreadable_head)
     session, link = view.session, find_current_link(view)
@@ -80,7 +80,7 @@ RequestTokenCounter: TypeAlias = Callable[[Mapping[str, Json]], Awaitable[int | 
 
 
 async def skip_remote_count(body: Mapping[str, Json]) -> None:
-    """Return None: no server is asked."""
+    """Return None: no request is sent."""
 
 
 def make_endpoint_counter(endpoint: Endpoint) -> RequestTokenCounter:

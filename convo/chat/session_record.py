@@ -36,7 +36,7 @@ class ChatDeps:
 class RunUpdate:
     """The part of an agent run that is committed in one transaction with the session record.
 
-    agent_run, calls:  the run that changes the record, and its ledger of calls
+    agent_run, calls:  the run that changes the record, and its call log
     appended_items:    appended after a response: the outputs of calls that started no tool
     """
 
@@ -213,7 +213,7 @@ NAME_HINT = "use words with dashes, such as monads-in-haskell"
 
 
 def make_session_name(item: Item) -> str:
-    """Make a name from a message: "what-is-a-monad". It never looks like an id or a file, whatever the message is."""
+    """Make a name from a message: "what-is-a-monad". It never looks like an id or a file, for any message."""
     words = re.findall(r"[^\W_]+", item_preview(item, 200).lower())
     return "-".join(words[:NAME_WORDS])[:NAME_MAX_CHARS].rstrip("-") or "chat"
 

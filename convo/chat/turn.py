@@ -124,7 +124,7 @@ async def _retry(
             raise unraised_failures.pop()
         return await _start_stream(open_stream)
 
-    def before_wait(retry_state: "RetryCallState") -> None:
+    def prepare_retry(retry_state: "RetryCallState") -> None:
         failure = retry_state.outcome.exception() if retry_state.outcome else None
         if isinstance(failure, ConvoError):
             decision = decide_retry(strategy, failure, response_started=False)
@@ -137,7 +137,7 @@ async def _retry(
         wait=_compute_wait_s,
         stop=stop_after_attempt(MAX_TRIES),
         sleep=clock.sleep,
-        before_sleep=before_wait,
+        before_sleep=prepare_retry,
         reraise=True,
     )
     return await retryer(attempt)
@@ -467,7 +467,7 @@ class ChatTurn:
         return self._deps.endpoint.create(self._options.build_body(self._request_input))
 
     async def _recover_response(self) -> bool:
-        """Apply the owner's items that this process missed; return whether nothing is left to request."""
+        """Apply the owner's items that this process missed; return whether no request is needed."""
         record = self._record
         tail = await load_owner_tail(record.state, self._deps.endpoint, self._deps.store)
         self._check_tail = False

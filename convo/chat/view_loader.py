@@ -166,7 +166,7 @@ SESSION_LOADERS: dict[str, Callable[[Store, str], Awaitable[Session]]] = {
     "session": load_session,
     "run": load_session_of_run,
 }
-"""For each kind of handle that stands for a session: the function that loads the session."""
+"""For each kind of handle that refers to a session: the function that loads the session."""
 
 VIEW_LOADERS: dict[str, Callable[[Store, str], Awaitable[ConversationView]]] = {
     "response": load_response_view,
@@ -279,7 +279,7 @@ def _sort_unique(links: Iterable[Link]) -> list[Link]:
 
 
 async def _build_path_index(store: Store, path: Path, links: Sequence[Link]) -> PathIndex:
-    """Index the paths of all links; a path that lost an item is left out."""
+    """Index the paths of all links; a path with a deleted item is omitted."""
     path_index = PathIndex(path.root)
     path_index.add(path)
     for link in reversed(links):
@@ -385,7 +385,7 @@ RERUN_CALLS_KEY = "again"
 
 
 def make_call_key(turn: int, call_id: str) -> str:
-    """Return the key of a call in the ledger; a model may reuse a call id in another response of the same run."""
+    """Return the key of a call in the call log; a model may reuse a call id in another response of the same run."""
     return f"{turn}/{call_id}"
 
 

@@ -433,12 +433,12 @@ def _drop_refused_thinking(body: dict[str, Json]) -> dict[str, Json]:
 
 
 def _make_sampling_translator(name: str) -> Callable[[Json, _TranslationContext], dict[str, Json]]:
-    def field(value: Json, context: _TranslationContext) -> dict[str, Json]:
+    def translate(value: Json, context: _TranslationContext) -> dict[str, Json]:
         if value > 1:
             raise Unsupported(context.model_label, f"a {name} of {value}", param=name)
         return {name: value}
 
-    return field
+    return translate
 
 
 def _translate_tools(tools: Json, context: _TranslationContext) -> dict[str, Json]:

@@ -190,7 +190,7 @@ def _image_block(part: Json) -> AnthropicBlock | None:
 
 
 def _document_block(part: Json) -> AnthropicBlock | None:
-    """Translate a PDF or plain text; None for any other file and for one that is known by id only."""
+    """Translate a PDF or plain text; None for any other file and for a file that is known by id only."""
     source = _media_source(part.get("file_url") or part.get("file_data"))
     if source is None:
         return None

@@ -332,7 +332,7 @@ def untag_items(
         untag_item(item, issuer, model_label, keep_untagged=keep_untagged) if ENCRYPTED_CONTENT in item else item
         for item in items
     )
-    return tuple(kept for kept in untagged if kept is not None)
+    return tuple(item for item in untagged if item is not None)
 
 
 def untag_tagged_items(items: Iterable[Item], issuer: IssuerTag, model_label: str) -> list[Item]:
@@ -341,7 +341,7 @@ def untag_tagged_items(items: Iterable[Item], issuer: IssuerTag, model_label: st
     Raises Unsupported.
     """
     untagged = (untag_item(item, issuer, model_label) if has_issuer_tag(item) else item for item in items)
-    return [kept for kept in untagged if kept is not None]
+    return [item for item in untagged if item is not None]
 
 
 OPENAI_CHAT_EXTRA_FIELDS = frozenset(PROVIDER_EXTRA_FIELDS) - {"top_k", "chat_template_kwargs"}

@@ -198,7 +198,7 @@ def _text_part(part: Json) -> Json:
 
 
 def _image_part(part: Json) -> Json:
-    """Translate an image; None for one that is stored on a server and known by id only."""
+    """Translate an image; None for an image that is stored on a server and known by id only."""
     url = part.get("image_url")
     detail = {"detail": part["detail"]} if part.get("detail") else {}
     return {"type": "image_url", "image_url": {"url": url, **detail}} if url else None

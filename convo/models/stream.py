@@ -56,7 +56,7 @@ IN_SUMMARY = PartPlace("summary", "summary_index", "reasoning_summary_part")
 class ResponseEventWriter:
     """Writes one response; each method yields the events that its call completes.
 
-    An event shares the items and parts that are finished with the output; one that is still open is copied.
+    An event shares the items and parts that are finished with the output; an open item or part is copied.
     """
 
     def __init__(self, new_id: NewId, model: str | None = None, *, summarized: bool = False) -> None:

@@ -184,7 +184,7 @@ def _is_abandoned(folder: Path) -> bool:
 
 
 def _install_package(requirement: str, folder: Path, on_progress: PullProgress) -> None:
-    """Run the installer into `beside`, which also holds its temporary files."""
+    """Install the package into `folder`, which also gets the temporary files."""
     command = [*_installer_command(), "--quiet", "--no-deps", "--target", str(folder), requirement]
     environ = {**os.environ, "TMPDIR": str(make_private_folder(folder / "tmp")), "PIP_REQUIRE_VIRTUALENV": "0"}
     on_progress(0)
@@ -220,7 +220,7 @@ def _managed_process(command: Sequence[str], environ: Mapping[str, str]) -> Iter
 
 
 def _read_stderr(process: subprocess.Popen[str], on_wait: Callable[[], None]) -> str:
-    """Return the process's stderr after its end; call `passing` about once a second."""
+    """Return the process's stderr after its end; call `on_wait` about once a second."""
     while True:
         try:
             return process.communicate(timeout=1)[1]
