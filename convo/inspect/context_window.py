@@ -64,8 +64,12 @@ def request_parts(
 
     owner:  the name of the first part
     """
-    kept = [_items_part(owner, before, window)] if before else []
-    return (*_tool_and_instruction_parts(body, window), *kept, _items_part("input", body.get("input") or (), window))
+    prepended = [_items_part(owner, before, window)] if before else []
+    return (
+        *_tool_and_instruction_parts(body, window),
+        *prepended,
+        _items_part("input", body.get("input") or (), window),
+    )
 
 
 def category_parts(
@@ -76,12 +80,16 @@ def category_parts(
     items:  all items that the model receives
     body:   the request, for its instructions and tools
     """
-    sorted_out: dict[str, list[Item]] = {name: [] for name in ITEM_CATEGORIES}
+    items_by_category: dict[str, list[Item]] = {name: [] for name in ITEM_CATEGORIES}
     for item in items:
-        sorted_out[next(name for name, fits in ITEM_CATEGORIES.items() if fits(item))].append(item)
+        items_by_category[next(name for name, is_member in ITEM_CATEGORIES.items() if is_member(item))].append(item)
     return (
         *_tool_and_instruction_parts(body, window),
-        *(_items_part(name, found, window) for name, found in sorted_out.items() if found),
+        *(
+            _items_part(name, category_items, window)
+            for name, category_items in items_by_category.items()
+            if category_items
+        ),
     )
 
 
@@ -91,9 +99,9 @@ def sum_context_usage(
     """Sum the parts. `counted` is the endpoint's own count, if it gave one."""
     if counted is not None:
         return ContextUsage(parts, TokenCount(counted, is_estimate=False), COUNTED_BY_ENDPOINT, window)
-    tokens, estimated = sum(part.tokens.tokens for part in parts), any(part.tokens.is_estimate for part in parts)
+    tokens, is_estimate = sum(part.tokens.tokens for part in parts), any(part.tokens.is_estimate for part in parts)
     return ContextUsage(
-        parts, TokenCount(tokens, estimated), COUNTED_BY_ESTIMATE if estimated else TOKENIZER_ENCODING, window
+        parts, TokenCount(tokens, is_estimate), COUNTED_BY_ESTIMATE if is_estimate else TOKENIZER_ENCODING, window
     )
 
 
@@ -120,20 +128,22 @@ def context_usage_to_json(filling: ContextUsage) -> dict[str, Json]:
 
 def _tool_and_instruction_parts(body: Mapping[str, Json], window: ModelWindow | None) -> list[ContextPart]:
     tools, instructions = body.get("tools") or (), body.get("instructions")
-    named = [ContextPart("tools", len(tools), _flag_estimate(count_tokens((), tools=tools), window))] if tools else []
-    said = (
+    tool_parts = (
+        [ContextPart("tools", len(tools), _flag_estimate(count_tokens((), tools=tools), window))] if tools else []
+    )
+    instruction_parts = (
         [ContextPart("instructions", 1, _flag_estimate(count_tokens((), instructions), window))] if instructions else []
     )
-    return named + said
+    return tool_parts + instruction_parts
 
 
 def _items_part(name: str, items: Sequence[Item], window: ModelWindow | None) -> ContextPart:
     return ContextPart(name, len(items), _flag_estimate(count_tokens(items), window))
 
 
-def _flag_estimate(found: TokenCount, window: ModelWindow | None) -> TokenCount:
+def _flag_estimate(count: TokenCount, window: ModelWindow | None) -> TokenCount:
     """Mark the count as an estimate if the model's encoding is unknown or not the tokenizer's."""
-    return found._replace(is_estimate=found.is_estimate or window is None or window.counted != TOKENIZER_ENCODING)
+    return count._replace(is_estimate=count.is_estimate or window is None or window.counted != TOKENIZER_ENCODING)
 
 
 @dataclass(frozen=True, repr=False)  # asyncio's debug output formats results, and this repr would be long

@@ -53,29 +53,29 @@ class HistoryDiff(NamedTuple):
 
 def diff_histories(a: Sequence[Item], b: Sequence[Item]) -> HistoryDiff:
     """Compare two histories, oldest items first."""
-    found = first_difference(a, b)
-    if found is None:
+    difference = first_difference(a, b)
+    if difference is None:
         return HistoryDiff(a, b, len(a), "", ())
-    ours, theirs = found.ours, found.theirs
+    item_a, item_b = difference.ours, difference.theirs
     path = (
         ""
-        if ours is None or theirs is None
-        else format_json_path(first_difference_path(normalize_item(ours), normalize_item(theirs)) or ())
+        if item_a is None or item_b is None
+        else format_json_path(first_difference_path(normalize_item(item_a), normalize_item(item_b)) or ())
     )
-    return HistoryDiff(a, b, found.shared_count, path, tuple(_diff_pairs(a, b, found.shared_count)))
+    return HistoryDiff(a, b, difference.shared_count, path, tuple(_diff_pairs(a, b, difference.shared_count)))
 
 
 def history_diff_to_json(found: HistoryDiff) -> dict[str, Json]:
     """Return the JSON object of a history diff."""
-    at, a, b = found.common_count, found.a, found.b
+    index, a, b = found.common_count, found.a, found.b
     first = {
-        "at": at,
+        "at": index,
         "path": found.path or None,
-        "a": a[at] if at < len(a) else None,
-        "b": b[at] if at < len(b) else None,
+        "a": a[index] if index < len(a) else None,
+        "b": b[index] if index < len(b) else None,
     }
     return {
-        "same": at,
+        "same": index,
         "first": None if found.is_equal else first,
         "rest": [{"a": pair.a, "b": pair.b, "mark": pair.status} for pair in found.pairs],
     }
@@ -83,16 +83,16 @@ def history_diff_to_json(found: HistoryDiff) -> dict[str, Json]:
 
 def _diff_pairs(a: Sequence[Item], b: Sequence[Item], start: int) -> Iterator[DiffPair]:
     if start in (len(a), len(b)):  # one history has ended: nothing to align
-        yield from (DiffPair(at, None, "only a") for at in range(start, len(a)))
-        yield from (DiffPair(None, at, "only b") for at in range(start, len(b)))
+        yield from (DiffPair(index, None, "only a") for index in range(start, len(a)))
+        yield from (DiffPair(None, index, "only b") for index in range(start, len(b)))
         return
-    ours, theirs = [digest(item) for item in a[start:]], [digest(item) for item in b[start:]]
-    for tag, low, high, begin, end in SequenceMatcher(None, ours, theirs).get_opcodes():
-        both = min(high - low, end - begin)
-        mark: DiffStatus = "same" if tag == "equal" else "changed"
-        yield from (DiffPair(start + low + at, start + begin + at, mark) for at in range(both))
-        yield from (DiffPair(start + at, None, "only a") for at in range(low + both, high))
-        yield from (DiffPair(None, start + at, "only b") for at in range(begin + both, end))
+    digests_a, digests_b = [digest(item) for item in a[start:]], [digest(item) for item in b[start:]]
+    for tag, start_a, end_a, start_b, end_b in SequenceMatcher(None, digests_a, digests_b).get_opcodes():
+        paired = min(end_a - start_a, end_b - start_b)
+        status: DiffStatus = "same" if tag == "equal" else "changed"
+        yield from (DiffPair(start + start_a + index, start + start_b + index, status) for index in range(paired))
+        yield from (DiffPair(start + index, None, "only a") for index in range(start_a + paired, end_a))
+        yield from (DiffPair(None, start + index, "only b") for index in range(start_b + paired, end_b))
 
 
 KeyOrder = Callable[[Iterable[str]], Sequence[str]]
@@ -118,27 +118,27 @@ def first_difference_path(one: Json, other: Json, order: KeyOrder = sorted) -> t
     if isinstance(one, dict) and isinstance(other, dict):
         return _first_difference_below(order({*one, *other}), one.get, other.get)
     if isinstance(one, list) and isinstance(other, list):
-        longer = range(max(len(one), len(other)))
-        return _first_difference_below(longer, _index_getter(one), _index_getter(other))
+        indexes = range(max(len(one), len(other)))
+        return _first_difference_below(indexes, _index_getter(one), _index_getter(other))
     return None if _is_same_scalar(one, other) else ()
 
 
 def common_prefix_size(one: AnyStr, other: AnyStr) -> int:
     """Return the length of the common prefix, in characters or bytes."""
-    least, most = 0, min(len(one), len(other))
-    while least < most:
-        middle = (least + most + 1) // 2
-        if one[least:middle] == other[least:middle]:
-            least = middle
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
         else:
-            most = middle - 1
-    return least
+            high = middle - 1
+    return low
 
 
 def format_json_path(path: Iterable[str | int]) -> str:
     """Format a path for people and for `jq`: input[3].content[0].text"""
-    said = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
-    return said.removeprefix(".")
+    text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+    return text.removeprefix(".")
 
 
 def value_at_path(value: Json, path: Iterable[str | int]) -> Json | Missing:
@@ -152,25 +152,25 @@ def value_at_path(value: Json, path: Iterable[str | int]) -> Json | Missing:
 
 
 def _first_difference_below(
-    steps: Iterable[str | int], one: Callable[..., Json], other: Callable[..., Json]
+    steps: Iterable[str | int], get_first: Callable[..., Json], get_second: Callable[..., Json]
 ) -> tuple[str | int, ...] | None:
     for step in steps:
-        ours, theirs = one(step, MISSING), other(step, MISSING)
-        if ours is theirs:
+        first, second = get_first(step, MISSING), get_second(step, MISSING)
+        if first is second:
             continue
-        below = first_difference_path(ours, theirs)
-        if below is not None:
-            return (step, *below)
+        path = first_difference_path(first, second)
+        if path is not None:
+            return (step, *path)
     return None
 
 
 def _index_getter(values: Sequence[Json]) -> Callable[[int, Missing], Json]:
-    return lambda at, none: values[at] if at < len(values) else none
+    return lambda index, default: values[index] if index < len(values) else default
 
 
-def _is_same_scalar(one: Json, other: Json) -> bool:
+def _is_same_scalar(first: Json, second: Json) -> bool:
     """Whether two values that are not both objects or both lists have the same text: 1 is not 1.0, nor true."""
-    return type(one) is type(other) and one == other
+    return type(first) is type(second) and first == second
 
 
 PROMPT_FIELD_ORDER = ("model", "tools", "text", "instructions", "conversation", "previous_response_id", "input")
@@ -209,12 +209,12 @@ class SentRequest:
     @property
     def input_items(self) -> list[Item]:
         """Every item that the model received; entries of `input` that are not objects are left out."""
-        said = self.body.get("input")
-        if isinstance(said, str):
-            return [*self.prepended_items, {"role": "user", "content": said}]
+        input_value = self.body.get("input")
+        if isinstance(input_value, str):
+            return [*self.prepended_items, {"role": "user", "content": input_value}]
         return [
             *self.prepended_items,
-            *(item for item in (said if isinstance(said, list) else ()) if isinstance(item, dict)),
+            *(item for item in (input_value if isinstance(input_value, list) else ()) if isinstance(item, dict)),
         ]
 
 
@@ -242,8 +242,8 @@ class RequestDiff(NamedTuple):
 
 def sort_request_fields(names: Iterable[str]) -> list[str]:
     """Sort the fields of a request in the order of its canonical text."""
-    known = {name: at for at, name in enumerate(PROMPT_FIELD_ORDER)}
-    return sorted(names, key=lambda name: (known.get(name, len(known)), name))
+    positions = {name: position for position, name in enumerate(PROMPT_FIELD_ORDER)}
+    return sorted(names, key=lambda name: (positions.get(name, len(positions)), name))
 
 
 def canonical_request_bytes(body: Mapping[str, Json]) -> bytes:
@@ -254,15 +254,15 @@ def canonical_request_bytes(body: Mapping[str, Json]) -> bytes:
 
 def diff_requests(first: SentRequest, second: SentRequest) -> RequestDiff:
     """Compare two requests. `second` is the later one, whose prefix may have been cached."""
-    ours, theirs = canonical_request_bytes(first.body), canonical_request_bytes(second.body)
+    first_bytes, second_bytes = canonical_request_bytes(first.body), canonical_request_bytes(second.body)
     path = first_difference_path(dict(first.body), dict(second.body), sort_request_fields)
     prefix = count_common_prefix_tokens(first, second)
     return RequestDiff(
-        byte_offset=None if path is None else common_prefix_size(ours, theirs),
+        byte_offset=None if path is None else common_prefix_size(first_bytes, second_bytes),
         path="" if path is None else format_json_path(path),
         a="" if path is None else _excerpt(first.body, second.body, path),
         b="" if path is None else _excerpt(second.body, first.body, path),
-        sizes_bytes=(len(ours), len(theirs)),
+        sizes_bytes=(len(first_bytes), len(second_bytes)),
         common_prefix=prefix,
         expected_cached_tokens=max_cached_tokens(prefix.tokens, first.model, second.model),
         reported_usage=second.usage,
@@ -274,16 +274,16 @@ def count_common_prefix_tokens(first: SentRequest, second: SentRequest) -> Token
     if first.model != second.model:
         return TokenCount(0, is_estimate=False)
     window = find_model_window(second.model)
-    tokens, estimated = 0, window is None or window.counted != TOKENIZER_ENCODING
-    for part in ("tools", "text", "instructions"):
-        ours, theirs = first.body.get(part), second.body.get(part)
-        shared = _common_text(ours, theirs)
-        counted = count_tokens((), shared)
-        tokens, estimated = tokens + counted.tokens, estimated or counted.is_estimate
-        if ours != theirs:
-            return TokenCount(tokens, estimated)
-    found = _count_common_items(first.input_items, second.input_items)
-    return TokenCount(tokens + found.tokens, estimated or found.is_estimate)
+    tokens, is_estimate = 0, window is None or window.counted != TOKENIZER_ENCODING
+    for name in ("tools", "text", "instructions"):
+        first_value, second_value = first.body.get(name), second.body.get(name)
+        common = _common_text(first_value, second_value)
+        count = count_tokens((), common)
+        tokens, is_estimate = tokens + count.tokens, is_estimate or count.is_estimate
+        if first_value != second_value:
+            return TokenCount(tokens, is_estimate)
+    input_count = _count_common_items(first.input_items, second.input_items)
+    return TokenCount(tokens + input_count.tokens, is_estimate or input_count.is_estimate)
 
 
 def max_cached_tokens(prefix: int, first_model: str, second_model: str) -> int:
@@ -315,23 +315,23 @@ def request_diff_to_json(found: RequestDiff) -> dict[str, Json]:
     }
 
 
-def _count_common_items(ours: Sequence[Item], theirs: Sequence[Item]) -> TokenCount:
-    least = min(len(ours), len(theirs))
-    same = next((at for at in range(least) if ours[at] != theirs[at]), least)
-    begun = ""
-    if same < least and (ours[same].get("type"), ours[same].get("role")) == (
-        theirs[same].get("type"),
-        theirs[same].get("role"),
+def _count_common_items(first: Sequence[Item], second: Sequence[Item]) -> TokenCount:
+    length = min(len(first), len(second))
+    same_count = next((index for index in range(length) if first[index] != second[index]), length)
+    common_text = ""
+    if same_count < length and (first[same_count].get("type"), first[same_count].get("role")) == (
+        second[same_count].get("type"),
+        second[same_count].get("role"),
     ):
-        begun = _common_text(searchable_text(ours[same]), searchable_text(theirs[same]))
-    whole, counted = count_tokens(ours[:same]), count_tokens((), begun)
-    return TokenCount(whole.tokens + counted.tokens, whole.is_estimate or counted.is_estimate)
+        common_text = _common_text(searchable_text(first[same_count]), searchable_text(second[same_count]))
+    items_count, text_count = count_tokens(first[:same_count]), count_tokens((), common_text)
+    return TokenCount(items_count.tokens + text_count.tokens, items_count.is_estimate or text_count.is_estimate)
 
 
-def _common_text(ours: Json, theirs: Json) -> str:
+def _common_text(first: Json, second: Json) -> str:
     """Return the common prefix of two parts of a prompt, as text."""
-    one, other = _text_or_json(ours), _text_or_json(theirs)
-    return one[: common_prefix_size(one, other)]
+    first_text, second_text = _text_or_json(first), _text_or_json(second)
+    return first_text[: common_prefix_size(first_text, second_text)]
 
 
 def _text_or_json(value: Json | Missing) -> str:
@@ -342,10 +342,10 @@ def _text_or_json(value: Json | Missing) -> str:
 
 def _excerpt(value: Mapping[str, Json], other: Mapping[str, Json], path: tuple[str | int, ...]) -> str:
     """Return a few characters around the first difference between `value` and `other`."""
-    words, beside = _text_or_json(value_at_path(value, path)), _text_or_json(value_at_path(other, path))
-    start = common_prefix_size(words, beside)
+    text, other_text = _text_or_json(value_at_path(value, path)), _text_or_json(value_at_path(other, path))
+    start = common_prefix_size(text, other_text)
     low, high = max(0, start - EXCERPT_CONTEXT_CHARS), start + EXCERPT_CONTEXT_CHARS
-    return ("…" if low else "") + words[low:high] + ("…" if high < len(words) else "")
+    return ("…" if low else "") + text[low:high] + ("…" if high < len(text) else "")
 
 
 def describe_drift(ours: Sequence[Item], theirs: Sequence[Item], owner: str) -> str:
@@ -355,14 +355,14 @@ def describe_drift(ours: Sequence[Item], theirs: Sequence[Item], owner: str) -> 
     theirs:  the items that the owner stores
     owner:   its name in the sentence: "the conversation", "the file"
     """
-    found = first_difference(ours, theirs)
-    if found is None:
+    difference = first_difference(ours, theirs)
+    if difference is None:
         return ""
-    if found.ours is None:
-        return f"{owner} has {_format_item_count(len(theirs) - found.shared_count)} more than this record"
-    if found.theirs is None:
-        return f"{owner} lacks {_format_item_count(len(ours) - found.shared_count)} that this record has"
-    return f"{owner} and this record differ from item {found.shared_count + 1} on"
+    if difference.ours is None:
+        return f"{owner} has {_format_item_count(len(theirs) - difference.shared_count)} more than this record"
+    if difference.theirs is None:
+        return f"{owner} lacks {_format_item_count(len(ours) - difference.shared_count)} that this record has"
+    return f"{owner} and this record differ from item {difference.shared_count + 1} on"
 
 
 def _format_item_count(count: int) -> str:

@@ -43,20 +43,20 @@ class SecretRule(NamedTuple):
 
     def has_match(self, text: str) -> bool:
         """Whether `text` contains a secret of this kind."""
-        found: list[str] = []
+        matches: list[str] = []
 
         def note(match: re.Match[str]) -> str:
-            found.append(match[0])
+            matches.append(match[0])
             return match[0]
 
         self.pattern.sub(note, text)
-        return any(map(self.is_valid, found))
+        return any(map(self.is_valid, matches))
 
 
 def is_luhn_valid(found: str) -> bool:
     """Whether the last digit is the check digit of the others. Source: ISO/IEC 7812-1, annex B"""
-    digits = [int(sign) for sign in found if sign.isdigit()]
-    doubled = (sum(divmod(2 * digit, 10)) if at % 2 else digit for at, digit in enumerate(reversed(digits)))
+    digits = [int(char) for char in found if char.isdigit()]
+    doubled = (sum(divmod(2 * digit, 10)) if index % 2 else digit for index, digit in enumerate(reversed(digits)))
     return len(digits) in (13, 14, 15, 16, 19) and len(set(digits)) > 1 and sum(doubled) % 10 == 0
 
 
@@ -65,7 +65,7 @@ def is_iban_valid(found: str) -> bool:
     plain = "".join(found.split())
     if not 15 <= len(plain) <= 34:
         return False
-    return int("".join(str(int(sign, 36)) for sign in plain[4:] + plain[:4])) % 97 == 1
+    return int("".join(str(int(char, 36)) for char in plain[4:] + plain[:4])) % 97 == 1
 
 
 MIN_IPV6_CHARS = 6
@@ -74,7 +74,7 @@ MIN_IPV6_CHARS = 6
 
 def is_machine_address(found: str) -> bool:
     """Whether it is the address of one machine; loopback and unspecified addresses are the same on all machines."""
-    if ":" in found and not (len(found) >= MIN_IPV6_CHARS and any(sign.isdigit() for sign in found)):
+    if ":" in found and not (len(found) >= MIN_IPV6_CHARS and any(char.isdigit() for char in found)):
         return False
     try:
         address = ip_address(found)
@@ -196,19 +196,23 @@ def redact_document(document: ConversationDocument, custom_patterns: Sequence[Se
     """
     try:
         return _redact_document_parts(document, custom_patterns)
-    except RecursionError as wrong:
-        raise InputFault("a value is nested too deeply to be searched for secrets") from wrong
+    except RecursionError as error:
+        raise InputFault("a value is nested too deeply to be searched for secrets") from error
 
 
-def _redact_document_parts(document: ConversationDocument, own: Sequence[SecretPattern]) -> RedactionResult:
-    pen = Redactor((*(SecretRule(CUSTOM_KIND, pattern) for pattern in own), *SECRET_RULES))
-    whole = document_to_json(document)
-    items = [pen.at_location(f"item {at}").redact_value(item) for at, item in enumerate(whole.pop("items"), 1)]
-    links = [pen.at_location(f"link {at}").redact_value(link) for at, link in enumerate(whole.pop("links"), 1)]
-    head = {name: pen.at_location(name).redact_field(name, value) for name, value in whole.items()}
-    counted = tuple(SecretReplacement(*named, count) for named, count in pen.counts.items())
+def _redact_document_parts(document: ConversationDocument, custom_patterns: Sequence[SecretPattern]) -> RedactionResult:
+    redactor = Redactor((*(SecretRule(CUSTOM_KIND, pattern) for pattern in custom_patterns), *SECRET_RULES))
+    data = document_to_json(document)
+    items = [
+        redactor.at_location(f"item {number}").redact_value(item) for number, item in enumerate(data.pop("items"), 1)
+    ]
+    links = [
+        redactor.at_location(f"link {number}").redact_value(link) for number, link in enumerate(data.pop("links"), 1)
+    ]
+    head = {name: redactor.at_location(name).redact_field(name, value) for name, value in data.items()}
+    replacements = tuple(SecretReplacement(*key, count) for key, count in redactor.counts.items())
     return RedactionResult(
-        document_from_json({**head, "items": items, "links": links}), counted, tuple(pen.unchecked_locations)
+        document_from_json({**head, "items": items, "links": links}), replacements, tuple(redactor.unchecked_locations)
     )
 
 
@@ -235,7 +239,7 @@ class Redactor:
         if isinstance(value, str):
             return self.redact_text(value)
         if isinstance(value, list):
-            return [self.redact_value(one) for one in value]
+            return [self.redact_value(item) for item in value]
         if isinstance(value, Mapping):
             return {
                 self.redact_text(name): self.redact_field(name, inner, beside=value) for name, inner in value.items()
@@ -251,9 +255,9 @@ class Redactor:
         if name in API_WORD_FIELDS and API_WORD.fullmatch(value):
             return value
         plain = join_base64_lines(name, value)
-        told = self.redact_text(plain)
-        if told != plain:
-            return told
+        redacted = self.redact_text(plain)
+        if redacted != plain:
+            return redacted
         if name == "encrypted_content" or (is_base64_file(name, value) and decode_base64_text(value) is None):
             self.unchecked_locations[self.location] = None
         return value
@@ -261,7 +265,7 @@ class Redactor:
     def _redact_secret_field(self, value: Json) -> Any:
         """Replace the whole value of a field that has the name of a secret."""
         if isinstance(value, list):
-            return [self._redact_secret_field(one) for one in value]
+            return [self._redact_secret_field(item) for item in value]
         if isinstance(value, Mapping):
             return {self.redact_text(name): self._redact_secret_field(inner) for name, inner in value.items()}
         if value is None or isinstance(value, bool) or value == "" or str(value).startswith(PLACEHOLDER_PREFIX):
@@ -270,10 +274,10 @@ class Redactor:
 
     def redact_text(self, text: str) -> str:
         """Redact a string: as JSON if it is an object or list, and inside the files that it embeds."""
-        found = _parse_json_container(text)
-        if found is not None:
-            inner = self.redact_value(found)
-            text = text if inner == found else json.dumps(inner, ensure_ascii=False)
+        container = _parse_json_container(text)
+        if container is not None:
+            redacted = self.redact_value(container)
+            text = text if redacted == container else json.dumps(redacted, ensure_ascii=False)
         text = DATA_URL.sub(self._redact_data_url, text)
         if DATA_URL.fullmatch(text):
             return text
@@ -285,39 +289,39 @@ class Redactor:
         return text
 
     def _replace_match(self, match: re.Match[str], rule: SecretRule) -> str:
-        whole = match[0]
-        if not whole or not rule.is_valid(whole):
-            return whole
+        text = match[0]
+        if not text or not rule.is_valid(text):
+            return text
         if "secret" not in rule.pattern.groupindex or match["secret"] is None:
-            return whole if whole.startswith(PLACEHOLDER_PREFIX) else self._make_placeholder(rule.kind, whole)
-        begin, end = match.start("secret") - match.start(), match.end("secret") - match.start()
-        return whole[:begin] + self._make_placeholder(rule.kind, match["secret"]) + whole[end:]
+            return text if text.startswith(PLACEHOLDER_PREFIX) else self._make_placeholder(rule.kind, text)
+        start, end = match.start("secret") - match.start(), match.end("secret") - match.start()
+        return text[:start] + self._make_placeholder(rule.kind, match["secret"]) + text[end:]
 
     def _redact_data_url(self, match: re.Match[str]) -> str:
         """Redact a data URL: its content if that is text; otherwise the location is reported as unchecked."""
-        begins, data = match[0][: match.start("data") - match.start()], match["data"]
-        words = decode_base64_text(data)
-        if words is None:
+        prefix, data = match[0][: match.start("data") - match.start()], match["data"]
+        text = decode_base64_text(data)
+        if text is None:
             self.unchecked_locations[self.location] = None
-            return begins + self._apply_rules(data) if set("-_").intersection(data) else match[0]
-        told = self.redact_text(words)
-        return match[0] if told == words else begins + encode_base64_text(told)
+            return prefix + self._apply_rules(data) if set("-_").intersection(data) else match[0]
+        redacted = self.redact_text(text)
+        return match[0] if redacted == text else prefix + encode_base64_text(redacted)
 
     def _make_placeholder(self, kind: str, secret: str) -> str:
         if secret not in self._placeholder_by_secret:
             self._count_by_kind[kind] = self._count_by_kind.get(kind, 0) + 1
             self._placeholder_by_secret[secret] = f"{PLACEHOLDER_PREFIX}{kind}-{self._count_by_kind[kind]}]"
-        counted = (kind, self.location)
-        self.counts[counted] = self.counts.get(counted, 0) + 1
+        key = (kind, self.location)
+        self.counts[key] = self.counts.get(key, 0) + 1
         return self._placeholder_by_secret[secret]
 
 
 def count_replacements(replaced: Iterable[SecretReplacement]) -> dict[str, int]:
     """Return the number of replacements of each kind."""
-    sums: dict[str, int] = {}
-    for one in replaced:
-        sums[one.kind] = sums.get(one.kind, 0) + one.occurrences
-    return sums
+    counts: dict[str, int] = {}
+    for replacement in replaced:
+        counts[replacement.kind] = counts.get(replacement.kind, 0) + replacement.occurrences
+    return counts
 
 
 def _is_card_number(value: Json) -> bool:
@@ -332,10 +336,10 @@ def _parse_json_container(text: str) -> Json:
     if not text.lstrip().startswith(("{", "[")) or text.startswith(PLACEHOLDER_PREFIX):
         return None
     try:
-        found: Json = json.loads(text)
+        value: Json = json.loads(text)
     except ValueError:
         return None
-    return found
+    return value
 
 
 RedactText = Callable[[str], str]
@@ -371,12 +375,12 @@ PERCENT_ESCAPE = re.compile(r"%[2-7][0-9a-fA-F]")
 
 def decode_base64_text(data: str) -> str | None:
     """Decode base64 of either alphabet, with or without padding; None if the result is not text."""
-    plain = "".join(data.split()).rstrip("=").translate(URL_SAFE_TO_STANDARD)
+    encoded = "".join(data.split()).rstrip("=").translate(URL_SAFE_TO_STANDARD)
     try:
-        words = base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True).decode("utf-8")
+        text = base64.b64decode(encoded + "=" * (-len(encoded) % 4), validate=True).decode("utf-8")
     except (binascii.Error, ValueError):
         return None
-    return None if "\0" in words else words
+    return None if "\0" in text else text
 
 
 def encode_base64_text(words: str) -> str:
@@ -400,20 +404,20 @@ def redact_base64_runs(text: str, tell: RedactText) -> str:
     """Redact the text that the base64 runs in `text` encode."""
 
     def told(match: re.Match[str]) -> str:
-        words = decode_base64_text(match[0])
-        if not words or not all(sign.isprintable() or sign in "\t\r\n" for sign in words):
+        decoded = decode_base64_text(match[0])
+        if not decoded or not all(char.isprintable() or char in "\t\r\n" for char in decoded):
             return match[0]
-        left = tell(words)
-        return match[0] if left == words else encode_base64_text(left)
+        redacted = tell(decoded)
+        return match[0] if redacted == decoded else encode_base64_text(redacted)
 
     return BASE64_RUN.sub(told, text)
 
 
 def redact_escapes(text: str, tell: RedactText) -> str:
     """Redact `text` with its escapes decoded, if that hides anything."""
-    plain = ASCII_ESCAPE.sub(_unescape_char, text)
-    if plain != text and (left := tell(plain)) != plain:
-        text = left
+    decoded = ASCII_ESCAPE.sub(_unescape_char, text)
+    if decoded != text and (redacted := tell(decoded)) != decoded:
+        text = redacted
     return (
         NON_SPACE.sub(lambda match: _redact_percent_escapes(match[0], tell), text)
         if PERCENT_ESCAPE.search(text)
@@ -421,14 +425,14 @@ def redact_escapes(text: str, tell: RedactText) -> str:
     )
 
 
-def _redact_percent_escapes(word: str, tell: RedactText) -> str:
+def _redact_percent_escapes(word: str, redact: RedactText) -> str:
     if not PERCENT_ESCAPE.search(word):
         return word
-    plain = unquote(word)
-    left = tell(plain)
-    return word if left == plain else left
+    decoded = unquote(word)
+    redacted = redact(decoded)
+    return word if redacted == decoded else redacted
 
 
 def _unescape_char(match: re.Match[str]) -> str:
-    sign = chr(int(match[1], 16))
-    return match[0] if sign in ESCAPED_CHARS else sign
+    char = chr(int(match[1], 16))
+    return match[0] if char in ESCAPED_CHARS else char

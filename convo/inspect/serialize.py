@@ -42,26 +42,28 @@ MAX_INLINE_PATH_KEYS = 100
 
 def conversation_to_json(known: ConversationView) -> dict[str, Json]:
     """Return the object that `convo inspect --json` prints; links oldest first, items as they are stored."""
-    places, after = known.path_index, children_by_parent(known.links)
+    path_index, children = known.path_index, children_by_parent(known.links)
     links = [
-        _inspected_link_to_json(link, places, after.get(link.id, []) if known.has_all_forks else None, known.prices)
+        _inspected_link_to_json(
+            link, path_index, children.get(link.id, []) if known.has_all_forks else None, known.prices
+        )
         for link in known.links
     ]
-    shape: dict[str, Json] = {
+    document: dict[str, Json] = {
         "handle": known.handle,
         "strategy": str(known.strategy),
         "endpoint": str(known.scope) if known.scope else None,
         "head": known.head,
-        "items": {key: place.item for key, place in places},
+        "items": {key: node.item for key, node in path_index},
         "links": links,
     }
     if any(isinstance(link["saw"], dict) for link in links):
-        shape["parents"] = {key: place.parent if place.depth > 1 else None for key, place in places}
-    return shape
+        document["parents"] = {key: node.parent if node.depth > 1 else None for key, node in path_index}
+    return document
 
 
 def _inspected_link_to_json(
-    link: Link, places: PathIndex, after: Sequence[Link] | None, prices: Mapping[str, Price]
+    link: Link, path_index: PathIndex, children: Sequence[Link] | None, prices: Mapping[str, Price]
 ) -> dict[str, Json]:
     limit = (link.error or {}).get("limit")
     return {
@@ -72,13 +74,13 @@ def _inspected_link_to_json(
         "provider": link_provider(link),
         "status": link.status,
         "created_at": link.created_at,
-        "sent": _path_keys(link.input_head, link.sent_count, places),
-        "saw": _path_keys(link.input_head, None, places),
-        "output": _output_keys(link, places),
+        "sent": _path_keys(link.input_head, link.sent_count, path_index),
+        "saw": _path_keys(link.input_head, None, path_index),
+        "output": _output_keys(link, path_index),
         "usage": dict(link.usage) if link.usage is not None else None,
         "cost_usd": link_cost_usd(link, prices),
         **({"ignored": list(link.parameters[IGNORED_PARAMETER])} if IGNORED_PARAMETER in link.parameters else {}),
-        "children": None if after is None else [child.id for child in after],
+        "children": None if children is None else [child.id for child in children],
         **({"limit": limit} if limit else {}),
         **({STREAMED_TEXT_DIFFERS: True} if STREAMED_TEXT_DIFFERS in (link.error or {}) else {}),
     }
@@ -86,24 +88,24 @@ def _inspected_link_to_json(
 
 def link_provider(link: Link) -> str | None:
     """Return the provider that received the request, if known."""
-    named, slash, _ = link.model.partition("/")
-    return link.parameters.get(PROVIDER_PARAMETER) or (named if slash else None)
+    provider, slash, _ = link.model.partition("/")
+    return link.parameters.get(PROVIDER_PARAMETER) or (provider if slash else None)
 
 
-def _path_keys(key: Key, count: int | None, places: PathIndex) -> Json:
+def _path_keys(key: Key, count: int | None, path_index: PathIndex) -> Json:
     """Return the last `count` keys of the path to `key`; all of them for None."""
-    if key not in places:
+    if key not in path_index:
         return {"through": key}
-    depth = places.depth(key)
+    depth = path_index.depth(key)
     if depth > MAX_INLINE_PATH_KEYS and (count is None or count >= depth):
         return {"through": key}
-    return places.last_keys(key, depth if count is None else count)
+    return path_index.last_keys(key, depth if count is None else count)
 
 
-def _output_keys(link: Link, places: PathIndex) -> list[Key]:
-    if link.head not in places or link.input_head not in places:
+def _output_keys(link: Link, path_index: PathIndex) -> list[Key]:
+    if link.head not in path_index or link.input_head not in path_index:
         return []
-    return places.last_keys(link.head, places.depth(link.head) - places.depth(link.input_head))
+    return path_index.last_keys(link.head, path_index.depth(link.head) - path_index.depth(link.input_head))
 
 
 CONVERSATION_OBJECT, ITEM_OBJECT, LINK_OBJECT = "convo.conversation", "convo.item", "convo.link"
@@ -156,10 +158,10 @@ def document_to_json(document: ConversationDocument) -> dict[str, Json]:
 def document_to_lines(document: ConversationDocument) -> Iterator[dict[str, Json]]:
     """Yield the JSON objects of the document's lines."""
     yield document_header(document)
-    for at in range(len(document.items) + 1):
-        if at:
-            yield {"object": ITEM_OBJECT, "item": document.items[at - 1]}
-        yield from ({"object": LINK_OBJECT, **link} for link in document.links if link["head"] == at)
+    for position in range(len(document.items) + 1):
+        if position:
+            yield {"object": ITEM_OBJECT, "item": document.items[position - 1]}
+        yield from ({"object": LINK_OBJECT, **link} for link in document.links if link["head"] == position)
 
 
 def document_from_json(found: Json) -> ConversationDocument:
@@ -174,14 +176,14 @@ def document_from_json(found: Json) -> ConversationDocument:
 def document_from_lines(lines: Sequence[Json]) -> ConversationDocument:
     """Parse the objects of `document_to_lines`. Raises InputFault."""
     items, links = [], []
-    for at, line in enumerate(lines[1:], 2):
-        what = line.get("object") if isinstance(line, dict) else None
-        if what == ITEM_OBJECT:
+    for line_number, line in enumerate(lines[1:], 2):
+        object_type = line.get("object") if isinstance(line, dict) else None
+        if object_type == ITEM_OBJECT:
             items.append(line.get("item"))
-        elif what == LINK_OBJECT:
+        elif object_type == LINK_OBJECT:
             links.append({name: value for name, value in line.items() if name != "object"})
         else:
-            raise InputFault(f"line {at} is neither an item nor a link")
+            raise InputFault(f"line {line_number} is neither an item nor a link")
     return _build_document(_parse_header(lines[0]), items, links)
 
 
@@ -189,20 +191,20 @@ def is_document(found: Json) -> bool:
     return isinstance(found, dict) and found.get("object") == CONVERSATION_OBJECT
 
 
-def _parse_header(found: Json) -> Mapping[str, Json]:
+def _parse_header(header: Json) -> Mapping[str, Json]:
     """Validate the header fields. Raises InputFault."""
-    if not is_document(found):
+    if not is_document(header):
         raise InputFault("not a convo conversation")
-    if found.get("version") != DOCUMENT_VERSION:
-        raise InputFault(f"unsupported document version {found.get('version')}", hint="upgrade convo-state")
-    for name, kinds in HEADER_FIELD_TYPES.items():
-        if name not in found:
+    if header.get("version") != DOCUMENT_VERSION:
+        raise InputFault(f"unsupported document version {header.get('version')}", hint="upgrade convo-state")
+    for name, types in HEADER_FIELD_TYPES.items():
+        if name not in header:
             raise InputFault(f"{name!r} is missing")
-        if not isinstance(found[name], kinds):
+        if not isinstance(header[name], types):
             raise InputFault(f"{name!r} has the wrong type")
-    if found["created_at"] is not None and not _is_timestamp(found["created_at"]):
+    if header["created_at"] is not None and not _is_timestamp(header["created_at"]):
         raise InputFault("'created_at' is not a valid time")
-    return dict(found)
+    return dict(header)
 
 
 HEADER_FIELD_TYPES: dict[str, tuple[type, ...]] = {
@@ -213,9 +215,9 @@ HEADER_FIELD_TYPES: dict[str, tuple[type, ...]] = {
 
 
 def _build_document(head: Mapping[str, Json], items: Sequence[Json], links: Sequence[Json]) -> ConversationDocument:
-    bad = next((at for at, item in enumerate(items, 1) if not isinstance(item, dict)), None)
-    if bad is not None:
-        raise InputFault(f"item {bad} is not an object")
+    invalid = next((position for position, item in enumerate(items, 1) if not isinstance(item, dict)), None)
+    if invalid is not None:
+        raise InputFault(f"item {invalid} is not an object")
     for link in links:
         if not isinstance(link, dict) or not _is_valid_link(link, len(items)):
             raise InputFault("a link is invalid")
@@ -237,10 +239,10 @@ def _build_document(head: Mapping[str, Json], items: Sequence[Json], links: Sequ
 
 def links_to_json(links: Iterable[Link], path: Path) -> tuple[Mapping[str, Json], ...]:
     """Return the links on `path` in the form of a document, in the order of their answers."""
-    depth = {key: at for at, key in enumerate(path.keys, 1)} | {path.root: 0}
-    here = {link.id: link for link in links if link.input_head in depth and link.head in depth}
+    depth = {key: position for position, key in enumerate(path.keys, 1)} | {path.root: 0}
+    links_by_id = {link.id: link for link in links if link.input_head in depth and link.head in depth}
     ordered = sorted(
-        here.values(), key=lambda link: (depth[link.head], depth[link.input_head], link.created_at, link.id)
+        links_by_id.values(), key=lambda link: (depth[link.head], depth[link.input_head], link.created_at, link.id)
     )
     return tuple(_link_to_json(link, depth) for link in ordered)
 
@@ -292,8 +294,8 @@ def link_from_json(found: Mapping[str, Json], path: Path, session: str) -> Link:
             error=found.get("error"),
             is_stored=found.get("stored", True),
         )
-    except (TypeError, ValueError, KeyError) as wrong:
-        raise InputFault("a link is invalid") from wrong
+    except (TypeError, ValueError, KeyError) as error:
+        raise InputFault("a link is invalid") from error
 
 
 LINK_FIELD_TYPES: dict[str, tuple[type, ...]] = {
@@ -310,22 +312,29 @@ LINK_FIELD_TYPES: dict[str, tuple[type, ...]] = {
 }
 
 
-def _is_valid_link(link: Mapping[str, Json], items: int) -> bool:
+def _is_valid_link(link: Mapping[str, Json], item_count: int) -> bool:
     """Whether it has the fields of a link and its positions are within `items` items."""
-    if not all(isinstance(link.get(name), kinds) for name, kinds in LINK_FIELD_TYPES.items()):
+    if not all(isinstance(link.get(name), types) for name, types in LINK_FIELD_TYPES.items()):
         return False
     scope = link["endpoint"]
-    words = [*(link[name] for name in LINK_FIELD_TYPES), *scope]
-    if not all(_is_valid_unicode(one) for one in words if isinstance(one, str)):
+    values = [*(link[name] for name in LINK_FIELD_TYPES), *scope]
+    if not all(_is_valid_unicode(value) for value in values if isinstance(value, str)):
         return False
-    known = link["strategy"] in list(Strategy) and link["status"] in LINK_STATUSES and _is_timestamp(link["created_at"])
-    placed = 0 <= link["saw"] <= link["head"] <= items and 0 <= link["sent"] <= items
-    return known and placed and len(scope) == 3 and all(isinstance(part, str | None) for part in scope)
+    has_valid_values = (
+        link["strategy"] in list(Strategy) and link["status"] in LINK_STATUSES and _is_timestamp(link["created_at"])
+    )
+    has_valid_positions = 0 <= link["saw"] <= link["head"] <= item_count and 0 <= link["sent"] <= item_count
+    return (
+        has_valid_values
+        and has_valid_positions
+        and len(scope) == 3
+        and all(isinstance(part, str | None) for part in scope)
+    )
 
 
-def _is_valid_unicode(words: str) -> bool:
+def _is_valid_unicode(text: str) -> bool:
     """Whether it has no unpaired surrogate, which a database rejects."""
-    return words.isascii() or not SURROGATE.search(words)
+    return text.isascii() or not SURROGATE.search(text)
 
 
 SURROGATE = re.compile("[\ud800-\udfff]")
@@ -383,8 +392,8 @@ def item_title(item: Item) -> str:
 
 def item_passages(item: Item) -> tuple[Passage, ...]:
     """Return the passages of one item, in order, with unprintable characters replaced."""
-    found = [Passage(form, replace_unprintable(words)) for form, words in _iter_passages(item) if words]
-    return tuple(found) or (Passage("aside", "empty"),)
+    passages = [Passage(form, replace_unprintable(text)) for form, text in _iter_passages(item) if text]
+    return tuple(passages) or (Passage("aside", "empty"),)
 
 
 def replace_unprintable(words: str) -> str:
@@ -399,8 +408,8 @@ def _iter_passages(item: Item) -> Iterator[tuple[PassageForm, str]]:
         if not item_text(item):
             yield "aside", "encrypted reasoning" if item.get("encrypted_content") else "reasoning without text"
     elif is_client_call(item):
-        said = item.get("arguments", item.get("input"))
-        yield "code", decode_json_escapes(said) if isinstance(said, str) else _format_json(dict(item))
+        arguments = item.get("arguments", item.get("input"))
+        yield "code", decode_json_escapes(arguments) if isinstance(arguments, str) else _format_json(dict(item))
     elif is_client_output(item):
         yield from _output_passages(item.get("output"))
     elif item_type(item) == "compaction":
@@ -430,14 +439,14 @@ def _part_passages(part: Json) -> Iterator[tuple[PassageForm, str]]:
     if not isinstance(part, dict):
         yield "code", _format_json(part)
         return
-    words = next((part[name] for name in TEXT_FIELDS if isinstance(part.get(name), str)), None)
-    if words is not None:
-        yield "prose", words
+    text = next((part[name] for name in TEXT_FIELDS if isinstance(part.get(name), str)), None)
+    if text is not None:
+        yield "prose", text
     elif isinstance(part.get("image_url"), str):
         yield "image", part["image_url"]
     elif part.get("type") in ("input_file", "input_image"):
-        named = part.get("filename") or part.get("file_id") or part.get("file_url") or "unnamed"
-        yield "aside", f"a file: {named}"
+        file_name = part.get("filename") or part.get("file_id") or part.get("file_url") or "unnamed"
+        yield "aside", f"a file: {file_name}"
     else:
         yield "code", _format_json(part)
 

@@ -36,69 +36,69 @@ def children_by_parent(links: Sequence[Link]) -> dict[str | None, list[Link]]:
     endpoint that reuses ids can produce.
     """
     parents = _break_cycles({link.id: link.parent_id for link in links})
-    found: dict[str | None, list[Link]] = {}
+    children: dict[str | None, list[Link]] = {}
     for link in links:
-        found.setdefault(parents[link.id], []).append(link)
-    return found
+        children.setdefault(parents[link.id], []).append(link)
+    return children
 
 
 def _break_cycles(parents: dict[str, str | None]) -> dict[str, str | None]:
     """Return the parent of each id; None if it is not in `parents`, and for the first id of each cycle."""
-    order = {name: at for at, name in enumerate(parents)}
-    cut = {name: parent if parent in parents else None for name, parent in parents.items()}
-    ends: set[str] = set()
+    order = {name: current for current, name in enumerate(parents)}
+    acyclic = {name: parent if parent in parents else None for name, parent in parents.items()}
+    finished: set[str] = set()
     for name in parents:
-        walk: dict[str, None] = {}
-        at: str | None = name
-        while at is not None and at not in ends and at not in walk:
-            walk[at] = None
-            at = cut[at]
-        if at is not None and at in walk:
-            circle = list(walk)[list(walk).index(at) :]
-            cut[min(circle, key=order.__getitem__)] = None
-        ends.update(walk)
-    return cut
+        visited: dict[str, None] = {}
+        current: str | None = name
+        while current is not None and current not in finished and current not in visited:
+            visited[current] = None
+            current = acyclic[current]
+        if current is not None and current in visited:
+            cycle = list(visited)[list(visited).index(current) :]
+            acyclic[min(cycle, key=order.__getitem__)] = None
+        finished.update(visited)
+    return acyclic
 
 
 def iter_link_rows(links: Sequence[Link], head: str | None) -> Iterator[LinkRow]:
     """Yield the rows of `links` in drawing order; `head` is the id of the link whose branch is drawn straight."""
-    after, straight = children_by_parent(links), ancestor_ids(head, links)
-    waiting = _sibling_rows(after.get(None, []), 0, straight)
-    while waiting:
-        row = waiting.pop()
+    children, straight = children_by_parent(links), ancestor_ids(head, links)
+    stack = _sibling_rows(children.get(None, []), 0, straight)
+    while stack:
+        row = stack.pop()
         yield row
-        waiting += _sibling_rows(after.get(row.link.id, []), row.depth, straight)
+        stack += _sibling_rows(children.get(row.link.id, []), row.depth, straight)
 
 
 def ancestor_ids(head: str | None, links: Sequence[Link]) -> set[str]:
     """Return the ids of `head` and of all its ancestors."""
     parents = {link.id: link.parent_id for link in links}
-    found: set[str] = set()
-    while head is not None and head in parents and head not in found:
-        found.add(head)
+    ancestors: set[str] = set()
+    while head is not None and head in parents and head not in ancestors:
+        ancestors.add(head)
         head = parents[head]
-    return found
+    return ancestors
 
 
 def _sibling_rows(siblings: Sequence[Link], depth: int, straight: set[str]) -> list[LinkRow]:
     """Return the rows of links with the same parent, last one first."""
     if not siblings:
         return []
-    answered = [link for link in siblings if link.status == "completed"]
-    main = next((link for link in siblings if link.id in straight), (answered or siblings)[-1])
-    aside = [LinkRow(link, depth + 1, starts_branch=True) for link in siblings if link is not main]
-    return [LinkRow(main, depth), *reversed(aside)]
+    completed = [link for link in siblings if link.status == "completed"]
+    main = next((link for link in siblings if link.id in straight), (completed or siblings)[-1])
+    forks = [LinkRow(link, depth + 1, starts_branch=True) for link in siblings if link is not main]
+    return [LinkRow(main, depth), *reversed(forks)]
 
 
 def order_by_conversation(links: Iterable[Link], places: PathIndex) -> tuple[Link, ...]:
     """Order `links` by their conversation; a link without a parent becomes the child of the answered link before it."""
-    found: list[Link] = []
+    ordered: list[Link] = []
     last: Link | None = None
     for link in sorted(links, key=lambda link: places.depth(link.input_head) if link.input_head in places else 0):
-        found.append(link if link.parent_id or last is None else replace(link, parent_id=last.id))
+        ordered.append(link if link.parent_id or last is None else replace(link, parent_id=last.id))
         if link.status in ANSWERED_STATUSES:
             last = link
-    return tuple(found)
+    return tuple(ordered)
 
 
 @dataclass(frozen=True)
@@ -120,22 +120,22 @@ def build_remote_chain(
     provider:   the prefix of the model's name
     """
     path = Path(root).append([*context, *(responses[-1].get("output") or ())])
-    places, links, at = PathIndex(root), list[Link](), 0
-    places.add(path)
+    path_index, links, position = PathIndex(root), list[Link](), 0
+    path_index.add(path)
     outputs = OutputFinder(context)
     for response in responses:
         output = response.get("output") or ()
-        span = (len(context), len(path)) if response is responses[-1] else outputs.find(output, at)
-        start, end = span or (at, at)
-        saw, head = path.key_at(start), path.key_at(end)
+        span = (len(context), len(path)) if response is responses[-1] else outputs.find(output, position)
+        start, end = span or (position, position)
+        input_head, head = path.key_at(start), path.key_at(end)
         if output and not span:
-            aside = path.first(start).append(output)
-            places.add(aside)
-            head = aside.head
+            branch = path.first(start).append(output)
+            path_index.add(branch)
+            head = branch.head
         parent = links[-1].id if links else None
-        links.append(_link_from_response(response, parent, saw, head, start - at, scope, provider))
-        at = end
-    return RemoteChain(path, tuple(links), places)
+        links.append(_link_from_response(response, parent, input_head, head, start - position, scope, provider))
+        position = end
+    return RemoteChain(path, tuple(links), path_index)
 
 
 class OutputFinder:
@@ -144,28 +144,30 @@ class OutputFinder:
     def __init__(self, context: Sequence[Item]) -> None:
         self._identities = [_item_identities(item) for item in context]
         self._indexes: dict[str, list[int]] = {}
-        for at, names in enumerate(self._identities):
-            for name in names:
-                self._indexes.setdefault(name, []).append(at)
+        for index, identities in enumerate(self._identities):
+            for identity in identities:
+                self._indexes.setdefault(identity, []).append(index)
 
     def find(self, output: Sequence[Item], start: int) -> tuple[int, int] | None:
         """Return the start and end index of `output` at or after `start`; None if no item of it is there.
 
         Some of its items may be missing: endpoints do not pass on all reasoning.
         """
-        names = {name for item in output for name in _item_identities(item)}
-        first = min((at for name in names if (at := self._next_index(name, start)) is not None), default=None)
+        identities = {identity for item in output for identity in _item_identities(item)}
+        first = min(
+            (index for identity in identities if (index := self._next_index(identity, start)) is not None), default=None
+        )
         if first is None:
             return None
         end = first + 1
-        while end < min(len(self._identities), first + len(output)) and names.intersection(self._identities[end]):
+        while end < min(len(self._identities), first + len(output)) and identities.intersection(self._identities[end]):
             end += 1
         return first, end
 
-    def _next_index(self, name: str, start: int) -> int | None:
-        at = self._indexes.get(name, [])
-        place = bisect_left(at, start)
-        return at[place] if place < len(at) else None
+    def _next_index(self, identity: str, start: int) -> int | None:
+        indexes = self._indexes.get(identity, [])
+        position = bisect_left(indexes, start)
+        return indexes[position] if position < len(indexes) else None
 
 
 def _item_identities(item: Item) -> tuple[str, ...]:
@@ -174,25 +176,25 @@ def _item_identities(item: Item) -> tuple[str, ...]:
 
 
 def _link_from_response(
-    response: Response, parent: str | None, saw: Key, head: Key, sent: int, scope: Scope, provider: str
+    response: Response, parent: str | None, input_head: Key, head: Key, sent_count: int, scope: Scope, provider: str
 ) -> Link:
     conversation = (response.get("conversation") or {}).get("id")
-    begun, ended = response.get("created_at") or 0, response.get("completed_at")
+    created_at, completed_at = response.get("created_at") or 0, response.get("completed_at")
     return Link(
         id=response["id"],
-        input_head=saw,
+        input_head=input_head,
         head=head,
-        sent_count=sent,
+        sent_count=sent_count,
         model=f"{provider}/{response.get('model') or 'unknown'}",
         strategy=Strategy.CONVERSATION if conversation else Strategy.CHAIN,
         status=response.get("status") or "completed",
-        created_at=begun,
+        created_at=created_at,
         parent_id=parent,
         scope=scope,
         conversation_id=conversation,
         previous_response_id=response.get("previous_response_id"),
-        duration_s=ended - begun if ended else None,
-        parameters={"instructions": said} if (said := response.get("instructions")) else {},
+        duration_s=completed_at - created_at if completed_at else None,
+        parameters={"instructions": instructions} if (instructions := response.get("instructions")) else {},
         usage=response.get("usage"),
         error=response.get("error"),
         is_stored=bool(response.get("store", True)),

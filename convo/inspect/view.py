@@ -42,11 +42,11 @@ class PathIndex:
 
     def add(self, path: Path) -> None:
         """Add the nodes of `path`; nodes that are already in the index cost nothing."""
-        known = next((at for at in range(len(path), 0, -1) if path.nodes[at - 1].key in self._nodes), 0)
-        before = path.nodes[known - 1].key if known else self.root
-        for depth, node in enumerate(path.nodes[known:], known + 1):
-            self._nodes[node.key] = IndexedNode(before, node.item, depth)
-            before = node.key
+        known_count = next((index for index in range(len(path), 0, -1) if path.nodes[index - 1].key in self._nodes), 0)
+        parent = path.nodes[known_count - 1].key if known_count else self.root
+        for depth, node in enumerate(path.nodes[known_count:], known_count + 1):
+            self._nodes[node.key] = IndexedNode(parent, node.item, depth)
+            parent = node.key
 
     def __contains__(self, key: Key) -> bool:
         return key == self.root or key in self._nodes
@@ -57,8 +57,8 @@ class PathIndex:
 
     def item(self, key: Key) -> Item | None:
         """Return the item at `key`; None for the root and for an unknown key."""
-        place = self._nodes.get(key)
-        return place.item if place else None
+        node = self._nodes.get(key)
+        return node.item if node else None
 
     def depth(self, key: Key) -> int:
         """Return the number of items up to and including `key`; 0 for the root. Raises KeyError."""
@@ -70,18 +70,18 @@ class PathIndex:
         Computed on first use: a history without links never needs it.
         """
         if key not in self._tokens:
-            for place in islice(self._nodes, len(self._tokens) - 1, None):
-                found = self._nodes[place]
-                self._tokens[place] = self._tokens[found.parent] + estimate_tokens(found.item)
+            for node_key in islice(self._nodes, len(self._tokens) - 1, None):
+                node = self._nodes[node_key]
+                self._tokens[node_key] = self._tokens[node.parent] + estimate_tokens(node.item)
         return self._tokens[key]
 
     def last_keys(self, key: Key, count: int) -> list[Key]:
         """Return the keys of the last `count` nodes of the path to `key`, oldest first. Raises KeyError."""
-        found: list[Key] = []
-        while len(found) < count and key != self.root:
-            found.append(key)
+        keys: list[Key] = []
+        while len(keys) < count and key != self.root:
+            keys.append(key)
             key = self._nodes[key].parent
-        return found[::-1]
+        return keys[::-1]
 
     def key_before_last(self, key: Key, count: int) -> Key:
         """Return the key before the last `count` nodes of the path to `key`. Raises KeyError."""
@@ -200,29 +200,30 @@ class LinkStats:
 
 def compute_link_stats(link: Link, places: PathIndex) -> LinkStats:
     """Compute the figures of `link`; figures that need nodes missing in `places` are None."""
-    used = Usage.from_json(link.usage)
+    usage = Usage.from_json(link.usage)
     if link.input_head not in places:
-        return LinkStats(link.sent_count, None, None, used, "", _error_message(link))
+        return LinkStats(link.sent_count, None, None, usage, "", _error_message(link))
     return LinkStats(
         sent_count=link.sent_count,
         sent_tokens=places.tokens_up_to(link.input_head)
         - places.tokens_up_to(places.key_before_last(link.input_head, link.sent_count)),
         input_count=places.depth(link.input_head),
-        usage=used,
+        usage=usage,
         input_preview=_preview_or_empty(places.item(link.input_head)),
         output_preview=_output_preview(link, places) or _error_message(link),
     )
 
 
-def _output_preview(link: Link, places: PathIndex) -> str:
+def _output_preview(link: Link, path_index: PathIndex) -> str:
     """Preview the first assistant message of the output; without one, its first item."""
-    if link.head not in places:
+    if link.head not in path_index:
         return ""
     output = [
-        places.item(key) for key in places.last_keys(link.head, places.depth(link.head) - places.depth(link.input_head))
+        path_index.item(key)
+        for key in path_index.last_keys(link.head, path_index.depth(link.head) - path_index.depth(link.input_head))
     ]
-    said = [item for item in output if item is not None]
-    return _preview_or_empty(next(filter(is_assistant_message, said), said[0] if said else None))
+    items = [item for item in output if item is not None]
+    return _preview_or_empty(next(filter(is_assistant_message, items), items[0] if items else None))
 
 
 def _preview_or_empty(item: Item | None) -> str:
@@ -249,8 +250,8 @@ class UsageTotals(NamedTuple):
 
 def link_cost_usd(link: Link, price_settings: Mapping[str, Price]) -> float | None:
     """Return the cost of one request in USD; None if its usage or price is unknown."""
-    used = Usage.from_json(link.usage)
-    return None if used is None else used.cost_usd(find_price(link.model, price_settings))
+    usage = Usage.from_json(link.usage)
+    return None if usage is None else usage.cost_usd(find_price(link.model, price_settings))
 
 
 def sum_link_usage(links: Sequence[Link], price_settings: Mapping[str, Price]) -> UsageTotals | None:
@@ -258,18 +259,21 @@ def sum_link_usage(links: Sequence[Link], price_settings: Mapping[str, Price]) -
 
     price_settings:  the user's own prices, by full name of the model
     """
-    used = {link.id: found for link in links if (found := Usage.from_json(link.usage))}
-    if not used:
+    usages = {link.id: usage for link in links if (usage := Usage.from_json(link.usage))}
+    if not usages:
         return None
-    costs = [link_cost_usd(link, price_settings) for link in links if link.id in used]
-    known = [cost for cost in costs if cost is not None]
-    again = (
-        min(used[link.id].input_tokens, used[link.parent_id].input_tokens)
+    costs = [link_cost_usd(link, price_settings) for link in links if link.id in usages]
+    known_costs = [cost for cost in costs if cost is not None]
+    resent_tokens = (
+        min(usages[link.id].input_tokens, usages[link.parent_id].input_tokens)
         for link in links
-        if link.id in used and link.parent_id in used
+        if link.id in usages and link.parent_id in usages
     )
     return UsageTotals(
-        len(used), sum(used.values(), Usage()), sum(again), sum(known) if len(known) == len(costs) else None
+        len(usages),
+        sum(usages.values(), Usage()),
+        sum(resent_tokens),
+        sum(known_costs) if len(known_costs) == len(costs) else None,
     )
 
 
@@ -298,21 +302,23 @@ class InputTokenShare(NamedTuple):
         count = max(1, round(room * self.input_tokens / most))
         cached = round(count * self.cached_tokens / self.input_tokens)
         sent = max(1, round(count * self.sent_tokens / self.input_tokens)) if self.sent_tokens else 0
-        return tuple(ChartCell(at >= count - sent, at < cached) for at in range(count))
+        return tuple(ChartCell(index >= count - sent, index < cached) for index in range(count))
 
 
 def input_token_share(was: LinkStats) -> InputTokenShare:
     """Return the input tokens of one request by source."""
     if was.usage is None:
         return InputTokenShare()
-    seen = was.usage.input_tokens
-    sent = seen if was.is_full_history else None if was.sent_tokens is None else min(was.sent_tokens, seen)
-    return InputTokenShare(seen, sent, min(was.usage.cached_tokens, seen))
+    input_tokens = was.usage.input_tokens
+    sent_tokens = (
+        input_tokens if was.is_full_history else None if was.sent_tokens is None else min(was.sent_tokens, input_tokens)
+    )
+    return InputTokenShare(input_tokens, sent_tokens, min(was.usage.cached_tokens, input_tokens))
 
 
 def max_input_tokens(shares: Sequence[InputTokenShare]) -> int:
     """Return the input tokens of the longest row; 0 if none is known."""
-    return max((one.input_tokens or 0 for one in shares), default=0)
+    return max((share.input_tokens or 0 for share in shares), default=0)
 
 
 CHARS_BEFORE_MATCH = 20
@@ -323,9 +329,9 @@ def search_snippet(text: str, words: str, width: int = 60) -> str:
     """Return at most `width` characters of `text` on one line, around the first of `words` that it contains."""
     line = " ".join(text.split())
     folded = _fold_case(line)
-    places = [folded.find(_fold_case(word)) for word in words.split()]
-    found = min((place for place in places if place >= 0), default=0)
-    start = max(0, found - CHARS_BEFORE_MATCH) if len(line) > width else 0
+    positions = [folded.find(_fold_case(word)) for word in words.split()]
+    match_start = min((position for position in positions if position >= 0), default=0)
+    start = max(0, match_start - CHARS_BEFORE_MATCH) if len(line) > width else 0
     start = min(start, max(0, len(line) - width))
     end = start + width
     before, after = ("…" if start else ""), ("…" if end < len(line) else "")
@@ -334,4 +340,4 @@ def search_snippet(text: str, words: str, width: int = 60) -> str:
 
 def _fold_case(text: str) -> str:
     """Remove case and diacritics, one character for each, so that indexes stay valid in `text`."""
-    return "".join(unicodedata.normalize("NFKD", sign)[0].lower()[:1] or sign for sign in text)
+    return "".join(unicodedata.normalize("NFKD", char)[0].lower()[:1] or char for char in text)

@@ -215,9 +215,11 @@ def format_run_event(event: StreamEvent) -> list[str]:
 
 def format_pending_call(call: Mapping[str, Json]) -> str:
     """Describe a pending call and the decision it needs."""
-    asks = f"{call['agent']} asks for {call['tool']} {shorten_to_line(decode_json_escapes(call['arguments']))}".rstrip()
+    request = (
+        f"{call['agent']} asks for {call['tool']} {shorten_to_line(decode_json_escapes(call['arguments']))}".rstrip()
+    )
     status = "outcome unknown" if call["unknown"] else "needs approval"
-    return f"{asks} ({call['call_id']}); {status}"
+    return f"{request} ({call['call_id']}); {status}"
 
 
 def shorten_to_line(text: str) -> str:

@@ -56,8 +56,8 @@ async def run_interruptibly(work: Coroutine[Any, Any, WorkResult]) -> WorkResult
 
 
 async def _consume(events: AsyncGenerator[StreamEvent, None], on_event: Callable[[StreamEvent], None]) -> None:
-    async with aclosing(events) as answer:
-        async for event in answer:
+    async with aclosing(events) as stream:
+        async for event in stream:
             on_event(event)
             await asyncio.sleep(0)  # a stream that never suspends must not block the Ctrl-C handler
 
@@ -98,12 +98,12 @@ class LazyMarkdownRenderer:
         from convo.terminal.markdown.render import MarkdownOptions
         from convo.terminal.markdown.stream import MarkdownRenderer
 
-        medium = detect_display(self._stream, self._environ)
-        links = has_clickable_links(self._environ)
-        paper = MarkdownOptions(
-            has_color=medium.has_color, has_box_chars=medium.has_box_chars, has_links=links and medium.has_color
+        display = detect_display(self._stream, self._environ)
+        has_links = has_clickable_links(self._environ)
+        options = MarkdownOptions(
+            has_color=display.has_color, has_box_chars=display.has_box_chars, has_links=has_links and display.has_color
         )
-        return MarkdownRenderer(self._stream, paper, lambda: get_terminal_size().columns)
+        return MarkdownRenderer(self._stream, options, lambda: get_terminal_size().columns)
 
 
 def has_clickable_links(environ: Mapping[str, str]) -> bool:
@@ -133,25 +133,25 @@ def format_reasoning_line(text: str, display: DisplayOptions) -> str:
     line = " ".join(escape_control_chars(text).split())
     if not line:
         return ""
-    room = (display.width or REASONING_COLUMNS) - 1
-    shown = truncate_text(f"reasoning: {line}", room)
+    columns = (display.width or REASONING_COLUMNS) - 1
+    shown = truncate_text(f"reasoning: {line}", columns)
     if shown.endswith("…"):
-        more = f" ({len(line.split()):,} words; /reasoning)"
-        shown = truncate_text(f"reasoning: {line}", room - len(more)) + more
+        suffix = f" ({len(line.split()):,} words; /reasoning)"
+        shown = truncate_text(f"reasoning: {line}", columns - len(suffix)) + suffix
     return display.apply_style(display.translate_box_chars(shown), "dim")
 
 
 async def handle_reasoning(repl: "Repl", _: str) -> None:
     """Print the reasoning of the last turn."""
-    said = list(_last_turn_reasoning(repl.chat.state.path.items))
-    if not said:
+    texts = list(_last_turn_reasoning(repl.chat.state.path.items))
+    if not texts:
         repl.print_message("  no reasoning in the last turn; many models do not return it")
-    for words in said:
-        repl.print_message("\n".join(f"  {line}".rstrip() for line in words.split("\n")))
+    for text in texts:
+        repl.print_message("\n".join(f"  {line}".rstrip() for line in text.split("\n")))
 
 
 def _last_turn_reasoning(items: tuple[Item, ...]) -> Iterator[str]:
-    asked = max((at for at, item in enumerate(items) if is_user_message(item)), default=-1)
-    for item in items[asked + 1 :]:
-        if item_type(item) == "reasoning" and (words := reasoning_text(item)):
-            yield words
+    last_user_index = max((index for index, item in enumerate(items) if is_user_message(item)), default=-1)
+    for item in items[last_user_index + 1 :]:
+        if item_type(item) == "reasoning" and (text := reasoning_text(item)):
+            yield text

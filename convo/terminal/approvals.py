@@ -154,7 +154,7 @@ async def _ask_for_decision(
     question = wrap_text(", ".join(CHOICE_USAGE.get(name, name) for name in choices) + "? ", display.width)
     while True:
         try:
-            name, why = parse_choice(await ask(question))
+            name, detail = parse_choice(await ask(question))
         except (EOFError, Interrupted):
             return False
         if name == LEAVE_CHOICE:
@@ -166,18 +166,18 @@ async def _ask_for_decision(
             await (
                 runner.stop()
                 if name == ABORT_CHOICE
-                else runner.apply_decisions(await _make_decision_event(name, call, why))
+                else runner.apply_decisions(await _make_decision_event(name, call, detail))
             )
-        except ConvoError as wrong:
-            print_message(f"convo: {wrong.message}" + (f"\n  try: {wrong.hint}" if wrong.hint else ""))
+        except ConvoError as error:
+            print_message(f"convo: {error.message}" + (f"\n  try: {error.hint}" if error.hint else ""))
             continue
         return True
 
 
 def parse_choice(line: str) -> tuple[str, str]:
     """Split `line` into the choice and the text after it."""
-    word, _, why = line.strip().partition(" ")
-    return CHOICE_SYNONYMS.get(word.lower(), word.lower()), why.strip()
+    word, _, detail = line.strip().partition(" ")
+    return CHOICE_SYNONYMS.get(word.lower(), word.lower()), detail.strip()
 
 
 async def _make_decision_event(name: str, call: PendingApproval, detail: str) -> ApprovalDecided | ToolOutputSupplied:
@@ -205,12 +205,12 @@ def edit_arguments_in_editor(arguments: str) -> str:
         draft = folder / "arguments.json"
         draft.write_text(format_arguments(arguments) + "\n", encoding="utf-8")
         try:
-            done = subprocess.run([*command, str(draft)], check=False).returncode  # noqa: S603  their own editor
-        except OSError as wrong:
-            raise InvalidUsage(f"{command[0]} cannot be run: {format_os_error(wrong)}") from wrong
-        if done:
+            exit_code = subprocess.run([*command, str(draft)], check=False).returncode  # noqa: S603  their own editor
+        except OSError as error:
+            raise InvalidUsage(f"{command[0]} cannot be run: {format_os_error(error)}") from error
+        if exit_code:
             raise InvalidUsage(
-                f"{command[0]} exited with {done}, so nothing was changed", hint="exit the editor without an error"
+                f"{command[0]} exited with {exit_code}, so nothing was changed", hint="exit the editor without an error"
             )
         return draft.read_text(encoding="utf-8").strip()
 

@@ -41,10 +41,10 @@ class DiffSide(NamedTuple):
 def render_history_diff(a: DiffSide, b: DiffSide, diff: HistoryDiff, display: DisplayOptions) -> str:
     """Render both histories, their first difference, and everything after it side by side."""
     head = [("A", _format_side(a)), ("B", _format_side(b)), ("", _describe_difference(a, b, diff))]
-    shown = [*key_value_lines(head, display), *([] if diff.is_equal else ["", *_side_by_side_lines(diff, display)])]
+    lines = [*key_value_lines(head, display), *([] if diff.is_equal else ["", *_side_by_side_lines(diff, display)])]
     if not diff.is_equal:
-        shown += ["", "  " + ", ".join(_diff_counts(diff))]
-    return display.translate_box_chars("\n".join(shown))
+        lines += ["", "  " + ", ".join(_diff_counts(diff))]
+    return display.translate_box_chars("\n".join(lines))
 
 
 def render_request_diff(a: SentRequest, b: SentRequest, diff: RequestDiff, display: DisplayOptions) -> str:
@@ -76,39 +76,41 @@ def _diff_counts(diff: HistoryDiff) -> Iterator[str]:
 
 
 def _side_by_side_lines(diff: HistoryDiff, display: DisplayOptions) -> Iterator[str]:
-    room = DEFAULT_SIDE_COLUMNS if display.width is None else max(16, (display.width - 5) // 2)
-    yield display.apply_style(f"  {pad_text('A', room)}   {'B'}", "dim")
-    for run in _group_by_status(diff.pairs):
-        if len(run) > MAX_EQUAL_ITEMS_SHOWN and run[0].status == "same":
-            yield display.apply_style(f"  {format_count(len(run))} identical", "dim")
+    columns = DEFAULT_SIDE_COLUMNS if display.width is None else max(16, (display.width - 5) // 2)
+    yield display.apply_style(f"  {pad_text('A', columns)}   {'B'}", "dim")
+    for group in _group_by_status(diff.pairs):
+        if len(group) > MAX_EQUAL_ITEMS_SHOWN and group[0].status == "same":
+            yield display.apply_style(f"  {format_count(len(group))} identical", "dim")
             continue
-        for pair in run:
-            yield _format_pair(pair, diff, room, display)
+        for pair in group:
+            yield _format_pair(pair, diff, columns, display)
 
 
-def _group_by_status(rest: Sequence[DiffPair]) -> Iterator[list[DiffPair]]:
+def _group_by_status(pairs: Sequence[DiffPair]) -> Iterator[list[DiffPair]]:
     """Group consecutive pairs with the same mark."""
-    run: list[DiffPair] = []
-    for pair in rest:
-        if run and run[-1].status != pair.status:
-            yield run
-            run = []
-        run.append(pair)
-    if run:
-        yield run
+    group: list[DiffPair] = []
+    for pair in pairs:
+        if group and group[-1].status != pair.status:
+            yield group
+            group = []
+        group.append(pair)
+    if group:
+        yield group
 
 
-def _format_pair(pair: DiffPair, diff: HistoryDiff, room: int, display: DisplayOptions) -> str:
-    left, right = _format_item(pair.a, diff.a, room), _format_item(pair.b, diff.b, room)
-    words = f"  {pad_text(left, room)} {DIFF_MARKS[pair.status]} {right}".rstrip()
-    return display.apply_style(words, DIFF_STYLES[pair.status]) if pair.status in DIFF_STYLES else words
+def _format_pair(pair: DiffPair, diff: HistoryDiff, columns: int, display: DisplayOptions) -> str:
+    left, right = _format_item(pair.a, diff.a, columns), _format_item(pair.b, diff.b, columns)
+    line = f"  {pad_text(left, columns)} {DIFF_MARKS[pair.status]} {right}".rstrip()
+    return display.apply_style(line, DIFF_STYLES[pair.status]) if pair.status in DIFF_STYLES else line
 
 
-def _format_item(at: int | None, items: Sequence[Item], room: int) -> str:
-    if at is None:
+def _format_item(index: int | None, items: Sequence[Item], columns: int) -> str:
+    if index is None:
         return ""
-    begins = f"{at + 1:>4}  {format_item_label(items[at])}: "
-    return truncate_text(begins + escape_control_chars(item_preview(items[at], max(8, room - len(begins)))), room)
+    label = f"{index + 1:>4}  {format_item_label(items[index])}: "
+    return truncate_text(
+        label + escape_control_chars(item_preview(items[index], max(8, columns - len(label)))), columns
+    )
 
 
 def _request_rows(a: SentRequest, b: SentRequest, diff: RequestDiff) -> Iterator[KeyValue]:

@@ -62,16 +62,16 @@ def render_conversation(view: ConversationView, display: DisplayOptions, *, with
 
     with_chart:  whether a terminal also shows the chart of input tokens
     """
-    fits = fit_link_table(view, display) if view.links else None
-    shown = [
+    table = fit_link_table(view, display) if view.links else None
+    lines = [
         display.apply_style(escape_control_chars(view.handle), "bold"),
-        *key_value_lines(_conversation_rows(view, fits), display),
+        *key_value_lines(_conversation_rows(view, table), display),
         "",
     ]
-    shown += table_lines(fits, display) if fits else _item_lines(view, display)
+    lines += table_lines(table, display) if table else _item_lines(view, display)
     if with_chart and display.width is not None and len(view.links) > 1:
-        shown += ["", *token_chart_lines(view, display)]
-    return display.translate_box_chars("\n".join(shown).rstrip("\n"))
+        lines += ["", *token_chart_lines(view, display)]
+    return display.translate_box_chars("\n".join(lines).rstrip("\n"))
 
 
 def render_token_chart(view: ConversationView, display: DisplayOptions) -> str:
@@ -81,28 +81,28 @@ def render_token_chart(view: ConversationView, display: DisplayOptions) -> str:
 
 def render_path_items(view: ConversationView, display: DisplayOptions) -> str:
     """Render every item of the path in full."""
-    confirmed = view.path.depth(view.confirmed_head)
+    confirmed_count = view.path.depth(view.confirmed_head)
     return "\n\n".join(
-        render_item(at, node.item, is_unconfirmed=at > confirmed, display=display)
-        for at, node in enumerate(view.path.nodes, 1)
+        render_item(number, node.item, is_unconfirmed=number > confirmed_count, display=display)
+        for number, node in enumerate(view.path.nodes, 1)
     )
 
 
 def render_item(number: int, item: Item, *, is_unconfirmed: bool, display: DisplayOptions) -> str:
     """Render one item: its number, type, role and id, then its full text."""
-    named = " ".join(filter(None, (format_item_label(item), str(item.get("id") or ""))))
+    label = " ".join(filter(None, (format_item_label(item), str(item.get("id") or ""))))
     status = item.get("status")
-    ended = [str(status)] if status not in (None, "completed") else []
-    marks = ", ".join(ended + (["unconfirmed"] if is_unconfirmed else []))
-    head = escape_control_chars(f"{number}  {named}" + (f"  ({marks})" if marks else ""))
-    words = searchable_text(item)
-    words = escape_control_chars(decode_json_escapes(words) if is_client_call(item) else words) or decode_json_escapes(
+    status_notes = [str(status)] if status not in (None, "completed") else []
+    notes = ", ".join(status_notes + (["unconfirmed"] if is_unconfirmed else []))
+    head = escape_control_chars(f"{number}  {label}" + (f"  ({notes})" if notes else ""))
+    text = searchable_text(item)
+    text = escape_control_chars(decode_json_escapes(text) if is_client_call(item) else text) or decode_json_escapes(
         json.dumps(item)
     )
-    return "\n".join([display.apply_style(head, "dim"), *(f"   {line}".rstrip() for line in words.split("\n"))])
+    return "\n".join([display.apply_style(head, "dim"), *(f"   {line}".rstrip() for line in text.split("\n"))])
 
 
-def _conversation_rows(view: ConversationView, fits: Table | None) -> Iterator[KeyValue]:
+def _conversation_rows(view: ConversationView, table: Table | None) -> Iterator[KeyValue]:
     yield "owner", f"{STRATEGIES[view.strategy].description} (--{view.strategy})"
     if view.session:
         yield "session", f"{view.session.name} ({view.session.id})"
@@ -119,8 +119,8 @@ def _conversation_rows(view: ConversationView, fits: Table | None) -> Iterator[K
     if view.session or unconfirmed:
         yield from unconfirmed_rows(unconfirmed, describe_open_run(view.open_run) if view.open_run else "")
     yield from _usage_rows(view)
-    if fits and fits.common_cells:
-        yield "each request", " · ".join(f"{head} {cell}" for head, cell in fits.common_cells)
+    if table and table.common_cells:
+        yield "each request", " · ".join(f"{heading} {cell}" for heading, cell in table.common_cells)
     if not view.has_all_forks:
         yield "forks", "this endpoint cannot list the other responses that continue a response"
     ignored = dict.fromkeys(name for link in view.links for name in link.parameters.get(IGNORED_PARAMETER, ()))
@@ -138,18 +138,18 @@ def _conversation_rows(view: ConversationView, fits: Table | None) -> Iterator[K
 def _usage_rows(view: ConversationView) -> Iterator[KeyValue]:
     """Yield the usage of the last request and the total of all shown requests: the two are often confused."""
     last = next((link for link in reversed(view.links) if link.id == view.current_link_id), None)
-    one, all_ = sum_link_usage([last] if last else [], view.prices), sum_link_usage(view.links, view.prices)
-    if one:
-        yield "last", " · ".join([*format_token_counts(one.usage), *format_cost(one.cost_usd)])
-    if all_ and all_.request_count > 1:
-        resent = f"{all_.resent_tokens:,} re-sent" if all_.resent_tokens else ""
-        figures = [
-            format_count(all_.request_count, "request"),
-            *format_token_counts(all_.usage),
+    last_totals, totals = sum_link_usage([last] if last else [], view.prices), sum_link_usage(view.links, view.prices)
+    if last_totals:
+        yield "last", " · ".join([*format_token_counts(last_totals.usage), *format_cost(last_totals.cost_usd)])
+    if totals and totals.request_count > 1:
+        resent = f"{totals.resent_tokens:,} re-sent" if totals.resent_tokens else ""
+        parts = [
+            format_count(totals.request_count, "request"),
+            *format_token_counts(totals.usage),
             resent,
-            *format_cost(all_.cost_usd),
+            *format_cost(totals.cost_usd),
         ]
-        yield "total", " · ".join(filter(None, figures))
+        yield "total", " · ".join(filter(None, parts))
 
 
 def _format_head(view: ConversationView) -> str:
@@ -165,15 +165,20 @@ def _continue_command(view: ConversationView) -> str:
         return f"convo chat --replay --from {quote(view.handle)}"
     if STRATEGIES[view.strategy].uses_conversation and not view.current_link_id:
         return f"convo chat --from {view.handle}"
-    at = next((link for link in view.links if link.id == view.current_link_id), None)
-    kept = at and at.is_stored and at.status in ("completed", "incomplete") and at.id.startswith("resp_")
-    return f"convo chat --from {view.handle}" if kept else ""
+    current = next((link for link in view.links if link.id == view.current_link_id), None)
+    can_continue = (
+        current
+        and current.is_stored
+        and current.status in ("completed", "incomplete")
+        and current.id.startswith("resp_")
+    )
+    return f"convo chat --from {view.handle}" if can_continue else ""
 
 
 def _item_lines(view: ConversationView, display: DisplayOptions) -> Iterator[str]:
     """Yield one line for each item; used where no links are known."""
-    for at, node in enumerate(view.path.nodes, 1):
-        line = f"{at:>4}  {format_item_label(node.item)}: {escape_control_chars(item_preview(node.item))}"
+    for number, node in enumerate(view.path.nodes, 1):
+        line = f"{number:>4}  {format_item_label(node.item)}: {escape_control_chars(item_preview(node.item))}"
         yield line if display.width is None else truncate_text(line, display.width)
 
 
@@ -183,8 +188,8 @@ def format_item_label(item: Item) -> str:
 
 
 @lru_cache(maxsize=256)
-def _cached_item_label(what: str, role: str) -> str:
-    return escape_control_chars(f"{what} {role}" if role else what)
+def _cached_item_label(type_name: str, role: str) -> str:
+    return escape_control_chars(f"{type_name} {role}" if role else type_name)
 
 
 MIN_SHORT_ID_CHARS = 8
@@ -222,22 +227,22 @@ def fit_link_table(view: ConversationView, display: DisplayOptions) -> Table:
 def build_tree_rows(view: ConversationView) -> list[TreeRow]:
     """Build the rows of the tree, in drawing order."""
     ids = shorten_ids([link.id for link in view.links])
-    drawn = iter_link_rows(view.links, view.current_link_id)
+    link_rows = iter_link_rows(view.links, view.current_link_id)
     return [
         TreeRow(
             row,
             compute_link_stats(row.link, view.path_index),
             ids[row.link.id],
             row.link.id == view.current_link_id,
-            is_first=at == 0,
+            is_first=index == 0,
         )
-        for at, row in enumerate(drawn)
+        for index, row in enumerate(link_rows)
     ]
 
 
 def tree_labels(rows: Sequence[TreeRow]) -> list[str]:
     """Return the tree lines, the mark and the id of each row."""
-    return [_tree_prefix(one) + one.short_id for one in rows]
+    return [_tree_prefix(row) + row.short_id for row in rows]
 
 
 def format_optional_number(number: int | None) -> str:
@@ -261,42 +266,42 @@ def _shorten_id(id_: str, size: int) -> str:
 
 
 def _tree_columns(rows: Sequence[TreeRow], view: ConversationView, display: DisplayOptions) -> Iterator[Column]:
-    roomy = display.width is None or display.width >= WIDE_TERMINAL_COLUMNS
+    is_wide = display.width is None or display.width >= WIDE_TERMINAL_COLUMNS
     yield Column("response", tree_labels(rows), style="id")
-    if len({one.link.session_id for one in rows}) > 1:
-        yield Column("session", [_session_cell(one.link, view) for one in rows], drop_order=6)
-    owners = [str(one.link.strategy) for one in rows]
+    if len({row.link.session_id for row in rows}) > 1:
+        yield Column("session", [_session_cell(row.link, view) for row in rows], drop_order=6)
+    owners = [str(row.link.strategy) for row in rows]
     yield Column("owner", owners, drop_order=0 if len(set(owners)) == 1 else MIXED_OWNERS_DROP_ORDER)
     yield from _amount_columns(rows)
-    costs = [link_cost_usd(one.link, view.prices) for one in rows]
+    costs = [link_cost_usd(row.link, view.prices) for row in rows]
     if any(cost is not None for cost in costs):
         yield Column(
             "cost", ["".join(format_cost(cost)) or UNKNOWN_NUMBER for cost in costs], align_right=True, drop_order=9
         )
-    yield Column("model", [one.link.model for one in rows], drop_order=3)
-    yield Column("date", [_format_time(one.link, "%Y-%m-%d") for one in rows], drop_order=1)
-    yield Column("time", [_format_time(one.link, "%H:%M") for one in rows], drop_order=8)
-    if roomy:
-        yield Column("status", [_format_link_status(one.link) for one in rows])
-    yield Column("seconds", [_duration_cell(one.link) for one in rows], align_right=True, drop_order=5)
-    yield Column("preview", [_preview_cell(one, with_status=not roomy) for one in rows])
+    yield Column("model", [row.link.model for row in rows], drop_order=3)
+    yield Column("date", [_format_time(row.link, "%Y-%m-%d") for row in rows], drop_order=1)
+    yield Column("time", [_format_time(row.link, "%H:%M") for row in rows], drop_order=8)
+    if is_wide:
+        yield Column("status", [_format_link_status(row.link) for row in rows])
+    yield Column("seconds", [_duration_cell(row.link) for row in rows], align_right=True, drop_order=5)
+    yield Column("preview", [_preview_cell(row, with_status=not is_wide) for row in rows])
 
 
 def _amount_columns(rows: Sequence[TreeRow]) -> Iterator[Column]:
     yield Column(
         "sent",
         [
-            ("full " if one.stats.is_full_history else "delta ") + format_optional_number(one.stats.sent_count)
-            for one in rows
+            ("full " if row.stats.is_full_history else "delta ") + format_optional_number(row.stats.sent_count)
+            for row in rows
         ],
     )
-    yield _number_column("~tokens", [one.stats.sent_tokens for one in rows], drop_order=7)
-    yield _number_column("context", [one.stats.input_count for one in rows], drop_order=12)
-    used = [one.stats.usage for one in rows]
-    yield _number_column("input", [spent.input_tokens if spent else None for spent in used], drop_order=13)
-    yield _number_column("cached", [spent.cached_tokens if spent else None for spent in used], drop_order=4)
-    yield _number_column("output", [spent.output_tokens if spent else None for spent in used], drop_order=11)
-    yield _number_column("reasoning", [spent.reasoning_tokens if spent else None for spent in used], drop_order=2)
+    yield _number_column("~tokens", [row.stats.sent_tokens for row in rows], drop_order=7)
+    yield _number_column("context", [row.stats.input_count for row in rows], drop_order=12)
+    usages = [row.stats.usage for row in rows]
+    yield _number_column("input", [usage.input_tokens if usage else None for usage in usages], drop_order=13)
+    yield _number_column("cached", [usage.cached_tokens if usage else None for usage in usages], drop_order=4)
+    yield _number_column("output", [usage.output_tokens if usage else None for usage in usages], drop_order=11)
+    yield _number_column("reasoning", [usage.reasoning_tokens if usage else None for usage in usages], drop_order=2)
 
 
 def _number_column(heading: str, numbers: Sequence[int | None], drop_order: int | None = None) -> Column:
@@ -305,20 +310,20 @@ def _number_column(heading: str, numbers: Sequence[int | None], drop_order: int 
     )
 
 
-def _tree_prefix(one: TreeRow) -> str:
-    depth = one.link_row.depth
-    mark = "@ " if one.is_head else "● " if one.link.status == "completed" else "○ "
-    if not one.link_row.starts_branch:
+def _tree_prefix(row: TreeRow) -> str:
+    depth = row.link_row.depth
+    mark = "@ " if row.is_head else "● " if row.link.status == "completed" else "○ "
+    if not row.link_row.starts_branch:
         return "│ " * depth + mark
-    return "│ " * (depth - 1) + ("┌─" if one.is_first else "├─") + mark
+    return "│ " * (depth - 1) + ("┌─" if row.is_first else "├─") + mark
 
 
 def _session_cell(link: Link, view: ConversationView) -> str:
     return view.session_names.get(link.session_id, "(removed)") if link.session_id else "(other client)"
 
 
-def _format_time(link: Link, form: str) -> str:
-    return time.strftime(form, time.localtime(link.created_at))
+def _format_time(link: Link, time_format: str) -> str:
+    return time.strftime(time_format, time.localtime(link.created_at))
 
 
 def _duration_cell(link: Link) -> str:
@@ -331,9 +336,9 @@ def _format_link_status(link: Link) -> str:
     return f"{link.status} ({limit})" if limit else link.status
 
 
-def _preview_cell(one: TreeRow, *, with_status: bool) -> str:
-    ended = f"{_format_link_status(one.link)}: " if with_status and one.link.status != "completed" else ""
-    return ended + " → ".join(words for words in (one.stats.input_preview, one.stats.output_preview) if words)
+def _preview_cell(row: TreeRow, *, with_status: bool) -> str:
+    status = f"{_format_link_status(row.link)}: " if with_status and row.link.status != "completed" else ""
+    return status + " → ".join(text for text in (row.stats.input_preview, row.stats.output_preview) if text)
 
 
 CELL_CHARS = {
@@ -354,47 +359,49 @@ CHART_HEADING = "context"
 
 def token_chart_lines(known: ConversationView, display: DisplayOptions) -> Iterator[str]:
     """Yield a line for each request, then the legend; nothing where no endpoint reported input tokens."""
-    drawn = build_tree_rows(known)
-    shares = [input_token_share(one.stats) for one in drawn]
+    rows = build_tree_rows(known)
+    shares = [input_token_share(row.stats) for row in rows]
     if not max_input_tokens(shares):
         return
-    figures = _chart_columns(drawn, shares)
-    fits = fit_columns([*figures, Column(CHART_HEADING, [" " * MIN_BAR_CELLS] * len(drawn))], display)
-    bars = _render_bars(shares, _bar_width(fits, display))
-    yield from table_lines(fits._replace(columns=(*fits.columns[:-1], Column(CHART_HEADING, bars))), display)
+    columns = _chart_columns(rows, shares)
+    table = fit_columns([*columns, Column(CHART_HEADING, [" " * MIN_BAR_CELLS] * len(rows))], display)
+    bars = _render_bars(shares, _bar_width(table, display))
+    yield from table_lines(table._replace(columns=(*table.columns[:-1], Column(CHART_HEADING, bars))), display)
     yield from key_value_lines([("", _chart_legend("".join(bars)))], display)
 
 
-def _chart_columns(drawn: Sequence[TreeRow], shares: Sequence[InputTokenShare]) -> list[Column]:
-    owners = [str(one.link.strategy) for one in drawn]
+def _chart_columns(rows: Sequence[TreeRow], shares: Sequence[InputTokenShare]) -> list[Column]:
+    owners = [str(share.link.strategy) for share in rows]
     return [
-        Column("response", tree_labels(drawn), style="id"),
+        Column("response", tree_labels(rows), style="id"),
         Column("owner", owners, drop_order=0 if len(set(owners)) == 1 else 3),
-        Column("input", [format_optional_number(one.input_tokens) for one in shares], align_right=True),
+        Column("input", [format_optional_number(share.input_tokens) for share in shares], align_right=True),
         Column(
             "cached",
-            [format_optional_number(one.input_tokens and one.cached_tokens) for one in shares],
+            [format_optional_number(share.input_tokens and share.cached_tokens) for share in shares],
             align_right=True,
             drop_order=2,
         ),
-        Column("~sent", [format_optional_number(one.sent_tokens) for one in shares], align_right=True, drop_order=1),
+        Column(
+            "~sent", [format_optional_number(share.sent_tokens) for share in shares], align_right=True, drop_order=1
+        ),
     ]
 
 
-def _bar_width(fits: Table, display: DisplayOptions) -> int:
+def _bar_width(table: Table, display: DisplayOptions) -> int:
     if display.width is None:
         return MAX_BAR_CELLS
-    taken = sum(column.width + COLUMN_GAP for column in fits.columns[:-1])
-    return max(MIN_BAR_CELLS, min(MAX_BAR_CELLS, display.width - taken))
+    used_columns = sum(column.width + COLUMN_GAP for column in table.columns[:-1])
+    return max(MIN_BAR_CELLS, min(MAX_BAR_CELLS, display.width - used_columns))
 
 
-def _render_bars(shares: Sequence[InputTokenShare], room: int) -> list[str]:
-    longest = max_input_tokens(shares)
-    return ["".join(CELL_CHARS[cell][0] for cell in one.to_cells(room, longest)) for one in shares]
+def _render_bars(shares: Sequence[InputTokenShare], columns: int) -> list[str]:
+    max_tokens = max_input_tokens(shares)
+    return ["".join(CELL_CHARS[cell][0] for cell in share.to_cells(columns, max_tokens)) for share in shares]
 
 
-def _chart_legend(drawn: str) -> str:
-    return " · ".join(f"{sign} {words}" for sign, words in CELL_CHARS.values() if sign in drawn)
+def _chart_legend(bars: str) -> str:
+    return " · ".join(f"{char} {label}" for char, label in CELL_CHARS.values() if char in bars)
 
 
 HEREDOC_END = "END_OF_REQUEST"
@@ -410,14 +417,14 @@ def render_next_request(request: NextRequest, display: DisplayOptions, *, max_pr
     max_prepended:  how many items to show, from the end, of those that the server prepends; None for all
     """
     body = _format_request_body(request.body)
-    shown = [
+    lines = [
         *_prepended_lines(request, display, max_prepended),
         format_request_target(request),
         escape_control_chars(body),
         "",
         *context_table_lines(request.context_usage, request.model, display),
     ]
-    return display.translate_box_chars("\n".join(shown))
+    return display.translate_box_chars("\n".join(lines))
 
 
 def format_request_target(request: NextRequest) -> str:
@@ -432,22 +439,22 @@ def build_curl_command(request: NextRequest, base_url: str | None = None) -> str
     """
     url = f"{base_url.rstrip('/')}/responses" if base_url else request.url or ""
     headers = {"Content-Type": "application/json", **request.headers}
-    shown = [f"-H {_format_header(name, value, request.key_env)}" for name, value in headers.items()]
+    header_options = [f"-H {_format_header(name, value, request.key_env)}" for name, value in headers.items()]
     # escaped as JSON, so that no byte of it is special to a terminal or a shell
     body = json.dumps({**request.body, "stream": True}, indent=2).replace("\x7f", "\\u007f")
-    options = " \\\n  ".join([f"curl -sS -N {quote(url)}", *shown, f"--data-binary @- <<'{HEREDOC_END}'"])
+    options = " \\\n  ".join([f"curl -sS -N {quote(url)}", *header_options, f"--data-binary @- <<'{HEREDOC_END}'"])
     return f"{options}\n{body}\n{HEREDOC_END}"
 
 
 def _format_request_body(body: Mapping[str, Json]) -> str:
     """Format a request as indented JSON; a long input has one item a line."""
-    said = body.get("input")
-    if not isinstance(said, list) or len(said) <= MAX_INDENTED_ITEMS:
+    input_items = body.get("input")
+    if not isinstance(input_items, list) or len(input_items) <= MAX_INDENTED_ITEMS:
         return json.dumps(body, indent=2, ensure_ascii=False)
-    items = ",\n    ".join(map(json.JSONEncoder(ensure_ascii=False).encode, said))
-    rest = {name: "" if name == "input" else json.dumps(value, ensure_ascii=False) for name, value in body.items()}
-    rest["input"] = f"[\n    {items}\n  ]"
-    return "{\n" + ",\n".join(f"  {json.dumps(name)}: {value}" for name, value in rest.items()) + "\n}"
+    items = ",\n    ".join(map(json.JSONEncoder(ensure_ascii=False).encode, input_items))
+    fields = {name: "" if name == "input" else json.dumps(value, ensure_ascii=False) for name, value in body.items()}
+    fields["input"] = f"[\n    {items}\n  ]"
+    return "{\n" + ",\n".join(f"  {json.dumps(name)}: {value}" for name, value in fields.items()) + "\n}"
 
 
 def _format_header(name: str, value: str, variable: str | None) -> str:
@@ -467,7 +474,7 @@ def _prepended_lines(request: NextRequest, display: DisplayOptions, max_prepende
     left_out = 0 if max_prepended is None else max(0, count - max_prepended)
     if left_out:
         yield f"      {format_count(left_out, 'earlier item')} not shown"
-    for at, node in enumerate(request.prepended_nodes[left_out:], left_out + 1):
-        line = f"{at:>4}  {format_item_label(node.item)}: {escape_control_chars(item_preview(node.item))}"
+    for number, node in enumerate(request.prepended_nodes[left_out:], left_out + 1):
+        line = f"{number:>4}  {format_item_label(node.item)}: {escape_control_chars(item_preview(node.item))}"
         yield line if display.width is None else truncate_text(line, display.width)
     yield ""

@@ -122,9 +122,9 @@ class LineEditor:
         def words() -> str:
             return render_status_line(app.output.get_size().columns)
 
-        line = Window(FormattedTextControl(words, style="class:bar"), height=1, dont_extend_height=True)
-        whole = HSplit([app.layout.container, ConditionalContainer(line, ~is_done)])
-        return Layout(whole, focused_element=self._session.default_buffer)
+        window = Window(FormattedTextControl(words, style="class:bar"), height=1, dont_extend_height=True)
+        container = HSplit([app.layout.container, ConditionalContainer(window, ~is_done)])
+        return Layout(container, focused_element=self._session.default_buffer)
 
 
 class EditorSession(PromptSession[str]):
@@ -163,12 +163,12 @@ class EditorOutput(Vt100_Output):
 
 
 def make_editor_output() -> EditorOutput:
-    made = EditorOutput.from_pty(
+    output = EditorOutput.from_pty(
         sys.stderr, term=os.environ.get("TERM"), default_color_depth=ColorDepth.from_env(), enable_bell=False
     )
-    assert isinstance(made, EditorOutput)
-    made.enable_cpr = False  # the library warns about terminals that do not report their cursor position
-    return made
+    assert isinstance(output, EditorOutput)
+    output.enable_cpr = False  # the library warns about terminals that do not report their cursor position
+    return output
 
 
 def replace_surrogates(line: str) -> str:
@@ -196,7 +196,7 @@ def merge_paste(presses: list[KeyPress]) -> list[KeyPress]:
 def is_paste(presses: list[KeyPress]) -> bool:
     """Whether all keys are text, with at least one character after a line break."""
     plain = all(press.key in (*LINE_BREAK_KEYS, Keys.ControlI) or len(press.key) == 1 for press in presses)
-    first = next((at for at, press in enumerate(presses) if press.key in LINE_BREAK_KEYS), None)
+    first = next((index for index, press in enumerate(presses) if press.key in LINE_BREAK_KEYS), None)
     return plain and first is not None and any(len(press.key) == 1 for press in presses[first:])
 
 
@@ -309,10 +309,10 @@ class PromptHistory(History):
     def load_history_strings(self) -> Iterable[str]:
         try:
             with self._path.open("rb") as file:
-                begin = max(0, self._file_size() - MAX_HISTORY_BYTES)
-                file.seek(begin)
+                start = max(0, self._file_size() - MAX_HISTORY_BYTES)
+                file.seek(start)
                 text = file.read().decode("utf-8", "replace")
-                return parse_history_entries(text.partition(ENTRY_START)[2] if begin else text)
+                return parse_history_entries(text.partition(ENTRY_START)[2] if start else text)
         except OSError:
             return []
 
@@ -321,9 +321,9 @@ class PromptHistory(History):
             file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             try:
                 fcntl.flock(file, fcntl.LOCK_EX)
-                mine = os.fstat(file).st_size == self._loaded_size_bytes
+                is_current = os.fstat(file).st_size == self._loaded_size_bytes
                 os.write(file, format_history_entry(string).encode("utf-8", "replace"))
-                self._loaded_size_bytes = os.fstat(file).st_size if mine else -1
+                self._loaded_size_bytes = os.fstat(file).st_size if is_current else -1
             finally:
                 os.close(file)
 
@@ -348,17 +348,17 @@ def format_history_entry(text: str) -> str:
 
 def parse_history_entries(text: str) -> list[str]:
     """Parse the entries of a history file, newest first."""
-    found: list[list[str]] = []
-    open_entry = False
+    entries: list[list[str]] = []
+    is_open = False
     for line in text.split("\n"):
         if line.startswith("+"):
-            if not open_entry:
-                found.append([])
-            open_entry = True
-            found[-1].append(line[1:])
+            if not is_open:
+                entries.append([])
+            is_open = True
+            entries[-1].append(line[1:])
         else:
-            open_entry = False
-    return ["\n".join(lines) for lines in reversed(found)]
+            is_open = False
+    return ["\n".join(lines) for lines in reversed(entries)]
 
 
 def open_prompt_history(path: Path) -> History:
@@ -387,8 +387,8 @@ class EditorCompleter(Completer):
         self, document: Document, complete_event: CompleteEvent
     ) -> AsyncGenerator[Completion, None]:
         try:
-            length, offers = await self._suggest(document.text_before_cursor)
+            length, suggestions = await self._suggest(document.text_before_cursor)
         except ConvoError:  # without a readable store there are no completions
             return
-        for offer in offers:
-            yield Completion(offer.text, start_position=-length, display_meta=offer.description)
+        for suggestion in suggestions:
+            yield Completion(suggestion.text, start_position=-length, display_meta=suggestion.description)

@@ -43,15 +43,15 @@ class SearchResult(NamedTuple):
 
 def render_session_list(summaries: Sequence[SessionSummary], display: DisplayOptions) -> str:
     """Render one line for each session."""
-    sessions = [one.session for one in summaries]
+    sessions = [summary.session for summary in summaries]
     columns = [
-        Column("session", [one.name for one in sessions], style="id"),
-        Column("owner", [str(one.strategy) for one in sessions], drop_order=3),
-        Column("model", [one.model for one in sessions], drop_order=0),
-        Column("items", [f"{one.item_count:,}" for one in summaries], align_right=True, drop_order=2),
-        Column("turns", [f"{one.turn_count:,}" for one in summaries], align_right=True, drop_order=1),
-        Column("used", [format_local_time(one.used_at) for one in sessions]),
-        Column("first message", [one.first_words for one in summaries]),
+        Column("session", [summary.name for summary in sessions], style="id"),
+        Column("owner", [str(summary.strategy) for summary in sessions], drop_order=3),
+        Column("model", [summary.model for summary in sessions], drop_order=0),
+        Column("items", [f"{summary.item_count:,}" for summary in summaries], align_right=True, drop_order=2),
+        Column("turns", [f"{summary.turn_count:,}" for summary in summaries], align_right=True, drop_order=1),
+        Column("used", [format_local_time(summary.used_at) for summary in sessions]),
+        Column("first message", [summary.first_words for summary in summaries]),
     ]
     return render_table(columns, display)
 
@@ -73,10 +73,10 @@ def render_session(
 def render_search_results(results: Sequence[SearchResult], display: DisplayOptions) -> str:
     """Render one line for each item that a search found."""
     columns = [
-        Column("session", [place.session.name for place in results], style="id"),
-        Column("item", [str(place) for place in results]),
-        Column("role", [place.author for place in results], drop_order=0),
-        Column("text", [place.snippet for place in results]),
+        Column("session", [result.session.name for result in results], style="id"),
+        Column("item", [str(result) for result in results]),
+        Column("role", [result.author for result in results], drop_order=0),
+        Column("text", [result.snippet for result in results]),
     ]
     return render_table(columns, display)
 
@@ -92,9 +92,9 @@ def _session_rows(
     from convo.terminal.status_line import describe_open_run, format_continue_command
 
     session, command = summary.session, format_continue_command(summary.session, open_run)
-    opened = describe_open_run(open_run) if open_run else ""
-    unread = [
-        *([("run", opened)] if opened else []),
+    run_text = describe_open_run(open_run) if open_run else ""
+    count_rows = [
+        *([("run", run_text)] if run_text else []),
         ("unconfirmed", format_count(summary.unconfirmed_count)),
     ]
     system = [("system", session.instructions)] if session.instructions else []
@@ -110,7 +110,7 @@ def _session_rows(
             "confirmed",
             f"{session.confirmed_head[:12]}, {format_count(summary.item_count - summary.unconfirmed_count)}",
         ),
-        *(unconfirmed_rows(unconfirmed, opened) if len(unconfirmed) == summary.unconfirmed_count else unread),
+        *(unconfirmed_rows(unconfirmed, run_text) if len(unconfirmed) == summary.unconfirmed_count else count_rows),
         ("turns", f"{summary.turn_count:,}"),
         ("created", format_local_time(session.created_at)),
         ("used", format_local_time(session.used_at)),
@@ -131,19 +131,19 @@ KIND_HEADINGS = {"places": "nodes"}
 def render_tenant_stats(tenants: Sequence[TenantStats], display: DisplayOptions) -> str:
     """Render one line for each tenant."""
     columns = [
-        Column("tenant", [one.tenant for one in tenants], style="id"),
+        Column("tenant", [stats.tenant for stats in tenants], style="id"),
         *(
             Column(
                 KIND_HEADINGS.get(kind, kind),
-                [f"{one.row_counts[kind]:,}" for one in tenants],
+                [f"{stats.row_counts[kind]:,}" for stats in tenants],
                 align_right=True,
                 drop_order=KIND_DROP_ORDER.get(kind),
             )
             for kind in tenants[0].row_counts
         ),
-        Column("size", [format_bytes(one.size_bytes) for one in tenants], align_right=True),
-        Column("oldest", [_format_optional_time(one.oldest_at) for one in tenants]),
-        Column("newest", [_format_optional_time(one.newest_at) for one in tenants]),
+        Column("size", [format_bytes(stats.size_bytes) for stats in tenants], align_right=True),
+        Column("oldest", [_format_optional_time(stats.oldest_at) for stats in tenants]),
+        Column("newest", [_format_optional_time(stats.newest_at) for stats in tenants]),
     ]
     return render_table(columns, display)
 
@@ -153,7 +153,7 @@ def render_prune_results(results: Sequence[tuple[str, PruneResult]], display: Di
     columns = [
         Column("tenant", [name for name, _ in results], style="id"),
         *(
-            Column(kind, [f"{getattr(one, kind):,}" for _, one in results], align_right=True)
+            Column(kind, [f"{getattr(result, kind):,}" for _, result in results], align_right=True)
             for kind in ("sessions", "responses", "conversations")
         ),
     ]
@@ -162,10 +162,10 @@ def render_prune_results(results: Sequence[tuple[str, PruneResult]], display: Di
 
 def format_bytes(size_bytes: int) -> str:
     """Format bytes in the largest unit of which there is at least one: "999 B", "1.5 MB"."""
-    figure, unit = float(size_bytes), 0
-    while round(figure, 1) >= SIZE_UNIT_FACTOR and unit < len(SIZE_UNITS) - 1:
-        figure, unit = figure / SIZE_UNIT_FACTOR, unit + 1
-    return f"{figure:,.1f} {SIZE_UNITS[unit]}" if unit else f"{size_bytes} B"
+    size, unit = float(size_bytes), 0
+    while round(size, 1) >= SIZE_UNIT_FACTOR and unit < len(SIZE_UNITS) - 1:
+        size, unit = size / SIZE_UNIT_FACTOR, unit + 1
+    return f"{size:,.1f} {SIZE_UNITS[unit]}" if unit else f"{size_bytes} B"
 
 
 def _format_optional_time(moment: float | None) -> str:

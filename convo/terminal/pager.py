@@ -38,11 +38,11 @@ def print_paged(text: str, environ: Mapping[str, str] = os.environ) -> None:
 
 def get_pager_command(environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return the pager command with its arguments; empty if nothing is to be paged."""
-    said = environ.get("PAGER")
-    if said is None:
+    value = environ.get("PAGER")
+    if value is None:
         return LESS_COMMAND
     try:
-        return () if said.strip() in NO_PAGER_VALUES else tuple(shlex.split(said))
+        return () if value.strip() in NO_PAGER_VALUES else tuple(shlex.split(value))
     except ValueError:  # an unclosed quote
         return LESS_COMMAND
 
@@ -64,12 +64,12 @@ def _run_pager(text: str, command: tuple[str, ...], out: TextIO, environ: Mappin
         process = _start_pager(command, out, environ)
     except OSError:
         return False
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # only the pager handles Ctrl-C
+    old_handler = signal.signal(signal.SIGINT, signal.SIG_IGN)  # only the pager handles Ctrl-C
     try:
         with suppress(BrokenPipeError):
             process.communicate(text)
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, old_handler)
     return True
 
 

@@ -52,16 +52,16 @@ def find_completion_target(before: str, get_argument_kind: Callable[[str], str])
     get_argument_kind:  returns the kind of a command's argument, by the command's name
     """
     if before.startswith("/") and not before.startswith("//"):
-        name, space, words = before[1:].partition(" ")
+        name, space, argument = before[1:].partition(" ")
         return (
-            CompletionTarget(get_argument_kind(name.lower()), words.lstrip())
+            CompletionTarget(get_argument_kind(name.lower()), argument.lstrip())
             if space
             else CompletionTarget(COMMAND_NAME, before)
         )
-    last = before[_last_word_start(before) :]
-    if last.startswith("@"):
-        return CompletionTarget(FILE_ARGUMENT, last[1:])
-    return CompletionTarget(FILE_ARGUMENT, last) if before.startswith("!") else CompletionTarget("", "")
+    last_word = before[_last_word_start(before) :]
+    if last_word.startswith("@"):
+        return CompletionTarget(FILE_ARGUMENT, last_word[1:])
+    return CompletionTarget(FILE_ARGUMENT, last_word) if before.startswith("!") else CompletionTarget("", "")
 
 
 def _last_word_start(before: str) -> int:
@@ -74,31 +74,35 @@ def _last_word_start(before: str) -> int:
 
 def suggest_files(prefix: str) -> list[Suggestion]:
     """Suggest the files and folders that begin with `prefix`; names with blanks are quoted."""
-    written = prefix.lstrip("\"'")
-    folder, begin = os.path.split(written)
+    typed = prefix.lstrip("\"'")
+    folder, name_prefix = os.path.split(typed)
     try:
-        there = sorted(os.scandir(os.path.expanduser(folder) or "."), key=lambda one: one.name)
+        entries = sorted(os.scandir(os.path.expanduser(folder) or "."), key=lambda entry: entry.name)
     except OSError:
         return []
-    shown = [one for one in there if one.name.startswith(begin) and (begin or not one.name.startswith("."))]
+    shown = [
+        entry
+        for entry in entries
+        if entry.name.startswith(name_prefix) and (name_prefix or not entry.name.startswith("."))
+    ]
     return list(_file_suggestions(folder, shown[:MAX_FILE_SUGGESTIONS]))
 
 
-def _file_suggestions(folder: str, there: Sequence[os.DirEntry[str]]) -> Iterator[Suggestion]:
-    for one in there:
-        whole = os.path.join(folder, one.name)
-        is_folder = one.is_dir()
-        if any(sign.isspace() for sign in whole):
-            yield Suggestion(f'"{whole}/' if is_folder else f'"{whole}"')
+def _file_suggestions(folder: str, entries: Sequence[os.DirEntry[str]]) -> Iterator[Suggestion]:
+    for entry in entries:
+        path = os.path.join(folder, entry.name)
+        is_folder = entry.is_dir()
+        if any(char.isspace() for char in path):
+            yield Suggestion(f'"{path}/' if is_folder else f'"{path}"')
         else:
-            yield Suggestion(f"{whole}/" if is_folder else whole)
+            yield Suggestion(f"{path}/" if is_folder else path)
 
 
 def filter_suggestions(suggestions: Sequence[Suggestion], prefix: str) -> list[Suggestion]:
     """Return the suggestions that begin with `prefix`; if there are none, those that contain it."""
-    low = prefix.lower()
-    begin = [one for one in suggestions if one.text.lower().startswith(low)]
-    return begin or [one for one in suggestions if low in one.text.lower()]
+    lowered = prefix.lower()
+    matches = [suggestion for suggestion in suggestions if suggestion.text.lower().startswith(lowered)]
+    return matches or [suggestion for suggestion in suggestions if lowered in suggestion.text.lower()]
 
 
 PROMPT = "> "
@@ -196,23 +200,23 @@ class PlainReader:
 async def read_plain_line(question: str) -> str:
     """Print `question` and read a line. Raises EOFError, and Interrupted for Ctrl-C."""
     loop = asyncio.get_running_loop()
-    heard: asyncio.Future[bool] = loop.create_future()
+    ready: asyncio.Future[bool] = loop.create_future()
 
-    def settle(there: bool) -> None:
-        if not heard.done():
-            heard.set_result(there)
+    def settle(has_input: bool) -> None:
+        if not ready.done():
+            ready.set_result(has_input)
 
     write_to_terminal(question)
     loop.add_reader(sys.stdin.fileno(), settle, True)
     try:
         with on_signal(signal.SIGINT, lambda: settle(False)):
-            there = await heard
+            has_input = await ready
     finally:
         loop.remove_reader(sys.stdin.fileno())
-    line = sys.stdin.buffer.readline().decode(sys.stdin.encoding, "replace") if there else ""
+    line = sys.stdin.buffer.readline().decode(sys.stdin.encoding, "replace") if has_input else ""
     if not line.endswith("\n"):
         write_to_terminal("\n")
-    if not there:
+    if not has_input:
         raise Interrupted("nothing was typed")
     if not line:
         raise EOFError

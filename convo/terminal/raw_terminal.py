@@ -21,20 +21,20 @@ KEY_READ_BYTES = 1024
 def disable_echo(fd: int) -> Iterator[None]:
     """Turn off echo and line buffering until the context exits; Ctrl-C and Ctrl-Z keep their meaning."""
     try:
-        before = termios.tcgetattr(fd)
+        old_mode = termios.tcgetattr(fd)
     except termios.error:
         yield
         return
-    now = termios.tcgetattr(fd)
-    now[0] &= ~NEWLINE_FLAGS
-    now[3] &= ~ECHO_FLAGS
-    now[6][termios.VMIN] = 1
-    termios.tcsetattr(fd, termios.TCSANOW, now)
+    mode = termios.tcgetattr(fd)
+    mode[0] &= ~NEWLINE_FLAGS
+    mode[3] &= ~ECHO_FLAGS
+    mode[6][termios.VMIN] = 1
+    termios.tcsetattr(fd, termios.TCSANOW, mode)
     try:
         yield
     finally:
         with suppress(termios.error):  # the terminal may be gone
-            termios.tcsetattr(fd, termios.TCSANOW, before)
+            termios.tcsetattr(fd, termios.TCSANOW, old_mode)
 
 
 @contextmanager
@@ -43,22 +43,22 @@ def on_key(keys: bytes, callback: Callable[[], None]) -> Iterator[None]:
 
     Does nothing where stdin is no terminal, or where the process is in the background.
     """
-    terminal = sys.stdin.fileno()
-    if not os.isatty(terminal) or os.tcgetpgrp(terminal) != os.getpgrp():
+    fd = sys.stdin.fileno()
+    if not os.isatty(fd) or os.tcgetpgrp(fd) != os.getpgrp():
         yield
         return
     loop = asyncio.get_running_loop()
 
     def pressed() -> None:
-        typed = os.read(terminal, KEY_READ_BYTES)
-        if not typed:
-            loop.remove_reader(terminal)
-        if any(key in keys for key in typed):
+        pressed_keys = os.read(fd, KEY_READ_BYTES)
+        if not pressed_keys:
+            loop.remove_reader(fd)
+        if any(key in keys for key in pressed_keys):
             callback()
 
-    with disable_echo(terminal):
-        loop.add_reader(terminal, pressed)
+    with disable_echo(fd):
+        loop.add_reader(fd, pressed)
         try:
             yield
         finally:
-            loop.remove_reader(terminal)
+            loop.remove_reader(fd)

@@ -136,7 +136,7 @@ class Repl:
 
     async def run(self) -> int:
         """Run the loop until the user exits. Returns the exit code."""
-        warming = asyncio.create_task(self._warm_up())
+        warm_up_task = asyncio.create_task(self._warm_up())
         try:
             with on_signal(signal.SIGINT, self._on_interrupt):
                 if not self._quiet:
@@ -146,9 +146,9 @@ class Repl:
                 return await self._read_loop()
         finally:
             self.reader.close()
-            warming.cancel()
+            warm_up_task.cancel()
             with suppress(asyncio.CancelledError):
-                await warming
+                await warm_up_task
 
     def show_last_turns(self) -> None:
         """Print the last turns, if there are any."""
@@ -163,7 +163,7 @@ class Repl:
             await self.chat.deps.endpoint.warm(self.chat.options.wire_model)
 
     async def _read_loop(self) -> int:
-        warned = False
+        has_warned = False
         while not self.is_exiting:
             await self._update_status_line()
             try:
@@ -171,12 +171,12 @@ class Repl:
             except EOFError:
                 return 0
             except Interrupted:
-                if warned:
+                if has_warned:
                     return 130
                 self.print_message("press Ctrl-C again or Ctrl-D to exit")
-                warned = True
+                has_warned = True
                 continue
-            warned = False
+            has_warned = False
             if line.strip():
                 await self._handle_line(line)
         return 0
@@ -185,8 +185,8 @@ class Repl:
         """Update the status line; keep the old one if the state cannot be loaded."""
         if self._status_line:
             with suppress(ConvoError):
-                standing = await self.host.load_status_line_state(self.chat)
-                self._status_line.state = standing._replace(attachment_count=len(self.attachments))
+                state = await self.host.load_status_line_state(self.chat)
+                self._status_line.state = state._replace(attachment_count=len(self.attachments))
 
     async def read_line(self, prompt: str = PROMPT, default: str = "") -> str:
         """Read a line. Raises the errors of the reader, and Interrupted also for a Ctrl-C before the prompt appears."""
@@ -218,7 +218,7 @@ class Repl:
 
     async def show_answer(self, events: AsyncGenerator[StreamEvent, None]) -> None:
         """Show one answer and its receipt. Raises the errors of the turn, and Interrupted."""
-        before = self.chat.turn
+        previous_turn = self.chat.turn
         printer = AnswerPrinter(
             self._out, self._err, live=self._live, renderer=self._renderer, format_reasoning=self._format_reasoning
         )
@@ -230,7 +230,7 @@ class Repl:
             raise
         finally:
             printer.finish()
-            if self.chat.turn is not before:
+            if self.chat.turn is not previous_turn:
                 self._print_receipt()
 
     def print_message(self, text: str) -> None:
@@ -244,11 +244,11 @@ class Repl:
 
     def send_control_sequence(self, sequence: str) -> bool:
         """Send a control sequence to the terminal. Returns whether it was sent."""
-        told = bool(sequence) and self._err.isatty() and os.environ.get("TERM") not in DUMB_TERMINALS
-        if told:
+        can_send = bool(sequence) and self._err.isatty() and os.environ.get("TERM") not in DUMB_TERMINALS
+        if can_send:
             self._err.write(sequence)
             self._err.flush()
-        return told
+        return can_send
 
     def notify(self, text: str) -> None:
         """Print a message, unless --quiet is set."""
@@ -268,28 +268,28 @@ class Repl:
         """Await `work`, and report its errors without ending the chat."""
         try:
             await work
-        except Interrupted as stopped:
-            self.print_message(f"{stopped.message}; /retry sends the message again, /undo undoes the turn")
+        except Interrupted as interrupt:
+            self.print_message(f"{interrupt.message}; /retry sends the message again, /undo undoes the turn")
         except ConvoError as error:
             self.print_message(redact_passwords(f"convo: {error.message}"))
             if error.hint:
                 self.print_block(redact_passwords(f"  try: {HINTS_IN_REPL.get(error.hint, error.hint)}\n"))
 
     async def _send_message(self, text: str) -> None:
-        before, along = (
+        old_head, attachments = (
             self.chat.state.path.head,
             [*self.attachments, *load_mentioned_files(text, self.reader.pasted_texts)],
         )
-        self.host.check_input_supported(self.chat, [part for _, part in along])
-        for name, part in along:
+        self.host.check_input_supported(self.chat, [part for _, part in attachments])
+        for name, part in attachments:
             self.notify(format_attachment(name, part))
         try:
             if not (self.agent_chat and self.agent_chat.runner.can_resume):
                 await self.host.compact_if_needed(self.chat)
-            said = [user_message(text, *(part for _, part in along))]
-            await (self.agent_chat.send(said) if self.agent_chat else self.show_answer(self.chat.send(said)))
+            items = [user_message(text, *(part for _, part in attachments))]
+            await (self.agent_chat.send(items) if self.agent_chat else self.show_answer(self.chat.send(items)))
         finally:
-            if self.chat.state.path.head != before:
+            if self.chat.state.path.head != old_head:
                 self.attachments.clear()
 
     def _print_receipt(self) -> None:
@@ -316,22 +316,24 @@ PREVIEW_COLUMNS = 80
 
 def last_turn_lines(items: Sequence[Item], display: DisplayOptions, turns: int = PREVIEW_TURNS) -> Iterator[str]:
     """Yield the lines of the last turns; nothing without messages."""
-    said = [item for item in items if (is_user_message(item) or is_assistant_message(item)) and item_text(item).strip()]
-    asked = [at for at, item in enumerate(said) if is_user_message(item)]
-    begin = asked[-turns] if len(asked) >= turns else 0
-    if begin:
-        yield display.apply_style(display.translate_box_chars(f"… {format_count(begin, 'earlier message')}"), "dim")
-    for item in said[begin:]:
+    messages = [
+        item for item in items if (is_user_message(item) or is_assistant_message(item)) and item_text(item).strip()
+    ]
+    user_indexes = [index for index, item in enumerate(messages) if is_user_message(item)]
+    start = user_indexes[-turns] if len(user_indexes) >= turns else 0
+    if start:
+        yield display.apply_style(display.translate_box_chars(f"… {format_count(start, 'earlier message')}"), "dim")
+    for item in messages[start:]:
         yield from _message_lines(item, display)
 
 
 def _message_lines(item: Item, display: DisplayOptions) -> Iterator[str]:
     """Yield the first lines of a message; a user message begins with the prompt sign."""
-    room = (display.width or PREVIEW_COLUMNS) - 2
+    columns = (display.width or PREVIEW_COLUMNS) - 2
     lines = [line for line in escape_control_chars(_displayed_text(item)).expandtabs(4).split("\n") if line.strip()]
-    for at, line in enumerate(lines[:MAX_PREVIEW_LINES]):
-        mark = "> " if at == 0 and is_user_message(item) else "  "
-        yield display.apply_style(mark + display.translate_box_chars(truncate_text(line, room)), "dim")
+    for index, line in enumerate(lines[:MAX_PREVIEW_LINES]):
+        prefix = "> " if index == 0 and is_user_message(item) else "  "
+        yield display.apply_style(prefix + display.translate_box_chars(truncate_text(line, columns)), "dim")
     if len(lines) > MAX_PREVIEW_LINES:
         yield display.apply_style(
             display.translate_box_chars(f"  … {len(lines) - MAX_PREVIEW_LINES} more lines"), "dim"

@@ -46,9 +46,9 @@ BYTE_BAR_LABEL_COLUMNS = 26
 def render_race(results: "Sequence[RaceResult]", price: Price | None, display: DisplayOptions) -> str:
     """Render the table, then the bytes that each strategy sent as bars."""
     table = fit_columns([*_race_columns(results, price)], display)
-    shown = [*table_lines(table, display), "", "bytes sent", *_byte_bars(results, display)]
-    shown += [f"{lane.strategy}: {lane.error['message']}" for lane in results if lane.error]
-    return display.translate_box_chars("\n".join(shown))
+    lines = [*table_lines(table, display), "", "bytes sent", *_byte_bars(results, display)]
+    lines += [f"{result.strategy}: {result.error['message']}" for result in results if result.error]
+    return display.translate_box_chars("\n".join(lines))
 
 
 def format_race_progress(done: int, total: int, strategy: Strategy, columns: int = 24) -> str:
@@ -58,23 +58,26 @@ def format_race_progress(done: int, total: int, strategy: Strategy, columns: int
 
 
 def _race_columns(results: "Sequence[RaceResult]", price: Price | None) -> Iterator[Column]:
-    used = [lane.usage for lane in results]
-    yield Column("owner", [str(lane.strategy) for lane in results], style="bold")
-    yield Column("turns", [str(len(lane.turns)) for lane in results], align_right=True, drop_order=0)
-    yield Column("bytes", [f"{lane.request_bytes:,}" for lane in results], align_right=True)
-    yield Column("items", [f"{lane.sent_count:,}" for lane in results], align_right=True)
-    yield Column("input", [f"{one.input_tokens:,}" if one else NO_VALUE for one in used], align_right=True)
+    usages = [result.usage for result in results]
+    yield Column("owner", [str(result.strategy) for result in results], style="bold")
+    yield Column("turns", [str(len(result.turns)) for result in results], align_right=True, drop_order=0)
+    yield Column("bytes", [f"{result.request_bytes:,}" for result in results], align_right=True)
+    yield Column("items", [f"{result.sent_count:,}" for result in results], align_right=True)
+    yield Column("input", [f"{usage.input_tokens:,}" if usage else NO_VALUE for usage in usages], align_right=True)
     yield Column(
-        "cached", [f"{one.cached_tokens:,}" if one else NO_VALUE for one in used], align_right=True, drop_order=2
+        "cached",
+        [f"{usage.cached_tokens:,}" if usage else NO_VALUE for usage in usages],
+        align_right=True,
+        drop_order=2,
     )
-    yield Column("output", [f"{one.output_tokens:,}" if one else NO_VALUE for one in used], align_right=True)
+    yield Column("output", [f"{usage.output_tokens:,}" if usage else NO_VALUE for usage in usages], align_right=True)
     if price:
-        yield Column("cost", [_format_usd(lane.cost_usd(price)) for lane in results], align_right=True)
+        yield Column("cost", [_format_usd(result.cost_usd(price)) for result in results], align_right=True)
     yield Column(
-        "first token", [_format_seconds(lane.first_token_s) for lane in results], align_right=True, drop_order=1
+        "first token", [_format_seconds(result.first_token_s) for result in results], align_right=True, drop_order=1
     )
-    yield Column("total", [_format_seconds(lane.duration_s) for lane in results], align_right=True)
-    yield Column("status", [lane.error["code"] if lane.error else "done" for lane in results])
+    yield Column("total", [_format_seconds(result.duration_s) for result in results], align_right=True)
+    yield Column("status", [result.error["code"] if result.error else "done" for result in results])
 
 
 def _format_usd(cost: float | None) -> str:
@@ -86,16 +89,16 @@ def _format_seconds(seconds: float | None) -> str:
 
 
 def _byte_bars(results: "Sequence[RaceResult]", display: DisplayOptions) -> Iterator[str]:
-    most = max((lane.request_bytes for lane in results), default=0)
-    room = (
+    max_bytes = max((result.request_bytes for result in results), default=0)
+    columns = (
         MAX_BYTE_BAR_COLUMNS
         if display.width is None
         else max(1, min(MAX_BYTE_BAR_COLUMNS, display.width - BYTE_BAR_LABEL_COLUMNS))
     )
-    sign = "█" if display.has_box_chars else "#"
-    for lane in results:
-        size = max(1, round(room * lane.request_bytes / most)) if lane.request_bytes else 0
-        yield f"{lane.strategy:<12}  {sign * size} {lane.request_bytes:,}"
+    char = "█" if display.has_box_chars else "#"
+    for result in results:
+        size = max(1, round(columns * result.request_bytes / max_bytes)) if result.request_bytes else 0
+        yield f"{result.strategy:<12}  {char * size} {result.request_bytes:,}"
 
 
 MAX_NAMED_POSITIONS = 6
@@ -111,11 +114,14 @@ def render_losses(losses: Sequence[TransferLoss], notes: Sequence[str], display:
 
 def format_positions(loss: TransferLoss) -> str:
     """Format the item numbers of a loss: "items 3, 5 and 9", "items 1, 2, 3, 4, 5, 6 and 20 more"."""
-    first, more = [str(at) for at in loss.positions[:MAX_NAMED_POSITIONS]], len(loss.positions) - MAX_NAMED_POSITIONS
+    shown, hidden_count = (
+        [str(position) for position in loss.positions[:MAX_NAMED_POSITIONS]],
+        len(loss.positions) - MAX_NAMED_POSITIONS,
+    )
     if len(loss.positions) == 1:
-        return f"item {first[0]}"
-    last = f"{more} more" if more > 0 else first.pop()
-    return f"items {', '.join(first)} and {last}"
+        return f"item {shown[0]}"
+    last = f"{hidden_count} more" if hidden_count > 0 else shown.pop()
+    return f"items {', '.join(shown)} and {last}"
 
 
 def new_session_rows(
@@ -152,30 +158,30 @@ def render_compaction(session: Session, compaction: "CompactionResult", display:
 
 def format_compaction(session: Session, compaction: "CompactionResult") -> str:
     """Format the result of a compaction as one line, for an interactive chat."""
-    made = compaction.prepared
-    tokens = format_token_reduction(made.count_before, compaction.count_after)
-    summary = f"compacted {format_count(len(made.plan.compacted_items))}, {tokens}"
-    before = (
+    prepared = compaction.prepared
+    tokens = format_token_reduction(prepared.count_before, compaction.count_after)
+    summary = f"compacted {format_count(len(prepared.plan.compacted_items))}, {tokens}"
+    old_history = (
         [f"previous history: {format_old_history_command(session, compaction.old_handle)}"]
         if compaction.old_handle
         else []
     )
-    return "; ".join([summary, *before, *made.notes])
+    return "; ".join([summary, *old_history, *prepared.notes])
 
 
 def parse_compact_arguments(text: str) -> tuple[CompactionOptions, bool]:
     """Parse the arguments of /compact: a focus, --keep-last N, --yes. Raises InvalidUsage."""
-    said, keep, yes = text.split(), 0, False
+    words, keep_turns, yes = text.split(), 0, False
     focus: list[str] = []
-    while said:
-        word = said.pop(0)
+    while words:
+        word = words.pop(0)
         if word == "--keep-last":
-            keep = _parse_turn_count(said.pop(0) if said else "")
+            keep_turns = _parse_turn_count(words.pop(0) if words else "")
         elif word == "--yes":
             yes = True
         else:
             focus.append(word)
-    return CompactionOptions(focus=" ".join(focus) or None, keep_turns=keep), yes
+    return CompactionOptions(focus=" ".join(focus) or None, keep_turns=keep_turns), yes
 
 
 def _parse_turn_count(word: str) -> int:
@@ -190,14 +196,14 @@ def render_compaction_preview(prepared: "PreparedCompaction", display: DisplayOp
         ("would compact", format_token_reduction(prepared.count_before, prepared.count_after)),
         *_prepared_rows(prepared),
     ]
-    rows += [("new history" if at == 0 else "", line) for at, line in enumerate(_replacement_lines(prepared))]
+    rows += [("new history" if index == 0 else "", line) for index, line in enumerate(_replacement_lines(prepared))]
     return render_key_values(rows, display)
 
 
 def format_token_reduction(before: TokenCount, after: TokenCount) -> str:
     """Format the tokens before and after: "12,340 → 1,820 tokens, 85 % less"."""
-    less = round(100 * (before.tokens - after.tokens) / before.tokens) if before.tokens else 0
-    return f"{before} → {after} tokens, {less} % less"
+    percent = round(100 * (before.tokens - after.tokens) / before.tokens) if before.tokens else 0
+    return f"{before} → {after} tokens, {percent} % less"
 
 
 def format_old_history_command(session: Session, old_handle: str) -> str:
@@ -240,14 +246,14 @@ SEVERITY_STYLES = {Severity.ERROR: "bad", Severity.WARNING: "id"}
 def render_lint_report(report: "LintReport", display: DisplayOptions) -> str:
     """Render one report as a screen, without the last line break."""
     lines = [f"{display.apply_style(escape_control_chars(report.handle), 'bold')}: {_summarize_findings(report)}"]
-    places = [_finding_location(report, at) for at in range(len(report.findings))]
-    wide = max(map(text_width, places), default=0)
-    for one, place in zip(report.findings, places, strict=True):
-        severity = display.apply_style(f"{one.severity:<7}", SEVERITY_STYLES[one.severity])
+    locations = [_finding_location(report, index) for index in range(len(report.findings))]
+    width = max(map(text_width, locations), default=0)
+    for finding, location in zip(report.findings, locations, strict=True):
+        severity = display.apply_style(f"{finding.severity:<7}", SEVERITY_STYLES[finding.severity])
         lines.append(
-            f"  {pad_text(place, wide)}  {severity}  {escape_control_chars(f'{one.code}: {one.issue.message}')}"
+            f"  {pad_text(location, width)}  {severity}  {escape_control_chars(f'{finding.code}: {finding.issue.message}')}"
         )
-    lines += [f"  {escape_control_chars(f'{code}: {why}')}" for code, why in report.unchecked_rules]
+    lines += [f"  {escape_control_chars(f'{code}: {reason}')}" for code, reason in report.unchecked_rules]
     if report.findings:
         lines.append(f"  try: convo lint --explain {report.findings[0].code}")
     return display.translate_box_chars("\n".join(lines))
@@ -268,32 +274,36 @@ def render_repair(
     title = display.apply_style(escape_control_chars(name), "bold")
     head = f"{title}: {format_count(len(repair.view.items))}, owner: {owner}"
     lines = [head if is_saved else f"{head} (dry run)"]
-    wide = max((text_width(_change_location(one, item_paths)) for one in repair.changes), default=0)
-    for one in repair.changes:
-        why = f"{one.reason} [{one.code}]" if one.code else one.reason
+    width = max((text_width(_change_location(change, item_paths)) for change in repair.changes), default=0)
+    for change in repair.changes:
+        reason = f"{change.reason} [{change.code}]" if change.code else change.reason
         lines.append(
-            f"  {pad_text(_change_location(one, item_paths), wide)}  {one.action:<12}  {escape_control_chars(why)}"
+            f"  {pad_text(_change_location(change, item_paths), width)}  {change.action:<12}  {escape_control_chars(reason)}"
         )
     return display.translate_box_chars("\n".join(lines))
 
 
 def _summarize_findings(report: "LintReport") -> str:
     counts = [format_count(report.error_count, "error"), format_count(report.warning_count, "warning")]
-    told = ", ".join(
-        words for words, number in zip(counts, (report.error_count, report.warning_count), strict=True) if number
+    summary = ", ".join(
+        text for text, number in zip(counts, (report.error_count, report.warning_count), strict=True) if number
     )
-    return f"{told or 'no problems'} in {format_count(len(report.view.items))}"
+    return f"{summary or 'no problems'} in {format_count(len(report.view.items))}"
 
 
-def _finding_location(report: "LintReport", at: int) -> str:
-    one = report.findings[at]
-    line = report.finding_line(one)
-    path = one.issue.link_id if one.issue.item_index is None and one.issue.link_id else report.finding_path(one)
+def _finding_location(report: "LintReport", index: int) -> str:
+    finding = report.findings[index]
+    line = report.finding_line(finding)
+    path = (
+        finding.issue.link_id
+        if finding.issue.item_index is None and finding.issue.link_id
+        else report.finding_path(finding)
+    )
     return escape_control_chars(f"{report.handle}:{line} {path}" if line else path)
 
 
-def _change_location(one: RepairChange, item_paths: Sequence[str]) -> str:
-    return "" if one.source_index is None else escape_control_chars(item_paths[one.source_index])
+def _change_location(change: RepairChange, item_paths: Sequence[str]) -> str:
+    return "" if change.source_index is None else escape_control_chars(item_paths[change.source_index])
 
 
 class CheckLevel(StrEnum):
@@ -341,17 +351,19 @@ def make_error_result(message: str, hint: str) -> CheckResult:
 def render_checks(reports: Sequence[CheckReport], display: DisplayOptions) -> str:
     """Render all checks in their order; a result that is not ok begins with its level."""
     rows = []
-    for name, (level, found, next_step) in reports:
-        rows.append((name, found if level is CheckLevel.OK else f"{LEVEL_TEXTS[level]}: {found}"))
-        rows += [("", f"try: {next_step}")] if next_step else []
-    styles = {name: LEVEL_STYLES[finding.level] for name, finding in reports if finding.level in LEVEL_STYLES}
+    for name, (level, message, hint) in reports:
+        rows.append((name, message if level is CheckLevel.OK else f"{LEVEL_TEXTS[level]}: {message}"))
+        rows += [("", f"try: {hint}")] if hint else []
+    styles = {name: LEVEL_STYLES[result.level] for name, result in reports if result.level in LEVEL_STYLES}
     return render_key_values(rows, display, styles)
 
 
 def summarize_checks(reports: Sequence[CheckReport]) -> str:
     """Count the errors and the warnings, in one line."""
-    many = {level: sum(report.result.level is level for report in reports) for level in CheckLevel}
+    count_by_level = {level: sum(report.result.level is level for report in reports) for level in CheckLevel}
     counts = [
-        format_count(many[level], LEVEL_TEXTS[level]) for level in (CheckLevel.ERROR, CheckLevel.WARNING) if many[level]
+        format_count(count_by_level[level], LEVEL_TEXTS[level])
+        for level in (CheckLevel.ERROR, CheckLevel.WARNING)
+        if count_by_level[level]
     ]
     return " and ".join(counts) or "all checks passed"

@@ -33,7 +33,7 @@ def render_paused_state(state: RunState, name: str, display: DisplayOptions) -> 
 
 def loss_lines(losses: Sequence[RelabelLoss]) -> Iterator[str]:
     """Format one line for each value that the other schema label cannot represent."""
-    return (f"lost: {one.path} ({one.what}): {one.why}" for one in losses)
+    return (f"lost: {loss.path} ({loss.what}): {loss.why}" for loss in losses)
 
 
 def _run_state_rows(state: RunState) -> Iterator[KeyValue]:
@@ -41,16 +41,19 @@ def _run_state_rows(state: RunState) -> Iterator[KeyValue]:
     yield "state", f"RunState {state.label}, written by {state.version.release} or later: {state.version.summary}"
     yield "agent", state.agent
     yield "owner", _history_owner(state)
-    most = document["max_turns"]
-    yield "turns", f"{document['current_turn']}, no limit" if most is None else f"{document['current_turn']} of {most}"
+    max_turns = document["max_turns"]
+    yield (
+        "turns",
+        f"{document['current_turn']}, no limit" if max_turns is None else f"{document['current_turn']} of {max_turns}",
+    )
     tokens = (
         f"{usage['input_tokens']:,} input, {usage['output_tokens']:,} output, {usage['total_tokens']:,} total tokens"
     )
     yield "usage", f"{format_count(usage['requests'], 'request')}, {tokens}"
     yield "pending", format_count(len(state.pending), "call") if state.pending else "none"
-    for one in state.decisions:
-        if one.call_id is None or one.call_id not in {waits.id for waits in state.pending}:
-            yield "decided", _format_decision(one)
+    for decision in state.decisions:
+        if decision.call_id is None or decision.call_id not in {call.id for call in state.pending}:
+            yield "decided", _format_decision(decision)
     if state.pending and not state.is_bound:
         yield (
             "note",
@@ -70,28 +73,28 @@ def _history_owner(state: RunState) -> str:
 def _pending_columns(state: RunState) -> list[Column]:
     pending = state.pending
     return [
-        Column("call", [one.id for one in pending], style="id"),
-        Column("agent", [one.agent for one in pending], drop_order=1),
-        Column("decision", [_decision_cell(state, one) for one in pending]),
-        Column("tool", [one.call.tool_name for one in pending]),
-        Column("arguments", [_arguments_cell(one) for one in pending]),
+        Column("call", [pending_call.id for pending_call in pending], style="id"),
+        Column("agent", [pending_call.agent for pending_call in pending], drop_order=1),
+        Column("decision", [_decision_cell(state, pending_call) for pending_call in pending]),
+        Column("tool", [pending_call.call.tool_name for pending_call in pending]),
+        Column("arguments", [_arguments_cell(pending_call) for pending_call in pending]),
     ]
 
 
-def _decision_cell(state: RunState, one: PendingCall) -> str:
-    found = [decision for decision in state.decisions if decision.call_id == one.id]
-    return " ".join(_decision_name(decision) for decision in found) or "-"
+def _decision_cell(state: RunState, pending_call: PendingCall) -> str:
+    decisions = [decision for decision in state.decisions if decision.call_id == pending_call.id]
+    return " ".join(_decision_name(decision) for decision in decisions) or "-"
 
 
-def _decision_name(one: StateDecision) -> str:
-    return DECISION_NAMES[one.approve] + (" always" if one.always else "")
+def _decision_name(decision: StateDecision) -> str:
+    return DECISION_NAMES[decision.approve] + (" always" if decision.always else "")
 
 
-def _format_decision(one: StateDecision) -> str:
-    of = f"{one.tool} ({one.call_id})" if one.call_id else one.tool
-    return f"{of}: {_decision_name(one)}" + (f": {one.message}" if one.message else "")
+def _format_decision(decision: StateDecision) -> str:
+    subject = f"{decision.tool} ({decision.call_id})" if decision.call_id else decision.tool
+    return f"{subject}: {_decision_name(decision)}" + (f": {decision.message}" if decision.message else "")
 
 
-def _arguments_cell(one: PendingCall) -> str:
-    said = one.call.arguments
-    return decode_json_escapes(" ".join((said if isinstance(said, str) else json.dumps(said)).split()))
+def _arguments_cell(pending_call: PendingCall) -> str:
+    arguments = pending_call.call.arguments
+    return decode_json_escapes(" ".join((arguments if isinstance(arguments, str) else json.dumps(arguments)).split()))

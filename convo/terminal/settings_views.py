@@ -75,12 +75,12 @@ def render_models(
         *_alias_rows(settings),
         *_settings_file_rows(settings),
     ]
-    told = [
+    model_lines = [
         escape_control_chars(f"{entry.provider.name}/{model}") for entry in providers for model in entry.models or ()
     ]
     table = table_lines(fit_columns(_provider_columns(providers), display), display)
     return display.translate_box_chars(
-        "\n".join([*key_value_lines(head, display), "", *table, *([""] if told else []), *told])
+        "\n".join([*key_value_lines(head, display), "", *table, *([""] if model_lines else []), *model_lines])
     )
 
 
@@ -90,24 +90,24 @@ def format_megabytes(size_bytes: int) -> str:
 
 def _default_model_rows(settings: Settings) -> Iterator[KeyValue]:
     """Yield the default model, or why there is none."""
-    origin = settings.get_source("model")
+    source = settings.get_source("model")
     try:
-        full = str(resolve_model(settings, None, "model").name)
-    except InvalidSettings as wrong:
-        yield "default", f"{settings.model} ({origin})"
-        yield "", wrong.message
+        full_name = str(resolve_model(settings, None, "model").name)
+    except InvalidSettings as error:
+        yield "default", f"{settings.model} ({source})"
+        yield "", error.message
     else:
-        written = f"{settings.model} = " if settings.model != full else ""
-        yield "default", f"{written}{full} ({origin})"
+        alias = f"{settings.model} = " if settings.model != full_name else ""
+        yield "default", f"{alias}{full_name} ({source})"
 
 
 def _model_data_rows(settings: Settings) -> Iterator[KeyValue]:
     """Yield the context window and the price of the default model, where known."""
     try:
-        full = str(resolve_model(settings, None, "model").name)
+        full_name = str(resolve_model(settings, None, "model").name)
     except InvalidSettings:
         return
-    window, price = find_model_window(full, settings.windows), find_price(full, settings.prices)
+    window, price = find_model_window(full_name, settings.windows), find_price(full_name, settings.prices)
     if window:
         yield "window", f"{window.context:,} tokens"
     if price:
@@ -124,32 +124,32 @@ def _format_built_in(built_in: BuiltInModel) -> str:
 
 def _alias_rows(settings: Settings) -> Iterator[KeyValue]:
     """Yield the model of each alias, and the reason where one cannot be resolved."""
-    for at, (alias, stands_for) in enumerate(sorted(settings.aliases.items())):
-        yield "" if at else "aliases", f"{alias} = {stands_for}"
+    for index, (alias, target) in enumerate(sorted(settings.aliases.items())):
+        yield "" if index else "aliases", f"{alias} = {target}"
         try:
             resolve_model(settings, alias, f"[aliases] {alias}")
-        except InvalidSettings as wrong:
-            yield "", wrong.message
+        except InvalidSettings as error:
+            yield "", error.message
 
 
 def _settings_file_rows(settings: Settings) -> Iterator[KeyValue]:
     """Yield the settings files with values, highest precedence first, or the file that would be read."""
-    files = (Layer.PROFILE, Layer.PROJECT, Layer.USER)
-    said = dict.fromkeys(one.source for one in settings.entries if one.source.layer in files)
-    places = list(dict.fromkeys(origin.location for origin in sorted(said)))
-    for at, place in enumerate(places or [f"{settings.paths.settings_file} (no settings yet)"]):
-        yield "" if at else "settings", place
+    layers = (Layer.PROFILE, Layer.PROJECT, Layer.USER)
+    sources = dict.fromkeys(entry.source for entry in settings.entries if entry.source.layer in layers)
+    locations = list(dict.fromkeys(source.location for source in sorted(sources)))
+    for index, location in enumerate(locations or [f"{settings.paths.settings_file} (no settings yet)"]):
+        yield "" if index else "settings", location
 
 
 def _provider_columns(entries: Sequence[ProviderStatus]) -> list[Column]:
     providers = [entry.provider for entry in entries]
     return [
-        Column("provider", [one.name for one in providers], style="id"),
-        Column("api", [one.api for one in providers]),
-        Column("endpoint", [one.endpoint for one in providers], drop_order=0),
+        Column("provider", [provider.name for provider in providers], style="id"),
+        Column("api", [provider.api for provider in providers]),
+        Column("endpoint", [provider.endpoint for provider in providers], drop_order=0),
         Column("set up", [_setup_cell(entry) for entry in entries]),
         Column("key", [_key_cell(entry) for entry in entries]),
-        Column("base URL", [one.base_url or "-" for one in providers]),
+        Column("base URL", [provider.base_url or "-" for provider in providers]),
     ]
 
 
@@ -180,33 +180,33 @@ def list_known_models(settings: Settings) -> list[str]:
     The name is provider/model, or the model's own name where only the shipped data has its window.
     """
     priced = list(dict.fromkeys([*settings.prices, *settings.windows, *load_prices()]))
-    plain = {name.partition("/")[2] for name in priced}
-    return [*priced, *(name for name in load_model_windows() if name not in plain)]
+    bare_names = {name.partition("/")[2] for name in priced}
+    return [*priced, *(name for name in load_model_windows() if name not in bare_names)]
 
 
 def render_known_models(settings: Settings, display: DisplayOptions) -> str:
     """Render one line for each model; prices in USD per million tokens."""
-    rows = list_known_models(settings)
-    costs, rooms = (
-        [find_price(name, settings.prices) for name in rows],
-        [find_model_window(name, settings.windows) for name in rows],
+    names = list_known_models(settings)
+    prices, windows = (
+        [find_price(name, settings.prices) for name in names],
+        [find_model_window(name, settings.windows) for name in names],
     )
     columns = [
-        Column("model", rows, style="id"),
-        Column("window", [f"{room.context:,}" if room else UNKNOWN_VALUE for room in rooms], align_right=True),
-        Column("input", [_price_cell(price and price.input) for price in costs], align_right=True),
-        Column("cached", [_price_cell(price and price.cached) for price in costs], align_right=True),
-        Column("output", [_price_cell(price and price.output) for price in costs], align_right=True),
+        Column("model", names, style="id"),
+        Column("window", [f"{window.context:,}" if window else UNKNOWN_VALUE for window in windows], align_right=True),
+        Column("input", [_price_cell(price and price.input) for price in prices], align_right=True),
+        Column("cached", [_price_cell(price and price.cached) for price in prices], align_right=True),
+        Column("output", [_price_cell(price and price.output) for price in prices], align_right=True),
         Column(
             "source",
             [
-                (price.source or SETTINGS_SOURCE) if price else (room.source if room else "")
-                for price, room in zip(costs, rooms, strict=True)
+                (price.source or SETTINGS_SOURCE) if price else (window.source if window else "")
+                for price, window in zip(prices, windows, strict=True)
             ],
         ),
     ]
-    read = f"windows in tokens, prices in USD per million tokens, as of {load_model_data()['as_of']}"
-    return display.translate_box_chars("\n".join([*table_lines(fit_columns(columns, display), display), "", read]))
+    footer = f"windows in tokens, prices in USD per million tokens, as of {load_model_data()['as_of']}"
+    return display.translate_box_chars("\n".join([*table_lines(fit_columns(columns, display), display), "", footer]))
 
 
 def known_models_to_json(settings: Settings) -> dict[str, Json]:
@@ -218,10 +218,10 @@ def known_models_to_json(settings: Settings) -> dict[str, Json]:
 
 
 def _known_model_to_json(name: str, settings: Settings) -> dict[str, Json]:
-    room, price = find_model_window(name, settings.windows), find_price(name, settings.prices)
+    window, price = find_model_window(name, settings.windows), find_price(name, settings.prices)
     return {
         "model": name,
-        "window": room and {"context": room.context, "output": room.output, "source": room.source},
+        "window": window and {"context": window.context, "output": window.output, "source": window.source},
         "price": price
         and {
             "input": price.input,
@@ -233,8 +233,8 @@ def _known_model_to_json(name: str, settings: Settings) -> dict[str, Json]:
     }
 
 
-def _price_cell(figure: float | None) -> str:
-    return UNKNOWN_VALUE if figure is None else f"{figure:g}"
+def _price_cell(price: float | None) -> str:
+    return UNKNOWN_VALUE if price is None else f"{price:g}"
 
 
 IGNORED_PREFIX = "ignored, "
@@ -243,12 +243,14 @@ IGNORED_PREFIX = "ignored, "
 
 def render_settings(settings: Sequence[Setting], display: DisplayOptions, ignored: Sequence[Setting] = ()) -> str:
     """Render one line for each value, in TOML where that differs from the plain text; ignored values come last."""
-    every = [*settings, *ignored]
-    origins = [str(one.source) for one in settings] + [f"{IGNORED_PREFIX}{one.source}" for one in ignored]
+    entries = [*settings, *ignored]
+    sources = [str(setting.source) for setting in settings] + [
+        f"{IGNORED_PREFIX}{setting.source}" for setting in ignored
+    ]
     columns = [
-        Column("setting", [escape_unprintable(format_setting_key(one.key)) for one in every], style="id"),
-        Column("value", [escape_unprintable(format_setting_value(one.value)) for one in every]),
-        Column("source", [escape_unprintable(origin) for origin in origins]),
+        Column("setting", [escape_unprintable(format_setting_key(setting.key)) for setting in entries], style="id"),
+        Column("value", [escape_unprintable(format_setting_value(setting.value)) for setting in entries]),
+        Column("source", [escape_unprintable(source) for source in sources]),
     ]
     return render_table(columns, display)
 
@@ -258,18 +260,18 @@ def settings_to_json(settings: Sequence[Setting], ignored: Sequence[Setting] = (
 
     Ignored values come first: a reader that indexes the list by key then keeps the effective value.
     """
-    return [_setting_to_json(one, ignored=True) for one in ignored] + [
-        _setting_to_json(one, ignored=False) for one in settings
+    return [_setting_to_json(setting, ignored=True) for setting in ignored] + [
+        _setting_to_json(setting, ignored=False) for setting in settings
     ]
 
 
-def _setting_to_json(one: Setting, *, ignored: bool) -> Json:
+def _setting_to_json(setting: Setting, *, ignored: bool) -> Json:
     return {
-        "key": format_setting_key(one.key),
-        "value": None if one.value is None else _value_to_json(one.value),
-        "layer": LAYER_NAMES[one.source.layer],
-        "profile": one.source.profile or None,
-        "place": one.source.location,
+        "key": format_setting_key(setting.key),
+        "value": None if setting.value is None else _value_to_json(setting.value),
+        "layer": LAYER_NAMES[setting.source.layer],
+        "profile": setting.source.profile or None,
+        "place": setting.source.location,
         "ignored": ignored,
     }
 

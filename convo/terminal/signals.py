@@ -27,21 +27,21 @@ def on_signal(number: int, callback: Callable[[], None]) -> Iterator[None]:
     nothing is installed, since only the main thread receives signals.
     """
     loop = asyncio.get_running_loop()
-    before = signal.getsignal(number)
-    if before is signal.SIG_IGN:
+    old_handler = signal.getsignal(number)
+    if old_handler is signal.SIG_IGN:
         yield
         return
-    waiting: list[int] = []
+    queued_signals: list[int] = []
 
     def told(*_: object) -> None:
-        if len(waiting) == MAX_QUEUED_SIGNALS:
+        if len(queued_signals) == MAX_QUEUED_SIGNALS:
             loop.set_exception_handler(lambda *_: None)  # a task that is cut off must print no error
             apply_default_action(number)
-        waiting.append(number)
+        queued_signals.append(number)
         loop.call_soon_threadsafe(heard)
 
     def heard() -> None:
-        waiting.pop()
+        queued_signals.pop()
         callback()
 
     try:
@@ -52,7 +52,7 @@ def on_signal(number: int, callback: Callable[[], None]) -> Iterator[None]:
     try:
         yield
     finally:
-        signal.signal(number, before or signal.SIG_DFL)
+        signal.signal(number, old_handler or signal.SIG_DFL)
 
 
 def ignore_signal() -> None:
@@ -73,19 +73,19 @@ async def run_until_terminated(work: Coroutine[Any, Any, int]) -> int:
     Returns the exit code of `work`, or 128 + the number of the signal.
     """
     task = asyncio.ensure_future(work)
-    told: list[int] = []
+    received: list[int] = []
 
     def end(number: int) -> None:
-        if not told:
+        if not received:
             task.cancel()
-        told.append(number)
+        received.append(number)
 
-    with ExitStack() as heard:
+    with ExitStack() as handlers:
         for number in TERMINATION_SIGNALS:
-            heard.enter_context(on_signal(number, partial(end, number)))
+            handlers.enter_context(on_signal(number, partial(end, number)))
         try:
             return await task
         except asyncio.CancelledError:
-            if not told:
+            if not received:
                 raise
-            return SIGNAL_EXIT_BASE + told[0]
+            return SIGNAL_EXIT_BASE + received[0]

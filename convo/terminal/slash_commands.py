@@ -41,15 +41,15 @@ TRAILING_PUNCTUATION = ".,;:!?)]}'\""
 
 def find_mentioned_files(text: str, pasted: Iterable[str], is_file: Callable[[str], bool]) -> list[str]:
     """Find the files that a message mentions outside pasted text, each once, in order."""
-    elsewhere = "\n".join(pasted)
-    found: dict[str, None] = {}
+    pasted_text = "\n".join(pasted)
+    files: dict[str, None] = {}
     for mention in FILE_MENTION.finditer(text):
-        if mention[0] in elsewhere:
+        if mention[0] in pasted_text:
             continue
         bare = mention["bare"] or ""
         names = [mention["quoted"]] if mention["quoted"] else [bare, bare.rstrip(TRAILING_PUNCTUATION)]
-        found |= dict.fromkeys([name for name in names if name and is_file(name)][:1])
-    return list(found)
+        files |= dict.fromkeys([name for name in names if name and is_file(name)][:1])
+    return list(files)
 
 
 def load_mentioned_files(text: str, pasted: Iterable[str]) -> list[tuple[str, dict[str, Json]]]:
@@ -63,9 +63,9 @@ def is_existing_file(name: str) -> bool:
 
 def format_attachment(name: str, part: Json) -> str:
     """Format an attachment as one line: name, type of content part, size."""
-    form = {"input_image": "image", "input_file": "file"}.get(part.get("type"), "text")
+    kind = {"input_image": "image", "input_file": "file"}.get(part.get("type"), "text")
     size = len(part.get("image_url") or part.get("file_data") or part.get("text") or "")
-    return f"  + {name} ({form}, {_format_attachment_size(size if form == 'text' else size * 3 // 4)})"
+    return f"  + {name} ({kind}, {_format_attachment_size(size if kind == 'text' else size * 3 // 4)})"
 
 
 def _format_attachment_size(size: int) -> str:
@@ -90,19 +90,19 @@ async def handle_attach(repl: "Repl", text: str) -> None:
 
 async def handle_detach(repl: "Repl", text: str) -> None:
     names = split_file_names(text) or [name for name, _ in repl.attachments]
-    left = [one for one in repl.attachments if one[0] not in names]
-    if len(left) == len(repl.attachments):
+    remaining = [attachment for attachment in repl.attachments if attachment[0] not in names]
+    if len(remaining) == len(repl.attachments):
         raise InvalidUsage("no such attachment" if names else "no attachments", hint="/attach lists the attachments")
-    repl.attachments[:] = left
-    repl.print_message(f"{format_count(len(left), 'attachment')} left" if left else "no attachments left")
+    repl.attachments[:] = remaining
+    repl.print_message(f"{format_count(len(remaining), 'attachment')} left" if remaining else "no attachments left")
 
 
 def split_file_names(text: str) -> Sequence[str]:
     """Split `text` into file names; names with blanks are quoted. Raises InvalidUsage for an unclosed quote."""
     try:
         return shlex.split(text)
-    except ValueError as wrong:
-        raise InvalidUsage(f"unclosed quote in {text!r}", hint='/attach "a name with blanks.txt"') from wrong
+    except ValueError as error:
+        raise InvalidUsage(f"unclosed quote in {text!r}", hint='/attach "a name with blanks.txt"') from error
 
 
 NO_INSTRUCTIONS = "-"
@@ -111,32 +111,34 @@ NO_INSTRUCTIONS = "-"
 
 async def handle_system(repl: "Repl", text: str) -> None:
     if text:
-        said = None if text == NO_INSTRUCTIONS else text
-        repl.chat.options = replace(repl.chat.options, instructions=said)
-        repl.print_message(f"instructions {'changed' if said else 'removed'} from the next message on")
+        instructions = None if text == NO_INSTRUCTIONS else text
+        repl.chat.options = replace(repl.chat.options, instructions=instructions)
+        repl.print_message(f"instructions {'changed' if instructions else 'removed'} from the next message on")
         return
-    now = repl.chat.options.instructions
+    current = repl.chat.options.instructions
     repl.print_message(
-        "\n".join(f"  {line}" for line in now.splitlines()) if now else "  no instructions; set them with /system TEXT"
+        "\n".join(f"  {line}" for line in current.splitlines())
+        if current
+        else "  no instructions; set them with /system TEXT"
     )
 
 
 async def handle_tools(repl: "Repl", _: str) -> None:
-    offered = (
+    tools = (
         repl.agent_chat.list_tools()
         if repl.agent_chat
         else list_request_tools(repl.chat.options.parameters.get("tools") or ())
     )
-    wide = max((len(name) for name, _ in offered), default=0)
-    for name, about in offered:
-        repl.print_message(f"  {name:<{wide}}  {get_first_line(about)}".rstrip())
-    if not offered:
+    width = max((len(name) for name, _ in tools), default=0)
+    for name, description in tools:
+        repl.print_message(f"  {name:<{width}}  {get_first_line(description)}".rstrip())
+    if not tools:
         repl.print_message("  no tools; agents have tools: convo chat --agent FILE:NAME")
 
 
 def list_request_tools(tools: Sequence[Json]) -> list[tuple[str, str]]:
     """Return the name (or the type, where it has none) and the description of each tool of a request."""
-    return [(str(one.get("name") or one.get("type")), str(one.get("description") or "")) for one in tools]
+    return [(str(tool.get("name") or tool.get("type")), str(tool.get("description") or "")) for tool in tools]
 
 
 def get_first_line(text: str) -> str:
@@ -176,23 +178,25 @@ async def handle_copy(repl: "Repl", words: str) -> None:
     if words not in ("", "code"):
         raise InvalidUsage(f"/copy takes no argument or 'code', not {words!r}", hint="/copy, or /copy code")
     answers = [
-        said for item in repl.chat.load_state().path.items if is_assistant_message(item) and (said := item_text(item))
+        answer
+        for item in repl.chat.load_state().path.items
+        if is_assistant_message(item) and (answer := item_text(item))
     ]
     if not answers:
         raise InvalidUsage("no answer to copy yet", hint="send a message")
-    what = find_last_code_block(answers[-1]) if words else answers[-1]
-    takers = [
-        *(["the terminal"] if repl.send_control_sequence(build_osc52_sequence(what)) else []),
-        *await copy_with_programs(what, os.environ),
+    text = find_last_code_block(answers[-1]) if words else answers[-1]
+    targets = [
+        *(["the terminal"] if repl.send_control_sequence(build_osc52_sequence(text)) else []),
+        *await copy_with_programs(text, os.environ),
     ]
-    if not takers:
+    if not targets:
         raise InvalidUsage("no clipboard available", hint="install xclip or wl-clipboard, or use /export FILE")
-    repl.print_message(f"copied {format_count(len(what), 'character')} ({', '.join(takers)})")
+    repl.print_message(f"copied {format_count(len(text), 'character')} ({', '.join(targets)})")
 
 
 def find_last_code_block(answer: str) -> str:
     """Return the last fenced block of an answer, without its fence. Raises InvalidUsage if there is none."""
-    blocks = [found["code"] for found in CODE_BLOCK.finditer(answer)]
+    blocks = [match["code"] for match in CODE_BLOCK.finditer(answer)]
     if not blocks:
         raise InvalidUsage("the last answer has no code block", hint="/copy copies all of it")
     return blocks[-1]
@@ -206,12 +210,12 @@ def build_osc52_sequence(text: str) -> str:
 
 async def copy_with_programs(text: str, environ: Mapping[str, str]) -> list[str]:
     """Copy `text` with the available programs. Returns the names of those that succeeded."""
-    there = [
+    available = [
         argv
         for variable, argv in CLIPBOARD_PROGRAMS
         if (not variable or environ.get(variable)) and shutil.which(argv[0])
     ]
-    return [argv[0] for argv in there if await _run_clipboard_program(argv, text)]
+    return [argv[0] for argv in available if await _run_clipboard_program(argv, text)]
 
 
 async def _run_clipboard_program(argv: Sequence[str], text: str) -> bool:
@@ -246,9 +250,9 @@ async def handle_resume(repl: "Repl", handle: str) -> None:
     if not handle:
         repl.print_block(await repl.host.render_recent_sessions(repl.chat) + "\n")
         return
-    left = repl.chat.session.name
+    previous_name = repl.chat.session.name
     _switch_chat(repl, await repl.host.open_existing(repl.chat, handle))
-    saved = f"; {left} is saved" if left else ""
+    saved = f"; {previous_name} is saved" if previous_name else ""
     repl.print_message(f"continuing {repl.chat.session.name}, {format_count(len(repl.chat.state.path))}{saved}")
     repl.show_last_turns()
 
@@ -261,9 +265,9 @@ def _switch_chat(repl: "Repl", chat: "Chat") -> None:
 async def handle_rename(repl: "Repl", name: str) -> None:
     if not name:
         raise InvalidUsage("/rename needs the new name", hint="/rename words-with-dashes")
-    before = repl.chat.session.name
+    old_name = repl.chat.session.name
     await repl.host.rename(repl.chat, name)
-    repl.print_message(f"{before} renamed to {name}" if before else f"the conversation will be named {name}")
+    repl.print_message(f"{old_name} renamed to {name}" if old_name else f"the conversation will be named {name}")
 
 
 async def handle_export(repl: "Repl", text: str) -> None:
@@ -289,25 +293,27 @@ async def handle_redo(repl: "Repl", _: str) -> None:
 
 async def handle_edit(repl: "Repl", words: str) -> None:
     """Send the last message again as edited; Ctrl-C and Ctrl-D at the prompt change nothing."""
-    said = get_last_user_items(repl.chat)
+    last_items = get_last_user_items(repl.chat)
     if not words:
         with suppress(EOFError, Interrupted):
-            words = (await repl.read_line(EDIT_PROMPT, item_text(said[-1]))).strip()
+            words = (await repl.read_line(EDIT_PROMPT, item_text(last_items[-1]))).strip()
     if not words:
         repl.print_message("nothing was changed")
         return
-    content = said[-1].get("content")
-    along = [part for part in content if part.get("type") != "input_text"] if isinstance(content, list) else []
+    content = last_items[-1].get("content")
+    attached_parts = [part for part in content if part.get("type") != "input_text"] if isinstance(content, list) else []
     await repl.undo_stack.undo(repl.chat)
-    await repl.show_answer(repl.chat.send([*said[:-1], user_message(words, *along)]))
+    await repl.show_answer(repl.chat.send([*last_items[:-1], user_message(words, *attached_parts)]))
 
 
 async def handle_fork(repl: "Repl", text: str) -> None:
     number = _parse_turn_number(text, "/fork") if text else None
-    left = repl.chat.session.name
+    previous_name = repl.chat.session.name
     repl.chat = await repl.host.fork(repl.chat, number)
-    held = repl.chat.state
-    repl.print_message(f"continuing {repl.chat.session.name}, {format_count(len(held.path))}; {left} is unchanged")
+    state = repl.chat.state
+    repl.print_message(
+        f"continuing {repl.chat.session.name}, {format_count(len(state.path))}; {previous_name} is unchanged"
+    )
 
 
 def _parse_turn_number(text: str, command: str) -> int:
@@ -321,12 +327,12 @@ def _parse_turn_number(text: str, command: str) -> int:
 
 def _report_move(repl: "Repl", before: Path, action: str) -> None:
     """Print the turn that the head moved over, and the number of items now; `before` is the old path."""
-    now = repl.chat.state.path
-    shared = before.common_depth(now)
-    passed = before.nodes[shared:] if len(now) < len(before) else now.nodes[shared:]
-    first = next((node.item for node in passed if is_user_message(node.item)), None)
-    what = f'"{item_preview(first)}"' if first else "the last turn"
-    repl.print_message(f"{action} {what}; the next message continues after {format_count(len(now))}")
+    after = repl.chat.state.path
+    shared_depth = before.common_depth(after)
+    moved_nodes = before.nodes[shared_depth:] if len(after) < len(before) else after.nodes[shared_depth:]
+    first = next((node.item for node in moved_nodes if is_user_message(node.item)), None)
+    description = f'"{item_preview(first)}"' if first else "the last turn"
+    repl.print_message(f"{action} {description}; the next message continues after {format_count(len(after))}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,7 +352,7 @@ MODEL_ARGUMENT, HANDLE_ARGUMENT, OWNER_ARGUMENT = "model", "handle", "owner"
 
 
 async def handle_help(repl: "Repl", _: str) -> None:
-    rows = [(f"/{name} {row.usage}".strip(), row.help) for name, row in SLASH_COMMANDS.items()]
+    rows = [(f"/{name} {command.usage}".strip(), command.help) for name, command in SLASH_COMMANDS.items()]
     repl.print_message("\n".join(render_help(rows, SLASH_COMMAND_ALIASES, repl.display.width)))
 
 
@@ -380,8 +386,8 @@ async def handle_model(repl: "Repl", name: str) -> None:
 
 async def handle_owner(repl: "Repl", name: str) -> None:
     if name:
-        repl.chat, told = await repl.host.change_strategy(repl.chat, name)
-        repl.print_message(told)
+        repl.chat, message = await repl.host.change_strategy(repl.chat, name)
+        repl.print_message(message)
     else:
         repl.print_message(repl.host.render_status(repl.chat))
     if repl.agent_chat:
@@ -474,29 +480,31 @@ SLASH_COMMAND_ALIASES = {
 
 def get_argument_kind(name: str) -> str:
     """Return the kind of a command's argument, by name; "" if it cannot be completed."""
-    row = SLASH_COMMANDS.get(SLASH_COMMAND_ALIASES.get(name, name))
-    return row.argument_kind if row else ""
+    command = SLASH_COMMANDS.get(SLASH_COMMAND_ALIASES.get(name, name))
+    return command.argument_kind if command else ""
 
 
 def parse_slash_command(line: str) -> tuple[str, str]:
     """Split `line` into the command's name and its arguments. Raises InvalidUsage for an unknown command."""
-    said, words = (*line[1:].split(maxsplit=1), "", "")[:2]
-    name = SLASH_COMMAND_ALIASES.get(said.lower(), said.lower())
+    typed_name, arguments = (*line[1:].split(maxsplit=1), "", "")[:2]
+    name = SLASH_COMMAND_ALIASES.get(typed_name.lower(), typed_name.lower())
     if name not in SLASH_COMMANDS:
         from difflib import get_close_matches  # needed for a typing error only
 
-        near = get_close_matches(name, [*SLASH_COMMANDS, *SLASH_COMMAND_ALIASES], n=1)
-        meant = f"/{near[0]}" if near else "/help"
-        raise InvalidUsage(f"unknown command '/{said}'; nothing was sent", hint=f"{meant}, or //{said} for a message")
-    return name, words.strip()
+        matches = get_close_matches(name, [*SLASH_COMMANDS, *SLASH_COMMAND_ALIASES], n=1)
+        suggestion = f"/{matches[0]}" if matches else "/help"
+        raise InvalidUsage(
+            f"unknown command '/{typed_name}'; nothing was sent", hint=f"{suggestion}, or //{typed_name} for a message"
+        )
+    return name, arguments.strip()
 
 
 async def dispatch_command(repl: "Repl", line: str) -> None:
     """Run a slash command. Raises the errors of `parse_slash_command` and of the command."""
-    name, words = parse_slash_command(line)
+    name, arguments = parse_slash_command(line)
     if repl.agent_chat:
         repl.agent_chat.check_command(name)
-    await SLASH_COMMANDS[name].run(repl, words)
+    await SLASH_COMMANDS[name].run(repl, arguments)
 
 
 MAX_OUTPUT_CHARS = 100_000
@@ -517,18 +525,18 @@ async def run_shell_line(repl: "Repl", line: str) -> None:
         raise InvalidUsage(
             "a pasted ! command is not run", hint="type it, or put a space before it to send it as a message"
         )
-    keeps = line.startswith("!!")
+    is_attached = line.startswith("!!")
     command = line.lstrip("!").strip()
     if not command:
         raise InvalidUsage(
             "no command after the !", hint="!ls shows its output; !!ls also attaches it to the next message"
         )
     with on_signal(signal.SIGINT, ignore_signal), repl.reader.release_terminal():  # the command receives Ctrl-C itself
-        said, code = await (_run_captured(repl, command) if keeps else _run_uncaptured(command))
+        output, code = await (_run_captured(repl, command) if is_attached else _run_uncaptured(command))
     if code:
         repl.print_message(format_exit(code))
-    if keeps and code not in INTERRUPT_EXIT_CODES:
-        repl.attachments.append((f"!{command}", make_output_part(command, said, code)))
+    if is_attached and code not in INTERRUPT_EXIT_CODES:
+        repl.attachments.append((f"!{command}", make_output_part(command, output, code)))
         repl.print_message("attached to the next message; /detach removes it")
 
 
@@ -544,10 +552,10 @@ async def _run_captured(repl: "Repl", command: str) -> tuple[str, int]:
     while piece := await process.stdout.read(SHELL_READ_BYTES):
         pieces.append(piece)
         repl.print_block(piece.decode("utf-8", "replace"))
-    said = b"".join(pieces).decode("utf-8", "replace")
-    if said and not said.endswith("\n"):
+    output = b"".join(pieces).decode("utf-8", "replace")
+    if output and not output.endswith("\n"):
         repl.print_block("\n")
-    return said, await process.wait()
+    return output, await process.wait()
 
 
 async def _start_shell(
@@ -556,10 +564,10 @@ async def _start_shell(
     shell = os.environ.get("SHELL") or "/bin/sh"
     try:
         return await asyncio.create_subprocess_exec(shell, "-c", command, stdin=stdin, stdout=stdout, stderr=stderr)
-    except OSError as wrong:
+    except OSError as error:
         raise InvalidUsage(
-            f"the shell {shell} cannot be started: {format_os_error(wrong)}", hint="set SHELL to the path of a shell"
-        ) from wrong
+            f"the shell {shell} cannot be started: {format_os_error(error)}", hint="set SHELL to the path of a shell"
+        ) from error
 
 
 def make_output_part(command: str, output: str, exit_code: int) -> dict[str, Json]:
@@ -572,8 +580,8 @@ def shorten_output(output: str) -> str:
     """Keep both ends of an output that is longer than `MAX_OUTPUT_CHARS`."""
     if len(output) <= MAX_OUTPUT_CHARS:
         return output
-    left = len(output) - MAX_OUTPUT_CHARS
-    return f"{output[: MAX_OUTPUT_CHARS // 2]}\n[{left:,} characters left out]\n{output[-MAX_OUTPUT_CHARS // 2 :]}"
+    omitted = len(output) - MAX_OUTPUT_CHARS
+    return f"{output[: MAX_OUTPUT_CHARS // 2]}\n[{omitted:,} characters left out]\n{output[-MAX_OUTPUT_CHARS // 2 :]}"
 
 
 def format_exit(exit_code: int) -> str:
@@ -602,20 +610,20 @@ def render_help(rows: Sequence[tuple[str, str]], aliases: Mapping[str, str], wid
     """Yield the lines of /help; `width` None, for a file, wraps nothing."""
     import textwrap  # needed by /help only
 
-    everything = [*rows, *KEY_HELP]
-    wide = max(len(name) for name, _ in everything)
-    for name, about in everything:
+    entries = [*rows, *KEY_HELP]
+    name_width = max(len(name) for name, _ in entries)
+    for name, description in entries:
         if width is None:
-            yield f"  {name:<{wide}}  {about}"
+            yield f"  {name:<{name_width}}  {description}"
         elif width < MIN_TWO_COLUMN_WIDTH:
             yield f"  {name}"
             yield from textwrap.wrap(
-                about, width - 1, initial_indent=" " * HELP_INDENT, subsequent_indent=" " * HELP_INDENT
+                description, width - 1, initial_indent=" " * HELP_INDENT, subsequent_indent=" " * HELP_INDENT
             )
         else:
-            first, *more = textwrap.wrap(about, max(MIN_TWO_COLUMN_WIDTH // 3, width - wide - 5))
-            yield f"  {name:<{wide}}  {first}"
-            yield from (" " * (wide + 4) + line for line in more)
+            first, *rest = textwrap.wrap(description, max(MIN_TWO_COLUMN_WIDTH // 3, width - name_width - 5))
+            yield f"  {name:<{name_width}}  {first}"
+            yield from (" " * (name_width + 4) + line for line in rest)
     yield from textwrap.wrap(
         f"aliases: {'; '.join(_format_aliases(aliases))}",
         (width or 10_000) - 1,
@@ -627,4 +635,4 @@ def render_help(rows: Sequence[tuple[str, str]], aliases: Mapping[str, str], wid
 def _format_aliases(aliases: Mapping[str, str]) -> Iterator[str]:
     """Yield each command with its aliases."""
     for name in dict.fromkeys(aliases.values()):
-        yield " ".join([f"/{name}", "=", *(f"/{other}" for other, of in aliases.items() if of == name)])
+        yield " ".join([f"/{name}", "=", *(f"/{alias}" for alias, command in aliases.items() if command == name)])

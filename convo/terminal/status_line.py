@@ -53,22 +53,26 @@ class StatusLine:
 def format_status_line(state: StatusLineState, columns: int) -> str:
     """Format the state in at most `columns`."""
     for parts in _iter_variants(state, columns):
-        words = PART_SEPARATOR.join(part for part in parts if part)
-        if text_width(words) <= columns:
-            return words
-    return truncate_text(words, columns)
+        line = PART_SEPARATOR.join(part for part in parts if part)
+        if text_width(line) <= columns:
+            return line
+    return truncate_text(line, columns)
 
 
 def _iter_variants(state: StatusLineState, columns: int) -> Iterator[tuple[str, ...]]:
     """Yield variants of the line, most detailed first."""
     owner, model = state.owner, state.model
-    name, along = model.rpartition("/")[2], f"+{state.attachment_count}" if state.attachment_count else ""
-    filled, cost = _format_used_share(state), "".join(format_cost(state.cost_usd))
-    short = owner if len(owner) <= SHORT_OWNER_COLUMNS else truncate_text(owner, SHORT_OWNER_COLUMNS)
-    yield owner, model, _format_used_window(state), cost, along
-    yield owner, name, filled, cost, along
-    for rest in ((name, filled, cost, along), (filled, cost, along), (filled, along)):
-        yield short, *rest
+    short_model, attachments = model.rpartition("/")[2], f"+{state.attachment_count}" if state.attachment_count else ""
+    used_share, cost = _format_used_share(state), "".join(format_cost(state.cost_usd))
+    short_owner = owner if len(owner) <= SHORT_OWNER_COLUMNS else truncate_text(owner, SHORT_OWNER_COLUMNS)
+    yield owner, model, _format_used_window(state), cost, attachments
+    yield owner, short_model, used_share, cost, attachments
+    for rest in (
+        (short_model, used_share, cost, attachments),
+        (used_share, cost, attachments),
+        (used_share, attachments),
+    ):
+        yield short_owner, *rest
         yield (
             truncate_text(
                 owner, max(MIN_OWNER_COLUMNS, columns - sum(text_width(PART_SEPARATOR + part) for part in rest if part))
@@ -95,14 +99,14 @@ def _format_used_share(state: StatusLineState) -> str:
 
 
 def _format_used_window(state: StatusLineState) -> str:
-    filled = _format_used_share(state)
-    return f"{filled} of {state.context_window:,}" if filled and state.context_window else filled
+    used_share = _format_used_share(state)
+    return f"{used_share} of {state.context_window:,}" if used_share and state.context_window else used_share
 
 
 def format_share(tokens: int, whole: int) -> str:
     """Format a share in percent; a share above zero is never shown as zero."""
-    part = tokens / whole
-    return "<0.1%" if 0 < part < MIN_SHOWN_SHARE else f"{part:.1%}"
+    share = tokens / whole
+    return "<0.1%" if 0 < share < MIN_SHOWN_SHARE else f"{share:.1%}"
 
 
 MIN_SHOWN_USD = 0.0001
@@ -113,12 +117,12 @@ def format_receipt(link: Link, session: Session, price: Price | None = None, cal
 
     call_links:  the requests that `link` is the total of
     """
-    used = Usage.from_json(link.usage)
-    why = f" ({link.error.get('limit') or link.error['code']})" if link.status == "incomplete" and link.error else ""
-    ended = [] if link.status == "completed" else [link.status + why]
+    usage = Usage.from_json(link.usage)
+    reason = f" ({link.error.get('limit') or link.error['code']})" if link.status == "incomplete" and link.error else ""
+    status = [] if link.status == "completed" else [link.status + reason]
     parts = [
-        *ended,
-        *([*format_token_counts(used), *format_cost(_total_cost_usd(call_links or [link], price))] if used else []),
+        *status,
+        *([*format_token_counts(usage), *format_cost(_total_cost_usd(call_links or [link], price))] if usage else []),
         *_format_duration(link),
         _shown_id(link),
         format_owner_handle(session),
@@ -128,19 +132,19 @@ def format_receipt(link: Link, session: Session, price: Price | None = None, cal
 
 def combine_links(links: Sequence[Link]) -> Link:
     """Combine the links of one run: the last link, with the tokens and the seconds of all."""
-    used = [found for found in (Usage.from_json(link.usage) for link in links) if found]
+    usages = [reported for reported in (Usage.from_json(link.usage) for link in links) if reported]
     seconds = [link.duration_s for link in links if link.duration_s is not None]
-    added = {
-        "input_tokens": sum(one.input_tokens for one in used),
+    total = {
+        "input_tokens": sum(usage.input_tokens for usage in usages),
         "input_tokens_details": {
-            "cached_tokens": sum(one.cached_tokens for one in used),
-            "cache_write_tokens": sum(one.cache_write_tokens for one in used),
+            "cached_tokens": sum(usage.cached_tokens for usage in usages),
+            "cache_write_tokens": sum(usage.cache_write_tokens for usage in usages),
         },
-        "output_tokens": sum(one.output_tokens for one in used),
-        "output_tokens_details": {"reasoning_tokens": sum(one.reasoning_tokens for one in used)},
-        "total_tokens": sum(one.input_tokens + one.output_tokens for one in used),
+        "output_tokens": sum(usage.output_tokens for usage in usages),
+        "output_tokens_details": {"reasoning_tokens": sum(usage.reasoning_tokens for usage in usages)},
+        "total_tokens": sum(usage.input_tokens + usage.output_tokens for usage in usages),
     }
-    return replace(links[-1], usage=added if used else None, duration_s=sum(seconds) if seconds else None)
+    return replace(links[-1], usage=total if usages else None, duration_s=sum(seconds) if seconds else None)
 
 
 def format_owner_handle(session: Session) -> str:
@@ -152,9 +156,9 @@ def format_owner_handle(session: Session) -> str:
 
 def _total_cost_usd(links: Sequence[Link], price: Price | None) -> float | None:
     """Sum the cost of each request: a price may depend on the length of one."""
-    costs = [found.cost_usd(price) for link in links if (found := Usage.from_json(link.usage))]
-    known = [cost for cost in costs if cost is not None]
-    return sum(known) if known and len(known) == len(costs) else None
+    costs = [usage.cost_usd(price) for link in links if (usage := Usage.from_json(link.usage))]
+    known_costs = [cost for cost in costs if cost is not None]
+    return sum(known_costs) if known_costs and len(known_costs) == len(costs) else None
 
 
 def format_token_counts(usage: Usage) -> list[str]:

@@ -54,10 +54,10 @@ class DisplayOptions(NamedTuple):
 
 def detect_display(stream: TextIO, environ: Mapping[str, str]) -> DisplayOptions:
     """Detect the abilities of `stream`."""
-    terminal = stream.isatty()
+    is_terminal = stream.isatty()
     return DisplayOptions(
-        width=shutil.get_terminal_size().columns if terminal else None,
-        has_color=terminal and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb",
+        width=shutil.get_terminal_size().columns if is_terminal else None,
+        has_color=is_terminal and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb",
         has_box_chars=_can_encode(stream.encoding or "ascii"),
     )
 
@@ -72,7 +72,7 @@ def text_width(text: str) -> int:
     return (
         len(text)
         if text.isascii()
-        else len(text) + sum(_char_width(sign) - 1 for sign in VARIABLE_WIDTH_CHAR.findall(text))
+        else len(text) + sum(_char_width(char) - 1 for char in VARIABLE_WIDTH_CHAR.findall(text))
     )
 
 
@@ -82,13 +82,13 @@ def truncate_text(text: str, columns: int, ellipsis: str = "…") -> str:
         return text
     if text.isascii():
         return (text[: max(0, columns - len(ellipsis))].rstrip() + ellipsis)[:columns] if columns > 0 else ""
-    kept, left = "", columns - len(ellipsis)
-    for sign in text:
-        left -= _char_width(sign)
-        if left < 0:
+    shown, remaining = "", columns - len(ellipsis)
+    for char in text:
+        remaining -= _char_width(char)
+        if remaining < 0:
             break
-        kept += sign
-    return (kept.rstrip() + ellipsis)[:columns] if columns > 0 else ""
+        shown += char
+    return (shown.rstrip() + ellipsis)[:columns] if columns > 0 else ""
 
 
 def wrap_line(line: str, columns: int) -> Iterator[str]:
@@ -98,15 +98,15 @@ def wrap_line(line: str, columns: int) -> Iterator[str]:
     """
     body = line.lstrip(" ")
     indent = " " * (len(line) - len(body))
-    first, *more = body.split(" ")
-    now = indent + first
-    for word in more:
-        if text_width(now) + 1 + text_width(word) <= columns:
-            now = f"{now} {word}"
+    first, *words = body.split(" ")
+    current = indent + first
+    for word in words:
+        if text_width(current) + 1 + text_width(word) <= columns:
+            current = f"{current} {word}"
         else:
-            yield now.rstrip()
-            now = f"{indent}  {word}"
-    yield now
+            yield current.rstrip()
+            current = f"{indent}  {word}"
+    yield current
 
 
 def wrap_text(text: str, columns: int | None) -> str:
@@ -120,15 +120,15 @@ def wrap_text(text: str, columns: int | None) -> str:
 
 def pad_text(text: str, columns: int, *, align_right: bool = False) -> str:
     """Pad `text` to exactly `columns`; it must not be wider."""
-    space = " " * (columns - text_width(text))
-    return space + text if align_right else text + space
+    padding = " " * (columns - text_width(text))
+    return padding + text if align_right else text + padding
 
 
 @lru_cache(4096)
-def _char_width(sign: str) -> int:
-    if unicodedata.combining(sign) or unicodedata.category(sign) in ("Cf", "Me", "Mn"):
+def _char_width(char: str) -> int:
+    if unicodedata.combining(char) or unicodedata.category(char) in ("Cf", "Me", "Mn"):
         return 0
-    return 2 if unicodedata.east_asian_width(sign) in "WF" else 1
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
 
 
 def _can_encode(encoding: str) -> bool:
@@ -181,25 +181,25 @@ class Table(NamedTuple):
 def fit_columns(columns: Sequence[Column], display: DisplayOptions) -> Table:
     """Escape all cells, and drop columns until the table fits the display. The last column stays."""
     kept = [column._replace(cells=tuple(map(escape_control_chars, column.cells))) for column in columns]
-    said: list[tuple[str, str]] = []
+    common_cells: list[tuple[str, str]] = []
     for column in sorted(kept, key=_drop_key):
         if column.drop_order is None or not _is_too_wide(kept, display):
             break
         kept.remove(column)
         if column.common_cell is not None:
-            said.append((column.heading, column.common_cell))
+            common_cells.append((column.heading, column.common_cell))
     order = [column.heading for column in columns]
-    return Table(tuple(kept), tuple(sorted(said, key=lambda pair: order.index(pair[0]))))
+    return Table(tuple(kept), tuple(sorted(common_cells, key=lambda pair: order.index(pair[0]))))
 
 
 def table_lines(table: Table, display: DisplayOptions) -> Iterator[str]:
     """Yield the headings, then every line, no wider than the display."""
-    rooms = [column.width for column in table.columns[:-1]]
+    widths = [column.width for column in table.columns[:-1]]
     yield display.apply_style(
-        _format_row([column.heading for column in table.columns], table, rooms, DisplayOptions(display.width)), "dim"
+        _format_row([column.heading for column in table.columns], table, widths, DisplayOptions(display.width)), "dim"
     )
-    for at in range(len(table.columns[-1].cells)):
-        yield _format_row([column.cells[at] for column in table.columns], table, rooms, display)
+    for index in range(len(table.columns[-1].cells)):
+        yield _format_row([column.cells[index] for column in table.columns], table, widths, display)
 
 
 def render_table(columns: Sequence[Column], display: DisplayOptions) -> str:
@@ -207,32 +207,32 @@ def render_table(columns: Sequence[Column], display: DisplayOptions) -> str:
     return display.translate_box_chars("\n".join(table_lines(fit_columns(columns, display), display)))
 
 
-def _format_row(cells: Sequence[str], table: Table, rooms: Sequence[int], display: DisplayOptions) -> str:
+def _format_row(cells: Sequence[str], table: Table, widths: Sequence[int], display: DisplayOptions) -> str:
     """Format one line; a cell that crosses the right edge of the display is cut."""
     shown: list[str] = []
-    left = 10**9 if display.width is None else display.width
-    for at, (cell, column) in enumerate(zip(cells, table.columns, strict=True)):
-        room = max(0, left)
-        words = truncate_text(cell, room)
-        if at < len(rooms):
-            width = min(rooms[at], room)
-            words = pad_text(words, width, align_right=column.align_right)
-            left -= width + COLUMN_GAP
-        shown.append(display.apply_style(words, column.style) if column.style else words)
+    remaining = 10**9 if display.width is None else display.width
+    for index, (cell, column) in enumerate(zip(cells, table.columns, strict=True)):
+        available = max(0, remaining)
+        text = truncate_text(cell, available)
+        if index < len(widths):
+            width = min(widths[index], available)
+            text = pad_text(text, width, align_right=column.align_right)
+            remaining -= width + COLUMN_GAP
+        shown.append(display.apply_style(text, column.style) if column.style else text)
     return (" " * COLUMN_GAP).join(shown).rstrip()
 
 
 def _drop_key(column: Column) -> tuple[bool, int]:
     """Sort key of the columns to drop: first those whose cells are all equal, then by drop order."""
-    stays = column.drop_order is None
-    return (stays or column.common_cell is None, 1_000 if column.drop_order is None else column.drop_order)
+    is_required = column.drop_order is None
+    return (is_required or column.common_cell is None, 1_000 if column.drop_order is None else column.drop_order)
 
 
 def _is_too_wide(columns: Sequence[Column], display: DisplayOptions) -> bool:
     if display.width is None:
         return False
-    words = min(columns[-1].width, MIN_LAST_COLUMN_WIDTH)
-    return sum(column.width + COLUMN_GAP for column in columns[:-1]) + words > display.width
+    last_width = min(columns[-1].width, MIN_LAST_COLUMN_WIDTH)
+    return sum(column.width + COLUMN_GAP for column in columns[:-1]) + last_width > display.width
 
 
 LABEL_INDENT = 4
@@ -254,12 +254,16 @@ def key_value_lines(
 
     styles:  style of `SGR_STYLES` by label; other labels are dim
     """
-    kept = [(label, escape_control_chars(words)) for label, words in rows]
-    wide = max((len(label) for label, _ in kept), default=0)
-    for label, words in kept:
-        for at, line in enumerate(_wrap_value(words, display, wide + LABEL_INDENT)):
-            beside = display.apply_style(f"{label:<{wide}}", styles.get(label, "dim")) if at == 0 else " " * wide
-            yield f"  {beside}  {line}".rstrip()
+    entries = [(label, escape_control_chars(value)) for label, value in rows]
+    label_width = max((len(label) for label, _ in entries), default=0)
+    for label, value in entries:
+        for index, line in enumerate(_wrap_value(value, display, label_width + LABEL_INDENT)):
+            prefix = (
+                display.apply_style(f"{label:<{label_width}}", styles.get(label, "dim"))
+                if index == 0
+                else " " * label_width
+            )
+            yield f"  {prefix}  {line}".rstrip()
 
 
 def render_key_values(
@@ -273,14 +277,14 @@ def _wrap_value(text: str, display: DisplayOptions, indent: int) -> list[str]:
     """Wrap `text` to the width after an indent; a word that is longer than a line is not split."""
     if display.width is None or text_width(text) <= display.width - indent:
         return [text]
-    found = [""]
+    lines = [""]
     for word in text.split(" "):
-        longer = f"{found[-1]} {word}" if found[-1] else word
-        if text_width(longer) <= display.width - indent:
-            found[-1] = longer
+        candidate = f"{lines[-1]} {word}" if lines[-1] else word
+        if text_width(candidate) <= display.width - indent:
+            lines[-1] = candidate
         else:
-            found.append(word)
-    return [line for line in found if line]
+            lines.append(word)
+    return [line for line in lines if line]
 
 
 def unconfirmed_rows(items: Sequence[Item], open_run: str = "") -> Iterator[KeyValue]:
@@ -366,17 +370,17 @@ class AnswerPrinter:
         self._current_part: tuple[int, int] | None = None
 
     def print_event(self, event: StreamEvent) -> None:
-        kind_of_event = event["type"]
-        if kind_of_event in TEXT_DELTA_EVENTS and self._live:
+        event_type = event["type"]
+        if event_type in TEXT_DELTA_EVENTS and self._live:
             self._print_delta(event)
-        elif kind_of_event == "response.output_item.done":
+        elif event_type == "response.output_item.done":
             self._print_item(event.get("output_index", 0), event["item"])
         elif (
-            kind_of_event in ANSWER_END_EVENTS and not self._shown_indexes
+            event_type in ANSWER_END_EVENTS and not self._shown_indexes
         ):  # the endpoint sent only the complete response
-            for at, item in enumerate(event["response"].get("output") or ()):
-                self._print_item(at, item)
-        if kind_of_event in ANSWER_END_EVENTS:  # the next response counts its items from 0
+            for index, item in enumerate(event["response"].get("output") or ()):
+                self._print_item(index, item)
+        if event_type in ANSWER_END_EVENTS:  # the next response counts its items from 0
             self._shown_indexes, self._current_part = set(), None
 
     def finish(self) -> None:
@@ -396,16 +400,16 @@ class AnswerPrinter:
             self._current_part = part
             self._write(event["delta"])
 
-    def _print_item(self, at: int, item: Item) -> None:
+    def _print_item(self, index: int, item: Item) -> None:
         if item_type(item) == "message":
-            if at not in self._shown_indexes:
+            if index not in self._shown_indexes:
                 self._write(item_text(item))
             self.finish()
         elif item_type(item) == "reasoning" and self._format_reasoning:
             self._announce(self._format_reasoning(item))
         elif item_type(item) not in self._unannounced:
             self._announce(escape_control_chars(describe_item(item)))
-        self._shown_indexes.add(at)
+        self._shown_indexes.add(index)
 
     def _announce(self, line: str) -> None:
         if line:
@@ -427,8 +431,8 @@ class AnswerPrinter:
 
 def describe_item(item: Item) -> str:
     """Describe an item that has no text in one line."""
-    said = decode_json_escapes(str(item.get("arguments") or ""))
-    return " ".join(str(part) for part in (f"[{item_type(item)}]", item.get("name"), said) if part)
+    arguments = decode_json_escapes(str(item.get("arguments") or ""))
+    return " ".join(str(part) for part in (f"[{item_type(item)}]", item.get("name"), arguments) if part)
 
 
 def escape_control_chars(text: str) -> str:

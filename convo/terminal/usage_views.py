@@ -23,12 +23,12 @@ def format_session_usage(links: Sequence[Link], prices: Mapping[str, Price]) -> 
 
 
 def _usage_lines(links: Sequence[Link], prices: Mapping[str, Price]) -> Iterator[str]:
-    last, all_ = sum_link_usage(links[-1:], prices), sum_link_usage(links, prices)
+    last, total = sum_link_usage(links[-1:], prices), sum_link_usage(links, prices)
     if last:
         yield f"  last     {_format_totals(last)}"
-    if all_:
-        resent = [f"{all_.resent_tokens:,} re-sent"] if all_.resent_tokens else []
-        yield f"  session  {' · '.join([format_count(all_.request_count, 'request'), _format_totals(all_), *resent])}"
+    if total:
+        resent = [f"{total.resent_tokens:,} re-sent"] if total.resent_tokens else []
+        yield f"  session  {' · '.join([format_count(total.request_count, 'request'), _format_totals(total), *resent])}"
 
 
 def _format_totals(totals: UsageTotals) -> str:
@@ -37,16 +37,18 @@ def _format_totals(totals: UsageTotals) -> str:
 
 def format_session_cost(links: Sequence[Link], prices: Mapping[str, Price]) -> str:
     """Format the line of /cost."""
-    all_, last = sum_link_usage(links, prices), sum_link_usage(links[-1:], prices)
-    if all_ is None:
+    total, last = sum_link_usage(links, prices), sum_link_usage(links[-1:], prices)
+    if total is None:
         return f"  {NO_REQUESTS_TEXT}"
-    if all_.cost_usd is None:
+    if total.cost_usd is None:
         unpriced = dict.fromkeys(
-            link.model for link in links if (one := sum_link_usage([link], prices)) and one.cost_usd is None
+            link.model
+            for link in links
+            if (link_total := sum_link_usage([link], prices)) and link_total.cost_usd is None
         )
         return f"  no price for {', '.join(unpriced)}; add it under [prices] in config.toml"
-    of_last = f"; last request {''.join(format_cost(last.cost_usd))}" if last and last.cost_usd is not None else ""
-    return f"  {''.join(format_cost(all_.cost_usd))} for {format_count(all_.request_count, 'request')}{of_last}"
+    last_cost = f"; last request {''.join(format_cost(last.cost_usd))}" if last and last.cost_usd is not None else ""
+    return f"  {''.join(format_cost(total.cost_usd))} for {format_count(total.request_count, 'request')}{last_cost}"
 
 
 METER_COLUMNS = 40
@@ -71,10 +73,10 @@ def context_table_lines(usage: ContextUsage, model: str, display: DisplayOptions
 def format_context_total(usage: ContextUsage) -> str:
     """Format the total, its source, and its share of the context window."""
     window, total = usage.window, usage.total
-    counted = f"{_format_tokens(total.tokens, total.is_estimate)} tokens, {_format_counter(usage)}"
+    summary = f"{_format_tokens(total.tokens, total.is_estimate)} tokens, {_format_counter(usage)}"
     if window is None:
-        return f"{counted}; context window unknown"
-    return f"{counted}; {format_share(total.tokens, window.context)} of the context window of {window.context:,}"
+        return f"{summary}; context window unknown"
+    return f"{summary}; {format_share(total.tokens, window.context)} of the context window of {window.context:,}"
 
 
 def _total_lines(usage: ContextUsage, model: str, display: DisplayOptions, indent: str) -> Iterator[str]:
@@ -91,20 +93,20 @@ def context_meter_lines(usage: ContextUsage, model: str, display: DisplayOptions
     model:  provider/model
     """
     rows = [(part.name, part.tokens.tokens) for part in usage.parts]
-    whole = usage.window.context if usage.window else max(sum(tokens for _, tokens in rows), 1)
+    total = usage.window.context if usage.window else max(sum(tokens for _, tokens in rows), 1)
     free = [] if usage.free_tokens is None else [("free", usage.free_tokens)]
-    wide = max(len(name) for name, _ in [*rows, ("free", 0)])
-    figures = max(len(f"{tokens:,}") for _, tokens in [*rows, *free, ("", 0)])
-    long = (
+    name_width = max(len(name) for name, _ in [*rows, ("free", 0)])
+    number_width = max(len(f"{tokens:,}") for _, tokens in [*rows, *free, ("", 0)])
+    bar_columns = (
         METER_COLUMNS
         if display.width is None
-        else max(0, min(METER_COLUMNS, display.width - wide - figures - METER_LABEL_COLUMNS))
+        else max(0, min(METER_COLUMNS, display.width - name_width - number_width - METER_LABEL_COLUMNS))
     )
     for name, tokens in rows:
-        bar = _meter_bar(tokens, whole, long, display)
-        yield f"  {name:<{wide}}  {bar}  {tokens:>{figures},}  {format_share(tokens, whole)}"
+        bar = _meter_bar(tokens, total, bar_columns, display)
+        yield f"  {name:<{name_width}}  {bar}  {tokens:>{number_width},}  {format_share(tokens, total)}"
     for name, tokens in free:
-        yield f"  {name:<{wide}}  {' ' * long}  {tokens:>{figures},}  {format_share(tokens, whole)}"
+        yield f"  {name:<{name_width}}  {' ' * bar_columns}  {tokens:>{number_width},}  {format_share(tokens, total)}"
     yield from _total_lines(usage, model, display, indent="  ")
 
 
@@ -118,6 +120,6 @@ def _format_tokens(tokens: int, is_estimate: bool) -> str:
     return f"~{tokens:,}" if is_estimate else f"{tokens:,}"
 
 
-def _meter_bar(tokens: int, whole: int, columns: int, display: DisplayOptions) -> str:
-    full = min(columns, -(-tokens * columns // whole)) if tokens else 0
+def _meter_bar(tokens: int, total: int, columns: int, display: DisplayOptions) -> str:
+    full = min(columns, -(-tokens * columns // total)) if tokens else 0
     return ("█" if display.has_box_chars else "#") * full + ("░" if display.has_box_chars else ".") * (columns - full)

@@ -69,7 +69,7 @@ StyledRow: TypeAlias = tuple[Span, ...]
 
 def escape_decoded_text(text: str) -> str:
     """Escape control characters that decoding an entity produced; those in the source are escaped already."""
-    return UNPRINTABLE_CHAR.sub(lambda found: "" if found[0] == CUT_MARK else escape_char_match(found), text)
+    return UNPRINTABLE_CHAR.sub(lambda match: "" if match[0] == CUT_MARK else escape_char_match(match), text)
 
 
 def row_width(row: Iterable[Span]) -> int:
@@ -83,16 +83,16 @@ def encode_row(row: StyledRow, options: MarkdownOptions) -> str:
 
 def merge_spans(row: Iterable[Span]) -> Iterator[Span]:
     """Merge adjacent spans with equal style and link."""
-    held: Span | None = None
+    current: Span | None = None
     for span in row:
-        if held and held[1:] == span[1:]:
-            held = held._replace(text=held.text + span.text)
+        if current and current[1:] == span[1:]:
+            current = current._replace(text=current.text + span.text)
             continue
-        if held:
-            yield held
-        held = span
-    if held:
-        yield held
+        if current:
+            yield current
+        current = span
+    if current:
+        yield current
 
 
 def wrap_spans(spans: Iterable[Span], columns: int) -> list[StyledRow]:
@@ -100,33 +100,33 @@ def wrap_spans(spans: Iterable[Span], columns: int) -> list[StyledRow]:
 
     A word that is wider than a row is split at its end. Returns no row for no text.
     """
-    filling = _RowFiller(max(1, columns))
+    filler = _RowFiller(max(1, columns))
     for span in spans:
         for piece in split_pieces(span.text):
-            filling.add(span._replace(text=piece))
-    return filling.finish()
+            filler.add(span._replace(text=piece))
+    return filler.finish()
 
 
 def split_pieces(text: str) -> Iterator[str]:
     """Split `text` into line breaks, runs of spaces, words, and single wide characters."""
-    for found in TEXT_PIECE.findall(text):
-        if found.isascii() or found[0] in " \n":
-            yield found
+    for piece in TEXT_PIECE.findall(text):
+        if piece.isascii() or piece[0] in " \n":
+            yield piece
         else:
-            yield from _split_by_width(found)
+            yield from _split_by_width(piece)
 
 
 def break_spans(spans: Iterable[Span], columns: int) -> list[StyledRow]:
     """Break spans into rows of `columns`, anywhere a row is full. Returns at least one row."""
-    rows, row, left = [], list[Span](), columns
+    rows, row, free_columns = [], list[Span](), columns
     for span in spans:
-        for part in _split_to_fit(span.text, left, columns):
-            taken = text_width(part)
-            if taken > left:
+        for part in _split_to_fit(span.text, free_columns, columns):
+            width = text_width(part)
+            if width > free_columns:
                 rows.append(tuple(row))
-                row, left = [], columns
+                row, free_columns = [], columns
             row.append(span._replace(text=part))
-            left -= taken
+            free_columns -= width
     return [*rows, tuple(row)]
 
 
@@ -149,12 +149,12 @@ class _RowFiller:
             self._end_word()
             self._space.append(span)
         else:
-            alone = _is_wide_char(span.text[0])
-            if alone:
+            is_wide = _is_wide_char(span.text[0])
+            if is_wide:
                 self._end_word()
             self._word.append(span)
             self._word_width += text_width(span.text)
-            if alone:
+            if is_wide:
                 self._end_word()
 
     def finish(self) -> list[StyledRow]:
@@ -185,46 +185,46 @@ class _RowFiller:
 
 def _split_by_width(word: str) -> Iterator[str]:
     """Split a word into runs of narrow characters, and wide characters each with the characters bound to them."""
-    held = ""
-    for sign in word:
-        wide = _is_wide_char(sign)
-        breaks = (wide and sign not in NO_ROW_START_CHARS) or (
-            held and _is_wide_char(held[0]) and text_width(sign) and sign not in NO_ROW_START_CHARS
+    piece = ""
+    for char in word:
+        is_wide = _is_wide_char(char)
+        is_break = (is_wide and char not in NO_ROW_START_CHARS) or (
+            piece and _is_wide_char(piece[0]) and text_width(char) and char not in NO_ROW_START_CHARS
         )
-        if held and breaks:
-            yield held
-            held = ""
-        held += sign
-    yield held
+        if piece and is_break:
+            yield piece
+            piece = ""
+        piece += char
+    yield piece
 
 
-def _is_wide_char(sign: str) -> bool:
-    return sign > "\u10ff" and text_width(sign) > 1
+def _is_wide_char(char: str) -> bool:
+    return char > "\u10ff" and text_width(char) > 1
 
 
-def _split_to_fit(text: str, left: int, room: int) -> Iterator[str]:
+def _split_to_fit(text: str, free_columns: int, columns: int) -> Iterator[str]:
     """Split `text` into parts of which the first fits into `left` columns and the others into `room`."""
-    if text_width(text) <= left:
+    if text_width(text) <= free_columns:
         yield text
         return
-    held, used = "", 0
-    for sign in text:
-        taken = text_width(sign)
-        if held and used + taken > left:
-            yield held
-            held, used, left = "", 0, room
-        held += sign
-        used += taken
-    yield held
+    part, part_width = "", 0
+    for char in text:
+        width = text_width(char)
+        if part and part_width + width > free_columns:
+            yield part
+            part, part_width, free_columns = "", 0, columns
+        part += char
+        part_width += width
+    yield part
 
 
 def _encode_span(span: Span, options: MarkdownOptions) -> str:
-    words = span.text
+    text = span.text
     if options.has_color and span.style:
-        words = f"\x1b[{span.style}m{words}\x1b[0m"
+        text = f"\x1b[{span.style}m{text}\x1b[0m"
     if options.has_links and span.link:
-        words = f"\x1b]8;;{span.link}\x1b\\{words}\x1b]8;;\x1b\\"
-    return words
+        text = f"\x1b]8;;{span.link}\x1b\\{text}\x1b]8;;\x1b\\"
+    return text
 
 
 TableCell: TypeAlias = Sequence[Span]
@@ -250,11 +250,13 @@ class TableLayout(NamedTuple):
 
 def compute_table_layout(lines: Sequence[TableLine], alignments: Sequence[str], room: int) -> TableLayout:
     """Compute the layout of a table from its first lines, including the head."""
-    widest = [max(_cell_width(line[at]) for line in lines if at < len(line)) for at in range(len(alignments))]
-    left = room - 3 * (len(alignments) - 1)
-    if left < min(MIN_CELL_COLUMNS * len(alignments), sum(widest)):
+    max_widths = [
+        max(_cell_width(line[index]) for line in lines if index < len(line)) for index in range(len(alignments))
+    ]
+    available = room - 3 * (len(alignments) - 1)
+    if available < min(MIN_CELL_COLUMNS * len(alignments), sum(max_widths)):
         return TableLayout((), tuple(alignments))
-    return TableLayout(tuple(_share_width(widest, left)), tuple(alignments))
+    return TableLayout(tuple(_share_width(max_widths, available)), tuple(alignments))
 
 
 def render_table_head(head: TableLine, layout: TableLayout, options: MarkdownOptions) -> list[StyledRow]:
@@ -271,31 +273,32 @@ def render_table_line(
     """Render one line of the table; `room` is the width available."""
     if layout.widths:
         return _render_cells(line, layout, options)
-    told = [row for name, cell in zip(head, line, strict=False) for row in _render_as_list(name, cell, room)]
-    return [*told, ()]
+    rows = [row for heading, cell in zip(head, line, strict=False) for row in _render_as_list(heading, cell, room)]
+    return [*rows, ()]
 
 
-def _render_as_list(name: TableCell, cell: TableCell, room: int) -> list[StyledRow]:
-    first, *more = wrap_spans([*name, Span(": "), *cell], room - 2) or [()]
-    return [first, *((Span("  "), *row) for row in more)]
+def _render_as_list(heading: TableCell, cell: TableCell, width: int) -> list[StyledRow]:
+    first, *rest = wrap_spans([*heading, Span(": "), *cell], width - 2) or [()]
+    return [first, *((Span("  "), *row) for row in rest)]
 
 
 def _render_cells(line: TableLine, layout: TableLayout, options: MarkdownOptions) -> list[StyledRow]:
     cells = [wrap_spans(cell, width) for cell, width in zip(line, layout.widths, strict=False)]
     height = max((len(cell) for cell in cells), default=0) or 1
     return [
-        _join_cells([cell[at] if at < len(cell) else () for cell in cells], layout, options) for at in range(height)
+        _join_cells([cell[index] if index < len(cell) else () for cell in cells], layout, options)
+        for index in range(height)
     ]
 
 
 def _join_cells(cells: Sequence[StyledRow], layout: TableLayout, options: MarkdownOptions) -> StyledRow:
-    between = Span(" │ " if options.has_box_chars else " | ", DIM_STYLE)
+    separator = Span(" │ " if options.has_box_chars else " | ", DIM_STYLE)
     row: list[Span] = []
-    for at, (cell, width, side) in enumerate(zip(cells, layout.widths, layout.alignments, strict=False)):
-        space = width - row_width(cell)
-        before = {"right": space, "center": space // 2}.get(side, 0)
-        after = 0 if at == len(layout.widths) - 1 else space - before
-        row += [*([between] if at else []), Span(" " * before), *cell, Span(" " * after)]
+    for index, (cell, width, alignment) in enumerate(zip(cells, layout.widths, layout.alignments, strict=False)):
+        padding = width - row_width(cell)
+        before = {"right": padding, "center": padding // 2}.get(alignment, 0)
+        after = 0 if index == len(layout.widths) - 1 else padding - before
+        row += [*([separator] if index else []), Span(" " * before), *cell, Span(" " * after)]
     return tuple(span for span in row if span.text)
 
 
@@ -303,12 +306,12 @@ def _cell_width(cell: TableCell) -> int:
     return max((row_width(row) for row in wrap_spans(cell, 1_000)), default=1)
 
 
-def _share_width(widest: Sequence[int], room: int) -> list[int]:
+def _share_width(max_widths: Sequence[int], width: int) -> list[int]:
     """Distribute the width: narrow columns get their full width, wide ones share the rest."""
-    widths, left, open_columns = [0] * len(widest), room, len(widest)
-    for at in sorted(range(len(widest)), key=lambda at: widest[at]):
-        widths[at] = min(widest[at], left // open_columns)
-        left -= widths[at]
+    widths, remaining, open_columns = [0] * len(max_widths), width, len(max_widths)
+    for index in sorted(range(len(max_widths)), key=lambda index: max_widths[index]):
+        widths[index] = min(max_widths[index], remaining // open_columns)
+        remaining -= widths[index]
         open_columns -= 1
     return widths
 
@@ -364,25 +367,29 @@ def highlight_line(line: str, state: LexerState) -> tuple[list[Span], LexerState
     if state.lexer is None or not line.strip():
         return [Span(line)], state
     if state.comment_end:
-        inside, closes, rest = line.partition(state.comment_end)
-        if not closes:
+        comment, closing, rest = line.partition(state.comment_end)
+        if not closing:
             return [Span(line, TOKEN_STYLES[Comment])], state
-        spans, after = highlight_line(rest, state._replace(comment_end=""))
-        return [Span(inside + closes, TOKEN_STYLES[Comment]), *spans], after
-    found, stack = _tokenize_line(state.lexer, line, state.stack)
-    for opens, closes in COMMENT_ENDS.items():
-        at = line.rfind(opens)
-        if at >= 0 and closes not in line[at + 2 :] and _has_open_comment(state, line, closes):
-            before, _ = _tokenize_line(state.lexer, line[:at], state.stack)
-            return [*_token_spans(before), Span(line[at:], TOKEN_STYLES[Comment])], state._replace(comment_end=closes)
-    return list(_token_spans(found)), state._replace(stack=stack)
+        spans, next_state = highlight_line(rest, state._replace(comment_end=""))
+        return [Span(comment + closing, TOKEN_STYLES[Comment]), *spans], next_state
+    tokens, stack = _tokenize_line(state.lexer, line, state.stack)
+    for opening, closing in COMMENT_ENDS.items():
+        start = line.rfind(opening)
+        if start >= 0 and closing not in line[start + 2 :] and _has_open_comment(state, line, closing):
+            tokens_before, _ = _tokenize_line(state.lexer, line[:start], state.stack)
+            return [*_token_spans(tokens_before), Span(line[start:], TOKEN_STYLES[Comment])], state._replace(
+                comment_end=closing
+            )
+    return list(_token_spans(tokens)), state._replace(stack=stack)
 
 
-def _has_open_comment(state: LexerState, line: str, closes: str) -> bool:
+def _has_open_comment(state: LexerState, line: str, closing: str) -> bool:
     """Whether `line` ends inside a comment: closing one there must make its last token a comment."""
     assert state.lexer
-    kinds = [kind for kind, words in _tokenize_line(state.lexer, line + closes, state.stack)[0] if words.strip()]
-    return kinds[-1] in Comment
+    token_types = [
+        token_type for token_type, text in _tokenize_line(state.lexer, line + closing, state.stack)[0] if text.strip()
+    ]
+    return token_types[-1] in Comment
 
 
 def _tokenize_line(lexer: Lexer, line: str, stack: tuple[str, ...]) -> tuple[list[tuple[Any, str]], tuple[str, ...]]:
@@ -390,24 +397,24 @@ def _tokenize_line(lexer: Lexer, line: str, stack: tuple[str, ...]) -> tuple[lis
     if isinstance(lexer, RegexLexer) and not isinstance(lexer, ExtendedRegexLexer):
         context = LexerContext(line + "\n", 0, list(stack))
         try:
-            found = list(ExtendedRegexLexer.get_tokens_unprocessed(lexer, context=context))
-            return [(kind, words) for _, kind, words in found], tuple(context.stack[:20])
+            tokens = list(ExtendedRegexLexer.get_tokens_unprocessed(lexer, context=context))
+            return [(token_type, text) for _, token_type, text in tokens], tuple(context.stack[:20])
         except TypeError:  # the lexer has callbacks that accept no context
             pass
-    return [(kind, words) for _, kind, words in lexer.get_tokens_unprocessed(line + "\n")], ("root",)
+    return [(token_type, text) for _, token_type, text in lexer.get_tokens_unprocessed(line + "\n")], ("root",)
 
 
-def _token_spans(found: list[tuple[Any, str]]) -> Iterator[Span]:
-    for kind, words in found:
-        if words := words.rstrip("\n"):
-            yield Span(words, _token_style(kind))
+def _token_spans(tokens: list[tuple[Any, str]]) -> Iterator[Span]:
+    for token_type, text in tokens:
+        if text := text.rstrip("\n"):
+            yield Span(text, _token_style(token_type))
 
 
 @cache
-def _token_style(kind: Any) -> str:
-    while kind not in TOKEN_STYLES and kind is not PygmentsToken:
-        kind = kind.parent
-    return TOKEN_STYLES.get(kind, "")
+def _token_style(token_type: Any) -> str:
+    while token_type not in TOKEN_STYLES and token_type is not PygmentsToken:
+        token_type = token_type.parent
+    return TOKEN_STYLES.get(token_type, "")
 
 
 @cache
@@ -444,22 +451,22 @@ class OpenContainer(NamedTuple):
 
 def build_stub_lines(containers: Sequence[OpenContainer]) -> list[str]:
     """Build the lines that reopen the containers."""
-    lines, before = list[str](), ""
-    for frame in containers:
-        lines.append(f"{before}{frame.marker}{CUT_MARK}")
-        before += frame.prefix
-        lines.append(before.rstrip())
+    lines, prefix = list[str](), ""
+    for container in containers:
+        lines.append(f"{prefix}{container.marker}{CUT_MARK}")
+        prefix += container.prefix
+        lines.append(prefix.rstrip())
     return lines
 
 
 def container_prefix(containers: Sequence[OpenContainer]) -> str:
-    return "".join(frame.prefix for frame in containers)
+    return "".join(container.prefix for container in containers)
 
 
 def strip_container_prefix(line: str, containers: Sequence[OpenContainer]) -> str:
     """Remove the prefixes of the containers from `line`."""
-    for frame in containers:
-        line = QUOTE_PREFIX.sub("", line, count=1) if frame.prefix == "> " else line[len(frame.prefix) :]
+    for container in containers:
+        line = QUOTE_PREFIX.sub("", line, count=1) if container.prefix == "> " else line[len(container.prefix) :]
     return line
 
 
@@ -467,25 +474,25 @@ def find_open_containers(
     path: Sequence["Node"], lines: Sequence[str], containers: Sequence[OpenContainer], numbers: dict[int, int]
 ) -> list[OpenContainer]:
     """Find the containers on `path`; those that begin with a stub are taken from `containers`."""
-    found: list[OpenContainer] = []
+    open_containers: list[OpenContainer] = []
     for node in path:
         if node.type not in ("list_item", "blockquote"):
             continue
-        if has_leading_stub(node) and len(found) < len(containers):
-            frame = containers[len(found)]
+        if has_leading_stub(node) and len(open_containers) < len(containers):
+            container = containers[len(open_containers)]
         elif node.type == "blockquote":
-            frame = OpenContainer("> ", "> ")
+            container = OpenContainer("> ", "> ")
         else:
-            frame = _list_item_container(strip_container_prefix(lines[first_line_index(node)], found))
-        found.append(frame._replace(number=numbers.get(id(node))))
-    return found
+            container = _list_item_container(strip_container_prefix(lines[first_line_index(node)], open_containers))
+        open_containers.append(container._replace(number=numbers.get(id(node))))
+    return open_containers
 
 
 def _list_item_container(line: str) -> OpenContainer:
     match = LIST_ITEM_PREFIX.match(line)
-    marker, space, rest = match.groups() if match else ("-", " ", "")
-    wide = len(marker) + (len(space) if rest and len(space) < INDENTED_CODE_SPACES else 1)
-    return OpenContainer(f"{marker:<{wide}}", " " * wide)
+    marker, spaces, rest = match.groups() if match else ("-", " ", "")
+    width = len(marker) + (len(spaces) if rest and len(spaces) < INDENTED_CODE_SPACES else 1)
+    return OpenContainer(f"{marker:<{width}}", " " * width)
 
 
 def close_list_item(item: OpenContainer) -> OpenContainer:
@@ -597,17 +604,17 @@ class BlockRenderer:
             self._open_node = path_to_last_block(self._root)[-1]
         return list(self._render_children(self._root, self._options.width))
 
-    def _render_children(self, node: "Node", room: int) -> Iterator[StyledRow]:
-        for at, child in enumerate(node.children):
+    def _render_children(self, node: "Node", width: int) -> Iterator[StyledRow]:
+        for index, child in enumerate(node.children):
             if self._is_stop(child):
                 return
             if is_stub(child):
                 continue
             if not has_leading_stub(child):
-                if self._has_gap_before(child, inner=at > 0):
+                if self._has_gap_before(child, has_previous=index > 0):
                     yield ()
                 self._is_start = False
-            yield from self._render_block(child, room)
+            yield from self._render_block(child, width)
 
     def _is_stop(self, node: "Node") -> bool:
         """Whether `node` is the stop node, or begins with it."""
@@ -615,57 +622,59 @@ class BlockRenderer:
             node = node.children[0]
         return node is self._stop_node
 
-    def _has_gap_before(self, node: "Node", *, inner: bool) -> bool:
+    def _has_gap_before(self, node: "Node", *, has_previous: bool) -> bool:
         """Whether an empty line precedes `node` in the source."""
         if self._is_start:
             return self._has_gap and self._initial_block is None
-        return inner and is_blank_line(self._lines[first_line_index(node) - 1])
+        return has_previous and is_blank_line(self._lines[first_line_index(node) - 1])
 
-    def _render_block(self, node: "Node", room: int) -> Iterator[StyledRow]:
+    def _render_block(self, node: "Node", width: int) -> Iterator[StyledRow]:
         match node.type:
             case "bullet_list" | "ordered_list":
-                yield from self._render_children(node, room)
+                yield from self._render_children(node, width)
             case "list_item":
-                yield from self._render_list_item(node, room)
+                yield from self._render_list_item(node, width)
             case "blockquote":
-                yield from self._render_quote(node, room)
+                yield from self._render_quote(node, width)
             case _:
                 carried, self._initial_block = self._initial_block, None
-                yield from self._render_leaf(node, carried, room)
+                yield from self._render_leaf(node, carried, width)
 
-    def _render_leaf(self, node: "Node", carried: CarriedBlock | None, room: int) -> Iterator[StyledRow]:
+    def _render_leaf(self, node: "Node", carried: CarriedBlock | None, width: int) -> Iterator[StyledRow]:
         if isinstance(carried, CarriedParagraph) and node.type != "paragraph":
             yield carried.row
         match node.type:
             case "paragraph":
                 yield from self._render_paragraph(
-                    node, carried.row if isinstance(carried, CarriedParagraph) else (), room
+                    node, carried.row if isinstance(carried, CarriedParagraph) else (), width
                 )
             case "heading":
-                words = render_inline(node.children[0].content.replace(CUT_MARK, ""), self._options, "1")
-                yield from wrap_spans([Span(f"{'#' * int(node.tag[1:])} ", DIM_STYLE), *words], room)
+                spans = render_inline(node.children[0].content.replace(CUT_MARK, ""), self._options, "1")
+                yield from wrap_spans([Span(f"{'#' * int(node.tag[1:])} ", DIM_STYLE), *spans], width)
             case "hr":
-                yield (Span(("─" if self._options.has_box_chars else "-") * min(room, MAX_RULE_COLUMNS), DIM_STYLE),)
+                yield (Span(("─" if self._options.has_box_chars else "-") * min(width, MAX_RULE_COLUMNS), DIM_STYLE),)
             case "table":
-                yield from self._render_table(node, carried.layout if isinstance(carried, CarriedTable) else None, room)
+                yield from self._render_table(
+                    node, carried.layout if isinstance(carried, CarriedTable) else None, width
+                )
             case _:
                 yield from self._render_verbatim(node, carried if isinstance(carried, CarriedCode) else None)
 
-    def _render_list_item(self, node: "Node", room: int) -> Iterator[StyledRow]:
-        marker, begun = self._item_marker(node), has_leading_stub(node)
-        wide = len(marker.text)
-        for row in self._render_children(node, max(MIN_LIST_COLUMNS, room - wide)):
-            yield (Span(" " * wide), *row) if begun and row else (marker, *row) if not begun else ()
-            begun = True
-        if not begun:
+    def _render_list_item(self, node: "Node", width: int) -> Iterator[StyledRow]:
+        marker, is_started = self._item_marker(node), has_leading_stub(node)
+        indent = len(marker.text)
+        for row in self._render_children(node, max(MIN_LIST_COLUMNS, width - indent)):
+            yield (Span(" " * indent), *row) if is_started and row else (marker, *row) if not is_started else ()
+            is_started = True
+        if not is_started:
             yield (Span(marker.text.rstrip()),)
 
-    def _render_quote(self, node: "Node", room: int) -> Iterator[StyledRow]:
-        bar, begun = Span("│ " if self._options.has_box_chars else "> ", DIM_STYLE), has_leading_stub(node)
-        for row in self._render_children(node, max(MIN_LIST_COLUMNS, room - 2)):
+    def _render_quote(self, node: "Node", width: int) -> Iterator[StyledRow]:
+        bar, is_started = Span("│ " if self._options.has_box_chars else "> ", DIM_STYLE), has_leading_stub(node)
+        for row in self._render_children(node, max(MIN_LIST_COLUMNS, width - 2)):
             yield (bar, *row)
-            begun = True
-        if not begun:
+            is_started = True
+        if not is_started:
             yield (bar,)
 
     def _item_marker(self, node: "Node") -> Span:
@@ -674,27 +683,27 @@ class BlockRenderer:
             return Span(f"{number}{node.markup} ")
         return Span("• " if self._options.has_box_chars else "- ")
 
-    def _render_paragraph(self, node: "Node", begun: StyledRow, room: int) -> Iterator[StyledRow]:
-        words = node.children[0].content.removeprefix(CUT_MARK)
-        upto = self._max_chars if node is self._open_node else None
-        rows = wrap_spans([*begun, *render_inline(words[:upto], self._options)], room)
-        if upto is not None:
-            self.carried_block = CarriedParagraph(() if words[upto] == "\n" else rows.pop())
+    def _render_paragraph(self, node: "Node", carried_row: StyledRow, width: int) -> Iterator[StyledRow]:
+        text = node.children[0].content.removeprefix(CUT_MARK)
+        max_chars = self._max_chars if node is self._open_node else None
+        rows = wrap_spans([*carried_row, *render_inline(text[:max_chars], self._options)], width)
+        if max_chars is not None:
+            self.carried_block = CarriedParagraph(() if text[max_chars] == "\n" else rows.pop())
             self.full_row_count = len(rows)
         yield from rows
 
-    def _render_verbatim(self, node: "Node", begun: CarriedCode | None) -> Iterator[StyledRow]:
+    def _render_verbatim(self, node: "Node", carried: CarriedCode | None) -> Iterator[StyledRow]:
         lines = node.content.replace(CUT_MARK, "").split("\n")[:-1]
-        framed = node.type in ("fence", "code_block")
+        is_code = node.type in ("fence", "code_block")
         language = node.info.split()[0] if node.info.strip() else ""
-        if framed and not begun:
+        if is_code and not carried:
             yield self._code_rule(escape_decoded_text(language))
-        ink = begun.lexer_state if begun else make_lexer_state(language if framed else "")
-        for line in lines[begun.skipped_lines if begun else 0 :]:
-            row, ink = highlight_line(line, ink)
+        lexer_state = carried.lexer_state if carried else make_lexer_state(language if is_code else "")
+        for line in lines[carried.skipped_lines if carried else 0 :]:
+            row, lexer_state = highlight_line(line, lexer_state)
             yield tuple(span for span in row if span.text)
-        self.carried_block = CarriedCode(ink, 0 if node.type == "fence" else 1)
-        if framed and (node is not self._open_node or is_closed_fence(node)):
+        self.carried_block = CarriedCode(lexer_state, 0 if node.type == "fence" else 1)
+        if is_code and (node is not self._open_node or is_closed_fence(node)):
             yield self._code_rule("")
 
     def _code_rule(self, language: str) -> StyledRow:
@@ -702,26 +711,26 @@ class BlockRenderer:
         rule = "──" if self._options.has_box_chars else "--"
         return (Span(f"{rule} {language}".rstrip(), DIM_STYLE),)
 
-    def _render_table(self, node: "Node", layout: TableLayout | None, room: int) -> Iterator[StyledRow]:
+    def _render_table(self, node: "Node", layout: TableLayout | None, width: int) -> Iterator[StyledRow]:
         cells = [
             [
                 render_inline(cell.children[0].content, self._options, "1" if cell.type == "th" else "")
                 for cell in line.children
             ]
-            for part in node.children
-            for line in part.children
+            for section in node.children
+            for line in section.children
         ]
         head, *lines = cells
         if layout is None:
-            sides = [
+            alignments = [
                 str(cell.attrs.get("style", "")).removeprefix("text-align:")
                 for cell in node.children[0].children[0].children
             ]
-            layout = compute_table_layout([head, *lines[:LAYOUT_ROWS]], sides, room)
+            layout = compute_table_layout([head, *lines[:LAYOUT_ROWS]], alignments, width)
             yield from render_table_head(head, layout, self._options)
         self.carried_block = CarriedTable(layout)
         for line in lines:
-            yield from render_table_line(head, line, layout, self._options, room)
+            yield from render_table_line(head, line, layout, self._options, width)
 
 
 def path_to_last_block(root: "Node") -> list["Node"]:
@@ -740,29 +749,29 @@ def is_closed_fence(node: "Node") -> bool:
 
 def number_list_items(root: "Node", state: RenderState) -> dict[int, int]:
     """Number the items of all ordered lists, by the id() of their nodes; continued lists keep their numbers."""
-    going_on: dict[int, int] = {}
-    level = root.children
-    for frame in state.containers:
-        if level and has_leading_stub(level[0]) and frame.number is not None:
-            going_on[id(level[0])] = frame.number
-        level = _nodes_after_stub(level)
-    return dict(_iter_item_numbers(root, going_on))
+    continued_numbers: dict[int, int] = {}
+    nodes = root.children
+    for container in state.containers:
+        if nodes and has_leading_stub(nodes[0]) and container.number is not None:
+            continued_numbers[id(nodes[0])] = container.number
+        nodes = _nodes_after_stub(nodes)
+    return dict(_iter_item_numbers(root, continued_numbers))
 
 
-def _nodes_after_stub(level: list["Node"]) -> list["Node"]:
+def _nodes_after_stub(nodes: list["Node"]) -> list["Node"]:
     """Return the nodes after the stub in the first container."""
-    inner = level[0].children if level else []
-    if level and level[0].type in LIST_NODE_TYPES:
-        inner = inner[0].children
-    return inner[1:]
+    children = nodes[0].children if nodes else []
+    if nodes and nodes[0].type in LIST_NODE_TYPES:
+        children = children[0].children
+    return children[1:]
 
 
-def _iter_item_numbers(node: "Node", going_on: Mapping[int, int]) -> Iterator[tuple[int, int]]:
-    start = going_on.get(id(node), node.attrs.get("start", 1) if node.type == "ordered_list" else 0)
-    for at, child in enumerate(node.children if node.type in ("root", *CONTAINER_NODE_TYPES) else ()):
+def _iter_item_numbers(node: "Node", continued_numbers: Mapping[int, int]) -> Iterator[tuple[int, int]]:
+    start = continued_numbers.get(id(node), node.attrs.get("start", 1) if node.type == "ordered_list" else 0)
+    for index, child in enumerate(node.children if node.type in ("root", *CONTAINER_NODE_TYPES) else ()):
         if node.type == "ordered_list":
-            yield id(child), int(start) + at
-        yield from _iter_item_numbers(child, going_on)
+            yield id(child), int(start) + index
+        yield from _iter_item_numbers(child, continued_numbers)
 
 
 INLINE_STYLES = {"em": "3", "strong": "1", "s": "9"}
@@ -840,25 +849,25 @@ class _InlineRenderer:
         self._end_link()
 
     def _end_link(self) -> None:
-        link, first = self._links.pop()
-        said = "".join(span.text for span in self._spans[first:])
-        if not link or _is_same_address(said, link):
+        link, start = self._links.pop()
+        text = "".join(span.text for span in self._spans[start:])
+        if not link or _is_same_address(text, link):
             return
-        if not (self._options.has_links and _is_clickable_link(link)) or ADDRESS_LIKE.search(said):
+        if not (self._options.has_links and _is_clickable_link(link)) or ADDRESS_LIKE.search(text):
             self._add_text(f" ({link})")
 
 
 def _code_with_ticks(token: Token) -> str:
-    inner = f" {token.content} " if token.content[:1] == "`" or token.content[-1:] == "`" else token.content
-    return f"{token.markup}{inner}{token.markup}"
+    content = f" {token.content} " if token.content[:1] == "`" or token.content[-1:] == "`" else token.content
+    return f"{token.markup}{content}{token.markup}"
 
 
 def _is_clickable_link(link: str) -> bool:
     return link.partition(":")[0].lower() in CLICKABLE_SCHEMES and link.isascii() and link.isprintable()
 
 
-def _is_same_address(said: str, link: str) -> bool:
-    return unquote(said) in (unquote(link), unquote(link).removeprefix("mailto:"))
+def _is_same_address(text: str, link: str) -> bool:
+    return unquote(text) in (unquote(link), unquote(link).removeprefix("mailto:"))
 
 
 INLINE_MATH = re.compile(
@@ -879,37 +888,37 @@ MATH_ENDS = {"$$": "$$", "\\[": "\\]"}
 def parse_blocks(lines: Sequence[str]) -> SyntaxTreeNode:
     """Parse `lines` into blocks, without their inline content."""
     tokens: list[Token] = []
-    reader = _make_parser()
-    reader.block.parse("".join(f"{line}\n" for line in lines), reader, {}, tokens)
+    parser = _make_parser()
+    parser.block.parse("".join(f"{line}\n" for line in lines), parser, {}, tokens)
     return SyntaxTreeNode(tokens)
 
 
 def parse_inline(text: str) -> list[Token]:
     """Parse the inline content of a block into tokens."""
     tokens: list[Token] = []
-    reader = _make_parser()
-    reader.inline.parse(text, reader, {}, tokens)
+    parser = _make_parser()
+    parser.inline.parse(text, parser, {}, tokens)
     return tokens
 
 
 @cache
 def _make_parser() -> MarkdownIt:
-    reader = MarkdownIt("commonmark").enable(["table", "strikethrough"]).disable(["reference", "lheading"])
-    reader.options["maxNesting"] = MAX_NESTING
-    reader.inline.ruler.before("escape", "math", _math_rule)
-    reader.block.ruler.before("fence", "math_block", _math_block_rule, {"alt": ["paragraph", "blockquote", "list"]})
-    return reader
+    parser = MarkdownIt("commonmark").enable(["table", "strikethrough"]).disable(["reference", "lheading"])
+    parser.options["maxNesting"] = MAX_NESTING
+    parser.inline.ruler.before("escape", "math", _math_rule)
+    parser.block.ruler.before("fence", "math_block", _math_block_rule, {"alt": ["paragraph", "blockquote", "list"]})
+    return parser
 
 
 def _math_rule(state: StateInline, silent: bool) -> bool:
     if state.src[state.pos] not in "$\\":
         return False
-    found = INLINE_MATH.match(state.src, state.pos, state.posMax)
-    if not found:
+    match = INLINE_MATH.match(state.src, state.pos, state.posMax)
+    if not match:
         return False
     if not silent:
-        state.push("math", "", 0).content = found[0]
-    state.pos = found.end()
+        state.push("math", "", 0).content = match[0]
+    state.pos = match.end()
     return True
 
 
@@ -940,5 +949,5 @@ def _math_block_rule(state: StateBlock, first: int, last: int, silent: bool) -> 
     return True
 
 
-def _source_line(state: StateBlock, at: int) -> str:
-    return state.src[state.bMarks[at] + state.tShift[at] : state.eMarks[at]].rstrip()
+def _source_line(state: StateBlock, index: int) -> str:
+    return state.src[state.bMarks[index] + state.tShift[index] : state.eMarks[index]].rstrip()

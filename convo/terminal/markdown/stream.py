@@ -85,11 +85,11 @@ def cut_finished(
             if has_partial_line or not lines
             else CutResult([], [], state._replace(has_gap=True))
         )
-    done = _cut_closed_blocks(root, lines, state, options)
-    if done.state is not state:
-        root = parse_blocks(done.lines)
-    more = _cut_open_block(root, done, options, has_partial_line=has_partial_line)
-    return more._replace(rows=[*done.rows, *more.rows])
+    closed_cut = _cut_closed_blocks(root, lines, state, options)
+    if closed_cut.state is not state:
+        root = parse_blocks(closed_cut.lines)
+    open_cut = _cut_open_block(root, closed_cut, options, has_partial_line=has_partial_line)
+    return open_cut._replace(rows=[*closed_cut.rows, *open_cut.rows])
 
 
 def continuation_prefix(lines: Sequence[str], state: RenderState) -> str:
@@ -101,50 +101,51 @@ def continuation_prefix(lines: Sequence[str], state: RenderState) -> str:
 def _cut_closed_blocks(root: "Node", lines: Sequence[str], state: RenderState, options: MarkdownOptions) -> CutResult:
     """Cut off all blocks except the last, open one."""
     path = path_to_last_block(root)
-    at = len(path) - 1
-    while at and path[at] is path[at - 1].children[0]:
-        at -= 1
-    block, first = path[at], first_line_index(path[at])
-    if first <= len(build_stub_lines(state.containers)) or is_stub(block):
+    index = len(path) - 1
+    while index and path[index] is path[index - 1].children[0]:
+        index -= 1
+    block, start = path[index], first_line_index(path[index])
+    if start <= len(build_stub_lines(state.containers)) or is_stub(block):
         return CutResult([], list(lines), state)
-    rendering = BlockRenderer(root, lines, options, state)
-    rows = rendering.render(stop_node=block)
-    frames = find_open_containers(path[:at], lines, state.containers, rendering.item_numbers)
+    renderer = BlockRenderer(root, lines, options, state)
+    rows = renderer.render(stop_node=block)
+    containers = find_open_containers(path[:index], lines, state.containers, renderer.item_numbers)
     if block.type == "list_item":  # the item before it stays, so that the list continues
         *_, item = find_open_containers(
-            [*path[:at], path[at - 1].children[-2]], lines, state.containers, rendering.item_numbers
+            [*path[:index], path[index - 1].children[-2]], lines, state.containers, renderer.item_numbers
         )
-        frames.append(close_list_item(item))
-    left = [*build_stub_lines(frames), *lines[first:]]
-    return CutResult(rows, left, RenderState(tuple(frames), is_blank_line(lines[first - 1])))
+        containers.append(close_list_item(item))
+    remaining = [*build_stub_lines(containers), *lines[start:]]
+    return CutResult(rows, remaining, RenderState(tuple(containers), is_blank_line(lines[start - 1])))
 
 
-def _cut_open_block(root: "Node", done: CutResult, options: MarkdownOptions, *, has_partial_line: bool) -> CutResult:
+def _cut_open_block(root: "Node", cut: CutResult, options: MarkdownOptions, *, has_partial_line: bool) -> CutResult:
     """Cut off the finished part of the open block."""
     path = path_to_last_block(root)
-    leaf, unchanged = path[-1], done._replace(rows=[])
+    leaf, unchanged = path[-1], cut._replace(rows=[])
     if leaf.type == "paragraph" and not is_stub(leaf):
         return _cut_paragraph(root, unchanged, options)
     if leaf.type not in (*VERBATIM_NODE_TYPES, "table"):
         return unchanged
-    first, stub = first_line_index(leaf), 2 if leaf.type == "table" else 1
-    end = min(_content_end(leaf), len(done.lines) - has_partial_line)
-    while end > first and is_blank_line(done.lines[end - 1]):  # it may turn out to follow the block
+    start, stub_count = first_line_index(leaf), 2 if leaf.type == "table" else 1
+    end = min(_content_end(leaf), len(cut.lines) - has_partial_line)
+    while end > start and is_blank_line(cut.lines[end - 1]):  # it may turn out to follow the block
         end -= 1
-    least = render.LAYOUT_ROWS if leaf.type == "table" and not done.state.carried_block else 1
-    if end - first - stub < least:
+    min_lines = render.LAYOUT_ROWS if leaf.type == "table" and not cut.state.carried_block else 1
+    if end - start - stub_count < min_lines:
         return unchanged
-    upper = done.lines[:end]
-    rendering = BlockRenderer(parse_blocks(upper), upper, options, done.state, open_end=True)
-    frames = find_open_containers(path, done.lines, done.state.containers, number_list_items(root, done.state))
-    again = [
-        f"{container_prefix(frames)}{strip_container_prefix(line, frames)}" for line in upper[first : first + stub]
+    finished_lines = cut.lines[:end]
+    renderer = BlockRenderer(parse_blocks(finished_lines), finished_lines, options, cut.state, open_end=True)
+    containers = find_open_containers(path, cut.lines, cut.state.containers, number_list_items(root, cut.state))
+    repeated_lines = [
+        f"{container_prefix(containers)}{strip_container_prefix(line, containers)}"
+        for line in finished_lines[start : start + stub_count]
     ]
-    rows = rendering.render()
+    rows = renderer.render()
     return CutResult(
         rows,
-        [*build_stub_lines(frames), *again, *done.lines[end:]],
-        RenderState(tuple(frames), carried_block=rendering.carried_block),
+        [*build_stub_lines(containers), *repeated_lines, *cut.lines[end:]],
+        RenderState(tuple(containers), carried_block=renderer.carried_block),
     )
 
 
@@ -155,39 +156,45 @@ def _content_end(leaf: "Node") -> int:
     return first_line_index(leaf) + leaf.content.count("\n") + (1 if leaf.type == "fence" else -1)
 
 
-def _cut_paragraph(root: "Node", done: CutResult, options: MarkdownOptions) -> CutResult:
+def _cut_paragraph(root: "Node", cut: CutResult, options: MarkdownOptions) -> CutResult:
     """Cut off the full rows of the last paragraph."""
     path = path_to_last_block(root)
     content = path[-1].children[0].content
-    words = content.removeprefix(CUT_MARK)
-    place = _find_cut_point(words) if text_width(words) > MIN_PARAGRAPH_ROWS * options.width else None
-    if place is None:
-        return done
-    rendering = BlockRenderer(root, done.lines, options, done.state)
-    rows = rendering.render(max_chars=place)
-    if not rendering.full_row_count:
-        return done
-    frames = find_open_containers(path, done.lines, done.state.containers, rendering.item_numbers)
-    gap = words[place] in " \n"
-    left = words[place + gap :]
-    at = first_line_index(path[-1]) + words[: place + gap].count("\n")
-    line, end = left.partition("\n")[0], done.lines[at]
-    again = f"{container_prefix(frames)}{CUT_MARK}{' ' * gap}{line}{end[len(end.rstrip()) :]}"
-    lines = [*build_stub_lines(frames), again, *done.lines[at + 1 :]]
-    return CutResult(rows, lines, RenderState(tuple(frames), carried_block=rendering.carried_block))
+    text = content.removeprefix(CUT_MARK)
+    position = _find_cut_point(text) if text_width(text) > MIN_PARAGRAPH_ROWS * options.width else None
+    if position is None:
+        return cut
+    renderer = BlockRenderer(root, cut.lines, options, cut.state)
+    rows = renderer.render(max_chars=position)
+    if not renderer.full_row_count:
+        return cut
+    containers = find_open_containers(path, cut.lines, cut.state.containers, renderer.item_numbers)
+    gap = text[position] in " \n"
+    remaining = text[position + gap :]
+    index = first_line_index(path[-1]) + text[: position + gap].count("\n")
+    line, source_line = remaining.partition("\n")[0], cut.lines[index]
+    continued_line = (
+        f"{container_prefix(containers)}{CUT_MARK}{' ' * gap}{line}{source_line[len(source_line.rstrip()) :]}"
+    )
+    lines = [*build_stub_lines(containers), continued_line, *cut.lines[index + 1 :]]
+    return CutResult(rows, lines, RenderState(tuple(containers), carried_block=renderer.carried_block))
 
 
 def _find_cut_point(text: str) -> int | None:
     """Find a point where a cut does not change the meaning of either half; None if there is none."""
     end = len(text) - _table_head_chars(text)
-    places = [found.start() for found in CUT_POINT.finditer(text, 0, end) if found.start()]
-    settled = (place for place in _sample_points(places) if has_balanced_marks(text[:place]))
-    place = next(settled, None)
-    if place is None and len(text) > 2 * MAX_OPEN_MARK_CHARS:
-        old = [place for place in places if place < len(text) - MAX_OPEN_MARK_CHARS]
-        place = next((place for place in _sample_points(old) if _is_unchanged_by_cut(text, place)), None)
-        place = old[-1] if place is None and old and len(text) > 2 * MAX_LINE_CHARS else place
-    return place
+    positions = [match.start() for match in CUT_POINT.finditer(text, 0, end) if match.start()]
+    balanced = (position for position in _sample_points(positions) if has_balanced_marks(text[:position]))
+    position = next(balanced, None)
+    if position is None and len(text) > 2 * MAX_OPEN_MARK_CHARS:
+        old_positions = [position for position in positions if position < len(text) - MAX_OPEN_MARK_CHARS]
+        position = next(
+            (position for position in _sample_points(old_positions) if _is_unchanged_by_cut(text, position)), None
+        )
+        position = (
+            old_positions[-1] if position is None and old_positions and len(text) > 2 * MAX_LINE_CHARS else position
+        )
+    return position
 
 
 def _table_head_chars(text: str) -> int:
@@ -200,23 +207,23 @@ def _table_head_chars(text: str) -> int:
     return len(last)
 
 
-def _sample_points(places: Sequence[int]) -> list[int]:
+def _sample_points(positions: Sequence[int]) -> list[int]:
     """Return up to four of `places`, the last one first."""
-    return [places[-1 - len(places) * eighths // 8] for eighths in (0, 2, 4, 6)] if places else []
+    return [positions[-1 - len(positions) * eighths // 8] for eighths in (0, 2, 4, 6)] if positions else []
 
 
 def has_balanced_marks(text: str) -> bool:
     """Whether no mark in `text` can still be closed by later text."""
-    said = "".join(
+    plain_text = "".join(
         token.content if token.type == "text" else token.markup if token.markup in ("\\(", "\\[") else "x"
         for token in parse_inline(text)
     )
-    return not OPENING_MARK.search(said[-MAX_OPEN_MARK_CHARS:])
+    return not OPENING_MARK.search(plain_text[-MAX_OPEN_MARK_CHARS:])
 
 
-def _is_unchanged_by_cut(text: str, place: int) -> bool:
+def _is_unchanged_by_cut(text: str, position: int) -> bool:
     """Whether a cut at `place` leaves the inline content unchanged."""
-    return _inline_signature(text[:place]) + _inline_signature(text[place:]) == _inline_signature(text)
+    return _inline_signature(text[:position]) + _inline_signature(text[position:]) == _inline_signature(text)
 
 
 def _inline_signature(text: str) -> str:
@@ -255,13 +262,13 @@ class MarkdownStream:
     def feed(self, piece: str) -> list[StyledRow]:
         """Add a piece of text, whose control characters are escaped, and return the rows that it finished."""
         rows: list[StyledRow] = []
-        at = 0
-        while at < len(piece):
-            room = max(1, self._next_check_chars - len(self._last_line))
-            end = piece.find("\n", at, at + room)
-            part = piece[at : at + room] if end < 0 else piece[at:end]
+        position = 0
+        while position < len(piece):
+            limit = max(1, self._next_check_chars - len(self._last_line))
+            end = piece.find("\n", position, position + limit)
+            part = piece[position : position + limit] if end < 0 else piece[position:end]
             self._last_line += part.replace(CUT_MARK, "\ufffd")
-            at += len(part) + (end >= 0)
+            position += len(part) + (end >= 0)
             if end >= 0:
                 rows += self._end_line()
             elif len(self._last_line) >= self._next_check_chars:
@@ -270,8 +277,8 @@ class MarkdownStream:
 
     def render_open(self) -> list[StyledRow]:
         """Render the open text as it looks now; no row exceeds the width of `options`."""
-        shown = [] if AMBIGUOUS_LINE.fullmatch(self._last_line) else [self._bounded_line()]
-        lines = [*self._complete_lines, *shown]
+        open_lines = [] if AMBIGUOUS_LINE.fullmatch(self._last_line) else [self._bounded_line()]
+        lines = [*self._complete_lines, *open_lines]
         self.examined_chars += sum(map(len, lines))
         rows = BlockRenderer(parse_blocks(lines), lines, self.options, self._state, open_end=True).render()
         return [part for row in rows for part in break_spans(row, self.options.width)]
@@ -292,13 +299,13 @@ class MarkdownStream:
     def _bounded_line(self) -> str:
         """Return the open line; one with too many container markers becomes plain text."""
         line = self._last_line.expandtabs(4)
-        words = line.lstrip()
-        deep = DEEP_PREFIX.match(line) or (
-            len(self._state.containers) >= MAX_OPEN_CONTAINERS and len(line) - len(words) > MAX_OPEN_CONTAINERS
+        text = line.lstrip()
+        is_deep = DEEP_PREFIX.match(line) or (
+            len(self._state.containers) >= MAX_OPEN_CONTAINERS and len(line) - len(text) > MAX_OPEN_CONTAINERS
         )
-        if not deep or not words.strip("-* ") or words.startswith(CUT_MARK):
+        if not is_deep or not text.strip("-* ") or text.startswith(CUT_MARK):
             return line
-        return f"{line[: -len(words)]}{CUT_MARK}{words}"
+        return f"{line[: -len(text)]}{CUT_MARK}{text}"
 
     def _end_line(self) -> list[StyledRow]:
         self._complete_lines.append(self._bounded_line())
@@ -315,23 +322,23 @@ class MarkdownStream:
             self._last_line = self._complete_lines.pop()
             self._complete_chars -= len(self._last_line)
         if len(self._last_line) > MAX_LINE_CHARS:
-            goes_on = continuation_prefix([*self._complete_lines, self._last_line], self._state)
+            prefix = continuation_prefix([*self._complete_lines, self._last_line], self._state)
             rows += self._end_line()
-            self._last_line = goes_on
+            self._last_line = prefix
         self._next_check_chars = len(self._last_line) + CHECK_INTERVAL_CHARS
         return rows
 
     def _cut_finished(self, *, has_partial_line: bool = False) -> list[StyledRow]:
         self.examined_chars += self.open_chars
-        done = cut_finished(self._complete_lines, self._state, self.options, has_partial_line=has_partial_line)
-        self._has_rows = self._has_rows or bool(done.rows)
-        self._complete_lines = done.lines
-        self._state = done.state if self._has_rows else done.state._replace(has_gap=False)
+        cut = cut_finished(self._complete_lines, self._state, self.options, has_partial_line=has_partial_line)
+        self._has_rows = self._has_rows or bool(cut.rows)
+        self._complete_lines = cut.lines
+        self._state = cut.state if self._has_rows else cut.state._replace(has_gap=False)
         self._complete_chars = sum(len(line) + 1 for line in self._complete_lines)
         self._next_cut_chars = self._complete_chars + (
             self._complete_chars // 4 if self._complete_chars > LARGE_OPEN_CHARS else 0
         )
-        return done.rows
+        return cut.rows
 
 
 FRAME_INTERVAL_S = 0.04
@@ -420,8 +427,8 @@ class Throttle:
         self._last_run_at = asyncio.get_running_loop().time()
         try:
             self._callback()
-        except OSError as gone:  # raised by the next `schedule`
-            self._error = gone
+        except OSError as error:  # raised by the next `schedule`
+            self._error = error
 
 
 MAX_REDRAWN_ROWS = 6
