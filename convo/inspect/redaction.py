@@ -39,17 +39,17 @@ class SecretRule(NamedTuple):
 
     kind: str
     pattern: SecretPattern
-    is_valid: Callable[[str], bool] = lambda found: True
+    is_valid: Callable[[str], bool] = lambda text: True
 
     def has_match(self, text: str) -> bool:
         """Whether `text` contains a secret of this kind."""
         matches: list[str] = []
 
-        def note(match: re.Match[str]) -> str:
+        def collect(match: re.Match[str]) -> str:
             matches.append(match[0])
             return match[0]
 
-        self.pattern.sub(note, text)
+        self.pattern.sub(collect, text)
         return any(map(self.is_valid, matches))
 
 
@@ -403,14 +403,14 @@ def join_base64_lines(name: str, value: str) -> str:
 def redact_base64_runs(text: str, tell: RedactText) -> str:
     """Redact the text that the base64 runs in `text` encode."""
 
-    def told(match: re.Match[str]) -> str:
+    def redact_run(match: re.Match[str]) -> str:
         decoded = decode_base64_text(match[0])
         if not decoded or not all(char.isprintable() or char in "\t\r\n" for char in decoded):
             return match[0]
         redacted = tell(decoded)
         return match[0] if redacted == decoded else encode_base64_text(redacted)
 
-    return BASE64_RUN.sub(told, text)
+    return BASE64_RUN.sub(redact_run, text)
 
 
 def redact_escapes(text: str, tell: RedactText) -> str:

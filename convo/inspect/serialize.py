@@ -313,7 +313,7 @@ LINK_FIELD_TYPES: dict[str, tuple[type, ...]] = {
 
 
 def _is_valid_link(link: Mapping[str, Json], item_count: int) -> bool:
-    """Whether it has the fields of a link and its positions are within `items` items."""
+    """Whether `link` has the fields of a link, and its positions are within `item_count` items."""
     if not all(isinstance(link.get(name), types) for name, types in LINK_FIELD_TYPES.items()):
         return False
     scope = link["endpoint"]
@@ -333,7 +333,7 @@ def _is_valid_link(link: Mapping[str, Json], item_count: int) -> bool:
 
 
 def _is_valid_unicode(text: str) -> bool:
-    """Whether it has no unpaired surrogate, which a database rejects."""
+    """Whether `text` has no unpaired surrogate, which a database rejects."""
     return text.isascii() or not SURROGATE.search(text)
 
 

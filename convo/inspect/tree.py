@@ -44,7 +44,7 @@ def children_by_parent(links: Sequence[Link]) -> dict[str | None, list[Link]]:
 
 def _break_cycles(parents: dict[str, str | None]) -> dict[str, str | None]:
     """Return the parent of each id; None if it is not in `parents`, and for the first id of each cycle."""
-    order = {name: current for current, name in enumerate(parents)}
+    order = {name: index for index, name in enumerate(parents)}
     acyclic = {name: parent if parent in parents else None for name, parent in parents.items()}
     finished: set[str] = set()
     for name in parents:

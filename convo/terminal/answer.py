@@ -38,19 +38,19 @@ async def run_interruptibly(work: Coroutine[Any, Any, WorkResult]) -> WorkResult
     Raises Interrupted after Ctrl-C, once the turn has saved its partial output, and the errors of `work`.
     """
     task = asyncio.create_task(work)
-    stopped = False
+    is_stopped = False
 
     def stop() -> None:
-        nonlocal stopped
-        if not stopped:
-            stopped = True
+        nonlocal is_stopped
+        if not is_stopped:
+            is_stopped = True
             task.cancel()
 
     with on_signal(signal.SIGINT, stop):
         try:
             return await task
         except asyncio.CancelledError:
-            if not stopped:
+            if not is_stopped:
                 raise
             raise Interrupted("stopped; the output so far is saved") from None
 

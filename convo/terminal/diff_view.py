@@ -87,7 +87,7 @@ def _side_by_side_lines(diff: HistoryDiff, display: DisplayOptions) -> Iterator[
 
 
 def _group_by_status(pairs: Sequence[DiffPair]) -> Iterator[list[DiffPair]]:
-    """Group consecutive pairs with the same mark."""
+    """Group consecutive pairs with the same status."""
     group: list[DiffPair] = []
     for pair in pairs:
         if group and group[-1].status != pair.status:

@@ -371,7 +371,7 @@ def token_chart_lines(known: ConversationView, display: DisplayOptions) -> Itera
 
 
 def _chart_columns(rows: Sequence[TreeRow], shares: Sequence[InputTokenShare]) -> list[Column]:
-    owners = [str(share.link.strategy) for share in rows]
+    owners = [str(row.link.strategy) for row in rows]
     return [
         Column("response", tree_labels(rows), style="id"),
         Column("owner", owners, drop_order=0 if len(set(owners)) == 1 else 3),

@@ -88,18 +88,20 @@ class LineEditor:
         """Call `stop` on Esc, and store all other keys for the next prompt, until the context exits."""
         loop, flush = asyncio.get_running_loop(), TimerSlot()
 
-        def typed(presses: Sequence[KeyPress], alone: bool) -> None:
-            if alone and presses and presses[-1].key == Keys.Escape:
+        def handle_keys(presses: Sequence[KeyPress], is_complete: bool) -> None:
+            if is_complete and presses and presses[-1].key == Keys.Escape:
                 stop()
             else:
                 store_typeahead(self._input, list(presses))
 
-        def ready() -> None:
+        def read_keys() -> None:
             flush.cancel()
-            typed(self._input.read_keys(), alone=False)
-            flush.timer = loop.call_later(ESCAPE_TIMEOUT_S, lambda: typed(self._input.flush_keys(), alone=True))
+            handle_keys(self._input.read_keys(), is_complete=False)
+            flush.timer = loop.call_later(
+                ESCAPE_TIMEOUT_S, lambda: handle_keys(self._input.flush_keys(), is_complete=True)
+            )
 
-        with disable_echo(self._input.fileno()), self._input.attach(ready):
+        with disable_echo(self._input.fileno()), self._input.attach(read_keys):
             try:
                 yield
             finally:
@@ -119,10 +121,10 @@ class LineEditor:
         """
         app = self._session.app
 
-        def words() -> str:
+        def render() -> str:
             return render_status_line(app.output.get_size().columns)
 
-        window = Window(FormattedTextControl(words, style="class:bar"), height=1, dont_extend_height=True)
+        window = Window(FormattedTextControl(render, style="class:bar"), height=1, dont_extend_height=True)
         container = HSplit([app.layout.container, ConditionalContainer(window, ~is_done)])
         return Layout(container, focused_element=self._session.default_buffer)
 
@@ -133,8 +135,8 @@ class EditorSession(PromptSession[str]):
     @property
     def reserve_space_for_menu(self) -> int:
         state = self.default_buffer.complete_state
-        there = len(state.completions) if state else 0
-        return min(there + 1, MAX_MENU_ROWS) if there > 1 else 0
+        count = len(state.completions) if state else 0
+        return min(count + 1, MAX_MENU_ROWS) if count > 1 else 0
 
     @reserve_space_for_menu.setter
     def reserve_space_for_menu(self, rows: int) -> None:

@@ -45,12 +45,12 @@ def render_session_list(summaries: Sequence[SessionSummary], display: DisplayOpt
     """Render one line for each session."""
     sessions = [summary.session for summary in summaries]
     columns = [
-        Column("session", [summary.name for summary in sessions], style="id"),
-        Column("owner", [str(summary.strategy) for summary in sessions], drop_order=3),
-        Column("model", [summary.model for summary in sessions], drop_order=0),
+        Column("session", [session.name for session in sessions], style="id"),
+        Column("owner", [str(session.strategy) for session in sessions], drop_order=3),
+        Column("model", [session.model for session in sessions], drop_order=0),
         Column("items", [f"{summary.item_count:,}" for summary in summaries], align_right=True, drop_order=2),
         Column("turns", [f"{summary.turn_count:,}" for summary in summaries], align_right=True, drop_order=1),
-        Column("used", [format_local_time(summary.used_at) for summary in sessions]),
+        Column("used", [format_local_time(session.used_at) for session in sessions]),
         Column("first message", [summary.first_words for summary in summaries]),
     ]
     return render_table(columns, display)

@@ -49,7 +49,7 @@ def on_key(keys: bytes, callback: Callable[[], None]) -> Iterator[None]:
         return
     loop = asyncio.get_running_loop()
 
-    def pressed() -> None:
+    def read_keys() -> None:
         pressed_keys = os.read(fd, KEY_READ_BYTES)
         if not pressed_keys:
             loop.remove_reader(fd)
@@ -57,7 +57,7 @@ def on_key(keys: bytes, callback: Callable[[], None]) -> Iterator[None]:
             callback()
 
     with disable_echo(fd):
-        loop.add_reader(fd, pressed)
+        loop.add_reader(fd, read_keys)
         try:
             yield
         finally:

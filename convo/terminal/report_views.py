@@ -251,7 +251,8 @@ def render_lint_report(report: "LintReport", display: DisplayOptions) -> str:
     for finding, location in zip(report.findings, locations, strict=True):
         severity = display.apply_style(f"{finding.severity:<7}", SEVERITY_STYLES[finding.severity])
         lines.append(
-            f"  {pad_text(location, width)}  {severity}  {escape_control_chars(f'{finding.code}: {finding.issue.message}')}"
+            f"  {pad_text(location, width)}  {severity}  "
+            f"{escape_control_chars(f'{finding.code}: {finding.issue.message}')}"
         )
     lines += [f"  {escape_control_chars(f'{code}: {reason}')}" for code, reason in report.unchecked_rules]
     if report.findings:
@@ -278,7 +279,8 @@ def render_repair(
     for change in repair.changes:
         reason = f"{change.reason} [{change.code}]" if change.code else change.reason
         lines.append(
-            f"  {pad_text(_change_location(change, item_paths), width)}  {change.action:<12}  {escape_control_chars(reason)}"
+            f"  {pad_text(_change_location(change, item_paths), width)}  {change.action:<12}  "
+            f"{escape_control_chars(reason)}"
         )
     return display.translate_box_chars("\n".join(lines))
 

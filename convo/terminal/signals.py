@@ -33,19 +33,19 @@ def on_signal(number: int, callback: Callable[[], None]) -> Iterator[None]:
         return
     queued_signals: list[int] = []
 
-    def told(*_: object) -> None:
+    def handle_signal(*_: object) -> None:
         if len(queued_signals) == MAX_QUEUED_SIGNALS:
             loop.set_exception_handler(lambda *_: None)  # a task that is cut off must print no error
             apply_default_action(number)
         queued_signals.append(number)
-        loop.call_soon_threadsafe(heard)
+        loop.call_soon_threadsafe(run_callback)
 
-    def heard() -> None:
+    def run_callback() -> None:
         queued_signals.pop()
         callback()
 
     try:
-        signal.signal(number, told)
+        signal.signal(number, handle_signal)
     except ValueError:  # not the main thread
         yield
         return
@@ -75,14 +75,14 @@ async def run_until_terminated(work: Coroutine[Any, Any, int]) -> int:
     task = asyncio.ensure_future(work)
     received: list[int] = []
 
-    def end(number: int) -> None:
+    def cancel(number: int) -> None:
         if not received:
             task.cancel()
         received.append(number)
 
     with ExitStack() as handlers:
         for number in TERMINATION_SIGNALS:
-            handlers.enter_context(on_signal(number, partial(end, number)))
+            handlers.enter_context(on_signal(number, partial(cancel, number)))
         try:
             return await task
         except asyncio.CancelledError:

@@ -133,8 +133,8 @@ def break_spans(spans: Iterable[Span], columns: int) -> list[StyledRow]:
 class _RowFiller:
     """Fills rows piece by piece, and tracks the width of the row, the space and the word."""
 
-    def __init__(self, room: int) -> None:
-        self._max_width = room
+    def __init__(self, max_width: int) -> None:
+        self._max_width = max_width
         self._rows: list[StyledRow] = []
         self._row: list[Span] = []
         self._space: list[Span] = []
@@ -203,7 +203,7 @@ def _is_wide_char(char: str) -> bool:
 
 
 def _split_to_fit(text: str, free_columns: int, columns: int) -> Iterator[str]:
-    """Split `text` into parts of which the first fits into `left` columns and the others into `room`."""
+    """Split `text` into parts of which the first fits into `free_columns` and the others into `columns`."""
     if text_width(text) <= free_columns:
         yield text
         return

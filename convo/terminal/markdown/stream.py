@@ -222,7 +222,7 @@ def has_balanced_marks(text: str) -> bool:
 
 
 def _is_unchanged_by_cut(text: str, position: int) -> bool:
-    """Whether a cut at `place` leaves the inline content unchanged."""
+    """Whether a cut at `position` leaves the inline content unchanged."""
     return _inline_signature(text[:position]) + _inline_signature(text[position:]) == _inline_signature(text)
 
 
