@@ -275,8 +275,8 @@ def _error_type(fault: ConvoError) -> str:
 def _error_code(fault: ConvoError) -> str | None:
     if isinstance(fault, NotFound) or fault.code in CODES_SENT_AS_NULL:
         return None
-    named = isinstance(fault, EndpointFault) and fault.code == type(fault).code
-    return None if named and not isinstance(fault, KeyRefused) else fault.code
+    has_default_code = isinstance(fault, EndpointFault) and fault.code == type(fault).code
+    return None if has_default_code and not isinstance(fault, KeyRefused) else fault.code
 
 
 def parse_conversation_id(conversation: Json) -> Json:
@@ -297,24 +297,24 @@ async def iter_pages(fetch_page: Callable[[str | None], Awaitable[ItemPage]]) ->
 
     Raises StreamBroken if the list is endless or its items have no ids.
     """
-    seen: set[str] = set()
-    size, last = 0, None
+    seen_ids: set[str] = set()
+    size, last_id = 0, None
     while True:
-        page = await fetch_page(last)
+        page = await fetch_page(last_id)
         size += len(json.dumps(list(page.items)))
         ids = [item.get("id") for item in page.items]
-        if not seen.isdisjoint(ids) or len(seen) + len(ids) > MAX_LIST_ITEMS or size > MAX_LIST_BYTES:
+        if not seen_ids.isdisjoint(ids) or len(seen_ids) + len(ids) > MAX_LIST_ITEMS or size > MAX_LIST_BYTES:
             raise StreamBroken("the server's list of items does not end", hint="check the provider's base_url")
-        seen.update(str(one) for one in ids)
+        seen_ids.update(str(item_id) for item_id in ids)
         yield page
         if not (page.has_more and ids):
             return
         if not isinstance(ids[-1], str):
             raise StreamBroken("the server's list has items without ids", hint="check the provider's base_url")
-        last = ids[-1]
+        last_id = ids[-1]
 
 
 async def list_all_items(fetch_page: Callable[[str | None], Awaitable[ItemPage]]) -> list[Item]:
     """Return all items of a list. Raises the errors of `iter_pages`."""
-    async with aclosing(iter_pages(fetch_page)) as listed:
-        return [item async for page in listed for item in page.items]
+    async with aclosing(iter_pages(fetch_page)) as pages:
+        return [item async for page in pages for item in page.items]

@@ -53,34 +53,34 @@ class ResendingConnection:
         """Create one response. Raises RequestRefused for `generate: false`, which HTTP does not support."""
         if body.get("generate") is False:
             raise RequestRefused("Unsupported parameter: 'generate': it is not supported over HTTP", param="generate")
-        last = self._last if self._last and body.get("previous_response_id") == self._last.id else None
-        window = [*(last.items if last else ()), *_to_items(body.get("input"))]
+        last_response = self._last if self._last and body.get("previous_response_id") == self._last.id else None
+        items = [*(last_response.items if last_response else ()), *_to_items(body.get("input"))]
         try:
-            async with aclosing(self._create(_to_resent_body(body, last, window))) as events:
+            async with aclosing(self._create(_to_resent_body(body, last_response, items))) as events:
                 async for event in events:
-                    told = _with_previous_response_id(event, last)
-                    self._remember_response(told, body, last, window)
-                    yield told
+                    response_event = _with_previous_response_id(event, last_response)
+                    self._remember_response(response_event, body, last_response, items)
+                    yield response_event
         except ConvoError:
-            self._last = None if self._last is last else self._last
+            self._last = None if self._last is last_response else self._last
             raise
 
     def _remember_response(
-        self, event: StreamEvent, body: Mapping[str, Json], last_response: LastResponse | None, window: Sequence[Item]
+        self, event: StreamEvent, body: Mapping[str, Json], last_response: LastResponse | None, items: Sequence[Item]
     ) -> None:
         """Keep a response that succeeded and is not stored; discard the last one after a continuation."""
         if event["type"] in SUCCESS_EVENTS and body.get("store") is False:
-            self._last = LastResponse(event["response"]["id"], [*window, *event["response"]["output"]])
+            self._last = LastResponse(event["response"]["id"], [*items, *event["response"]["output"]])
         elif event["type"] in (*SUCCESS_EVENTS, "response.failed") and self._last is last_response:
             self._last = None
 
 
 def _to_resent_body(
-    body: Mapping[str, Json], last_response: LastResponse | None, window: Sequence[Item]
+    body: Mapping[str, Json], last_response: LastResponse | None, items: Sequence[Item]
 ) -> Mapping[str, Json]:
     if last_response is None:
         return body
-    return {**{name: value for name, value in body.items() if name != "previous_response_id"}, "input": list(window)}
+    return {**{name: value for name, value in body.items() if name != "previous_response_id"}, "input": list(items)}
 
 
 def _with_previous_response_id(event: StreamEvent, last_response: LastResponse | None) -> StreamEvent:
@@ -119,14 +119,14 @@ class RemoteEndpoint:
         check_request_ids(body)
         body = self._prepare_body(body)
         conversation = str(parse_conversation_id(body.get("conversation")) or "")
-        asked, continued = self._error_context(body), False
-        posted = self._stream_json("/responses", {**body, "stream": True}, asked)
+        error_context, is_honoured = self._error_context(body), False
+        raw_events = self._stream_json("/responses", {**body, "stream": True}, error_context)
         events = limit_response_events(
-            self._stream_response(posted, asked, ("conversation", conversation)), self._limits
+            self._stream_response(raw_events, error_context, ("conversation", conversation)), self._limits
         )
         async with aclosing(events):
             async for event in events:
-                continued = continued or is_state_honoured(body, event)
+                is_honoured = is_honoured or is_state_honoured(body, event)
                 yield event
 
     def build_http_request(self, body: Mapping[str, Json]) -> HttpRequest:
@@ -144,10 +144,12 @@ class RemoteEndpoint:
 
     async def follow(self, response_id: str, *, after: int | None = None) -> AsyncGenerator[StreamEvent, None]:
         check_url_id("response", response_id)
-        asked = self._error_context({})
+        error_context = self._error_context({})
         query = {"stream": "true", **_without_none(starting_after=after)}
-        streaming = self._stream_json(f"/responses/{quote(response_id, safe='')}", None, asked, query)
-        events = limit_response_events(self._stream_response(streaming, asked, ("response", response_id)), self._limits)
+        raw_events = self._stream_json(f"/responses/{quote(response_id, safe='')}", None, error_context, query)
+        events = limit_response_events(
+            self._stream_response(raw_events, error_context, ("response", response_id)), self._limits
+        )
         async with aclosing(events):
             async for event in events:
                 yield event
@@ -158,13 +160,15 @@ class RemoteEndpoint:
         return await self._fetch_json(raw.cancel(response_id), "response", response_id)
 
     async def compact(self, body: Mapping[str, Json]) -> Mapping[str, Json]:
-        asked = self._error_context(body)
-        with map_provider_errors(asked):
-            posted = self._connect_openai().post("/responses/compact", cast_to=object, body=self._prepare_body(body))
-            answer = await apply_idle_limit(posted, self._limits)
-        if not isinstance(answer, Mapping):
-            raise StreamBroken(f"{asked.provider} sent a response that is not a JSON object")
-        return answer
+        error_context = self._error_context(body)
+        with map_provider_errors(error_context):
+            pending_response = self._connect_openai().post(
+                "/responses/compact", cast_to=object, body=self._prepare_body(body)
+            )
+            response = await apply_idle_limit(pending_response, self._limits)
+        if not isinstance(response, Mapping):
+            raise StreamBroken(f"{error_context.provider} sent a response that is not a JSON object")
+        return response
 
     async def delete(self, response_id: str) -> None:
         check_url_id("response", response_id)
@@ -182,17 +186,17 @@ class RemoteEndpoint:
     ) -> ItemPage:
         check_url_id("response", response_id)
         raw = self._connect_openai().responses.input_items.with_raw_response
-        asked = raw.list(response_id, limit=limit, order=order, **_page_arguments(after, before))
-        return _parse_page(await self._fetch_json(asked, "response", response_id))
+        pending_response = raw.list(response_id, limit=limit, order=order, **_page_arguments(after, before))
+        return _parse_page(await self._fetch_json(pending_response, "response", response_id))
 
     async def create_conversation(
         self, items: Sequence[Item] = (), metadata: Mapping[str, str] | None = None
     ) -> Mapping[str, Json]:
         raw = self._connect_openai().conversations.with_raw_response
-        given = _without_none(
+        fields = _without_none(
             items=self._restore_own_items(items) or None, metadata=dict(metadata) if metadata else None
         )
-        return await self._fetch_json(raw.create(**given), "conversation", "")
+        return await self._fetch_json(raw.create(**fields), "conversation", "")
 
     async def retrieve_conversation(self, conversation_id: str) -> Mapping[str, Json]:
         check_url_id("conversation", conversation_id)
@@ -231,41 +235,43 @@ class RemoteEndpoint:
     ) -> ItemPage:
         check_url_id("conversation", conversation_id)
         raw = self._connect_openai().conversations.items.with_raw_response
-        asked = raw.list(conversation_id, limit=limit, order=order, **_page_arguments(after, before))
-        return _parse_page(await self._fetch_json(asked, "conversation", conversation_id))
+        pending_response = raw.list(conversation_id, limit=limit, order=order, **_page_arguments(after, before))
+        return _parse_page(await self._fetch_json(pending_response, "conversation", conversation_id))
 
     async def retrieve_conversation_item(self, conversation_id: str, item_id: str) -> Item:
         check_url_id("conversation", conversation_id)
         check_url_id("item", item_id)
         raw = self._connect_openai().conversations.items.with_raw_response
-        asked = raw.retrieve(item_id, conversation_id=conversation_id)
-        return await self._fetch_json(asked, "item", item_id, conversation_id=conversation_id)
+        pending_response = raw.retrieve(item_id, conversation_id=conversation_id)
+        return await self._fetch_json(pending_response, "item", item_id, conversation_id=conversation_id)
 
     async def delete_conversation_item(self, conversation_id: str, item_id: str) -> Mapping[str, Json]:
         check_url_id("conversation", conversation_id)
         check_url_id("item", item_id)
         raw = self._connect_openai().conversations.items.with_raw_response
-        asked = raw.delete(item_id, conversation_id=conversation_id)
-        return await self._fetch_json(asked, "item", item_id, conversation_id=conversation_id)
+        pending_response = raw.delete(item_id, conversation_id=conversation_id)
+        return await self._fetch_json(pending_response, "item", item_id, conversation_id=conversation_id)
 
     async def count_input_tokens(self, body: Mapping[str, Json]) -> int | None:
-        counted = {name: value for name, value in self._prepare_body(body).items() if name in INPUT_TOKENS_FIELDS}
+        request_body = {name: value for name, value in self._prepare_body(body).items() if name in INPUT_TOKENS_FIELDS}
         try:
             with map_provider_errors(self._error_context(body)):
-                posted = self._connect_openai().post("/responses/input_tokens", cast_to=object, body=counted)
-                answer = await apply_idle_limit(posted, self._limits)
+                pending_response = self._connect_openai().post(
+                    "/responses/input_tokens", cast_to=object, body=request_body
+                )
+                response = await apply_idle_limit(pending_response, self._limits)
         except EndpointFault as fault:
             if fault.status in NO_COUNT_STATUSES:
                 return None
             raise
-        found = answer.get("input_tokens") if isinstance(answer, Mapping) else None
-        return found if isinstance(found, int) else None
+        tokens = response.get("input_tokens") if isinstance(response, Mapping) else None
+        return tokens if isinstance(tokens, int) else None
 
     async def list_models(self) -> Sequence[str]:
         """List the model names, for `convo.models.base`."""
         with map_provider_errors(self._error_context({})):
-            listed = await self._connect_openai().get("/models", cast_to=object)
-        return parse_model_names(listed, self._account.provider)
+            response = await self._connect_openai().get("/models", cast_to=object)
+        return parse_model_names(response, self._account.provider)
 
     async def check_request(self, body: Mapping[str, Json]) -> None:
         await check_provider_reachable(self, self._account.provider)
@@ -288,13 +294,13 @@ class RemoteEndpoint:
 
         Raises NotFound for `resource`, StreamBroken if the stream ends early.
         """
-        answering = False
+        is_started = False
         async with aclosing(self._check_events(raw_events, error_context, resource)) as events:
             async for event in events:
-                failure = fault_from_event(event, error_context, is_streaming=answering)
+                failure = fault_from_event(event, error_context, is_streaming=is_started)
                 if failure:
                     raise failure
-                answering = True
+                is_started = True
                 yield event
                 if event["type"] in SERVER_TERMINAL_EVENTS:
                     return
@@ -304,54 +310,54 @@ class RemoteEndpoint:
         self, raw_events: AsyncGenerator[Json, None], error_context: ErrorContext, resource: tuple[str, str]
     ) -> AsyncGenerator[StreamEvent, None]:
         """Yield the events unchanged, including error events, after a check of their ids."""
-        begun = False
+        is_started = False
         try:
             async with aclosing(raw_events) as values:
                 async for value in values:
-                    begun = True
+                    is_started = True
                     event = validate_event(value, error_context)
                     check_response_ids(event.get("response"), error_context.provider)
                     yield event
         except EndpointFault as fault:
-            if begun:
+            if is_started:
                 raise
             raise _to_not_found(fault, resource) or fault from fault.__cause__
 
     async def _fetch_json(
-        self, answer: Awaitable[Any], kind: str, handle: str, *, conversation_id: str = ""
+        self, pending_response: Awaitable[Any], kind: str, handle: str, *, conversation_id: str = ""
     ) -> Mapping[str, Json]:
         """Return the body of a response.
 
         Raises the errors of `_fetch_response`, and StreamBroken if the body is not a JSON object or has a malformed id.
         """
-        response = await self._fetch_response(answer, kind, handle, conversation_id=conversation_id)
+        response = await self._fetch_response(pending_response, kind, handle, conversation_id=conversation_id)
         with map_provider_errors(self._error_context({})):
-            found = response.http_response.json()
-        if not isinstance(found, dict):
+            resource = response.http_response.json()
+        if not isinstance(resource, dict):
             raise StreamBroken(f"{self._account.provider} sent a response that is not a JSON object")
-        check_response_ids(found, self._account.provider)
-        return found
+        check_response_ids(resource, self._account.provider)
+        return resource
 
     async def _fetch_response(
-        self, answer: Awaitable[Any], kind: str, handle: str, *, conversation_id: str = ""
+        self, pending_response: Awaitable[Any], kind: str, handle: str, *, conversation_id: str = ""
     ) -> Any:
         """Await a response. Raises NotFound if the server does not know `handle` or `conversation_id`."""
         try:
             with map_provider_errors(self._error_context({})):
-                return await apply_idle_limit(answer, self._limits)
+                return await apply_idle_limit(pending_response, self._limits)
         except EndpointFault as fault:
             raise _to_not_found(fault, ("conversation", conversation_id), (kind, handle)) or fault from fault.__cause__
 
     def _prepare_body(self, body: Mapping[str, Json]) -> dict[str, Json]:
         """Remove convo's tags from encrypted items of this account's models, and omit reasoning of other models."""
-        said = body.get("input")
-        own = {"input": self._restore_own_items(said, str(body.get("model")))} if isinstance(said, list) else {}
-        return {**body, **own}
+        items = body.get("input")
+        replaced = {"input": self._restore_own_items(items, str(body.get("model")))} if isinstance(items, list) else {}
+        return {**body, **replaced}
 
     def _restore_own_items(self, items: Sequence[Item], model: str = "") -> list[Item]:
         account = self._account
-        by = make_issuer_tag(account.provider, model, account.base_url, account.organisation, account.project)
-        return untag_tagged_items(items, by, account.provider)
+        issuer_tag = make_issuer_tag(account.provider, model, account.base_url, account.organisation, account.project)
+        return untag_tagged_items(items, issuer_tag, account.provider)
 
     def _error_context(self, body: Mapping[str, Json]) -> ErrorContext:
         account = self._account
@@ -376,20 +382,20 @@ class RemoteEndpoint:
         if self._sse_client is None:
             from openai import DefaultAsyncHttpxClient
 
-            http = self._http_client or DefaultAsyncHttpxClient(follow_redirects=False)
+            http_client = self._http_client or DefaultAsyncHttpxClient(follow_redirects=False)
             self._sse_client = make_sse_client(
-                self._account, make_openai_client(self._account, http, self._limits), http, self._limits
+                self._account, make_openai_client(self._account, http_client, self._limits), http_client, self._limits
             )
         return self._sse_client
 
 
 def _to_not_found(fault: EndpointFault, *resource: tuple[str, str]) -> NotFound | None:
     """Find the (kind, handle) that a server does not know. A 404 that names none of them is about the URL."""
-    said = fault.message.lower() if fault.status == 404 else ""
-    by_handle = (one for one in resource if one[1] and one[1].lower() in said)
-    by_kind = (one for one in resource if one[1] and one[0] in said)
-    found = next(by_handle, None) or next(by_kind, None)
-    return NotFound(*found) if found else None
+    message = fault.message.lower() if fault.status == 404 else ""
+    by_handle = (candidate for candidate in resource if candidate[1] and candidate[1].lower() in message)
+    by_kind = (candidate for candidate in resource if candidate[1] and candidate[0] in message)
+    match = next(by_handle, None) or next(by_kind, None)
+    return NotFound(*match) if match else None
 
 
 def _without_none(**fields: Any) -> dict[str, Any]:
@@ -453,9 +459,9 @@ def check_response_ids(resource: Json, provider: str) -> None:
     output = resource.get("output")
     items = output if isinstance(output, list) else ()
     ids = (resource.get("id"), parse_conversation_id(resource.get("conversation")), *(_item_id(item) for item in items))
-    wrong = next((one for one in ids if one is not None and one != "" and not is_valid_id(one)), None)
-    if wrong is not None:
-        raise StreamBroken(f"{provider} sent the malformed id {_printable_start(wrong)!r}")
+    malformed = next((value for value in ids if value is not None and value != "" and not is_valid_id(value)), None)
+    if malformed is not None:
+        raise StreamBroken(f"{provider} sent the malformed id {_printable_start(malformed)!r}")
 
 
 def _item_id(item: Json) -> Json:
@@ -464,7 +470,7 @@ def _item_id(item: Json) -> Json:
 
 def _printable_start(value: Json) -> str:
     """Return the first 64 characters of `value`, unprintable ones replaced by "?"."""
-    return "".join(one if one.isprintable() else "?" for one in str(value)[:64])
+    return "".join(char if char.isprintable() else "?" for char in str(value)[:64])
 
 
 def _state_ignored_error(handle: Json) -> StateIgnored:

@@ -72,43 +72,43 @@ class BackgroundRun:
     async def _run(self) -> None:
         async with self._exit_stack:
             try:
-                end = await self._await_result()
-                if end is not None:
-                    await self._close_with_retries(end)
+                result = await self._await_result()
+                if result is not None:
+                    await self._close_with_retries(result)
             finally:
                 self._deps.runs.unregister(self.link.id)
         self._event_log.notify()
 
     async def _await_result(self) -> TurnResult | None:
         """Return the result of the response; None if another process ended the run."""
-        answering = asyncio.create_task(self._stream_model())
-        keeping = asyncio.create_task(self._event_log.flush_periodically())
-        stopping = asyncio.create_task(self._stop_requested.wait())
-        tasks = (answering, keeping, stopping)
+        model_task = asyncio.create_task(self._stream_model())
+        flush_task = asyncio.create_task(self._event_log.flush_periodically())
+        stop_task = asyncio.create_task(self._stop_requested.wait())
+        tasks = (model_task, flush_task, stop_task)
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         done = [task for task in tasks if task.done()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        if answering in done:
-            return answering.result()
-        if stopping in done:
+        if model_task in done:
+            return model_task.result()
+        if stop_task in done:
             return self._make_stop_result(self._items_so_far())
-        return keeping.result()
+        return flush_task.result()
 
     async def _stream_model(self) -> TurnResult:
         """Append the model's events to the event log."""
         await self._record_start()
         try:
-            async with aclosing(stream_model_events(self._turn)) as asked:
-                heard = ResponseStream(asked)
-                self._items_so_far = heard.items_so_far
-                event = await heard.read_first()
+            async with aclosing(stream_model_events(self._turn)) as model_events:
+                stream = ResponseStream(model_events)
+                self._items_so_far = stream.items_so_far
+                event = await stream.read_first()
                 self._first_token_s = self._deps.clock.monotonic() - self._started_s
                 while event["type"] not in TERMINAL_EVENTS:
                     self._event_log.append(event)
-                    event = await heard.read_next(event)
-                return heard.build_result(event)
+                    event = await stream.read_next(event)
+                return stream.build_result(event)
         except ConvoError as fault:
             return response.result_from_event(response.build_failed_event(fault, ()))
 
@@ -132,9 +132,9 @@ class BackgroundRun:
 
     async def _close(self, result: TurnResult) -> None:
         """Commit the end of the run, unless another process ended it. Raises StoreFault."""
-        seconds = self._deps.clock.monotonic() - self._started_s
+        duration_s = self._deps.clock.monotonic() - self._started_s
         link = replace(
-            response.finish_turn_link(self.link, self._turn.input_path, result, seconds),
+            response.finish_turn_link(self.link, self._turn.input_path, result, duration_s),
             first_token_s=self._first_token_s,
         )
         change = response.build_turn_transaction(
@@ -144,10 +144,10 @@ class BackgroundRun:
             await self._event_log.flush()
         try:
             await self._deps.store.commit(replace(change, ended_run_id=link.id))
-        except (Conflict, NotFound) as lost:
-            there = await self._deps.store.link(link.id)
-            if there is not None and there.status in UNFINISHED_STATUSES and result.is_confirmed:
-                await self._close(response.result_from_event(response.build_failed_event(lost, result.output)))
+        except (Conflict, NotFound) as error:
+            current_link = await self._deps.store.link(link.id)
+            if current_link is not None and current_link.status in UNFINISHED_STATUSES and result.is_confirmed:
+                await self._close(response.result_from_event(response.build_failed_event(error, result.output)))
 
 
 async def start_background_run(request: ResponseRequest, deps: EndpointDeps) -> BackgroundRun:
@@ -155,16 +155,16 @@ async def start_background_run(request: ResponseRequest, deps: EndpointDeps) -> 
 
     Raises the errors that `Endpoint.create` raises before its first event.
     """
-    async with AsyncExitStack() as held:
-        turn = await prepare_turn(request, deps, held)
+    async with AsyncExitStack() as exit_stack:
+        turn = await prepare_turn(request, deps, exit_stack)
         response_id = deps.new_id("resp")
         holder = f"{process_identity()}:{response_id}"
-        hold = await LeaseGuard.acquire(deps.store, run_lease_name(response_id), holder, RUN_LEASE_TTL_S)
-        held.push_async_callback(hold.release)
+        lease = await LeaseGuard.acquire(deps.store, run_lease_name(response_id), holder, RUN_LEASE_TTL_S)
+        exit_stack.push_async_callback(lease.release)
         link = replace(build_link(turn, response_id=response_id, created_at=deps.clock.now()), status="queued")
         change = response.build_turn_transaction(turn.history, turn.input_path, UNFINISHED_RESULT, link, deps.new_id)
         await commit_turn(deps.store, replace(change, started_run_id=response_id), turn, UNFINISHED_RESULT)
-        run = BackgroundRun(turn, link, deps, held.pop_all())
+        run = BackgroundRun(turn, link, deps, exit_stack.pop_all())
         run.start()
     return run
 
@@ -179,20 +179,20 @@ async def close_detached_run(
     link = await deps.store.link(response_id)
     if link is None or link.status not in UNFINISHED_STATUSES:
         return
-    end = make_result(_items_from_events(await deps.store.events(response_id)))
+    result = make_result(_items_from_events(await deps.store.events(response_id)))
     path = await deps.store.path(link.input_head)
-    link = response.finish_turn_link(link, path, end, max(0.0, deps.clock.now() - link.created_at))
-    grow = (AppendItems(path.head, end.output),) if end.output else ()
+    link = response.finish_turn_link(link, path, result, max(0.0, deps.clock.now() - link.created_at))
+    appends = (AppendItems(path.head, result.output),) if result.output else ()
     with suppress(Conflict):
-        await deps.store.commit(Transaction(appends=grow, links=(link,), ended_run_id=response_id))
+        await deps.store.commit(Transaction(appends=appends, links=(link,), ended_run_id=response_id))
 
 
 def _items_from_events(events: Sequence[StreamEvent]) -> list[Item]:
     """Return the items of an unfinished response, from its events."""
-    partial = ResponseAccumulator()
+    accumulator = ResponseAccumulator()
     for event in events:
-        accumulate_event(partial, event)
-    return partial.incomplete_output
+        accumulate_event(accumulator, event)
+    return accumulator.incomplete_output
 
 
 FLUSH_INTERVAL_S = 0.1
@@ -242,10 +242,10 @@ class EventLog:
 
     async def flush_periodically(self) -> None:
         """Flush the buffer periodically; return when another process ended the run."""
-        for beat in count(1):
+        for interval in count(1):
             await self._clock.sleep(FLUSH_INTERVAL_S)
             with suppress(StoreFault):  # the buffer is written when the store works again
-                if not await self._flush_if_open(check_status=beat % STATUS_CHECK_INTERVALS == 0):
+                if not await self._flush_if_open(check_status=interval % STATUS_CHECK_INTERVALS == 0):
                     return
 
     async def _flush_if_open(self, *, check_status: bool) -> bool:
@@ -265,9 +265,9 @@ class EventLog:
 
     async def _drop_stored_events(self) -> None:
         """Drop the stored events from the buffer: a store that failed may still have written the last batch."""
-        last = self._unflushed[0]["sequence_number"] - 1 if self._unflushed else -1
-        kept = await self._store.events(self._response_id, after=last)
-        del self._unflushed[: len(kept)]
+        last_stored = self._unflushed[0]["sequence_number"] - 1 if self._unflushed else -1
+        stored_events = await self._store.events(self._response_id, after=last_stored)
+        del self._unflushed[: len(stored_events)]
         self._is_last_append_unknown = False
 
 
@@ -278,23 +278,23 @@ async def follow_response(
     response_id: str, deps: EndpointDeps, *, after: int | None = None
 ) -> AsyncGenerator[StreamEvent, None]:
     """Implement `Endpoint.follow`."""
-    last = -1 if after is None else after
+    last_number = -1 if after is None else after
     if after is not None:
         integer_validator(0)("starting_after", after)
     while True:
-        here = deps.runs.find_background(response_id)
-        news = here.next_update() if here else None
+        run = deps.runs.find_background(response_id)
+        update = run.next_update() if run else None
         link = await load_response_link(deps.store, response_id)
         if not link.parameters.get("background"):
             raise errors.not_streamable_error(response_id)
-        for event in await deps.store.events(response_id, after=last):
+        for event in await deps.store.events(response_id, after=last_number):
             yield event
-            last = event["sequence_number"]
+            last_number = event["sequence_number"]
         if link.status not in UNFINISHED_STATUSES:
             break
-        await _wait_for_update(news, deps)
-    number = await _terminal_sequence_number(response_id, deps, last)
-    if number > last:
+        await _wait_for_update(update, deps)
+    number = await _terminal_sequence_number(response_id, deps, last_number)
+    if number > last_number:
         yield {**build_terminal_event(link, await load_output(link, deps)), "sequence_number": number}
 
 
@@ -310,12 +310,12 @@ async def _wait_for_update(update: asyncio.Event | None, deps: EndpointDeps) -> 
         await update.wait()
 
 
-async def _terminal_sequence_number(response_id: str, deps: EndpointDeps, last: int) -> int:
+async def _terminal_sequence_number(response_id: str, deps: EndpointDeps, last_number: int) -> int:
     """Return the number after the last stored event; `last` is the number of the last event sent.
 
     Raises RequestRefused if the events have expired.
     """
-    near = await deps.store.events(response_id, after=last - 1) or await deps.store.events(response_id)
-    if not near:
+    events = await deps.store.events(response_id, after=last_number - 1) or await deps.store.events(response_id)
+    if not events:
         raise errors.events_expired_error(response_id)
-    return int(near[-1]["sequence_number"]) + 1
+    return int(events[-1]["sequence_number"]) + 1

@@ -82,17 +82,17 @@ async def compact_to_window(compaction: CompactionInput) -> tuple[Sequence[Item]
 
     It is the provider's own compacted input, or the user messages and one compaction item.
     """
-    theirs = await _compact_by_provider(compaction, compaction.request.input)
-    if theirs is None:
-        made = await _compact_by_summary(
+    provider_items = await _compact_by_provider(compaction, compaction.request.input)
+    if provider_items is None:
+        compacted = await _compact_by_summary(
             compaction,
             split_for_summary(compaction.request.input, count_item_tokens(compaction.request.input)),
             keep_user_items=True,
         )
-        return (*made.user_items, made.item), made.usage
-    if [item_type(item) for item in theirs].count("compaction") == 1:
-        return theirs, None
-    return [(await _build_result(compaction, before=tuple(theirs))).item], None
+        return (*compacted.user_items, compacted.item), compacted.usage
+    if [item_type(item) for item in provider_items].count("compaction") == 1:
+        return provider_items, None
+    return [(await _build_result(compaction, before=tuple(provider_items))).item], None
 
 
 async def compact_to_item(compaction: CompactionInput, threshold_tokens: int | None = None) -> CompactedInput | None:
@@ -104,20 +104,20 @@ async def compact_to_item(compaction: CompactionInput, threshold_tokens: int | N
     """
     sizes = count_item_tokens(compaction.request.input)
     if threshold_tokens is None:
-        parts = split_for_summary(compaction.request.input, sizes)
+        split = split_for_summary(compaction.request.input, sizes)
     else:
-        parts = split_for_summary(
+        split = split_for_summary(
             compaction.request.input,
             sizes,
             keep_tokens=threshold_tokens // KEPT_DIVISOR,
             user_message_tokens=threshold_tokens // USER_TEXT_DIVISOR,
         )
-        if all(is_user_message(item) or item_type(item) == "compaction" for item in parts.summarized_items):
+        if all(is_user_message(item) or item_type(item) == "compaction" for item in split.summarized_items):
             return None  # the remainder of an earlier compaction, without a response since
-    theirs = await _compact_by_provider(compaction, parts.summarized_items)
-    if theirs is None:
-        return await _compact_by_summary(compaction, parts, keep_user_items=False)
-    return await _build_result(compaction, before=(*parts.instructions, *theirs), after=parts.kept_items)
+    provider_items = await _compact_by_provider(compaction, split.summarized_items)
+    if provider_items is None:
+        return await _compact_by_summary(compaction, split, keep_user_items=False)
+    return await _build_result(compaction, before=(*split.instructions, *provider_items), after=split.kept_items)
 
 
 async def _compact_by_provider(compaction: CompactionInput, items: Sequence[Item]) -> Sequence[Item] | None:
@@ -129,24 +129,24 @@ async def _compact_by_provider(compaction: CompactionInput, items: Sequence[Item
 
 
 async def _compact_by_summary(
-    compaction: CompactionInput, parts: HistorySplit, *, keep_user_items: bool
+    compaction: CompactionInput, split: HistorySplit, *, keep_user_items: bool
 ) -> CompactedInput:
     """Compact by summary; `keep_user_items` leaves the user messages outside the item."""
-    if not parts.summarized_items:
+    if not split.summarized_items:
         return await _build_result(compaction, after=compaction.request.input)
-    summary, usage = await _summarize(compaction, parts.summarized_items, MAX_SPLITS)
-    need = sum(count_item_tokens(compaction.request.input))
-    for said in (parts.user_messages, ()) if summary else ():
-        left = (*parts.instructions, *said, summary_message(summary), *parts.kept_items)
-        if sum(count_item_tokens(left)) < need:
-            before = parts.instructions if keep_user_items else (*parts.instructions, *said)
-            beside = said if keep_user_items else ()
+    summary, usage = await _summarize(compaction, split.summarized_items, MAX_SPLITS)
+    input_tokens = sum(count_item_tokens(compaction.request.input))
+    for user_messages in (split.user_messages, ()) if summary else ():
+        remaining = (*split.instructions, *user_messages, summary_message(summary), *split.kept_items)
+        if sum(count_item_tokens(remaining)) < input_tokens:
+            before = split.instructions if keep_user_items else (*split.instructions, *user_messages)
+            user_items = user_messages if keep_user_items else ()
             return await _build_result(
-                compaction, before=before, summary=summary, after=parts.kept_items, user_items=beside, usage=usage
+                compaction, before=before, summary=summary, after=split.kept_items, user_items=user_items, usage=usage
             )
     return replace(
         await _build_result(compaction, after=compaction.request.input, usage=usage),
-        user_items=parts.user_messages if keep_user_items else (),
+        user_items=split.user_messages if keep_user_items else (),
     )
 
 
@@ -160,15 +160,15 @@ async def _build_result(
     usage: Mapping[str, Json] | None = None,
 ) -> CompactedInput:
     """Build the encrypted item of all this; `user_items` are not in it and stay visible."""
-    edges, open_ = compaction.deps, await load_item_decryptor(compaction.history, compaction.deps)
-    covers = covered_message_digests(compaction.history, open_, kept_messages=user_items)
-    sealed = CompactionContent(edges.store.tenant, before, summary, tuple(after), covers)
+    deps, decrypt = compaction.deps, await load_item_decryptor(compaction.history, compaction.deps)
+    covered = covered_message_digests(compaction.history, decrypt, kept_messages=user_items)
+    content = CompactionContent(deps.store.tenant, before, summary, tuple(after), covered)
     item = {
-        "id": edges.new_id("cmp"),
+        "id": deps.new_id("cmp"),
         "type": "compaction",
-        "encrypted_content": await edges.cipher.encrypt(sealed),
+        "encrypted_content": await deps.cipher.encrypt(content),
     }
-    return CompactedInput(item, (*user_items, *expand_compaction(sealed)), user_items, usage)
+    return CompactedInput(item, (*user_items, *expand_compaction(content)), user_items, usage)
 
 
 async def load_item_decryptor(history: Sequence[Item], deps: EndpointDeps) -> DecryptCompaction:
@@ -185,42 +185,42 @@ async def _summarize(
     compaction: CompactionInput, items: Sequence[Item], splits: int
 ) -> tuple[str, Mapping[str, Json] | None]:
     """Return the model's summary of `items`, and its usage; split the items if they do not fit."""
-    foreign = next((item for item in items if item_type(item) == "compaction"), None)
-    if foreign is not None:
-        raise errors.invalid_encrypted_content_error(foreign)
+    undecryptable = next((item for item in items if item_type(item) == "compaction"), None)
+    if undecryptable is not None:
+        raise errors.invalid_encrypted_content_error(undecryptable)
     try:
         return await _request_summary(compaction, items)
-    except ConvoError as wrong:
-        half = middle_cut_point(items)
-        if not is_window_exceeded(wrong) or half is None or not splits:
+    except ConvoError as error:
+        middle = middle_cut_point(items)
+        if not is_window_exceeded(error) or middle is None or not splits:
             raise
-    first, used = await _summarize(compaction, items[:half], splits - 1)
-    whole, more = await _summarize(compaction, (summary_message(first), *items[half:]), splits - 1)
-    return whole, add_usage(used, more)
+    first_summary, first_usage = await _summarize(compaction, items[:middle], splits - 1)
+    summary, usage = await _summarize(compaction, (summary_message(first_summary), *items[middle:]), splits - 1)
+    return summary, add_usage(first_usage, usage)
 
 
 async def _request_summary(compaction: CompactionInput, items: Sequence[Item]) -> tuple[str, Mapping[str, Json] | None]:
-    ask = compaction.request
-    request = build_summary_request(items, context=ask.instructions)
-    passed_on = {name: value for name, value in ask.parameters.items() if name in SUMMARY_PARAMETERS}
-    last: StreamEvent | None = None
+    model_request = compaction.request
+    request = build_summary_request(items, context=model_request.instructions)
+    parameters = {name: value for name, value in model_request.parameters.items() if name in SUMMARY_PARAMETERS}
+    last_event: StreamEvent | None = None
     async with aclosing(
-        compaction.model.respond(ModelRequest(ask.model, request.items, request.instructions, passed_on))
+        compaction.model.respond(ModelRequest(model_request.model, request.items, request.instructions, parameters))
     ) as events:
         async for event in events:
-            last = event
-    if last is None or not str(last["type"]).startswith("response.") or "response" not in last:
+            last_event = event
+    if last_event is None or not str(last_event["type"]).startswith("response.") or "response" not in last_event:
         raise StreamBroken("the model's summary is incomplete")
-    end = response.result_from_event(last)
-    if end.status == "failed":
-        raise StreamBroken(f"the model wrote no summary: {(end.error or {}).get('message')}")
-    return extract_summary(end.output), end.usage
+    result = response.result_from_event(last_event)
+    if result.status == "failed":
+        raise StreamBroken(f"the model wrote no summary: {(result.error or {}).get('message')}")
+    return extract_summary(result.output), result.usage
 
 
 def respond_with_compaction(compaction: CompactionInput, request: ResponseRequest) -> AsyncGenerator[StreamEvent, None]:
     """Stream the model's events, after a compaction if `request` asks for one. Raises WindowExceeded."""
-    asks = request.is_compaction or request.compact_threshold is not None
-    if asks or last_compaction_index(compaction.history) is not None:
+    is_requested = request.is_compaction or request.compact_threshold is not None
+    if is_requested or last_compaction_index(compaction.history) is not None:
         return _respond_compacting(compaction, request)
     return _respond_fitted(compaction, request)
 
@@ -250,9 +250,9 @@ async def compact_history(
     Raises RequestRefused and the errors of `ModelOpener`.
     """
     model, name = deps.models(request.model)
-    ask = build_response_model_request(request, await build_model_input(history, deps), name)
-    made, used = await compact_to_window(CompactionInput(model, ask, history, request.model, deps))
-    return [to_api_item(item, own_id(item) or deps.new_id(id_prefix(item))) for item in made], used
+    model_request = build_response_model_request(request, await build_model_input(history, deps), name)
+    items, usage = await compact_to_window(CompactionInput(model, model_request, history, request.model, deps))
+    return [to_api_item(item, own_id(item) or deps.new_id(id_prefix(item))) for item in items], usage
 
 
 async def _respond_compacting(
@@ -262,48 +262,48 @@ async def _respond_compacting(
         compaction,
         request=replace(compaction.request, input=await build_model_input(compaction.history, compaction.deps)),
     )
-    made = await _compact_if_requested(compaction, request)
-    if made is not None and request.is_compaction:
-        for event in (*_compaction_events(made, by_trigger=True), _compaction_only_event(made)):
+    compacted = await _compact_if_requested(compaction, request)
+    if compacted is not None and request.is_compaction:
+        for event in (*_compaction_events(compacted, by_trigger=True), _compaction_only_event(compacted)):
             yield event
         return
-    if made is not None:
-        compaction = replace(compaction, request=replace(compaction.request, input=made.visible_items))
+    if compacted is not None:
+        compaction = replace(compaction, request=replace(compaction.request, input=compacted.visible_items))
     with _report_undecryptable_item(compaction.request):
         async with (
-            aclosing(_respond_fitted(compaction, request)) as answer,
-            aclosing(_prepend_compaction(made, answer)) as events,
+            aclosing(_respond_fitted(compaction, request)) as model_events,
+            aclosing(_prepend_compaction(compacted, model_events)) as events,
         ):
             async for event in events:
                 yield event
 
 
 async def _prepend_compaction(
-    compacted: CompactedInput | None, answer: AsyncGenerator[StreamEvent, None]
+    compacted: CompactedInput | None, model_events: AsyncGenerator[StreamEvent, None]
 ) -> AsyncGenerator[StreamEvent, None]:
     """Yield the compaction's events, then those of `answer`.
 
     Nothing is yielded before the first event of `answer`: until then the request can still be refused.
     """
-    first = await anext(answer, None)
+    first = await anext(model_events, None)
     for event in _compaction_events(compacted, by_trigger=False) if compacted else ():
         yield event
     if first is not None:
         yield _shift_after_compaction(first, compacted)
-    async for event in answer:
+    async for event in model_events:
         yield _shift_after_compaction(event, compacted)
 
 
 @contextmanager
-def _report_undecryptable_item(ask: ModelRequest) -> Iterator[None]:
+def _report_undecryptable_item(request: ModelRequest) -> Iterator[None]:
     """Name the compaction item in the error if convo did not encrypt it and the model cannot decrypt it either."""
     try:
         yield
-    except Unsupported as wrong:
-        at = last_compaction_index(ask.input)
-        if at is None or wrong.param != "input":
+    except Unsupported as error:
+        index = last_compaction_index(request.input)
+        if index is None or error.param != "input":
             raise
-        raise errors.invalid_encrypted_content_error(ask.input[at], hint=wrong.hint) from wrong
+        raise errors.invalid_encrypted_content_error(request.input[index], hint=error.hint) from error
 
 
 async def _compact_if_requested(compaction: CompactionInput, request: ResponseRequest) -> CompactedInput | None:
@@ -317,16 +317,16 @@ async def _compact_if_requested(compaction: CompactionInput, request: ResponseRe
     return None
 
 
-def _exceeds_threshold(ask: ModelRequest, threshold_tokens: int) -> bool:
-    told = ask.input, ask.instructions, ask.parameters.get("tools")
-    return max_token_count(*told) > threshold_tokens and count_tokens(*told).tokens > threshold_tokens
+def _exceeds_threshold(request: ModelRequest, threshold_tokens: int) -> bool:
+    counted = request.input, request.instructions, request.parameters.get("tools")
+    return max_token_count(*counted) > threshold_tokens and count_tokens(*counted).tokens > threshold_tokens
 
 
 def _respond_fitted(compaction: CompactionInput, request: ResponseRequest) -> AsyncGenerator[StreamEvent, None]:
-    known = compaction.deps.find_window(compaction.request.model)
+    window = compaction.deps.find_window(compaction.request.model)
     auto = request.parameters.get("truncation") == "auto"
     return truncation.respond_within_window(
-        compaction.model, compaction.request, compaction.model_name, known, auto=auto
+        compaction.model, compaction.request, compaction.model_name, window, auto=auto
     )
 
 

@@ -30,27 +30,27 @@ class Conversations:
     async def create(self, items: Sequence[Item], metadata: Mapping[str, str] | None) -> Mapping[str, Json]:
         if self._deps.options.stateless:
             raise errors.stateless_server_error("conversation")
-        given = await self._resolve_items(items)
-        top = Path(root_key(self._store.tenant))
-        fresh = Conversation(
+        new_items = await self._resolve_items(items)
+        root_path = Path(root_key(self._store.tenant))
+        conversation = Conversation(
             id=self._deps.new_id("conv"),
-            head=top.head,
+            head=root_path.head,
             created_at=self._deps.clock.now(),
             metadata=_parse_metadata(metadata),
         )
-        change = build_append_transaction(fresh, top, given, self._deps.new_id)
+        change = build_append_transaction(conversation, root_path, new_items, self._deps.new_id)
         await self._store.commit(replace(change, expected_conversation_head=None))
-        return build_conversation_resource(fresh)
+        return build_conversation_resource(conversation)
 
     async def retrieve(self, conversation_id: str) -> Mapping[str, Json]:
         return build_conversation_resource(await load_conversation(self._store, conversation_id))
 
     async def update(self, conversation_id: str, metadata: Mapping[str, str]) -> Mapping[str, Json]:
-        renamed = _parse_metadata(metadata)
+        new_metadata = _parse_metadata(metadata)
         async with self._lock(conversation_id):
-            there = await load_conversation(self._store, conversation_id)
-            changed = replace(there, metadata=renamed)
-            await self._store.commit(Transaction(conversation=changed, expected_conversation_head=there.head))
+            conversation = await load_conversation(self._store, conversation_id)
+            changed = replace(conversation, metadata=new_metadata)
+            await self._store.commit(Transaction(conversation=changed, expected_conversation_head=conversation.head))
         return build_conversation_resource(changed)
 
     async def delete(self, conversation_id: str) -> None:
@@ -58,41 +58,47 @@ class Conversations:
             await self._store.remove_conversation(conversation_id)
 
     async def add_items(self, conversation_id: str, items: Sequence[Item]) -> ItemPage:
-        given = await self._resolve_items(items)
+        new_items = await self._resolve_items(items)
         async with self._lock(conversation_id):
-            there = await load_conversation(self._store, conversation_id)
-            change = build_append_transaction(there, await self._load_path(there), given, self._deps.new_id)
+            conversation = await load_conversation(self._store, conversation_id)
+            change = build_append_transaction(
+                conversation, await self._load_path(conversation), new_items, self._deps.new_id
+            )
             await self._store.commit(change)
-        names = change.conversation.item_ids[len(there.item_ids) :] if change.conversation else ()
+        ids = change.conversation.item_ids[len(conversation.item_ids) :] if change.conversation else ()
         return ItemPage(
-            [history.to_api_item(item, name) for item, name in zip(given, names, strict=True)], has_more=False
+            [history.to_api_item(item, item_id) for item, item_id in zip(new_items, ids, strict=True)], has_more=False
         )
 
     async def list_items(
         self, conversation_id: str, *, after: str | None, before: str | None, limit: int, order: SortOrder
     ) -> ItemPage:
         await self._deps.runs.wait_until_ended(self._store.tenant, conversation_id=conversation_id)
-        there = await load_conversation(self._store, conversation_id)
-        path = await self._load_path(there)
-        return history.paginate_items(path.items, there.item_ids, after=after, before=before, limit=limit, order=order)
+        conversation = await load_conversation(self._store, conversation_id)
+        path = await self._load_path(conversation)
+        return history.paginate_items(
+            path.items, conversation.item_ids, after=after, before=before, limit=limit, order=order
+        )
 
     async def retrieve_item(self, conversation_id: str, item_id: str) -> Item:
-        there = await load_conversation(self._store, conversation_id)
-        path = await self._load_path(there)
-        return history.to_api_item(path.items[_item_index(there, item_id)], item_id)
+        conversation = await load_conversation(self._store, conversation_id)
+        path = await self._load_path(conversation)
+        return history.to_api_item(path.items[_item_index(conversation, item_id)], item_id)
 
     async def delete_item(self, conversation_id: str, item_id: str) -> Mapping[str, Json]:
         async with self._lock(conversation_id):
-            there = await load_conversation(self._store, conversation_id)
-            change = build_removal_transaction(there, await self._load_path(there), _item_index(there, item_id))
+            conversation = await load_conversation(self._store, conversation_id)
+            change = build_removal_transaction(
+                conversation, await self._load_path(conversation), _item_index(conversation, item_id)
+            )
             await self._store.commit(change)
-        return build_conversation_resource(there)
+        return build_conversation_resource(conversation)
 
     async def _resolve_items(self, items: Sequence[Item]) -> tuple[Item, ...]:
         """Validate `items` and replace item references by the items they name. Raises RequestRefused."""
-        given = parse_conversation_items(list(items))
-        found = await resolve_references(given, (), self._store)
-        return tuple(found.get(referenced_id(item) or "", item) for item in given)
+        new_items = parse_conversation_items(list(items))
+        referenced = await resolve_references(new_items, (), self._store)
+        return tuple(referenced.get(referenced_id(item) or "", item) for item in new_items)
 
     async def _load_path(self, conversation: Conversation) -> Path:
         return await self._store.path(conversation.head)
@@ -108,9 +114,9 @@ class Conversations:
 
 def _parse_metadata(metadata: Mapping[str, str] | None) -> dict[str, str]:
     """Validate the metadata. Raises RequestRefused."""
-    given = dict(metadata or {})
-    validation.validate_metadata("metadata", given)
-    return given
+    pairs = dict(metadata or {})
+    validation.validate_metadata("metadata", pairs)
+    return pairs
 
 
 def _item_index(conversation: Conversation, item_id: str) -> int:
@@ -141,29 +147,29 @@ def build_removal_transaction(conversation: Conversation, path: Path, index: int
     If the item before it is equal, both share one path: the conversation keeps the first of the two nodes, and only the
     last is erased.
     """
-    before, rest = path.first(index), path.items[index + 1 :]
-    grown = before.append(rest)
-    gone = next((key for key in path.keys[index:] if not grown.contains(key)), None)
-    kept = replace(
-        conversation, head=grown.head, item_ids=(*conversation.item_ids[:index], *conversation.item_ids[index + 1 :])
+    before, later_items = path.first(index), path.items[index + 1 :]
+    new_path = before.append(later_items)
+    erased_key = next((key for key in path.keys[index:] if not new_path.contains(key)), None)
+    updated = replace(
+        conversation, head=new_path.head, item_ids=(*conversation.item_ids[:index], *conversation.item_ids[index + 1 :])
     )
     return Transaction(
-        appends=(AppendItems(before.head, rest),) if rest else (),
-        conversation=kept,
+        appends=(AppendItems(before.head, later_items),) if later_items else (),
+        conversation=updated,
         expected_conversation_head=conversation.head,
-        erased_nodes=(gone,) if gone else (),
+        erased_nodes=(erased_key,) if erased_key else (),
     )
 
 
 def assign_item_ids(items: Sequence[Item], used_ids: Sequence[str], new_id: NewId) -> tuple[str, ...]:
     """Return the ids of `items` in a conversation: their own if they have one that is not used yet."""
-    used, names = set(used_ids), []
+    used, ids = set(used_ids), []
     for item in items:
-        own = own_id(item)
-        name = own if own and own not in used else new_id(id_prefix(item))
-        used.add(name)
-        names.append(name)
-    return tuple(names)
+        own_item_id = own_id(item)
+        item_id = own_item_id if own_item_id and own_item_id not in used else new_id(id_prefix(item))
+        used.add(item_id)
+        ids.append(item_id)
+    return tuple(ids)
 
 
 def build_conversation_resource(conversation: Conversation) -> dict[str, Json]:

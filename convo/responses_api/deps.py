@@ -122,14 +122,14 @@ class ActiveRuns:
     @contextmanager
     def track_foreground(self, tenant: str) -> Iterator[ForegroundRun]:
         """Register a foreground response while the block runs."""
-        answer = ForegroundRun(tenant)
-        answer.is_stopped = self._is_grace_over
-        self._foreground.add(answer)
+        run = ForegroundRun(tenant)
+        run.is_stopped = self._is_grace_over
+        self._foreground.add(run)
         try:
-            yield answer
+            yield run
         finally:
-            self._foreground.discard(answer)
-            answer.end_event.set()
+            self._foreground.discard(run)
+            run.end_event.set()
 
     async def wait_until_ended(
         self, tenant: str, *, conversation_id: str | None = None, response_id: str | None = None
@@ -138,17 +138,17 @@ class ActiveRuns:
 
         The response is found by its conversation's id or its own. Returns whether it ended.
         """
-        named = conversation_id or response_id
-        of_tenant = (one for one in self._foreground if one.tenant == tenant)
-        found = next((one for one in of_tenant if named in (one.conversation_id, one.response_id)), None)
-        if found is None or named is None:
+        handle = conversation_id or response_id
+        tenant_runs = (run for run in self._foreground if run.tenant == tenant)
+        match = next((run for run in tenant_runs if handle in (run.conversation_id, run.response_id)), None)
+        if match is None or handle is None:
             return False
         with suppress(TimeoutError):
-            await asyncio.wait_for(found.end_event.wait(), SETTLE_TIMEOUT_S)
-        if found.is_closing:
+            await asyncio.wait_for(match.end_event.wait(), SETTLE_TIMEOUT_S)
+        if match.is_closing:
             with suppress(TimeoutError):
-                await asyncio.wait_for(found.end_event.wait(), STORE_TIMEOUT_S)
-        return found.end_event.is_set()
+                await asyncio.wait_for(match.end_event.wait(), STORE_TIMEOUT_S)
+        return match.end_event.is_set()
 
     def close(self) -> None:
         """Start nothing more."""
@@ -165,17 +165,17 @@ class ActiveRuns:
                 async with asyncio.timeout(grace_s):
                     await asyncio.gather(
                         *(asyncio.shield(task) for task in self._tasks),
-                        *(answer.end_event.wait() for answer in self._foreground),
+                        *(run.end_event.wait() for run in self._foreground),
                         return_exceptions=True,
                     )
         self._is_grace_over = True
-        for answer in tuple(self._foreground):
-            answer.stop()
-        while (left := self._unfinished_tasks()) or any(not answer.is_suspended for answer in self._foreground):
-            for stop in left.values():
+        for run in tuple(self._foreground):
+            run.stop()
+        while (unfinished := self._unfinished_tasks()) or any(not run.is_suspended for run in self._foreground):
+            for stop in unfinished.values():
                 stop()
-            kept = [answer.end_event.wait() for answer in self._foreground if not answer.is_suspended]
-            await asyncio.gather(*left, *kept, return_exceptions=True)
+            end_waits = [run.end_event.wait() for run in self._foreground if not run.is_suspended]
+            await asyncio.gather(*unfinished, *end_waits, return_exceptions=True)
 
     def _unfinished_tasks(self) -> dict[asyncio.Task[None], Callable[[], object]]:
         """Return the running tasks. A done task stays in `_tasks` until the event loop calls its callback."""
@@ -257,22 +257,22 @@ async def conversation_write_lock(store: Store, conversation_id: str, holder: st
     Raises TryLater (`conversation_locked`) if another holder has the lease.
     """
     try:
-        hold = await _acquire_lease(store, f"writing {conversation_id}", f"{process_identity()}:{holder}")
+        lease = await _acquire_lease(store, f"writing {conversation_id}", f"{process_identity()}:{holder}")
     except Busy as busy:
         raise errors.conversation_locked_error() from busy
     try:
         yield
     finally:
-        await shielded(hold.release())
+        await shielded(lease.release())
 
 
 async def _acquire_lease(store: Store, name: str, holder: str) -> LeaseGuard:
     """Acquire the lease; release it again if cancelled in the meantime. Raises Busy."""
-    taking = asyncio.create_task(LeaseGuard.acquire(store, name, holder, WRITE_LEASE_TTL_S))
+    acquisition = asyncio.create_task(LeaseGuard.acquire(store, name, holder, WRITE_LEASE_TTL_S))
     try:
-        return await asyncio.shield(taking)
+        return await asyncio.shield(acquisition)
     except asyncio.CancelledError:
-        await shielded(_release_acquired(taking))
+        await shielded(_release_acquired(acquisition))
         raise
 
 

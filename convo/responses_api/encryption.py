@@ -57,38 +57,40 @@ class CompactionCipher:
         The decryptor returns None for an item that convo did not encrypt, and raises RequestRefused for one that it
         cannot decrypt.
         """
-        keys = await self._load_fernet()
-        return lambda item: _decrypt_item(item, keys, self._store.tenant) if is_encrypted_by_convo(item) else None
+        fernet = await self._load_fernet()
+        return lambda item: _decrypt_item(item, fernet, self._store.tenant) if is_encrypted_by_convo(item) else None
 
     async def _load_fernet(self) -> "MultiFernet":
         if self._fernet is None:
-            own = await self._store.admin.get_or_create_secret(DATABASE_KEY_NAME, secrets.token_bytes(KEY_SIZE_BYTES))
-            given = [self._passphrase.reveal().encode()] if self._passphrase else []
-            self._fernet = await asyncio.to_thread(_build_fernet, [*given, own])
+            database_key = await self._store.admin.get_or_create_secret(
+                DATABASE_KEY_NAME, secrets.token_bytes(KEY_SIZE_BYTES)
+            )
+            passphrases = [self._passphrase.reveal().encode()] if self._passphrase else []
+            self._fernet = await asyncio.to_thread(_build_fernet, [*passphrases, database_key])
         return self._fernet
 
 
-def _decrypt_item(item: Item, keys: "MultiFernet", tenant: str) -> CompactionContent:
+def _decrypt_item(item: Item, fernet: "MultiFernet", tenant: str) -> CompactionContent:
     from cryptography.fernet import InvalidToken
 
     try:
-        sealed = decode_compaction(
-            keys.decrypt(item["encrypted_content"].removeprefix(ENCRYPTED_PREFIX).encode("ascii", "replace"))
+        content = decode_compaction(
+            fernet.decrypt(item["encrypted_content"].removeprefix(ENCRYPTED_PREFIX).encode("ascii", "replace"))
         )
-    except (InvalidToken, InputFault) as wrong:
-        raise errors.invalid_encrypted_content_error(item) from wrong
-    if sealed.tenant != tenant:
+    except (InvalidToken, InputFault) as error:
+        raise errors.invalid_encrypted_content_error(item) from error
+    if content.tenant != tenant:
         raise errors.invalid_encrypted_content_error(item)
-    return sealed
+    return content
 
 
 def _build_fernet(passphrases: Sequence[bytes]) -> "MultiFernet":
     """Build the cipher: the first key encrypts, all of them decrypt."""
     try:
         from cryptography.fernet import Fernet, MultiFernet
-    except ImportError as missing:
-        raise errors.missing_cryptography_error() from missing
-    return MultiFernet([Fernet(_derive_key(phrase)) for phrase in passphrases])
+    except ImportError as error:
+        raise errors.missing_cryptography_error() from error
+    return MultiFernet([Fernet(_derive_key(passphrase)) for passphrase in passphrases])
 
 
 @lru_cache(maxsize=8)

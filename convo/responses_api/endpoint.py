@@ -54,9 +54,9 @@ def to_stateless_body(body: Mapping[str, Json]) -> dict[str, Json]:
 
 def check_no_references(request: ResponseRequest) -> None:
     """Raise RequestRefused if an item is only a reference."""
-    for at, item in enumerate(request.items):
+    for index, item in enumerate(request.items):
         if referenced_id(item) is not None:
-            raise errors.stateless_server_error(f"input[{at}]")
+            raise errors.stateless_server_error(f"input[{index}]")
 
 
 class EmbeddedConnection:
@@ -68,23 +68,25 @@ class EmbeddedConnection:
 
     async def create(self, body: Mapping[str, Json]) -> AsyncGenerator[StreamEvent, None]:
         self._deps.runs.check_open()
-        last = self._last if self._continues_last(body) else None
+        last_history = self._last if self._continues_last(body) else None
         try:
             turn = ResponseTurn(
-                validation.parse_connection_request(self._to_allowed_body(body, last)), self._deps, _if_unstored(last)
+                validation.parse_connection_request(self._to_allowed_body(body, last_history)),
+                self._deps,
+                _if_unstored(last_history),
             )
             async with aclosing(turn.events()) as events:
                 async for event in events:
-                    self._remember_history(event, turn, last)
+                    self._remember_history(event, turn, last_history)
                     yield event
         except ConvoError:
-            self._forget_history(last)
+            self._forget_history(last_history)
             raise
 
     def _continues_last(self, body: Mapping[str, Json]) -> bool:
         """Whether `body` continues the last response of this connection."""
-        last = self._last.previous if self._last else None
-        return last is not None and body.get("previous_response_id") == last.id
+        previous = self._last.previous if self._last else None
+        return previous is not None and body.get("previous_response_id") == previous.id
 
     def _to_allowed_body(self, body: Mapping[str, Json], last_history: LoadedHistory | None) -> Mapping[str, Json]:
         """Return `body` as it is allowed on this connection. Raises RequestRefused."""
@@ -92,8 +94,8 @@ class EmbeddedConnection:
             return body
         if last_history is None:
             return to_stateless_body(body)
-        rest = {name: value for name, value in body.items() if name != "previous_response_id"}
-        return {**to_stateless_body(rest), "previous_response_id": body["previous_response_id"]}
+        fields = {name: value for name, value in body.items() if name != "previous_response_id"}
+        return {**to_stateless_body(fields), "previous_response_id": body["previous_response_id"]}
 
     def _remember_history(self, event: StreamEvent, turn: ResponseTurn, last_history: LoadedHistory | None) -> None:
         """Remember the history of a successful response; forget one whose continuation failed."""
@@ -137,9 +139,9 @@ class EmbeddedEndpoint:
         seal_key: Secret | None = None,
         find_window: WindowLookup = find_model_window,
     ) -> None:
-        sealing = CompactionCipher(store, seal_key)
+        cipher = CompactionCipher(store, seal_key)
         self._deps = EndpointDeps(
-            store, models, clock, new_id, sealing, runs or ActiveRuns(), options or EndpointOptions(), find_window
+            store, models, clock, new_id, cipher, runs or ActiveRuns(), options or EndpointOptions(), find_window
         )
         self._conversations = Conversations(self._deps)
 
@@ -186,8 +188,8 @@ class EmbeddedEndpoint:
         request = self._parse_request(validation.parse_compact_body(body))
         history = await self._load_history(request)
         check_call_pairs(history)
-        window, used = await compacting.compact_history(request, history, self._deps)
-        return build_compaction_resource(self._deps.new_id("resp"), self._deps.clock.now(), window, used)
+        window, usage = await compacting.compact_history(request, history, self._deps)
+        return build_compaction_resource(self._deps.new_id("resp"), self._deps.clock.now(), window, usage)
 
     async def delete(self, response_id: str) -> None:
         link = await self._load_link(response_id)
@@ -217,10 +219,10 @@ class EmbeddedEndpoint:
             model, name = self._deps.models(request.model)
             tokens = await model.count(compacting.build_response_model_request(request, items, name))
         if tokens is None and self._deps.options.estimate_tokens:
-            counted = await asyncio.to_thread(
+            token_count = await asyncio.to_thread(
                 count_tokens, items, request.instructions, request.parameters.get("tools")
             )
-            tokens = counted.tokens
+            tokens = token_count.tokens
         return tokens
 
     async def _load_history(self, request: ResponseRequest) -> Sequence[Item]:
@@ -229,8 +231,8 @@ class EmbeddedEndpoint:
         Raises the errors of `load_request_history` and `select_new_items`.
         """
         history = await load_request_history(request, self._deps.store)
-        found = await resolve_references(request.items, history.item_ids, self._deps.store)
-        return history.path.append(select_new_items(request.items, history.item_ids, found)).items
+        referenced = await resolve_references(request.items, history.item_ids, self._deps.store)
+        return history.path.append(select_new_items(request.items, history.item_ids, referenced)).items
 
     async def create_conversation(
         self, items: Sequence[Item] = (), metadata: Mapping[str, str] | None = None
@@ -275,8 +277,8 @@ class EmbeddedEndpoint:
         await model.check_request(compacting.build_response_model_request(request, items, name))
 
     async def warm(self, model: str) -> None:
-        opened, name = self._deps.models(model)
-        await opened.warm(name)
+        opened_model, name = self._deps.models(model)
+        await opened_model.warm(name)
 
     async def mark_abandoned(self, response_id: str) -> None:
         """End an open run without a process as failed."""
@@ -309,9 +311,9 @@ class EmbeddedEndpoint:
 
     async def _cancel_run(self, response_id: str) -> None:
         """Cancel an open run, in this process or another."""
-        here = self._deps.runs.find_background(response_id)
-        if here is not None:
-            await here.stop()
+        run = self._deps.runs.find_background(response_id)
+        if run is not None:
+            await run.stop()
         else:
             await background.close_detached_run(response_id, cancelled_result, self._deps)
 

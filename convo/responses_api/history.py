@@ -72,14 +72,14 @@ async def resolve_references(items: Sequence[Item], known: Sequence[str], store:
 
     Raises RequestRefused for a reference to no item.
     """
-    found: dict[str, Item] = {}
-    for wanted in (named for named in map(referenced_id, items) if named is not None):
-        item = None if wanted in known else await store.item(wanted)
+    referenced: dict[str, Item] = {}
+    for item_id in (target_id for target_id in map(referenced_id, items) if target_id is not None):
+        item = None if item_id in known else await store.item(item_id)
         if item is not None:
-            found[wanted] = item
-        elif wanted not in known:
-            raise errors.item_not_found_error(wanted)
-    return found
+            referenced[item_id] = item
+        elif item_id not in known:
+            raise errors.item_not_found_error(item_id)
+    return referenced
 
 
 def select_new_items(items: Sequence[Item], known: Sequence[str], referenced: Mapping[str, Item]) -> tuple[Item, ...]:
@@ -91,15 +91,15 @@ def select_new_items(items: Sequence[Item], known: Sequence[str], referenced: Ma
 
     Raises RequestRefused for an item that the history already has.
     """
-    there, joining = set(known), []
+    known_ids, new_items = set(known), []
     for item in items:
-        wanted = referenced_id(item)
-        if wanted is not None and wanted in there:
+        target_id = referenced_id(item)
+        if target_id is not None and target_id in known_ids:
             continue
-        whole = item if wanted is None else referenced[wanted]
-        _check_not_duplicate(wanted or own_id(whole), there)
-        joining.append(whole)
-    return tuple(joining)
+        new_item = item if target_id is None else referenced[target_id]
+        _check_not_duplicate(target_id or own_id(new_item), known_ids)
+        new_items.append(new_item)
+    return tuple(new_items)
 
 
 async def find_response_link(store: Store, response_id: str) -> Link | None:
@@ -108,8 +108,8 @@ async def find_response_link(store: Store, response_id: str) -> Link | None:
     The store also has links of other endpoints, and of attempts without a response.
     """
     link = await store.link(response_id)
-    ours = link and link.is_stored and link.scope == EMBEDDED_SCOPE and link.id.startswith("resp_")
-    return link if ours else None
+    is_own = link and link.is_stored and link.scope == EMBEDDED_SCOPE and link.id.startswith("resp_")
+    return link if is_own else None
 
 
 async def load_response_link(store: Store, response_id: str) -> Link:
@@ -130,20 +130,20 @@ async def load_conversation(store: Store, conversation_id: str) -> Conversation:
 
 async def load_item_ids(store: Store, link: Link, path: Path) -> tuple[str, ...]:
     """Return the ids of the items on a response's path; an item of its conversation has its id there."""
-    given: dict[Key, str] = {}
+    ids_by_key: dict[Key, str] = {}
     conversation = await store.conversation(link.conversation_id) if link.conversation_id else None
     if conversation:
         keys: Iterable[Key] = (await store.path(conversation.head)).keys
-        given = dict(zip(keys, conversation.item_ids, strict=True))
-    return resolve_item_ids(path, given)
+        ids_by_key = dict(zip(keys, conversation.item_ids, strict=True))
+    return resolve_item_ids(path, ids_by_key)
 
 
-def _check_not_duplicate(item_id: str | None, known: set[str]) -> None:
+def _check_not_duplicate(item_id: str | None, known_ids: set[str]) -> None:
     if item_id is None:
         return
-    if item_id in known:
+    if item_id in known_ids:
         raise errors.duplicate_item_error(item_id)
-    known.add(item_id)
+    known_ids.add(item_id)
 
 
 PAIRED_TYPES = frozenset({*OUTPUT_BY_CLIENT_CALL, *OUTPUT_BY_CLIENT_CALL.values()})
@@ -157,24 +157,24 @@ def check_call_pairs(items: Sequence[Item]) -> None:
     calls: dict[str, Item] = {}
     answered: set[str] = set()
     for item in items:
-        named = _pair_id(item) if item.get("type") in PAIRED_TYPES else None
-        if named is None:
+        call_id = _pair_id(item) if item.get("type") in PAIRED_TYPES else None
+        if call_id is None:
             continue
         if is_client_call(item):
-            before = calls.get(named)
-            if before is not None and named not in answered and not _is_incomplete(before):
-                raise errors.missing_tool_output_error(_describe_type(before), named)
-            calls[named] = item
-            answered.discard(named)
-        elif named not in calls:
-            raise errors.missing_tool_call_error(_describe_type(item), named)
-        elif named in answered:
-            raise errors.duplicate_tool_output_error(_describe_type(item), named)
+            earlier_call = calls.get(call_id)
+            if earlier_call is not None and call_id not in answered and not _is_incomplete(earlier_call):
+                raise errors.missing_tool_output_error(_describe_type(earlier_call), call_id)
+            calls[call_id] = item
+            answered.discard(call_id)
+        elif call_id not in calls:
+            raise errors.missing_tool_call_error(_describe_type(item), call_id)
+        elif call_id in answered:
+            raise errors.duplicate_tool_output_error(_describe_type(item), call_id)
         else:
-            answered.add(named)
-    for named, call in calls.items():
-        if named not in answered and not _is_incomplete(call):
-            raise errors.missing_tool_output_error(_describe_type(call), named)
+            answered.add(call_id)
+    for call_id, call in calls.items():
+        if call_id not in answered and not _is_incomplete(call):
+            raise errors.missing_tool_output_error(_describe_type(call), call_id)
 
 
 def remove_incomplete_items(items: Sequence[Item]) -> tuple[Item, ...]:
@@ -182,8 +182,8 @@ def remove_incomplete_items(items: Sequence[Item]) -> tuple[Item, ...]:
     if not any(map(_is_incomplete, items)):
         return tuple(items)
     answered = {_pair_id(item) for item in items if item.get("type") in PAIRED_TYPES and is_client_output(item)}
-    formed = (_complete_part(item, answered) if _is_incomplete(item) else item for item in items)
-    return tuple(item for item in formed if item is not None)
+    parts = (_complete_part(item, answered) if _is_incomplete(item) else item for item in items)
+    return tuple(item for item in parts if item is not None)
 
 
 def _complete_part(item: Item, answered: Collection[str | None]) -> Item | None:
@@ -199,10 +199,10 @@ def _is_incomplete(item: Item) -> bool:
 
 def _pair_id(item: Item) -> str | None:
     """Return the id that pairs a call with its output; a local shell's output has its call's id in `id`."""
-    named = get_call_id(item)
-    if named is None and item_type(item) == "local_shell_call_output" and isinstance(item.get("id"), str):
+    call_id = get_call_id(item)
+    if call_id is None and item_type(item) == "local_shell_call_output" and isinstance(item.get("id"), str):
         return str(item["id"])
-    return named
+    return call_id
 
 
 def _describe_type(item: Item) -> str:
@@ -232,26 +232,26 @@ def id_prefix(item: Item) -> str:
 
 def resolve_item_ids(path: Path, given: Mapping[Key, str] | None = None) -> tuple[str, ...]:
     """Return the id of each item on `path`: its own, else the one `given` for its node, else one built from the key."""
-    known = given or {}
+    known_ids = given or {}
     return tuple(
-        own_id(node.item) or known.get(node.key) or f"{id_prefix(node.item)}_{node.key[:NODE_KEY_DIGITS]}"
+        own_id(node.item) or known_ids.get(node.key) or f"{id_prefix(node.item)}_{node.key[:NODE_KEY_DIGITS]}"
         for node in path.nodes
     )
 
 
 def own_id(item: Item) -> str | None:
-    found = item.get("id")
-    return found if isinstance(found, str) and found else None
+    item_id = item.get("id")
+    return item_id if isinstance(item_id, str) and item_id else None
 
 
 def to_api_item(item: Item, item_id: str) -> dict[str, Json]:
     """Return `item` in the form of the API: content as a list of parts, with an id and a status."""
-    spelled: dict[str, Json] = {**item, "type": item_type(item), "id": item_id}
+    api_item: dict[str, Json] = {**item, "type": item_type(item), "id": item_id}
     if item_type(item) == "message" and not isinstance(item.get("content"), list):
-        spelled["content"] = normalize_item(item)["content"]
+        api_item["content"] = normalize_item(item)["content"]
     if item_type(item) in TYPES_WITH_STATUS:
-        spelled["status"] = item.get("status") or "completed"
-    return spelled
+        api_item["status"] = item.get("status") or "completed"
+    return api_item
 
 
 def paginate_items(
@@ -273,16 +273,16 @@ def paginate_items(
     """
     integer_validator(1, MAX_PAGE_ITEMS)("limit", limit)
     enum_validator("asc", "desc")("order", order)
-    listed = list(zip(items, ids, strict=True))
+    entries = list(zip(items, ids, strict=True))
     if order == "desc":
-        listed.reverse()
-    named = [item_id for _, item_id in listed]
-    start = _cursor_index("after", after, named) + 1 if after is not None else 0
-    end = _cursor_index("before", before, named) if before is not None else len(listed)
-    chosen = listed[start:end]
-    backwards = before is not None and after is None
-    part = chosen[-limit:] if backwards else chosen[:limit]
-    return ItemPage([to_api_item(item, item_id) for item, item_id in part], has_more=len(part) < len(chosen))
+        entries.reverse()
+    ordered_ids = [item_id for _, item_id in entries]
+    start = _cursor_index("after", after, ordered_ids) + 1 if after is not None else 0
+    end = _cursor_index("before", before, ordered_ids) if before is not None else len(entries)
+    selected = entries[start:end]
+    is_backwards = before is not None and after is None
+    page = selected[-limit:] if is_backwards else selected[:limit]
+    return ItemPage([to_api_item(item, item_id) for item, item_id in page], has_more=len(page) < len(selected))
 
 
 def _cursor_index(name: str, item_id: str, ids: Sequence[str]) -> int:
@@ -302,25 +302,27 @@ def check_strict_input(given: Sequence[Item], known: Collection[str], history: S
 
     Raises RequestRefused with the real API's messages.
     """
-    for at, item in enumerate(given):
+    for index, item in enumerate(given):
         if item_type(item) == "reasoning":
-            _check_reasoning(at, item, given[at + 1 :], known)
+            _check_reasoning(index, item, given[index + 1 :], known)
         elif item_type(item) == "function_call":
-            _check_arguments(at, item)
+            _check_arguments(index, item)
         elif item_type(item) == "compaction" and len(history) > len(given):
-            raise RequestRefused("A compaction item cannot follow the history that it replaces", param=f"input[{at}]")
-    folded = max((at for at, item in enumerate(history) if item_type(item) == "compaction"), default=-1)
-    check_call_pairs(history[folded + 1 :])
+            raise RequestRefused(
+                "A compaction item cannot follow the history that it replaces", param=f"input[{index}]"
+            )
+    last_compaction = max((index for index, item in enumerate(history) if item_type(item) == "compaction"), default=-1)
+    check_call_pairs(history[last_compaction + 1 :])
 
 
-def _check_reasoning(index: int, item: Item, later_items: Sequence[Item], known: Collection[str]) -> None:
+def _check_reasoning(index: int, item: Item, later_items: Sequence[Item], known_ids: Collection[str]) -> None:
     if not isinstance(item.get("summary"), list):
         raise errors.missing_parameter_error(f"input[{index}].summary")
-    alone = not item.get("encrypted_content") and not item.get("content")
-    if alone and item.get("id") not in known:
+    has_no_content = not item.get("encrypted_content") and not item.get("content")
+    if has_no_content and item.get("id") not in known_ids:
         raise errors.item_not_found_error(str(item.get("id")))
-    following = next((one for one in later_items if item_type(one) != "reasoning"), None)
-    if following is None or not _is_model_output(following):
+    next_item = next((later_item for later_item in later_items if item_type(later_item) != "reasoning"), None)
+    if next_item is None or not _is_model_output(next_item):
         name = item.get("id") or f"input[{index}]"
         raise RequestRefused(
             f"Item '{name}' of type 'reasoning' was provided without its required following item", param="input"
@@ -335,8 +337,8 @@ def _is_model_output(item: Item) -> bool:
 
 def _check_arguments(index: int, item: Item) -> None:
     try:
-        found = json.loads(item["arguments"])
+        arguments = json.loads(item["arguments"])
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+        arguments = None
+    if not isinstance(arguments, dict):
         raise errors.invalid_type_error(f"input[{index}].arguments", "the text of a JSON object", "something else")

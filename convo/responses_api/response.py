@@ -73,15 +73,15 @@ def build_response(link: Link, output: Sequence[Item]) -> Response:
 
     output:  its items, as they were streamed
     """
-    asked = effective_parameters(link.parameters)
-    ended = link.created_at + link.duration_s if link.duration_s is not None else link.created_at
+    parameters = effective_parameters(link.parameters)
+    ended_at = link.created_at + link.duration_s if link.duration_s is not None else link.created_at
     return {
         "id": link.id,
         "object": "response",
         "created_at": int(link.created_at),
-        "completed_at": int(ended) if link.status == "completed" else None,
+        "completed_at": int(ended_at) if link.status == "completed" else None,
         "status": link.status,
-        "background": bool(asked.get("background")),
+        "background": bool(parameters.get("background")),
         "error": _error_field(link),
         "incomplete_details": _incomplete_details_field(link),
         "model": link.model,
@@ -90,12 +90,12 @@ def build_response(link: Link, output: Sequence[Item]) -> Response:
         "conversation": {"id": link.conversation_id} if link.conversation_id else None,
         "store": link.is_stored,
         "service_tier": "default",
-        "reasoning": {"effort": None, "summary": None, **asked.get("reasoning", {})},
-        "text": _text_field(asked.get("text", {})),
-        "tools": [_tool_field(tool) for tool in asked.get("tools", ())],
+        "reasoning": {"effort": None, "summary": None, **parameters.get("reasoning", {})},
+        "text": _text_field(parameters.get("text", {})),
+        "tools": [_tool_field(tool) for tool in parameters.get("tools", ())],
         "usage": _usage_field(link.usage),
-        **{name: asked.get(name, otherwise) for name, otherwise in DEFAULT_FIELD_VALUES.items()},
-        **{name: asked[name] for name in OPTIONAL_FIELDS if name in asked},
+        **{name: parameters.get(name, default) for name, default in DEFAULT_FIELD_VALUES.items()},
+        **{name: parameters[name] for name in OPTIONAL_FIELDS if name in parameters},
     }
 
 
@@ -118,8 +118,8 @@ def build_terminal_event(link: Link, output: Sequence[Item]) -> StreamEvent:
     The API has no event for a cancelled response: its `status` shows it. Nor has it a field for the limit that
     ended a response: the event has it next to `response`, and it is sent as a header or a comment.
     """
-    kind = "incomplete" if link.status == "cancelled" else link.status
-    event: StreamEvent = {"type": f"response.{kind}", "response": build_response(link, output)}
+    status = "incomplete" if link.status == "cancelled" else link.status
+    event: StreamEvent = {"type": f"response.{status}", "response": build_response(link, output)}
     if link.error and STREAMED_TEXT_DIFFERS in link.error:
         return {**event, STREAMED_TEXT_DIFFERS: True}
     if link.error and "limit" in link.error:
@@ -154,12 +154,12 @@ def add_usage(one: Mapping[str, Json] | None, other: Mapping[str, Json] | None) 
     return {name: _add_values(one.get(name), other.get(name)) for name in {**one, **other}}
 
 
-def _add_values(one: Json, other: Json) -> Json:
-    if one is None or other is None:
-        return other if one is None else one
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return add_usage(one, other)
-    return one + other if _is_number(one) and _is_number(other) else one
+def _add_values(first: Json, second: Json) -> Json:
+    if first is None or second is None:
+        return second if first is None else first
+    if isinstance(first, Mapping) and isinstance(second, Mapping):
+        return add_usage(first, second)
+    return first + second if _is_number(first) and _is_number(second) else first
 
 
 def _is_number(value: Json) -> bool:
@@ -170,8 +170,8 @@ def _error_field(link: Link) -> Json:
     """Return the error under a code that clients know; the link keeps the original code."""
     if not link.error or link.status != "failed":
         return None
-    shown = {name: value for name, value in link.error.items() if name != "limit"}
-    return {**shown, "code": link.error["code"] if link.error["code"] in RESPONSE_ERROR_CODES else "server_error"}
+    error = {name: value for name, value in link.error.items() if name != "limit"}
+    return {**error, "code": link.error["code"] if link.error["code"] in RESPONSE_ERROR_CODES else "server_error"}
 
 
 def _incomplete_details_field(link: Link) -> Json:
@@ -179,11 +179,11 @@ def _incomplete_details_field(link: Link) -> Json:
     return {"reason": link.error["code"]} if link.error and link.status == "incomplete" else None
 
 
-def _text_field(given: Mapping[str, Json]) -> Json:
-    form = given.get("format") or {"type": "text"}
-    if form["type"] == "json_schema":
-        form = {**JSON_SCHEMA_FORMAT_DEFAULTS, **form}
-    return {**given, "format": form}
+def _text_field(text: Mapping[str, Json]) -> Json:
+    text_format = text.get("format") or {"type": "text"}
+    if text_format["type"] == "json_schema":
+        text_format = {**JSON_SCHEMA_FORMAT_DEFAULTS, **text_format}
+    return {**text, "format": text_format}
 
 
 def _tool_field(tool: Mapping[str, Json]) -> Json:
@@ -198,11 +198,11 @@ def _usage_field(usage: Mapping[str, Json] | None) -> Json:
     """Return `usage` with both details; servers and older clients leave some figures out."""
     if not usage:
         return None
-    into, out = usage.get("input_tokens", 0), usage.get("output_tokens", 0)
+    input_tokens, output_tokens = usage.get("input_tokens", 0), usage.get("output_tokens", 0)
     return {
-        "input_tokens": into,
-        "output_tokens": out,
-        "total_tokens": into + out,
+        "input_tokens": input_tokens,
+        "output_tokens": output_tokens,
+        "total_tokens": input_tokens + output_tokens,
         **usage,
         "input_tokens_details": {
             "cached_tokens": 0,
@@ -258,16 +258,16 @@ class TurnResult:
 def result_from_event(event: StreamEvent) -> TurnResult:
     """Return the result that a terminal event carries."""
     response: Response = event["response"]
-    output, used = tuple(response.get("output") or ()), response.get("usage")
+    output, usage = tuple(response.get("output") or ()), response.get("usage")
     if event["type"] == "response.completed":
-        return TurnResult("completed", output, used)
+        return TurnResult("completed", output, usage)
     if event["type"] == "response.incomplete":
         if "limit" in (response.get("error") or {}):
-            return TurnResult("incomplete", output, used, response["error"])
+            return TurnResult("incomplete", output, usage, response["error"])
         reason = (response.get("incomplete_details") or {}).get("reason") or "max_output_tokens"
-        words = INCOMPLETE_MESSAGES.get(reason, "The response is incomplete.")
-        return TurnResult("incomplete", output, used, {"code": reason, "message": words})
-    return TurnResult("failed", output, used, MODEL_FAILED_ERROR | (response.get("error") or {}))
+        message = INCOMPLETE_MESSAGES.get(reason, "The response is incomplete.")
+        return TurnResult("incomplete", output, usage, {"code": reason, "message": message})
+    return TurnResult("failed", output, usage, MODEL_FAILED_ERROR | (response.get("error") or {}))
 
 
 def cancelled_result(output: Sequence[Item]) -> TurnResult:
@@ -280,8 +280,8 @@ def disconnected_result(output: Sequence[Item]) -> TurnResult:
 
     A complete call is marked incomplete: the client may still send its output, and a next turn without one is accepted.
     """
-    kept = tuple({**item, "status": "incomplete"} if is_client_call(item) else item for item in output)
-    return TurnResult("cancelled", kept, error=CANCELLED_ERROR, is_sent=True)
+    sent_items = tuple({**item, "status": "incomplete"} if is_client_call(item) else item for item in output)
+    return TurnResult("cancelled", sent_items, error=CANCELLED_ERROR, is_sent=True)
 
 
 def not_stored_result(output: Sequence[Item]) -> TurnResult:
@@ -337,11 +337,11 @@ def build_turn_transaction(
     history: LoadedHistory, input_path: Path, result: TurnResult, link: Link, new_id: NewId
 ) -> Transaction:
     """Build the one transaction that stores the response."""
-    said = (*(node.item for node in input_path.nodes[len(history.path) :]), *result.output)
-    grow = (AppendItems(history.path.head, said),) if said else ()
+    new_items = (*(node.item for node in input_path.nodes[len(history.path) :]), *result.output)
+    appends = (AppendItems(history.path.head, new_items),) if new_items else ()
     if history.conversation is None or not result.is_appended:
-        return Transaction(appends=grow, links=(link,))
-    return replace(build_append_transaction(history.conversation, history.path, said, new_id), links=(link,))
+        return Transaction(appends=appends, links=(link,))
+    return replace(build_append_transaction(history.conversation, history.path, new_items, new_id), links=(link,))
 
 
 def rebase_turn_transaction(change: Transaction, input_path: Path, result: TurnResult) -> Transaction:

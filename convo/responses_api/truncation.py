@@ -46,42 +46,42 @@ def respond_within_window(
 
     Raises WindowExceeded, here or with the first event.
     """
-    most = max_token_count(ask.input, ask.instructions, _request_tools(ask)) if window else 0
-    if window is None or most <= (_input_limit_tokens(ask, window) if auto else window.context):
+    max_tokens = max_token_count(ask.input, ask.instructions, _request_tools(ask)) if window else 0
+    if window is None or max_tokens <= (_input_limit_tokens(ask, window) if auto else window.context):
         return _respond(model, ask, auto=auto)
-    if most > COUNT_IN_THREAD_TOKENS:
+    if max_tokens > COUNT_IN_THREAD_TOKENS:
         return _respond_fitted_in_thread(model, ask, model_name, window, auto=auto)
     return _respond(model, _fit_request(ask, model_name, window, auto=auto), auto=auto)
 
 
 async def _respond_fitted_in_thread(
-    model: Model, ask: ModelRequest, model_name: str, window: ModelWindow, *, auto: bool
+    model: Model, request: ModelRequest, model_name: str, window: ModelWindow, *, auto: bool
 ) -> AsyncGenerator[StreamEvent, None]:
-    fitting = await asyncio.to_thread(_fit_request, ask, model_name, window, auto=auto)
-    async with aclosing(_respond(model, fitting, auto=auto)) as events:
+    fitted = await asyncio.to_thread(_fit_request, request, model_name, window, auto=auto)
+    async with aclosing(_respond(model, fitted, auto=auto)) as events:
         async for event in events:
             yield event
 
 
-def _fit_request(ask: ModelRequest, model_name: str, window: ModelWindow | None, *, auto: bool) -> ModelRequest:
+def _fit_request(request: ModelRequest, model_name: str, window: ModelWindow | None, *, auto: bool) -> ModelRequest:
     """Return `ask` as it is sent to the model. Raises WindowExceeded."""
     if auto:
-        return truncate_model_request(ask, model_name, window)
-    check_fits_window(ask, model_name, window)
-    return ask
+        return truncate_model_request(request, model_name, window)
+    check_fits_window(request, model_name, window)
+    return request
 
 
-def _respond(model: Model, ask: ModelRequest, *, auto: bool) -> AsyncGenerator[StreamEvent, None]:
-    return _respond_truncating(model, ask) if auto else model.respond(ask)
+def _respond(model: Model, request: ModelRequest, *, auto: bool) -> AsyncGenerator[StreamEvent, None]:
+    return _respond_truncating(model, request) if auto else model.respond(request)
 
 
 def check_fits_window(ask: ModelRequest, model_name: str, window: ModelWindow | None) -> None:
     """Raise WindowExceeded if `ask` certainly does not fit."""
     if window is None or max_token_count(ask.input, ask.instructions, _request_tools(ask)) <= window.context:
         return
-    need = _minimum_tokens(count_tokens(ask.input, ask.instructions, _request_tools(ask)), window)
-    if need > window.context:
-        raise WindowExceeded(model_name, need, window.context)
+    needed_tokens = _minimum_tokens(count_tokens(ask.input, ask.instructions, _request_tools(ask)), window)
+    if needed_tokens > window.context:
+        raise WindowExceeded(model_name, needed_tokens, window.context)
 
 
 def truncate_model_request(ask: ModelRequest, model_name: str, window: ModelWindow | None) -> ModelRequest:
@@ -91,12 +91,12 @@ def truncate_model_request(ask: ModelRequest, model_name: str, window: ModelWind
     """
     if window is None:
         return ask
-    room = _input_limit_tokens(ask, window)
-    if max_token_count(ask.input, ask.instructions, _request_tools(ask)) <= room:
+    limit_tokens = _input_limit_tokens(ask, window)
+    if max_token_count(ask.input, ask.instructions, _request_tools(ask)) <= limit_tokens:
         return ask
-    around = count_tokens((), ask.instructions, _request_tools(ask)).tokens
-    left = truncate_to_fit(ask.input, count_item_tokens(ask.input), room - around)
-    ask = replace(ask, input=keep_last_turn(ask.input) if left is None else left)
+    overhead_tokens = count_tokens((), ask.instructions, _request_tools(ask)).tokens
+    kept_items = truncate_to_fit(ask.input, count_item_tokens(ask.input), limit_tokens - overhead_tokens)
+    ask = replace(ask, input=keep_last_turn(ask.input) if kept_items is None else kept_items)
     check_fits_window(ask, model_name, window)
     return ask
 
@@ -106,26 +106,26 @@ def is_window_exceeded(error: ConvoError) -> bool:
     return error.code == WINDOW_EXCEEDED_CODE
 
 
-def _minimum_tokens(counted: TokenCount, window: ModelWindow) -> int:
+def _minimum_tokens(count: TokenCount, window: ModelWindow) -> int:
     """Return the smallest count that the model's own tokenizer can give."""
-    exact = not counted.is_estimate and window.counted == TOKENIZER_ENCODING
-    return counted.tokens if exact else int(counted.tokens / ESTIMATE_ERROR_FACTOR)
+    is_exact = not count.is_estimate and window.counted == TOKENIZER_ENCODING
+    return count.tokens if is_exact else int(count.tokens / ESTIMATE_ERROR_FACTOR)
 
 
-def _input_limit_tokens(ask: ModelRequest, window: ModelWindow) -> int:
+def _input_limit_tokens(request: ModelRequest, window: ModelWindow) -> int:
     """Return the input tokens that leave room for an output."""
-    wanted = ask.parameters.get("max_output_tokens") or window.output or window.context
-    return window.context - min(int(wanted), window.context // OUTPUT_RESERVE_DIVISOR)
+    output_tokens = request.parameters.get("max_output_tokens") or window.output or window.context
+    return window.context - min(int(output_tokens), window.context // OUTPUT_RESERVE_DIVISOR)
 
 
-async def _respond_truncating(model: Model, ask: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+async def _respond_truncating(model: Model, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
     """Stream the model's events; retry with less input as long as the model rejects it as too long."""
     while True:
-        async with aclosing(model.respond(ask)) as events:
+        async with aclosing(model.respond(request)) as events:
             try:
                 first = await anext(events, None)
-            except ConvoError as wrong:
-                ask = _truncate_further(ask, wrong)
+            except ConvoError as error:
+                request = _truncate_further(request, error)
                 continue
             if first is None:
                 return
@@ -135,18 +135,18 @@ async def _respond_truncating(model: Model, ask: ModelRequest) -> AsyncGenerator
             return
 
 
-def _truncate_further(ask: ModelRequest, error: ConvoError) -> ModelRequest:
+def _truncate_further(request: ModelRequest, error: ConvoError) -> ModelRequest:
     """Drop more turns of `ask`. Raises `error` if it has another cause, or if no turn is left to drop."""
     if not is_window_exceeded(error):
         raise error
-    sizes = count_item_tokens(ask.input)
-    part = error.limit_tokens / error.needed_tokens if isinstance(error, WindowExceeded) else RETRY_FRACTION
-    left = truncate_to_fit(ask.input, sizes, min(int(sum(sizes) * part), sum(sizes) - 1))
-    left = keep_last_turn(ask.input) if left is None else left
-    if len(left) == len(ask.input):
+    sizes = count_item_tokens(request.input)
+    fraction = error.limit_tokens / error.needed_tokens if isinstance(error, WindowExceeded) else RETRY_FRACTION
+    kept_items = truncate_to_fit(request.input, sizes, min(int(sum(sizes) * fraction), sum(sizes) - 1))
+    kept_items = keep_last_turn(request.input) if kept_items is None else kept_items
+    if len(kept_items) == len(request.input):
         raise error
-    return replace(ask, input=left)
+    return replace(request, input=kept_items)
 
 
-def _request_tools(ask: ModelRequest) -> Json:
-    return ask.parameters.get("tools")
+def _request_tools(request: ModelRequest) -> Json:
+    return request.parameters.get("tools")

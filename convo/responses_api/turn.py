@@ -189,16 +189,20 @@ class ResponseStream:
             return response.build_failed_event(
                 StreamBroken("the model's response ended before it was complete"), self.finished_items
             )
-        except LimitReached as reached:
-            return response.build_limit_event(reached, self.received_items())
+        except LimitReached as limit:
+            return response.build_limit_event(limit, self.received_items())
         except ConvoError as fault:
             return response.build_failed_event(fault, self.finished_items)
 
     def build_result(self, event: StreamEvent) -> response.TurnResult:
         """Return the result of the terminal event `event`."""
-        end = response.result_from_event(event)
-        whole = "limit" not in (end.error or {})
-        return response.with_text_differs_error(end) if whole and self._streamed_text.has_different_text(event) else end
+        result = response.result_from_event(event)
+        is_complete = "limit" not in (result.error or {})
+        return (
+            response.with_text_differs_error(result)
+            if is_complete and self._streamed_text.has_different_text(event)
+            else result
+        )
 
     def _record(self, event: StreamEvent) -> StreamEvent:
         self._streamed_text.add(event)
@@ -239,63 +243,65 @@ class ResponseTurn:
 
     async def events(self) -> AsyncGenerator[StreamEvent, None]:
         """Stream the events of the response. Raises the errors of `Endpoint.create`."""
-        for_clients = self._deps.options.is_server
+        is_server = self._deps.options.is_server
         link: Link | None = None
-        end: TurnResult | None = None
+        result: TurnResult | None = None
         event: StreamEvent | None = None
-        async with AsyncExitStack() as held:
-            foreground = held.enter_context(self._deps.runs.track_foreground(self._deps.store.tenant))
-            turn = await prepare_turn(self._request, self._deps, held, self._last)
+        async with AsyncExitStack() as exit_stack:
+            foreground = exit_stack.enter_context(self._deps.runs.track_foreground(self._deps.store.tenant))
+            turn = await prepare_turn(self._request, self._deps, exit_stack, self._last)
             foreground.conversation_id = self._request.conversation_id
-            asked = await held.enter_async_context(aclosing(stream_model_events(turn)))
-            shown = turn.request.stream
-            listening = ResponseStream(asked, sent_only=for_clients and shown, hidden=for_clients and not shown)
+            model_events = await exit_stack.enter_async_context(aclosing(stream_model_events(turn)))
+            is_streamed = turn.request.stream
+            stream = ResponseStream(
+                model_events, sent_only=is_server and is_streamed, hidden=is_server and not is_streamed
+            )
             try:
-                event = await foreground.wait(listening.read_first())
+                event = await foreground.wait(stream.read_first())
                 link = self._build_link(turn, has_answered=True)
                 foreground.response_id = link.id
-                created = build_created_event(link)
-                yield self._sequencer(created)
-                yield self._sequencer({"type": "response.in_progress", "response": created["response"]})
+                created_event = build_created_event(link)
+                yield self._sequencer(created_event)
+                yield self._sequencer({"type": "response.in_progress", "response": created_event["response"]})
                 while event["type"] not in TERMINAL_EVENTS:
                     yield self._sequencer(event)
-                    if for_clients and shown:
-                        listening.mark_sent(event)
-                    event = await foreground.wait(listening.read_next(event))
-                end = listening.build_result(event)
+                    if is_server and is_streamed:
+                        stream.mark_sent(event)
+                    event = await foreground.wait(stream.read_next(event))
+                result = stream.build_result(event)
                 foreground.begin_close()
-                link, end = await shielded(self._commit_or_report(turn, link, end))
-            except (asyncio.CancelledError, GeneratorExit, TryLater) as why:
-                if isinstance(why, TryLater) and not foreground.is_stopped:
+                link, result = await shielded(self._commit_or_report(turn, link, result))
+            except (asyncio.CancelledError, GeneratorExit, TryLater) as error:
+                if isinstance(error, TryLater) and not foreground.is_stopped:
                     raise
                 foreground.begin_close()
-                if end is None and (link is not None or (for_clients and not foreground.is_stopped)):
-                    unsent = event if isinstance(why, GeneratorExit) and for_clients else None
+                if result is None and (link is not None or (is_server and not foreground.is_stopped)):
+                    unsent = event if isinstance(error, GeneratorExit) and is_server else None
                     link = link or self._build_link(turn, has_answered=False)
                     await self._cancel(
-                        turn, link, asked, listening, unsent, disconnected=for_clients and not foreground.is_stopped
+                        turn, link, model_events, stream, unsent, disconnected=is_server and not foreground.is_stopped
                     )
                 raise
         assert link is not None
-        assert end is not None
-        self._finished_turn = turn, link, end
-        yield self._sequencer(build_terminal_event(link, end.output))
+        assert result is not None
+        self._finished_turn = turn, link, result
+        yield self._sequencer(build_terminal_event(link, result.output))
 
     def to_history(self) -> LoadedHistory | None:
         """Return the history that a request can continue now; None until the response has ended, or if it failed."""
         if self._finished_turn is None or not self._finished_turn[2].is_confirmed:
             return None
-        turn, link, end = self._finished_turn
-        path = turn.input_path.append(end.output)
+        turn, link, result = self._finished_turn
+        path = turn.input_path.append(result.output)
         return LoadedHistory(path, resolve_item_ids(path), previous=link)
 
     def _build_link(self, turn: PreparedTurn, *, has_answered: bool) -> Link:
-        waited = self._deps.clock.monotonic() - self._started_s
+        elapsed_s = self._deps.clock.monotonic() - self._started_s
         return build_link(
             turn,
             response_id=self._deps.new_id("resp"),
-            created_at=self._deps.clock.now() - waited,
-            first_token_s=waited if has_answered else None,
+            created_at=self._deps.clock.now() - elapsed_s,
+            first_token_s=elapsed_s if has_answered else None,
         )
 
     async def _cancel(
@@ -313,17 +319,17 @@ class ResponseTurn:
         unsent:        the event that the reader did not receive; None if the model had not sent one
         disconnected:  a client of this server disconnected; else its own process stopped the response
         """
-        end: TurnResult | None = None
+        result: TurnResult | None = None
         try:
             if unsent is not None and disconnected:
-                end = await _drain_finished_response(stream, unsent)
+                result = await _drain_finished_response(stream, unsent)
             await model_events.aclose()
         finally:
-            if end is None:
-                end = (response.disconnected_result if disconnected else response.cancelled_result)(
+            if result is None:
+                result = (response.disconnected_result if disconnected else response.cancelled_result)(
                     stream.items_so_far()
                 )
-            await shielded(self._commit_result(turn, link, end))
+            await shielded(self._commit_result(turn, link, result))
 
     async def _commit_or_report(self, turn: PreparedTurn, link: Link, result: TurnResult) -> tuple[Link, TurnResult]:
         """Commit the result. A server reports a store that fails now in the stream, if the response is streamed."""
@@ -344,9 +350,9 @@ class ResponseTurn:
             change = replace(change, links=())  # the conversation stores its items; the response is not stored
         try:
             await commit_turn(self._deps.store, change, turn, result)
-        except Conflict as lost:
+        except Conflict as conflict:
             return await self._commit_result(
-                turn, link, response.result_from_event(response.build_failed_event(lost, result.output))
+                turn, link, response.result_from_event(response.build_failed_event(conflict, result.output))
             )
         return link, result
 
@@ -359,21 +365,21 @@ class ResponseTurn:
 async def _drain_finished_response(stream: ResponseStream, event: StreamEvent) -> TurnResult | None:
     """Return the model's result if it has already sent all of its response; `event` is the last one that was read."""
     while event["type"] not in TERMINAL_EVENTS:
-        following = asyncio.ensure_future(stream.read_next(event))
+        next_event = asyncio.ensure_future(stream.read_next(event))
         try:
             for _ in range(DRAIN_LOOP_PASSES):
-                if following.done():
+                if next_event.done():
                     break
                 await asyncio.sleep(0)
         finally:
-            if not following.done():  # also after a cancellation: a running generator cannot be closed
-                following.cancel()
-                await shielded(asyncio.wait([following]))
-        if following.cancelled():
+            if not next_event.done():  # also after a cancellation: a running generator cannot be closed
+                next_event.cancel()
+                await shielded(asyncio.wait([next_event]))
+        if next_event.cancelled():
             return None
-        event = following.result()
-    end = stream.build_result(event)
-    return end if end.is_confirmed else None
+        event = next_event.result()
+    result = stream.build_result(event)
+    return result if result.is_confirmed else None
 
 
 async def commit_turn(store: Store, change: Transaction, turn: PreparedTurn, result: TurnResult) -> None:

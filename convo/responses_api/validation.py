@@ -27,7 +27,7 @@ MAX_METADATA_PAIRS, MAX_METADATA_KEY_LENGTH, MAX_METADATA_VALUE_LENGTH = 16, 64,
 
 
 def describe_type(value: Json) -> str:
-    return next((words for kind, words in TYPE_NAMES if isinstance(value, kind)), "null")
+    return next((name for kind, name in TYPE_NAMES if isinstance(value, kind)), "null")
 
 
 def accept_any(name: str, value: Json) -> None:
@@ -114,13 +114,13 @@ def object_validator(
 
     def check(name: str, value: Json) -> None:
         validate_object(name, value)
-        for key, inner in (required or {}).items():
+        for key, validator in (required or {}).items():
             if value.get(key) is None:
                 raise errors.missing_parameter_error(f"{name}.{key}")
-            inner(f"{name}.{key}", value[key])
-        for key, inner in (optional or {}).items():
+            validator(f"{name}.{key}", value[key])
+        for key, validator in (optional or {}).items():
             if value.get(key) is not None:
-                inner(f"{name}.{key}", value[key])
+                validator(f"{name}.{key}", value[key])
 
     return check
 
@@ -128,8 +128,8 @@ def object_validator(
 def array_validator(item_validator: Validator) -> Validator:
     def check(name: str, value: Json) -> None:
         validate_array(name, value)
-        for at, one in enumerate(value):
-            item_validator(f"{name}[{at}]", one)
+        for index, item in enumerate(value):
+            item_validator(f"{name}[{index}]", item)
 
     return check
 
@@ -139,9 +139,9 @@ def validate_metadata(name: str, value: Json) -> None:
     validate_object(name, value)
     if len(value) > MAX_METADATA_PAIRS:
         raise errors.too_many_properties_error(name, MAX_METADATA_PAIRS, len(value))
-    for key, said in value.items():
+    for key, text in value.items():
         string_validator(max_length=MAX_METADATA_KEY_LENGTH)(f"{name} key", key)
-        string_validator(max_length=MAX_METADATA_VALUE_LENGTH)(f"{name}.{key}", said)
+        string_validator(max_length=MAX_METADATA_VALUE_LENGTH)(f"{name}.{key}", text)
 
 
 def validate_known_fields(known: Collection[str], given: Collection[str], *, prefix: str = "") -> None:
@@ -333,32 +333,32 @@ def parse_response_request(body: Mapping[str, Json]) -> ResponseRequest:
 def _parse_request(body: Mapping[str, Json]) -> ResponseRequest:
     """Parse a request that may lack a model: `model` is then empty."""
     validate_known_fields(REQUEST_FIELDS, body)
-    given = {name: value for name, value in body.items() if value is not None}
-    for name, value in given.items():
+    fields = {name: value for name, value in body.items() if value is not None}
+    for name, value in fields.items():
         REQUEST_FIELDS[name](name, value)
-    previous, conversation = given.get("previous_response_id"), parse_conversation_id(given.get("conversation"))
-    if previous and conversation:
+    previous_id, conversation_id = fields.get("previous_response_id"), parse_conversation_id(fields.get("conversation"))
+    if previous_id and conversation_id:
         raise errors.mutually_exclusive_error()
-    if given.get("background") and not given.get("store", True):
+    if fields.get("background") and not fields.get("store", True):
         raise errors.unsupported_parameter_error(
             "background", "a background response is always stored; leave out `store`"
         )
-    if not given.get("input") and not (previous or conversation or given.get("prompt")):
+    if not fields.get("input") and not (previous_id or conversation_id or fields.get("prompt")):
         raise errors.missing_input_error()
-    items = parse_input_items("input", given.get("input") or [])
+    items = parse_input_items("input", fields.get("input") or [])
     return ResponseRequest(
-        model=given.get("model", ""),
+        model=fields.get("model", ""),
         items=tuple(item for item in items if not is_compaction_trigger(item)),
-        previous_response_id=previous,
-        conversation_id=conversation,
-        store=given.get("store", True),
-        parameters={name: value for name, value in given.items() if name in MODEL_FIELDS or name in ECHOED_FIELDS},
+        previous_response_id=previous_id,
+        conversation_id=conversation_id,
+        store=fields.get("store", True),
+        parameters={name: value for name, value in fields.items() if name in MODEL_FIELDS or name in ECHOED_FIELDS},
         compact_threshold=min(
-            (one["compact_threshold"] for one in given.get("context_management") or ()), default=None
+            (entry["compact_threshold"] for entry in fields.get("context_management") or ()), default=None
         ),
         is_compaction=has_compaction_trigger(items),
-        stream=given.get("stream", True),
-        include_obfuscation=bool((given.get("stream_options") or {}).get("include_obfuscation")),
+        stream=fields.get("stream", True),
+        include_obfuscation=bool((fields.get("stream_options") or {}).get("include_obfuscation")),
     )
 
 
@@ -491,8 +491,8 @@ def parse_input_items(name: str, value: Json) -> tuple[Item, ...]:
         return (user_message(value),)
     if not isinstance(value, list):
         raise errors.invalid_type_error(name, "one of an array of objects or string", describe_type(value))
-    for at, item in enumerate(value):
-        _validate_item(f"{name}[{at}]", item)
+    for index, item in enumerate(value):
+        _validate_item(f"{name}[{index}]", item)
     return tuple(map(_with_reference_type, value))
 
 
@@ -514,19 +514,19 @@ def has_compaction_trigger(items: Sequence[Item]) -> bool:
 
 def _validate_item(name: str, item: Json) -> None:
     validate_object(name, item)
-    typed: Item = _with_reference_type(item)
-    if typed.get("type") is not None:
-        string_validator()(f"{name}.type", typed["type"])
-    if item_type(typed) == "unknown":
+    typed_item: Item = _with_reference_type(item)
+    if typed_item.get("type") is not None:
+        string_validator()(f"{name}.type", typed_item["type"])
+    if item_type(typed_item) == "unknown":
         raise errors.missing_parameter_error(f"{name}.type")
-    ITEM_VALIDATORS.get(item_type(typed), validate_object)(name, typed)
-    if typed.get("id"):
-        validate_id(f"{name}.id", typed["id"])
-    words = CONTENT_FIELDS.get(item_type(typed))
-    if words is not None:
-        if typed.get(words) is None:
-            raise errors.missing_parameter_error(f"{name}.{words}")
-        _validate_text_or_parts(f"{name}.{words}", typed[words])
+    ITEM_VALIDATORS.get(item_type(typed_item), validate_object)(name, typed_item)
+    if typed_item.get("id"):
+        validate_id(f"{name}.id", typed_item["id"])
+    content_field = CONTENT_FIELDS.get(item_type(typed_item))
+    if content_field is not None:
+        if typed_item.get(content_field) is None:
+            raise errors.missing_parameter_error(f"{name}.{content_field}")
+        _validate_text_or_parts(f"{name}.{content_field}", typed_item[content_field])
 
 
 def _with_reference_type(item: dict[str, Json]) -> dict[str, Json]:

@@ -126,11 +126,11 @@ class Gateway:
 
     def _report_fault(self, fault: ConvoError, tenant: str) -> None:
         """Count and report a store error, even if the client does not see it."""
-        for one in (fault, fault.__cause__):
-            if isinstance(one, StoreFault):
+        for error in (fault, fault.__cause__):
+            if isinstance(error, StoreFault):
                 self._metrics_for(tenant).record_store_fault()
                 if self._report_store_fault:
-                    self._report_store_fault(one)
+                    self._report_store_fault(error)
 
     def _metrics_for(self, tenant: str) -> Metrics | CombinedMetrics:
         """Return the metrics of `tenant`; without keys there is one tenant."""
@@ -214,7 +214,7 @@ class Gateway:
                 raise errors.overloaded_error()
         await websocket.accept_websocket(receive, send, exchange.id)
         exchange.status = websocket.SWITCHING_PROTOCOLS_STATUS
-        house = WebSocketDeps(
+        deps = WebSocketDeps(
             self._clock,
             self._websocket_limits,
             self._metrics_for(exchange.tenant),
@@ -222,9 +222,9 @@ class Gateway:
             request_slot=partial(self._request_slot, exchange, expected_tenant=exchange.tenant),
             track_events=partial(self._inspector_deps.live_responses.track, exchange.tenant),
         )
-        socket = WebSocketConnection(receive, send, self._service.endpoint_for(exchange.tenant), house)
-        async with self.sockets.track(socket):
-            await socket.serve()
+        connection = WebSocketConnection(receive, send, self._service.endpoint_for(exchange.tenant), deps)
+        async with self.sockets.track(connection):
+            await connection.serve()
 
     async def _run_handler(self, route: ApiRoute, exchange: HttpExchange) -> None:
         scope = exchange.scope
@@ -234,35 +234,35 @@ class Gateway:
             if route.request_schema
             else {}
         )
-        asked = HandlerContext(
+        context = HandlerContext(
             self._service, self._inspector_deps, partial(self._render_metrics, exchange), self.is_shutting_down,
             exchange.tenant, scope["path_params"], query, body,
         )  # fmt: skip
-        answer: HandlerResult | None = None
+        result: HandlerResult | None = None
         async with CancelOnDisconnect(exchange) if route.calls_model else nullcontext():
-            answer = await route.handler(asked)
-        if answer is None:
+            result = await route.handler(context)
+        if result is None:
             raise ClientDisconnected
-        if isinstance(answer, EventsResult):
-            counting = self._metrics_for(exchange.tenant)
-            await relay_events(exchange, answer, counting, keepalive_s=self._serve.keepalive_s)
-        elif isinstance(answer, RawResponse):
-            await exchange.send_bytes(answer.body, answer.content_type, answer.status, answer.headers)
+        if isinstance(result, EventsResult):
+            metrics = self._metrics_for(exchange.tenant)
+            await relay_events(exchange, result, metrics, keepalive_s=self._serve.keepalive_s)
+        elif isinstance(result, RawResponse):
+            await exchange.send_bytes(result.body, result.content_type, result.status, result.headers)
         else:
-            await exchange.send_json(answer)
+            await exchange.send_json(result)
 
     def _record_exchange(self, exchange: HttpExchange) -> None:
         if exchange.status != websocket.SWITCHING_PROTOCOLS_STATUS:
-            counting = self._metrics_for(exchange.tenant)
-            counting.record_request(exchange.method, exchange.route, exchange.status, exchange.duration_s)
+            metrics = self._metrics_for(exchange.tenant)
+            metrics.record_request(exchange.method, exchange.route, exchange.status, exchange.duration_s)
         if self._log:
             self._log(exchange)
 
 
 def read_authorization(exchange: HttpExchange) -> str | None:
     """Return the Authorization header of a request."""
-    found = exchange.headers.get(AUTHORIZATION_HEADER)
-    return found.decode("latin-1") if found else None
+    header = exchange.headers.get(AUTHORIZATION_HEADER)
+    return header.decode("latin-1") if header else None
 
 
 class PathHandler:

@@ -58,13 +58,13 @@ class KeysFile:
         self._path, self._stamp = path, read_file_stamp(path)
         if self._stamp is None:
             raise InvalidSettings(f"{path}: no such keys file", hint="convo serve --new-key NAME creates one")
-        listed = list(read_key_entries(path))
-        for digest in find_shared_hashes(listed):
-            names = ", ".join(sorted({name for name, known in listed if known == digest}))
+        entries = list(read_key_entries(path))
+        for shared_hash in find_shared_hashes(entries):
+            names = ", ".join(sorted({name for name, key_hash in entries if key_hash == shared_hash}))
             raise InvalidSettings(
                 f"{path}: one key has several names: {names}", hint="use a separate key for each name"
             )
-        self._names_by_hash, self._admin_hashes = group_by_hash_prefix(listed), read_admin_hashes(path)
+        self._names_by_hash, self._admin_hashes = group_by_hash_prefix(entries), read_admin_hashes(path)
 
     def authenticate(self, authorization: str | None) -> str:
         """Return the tenant of the key in this header. Raises KeyRefused."""
@@ -74,22 +74,22 @@ class KeysFile:
             raise errors.incorrect_api_key_error()
         self._reload_if_changed()
         digest = hash_api_key(authorization[len(BEARER_PREFIX) :].strip())
-        found = ""
-        for known, name in self._names_by_hash.get(digest[:BUCKET_DIGITS], ()):
-            if hmac.compare_digest(known, digest):
-                found = name
-        if not found:
+        tenant = ""
+        for key_hash, name in self._names_by_hash.get(digest[:BUCKET_DIGITS], ()):
+            if hmac.compare_digest(key_hash, digest):
+                tenant = name
+        if not tenant:
             raise errors.incorrect_api_key_error()
-        return found
+        return tenant
 
     def _reload_if_changed(self) -> None:
-        seen = read_file_stamp(self._path)
-        if seen != self._stamp:
-            self._stamp = seen
-            listed = list(read_key_entries(self._path, strict=False)) if seen else []
-            unclear = find_shared_hashes(listed)
-            self._names_by_hash = group_by_hash_prefix([entry for entry in listed if entry[1] not in unclear])
-            self._admin_hashes = read_admin_hashes(self._path) if seen else frozenset()
+        stamp = read_file_stamp(self._path)
+        if stamp != self._stamp:
+            self._stamp = stamp
+            entries = list(read_key_entries(self._path, strict=False)) if stamp else []
+            shared_hashes = find_shared_hashes(entries)
+            self._names_by_hash = group_by_hash_prefix([entry for entry in entries if entry[1] not in shared_hashes])
+            self._admin_hashes = read_admin_hashes(self._path) if stamp else frozenset()
 
     def is_admin(self, authorization: str | None) -> bool:
         return hash_api_key((authorization or "")[len(BEARER_PREFIX) :].strip()) in self._admin_hashes
@@ -102,10 +102,10 @@ def hash_api_key(key: str) -> str:
 def read_file_stamp(path: Path) -> tuple[int, int, int] | None:
     """Return values that change with the file; None if it does not exist."""
     try:
-        found = os.stat(path)
+        file_status = os.stat(path)
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return file_status.st_mtime_ns, file_status.st_size, file_status.st_ino
 
 
 def read_key_entries(path: Path, *, strict: bool = True) -> Iterator[tuple[str, str]]:
@@ -115,16 +115,16 @@ def read_key_entries(path: Path, *, strict: bool = True) -> Iterator[tuple[str, 
     """
     try:
         lines = path.read_text("utf-8", errors="replace").splitlines()
-    except OSError as wrong:
+    except OSError as error:
         if not strict:
             return
-        raise InvalidSettings(f"{path}: cannot be read: {wrong.strerror}") from wrong
+        raise InvalidSettings(f"{path}: cannot be read: {error.strerror}") from error
     for number, line in enumerate(lines, 1):
-        said = line.partition("#")[0].strip()
-        found = KEY_LINE.fullmatch(said)
-        if found:
-            yield found["name"], found["hash"]
-        elif said and strict:
+        text = line.partition("#")[0].strip()
+        match = KEY_LINE.fullmatch(text)
+        if match:
+            yield match["name"], match["hash"]
+        elif text and strict:
             raise InvalidSettings(
                 f"{path}, line {number}: is not a name and the SHA-256 of a key",
                 hint="convo serve --new-key NAME adds such a line",
@@ -137,14 +137,14 @@ def read_admin_hashes(path: Path) -> frozenset[str]:
         lines = path.read_text("utf-8", errors="replace").splitlines()
     except OSError:
         return frozenset()
-    found = (KEY_LINE.fullmatch(line.partition("#")[0].strip()) for line in lines)
-    return frozenset(one["hash"] for one in found if one and one["admin"])
+    matches = (KEY_LINE.fullmatch(line.partition("#")[0].strip()) for line in lines)
+    return frozenset(match["hash"] for match in matches if match and match["admin"])
 
 
 def find_shared_hashes(entries: Sequence[tuple[str, str]]) -> Set[str]:
     """Return the hashes that have more than one name."""
-    owner: dict[str, str] = {}
-    return {digest for name, digest in entries if owner.setdefault(digest, name) != name}
+    name_by_hash: dict[str, str] = {}
+    return {digest for name, digest in entries if name_by_hash.setdefault(digest, name) != name}
 
 
 def group_by_hash_prefix(entries: Sequence[tuple[str, str]]) -> Mapping[str, Sequence[tuple[str, str]]]:
@@ -153,10 +153,10 @@ def group_by_hash_prefix(entries: Sequence[tuple[str, str]]) -> Mapping[str, Seq
     The lookup uses the hash of the presented key: its duration reveals nothing about a key that the
     caller does not have.
     """
-    found: dict[str, list[tuple[str, str]]] = {}
+    groups: dict[str, list[tuple[str, str]]] = {}
     for name, digest in entries:
-        found.setdefault(digest[:BUCKET_DIGITS], []).append((digest, name))
-    return found
+        groups.setdefault(digest[:BUCKET_DIGITS], []).append((digest, name))
+    return groups
 
 
 def create_api_key(path: Path, name: str) -> str:
@@ -172,13 +172,13 @@ def create_api_key(path: Path, name: str) -> str:
     key = f"convo_{token_urlsafe(32)}"
     make_private_folder(path.parent)
     try:
-        opened = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, PRIVATE_FILE_MODE)
-        with os.fdopen(opened, "r+b") as file:
-            before = file.read()
-            ended = not before or before.endswith(b"\n")
-            file.write(b"%b%b %b\n" % (b"" if ended else b"\n", name.encode(), hash_api_key(key).encode()))
-    except OSError as wrong:
-        raise StoreFault(f"{path} cannot be written: {wrong.strerror}", hint="name another file with --keys") from wrong
+        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, PRIVATE_FILE_MODE)
+        with os.fdopen(descriptor, "r+b") as file:
+            content = file.read()
+            is_line_complete = not content or content.endswith(b"\n")
+            file.write(b"%b%b %b\n" % (b"" if is_line_complete else b"\n", name.encode(), hash_api_key(key).encode()))
+    except OSError as error:
+        raise StoreFault(f"{path} cannot be written: {error.strerror}", hint="name another file with --keys") from error
     return key
 
 

@@ -130,38 +130,38 @@ class HttpExchange:
         return parse_json_object(raw, serve)
 
     def _check_content_headers(self) -> None:
-        given = self.headers.get(b"content-type", b"").decode("latin-1")
-        form, _, more = given.lower().partition(";")
-        charset = more.partition("charset=")[2].strip(' "')
-        if form.strip() != JSON_MEDIA_TYPE or charset not in ("", "utf-8", "utf8"):
-            raise errors.unsupported_content_type_error(given)
-        coding = self.headers.get(b"content-encoding", b"identity").decode("latin-1")
-        if coding.lower() != "identity":
-            raise errors.unsupported_encoding_error(coding)
+        content_type = self.headers.get(b"content-type", b"").decode("latin-1")
+        media_type, _, parameters = content_type.lower().partition(";")
+        charset = parameters.partition("charset=")[2].strip(' "')
+        if media_type.strip() != JSON_MEDIA_TYPE or charset not in ("", "utf-8", "utf8"):
+            raise errors.unsupported_content_type_error(content_type)
+        encoding = self.headers.get(b"content-encoding", b"identity").decode("latin-1")
+        if encoding.lower() != "identity":
+            raise errors.unsupported_encoding_error(encoding)
 
     async def _read_body(self, serve: ServeSettings) -> bytes:
-        announced = self.headers.get(b"content-length", b"")
-        if announced.isdigit() and int(announced[:20]) > serve.max_body_bytes:
+        content_length = self.headers.get(b"content-length", b"")
+        if content_length.isdigit() and int(content_length[:20]) > serve.max_body_bytes:
             raise errors.body_too_large_error(serve.max_body_bytes)
         try:
             async with asyncio.timeout(serve.read_s):
                 return await self._receive_body(serve.max_body_bytes)
-        except TimeoutError as late:
-            raise errors.request_timeout_error(serve.read_s) from late
+        except TimeoutError as error:
+            raise errors.request_timeout_error(serve.read_s) from error
 
     async def _receive_body(self, max_bytes: int) -> bytes:
-        pieces: list[bytes] = []
-        size, more = 0, True
-        while more:
+        chunks: list[bytes] = []
+        size, has_more = 0, True
+        while has_more:
             message = await self.receive()
             if message["type"] == "http.disconnect":
                 raise ClientDisconnected
-            piece, more = message.get("body", b""), message.get("more_body", False)
-            size += len(piece)
+            chunk, has_more = message.get("body", b""), message.get("more_body", False)
+            size += len(chunk)
             if size > max_bytes:
                 raise errors.body_too_large_error(max_bytes)
-            pieces.append(piece)
-        return b"".join(pieces)
+            chunks.append(chunk)
+        return b"".join(chunks)
 
     # -- response ---------------------------------------------------------------------------------
 
@@ -169,8 +169,8 @@ class HttpExchange:
         self.status = status
         if self.ignored_fields:
             headers = (*headers, (b"x-convo-ignored", ", ".join(self.ignored_fields).encode()))
-        took = b"%d" % (self.duration_s * 1000)
-        common = ((b"x-request-id", self.id.encode()), (b"openai-processing-ms", took))
+        duration_ms = b"%d" % (self.duration_s * 1000)
+        common = ((b"x-request-id", self.id.encode()), (b"openai-processing-ms", duration_ms))
         await self._send({"type": "http.response.start", "status": status, "headers": [*headers, *common]})
 
     async def send_chunk(self, body: bytes, *, more: bool = True) -> None:
@@ -210,14 +210,14 @@ def parse_json_object(raw: bytes, serve: ServeSettings) -> dict[str, Json]:
         raise errors.body_too_large_error(serve.max_body_bytes)
     try:
         document = parse_strict_json(raw, depth=serve.max_depth)
-    except InvalidJson as wrong:
-        raise errors.invalid_json_error(str(wrong)) from wrong
+    except InvalidJson as error:
+        raise errors.invalid_json_error(str(error)) from error
     if not isinstance(document, dict):
         raise errors.body_not_an_object_error()
     for name in ITEM_LIST_FIELDS:
-        listed = document.get(name)
-        if isinstance(listed, list) and len(listed) > serve.max_items:
-            raise errors.too_many_items_error(name, serve.max_items, len(listed))
+        items = document.get(name)
+        if isinstance(items, list) and len(items) > serve.max_items:
+            raise errors.too_many_items_error(name, serve.max_items, len(items))
     return document
 
 
@@ -266,16 +266,16 @@ def parse_strict_json(raw: bytes, *, depth: int) -> Json:
         raise InvalidJson(f"it contains more than {MAX_JSON_VALUES:,} values")
     try:
         value = JSON_DECODER.decode(raw.decode("utf-8"))
-    except UnicodeDecodeError as wrong:
-        raise InvalidJson(f"byte {wrong.start} is not UTF-8") from wrong
-    except RecursionError as wrong:
-        raise JsonTooDeep(f"it is nested deeper than {depth} levels") from wrong
-    except json.JSONDecodeError as wrong:
-        raise InvalidJson(f"{wrong.msg} at line {wrong.lineno}, column {wrong.colno}") from wrong
+    except UnicodeDecodeError as error:
+        raise InvalidJson(f"byte {error.start} is not UTF-8") from error
+    except RecursionError as error:
+        raise JsonTooDeep(f"it is nested deeper than {depth} levels") from error
+    except json.JSONDecodeError as error:
+        raise InvalidJson(f"{error.msg} at line {error.lineno}, column {error.colno}") from error
     except InvalidJson:
         raise
-    except ValueError as wrong:  # an integer with more digits than Python parses
-        raise InvalidJson("a number in it has too many digits") from wrong
+    except ValueError as error:  # an integer with more digits than Python parses
+        raise InvalidJson("a number in it has too many digits") from error
     if raw.count(b"[") + raw.count(b"{") > depth and _is_deeper(value, depth):
         raise JsonTooDeep(f"it is nested deeper than {depth} levels")
     return value
@@ -303,10 +303,10 @@ def _count_value_signs(raw: bytes) -> int:
 def _is_deeper(value: Json, depth: int) -> bool:
     level: list[Any] = [value]
     for _ in range(depth):
-        level = [inner for one in level if isinstance(one, dict | list) for inner in _child_values(one)]
+        level = [child for node in level if isinstance(node, dict | list) for child in _child_values(node)]
         if not level:
             return False
-    return any(isinstance(one, dict | list) for one in level)
+    return any(isinstance(node, dict | list) for node in level)
 
 
 def _child_values(value: dict[str, Any] | list[Any]) -> Iterable[Any]:
@@ -314,12 +314,12 @@ def _child_values(value: dict[str, Any] | list[Any]) -> Iterable[Any]:
 
 
 def _reject_duplicate_keys(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    unique = dict(pairs)
+    if len(unique) != len(pairs):
         names = [name for name, _ in pairs]
-        twice = next(name for name in found if names.count(name) > 1)
-        raise InvalidJson(f"the key {json.dumps(twice[:64])} occurs twice in one object")
-    return found
+        duplicate = next(name for name in unique if names.count(name) > 1)
+        raise InvalidJson(f"the key {json.dumps(duplicate[:64])} occurs twice in one object")
+    return unique
 
 
 def _parse_finite(digits: str) -> float:
@@ -429,20 +429,20 @@ def parse_query(raw: bytes, known: Sequence[QueryParameter]) -> dict[str, Any]:
     """
     if not raw:
         return {}
-    found: dict[str, Any] = {}
-    by_name = {query.name: query for query in known}
-    for said_name, said in parse_qsl(raw.decode("latin-1"), keep_blank_values=True, errors="replace"):
-        name = said_name.removesuffix("[]")
-        query = by_name.get(name)
-        if query is None or (said_name != name and not query.is_repeatable):
-            raise errors.unknown_http_parameter_error(said_name)
-        if query.is_repeatable:
-            found.setdefault(name, []).append(query.parse(name, said))
-        elif name in found:
+    values: dict[str, Any] = {}
+    by_name = {parameter.name: parameter for parameter in known}
+    for raw_name, text in parse_qsl(raw.decode("latin-1"), keep_blank_values=True, errors="replace"):
+        name = raw_name.removesuffix("[]")
+        parameter = by_name.get(name)
+        if parameter is None or (raw_name != name and not parameter.is_repeatable):
+            raise errors.unknown_http_parameter_error(raw_name)
+        if parameter.is_repeatable:
+            values.setdefault(name, []).append(parameter.parse(name, text))
+        elif name in values:
             raise errors.repeated_parameter_error(name)
         else:
-            found[name] = query.parse(name, said)
-    return found
+            values[name] = parameter.parse(name, text)
+    return values
 
 
 def to_page_arguments(query: Mapping[str, Any]) -> dict[str, Any]:

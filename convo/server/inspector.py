@@ -41,10 +41,10 @@ async def serve_page(context: HandlerContext) -> HandlerResult:
 
 async def serve_page_file(context: HandlerContext) -> HandlerResult:
     """Serve a file of the page. Raises RequestRefused if there is no such file."""
-    found = pages.load_page_files().get(context.path_params["name"])
-    if found is None:
+    page_file = pages.load_page_files().get(context.path_params["name"])
+    if page_file is None:
         raise errors.unknown_url_error("GET", pages.INSPECTOR_FILES_PATH + context.path_params["name"])
-    return RawResponse(found.body, found.content_type, PAGE_HEADERS)
+    return RawResponse(page_file.body, page_file.content_type, PAGE_HEADERS)
 
 
 async def serve_favicon(context: HandlerContext) -> HandlerResult:

@@ -33,9 +33,9 @@ DEFAULT_SESSION_LIMIT, MAX_SESSION_LIMIT = 50, 1000
 async def encode_session_list(context: HandlerContext) -> bytes:
     """Serialize the list of conversations."""
     limit = max(1, min(context.query.get("limit", DEFAULT_SESSION_LIMIT), MAX_SESSION_LIMIT))
-    found = await list_store(store_for_tenant(context), limit)
-    running = [heard.to_json() for heard in context.inspector.live_responses.for_tenant(context.tenant)]
-    return http.serialize_strict_json({**store_listing_to_json(found), "running": running})
+    listing = await list_store(store_for_tenant(context), limit)
+    running = [live_response.to_json() for live_response in context.inspector.live_responses.for_tenant(context.tenant)]
+    return http.serialize_strict_json({**store_listing_to_json(listing), "running": running})
 
 
 async def encode_conversation_view(context: HandlerContext) -> bytes:
@@ -44,17 +44,17 @@ async def encode_conversation_view(context: HandlerContext) -> bytes:
     Raises NotFound and AmbiguousHandle.
     """
     store = store_for_tenant(context)
-    known = await load_handle_view(store, context.path_params["handle"], read_files=context.tenant == LOCAL_TENANT)
+    view = await load_handle_view(store, context.path_params["handle"], read_files=context.tenant == LOCAL_TENANT)
     running = [
-        *iter_live_responses(known, context),
-        *[await load_background_response(link, store) for link in known.links if link.status in UNFINISHED_STATUSES],
+        *iter_live_responses(view, context),
+        *[await load_background_response(link, store) for link in view.links if link.status in UNFINISHED_STATUSES],
     ]
-    version = hash_view_version(known)
+    version = hash_view_version(view)
     if context.query.get("seen") == version:
         return http.serialize_strict_json({"version": version, "running": running})
-    known = replace(known, prices=context.inspector.prices)
+    view = replace(view, prices=context.inspector.prices)
     return await asyncio.to_thread(
-        lambda: http.serialize_strict_json({**build_conversation_data(known), "running": running})
+        lambda: http.serialize_strict_json({**build_conversation_data(view), "running": running})
     )
 
 
@@ -62,17 +62,17 @@ def iter_live_responses(view: ConversationView, context: HandlerContext) -> Iter
     """Yield the conversation's responses in progress on this server, with their text so far."""
     ids = frozenset(link.id for link in view.links)
     handle = view.session.handle if view.session else view.handle
-    for heard in context.inspector.live_responses.for_tenant(context.tenant):
-        if heard.is_continuation_of(ids, handle):
-            yield heard.to_json()
+    for live_response in context.inspector.live_responses.for_tenant(context.tenant):
+        if live_response.is_continuation_of(ids, handle):
+            yield live_response.to_json()
 
 
 async def load_background_response(link: Link, store: Store) -> Json:
     """Load a background response as far as it is stored, whichever process runs it."""
-    partial = ResponseAccumulator()
+    accumulator = ResponseAccumulator()
     for event in await store.events(link.id):
-        partial.add(event)
-    return {"response_id": link.id, "status": link.status, "model": link.model, "text": join_output_text(partial)}
+        accumulator.add(event)
+    return {"response_id": link.id, "status": link.status, "model": link.model, "text": join_output_text(accumulator)}
 
 
 def store_for_tenant(context: HandlerContext) -> Store:
@@ -94,14 +94,14 @@ def hash_view_version(view: ConversationView) -> str:
 
 def build_conversation_data(view: ConversationView) -> dict[str, Json]:
     """Build the page's data of one conversation; a superset of the object of `convo inspect --json`."""
-    shape, requests = conversation_to_json(view), RequestTable()
-    drawn = {
+    document, requests = conversation_to_json(view), RequestTable()
+    rows = {
         row.link.id: {"depth": row.depth, "begins": row.starts_branch}
         for row in iter_link_rows(view.links, view.current_link_id)
     }
-    told = {link.id: _build_link_data(link, view, requests) for link in view.links}
+    link_data = {link.id: _build_link_data(link, view, requests) for link in view.links}
     return {
-        **shape,
+        **document,
         "version": hash_view_version(view),
         "name": view.session.name if view.session else view.handle,
         "owner": STRATEGIES[view.strategy].description,
@@ -113,9 +113,11 @@ def build_conversation_data(view: ConversationView) -> dict[str, Json]:
         "unacknowledged": [node.key for node in view.unconfirmed_nodes],
         "notes": list(view.notes),
         "bill": _build_bill_data(view),
-        "parents": {key: place.parent if place.depth > 1 else None for key, place in view.path_index},
-        "links": [{**link, **told[link["response_id"]], **drawn[link["response_id"]]} for link in shape["links"]],
-        "rows": list(drawn),
+        "parents": {key: entry.parent if entry.depth > 1 else None for key, entry in view.path_index},
+        "links": [
+            {**link, **link_data[link["response_id"]], **rows[link["response_id"]]} for link in document["links"]
+        ],
+        "rows": list(rows),
         "requests": requests.requests,
     }
 
@@ -124,24 +126,24 @@ def build_inspector_data(views: Mapping[str, ConversationView]) -> dict[str, Jso
     """Build the data of a single-file page: conversations by handle, and the list of them."""
     return {
         "list": {
-            "sessions": [_build_list_entry(handle, known) for handle, known in views.items()],
+            "sessions": [_build_list_entry(handle, view) for handle, view in views.items()],
             "others": [],
             "more": False,
         },
-        "conversations": {handle: build_conversation_data(known) for handle, known in views.items()},
+        "conversations": {handle: build_conversation_data(view) for handle, view in views.items()},
     }
 
 
 def _build_list_entry(handle: str, view: ConversationView) -> dict[str, Json]:
     items = view.path.items
-    last = max((link.created_at for link in view.links), default=None)
+    last_created_at = max((link.created_at for link in view.links), default=None)
     return {
         "id": handle,
         "name": view.session.name if view.session else view.handle,
         "strategy": str(view.strategy),
         "items": len(items),
         "unacknowledged": len(view.unconfirmed_nodes),
-        "used_at": view.session.used_at if view.session else last,
+        "used_at": view.session.used_at if view.session else last_created_at,
         "first_words": item_preview(items[0]) if items else "",
     }
 
@@ -162,7 +164,7 @@ class RequestTable:
 
 
 def _build_link_data(link: Link, view: ConversationView, requests: RequestTable) -> dict[str, Json]:
-    was = compute_link_stats(link, view.path_index)
+    stats = compute_link_stats(link, view.path_index)
     request = {name: value for name, value in rebuild_request_fields(link).items() if name not in STATE_HANDLE_FIELDS}
     return {
         "parent": link.parent_id,
@@ -171,26 +173,26 @@ def _build_link_data(link: Link, view: ConversationView, requests: RequestTable)
         "seconds": link.duration_s,
         "ignored": list(link.parameters.get(IGNORED_PARAMETER, ())),
         "error": dict(link.error) if link.error else None,
-        "items_sent": was.sent_count,
-        "items_saw": was.input_count,
-        "sent_tokens": was.sent_tokens,
-        "full": was.is_full_history,
-        "said": was.input_preview,
-        "answered": was.output_preview,
+        "items_sent": stats.sent_count,
+        "items_saw": stats.input_count,
+        "sent_tokens": stats.sent_tokens,
+        "full": stats.is_full_history,
+        "said": stats.input_preview,
+        "answered": stats.output_preview,
         "request": requests.index_of(request),
     }
 
 
 def _build_bill_data(view: ConversationView) -> Json:
-    found = sum_link_usage(view.links, view.prices)
-    if found is None:
+    total = sum_link_usage(view.links, view.prices)
+    if total is None:
         return None
-    used = found.usage
+    usage = total.usage
     return {
-        "requests": found.request_count,
-        "input": used.input_tokens,
-        "cached": used.cached_tokens,
-        "output": used.output_tokens,
-        "again": found.resent_tokens,
-        "cost_usd": found.cost_usd,
+        "requests": total.request_count,
+        "input": usage.input_tokens,
+        "cached": usage.cached_tokens,
+        "output": usage.output_tokens,
+        "again": total.resent_tokens,
+        "cost_usd": total.cost_usd,
     }

@@ -101,32 +101,32 @@ class CombinedMetrics:
         self._metrics = metrics
 
     def record_request(self, method: str, route: str, status: int, duration_s: float) -> None:
-        for one in self._metrics:
-            one.record_request(method, route, status, duration_s)
+        for metrics in self._metrics:
+            metrics.record_request(method, route, status, duration_s)
 
     def record_first_event(self, route: str, after_s: float) -> None:
-        for one in self._metrics:
-            one.record_first_event(route, after_s)
+        for metrics in self._metrics:
+            metrics.record_first_event(route, after_s)
 
     def record_response(self, response: Json) -> None:
-        for one in self._metrics:
-            one.record_response(response)
+        for metrics in self._metrics:
+            metrics.record_response(response)
 
     def add_open_streams(self, delta: int) -> None:
-        for one in self._metrics:
-            one.add_open_streams(delta)
+        for metrics in self._metrics:
+            metrics.add_open_streams(delta)
 
     def record_store_fault(self) -> None:
-        for one in self._metrics:
-            one.record_store_fault()
+        for metrics in self._metrics:
+            metrics.record_store_fault()
 
 
 def count_tokens_by_kind(usage: Json) -> dict[str, int]:
     """Return the tokens by kind; cached ones are part of the input, reasoning ones of the output."""
-    said, thought = usage.get("input_tokens_details") or {}, usage.get("output_tokens_details") or {}
+    input_details, output_details = usage.get("input_tokens_details") or {}, usage.get("output_tokens_details") or {}
     return {
         "input": usage.get("input_tokens") or 0,
-        "cached": said.get("cached_tokens") or 0,
+        "cached": input_details.get("cached_tokens") or 0,
         "output": usage.get("output_tokens") or 0,
-        "reasoning": thought.get("reasoning_tokens") or 0,
+        "reasoning": output_details.get("reasoning_tokens") or 0,
     }

@@ -64,10 +64,10 @@ class PageFile(NamedTuple):
 @cache
 def load_page_files() -> dict[str, PageFile]:
     """Load the files of the page by name; the page itself is under ""."""
-    named = {"": PAGE_FILE, **{name: name for name in (*SCRIPT_FILES, STYLE_FILE)}}
+    file_names = {"": PAGE_FILE, **{name: name for name in (*SCRIPT_FILES, STYLE_FILE)}}
     return {
-        at: PageFile(read_static_text(name).encode(), CONTENT_TYPES[name.rpartition(".")[2]] + b"; charset=utf-8")
-        for at, name in named.items()
+        key: PageFile(read_static_text(name).encode(), CONTENT_TYPES[name.rpartition(".")[2]] + b"; charset=utf-8")
+        for key, name in file_names.items()
     }
 
 
@@ -76,9 +76,9 @@ def render_inspector_page(data: Json) -> str:
     script, style = bundle_scripts(), read_static_text(STYLE_FILE)
     policy = f"{BASE_POLICY}script-src {format_policy_hash(script)}; style-src {format_policy_hash(style)}"
     head = f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n<style>{style}</style>'
-    kept = f'<script type="application/json" id="convo-data">{dump_html_safe_json(data)}</script>'
+    data_script = f'<script type="application/json" id="convo-data">{dump_html_safe_json(data)}</script>'
     page = read_static_text(PAGE_FILE).replace(STYLE_LINK, head)
-    return page.replace(SCRIPT_TAG, f'{kept}\n<script type="module">{script}</script>')
+    return page.replace(SCRIPT_TAG, f'{data_script}\n<script type="module">{script}</script>')
 
 
 def bundle_scripts() -> str:
@@ -127,17 +127,17 @@ def render_conversation_page(document: ConversationDocument, *, include_data: bo
     """Render the page of a conversation; with `include_data` it can be imported again."""
     name = escape(replace_unprintable(document.name or "A conversation"))
     facts = "".join(
-        f"<dt>{label}</dt><dd>{escape(replace_unprintable(words))}</dd>" for label, words in _header_facts(document)
+        f"<dt>{label}</dt><dd>{escape(replace_unprintable(value))}</dd>" for label, value in _header_facts(document)
     )
-    articles = "\n".join(_render_article(at, item) for at, item in enumerate(document.items, 1))
-    kept = f"{PAGE_BEGIN}{document_to_embedded_json(document)}{PAGE_END}\n" if include_data else ""
+    articles = "\n".join(_render_article(index, item) for index, item in enumerate(document.items, 1))
+    embedded_data = f"{PAGE_BEGIN}{document_to_embedded_json(document)}{PAGE_END}\n" if include_data else ""
     return (
         f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{CONVERSATION_PAGE_POLICY}">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<meta name="referrer" content="no-referrer">\n'
         f"<title>{name}</title>\n<style>{CONVERSATION_PAGE_STYLE}</style>\n</head>\n<body>\n"
-        f"<header>\n<h1>{name}</h1>\n<dl>{facts}</dl>\n</header>\n<main>\n{articles}\n</main>\n{kept}</body>\n</html>\n"
+        f"<header>\n<h1>{name}</h1>\n<dl>{facts}</dl>\n</header>\n<main>\n{articles}\n</main>\n{embedded_data}</body>\n</html>\n"
     )
 
 
@@ -162,8 +162,8 @@ def _css_class(item: Item) -> str:
 def _render_image(url: str, index: int) -> str:
     if INLINE_IMAGE.fullmatch(url):
         return f'<img src="{url}" alt="the image of item {index}">'
-    shown = url.partition(";")[0] if url.startswith("data:") else url
-    return f'<p class="aside">an image: {escape(shown)}</p>'
+    shown_url = url.partition(";")[0] if url.startswith("data:") else url
+    return f'<p class="aside">an image: {escape(shown_url)}</p>'
 
 
 PASSAGE_RENDERERS: dict[str, Callable[[str, int], str]] = {

@@ -30,22 +30,22 @@ class RateLimits:
 
         Raises TryLater (429) with the seconds to wait; the request is then not counted.
         """
-        (concurrent, per_minute), now = self._limits.for_key(name), self._ticks()
+        (max_concurrent, max_per_minute), now = self._limits.for_key(name), self._ticks()
         running = self._running.get(name, 0)
-        if 0 < concurrent <= running:
-            raise _rate_limit_error(f"{concurrent} concurrent requests", running, CONCURRENCY_RETRY_S)
+        if 0 < max_concurrent <= running:
+            raise _rate_limit_error(f"{max_concurrent} concurrent requests", running, CONCURRENCY_RETRY_S)
         window = self._windows.setdefault(name, MinuteWindow())
-        window.check(per_minute, now, "requests per minute (RPM)")
+        window.check(max_per_minute, now, "requests per minute (RPM)")
         self._process_window.check(self._limits.process_per_minute, now, "requests per minute (RPM) of this server")
-        for one, limit in ((window, per_minute), (self._process_window, self._limits.process_per_minute)):
+        for minute_window, limit in ((window, max_per_minute), (self._process_window, self._limits.process_per_minute)):
             if limit:
-                one.times.append(now)
+                minute_window.times.append(now)
         self._running[name] = running + 1
 
     def release(self, name: str) -> None:
-        left = self._running[name] - 1
-        if left:
-            self._running[name] = left
+        remaining = self._running[name] - 1
+        if remaining:
+            self._running[name] = remaining
         else:
             del self._running[name]
 

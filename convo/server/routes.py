@@ -120,10 +120,10 @@ def _request_body_object(route: "ApiRoute") -> dict[str, Json]:
 def _success_response_object(route: "ApiRoute") -> dict[str, Json]:
     if route.response_schema == "Text":
         return {"description": route.summary, "content": {"text/plain": {"schema": {"type": "string"}}}}
-    told = _json_response_object(route.summary, schema_ref(route.response_schema))
+    response = _json_response_object(route.summary, schema_ref(route.response_schema))
     if route.can_stream:
-        told["content"][SSE_MEDIA_TYPE] = {"schema": {"type": "string", "description": SSE_DESCRIPTION}}
-    return told
+        response["content"][SSE_MEDIA_TYPE] = {"schema": {"type": "string", "description": SSE_DESCRIPTION}}
+    return response
 
 
 def _json_response_object(description: str, schema: Mapping[str, Json]) -> dict[str, Json]:
@@ -225,12 +225,12 @@ def to_list_resource(page: ItemPage) -> dict[str, Json]:
 
 
 async def create_response(context: HandlerContext) -> HandlerResult:
-    streamed = context.get_boolean("stream")
-    body = {**context.body, "stream": streamed}
+    is_streamed = context.get_boolean("stream")
+    body = {**context.body, "stream": is_streamed}
     events = context.endpoint.create(body)
     if body.get("background") is True:
-        return EventsResult(events, streamed, is_first_event_final=True)
-    return EventsResult(context.inspector.live_responses.track(context.tenant, events), streamed)
+        return EventsResult(events, is_streamed, is_first_event_final=True)
+    return EventsResult(context.inspector.live_responses.track(context.tenant, events), is_streamed)
 
 
 async def retrieve_response(context: HandlerContext) -> HandlerResult:
@@ -330,11 +330,11 @@ async def list_model_resources(context: HandlerContext) -> HandlerResult:
 
 
 async def retrieve_model_resource(context: HandlerContext) -> HandlerResult:
-    wanted = context.path_params["model"]
-    for known in await context.service.list_models():
-        if known["id"] == wanted:
-            return known
-    raise errors.unknown_model_error(wanted)
+    name = context.path_params["model"]
+    for model in await context.service.list_models():
+        if model["id"] == name:
+            return model
+    raise errors.unknown_model_error(name)
 
 
 async def report_health(context: HandlerContext) -> HandlerResult:
@@ -493,5 +493,5 @@ API_ROUTES = (
 
 def group_by_path(routes: Sequence[ApiRoute] = API_ROUTES) -> Iterator[tuple[str, dict[str, ApiRoute]]]:
     """Yield each path with its routes by method."""
-    for path, grouped in groupby(routes, key=attrgetter("path")):
-        yield path, {route.method: route for route in grouped}
+    for path, path_routes in groupby(routes, key=attrgetter("path")):
+        yield path, {route.method: route for route in path_routes}

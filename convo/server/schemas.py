@@ -54,8 +54,8 @@ def const_schema(value: str | bool) -> Schema:
 
 def object_schema(required: Mapping[str, Schema], optional: Mapping[str, Schema] | None = None) -> Schema:
     """Build the schema of an object with these fields, and possibly others."""
-    more = {name: nullable_schema(schema) for name, schema in (optional or {}).items()}
-    return {"type": "object", "required": list(required), "properties": {**required, **more}}
+    optional_properties = {name: nullable_schema(schema) for name, schema in (optional or {}).items()}
+    return {"type": "object", "required": list(required), "properties": {**required, **optional_properties}}
 
 
 def closed_object_schema(required: Mapping[str, Schema], optional: Mapping[str, Schema]) -> Schema:
@@ -160,12 +160,12 @@ def deletion_schema(kind: str) -> Schema:
 
 
 def list_schema(item_schema: Schema) -> Schema:
-    ids = {
+    page_properties = {
         "first_id": nullable_schema(STRING_SCHEMA),
         "last_id": nullable_schema(STRING_SCHEMA),
         "has_more": BOOLEAN_SCHEMA,
     }
-    return object_schema({"object": const_schema("list"), "data": array_schema(item_schema), **ids})
+    return object_schema({"object": const_schema("list"), "data": array_schema(item_schema), **page_properties})
 
 
 USAGE_SCHEMA = object_schema(

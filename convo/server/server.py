@@ -102,21 +102,21 @@ def open_listening_socket(host: str, port: int) -> socket.socket:
 
     Raises InvalidSettings.
     """
-    listening = socket.socket(
+    listening_socket = socket.socket(
         socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP
     )
     try:
         if os.name == "posix":  # on Windows it would let two servers use one port
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((host.strip("[]"), port))
-        listening.listen(LISTEN_BACKLOG)
-    except (OSError, UnicodeError, OverflowError) as wrong:
-        listening.close()
-        why = wrong.strerror if isinstance(wrong, OSError) else "it is not a host name"
+            listening_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening_socket.bind((host.strip("[]"), port))
+        listening_socket.listen(LISTEN_BACKLOG)
+    except (OSError, UnicodeError, OverflowError) as error:
+        listening_socket.close()
+        reason = error.strerror if isinstance(error, OSError) else "it is not a host name"
         raise InvalidSettings(
-            f"cannot listen on {host}, port {port}: {why}", hint="choose another --port; 0 selects a free one"
-        ) from wrong
-    return listening
+            f"cannot listen on {host}, port {port}: {reason}", hint="choose another --port; 0 selects a free one"
+        ) from error
+    return listening_socket
 
 
 def local_base_url(listening_socket: socket.socket) -> str:
@@ -146,18 +146,18 @@ async def run_gateway(
     sys.setswitchinterval(THREAD_SWITCH_INTERVAL_S)
     server = GatewayServer(build_uvicorn_config(gateway, serve))
     with report_unexpected_errors(report):
-        running = asyncio.create_task(server.serve([listening_socket]))
-        told = asyncio.create_task(stop_event.wait())
-        await asyncio.wait({running, told}, return_when=asyncio.FIRST_COMPLETED)
-        told.cancel()
+        serve_task = asyncio.create_task(server.serve([listening_socket]))
+        stop_task = asyncio.create_task(stop_event.wait())
+        await asyncio.wait({serve_task, stop_task}, return_when=asyncio.FIRST_COMPLETED)
+        stop_task.cancel()
         gateway.is_shutting_down = True
-        patience = asyncio.get_running_loop().call_later(SHUTDOWN_NOTICE_S, report_delay)
-        closing = asyncio.create_task(service.aclose(serve.grace_s))
+        delay_timer = asyncio.get_running_loop().call_later(SHUTDOWN_NOTICE_S, report_delay)
+        close_task = asyncio.create_task(service.aclose(serve.grace_s))
         await gateway.sockets.aclose(serve.grace_s)
         server.request_end()
-        await closing
-        await running
-        patience.cancel()
+        await close_task
+        await serve_task
+        delay_timer.cancel()
 
 
 def build_uvicorn_config(gateway: Gateway, serve: ServeSettings) -> uvicorn.Config:
@@ -240,10 +240,10 @@ class BufferedTransport:
 
     def flush(self) -> None:
         if self._buffer:
-            gathered = b"".join(self._buffer)
+            data = b"".join(self._buffer)
             self._buffer.clear()
             self._size_bytes = 0
-            self._transport.write(gathered)
+            self._transport.write(data)
 
     def close(self) -> None:
         self.flush()
@@ -310,13 +310,13 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._in_head = False
         self._stop_head_timer()
-        before = self.cycle
+        previous_cycle = self.cycle
         super().on_headers_complete()
-        if self.cycle is before:
+        if self.cycle is previous_cycle:
             return
         connection = ClientConnection()
         self.scope["extensions"] = {CONNECTION_EXTENSION: connection}  # type: ignore[dict-item]  # typed for dicts only
-        self._unanswered = [(cycle, one) for cycle, one in self._unanswered if not cycle.response_complete]
+        self._unanswered = [(cycle, client) for cycle, client in self._unanswered if not cycle.response_complete]
         self._unanswered.append((self.cycle, connection))
         self._resume_reading(0)
 

@@ -65,34 +65,34 @@ async def relay_events(
     """
     if not result.stream:
         async with CancelOnDisconnect(exchange):
-            last = await _collect_response(exchange, result, metrics)
-            await exchange.send_json(last["response"], headers=exchange.record_limit(last))
+            last_event = await _collect_response(exchange, result, metrics)
+            await exchange.send_json(last_event["response"], headers=exchange.record_limit(last_event))
         return
-    told = SSEWriter(exchange, metrics)
+    writer = SSEWriter(exchange, metrics)
     metrics.add_open_streams(+1)
     try:
-        async with CancelOnDisconnect(exchange, told.write_keepalive, keepalive_s):
-            await _write_events(result, told)
+        async with CancelOnDisconnect(exchange, writer.write_keepalive, keepalive_s):
+            await _write_events(result, writer)
     finally:
         metrics.add_open_streams(-1)
 
 
 async def _collect_response(exchange: HttpExchange, result: EventsResult, metrics: StreamMetrics) -> StreamEvent:
     """Return the event with the final response. Raises ConvoError."""
-    last: StreamEvent | None = None
+    last_event: StreamEvent | None = None
     async with aclosing(result.events) as events:
         async for event in events:
-            if last is None:
+            if last_event is None:
                 metrics.record_first_event(exchange.route, exchange.duration_s)
                 event = record_ignored_fields(event, exchange)
-            last = event
+            last_event = event
             if result.is_first_event_final:
                 break
-    if last is None:
+    if last_event is None:
         raise errors.empty_stream_error()
-    if last["type"] in TERMINAL_EVENTS:
-        metrics.record_response(last["response"])
-    return last
+    if last_event["type"] in TERMINAL_EVENTS:
+        metrics.record_response(last_event["response"])
+    return last_event
 
 
 async def _write_events(result: EventsResult, writer: "SSEWriter") -> None:
@@ -157,10 +157,10 @@ class SSEWriter:
 
 def to_api_event(event: StreamEvent) -> StreamEvent:
     """Remove the fields of `event` that are not in the API: the limit that ended it, and that its text differs."""
-    ours = LIMIT_FIELD in event or STREAMED_TEXT_DIFFERS in event
+    has_own_fields = LIMIT_FIELD in event or STREAMED_TEXT_DIFFERS in event
     return (
         {name: value for name, value in event.items() if name not in (LIMIT_FIELD, STREAMED_TEXT_DIFFERS)}
-        if ours
+        if has_own_fields
         else event
     )
 
@@ -173,10 +173,10 @@ def record_ignored_fields(event: StreamEvent, exchange: HttpExchange) -> StreamE
     """Move the ignored fields of a response's first event to a header, as far as they fit."""
     names, size = [], 0
     for name in event.get(IGNORED_PARAMETER) or ():
-        shown = "".join(one for one in str(name) if one.isascii() and one.isprintable() and one != ",")
-        size += len(shown) + 2
-        if shown and size <= MAX_IGNORED_HEADER_BYTES:
-            names.append(shown)
+        header_name = "".join(char for char in str(name) if char.isascii() and char.isprintable() and char != ",")
+        size += len(header_name) + 2
+        if header_name and size <= MAX_IGNORED_HEADER_BYTES:
+            names.append(header_name)
     exchange.ignored_fields = tuple(names)
     return {name: value for name, value in event.items() if name != IGNORED_PARAMETER}
 
@@ -238,8 +238,8 @@ class CancelOnDisconnect:
                 await asyncio.sleep(0)  # receive a cancellation that arrived after the end of the block
         if kind in (asyncio.CancelledError, ClientDisconnected):
             self._exchange.status = self._exchange.status or CLIENT_CLOSED_STATUS
-        left = self._block.uncancel()
-        return kind is ClientDisconnected or (kind is asyncio.CancelledError and left == 0)
+        remaining = self._block.uncancel()
+        return kind is ClientDisconnected or (kind is asyncio.CancelledError and remaining == 0)
 
 
 @dataclass
@@ -277,24 +277,24 @@ class LiveResponses:
 
     async def track(self, tenant: str, events: AsyncGenerator[StreamEvent, None]) -> AsyncGenerator[StreamEvent, None]:
         """Yield `events` and track their response while it is in progress."""
-        heard: LiveResponse | None = None
+        live_response: LiveResponse | None = None
         try:
             async with aclosing(events):
                 async for event in events:
-                    if heard is not None:
-                        heard.accumulator.add(event)
+                    if live_response is not None:
+                        live_response.accumulator.add(event)
                     elif event["type"] in START_EVENTS and event["response"].get("store") is not False:
-                        heard = LiveResponse(event["response"])
-                        self._by_tenant.setdefault(tenant, {})[heard.response["id"]] = heard
+                        live_response = LiveResponse(event["response"])
+                        self._by_tenant.setdefault(tenant, {})[live_response.response["id"]] = live_response
                     yield event
         finally:
-            if heard is not None:
-                self._remove(tenant, heard)
+            if live_response is not None:
+                self._remove(tenant, live_response)
 
     def _remove(self, tenant: str, live_response: LiveResponse) -> None:
-        theirs = self._by_tenant[tenant]
-        del theirs[live_response.response["id"]]
-        if not theirs:
+        by_id = self._by_tenant[tenant]
+        del by_id[live_response.response["id"]]
+        if not by_id:
             del self._by_tenant[tenant]
 
 

@@ -41,9 +41,9 @@ class TurnMessage:
 
 def parse_stream_id(message: Mapping[str, Json]) -> str | None:
     """Return the stream id of `message`. Raises RequestRefused if it is invalid."""
-    lane = message.get("stream_id")
-    if lane is None or (isinstance(lane, str) and STREAM_ID_PATTERN.fullmatch(lane)):
-        return lane
+    stream_id = message.get("stream_id")
+    if stream_id is None or (isinstance(stream_id, str) and STREAM_ID_PATTERN.fullmatch(stream_id)):
+        return stream_id
     raise RequestRefused(
         "The 'stream_id' field must be a string of 1 to 256 letters, digits, underscores, hyphens and periods",
         code="invalid_stream_id",
@@ -118,8 +118,8 @@ def build_steer_failed_event(message: Mapping[str, Json]) -> StreamEvent:
         "code": "steering_not_supported",
         "message": "This server does not steer responses. Send the input with the next response.create.",
     }
-    returned = {"input": message.get("input"), "previous_response_id": message.get("previous_response_id")}
-    return {"type": "response.steer.failed", "sequence_number": 0, "steer": returned, "error": error}
+    returned_input = {"input": message.get("input"), "previous_response_id": message.get("previous_response_id")}
+    return {"type": "response.steer.failed", "sequence_number": 0, "steer": returned_input, "error": error}
 
 
 WEBSOCKET_PATH = "/v1/responses"
@@ -214,11 +214,11 @@ class WebSocketConnection:
     async def serve(self) -> None:
         """Run turns one at a time until the connection ends."""
         async with asyncio.TaskGroup() as group:
-            aging = group.create_task(self._close_at_max_age())
+            age_task = group.create_task(self._close_at_max_age())
             self._turns_task = group.create_task(self._run_turns())
-            listening = group.create_task(self._receive_messages())
-            await asyncio.wait({self._turns_task, listening}, return_when=asyncio.FIRST_COMPLETED)
-            for task in (aging, self._turns_task, listening):
+            receive_task = group.create_task(self._receive_messages())
+            await asyncio.wait({self._turns_task, receive_task}, return_when=asyncio.FIRST_COMPLETED)
+            for task in (age_task, self._turns_task, receive_task):
                 task.cancel()
         await self._send_close()
 
@@ -235,11 +235,11 @@ class WebSocketConnection:
     # -- turns ------------------------------------------------------------------------------------
 
     async def _run_turns(self) -> None:
-        while (said := await self._next_message()) is not None:
-            if isinstance(said, InvalidMessage):
-                await self._send_event(build_error_message(said.fault, 0, said.stream_id))
+        while (message := await self._next_message()) is not None:
+            if isinstance(message, InvalidMessage):
+                await self._send_event(build_error_message(message.fault, 0, message.stream_id))
             else:
-                await self._run_turn(said)
+                await self._run_turn(message)
 
     async def _next_message(self) -> TurnMessage | InvalidMessage | None:
         """Return the oldest message in the queue; None when the connection ends."""
@@ -251,31 +251,35 @@ class WebSocketConnection:
         return None
 
     async def _run_turn(self, message: TurnMessage) -> None:
-        progress, began, counting = (
+        progress, started_s, metrics = (
             TurnProgress(status=CLIENT_CLOSED_STATUS),
             self._deps.clock.monotonic(),
             self._deps.metrics,
         )
-        counting.add_open_streams(+1)
+        metrics.add_open_streams(+1)
         try:
             with self._deps.request_slot():
                 events = self._deps.track_events(self._connection_for(message.stream_id).create(message.body))
-                await self._send_events(events, message.stream_id, progress, began)
+                await self._send_events(events, message.stream_id, progress, started_s)
         except ConvoError as fault:
             progress.status = fault.status
             if isinstance(fault, StoreFault):
-                counting.record_store_fault()
+                metrics.record_store_fault()
             await self._send_event(build_error_message(fault, progress.next_sequence_number, message.stream_id))
         finally:
-            counting.add_open_streams(-1)
-            counting.record_request(
-                WEBSOCKET_METHOD, WEBSOCKET_PATH, progress.status, self._deps.clock.monotonic() - began
+            metrics.add_open_streams(-1)
+            metrics.record_request(
+                WEBSOCKET_METHOD, WEBSOCKET_PATH, progress.status, self._deps.clock.monotonic() - started_s
             )
 
     async def _send_events(
-        self, answer: AsyncGenerator[StreamEvent, None], stream_id: str | None, progress: TurnProgress, started_s: float
+        self,
+        turn_events: AsyncGenerator[StreamEvent, None],
+        stream_id: str | None,
+        progress: TurnProgress,
+        started_s: float,
     ) -> None:
-        async with aclosing(answer) as events:
+        async with aclosing(turn_events) as events:
             async for event in events:
                 if progress.next_sequence_number == 0:
                     self._deps.metrics.record_first_event(WEBSOCKET_PATH, self._deps.clock.monotonic() - started_s)
@@ -305,27 +309,27 @@ class WebSocketConnection:
 
     async def _queue_message(self, text: str | None) -> None:
         """Queue a message, or respond at once to one that is not queued."""
-        lane, most = None, self._deps.limits.max_queued
-        if len(self._queue) >= most:
-            await self._send_event(build_error_message(queue_full_error(most), 0, None))
+        stream_id, max_queued = None, self._deps.limits.max_queued
+        if len(self._queue) >= max_queued:
+            await self._send_event(build_error_message(queue_full_error(max_queued), 0, None))
             return
         try:
-            asked = self._deps.parse_message(check_text_message(text))
-            lane = parse_stream_id(asked)
-            if asked.get("type") == STEER_MESSAGE_TYPE:
-                await self._send_event(build_steer_failed_event(asked))
+            message = self._deps.parse_message(check_text_message(text))
+            stream_id = parse_stream_id(message)
+            if message.get("type") == STEER_MESSAGE_TYPE:
+                await self._send_event(build_steer_failed_event(message))
                 return
-            self._queue.append(self._parse_turn(asked))
+            self._queue.append(self._parse_turn(message))
         except ConvoError as fault:
-            self._queue.append(InvalidMessage(fault, lane))
+            self._queue.append(InvalidMessage(fault, stream_id))
         self._changed.set()
 
     def _parse_turn(self, message: dict[str, Json]) -> TurnMessage:
         """Parse a turn. Raises RequestRefused for another message, or for one stream id too many."""
-        turn, most = parse_turn_message(message), self._deps.limits.max_streams
-        lanes = {*self._connections, *(waiting.stream_id for waiting in self._queue), turn.stream_id} - {None}
-        if len(lanes) > most:
-            raise too_many_streams_error(most)
+        turn, max_streams = parse_turn_message(message), self._deps.limits.max_streams
+        stream_ids = {*self._connections, *(queued.stream_id for queued in self._queue), turn.stream_id} - {None}
+        if len(stream_ids) > max_streams:
+            raise too_many_streams_error(max_streams)
         return turn
 
     # -- sending ----------------------------------------------------------------------------------
@@ -337,11 +341,13 @@ class WebSocketConnection:
         )
 
     async def _send_close(self) -> None:
-        ending = self._close_reason
-        if ending is not None and ending.fault is not None:
-            await self._send_event(build_error_message(ending.fault, 0, None))
-        if ending is not None and ending.code is not None:
-            await self._send_message({"type": "websocket.close", "code": ending.code, "reason": ending.reason})
+        close_reason = self._close_reason
+        if close_reason is not None and close_reason.fault is not None:
+            await self._send_event(build_error_message(close_reason.fault, 0, None))
+        if close_reason is not None and close_reason.code is not None:
+            await self._send_message(
+                {"type": "websocket.close", "code": close_reason.code, "reason": close_reason.reason}
+            )
 
     async def _send_message(self, message: MutableMapping[str, Any]) -> bool:
         if self._close_reason is CLIENT_DISCONNECTED:
@@ -372,17 +378,17 @@ class WebSocketConnections:
 
     async def aclose(self, grace_s: float) -> None:
         """Close every connection after its running turn, or after `grace_s` seconds."""
-        left = [asyncio.create_task(closed.wait()) for closed in self._close_events.values()]
+        close_tasks = [asyncio.create_task(close_event.wait()) for close_event in self._close_events.values()]
         for socket in self._close_events:
             socket.close_after_turn(SERVER_STOPPING)
-        if left:
-            await asyncio.wait(left, timeout=grace_s + FINAL_SEND_TIMEOUT_S)  # the service ends running turns
+        if close_tasks:
+            await asyncio.wait(close_tasks, timeout=grace_s + FINAL_SEND_TIMEOUT_S)  # the service ends running turns
         for socket in list(self._close_events):
             socket.cancel_turn()
-        if left:
-            await asyncio.wait(left, timeout=FINAL_SEND_TIMEOUT_S)
-        for waiting in left:
-            waiting.cancel()
+        if close_tasks:
+            await asyncio.wait(close_tasks, timeout=FINAL_SEND_TIMEOUT_S)
+        for close_task in close_tasks:
+            close_task.cancel()
 
 
 async def accept_websocket(receive: "Receive", send: "Send", request_id: str) -> None:
@@ -395,7 +401,7 @@ def with_http_rejection(send: "Send") -> "Send":
     """Return `send` for a connection that may be refused with an HTTP response before it is opened."""
 
     async def sent(message: "Message") -> None:
-        kind = message["type"]
-        await send({**message, "type": f"websocket.{kind}"} if kind.startswith("http.") else message)
+        message_type = message["type"]
+        await send({**message, "type": f"websocket.{message_type}"} if message_type.startswith("http.") else message)
 
     return sent

@@ -66,6 +66,6 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
 
 def is_ascii_handshake(handshake: Request) -> bool:
     """Whether the headers that the protocol parses are ASCII; it fails on anything else."""
-    read = ("sec-websocket-", "connection", "upgrade", "origin")
-    said = [value for name, value in handshake.headers.raw_items() if name.lower().startswith(read)]
-    return all(value.isascii() for value in (handshake.path, *said))
+    prefixes = ("sec-websocket-", "connection", "upgrade", "origin")
+    values = [value for name, value in handshake.headers.raw_items() if name.lower().startswith(prefixes)]
+    return all(value.isascii() for value in (handshake.path, *values))
