@@ -159,7 +159,7 @@ async def _build_result(
     user_items: tuple[Item, ...] = (),
     usage: Mapping[str, Json] | None = None,
 ) -> CompactedInput:
-    """Build the encrypted item of all this; `user_items` are not in it and stay visible."""
+    """Build the encrypted compaction item; `user_items` are not part of it and stay visible."""
     deps, decrypt = compaction.deps, await load_item_decryptor(compaction.history, compaction.deps)
     covered = covered_message_digests(compaction.history, decrypt, kept_messages=user_items)
     content = CompactionContent(deps.store.tenant, before, summary, tuple(after), covered)
@@ -281,9 +281,9 @@ async def _respond_compacting(
 async def _prepend_compaction(
     compacted: CompactedInput | None, model_events: AsyncGenerator[StreamEvent, None]
 ) -> AsyncGenerator[StreamEvent, None]:
-    """Yield the compaction's events, then those of `answer`.
+    """Yield the compaction's events, then those of `model_events`.
 
-    Nothing is yielded before the first event of `answer`: until then the request can still be refused.
+    Nothing is yielded before the first of `model_events`: until then the request can still be refused.
     """
     first = await anext(model_events, None)
     for event in _compaction_events(compacted, by_trigger=False) if compacted else ():
@@ -331,7 +331,7 @@ def _respond_fitted(compaction: CompactionInput, request: ResponseRequest) -> As
 
 
 def _compaction_events(compacted: CompactedInput, *, by_trigger: bool) -> Iterator[StreamEvent]:
-    """Yield the events of the item; `by_trigger`: requested by a trigger item, not by a threshold."""
+    """Yield the events of the compaction item; `by_trigger`: requested by a trigger item, not by a threshold."""
     yield {"type": "response.output_item.added", "output_index": 0, "item": compacted.item}
     if by_trigger:
         yield {"type": "response.compaction.compacting", "output_index": 0, "item_id": compacted.item["id"]}

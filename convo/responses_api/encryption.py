@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 ENCRYPTED_PREFIX = "convoseal1:"
 DATABASE_KEY_NAME, KEY_SIZE_BYTES = "seal", 32
-"""The database's own key: its name there, and its size."""
+"""The database's own key: its name in the database, and its size."""
 
 SCRYPT_SALT = b"convo compaction items, form 1"
 SCRYPT_COST, SCRYPT_BLOCK_SIZE, SCRYPT_PARALLELISM = 2**14, 8, 1
@@ -47,9 +47,9 @@ class CompactionCipher:
         self._store, self._passphrase = store, passphrase
         self._fernet: MultiFernet | None = None
 
-    async def encrypt(self, sealed: CompactionContent) -> str:
-        """Return `sealed` as `encrypted_content`. Raises RequestRefused and StoreFault if there is no key."""
-        return ENCRYPTED_PREFIX + (await self._load_fernet()).encrypt(encode_compaction(sealed)).decode("ascii")
+    async def encrypt(self, content: CompactionContent) -> str:
+        """Return `content` as `encrypted_content`. Raises RequestRefused and StoreFault if there is no key."""
+        return ENCRYPTED_PREFIX + (await self._load_fernet()).encrypt(encode_compaction(content)).decode("ascii")
 
     async def load_decryptor(self) -> Callable[[Item], CompactionContent | None]:
         """Return a decryptor of compaction items. Raises RequestRefused and StoreFault if there is no key.

@@ -129,7 +129,7 @@ async def load_conversation(store: Store, conversation_id: str) -> Conversation:
 
 
 async def load_item_ids(store: Store, link: Link, path: Path) -> tuple[str, ...]:
-    """Return the ids of the items on a response's path; an item of its conversation has its id there."""
+    """Return the ids of the items on a response's path; an item of its conversation has its id in the conversation."""
     ids_by_key: dict[Key, str] = {}
     conversation = await store.conversation(link.conversation_id) if link.conversation_id else None
     if conversation:

@@ -147,11 +147,11 @@ def build_compaction_resource(
     }
 
 
-def add_usage(one: Mapping[str, Json] | None, other: Mapping[str, Json] | None) -> Mapping[str, Json] | None:
+def add_usage(first: Mapping[str, Json] | None, second: Mapping[str, Json] | None) -> Mapping[str, Json] | None:
     """Add the usage of two requests; None if neither is known."""
-    if not one or not other:
-        return one or other or None
-    return {name: _add_values(one.get(name), other.get(name)) for name in {**one, **other}}
+    if not first or not second:
+        return first or second or None
+    return {name: _add_values(first.get(name), second.get(name)) for name in {**first, **second}}
 
 
 def _add_values(first: Json, second: Json) -> Json:

@@ -38,20 +38,20 @@ RETRY_FRACTION = 3 / 4
 
 
 def respond_within_window(
-    model: Model, ask: ModelRequest, model_name: str, window: ModelWindow | None, *, auto: bool
+    model: Model, request: ModelRequest, model_name: str, window: ModelWindow | None, *, auto: bool
 ) -> AsyncGenerator[StreamEvent, None]:
-    """Stream the model's events for as much of `ask` as fits into its window.
+    """Stream the model's events for as much of `request` as fits into its window.
 
     model_name:  the model's name in the client's request, for the error message
 
     Raises WindowExceeded, here or with the first event.
     """
-    max_tokens = max_token_count(ask.input, ask.instructions, _request_tools(ask)) if window else 0
-    if window is None or max_tokens <= (_input_limit_tokens(ask, window) if auto else window.context):
-        return _respond(model, ask, auto=auto)
+    max_tokens = max_token_count(request.input, request.instructions, _request_tools(request)) if window else 0
+    if window is None or max_tokens <= (_input_limit_tokens(request, window) if auto else window.context):
+        return _respond(model, request, auto=auto)
     if max_tokens > COUNT_IN_THREAD_TOKENS:
-        return _respond_fitted_in_thread(model, ask, model_name, window, auto=auto)
-    return _respond(model, _fit_request(ask, model_name, window, auto=auto), auto=auto)
+        return _respond_fitted_in_thread(model, request, model_name, window, auto=auto)
+    return _respond(model, _fit_request(request, model_name, window, auto=auto), auto=auto)
 
 
 async def _respond_fitted_in_thread(
@@ -64,7 +64,7 @@ async def _respond_fitted_in_thread(
 
 
 def _fit_request(request: ModelRequest, model_name: str, window: ModelWindow | None, *, auto: bool) -> ModelRequest:
-    """Return `ask` as it is sent to the model. Raises WindowExceeded."""
+    """Return `request` as it is sent to the model. Raises WindowExceeded."""
     if auto:
         return truncate_model_request(request, model_name, window)
     check_fits_window(request, model_name, window)
@@ -75,30 +75,33 @@ def _respond(model: Model, request: ModelRequest, *, auto: bool) -> AsyncGenerat
     return _respond_truncating(model, request) if auto else model.respond(request)
 
 
-def check_fits_window(ask: ModelRequest, model_name: str, window: ModelWindow | None) -> None:
-    """Raise WindowExceeded if `ask` certainly does not fit."""
-    if window is None or max_token_count(ask.input, ask.instructions, _request_tools(ask)) <= window.context:
+def check_fits_window(request: ModelRequest, model_name: str, window: ModelWindow | None) -> None:
+    """Raise WindowExceeded if `request` certainly does not fit."""
+    if (
+        window is None
+        or max_token_count(request.input, request.instructions, _request_tools(request)) <= window.context
+    ):
         return
-    needed_tokens = _minimum_tokens(count_tokens(ask.input, ask.instructions, _request_tools(ask)), window)
+    needed_tokens = _minimum_tokens(count_tokens(request.input, request.instructions, _request_tools(request)), window)
     if needed_tokens > window.context:
         raise WindowExceeded(model_name, needed_tokens, window.context)
 
 
-def truncate_model_request(ask: ModelRequest, model_name: str, window: ModelWindow | None) -> ModelRequest:
-    """Drop the oldest turns of `ask` if all of it would not leave room for an output.
+def truncate_model_request(request: ModelRequest, model_name: str, window: ModelWindow | None) -> ModelRequest:
+    """Drop the oldest turns of `request` if all of it would not leave room for an output.
 
     Raises WindowExceeded if not even the last turn fits.
     """
     if window is None:
-        return ask
-    limit_tokens = _input_limit_tokens(ask, window)
-    if max_token_count(ask.input, ask.instructions, _request_tools(ask)) <= limit_tokens:
-        return ask
-    overhead_tokens = count_tokens((), ask.instructions, _request_tools(ask)).tokens
-    kept_items = truncate_to_fit(ask.input, count_item_tokens(ask.input), limit_tokens - overhead_tokens)
-    ask = replace(ask, input=keep_last_turn(ask.input) if kept_items is None else kept_items)
-    check_fits_window(ask, model_name, window)
-    return ask
+        return request
+    limit_tokens = _input_limit_tokens(request, window)
+    if max_token_count(request.input, request.instructions, _request_tools(request)) <= limit_tokens:
+        return request
+    overhead_tokens = count_tokens((), request.instructions, _request_tools(request)).tokens
+    kept_items = truncate_to_fit(request.input, count_item_tokens(request.input), limit_tokens - overhead_tokens)
+    request = replace(request, input=keep_last_turn(request.input) if kept_items is None else kept_items)
+    check_fits_window(request, model_name, window)
+    return request
 
 
 def is_window_exceeded(error: ConvoError) -> bool:
@@ -136,7 +139,7 @@ async def _respond_truncating(model: Model, request: ModelRequest) -> AsyncGener
 
 
 def _truncate_further(request: ModelRequest, error: ConvoError) -> ModelRequest:
-    """Drop more turns of `ask`. Raises `error` if it has another cause, or if no turn is left to drop."""
+    """Drop more turns of `request`. Raises `error` if it has another cause, or if no turn is left to drop."""
     if not is_window_exceeded(error):
         raise error
     sizes = count_item_tokens(request.input)

@@ -99,10 +99,10 @@ def stream_model_events(turn: PreparedTurn) -> AsyncGenerator[StreamEvent, None]
 
 
 def build_link(turn: PreparedTurn, *, response_id: str, created_at: float, first_token_s: float | None = None) -> Link:
-    """Build the link of a response that has begun.
+    """Build the link of a response that has started.
 
-    Its parameters also list the fields that the model was not sent, named as in `convo.models.base`, and the model's
-    provider if the model's name does not begin with it.
+    Its parameters also list the request fields that were not sent to the model, named as in `convo.models.base`, and
+    the model's provider if the model's name does not begin with it.
     """
     request, parameters = turn.request, strip_tool_secrets(turn.request.parameters)
     if turn.compaction is not None:
@@ -150,9 +150,9 @@ class ResponseStream:
     """
 
     def __init__(
-        self, answer: AsyncGenerator[StreamEvent, None], *, sent_only: bool = False, hidden: bool = False
+        self, events: AsyncGenerator[StreamEvent, None], *, sent_only: bool = False, hidden: bool = False
     ) -> None:
-        self._events, self._is_sent_only, self._is_hidden = answer, sent_only, hidden
+        self._events, self._is_sent_only, self._is_hidden = events, sent_only, hidden
         self.finished_items: list[Item] = []
         self._accumulator, self._streamed_text = ResponseAccumulator(), StreamedTextChecksum()
         self._event_count = 0

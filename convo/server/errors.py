@@ -35,8 +35,8 @@ def unsupported_encoding_error(given: str) -> RequestRefused:
     )
 
 
-def invalid_json_error(why: str) -> RequestRefused:
-    return RequestRefused(f"We could not parse the JSON body of your request: {why}")
+def invalid_json_error(reason: str) -> RequestRefused:
+    return RequestRefused(f"We could not parse the JSON body of your request: {reason}")
 
 
 def body_not_an_object_error() -> RequestRefused:

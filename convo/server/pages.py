@@ -167,11 +167,11 @@ def _render_image(url: str, index: int) -> str:
 
 
 PASSAGE_RENDERERS: dict[str, Callable[[str, int], str]] = {
-    "prose": lambda words, at: f"<p>{escape(words)}</p>",
-    "thought": lambda words, at: f"<blockquote>{escape(words)}</blockquote>",
-    "code": lambda words, at: (
-        f'<pre tabindex="0" role="region" aria-label="text of item {at}"><code>{escape(words)}</code></pre>'
+    "prose": lambda text, index: f"<p>{escape(text)}</p>",
+    "thought": lambda text, index: f"<blockquote>{escape(text)}</blockquote>",
+    "code": lambda text, index: (
+        f'<pre tabindex="0" role="region" aria-label="text of item {index}"><code>{escape(text)}</code></pre>'
     ),
     "image": _render_image,
-    "aside": lambda words, at: f'<p class="aside">{escape(words)}</p>',
+    "aside": lambda text, index: f'<p class="aside">{escape(text)}</p>',
 }

@@ -262,8 +262,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     _fault: ConvoError | None = None
     _pipelined_bytes = 0
 
-    def __init__(self, *args: Any, **named: Any) -> None:
-        super().__init__(*args, **named)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
         self._unanswered: list[tuple[RequestResponseCycle, ClientConnection]] = []
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]

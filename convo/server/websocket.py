@@ -400,8 +400,8 @@ async def accept_websocket(receive: "Receive", send: "Send", request_id: str) ->
 def with_http_rejection(send: "Send") -> "Send":
     """Return `send` for a connection that may be refused with an HTTP response before it is opened."""
 
-    async def sent(message: "Message") -> None:
+    async def send_with_prefix(message: "Message") -> None:
         message_type = message["type"]
         await send({**message, "type": f"websocket.{message_type}"} if message_type.startswith("http.") else message)
 
-    return sent
+    return send_with_prefix

@@ -17,8 +17,8 @@ from convo.server import errors, http
 class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
     """One connection; its client has `write_s` seconds to receive data that the socket's buffer cannot hold."""
 
-    def __init__(self, write_s: float, **named: Any) -> None:
-        super().__init__(**named)
+    def __init__(self, write_s: float, **options: Any) -> None:
+        super().__init__(**options)
         self._write_s = write_s
         self._write_timer: TimerHandle | None = None
 
