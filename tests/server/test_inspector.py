@@ -311,13 +311,13 @@ def test_what_was_used_and_what_it_cost_stands_with_each_request_and_with_all_of
     known = chain(3).known("resp_3", prices={"local/demo": Price(100, 200, cached=25)})
     with looking(browser) as page:
         as_file(tmp_path, build_inspector_data({"talk": known}), page)
-        expect(page.locator("dl").first).to_contain_text("36 input · 12 cached · 27 output")
+        expect(page.locator("dl").first).to_contain_text("36 input (12 cached) · 27 output")
         expect(page.locator("dl").first).to_contain_text("$0.0081")
         bars = page.locator("tbody tr").last.locator("rect").all()
         _, seen, cached, output = (int(bar.get_attribute("width") or 0) for bar in bars)
         assert (cached * 3, output * 4) == (seen, seen * 3)
         page.locator("tbody a").last.click()
-        expect(page.locator("section dl")).to_contain_text("12 input · 4 cached · 9 output")
+        expect(page.locator("section dl")).to_contain_text("12 input (4 cached) · 9 output")
         expect(page.locator("section dl")).to_contain_text("$0.0027")
 
 

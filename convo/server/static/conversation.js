@@ -4,84 +4,84 @@
 // the whole path to a node is sent as {"through": key}, and `parents` leads from there to the root.
 
 export class Conversation {
-  constructor(found) {
-    this.found = found;
-    this.links = new Map(found.links.map((link) => [link.response_id, link]));
-    this.names = shortened([...this.links.keys()]);
+  constructor(data) {
+    this.data = data;
+    this.links = new Map(data.links.map((link) => [link.response_id, link]));
+    this.shortIds = shortenIds([...this.links.keys()]);
   }
 
   /** The links in the order of the drawn tree. */
   get rows() {
-    return this.found.rows.map((id) => this.links.get(id));
+    return this.data.rows.map((id) => this.links.get(id));
   }
 
   /** Return the keys of a list, oldest first; null if they are no longer known. */
   keys(list) {
     if (Array.isArray(list)) return list;
-    const found = [];
-    for (let key = list.through; key !== null; key = this.found.parents[key]) {
-      if (!(key in this.found.items)) return found.length ? found.reverse() : null;
-      found.push(key);
+    const keys = [];
+    for (let key = list.through; key !== null; key = this.data.parents[key]) {
+      if (!(key in this.data.items)) return keys.length ? keys.reverse() : null;
+      keys.push(key);
     }
-    return found.reverse();
+    return keys.reverse();
   }
 
   item(key) {
-    return this.found.items[key];
+    return this.data.items[key];
   }
 
   /** Return the model's input for `link` as list entries; the server prepended those before the last `sent`. */
-  saw(link) {
-    const [seen, sent] = [this.keys(link.saw), this.keys(link.sent)];
-    if (seen === null) return null;
-    const before = seen.length - (sent === null ? seen.length : sent.length);
-    const entry = (key, at) => ({
+  modelInput(link) {
+    const [inputKeys, sentKeys] = [this.keys(link.saw), this.keys(link.sent)];
+    if (inputKeys === null) return null;
+    const prependedCount = inputKeys.length - (sentKeys === null ? inputKeys.length : sentKeys.length);
+    const toEntry = (key, index) => ({
       key,
       item: this.item(key),
-      at: at + 1,
-      note: at < before ? "prepended by the server" : "sent",
+      number: index + 1,
+      note: index < prependedCount ? "prepended by the server" : "sent",
     });
-    return seen.map(entry);
+    return inputKeys.map(toEntry);
   }
 
-  /** Return the output of `link`, numbered after its input. */
+  /** Return the output of `link` as list entries, numbered after its input. */
   output(link) {
-    const seen = this.keys(link.saw) ?? [];
-    return link.output.map((key, at) => ({ key, item: this.item(key), at: seen.length + at + 1 }));
+    const inputKeys = this.keys(link.saw) ?? [];
+    return link.output.map((key, index) => ({ key, item: this.item(key), number: inputKeys.length + index + 1 }));
   }
 
-  /** Return all items of the handle's path. */
+  /** Return all items of the handle's path as list entries. */
   path() {
-    const waiting = new Set(this.found.unacknowledged);
-    const entry = (key, at) => ({
+    const unconfirmed = new Set(this.data.unacknowledged);
+    const toEntry = (key, index) => ({
       key,
       item: this.item(key),
-      at: at + 1,
-      note: waiting.has(key) ? "unconfirmed" : "",
+      number: index + 1,
+      note: unconfirmed.has(key) ? "unconfirmed" : "",
     });
-    return (this.keys(this.found.path) ?? []).map(entry);
+    return (this.keys(this.data.path) ?? []).map(toEntry);
   }
 
   /** Return the request of `link` as it was sent, without its items. */
   request(link) {
-    const handle = { conversation: link.conversation_id, previous_response_id: link.previous_response_id };
-    const named = Object.entries(handle).filter(([, value]) => value !== null);
-    return { ...this.found.requests[link.request], ...Object.fromEntries(named) };
+    const handles = { conversation: link.conversation_id, previous_response_id: link.previous_response_id };
+    const present = Object.entries(handles).filter(([, value]) => value !== null);
+    return { ...this.data.requests[link.request], ...Object.fromEntries(present) };
   }
 }
 
 /** Shorten each id to a length at which all of them still differ, at least eight characters after its prefix. */
-export function shortened(ids) {
-  const longest = ids.reduce((most, id) => Math.max(most, id.length), 0);
+export function shortenIds(ids) {
+  const longest = ids.reduce((length, id) => Math.max(length, id.length), 0);
   for (let size = 8; size < longest; size += 1) {
-    const short = ids.map((id) => id.slice(0, id.indexOf("_") + 1 + size));
-    if (new Set(short).size === ids.length) return new Map(ids.map((id, at) => [id, short[at]]));
+    const shortIds = ids.map((id) => id.slice(0, id.indexOf("_") + 1 + size));
+    if (new Set(shortIds).size === ids.length) return new Map(ids.map((id, index) => [id, shortIds[index]]));
   }
   return new Map(ids.map((id) => [id, id]));
 }
 
 /** Return the usage of one request in tokens; null if the endpoint did not report it. */
-export function used(link) {
+export function tokenUsage(link) {
   if (!link.usage) return null;
   const details = link.usage.input_tokens_details ?? {};
   return {

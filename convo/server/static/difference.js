@@ -3,104 +3,107 @@
 // Histories with a common prefix share the keys of that part, so the prefix is compared by key;
 // a common suffix is compared by content. The rest is shown side by side.
 
-import { used } from "./conversation.js";
-import { json, listOf, title, wordsOf } from "./items.js";
-import { counted, element, figure } from "./make.js";
+import { tokenUsage } from "./conversation.js";
+import { formatJson, itemList, itemText, itemTitle } from "./items.js";
+import { element, formatCount, formatNumber } from "./make.js";
 
-/** Show the differences between the requests `one` and `two`. */
-export function difference(conversation, one, two) {
-  const [a, b] = [one, two].map((link) => conversation.saw(link));
+const [CHARS_BEFORE, CHARS_AFTER] = [30, 60];
+
+/** Show the differences between the requests `first` and `second`. */
+export function difference(conversation, first, second) {
+  const [firstInput, secondInput] = [first, second].map((link) => conversation.modelInput(link));
   return [
-    fields(conversation.request(one), conversation.request(two), one.response_id, two.response_id),
-    ...(a && b ? histories(a, b, one, two) : [element("p", { class: "aside" }, "the model input of one of them was deleted")]),
-    cache(two),
+    fieldDifferences(conversation, first, second),
+    ...(firstInput && secondInput
+      ? inputDifferences(firstInput, secondInput, first, second)
+      : [element("p", { class: "aside" }, "the model input of one of them was deleted")]),
+    cacheNote(second),
   ];
 }
 
-/** Count the equal entries at the start and at the end of two lists: { before, behind }. */
-export function shared(a, b) {
-  const least = Math.min(a.length, b.length);
-  let [before, behind] = [0, 0];
-  while (before < least && a[before].key === b[before].key) before += 1;
-  const alike = (at) => JSON.stringify(a[a.length - 1 - at].item) === JSON.stringify(b[b.length - 1 - at].item);
-  while (behind < least - before && alike(behind)) behind += 1;
-  return { before, behind };
+/** Count the equal entries at the start and at the end of two lists: { prefix, suffix }. */
+export function countEqualEnds(left, right) {
+  const shorter = Math.min(left.length, right.length);
+  const contentAt = (list, offset) => JSON.stringify(list[list.length - 1 - offset].item);
+  let [prefix, suffix] = [0, 0];
+  while (prefix < shorter && left[prefix].key === right[prefix].key) prefix += 1;
+  while (suffix < shorter - prefix && contentAt(left, suffix) === contentAt(right, suffix)) suffix += 1;
+  return { prefix, suffix };
 }
 
-function fields(a, b, first, second) {
-  const names = [...new Set([...Object.keys(a), ...Object.keys(b)])].sort();
-  const differing = names.filter((name) => JSON.stringify(a[name]) !== JSON.stringify(b[name]));
+function fieldDifferences(conversation, first, second) {
+  const [left, right] = [conversation.request(first), conversation.request(second)];
+  const names = [...new Set([...Object.keys(left), ...Object.keys(right)])].sort();
+  const differing = names.filter((name) => JSON.stringify(left[name]) !== JSON.stringify(right[name]));
   if (!differing.length) return element("p", {}, "The request fields are equal.");
-  const cell = (value) => element("td", {}, element("code", {}, value === undefined ? "not set" : json(value)));
+  const cell = (value) => element("td", {}, element("code", {}, value === undefined ? "not set" : formatJson(value)));
   const rows = differing.map((name) =>
-    element("tr", {}, element("th", { scope: "row" }, name), cell(a[name]), cell(b[name])),
+    element("tr", {}, element("th", { scope: "row" }, name), cell(left[name]), cell(right[name])),
   );
-  const heads = ["Field", first, second].map((head) => element("th", { scope: "col" }, head));
+  const headings = ["Field", first.response_id, second.response_id];
   return element(
     "div",
-    { class: "wide", tabindex: "0", role: "region", "aria-label": "Different fields" },
+    { class: "scrollable", tabindex: "0", role: "region", "aria-label": "Different fields" },
     element(
       "table",
       {},
       element("caption", {}, "Different fields"),
-      element("thead", {}, element("tr", {}, ...heads)),
+      element("thead", {}, element("tr", {}, ...headings.map((heading) => element("th", { scope: "col" }, heading)))),
       element("tbody", {}, ...rows),
     ),
   );
 }
 
-function histories(a, b, one, two) {
-  const { before, behind } = shared(a, b);
-  const [left, right] = [a, b].map((list) => list.slice(before, list.length - behind));
-  const told = [`Common prefix: ${counted(before, "item")}.`];
-  if (behind) told.push(`Common suffix: ${counted(behind, "item")}.`);
-  const sentence = element("p", {}, told.join(" "));
-  if (!left.length && !right.length) return [sentence];
-  const side = (link, list, name) =>
+function inputDifferences(firstInput, secondInput, first, second) {
+  const { prefix, suffix } = countEqualEnds(firstInput, secondInput);
+  const [left, right] = [firstInput, secondInput].map((list) => list.slice(prefix, list.length - suffix));
+  const sentences = [`Common prefix: ${formatCount(prefix, "item")}.`];
+  if (suffix) sentences.push(`Common suffix: ${formatCount(suffix, "item")}.`);
+  const summary = element("p", {}, sentences.join(" "));
+  if (!left.length && !right.length) return [summary];
+  const column = (link, entries, name) =>
     element(
       "section",
       { "aria-label": `Only in ${link.response_id}` },
       element("h5", {}, `Only in ${link.response_id}`),
-      ...listOf(name, list),
+      ...itemList(name, entries),
     );
   return [
-    sentence,
-    ...changed(left[0], right[0]),
-    element("div", { class: "beside" }, side(one, left, "only-a"), side(two, right, "only-b")),
+    summary,
+    ...textDifference(left[0], right[0]),
+    element("div", { class: "side-by-side" }, column(first, left, "only-first"), column(second, right, "only-second")),
   ];
 }
 
 /** Show the first different text if both have an item of the same type at that position. */
-function changed(left, right) {
-  if (!left?.item || !right?.item || title(left.item) !== title(right.item)) return [];
-  const [a, b] = [wordsOf(left.item), wordsOf(right.item)];
-  let at = 0;
-  while (at < Math.min(a.length, b.length) && a[at] === b[at]) at += 1;
-  const from = Math.max(0, at - 30);
-  const near = (tag, words) =>
+function textDifference(left, right) {
+  if (!left?.item || !right?.item || itemTitle(left.item) !== itemTitle(right.item)) return [];
+  const [leftText, rightText] = [itemText(left.item), itemText(right.item)];
+  const shorter = Math.min(leftText.length, rightText.length);
+  let index = 0;
+  while (index < shorter && leftText[index] === rightText[index]) index += 1;
+  const start = Math.max(0, index - CHARS_BEFORE);
+  const excerpt = (tag, text) =>
     element(
       "p",
       {},
-      `${from ? "…" : ""}${words.slice(from, at)}`,
-      element(tag, {}, words.slice(at, at + 60) || "(end of text)"),
+      `${start ? "…" : ""}${text.slice(start, index)}`,
+      element(tag, {}, text.slice(index, index + CHARS_AFTER) || "(end of text)"),
     );
   return [
     element(
       "div",
       { class: "changed" },
-      element("p", {}, `Item ${left.at} differs from character ${figure(at + 1)} on:`),
-      near("del", a),
-      near("ins", b),
+      element("p", {}, `Item ${left.number} differs from character ${formatNumber(index + 1)} on:`),
+      excerpt("del", leftText),
+      excerpt("ins", rightText),
     ),
   ];
 }
 
-function cache(link) {
-  const spent = used(link);
-  if (!spent) return element("p", { class: "aside" }, `${link.response_id} reported no usage.`);
-  return element(
-    "p",
-    {},
-    `${figure(spent.cached)} of the ${figure(spent.input)} input tokens of ${link.response_id} were cached.`,
-  );
+function cacheNote(link) {
+  const usage = tokenUsage(link);
+  if (!usage) return element("p", { class: "aside" }, `${link.response_id} reported no usage.`);
+  const [cached, input] = [usage.cached, usage.input].map(formatNumber);
+  return element("p", {}, `${cached} of the ${input} input tokens of ${link.response_id} were cached.`);
 }

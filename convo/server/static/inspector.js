@@ -5,212 +5,223 @@
 // otherwise, and never for more than a tenth of the time.
 
 import { Conversation } from "./conversation.js";
-import { listOf } from "./items.js";
+import { itemList } from "./items.js";
 import { linkSection } from "./link.js";
-import { address, conversations } from "./list.js";
-import { counted, dollars, element, facts, figure } from "./make.js";
-import { startOver } from "./paged.js";
-import { KeyRequired, source } from "./source.js";
-import { tree } from "./tree.js";
+import { address, conversationList } from "./list.js";
+import { definitionList, element, formatCost, formatCount, formatNumber, formatTokens } from "./make.js";
+import { resetRanges } from "./paged.js";
+import { KeyRequired, openSource } from "./source.js";
+import { linkTree } from "./tree.js";
 
-const [OFTEN_MS, SELDOM_MS] = [300, 1000];
-const from = source();
-const part = (id) => document.getElementById(id);
+const [RUNNING_POLL_MS, IDLE_POLL_MS] = [300, 1000];
+const source = openSource();
+const byId = (id) => document.getElementById(id);
 
-const NOTHING = { list: "", listed: "", conversation: null, drawn: "", running: [] };
-const shown = { handle: "", link: "", other: undefined, limit: 50, ...NOTHING };
-let timer = 0;
-let turn = 0;
+// The data on the page: `list` and `mainVersion` are compared with new data, so that only changes are drawn.
+const NO_DATA = { list: "", listHandle: "", conversation: null, mainVersion: "", running: [] };
+const page = { handle: "", responseId: "", other: undefined, limit: 50, ...NO_DATA };
+let pollTimer = 0;
+let pollNumber = 0;
 
-function route() {
-  const [, handle = from.only ?? "", link = ""] = location.hash.split("/").map(decoded);
-  return { handle, link };
+/** Return the handle and the response id in the address. */
+function parseAddress() {
+  const [, handle = source.onlyHandle ?? "", responseId = ""] = location.hash.split("/").map(decodePart);
+  return { handle, responseId };
 }
 
-function decoded(words) {
+function decodePart(text) {
   try {
-    return decodeURIComponent(words);
+    return decodeURIComponent(text);
   } catch {
-    return words; // typed by hand, not a valid encoding
+    return text; // typed by hand, not a valid encoding
   }
 }
 
 /** Open the conversation in the address, and move the focus there, as a browser does with a page. */
-async function open() {
+async function openAddress() {
   if (location.hash && !location.hash.startsWith("#/")) return;
-  const { handle, link } = route();
-  const moved = handle !== shown.handle || link !== shown.link;
-  if (handle !== shown.handle) Object.assign(shown, { conversation: null, running: [] });
-  Object.assign(shown, { handle, link, other: undefined, drawn: "" });
-  startOver();
-  if (shown.conversation) drawMain();
-  const looked = look();
-  if (!shown.conversation) await looked;
-  if (moved) (part("link-title") ?? part("conversation-title"))?.focus();
+  const { handle, responseId } = parseAddress();
+  const hasMoved = handle !== page.handle || responseId !== page.responseId;
+  if (handle !== page.handle) Object.assign(page, { conversation: null, running: [] });
+  Object.assign(page, { handle, responseId, other: undefined, mainVersion: "" });
+  resetRanges();
+  if (page.conversation) drawMain();
+  const polled = poll();
+  if (!page.conversation) await polled;
+  if (hasMoved) (byId("link-title") ?? byId("conversation-title"))?.focus();
 }
 
 /** Fetch the data of the page, draw changes, and schedule the next poll. */
-async function look() {
-  clearTimeout(timer);
-  const mine = (turn += 1);
-  const began = performance.now();
-  part("forget").hidden = !from.hasKey;
+async function poll() {
+  clearTimeout(pollTimer);
+  const number = (pollNumber += 1);
+  const isCurrent = () => number === pollNumber;
+  const startedAt = performance.now();
+  byId("forget").hidden = !source.hasKey;
   try {
-    await news(() => mine === turn);
-  } catch (wrong) {
-    if (mine !== turn) return;
-    if (wrong instanceof KeyRequired) return askForKey(wrong);
-    failed(wrong);
+    await update(isCurrent);
+  } catch (error) {
+    if (!isCurrent()) return;
+    if (error instanceof KeyRequired) return askForKey(error);
+    showError(error);
   }
-  if (!from.live || mine !== turn) return;
-  const took = performance.now() - began;
-  timer = setTimeout(look, Math.max(shown.running.length ? OFTEN_MS : SELDOM_MS, 10 * took));
+  if (!source.isLive || !isCurrent()) return;
+  const durationMs = performance.now() - startedAt;
+  pollTimer = setTimeout(poll, Math.max(page.running.length ? RUNNING_POLL_MS : IDLE_POLL_MS, 10 * durationMs));
 }
 
-async function news(current) {
-  if (document.hidden && shown.drawn) return;
-  const { handle } = shown;
-  const { running, ...list } = await from.list(shown.limit);
-  if (!current()) return;
-  if (JSON.stringify(list) !== shown.list || shown.listed !== handle) drawList(list);
-  const found = handle ? await from.conversation(handle, shown.conversation?.found.version) : { running };
-  if (!current()) return;
-  if (found.links) shown.conversation = new Conversation(found);
-  shown.running = found.running ?? [];
+/** Fetch the list and the open conversation, and draw them unless a later poll has started. */
+async function update(isCurrent) {
+  if (document.hidden && page.mainVersion) return;
+  const { handle } = page;
+  const { running, ...list } = await source.list(page.limit);
+  if (!isCurrent()) return;
+  if (JSON.stringify(list) !== page.list || page.listHandle !== handle) drawList(list);
+  const data = handle ? await source.conversation(handle, page.conversation?.data.version) : { running };
+  if (!isCurrent()) return;
+  if (data.links) page.conversation = new Conversation(data);
+  page.running = data.running ?? [];
   drawMain();
 }
 
 // -- drawing -------------------------------------------------------------------------------------
 
 function drawList(list) {
-  Object.assign(shown, { list: JSON.stringify(list), listed: shown.handle });
-  const more = () => {
-    shown.limit *= 2;
-    look();
+  Object.assign(page, { list: JSON.stringify(list), listHandle: page.handle });
+  const showMore = () => {
+    page.limit *= 2;
+    poll();
   };
-  keepingFocus(() => part("list").replaceChildren(...conversations(list, { selected: shown.handle, more })));
+  const elements = conversationList(list, { selected: page.handle, showMore });
+  keepFocus(() => byId("list").replaceChildren(...elements));
 }
 
 function drawMain() {
-  const found = shown.conversation?.found;
-  const drawn = JSON.stringify([shown.handle, shown.link, shown.other, found?.version ?? shown.list]);
-  if (drawn !== shown.drawn) {
-    shown.drawn = drawn;
-    const parts = found ? conversation(shown.conversation) : welcome(JSON.parse(shown.list));
-    keepingFocus(() => part("main").replaceChildren(...parts, element("div", { id: "running" })));
-    document.title = found ? `${found.name} · convo` : "convo";
+  const data = page.conversation?.data;
+  const version = JSON.stringify([page.handle, page.responseId, page.other, data?.version ?? page.list]);
+  if (version !== page.mainVersion) {
+    page.mainVersion = version;
+    const elements = data ? conversationView(page.conversation) : welcome(JSON.parse(page.list));
+    keepFocus(() => byId("main").replaceChildren(...elements, element("div", { id: "running" })));
+    document.title = data ? `${data.name} · convo` : "convo";
   }
   drawRunning();
 }
 
 function welcome({ sessions, others }) {
-  const nothing = "No conversations yet. A conversation appears here when it is stored.";
-  const words = sessions.length + others.length ? "Choose a conversation." : nothing;
-  return [heading("Inspector"), element("p", {}, words)];
+  const emptyText = "No conversations yet. A conversation appears here when it is stored.";
+  const text = sessions.length + others.length ? "Choose a conversation." : emptyText;
+  return [titleHeading("Inspector"), element("p", {}, text)];
 }
 
-function heading(words) {
-  return element("h2", { id: "conversation-title", tabindex: "-1" }, words);
+function titleHeading(text) {
+  return element("h2", { id: "conversation-title", tabindex: "-1" }, text);
 }
 
-function conversation(one) {
-  const { found } = one;
-  const link = one.links.get(shown.link);
+function conversationView(conversation) {
+  const { data } = conversation;
+  const link = conversation.links.get(page.responseId);
   return [
-    heading(found.name),
-    about(found),
-    ...found.notes.map((note) => element("p", { class: "aside" }, note)),
-    ...(found.links.length ? requests(one) : []),
-    ...(link ? [linkSection(one, link, { other: shown.other, compare })] : whole(one)),
+    titleHeading(data.name),
+    conversationFacts(data),
+    ...data.notes.map((note) => element("p", { class: "aside" }, note)),
+    ...(data.links.length ? requestTree(conversation) : []),
+    ...(link ? [linkSection(conversation, link, { other: page.other, compare })] : historySection(conversation)),
   ];
 }
 
-function requests(one) {
-  const drawn = tree(one, { selected: shown.link, address: (id) => address(shown.handle, id) });
-  return [element("h3", {}, "Requests"), ...drawn];
+function requestTree(conversation) {
+  const elements = linkTree(conversation, { selected: page.responseId, address: (id) => address(page.handle, id) });
+  return [element("h3", {}, "Requests"), ...elements];
 }
 
-function about(found) {
-  const waiting = found.unacknowledged.length;
-  return facts([
-    ["Owner", found.owner],
-    ["Handle", found.handle],
-    ["Endpoint", found.endpoint],
-    ["Model", found.model],
-    ["Head", `${counted(found.items_at_head, "item")}${found.at ? `, @ ${found.at}` : ""}`],
-    ["Unconfirmed", waiting ? counted(waiting, "item") : "none"],
-    ["Total", found.bill && spent(found.bill)],
+function conversationFacts(data) {
+  const unconfirmedCount = data.unacknowledged.length;
+  return definitionList([
+    ["Owner", data.owner],
+    ["Handle", data.handle],
+    ["Endpoint", data.endpoint],
+    ["Model", data.model],
+    ["Head", `${formatCount(data.items_at_head, "item")}${data.at ? `, @ ${data.at}` : ""}`],
+    ["Unconfirmed", unconfirmedCount ? formatCount(unconfirmedCount, "item") : "none"],
+    ["Total", data.bill && formatTotal(data.bill)],
   ]);
 }
 
-function spent({ requests, input, cached, output, again, cost_usd: cost }) {
-  const tokens = `${figure(input)} input · ${figure(cached)} cached · ${figure(output)} output`;
-  const price = cost === null ? "" : ` · ${dollars(cost)}`;
-  return `${counted(requests, "request")} · ${tokens} · ${figure(again)} re-sent${price}`;
+function formatTotal({ requests, again, cost_usd: cost, ...usage }) {
+  const parts = [
+    formatCount(requests, "request"),
+    formatTokens(usage),
+    again && `${formatNumber(again)} re-sent`,
+    cost !== null && formatCost(cost),
+  ];
+  return parts.filter(Boolean).join(" · ");
 }
 
-function whole(one) {
-  return [element("h3", {}, "History"), ...listOf("path", one.path(), "h4")];
+function historySection(conversation) {
+  return [element("h3", {}, "History"), ...itemList("path", conversation.path(), "h4")];
 }
 
 function compare(other) {
-  shown.other = other;
+  page.other = other;
   drawMain();
 }
 
 /** Report an error; a conversation that is already drawn stays. */
-function failed(wrong) {
-  if (!shown.conversation) {
-    shown.drawn = "";
-    part("main").replaceChildren(heading("Cannot show the conversation"), element("p", {}, wrong.message));
+function showError(error) {
+  if (!page.conversation) {
+    page.mainVersion = "";
+    const message = element("p", {}, error.message);
+    byId("main").replaceChildren(titleHeading("Cannot show the conversation"), message);
   }
-  tell(wrong.message);
+  setStatus(error.message);
 }
 
 /** Draw the responses in progress; their text grows in place. */
 function drawRunning() {
-  const { running, conversation: one } = shown;
-  part("running").replaceChildren(...running.map(answering));
-  const still = from.live ? ["Up to date", one?.found.name].filter(Boolean).join(": ") : "Loaded from a file";
-  tell(running.length ? `${counted(running.length, "response")} in progress` : still);
+  const { running, conversation } = page;
+  byId("running").replaceChildren(...running.map(runningResponse));
+  const loadedText = ["Up to date", conversation?.data.name].filter(Boolean).join(": ");
+  const idleText = source.isLive ? loadedText : "Loaded from a file";
+  setStatus(running.length ? `${formatCount(running.length, "response")} in progress` : idleText);
 }
 
-function answering(one) {
+function runningResponse({ response_id: id, status, model, text }) {
   return element(
     "article",
-    { class: "assistant running", "aria-label": `${one.response_id}, in progress` },
-    element("h3", {}, `${one.response_id} `, element("span", { class: "note" }, `${one.status} · ${one.model}`)),
-    element("p", {}, one.text || "…"),
+    { class: "assistant running", "aria-label": `${id}, in progress` },
+    element("h3", {}, `${id} `, element("span", { class: "note" }, `${status} · ${model}`)),
+    element("p", {}, text || "…"),
   );
 }
 
 /** Update the status text if it has changed: a screen reader reads every update. */
-function tell(words) {
-  if (part("state").textContent !== words) part("state").textContent = words;
+function setStatus(text) {
+  if (byId("state").textContent !== text) byId("state").textContent = text;
 }
 
 /** Draw, and return the focus to the new element with the id of the focused one. */
-function keepingFocus(draw) {
+function keepFocus(draw) {
   const { id } = document.activeElement ?? {};
   draw();
-  if (id && document.activeElement?.id !== id) part(id)?.focus({ preventScroll: true });
+  if (id && document.activeElement?.id !== id) byId(id)?.focus({ preventScroll: true });
 }
 
 // -- keys ----------------------------------------------------------------------------------------
 
-function askForKey(wrong) {
-  const refused = from.hasKey ? wrong.message : "";
-  from.forget();
-  const secret = { type: "password", autocomplete: "off", spellcheck: "false", required: true };
-  const field = element("input", { id: "key", "aria-describedby": "key-note", ...secret });
+function askForKey(error) {
+  const refusal = source.hasKey ? error.message : "";
+  source.removeKey();
+  const attributes = { type: "password", autocomplete: "off", spellcheck: "false", required: true };
+  const field = element("input", { id: "key", "aria-describedby": "key-note", ...attributes });
   const submit = (event) => {
     event.preventDefault();
-    from.take(field.value.trim());
-    look();
+    source.setKey(field.value.trim());
+    poll();
   };
-  Object.assign(shown, NOTHING);
-  part("list").replaceChildren();
-  part("main").replaceChildren(
+  Object.assign(page, NO_DATA);
+  byId("list").replaceChildren();
+  byId("main").replaceChildren(
     element(
       "form",
       { submit },
@@ -230,17 +241,17 @@ function askForKey(wrong) {
       ),
     ),
   );
-  part("forget").hidden = true;
-  tell(refused || "API key required");
+  byId("forget").hidden = true;
+  setStatus(refusal || "API key required");
   field.focus();
 }
 
 function forgetKey() {
-  from.forget();
-  look();
+  source.removeKey();
+  poll();
 }
 
-addEventListener("hashchange", open);
-document.addEventListener("visibilitychange", () => document.hidden || look());
-part("forget").addEventListener("click", forgetKey);
-open();
+addEventListener("hashchange", openAddress);
+document.addEventListener("visibilitychange", () => document.hidden || poll());
+byId("forget").addEventListener("click", forgetKey);
+openAddress();

@@ -4,96 +4,98 @@
 // thought  text of a reasoning item       aside  a note in place of content that cannot be shown
 // image    shown if the item contains its data; no image is ever fetched from an address
 
-import { code, element, legible } from "./make.js";
-import { paged } from "./paged.js";
+import { codeBlock, element } from "./make.js";
+import { pagedList } from "./paged.js";
 
-const WORDS = ["text", "refusal", "transcript"];
-const INLINE = /^data:image\/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+$/;
+const TEXT_FIELDS = ["text", "refusal", "transcript"];
+const INLINE_IMAGE = /^data:image\/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+$/;
 
-const kind = (item) => String(item.type || ("role" in item ? "message" : "unknown"));
-const isOutput = (item) => kind(item).endsWith("_output");
-const isCall = (item) => kind(item).endsWith("_call");
+const itemType = (item) => String(item.type || ("role" in item ? "message" : "unknown"));
+const isOutput = (item) => itemType(item).endsWith("_output");
+const isCall = (item) => itemType(item).endsWith("_call");
 
 /** Return the role of a message, or the kind of an item: "user", "call of weather", "output of call_1". */
-export function title(item) {
-  if (isCall(item)) return `call of ${item.name || kind(item)}`;
-  if (isOutput(item)) return `output of ${item.call_id || kind(item)}`;
-  return String(item.role || kind(item));
+export function itemTitle(item) {
+  if (isCall(item)) return `call of ${item.name || itemType(item)}`;
+  if (isOutput(item)) return `output of ${item.call_id || itemType(item)}`;
+  return String(item.role || itemType(item));
 }
 
 /** Return the passages of one item as [form, text], in order. */
-export function passages(item) {
-  const found = [...pieces(item)].filter(([, words]) => words !== "");
-  return found.length ? found : [["aside", "empty"]];
+function itemPassages(item) {
+  const passages = [...iterPassages(item)].filter(([, text]) => text !== "");
+  return passages.length ? passages : [["aside", "empty"]];
 }
 
 /** Return all passages of an item as one text. */
-export function wordsOf(item) {
-  return passages(item)
-    .map(([, words]) => words)
+export function itemText(item) {
+  return itemPassages(item)
+    .map(([, text]) => text)
     .join("\n");
 }
 
-function* pieces(item) {
-  if (kind(item) === "message") yield* parts(item.content);
-  else if (kind(item) === "reasoning") yield* thought(item);
-  else if (isCall(item)) yield ["code", said(item) ?? json(item)];
-  else if (isOutput(item)) yield* typeof item.output === "string" ? [["code", item.output]] : parts(item.output);
-  else if (kind(item) === "compaction") yield ["aside", "compaction of the items before this one; encrypted"];
-  else yield ["code", json(item)];
+function* iterPassages(item) {
+  const [type, output] = [itemType(item), item.output];
+  if (type === "message") yield* contentPassages(item.content);
+  else if (type === "reasoning") yield reasoningPassage(item);
+  else if (isCall(item)) yield ["code", callArguments(item) ?? formatJson(item)];
+  else if (isOutput(item)) yield* typeof output === "string" ? [["code", output]] : contentPassages(output);
+  else if (type === "compaction") yield ["aside", "compaction of the items before this one; encrypted"];
+  else yield ["code", formatJson(item)];
 }
 
-function* thought(item) {
-  const words = [...parts(item.summary), ...parts(item.content)].map(([, text]) => text).join("\n");
-  if (words) yield ["thought", words];
-  else yield ["aside", item.encrypted_content ? "encrypted reasoning" : "reasoning without text"];
+function reasoningPassage(item) {
+  const passages = [...contentPassages(item.summary), ...contentPassages(item.content)];
+  const text = passages.map(([, part]) => part).join("\n");
+  if (text) return ["thought", text];
+  return ["aside", item.encrypted_content ? "encrypted reasoning" : "reasoning without text"];
 }
 
-function said(call) {
-  const given = call.arguments ?? call.input;
-  return typeof given === "string" ? withCharacters(given) : null;
+function callArguments(call) {
+  const text = call.arguments ?? call.input;
+  return typeof text === "string" ? decodeEscapes(text) : null;
 }
 
-const ESCAPED = /\\(u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|u[\da-fA-F]{4}|[^])/g;
-const PRINTED = /^[\p{L}\p{M}\p{N}\p{P}\p{S} ]$/u;
+const JSON_ESCAPE = /\\(u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|u[\da-fA-F]{4}|[^])/g;
+const PRINTABLE = /^[\p{L}\p{M}\p{N}\p{P}\p{S} ]$/u;
 
 // Decode the escapes in a JSON text, except those of control characters and quotes.
-function withCharacters(text) {
-  return text.replace(ESCAPED, (whole, code) => {
-    if (code.length < 5) return whole;
-    const found = JSON.parse(`"${whole}"`);
-    return PRINTED.test(found) && found !== '"' && found !== "\\" ? found : whole;
+function decodeEscapes(text) {
+  return text.replace(JSON_ESCAPE, (escape, code) => {
+    if (code.length < 5) return escape;
+    const character = JSON.parse(`"${escape}"`);
+    return PRINTABLE.test(character) && character !== '"' && character !== "\\" ? character : escape;
   });
 }
 
-function* parts(content) {
+function* contentPassages(content) {
   if (typeof content === "string") yield ["prose", content];
-  else if (Array.isArray(content)) for (const one of content) yield piece(one);
-  else if (content !== undefined && content !== null) yield ["code", json(content)];
+  else if (Array.isArray(content)) for (const part of content) yield partPassage(part);
+  else if (content !== undefined && content !== null) yield ["code", formatJson(content)];
 }
 
-function piece(part) {
-  if (part === null || typeof part !== "object") return ["code", json(part)];
-  const field = WORDS.find((name) => typeof part[name] === "string");
+function partPassage(part) {
+  if (part === null || typeof part !== "object") return ["code", formatJson(part)];
+  const field = TEXT_FIELDS.find((name) => typeof part[name] === "string");
   if (field) return ["prose", part[field]];
   if (typeof part.image_url === "string") return ["image", part.image_url];
   if (part.type === "input_file" || part.type === "input_image") {
     return ["aside", `a file: ${part.filename || part.file_id || part.file_url || "unnamed"}`];
   }
-  return ["code", json(part)];
+  return ["code", formatJson(part)];
 }
 
-export function json(value) {
+export function formatJson(value) {
   return JSON.stringify(value, null, 2) ?? "undefined";
 }
 
-const FORMS = {
-  prose: (words) => element("p", {}, words),
-  thought: (words) => element("blockquote", {}, words),
-  code: (words, label) => code(words, `text of ${label}`),
-  aside: (words) => element("p", { class: "aside" }, words),
+const PASSAGE_RENDERERS = {
+  prose: (text) => element("p", {}, text),
+  thought: (text) => element("blockquote", {}, text),
+  code: (text, label) => codeBlock(text, `text of ${label}`),
+  aside: (text) => element("p", { class: "aside" }, text),
   image: (url, label) =>
-    INLINE.test(url)
+    INLINE_IMAGE.test(url)
       ? element("img", { src: url, alt: `the image of ${label}` })
       : element("p", { class: "aside" }, `an image: ${url.startsWith("data:") ? url.split(";")[0] : url}`),
 };
@@ -101,26 +103,31 @@ const FORMS = {
 /**
  * Create one item in full.
  *
- * at:     its number in the history, from 1
+ * number: its number in the history, from 1
  * note:   added to the heading
  * level:  of the heading
  */
-export function article(item, { at, note = "", level = "h5" }) {
-  const label = `item ${at}`;
-  const heading = element(level, {}, `${at} · ${title(item)}`, note && element("span", { class: "note" }, ` ${note}`));
+function itemArticle(item, { number, note = "", level }) {
+  const label = `item ${number}`;
+  const heading = element(
+    level,
+    {},
+    `${number} · ${itemTitle(item)}`,
+    note && element("span", { class: "note" }, ` ${note}`),
+  );
   return element(
     "article",
     { class: item.role === "user" || item.role === "assistant" ? item.role : "other" },
     heading,
-    ...passages(item).map(([form, words]) => FORMS[form](words, label)),
-    raw(item, label),
+    ...itemPassages(item).map(([form, text]) => PASSAGE_RENDERERS[form](text, label)),
+    jsonDetails(item, label),
   );
 }
 
 /** Show the item as it was sent; its JSON is created when it is opened. */
-function raw(item, label) {
+function jsonDetails(item, label) {
   const toggle = ({ target }) =>
-    target.open && !target.querySelector("pre") && target.append(code(json(item), `JSON of ${label}`));
+    target.open && !target.querySelector("pre") && target.append(codeBlock(formatJson(item), `JSON of ${label}`));
   return element(
     "details",
     { toggle },
@@ -131,24 +138,15 @@ function raw(item, label) {
 /**
  * Create a list of items, of which the newest are drawn first.
  *
- * entries:  [{ item, at, note }]; a deleted item is undefined
+ * entries:  [{ item, number, note }]; a deleted item is undefined
  */
-export function listOf(name, entries, level = "h5") {
+export function itemList(name, entries, level = "h5") {
   if (!entries.length) return [element("p", { class: "aside" }, "no items")];
-  const draw = (at) =>
-    element("li", {}, entries[at].item ? article(entries[at].item, { ...entries[at], level }) : gone(entries[at]));
-  return paged({ name, list: element("ol", { class: "items" }), count: entries.length, draw, page: 20 });
+  const content = (entry) => (entry.item ? itemArticle(entry.item, { ...entry, level }) : deletedItem(entry));
+  const draw = (index) => element("li", {}, content(entries[index]));
+  return pagedList({ name, list: element("ol", { class: "items" }), count: entries.length, draw, page: 20 });
 }
 
-function gone({ at }) {
-  return element("p", { class: "aside" }, `${at} · deleted`);
-}
-
-/** Return the first words of `text` on one line. */
-export function firstWords(text, width = 80) {
-  const line = legible(text.slice(0, 4 * width))
-    .split(/\s+/)
-    .join(" ")
-    .trim();
-  return line.length > width ? `${line.slice(0, width - 1)}…` : line;
+function deletedItem({ number }) {
+  return element("p", { class: "aside" }, `${number} · deleted`);
 }

@@ -1,86 +1,85 @@
 // One request in full: the sent request next to the model's input, the output, and a comparison with another.
 
 import { difference } from "./difference.js";
-import { used } from "./conversation.js";
-import { json, listOf } from "./items.js";
-import { code, counted, dollars, element, facts, figure, time } from "./make.js";
+import { formatJson, itemList } from "./items.js";
+import { codeBlock, definitionList, element, formatCost, formatCount, formatTime, formatTokens } from "./make.js";
+import { tokenUsage } from "./conversation.js";
 
-const OTHERS = 200;
+const MAX_OTHER_REQUESTS = 200;
 
 /** Create the section of `link`; `other` is the id of the request to compare it with. */
 export function linkSection(conversation, link, { other, compare }) {
-  const spent = used(link);
-  const at = link.response_id;
+  const usage = tokenUsage(link);
   return element(
     "section",
     { "aria-labelledby": "link-title" },
-    element("h3", { id: "link-title", tabindex: "-1" }, at),
-    facts([
-      ["Owner", conversation.found.owners[link.strategy]],
+    element("h3", { id: "link-title", tabindex: "-1" }, link.response_id),
+    definitionList([
+      ["Owner", conversation.data.owners[link.strategy]],
       ["Created by", link.session ?? "another client of the endpoint"],
       ["Model", link.model],
       ["Provider", link.provider],
       ["Status", link.status],
-      ["Created", time(link.created_at)],
+      ["Created", formatTime(link.created_at)],
       ["Duration", link.seconds === null ? null : `${link.seconds.toFixed(1)} s`],
-      ["Usage", spent && `${figure(spent.input)} input · ${figure(spent.cached)} cached · ${figure(spent.output)} output`],
-      ["Cost", link.cost_usd === null ? null : dollars(link.cost_usd)],
+      ["Usage", usage && formatTokens(usage)],
+      ["Cost", link.cost_usd === null ? null : formatCost(link.cost_usd)],
       ["Ignored", link.ignored?.length ? link.ignored.join(", ") : null],
       ["Error", link.error && String(link.error.message ?? link.error.code)],
     ]),
-    sides(conversation, link),
+    requestAndInput(conversation, link),
     element("h4", {}, "Output"),
-    ...listOf("output", conversation.output(link)),
-    ...comparing(conversation, link, other, compare),
+    ...itemList("output", conversation.output(link)),
+    ...comparison(conversation, link, other, compare),
   );
 }
 
 /** Show the request as it was sent, next to the model's input. */
-function sides(conversation, link) {
-  const saw = conversation.saw(link);
-  const sent = saw && saw.filter(({ note }) => note === "sent");
-  const fields = json(conversation.request(link));
-  const gone = element("p", { class: "aside" }, "an item was deleted");
+function requestAndInput(conversation, link) {
+  const input = conversation.modelInput(link);
+  const sent = input && input.filter(({ note }) => note === "sent");
+  const fields = formatJson(conversation.request(link));
+  const deletedNote = element("p", { class: "aside" }, "an item was deleted");
   return element(
     "div",
-    { class: "beside" },
+    { class: "side-by-side" },
     element(
       "section",
       { "aria-labelledby": "sent-title" },
-      element("h4", { id: "sent-title" }, `Sent: ${counted(link.items_sent, "item")}`),
-      code(fields, "the request without its items"),
+      element("h4", { id: "sent-title" }, `Sent: ${formatCount(link.items_sent, "item")}`),
+      codeBlock(fields, "the request without its items"),
       ...(sent
-        ? listOf(
+        ? itemList(
             "sent",
             sent.map((entry) => ({ ...entry, note: "" })),
           )
-        : [gone]),
+        : [deletedNote]),
     ),
     element(
       "section",
-      { "aria-labelledby": "saw-title" },
+      { "aria-labelledby": "input-title" },
       element(
         "h4",
-        { id: "saw-title" },
-        `Model input: ${saw ? counted(saw.length, "item") : "no longer available"}`,
+        { id: "input-title" },
+        `Model input: ${input ? formatCount(input.length, "item") : "no longer available"}`,
       ),
-      ...(saw ? listOf("saw", saw) : [gone.cloneNode(true)]),
+      ...(input ? itemList("input", input) : [deletedNote.cloneNode(true)]),
     ),
   );
 }
 
-function comparing(conversation, link, other, compare) {
-  const ids = conversation.found.rows.filter((id) => id !== link.response_id);
+function comparison(conversation, link, other, compare) {
+  const ids = conversation.data.rows.filter((id) => id !== link.response_id);
   if (!ids.length) return [];
-  const chosen = other ?? link.parent ?? ids.at(-1);
-  const near = ids.slice(-OTHERS);
-  const listed = near.includes(chosen) ? near : [chosen, ...near];
-  const options = listed.map((id) => element("option", { value: id, selected: id === chosen }, id));
+  const selected = other ?? link.parent ?? ids.at(-1);
+  const newest = ids.slice(-MAX_OTHER_REQUESTS);
+  const choices = newest.includes(selected) ? newest : [selected, ...newest];
+  const options = choices.map((id) => element("option", { value: id, selected: id === selected }, id));
   const select = element("select", { id: "other", change: ({ target }) => compare(target.value) }, ...options);
-  const one = conversation.links.get(chosen);
+  const otherLink = conversation.links.get(selected);
   return [
     element("h4", {}, "Compare with another request"),
     element("p", {}, element("label", { for: "other" }, "Other request "), select),
-    ...(one ? difference(conversation, one, link) : []),
+    ...(otherLink ? difference(conversation, otherLink, link) : []),
   ];
 }

@@ -1,44 +1,50 @@
 // The list of conversations: the sessions of this store, and the conversations of other clients of its endpoint.
 
-import { counted, element, figure, time } from "./make.js";
+import { element, formatCount, formatNumber, formatTime } from "./make.js";
 
-/** Create the list; `selected` is the open handle, `more` is called to show a longer list. */
-export function conversations(found, { selected, more }) {
+/** Create the list; `selected` is the open handle, `showMore` is called to show a longer list. */
+export function conversationList(listing, { selected, showMore }) {
   const groups = [
-    ["Sessions", found.sessions],
-    ["Other clients", found.others],
+    ["Sessions", listing.sessions],
+    ["Other clients", listing.others],
   ];
-  const drawn = groups
-    .filter(([, list]) => list.length)
-    .flatMap(([head, list]) => [
-      element("h2", {}, head),
-      element("ul", {}, ...list.map((one) => entry(one, selected))),
+  const elements = groups
+    .filter(([, conversations]) => conversations.length)
+    .flatMap(([heading, conversations]) => [
+      element("h2", {}, heading),
+      element("ul", {}, ...conversations.map((conversation) => listEntry(conversation, selected))),
     ]);
-  if (!drawn.length) return [element("p", { class: "aside" }, "No conversations yet.")];
-  const longer = element("button", { type: "button", id: "list-more", class: "more", click: more }, "Show more");
-  return found.more ? [...drawn, longer] : drawn;
+  if (!elements.length) return [element("p", { class: "aside" }, "No conversations yet.")];
+  const button = element("button", { type: "button", id: "list-more", class: "more", click: showMore }, "Show more");
+  return listing.more ? [...elements, button] : elements;
 }
 
 /** Return the page's address of a conversation, or of one request in it. */
-export function address(handle, link) {
-  return ["#", ...[handle, link].filter(Boolean).map((id) => encodeURIComponent(id.toWellFormed()))].join("/");
+export function address(handle, responseId) {
+  const parts = [handle, responseId].filter(Boolean).map((id) => encodeURIComponent(id.toWellFormed()));
+  return ["#", ...parts].join("/");
 }
 
-function entry(one, selected) {
-  const current = [one.id, one.name].includes(selected) && "page";
+function listEntry(conversation, selected) {
+  const { id, name } = conversation;
+  const current = [id, name].includes(selected) && "page";
   return element(
     "li",
     {},
-    element("a", { href: address(one.id), id: `open-${one.id}`, "aria-current": current }, one.name),
-    element("span", { class: "note" }, summed(one)),
-    element("span", { class: "words" }, one.first_words),
+    element("a", { href: address(id), id: `open-${id}`, "aria-current": current }, name),
+    element("span", { class: "note" }, summarize(conversation)),
+    element("span", { class: "preview" }, conversation.first_words),
   );
 }
 
-/** Summarize a conversation; those of other clients have a status instead of figures. */
-function summed({ strategy, items, unacknowledged, status, used_at: used }) {
-  const waiting = unacknowledged && `${figure(unacknowledged)} unconfirmed`;
-  const unfinished = status !== "completed" && status;
-  const parts = [strategy, items !== undefined && counted(items, "item"), waiting, unfinished, used !== null && time(used)];
+/** Summarize a conversation; those of other clients have a status instead of counts. */
+function summarize({ strategy, items, unacknowledged, status, used_at: usedAt }) {
+  const parts = [
+    strategy,
+    items !== undefined && formatCount(items, "item"),
+    unacknowledged && `${formatNumber(unacknowledged)} unconfirmed`,
+    status !== "completed" && status,
+    usedAt !== null && formatTime(usedAt),
+  ];
   return parts.filter(Boolean).join(" · ");
 }

@@ -6,64 +6,71 @@
 const SVG = "http://www.w3.org/2000/svg";
 
 // Characters that are not text: controls, changes of direction, invisible characters.
-const UNREADABLE =
+const UNPRINTABLE =
   /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069\u00ad\u115f\u1160\u180e\u200b\u2060-\u2064\u206a-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\u{e0000}-\u{e007f}\u{e0100}-\u{e01ef}]/gu;
 
-/** `element("a", { href: "#/x", click: go }, "text", another)`; an attribute that is a function is a listener. */
+/** `element("a", { href: "#/x", click: go }, "text", child)`; an attribute that is a function is a listener. */
 export function element(tag, attributes = {}, ...children) {
-  return filled(document.createElement(tag), attributes, children);
+  return fill(document.createElement(tag), attributes, children);
 }
 
-export function drawing(tag, attributes = {}, ...children) {
-  return filled(document.createElementNS(SVG, tag), attributes, children);
+export function svgElement(tag, attributes = {}, ...children) {
+  return fill(document.createElementNS(SVG, tag), attributes, children);
 }
 
 /** Replace characters that are not text by U+FFFD. */
-export function legible(words) {
-  return String(words).replaceAll("\r\n", "\n").toWellFormed().replace(UNREADABLE, "\ufffd");
+function replaceUnprintable(text) {
+  return text.replaceAll("\r\n", "\n").toWellFormed().replace(UNPRINTABLE, "\ufffd");
 }
 
-/** Format 1234567 as "1,234,567"; an unknown figure as a dash. */
-export function figure(number) {
+/** Format 1234567 as "1,234,567"; an unknown number as a dash. */
+export function formatNumber(number) {
   return number === null || number === undefined ? "-" : number.toLocaleString("en");
 }
 
 /** Format US dollars to a hundredth of a cent; a smaller cost is never shown as zero. */
-export function dollars(cost) {
+export function formatCost(cost) {
   return cost > 0 && cost < 0.0001 ? "<$0.0001" : `$${cost.toFixed(4)}`;
 }
 
 /** Format a count: "1 item", "2 items". */
-export function counted(number, noun) {
-  return `${figure(number)} ${noun}${number === 1 ? "" : "s"}`;
+export function formatCount(number, noun) {
+  return `${formatNumber(number)} ${noun}${number === 1 ? "" : "s"}`;
+}
+
+/** Format input and output tokens, with the cached tokens in the input: "36 input (12 cached) · 27 output". */
+export function formatTokens({ input, cached, output }) {
+  const inInput = cached ? ` (${formatNumber(cached)} cached)` : "";
+  return `${formatNumber(input)} input${inInput} · ${formatNumber(output)} output`;
 }
 
 /** Format seconds since 1970 in local time, to the minute. */
-export function time(seconds) {
-  const at = new Date(seconds * 1000);
-  const two = (number) => String(number).padStart(2, "0");
-  const day = `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
-  return `${day} ${two(at.getHours())}:${two(at.getMinutes())}`;
+export function formatTime(seconds) {
+  const date = new Date(seconds * 1000);
+  const twoDigits = (number) => String(number).padStart(2, "0");
+  const day = `${date.getFullYear()}-${twoDigits(date.getMonth() + 1)}-${twoDigits(date.getDate())}`;
+  return `${day} ${twoDigits(date.getHours())}:${twoDigits(date.getMinutes())}`;
 }
 
-/** Create a list of terms; a pair without a value is left out. */
-export function facts(pairs) {
-  const told = pairs.filter(([, words]) => words !== null && words !== undefined && words !== "");
-  return element("dl", {}, ...told.flatMap(([term, words]) => [element("dt", {}, term), element("dd", {}, words)]));
+/** Create a list of [term, value] pairs; a pair without a value is left out. */
+export function definitionList(pairs) {
+  const present = pairs.filter(([, value]) => value !== null && value !== undefined && value !== "");
+  return element("dl", {}, ...present.flatMap(([term, value]) => [element("dt", {}, term), element("dd", {}, value)]));
 }
 
 /** Create a scrolling text box that the keyboard can scroll, too. */
-export function code(words, label) {
-  return element("pre", { tabindex: "0", role: "group", "aria-label": label }, element("code", {}, words));
+export function codeBlock(text, label) {
+  return element("pre", { tabindex: "0", role: "group", "aria-label": label }, element("code", {}, text));
 }
 
-function filled(made, attributes, children) {
+/** Set the attributes and listeners of `node`, and append its children. */
+function fill(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
-    if (typeof value === "function") made.addEventListener(name, value);
-    else if (value === true) made.setAttribute(name, "");
-    else if (value !== false && value !== null && value !== undefined) made.setAttribute(name, value);
+    if (typeof value === "function") node.addEventListener(name, value);
+    else if (value === true) node.setAttribute(name, "");
+    else if (value !== false && value !== null && value !== undefined) node.setAttribute(name, value);
   }
-  const shown = children.flat().filter((child) => child !== null && child !== undefined && child !== false);
-  made.append(...shown.map((child) => (typeof child === "string" ? legible(child) : child)));
-  return made;
+  const present = children.flat().filter((child) => child !== null && child !== undefined && child !== false);
+  node.append(...present.map((child) => (typeof child === "string" ? replaceUnprintable(child) : child)));
+  return node;
 }

@@ -3,73 +3,73 @@
 // A server may require a key. It is stored until the tab is closed, and sent only in the header
 // of a request to the same server. A file contains all data, and sends no request.
 
-const KEY = "convo key";
+const KEY_NAME = "convo key";
 
 /** Thrown if the server requires another key. */
 export class KeyRequired extends Error {}
 
-export function source() {
-  const kept = document.getElementById("convo-data");
-  return kept ? new FileSource(JSON.parse(kept.textContent)) : new ServerSource();
+export function openSource() {
+  const script = document.getElementById("convo-data");
+  return script ? new FileSource(JSON.parse(script.textContent)) : new ServerSource();
 }
 
 class FileSource {
-  live = false;
+  isLive = false;
 
-  constructor(found) {
-    this.found = found;
+  constructor(data) {
+    this.data = data;
   }
 
   /** The handle to open first, if there is only one. */
-  get only() {
-    const handles = Object.keys(this.found.conversations);
+  get onlyHandle() {
+    const handles = Object.keys(this.data.conversations);
     return handles.length === 1 ? handles[0] : undefined;
   }
 
   async list() {
-    return this.found.list;
+    return this.data.list;
   }
 
   async conversation(handle) {
-    const found = this.found.conversations[handle];
-    if (!found) throw new Error(`${handle} is not in this file`);
-    return found;
+    const data = this.data.conversations[handle];
+    if (!data) throw new Error(`${handle} is not in this file`);
+    return data;
   }
 }
 
 class ServerSource {
-  live = true;
+  isLive = true;
 
   get hasKey() {
-    return sessionStorage.getItem(KEY) !== null;
+    return sessionStorage.getItem(KEY_NAME) !== null;
   }
 
-  take(key) {
-    sessionStorage.setItem(KEY, key);
+  setKey(key) {
+    sessionStorage.setItem(KEY_NAME, key);
   }
 
-  forget() {
-    sessionStorage.removeItem(KEY);
+  removeKey() {
+    sessionStorage.removeItem(KEY_NAME);
   }
 
   /** Fetch the sessions and other conversations; at most `limit` of each. */
   list(limit) {
-    return this.#ask(`inspect/api/list?limit=${limit}`);
+    return this.#fetchJson(`inspect/api/list?limit=${limit}`);
   }
 
-  /** Fetch one conversation; only { version, running } if its version is `seen`. */
-  conversation(handle, seen) {
-    const asked = seen ? `?seen=${encodeURIComponent(seen)}` : "";
-    return this.#ask(`inspect/api/conversations/${encodeURIComponent(handle)}${asked}`);
+  /** Fetch one conversation; only { version, running } if its version is `knownVersion`. */
+  conversation(handle, knownVersion) {
+    const query = knownVersion ? `?seen=${encodeURIComponent(knownVersion)}` : "";
+    return this.#fetchJson(`inspect/api/conversations/${encodeURIComponent(handle)}${query}`);
   }
 
-  async #ask(path) {
-    const key = sessionStorage.getItem(KEY);
+  async #fetchJson(path) {
+    const key = sessionStorage.getItem(KEY_NAME);
     const headers = key === null ? {} : { authorization: `Bearer ${key}` };
-    const answer = await fetch(path, { headers, cache: "no-store", redirect: "error" });
-    const told = await answer.json();
-    if (answer.status === 401) throw new KeyRequired(told.error.message);
-    if (!answer.ok) throw new Error(told.error.message);
-    return told;
+    const response = await fetch(path, { headers, cache: "no-store", redirect: "error" });
+    const body = await response.json();
+    if (response.status === 401) throw new KeyRequired(body.error.message);
+    if (!response.ok) throw new Error(body.error.message);
+    return body;
   }
 }

@@ -1,19 +1,19 @@
 // The links of a conversation as a tree, one row a link, with items sent, input items and tokens.
 //
 // A chain is drawn straight, a fork one step to the right, as in `convo inspect`. The bars next to the
-// figures have one scale for the whole conversation; a screen reader reads the figures instead.
+// numbers have one scale for the whole conversation; a screen reader reads the numbers instead.
 
-import { used } from "./conversation.js";
-import { drawing, element, figure } from "./make.js";
-import { paged } from "./paged.js";
+import { tokenUsage } from "./conversation.js";
+import { element, formatNumber, svgElement } from "./make.js";
+import { pagedList } from "./paged.js";
 
 const BARS = [
   ["sent", "sent (estimated)", (link) => link.sent_tokens],
-  ["seen", "model input", (link) => used(link)?.input],
-  ["cached", "cached input", (link) => used(link)?.cached],
-  ["output", "output", (link) => used(link)?.output],
+  ["context", "model input", (link) => tokenUsage(link)?.input],
+  ["cached", "cached input", (link) => tokenUsage(link)?.cached],
+  ["output", "output", (link) => tokenUsage(link)?.output],
 ];
-const [WIDE, HIGH] = [120, 5];
+const [MAX_BAR_WIDTH, BAR_HEIGHT] = [120, 5];
 
 /**
  * Create the tree as a table.
@@ -21,94 +21,94 @@ const [WIDE, HIGH] = [120, 5];
  * selected:  the id of the link that is shown in full; its row is always drawn
  * address:   returns the page's address of a link
  */
-export function tree(conversation, { selected, address }) {
-  const { rows, found } = conversation;
-  const most = rows.reduce((high, link) => Math.max(high, ...BARS.map(([, , of]) => of(link) ?? 0)), 1);
+export function linkTree(conversation, { selected, address }) {
+  const { rows, data, shortIds } = conversation;
+  const maxTokens = rows.reduce((max, link) => Math.max(max, ...BARS.map(([, , tokens]) => tokens(link) ?? 0)), 1);
   const body = element("tbody");
-  const around = selected ? found.rows.indexOf(selected) : -1;
-  const parts = paged({
+  const selectedIndex = selected ? data.rows.indexOf(selected) : -1;
+  const parts = pagedList({
     name: "tree",
     list: body,
     count: rows.length,
-    draw: (at) => row(rows[at], { most, selected, address, head: found.at, names: conversation.names }),
-    around: around < 0 ? undefined : around,
-    within: () => framed(body),
+    draw: (index) => linkRow(rows[index], { maxTokens, selected, address, head: data.at, shortIds }),
+    around: selectedIndex < 0 ? undefined : selectedIndex,
+    wrap: () => linkTable(body),
   });
   return [legend(), ...parts];
 }
 
-function framed(body) {
-  const heads = ["Response", "Owner", "Sent", "Context", "Input", "Cached", "Output", "Tokens"];
-  const numbers = heads.slice(3, 7);
-  const column = (head) => element("th", { scope: "col", class: numbers.includes(head) && "number" }, head);
+function linkTable(body) {
+  const headings = ["Response", "Owner", "Sent", "Context", "Input", "Cached", "Output", "Tokens"];
+  const numeric = headings.slice(3, 7);
+  const column = (heading) => element("th", { scope: "col", class: numeric.includes(heading) && "number" }, heading);
   return element(
     "div",
-    { class: "wide", tabindex: "0", role: "region", "aria-label": "Requests, scrollable table" },
+    { class: "scrollable", tabindex: "0", role: "region", "aria-label": "Requests, scrollable table" },
     element(
       "table",
-      { keydown: walk },
+      { keydown: moveFocus },
       element(
         "caption",
         { class: "hidden" },
         "All requests: items sent, items in the context, and tokens used",
       ),
-      element("thead", {}, element("tr", {}, ...heads.map(column))),
+      element("thead", {}, element("tr", {}, ...headings.map(column))),
       body,
     ),
   );
 }
 
-function row(link, { most, ...shown }) {
-  const spent = used(link);
-  const numbers = [link.items_saw, spent?.input, spent?.cached, spent?.output];
+function linkRow(link, { maxTokens, ...options }) {
+  const usage = tokenUsage(link);
+  const numbers = [link.items_saw, usage?.input, usage?.cached, usage?.output];
   return element(
     "tr",
     { class: link.status },
-    element("th", { scope: "row" }, ...name(link, shown)),
+    element("th", { scope: "row" }, ...rowHeading(link, options)),
     element("td", {}, link.strategy),
-    element("td", {}, `${link.full ? "full" : "delta"} ${figure(link.items_sent)}`),
-    ...numbers.map((number) => element("td", { class: "number" }, figure(number))),
-    element("td", {}, bars(link, most)),
+    element("td", {}, `${link.full ? "full" : "delta"} ${formatNumber(link.items_sent)}`),
+    ...numbers.map((number) => element("td", { class: "number" }, formatNumber(number))),
+    element("td", {}, tokenBars(link, maxTokens)),
   );
 }
 
-function name(link, { selected, address, head, names }) {
-  const at = link.response_id;
-  const step = "│ ".repeat(Math.max(0, link.depth - (link.begins ? 1 : 0))) + (link.begins ? "├─" : "");
-  const mark = at === head ? "@" : link.status === "completed" ? "●" : "○";
-  const told = [link.begins && "fork", at === head && "head", link.status !== "completed" && link.status];
-  const words = [link.said, link.answered].filter(Boolean).join(" → ");
-  const current = at === selected && "true";
+function rowHeading(link, { selected, address, head, shortIds }) {
+  const id = link.response_id;
+  const lines = "│ ".repeat(Math.max(0, link.depth - (link.begins ? 1 : 0))) + (link.begins ? "├─" : "");
+  const mark = id === head ? "@" : link.status === "completed" ? "●" : "○";
+  const notes = [link.begins && "fork", id === head && "head", link.status !== "completed" && link.status];
+  const preview = [link.said, link.answered].filter(Boolean).join(" → ");
+  const current = id === selected && "true";
   return [
-    element("span", { class: "lines", "aria-hidden": "true" }, `${step}${mark} `),
-    element("a", { href: address(at), id: `link-${at}`, title: at, "aria-current": current }, names.get(at)),
-    element("span", { class: "note" }, ` ${told.filter(Boolean).join(", ")}`),
-    element("span", { class: "words" }, words),
+    element("span", { class: "tree-lines", "aria-hidden": "true" }, `${lines}${mark} `),
+    element("a", { href: address(id), id: `link-${id}`, title: id, "aria-current": current }, shortIds.get(id)),
+    element("span", { class: "note" }, ` ${notes.filter(Boolean).join(", ")}`),
+    element("span", { class: "preview" }, preview),
   ];
 }
 
-function bars(link, most) {
-  const width = (of) => Math.round(((of(link) ?? 0) / most) * WIDE);
-  const drawn = BARS.map(([kind, , of], at) =>
-    drawing("rect", { class: kind, y: at * HIGH, height: HIGH - 1, width: width(of) }),
+function tokenBars(link, maxTokens) {
+  const width = (tokens) => Math.round(((tokens(link) ?? 0) / maxTokens) * MAX_BAR_WIDTH);
+  const rectangles = BARS.map(([kind, , tokens], index) =>
+    svgElement("rect", { class: kind, y: index * BAR_HEIGHT, height: BAR_HEIGHT - 1, width: width(tokens) }),
   );
-  const viewBox = `0 0 ${WIDE} ${BARS.length * HIGH}`;
-  return drawing("svg", { class: "bars", viewBox, "aria-hidden": "true" }, ...drawn);
+  const viewBox = `0 0 ${MAX_BAR_WIDTH} ${BARS.length * BAR_HEIGHT}`;
+  return svgElement("svg", { class: "bars", viewBox, "aria-hidden": "true" }, ...rectangles);
 }
 
 function legend() {
-  const square = (kind) => drawing("rect", { class: kind, width: 10, height: 10 });
-  const sample = (kind) => drawing("svg", { viewBox: "0 0 10 10", "aria-hidden": "true" }, square(kind));
-  const lines = BARS.map(([kind, words]) => element("li", {}, sample(kind), ` ${words}`));
-  return element("ul", { class: "legend", "aria-label": "Tokens of each request" }, ...lines);
+  const square = (kind) => svgElement("rect", { class: kind, width: 10, height: 10 });
+  const sample = (kind) => svgElement("svg", { viewBox: "0 0 10 10", "aria-hidden": "true" }, square(kind));
+  const entries = BARS.map(([kind, label]) => element("li", {}, sample(kind), ` ${label}`));
+  return element("ul", { class: "legend", "aria-label": "Tokens of each request" }, ...entries);
 }
 
 /** Move the focus: up and down by one link, Home and End to the first and the last drawn link. */
-function walk(event) {
+function moveFocus(event) {
   const links = [...event.currentTarget.querySelectorAll("tbody a")];
-  const at = links.indexOf(document.activeElement);
-  const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: links.length - 1 }[event.key];
-  if (at < 0 || links[to] === undefined) return;
+  const index = links.indexOf(document.activeElement);
+  const target = { ArrowDown: index + 1, ArrowUp: index - 1, Home: 0, End: links.length - 1 }[event.key];
+  if (index < 0 || links[target] === undefined) return;
   event.preventDefault();
-  links[to].focus();
+  links[target].focus();
 }
