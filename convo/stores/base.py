@@ -655,14 +655,14 @@ def check_sequence_numbers(events: Sequence[StreamEvent], kept: int) -> int:
 
 def own_item_id(item: Item) -> str:
     """Return the item's own id; "" if it has none."""
-    found = item.get("id")
-    return found if isinstance(found, str) else ""
+    item_id = item.get("id")
+    return item_id if isinstance(item_id, str) else ""
 
 
 def parse_key_prefix(item_id: str) -> str:
     """Return the first digits, 32 or more, of the node key that an item's id ends in; "" if there are none."""
-    found = KEY_PREFIX_PATTERN.search(item_id)
-    return found[1] if found else ""
+    match = KEY_PREFIX_PATTERN.search(item_id)
+    return match[1] if match else ""
 
 
 def run_not_open_error(response_id: str) -> Conflict:

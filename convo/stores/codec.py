@@ -29,7 +29,7 @@ def decode_link(row: Sequence[Any]) -> Link:
     """
     (link_id, parent, session, saw, head, sent, route, status, created_at, previous, *rest) = row
     (seconds, first_token_s, parameters, figures, error) = rest
-    model, strategy, url, organisation, project, conversation, stored, form = decode_json(route)
+    model, strategy, url, organisation, project, conversation, is_stored, form = decode_json(route)
     return Link(
         id=link_id,
         input_head=Key(saw.hex()),
@@ -49,21 +49,21 @@ def decode_link(row: Sequence[Any]) -> Link:
         parameters=decode_json(parameters) if parameters else {},
         usage=merge_integers(form, figures) if figures is not None else None,
         error=decode_json(error) if error else None,
-        is_stored=stored,
+        is_stored=is_stored,
     )
 
 
 def encode_route(made: Link) -> tuple[list[Json], str | None]:
     """Return the part of a link that repeats from call to call, and the integers of its usage."""
     form, figures = split_integers(made.usage)
-    place = [made.scope.url, made.scope.organisation, made.scope.project]
-    return [made.model, made.strategy, *place, made.conversation_id, made.is_stored, form], figures
+    scope = [made.scope.url, made.scope.organisation, made.scope.project]
+    return [made.model, made.strategy, *scope, made.conversation_id, made.is_stored, form], figures
 
 
 def encode_previous_response_id(made: Link) -> str | None:
     """Return the value of the column `previous`."""
-    chained = made.parent_id is not None and made.previous_response_id == made.parent_id
-    return SAME_AS_PARENT if chained else made.previous_response_id
+    is_chained = made.parent_id is not None and made.previous_response_id == made.parent_id
+    return SAME_AS_PARENT if is_chained else made.previous_response_id
 
 
 def decode_session(row: Sequence[Any]) -> Session:
@@ -71,8 +71,8 @@ def decode_session(row: Sequence[Any]) -> Session:
 
     row:  id, name, head, mark, written, link, used_at, record, used; keys as bytes
     """
-    session_id, name, head, mark, written, link, used_at, text, used = row
-    strategy, model, created_at, url, organisation, project, handle, instructions = decode_json(text)
+    session_id, name, head, mark, written, link, used_at, record, used = row
+    strategy, model, created_at, url, organisation, project, handle, instructions = decode_json(record)
     return Session(
         id=session_id,
         name=name,
@@ -102,8 +102,8 @@ def is_session_record(record: str) -> bool:
 
 def encode_session_record(made: Session) -> str:
     """Return the JSON of a session's column `record`. Raises NotCanonical."""
-    place = [made.scope.url, made.scope.organisation, made.scope.project]
-    return encode_json([made.strategy, made.model, made.created_at, *place, made.handle, made.instructions])
+    scope = [made.scope.url, made.scope.organisation, made.scope.project]
+    return encode_json([made.strategy, made.model, made.created_at, *scope, made.handle, made.instructions])
 
 
 def split_integers(value: Json) -> tuple[Json, str | None]:
@@ -113,9 +113,9 @@ def split_integers(value: Json) -> tuple[Json, str | None]:
     """
     if value is None:
         return None, None
-    figures: list[int] = []
-    form = _take_integers(value, figures)
-    return form, encode_json(figures)[1:-1]
+    integers: list[int] = []
+    form = _take_integers(value, integers)
+    return form, encode_json(integers)[1:-1]
 
 
 def merge_integers(form: Json, figures: str) -> Json:
@@ -123,23 +123,23 @@ def merge_integers(form: Json, figures: str) -> Json:
     return _put_integers(form, iter(decode_json(f"[{figures}]")))
 
 
-def _take_integers(value: Json, figures: list[int]) -> Json:
+def _take_integers(value: Json, integers: list[int]) -> Json:
     if isinstance(value, dict):
-        return {key: _take_integers(inner, figures) for key, inner in value.items()}
+        return {key: _take_integers(inner, integers) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_take_integers(inner, figures) for inner in value]
+        return [_take_integers(inner, integers) for inner in value]
     if type(value) is int:  # not a bool
-        figures.append(value)
+        integers.append(value)
         return 0
     return value
 
 
-def _put_integers(form: Json, figures: Iterator[int]) -> Json:
+def _put_integers(form: Json, integers: Iterator[int]) -> Json:
     if isinstance(form, dict):
-        return {key: _put_integers(inner, figures) for key, inner in form.items()}
+        return {key: _put_integers(inner, integers) for key, inner in form.items()}
     if isinstance(form, list):
-        return [_put_integers(inner, figures) for inner in form]
-    return next(figures) if type(form) is int else form
+        return [_put_integers(inner, integers) for inner in form]
+    return next(integers) if type(form) is int else form
 
 
 COMPACT_SEPARATORS = (",", ":")
@@ -156,8 +156,8 @@ def encode_json(value: Json) -> str:
     try:
         text = STORED_JSON_ENCODER.encode(value)
         return text if is_utf8_encodable(text) else json.dumps(value, separators=COMPACT_SEPARATORS)
-    except (TypeError, ValueError, RecursionError) as wrong:
-        raise NotCanonical(f"a value has no JSON form: {wrong}") from wrong
+    except (TypeError, ValueError, RecursionError) as error:
+        raise NotCanonical(f"a value has no JSON form: {error}") from error
 
 
 def decode_json(text: str | bytes) -> Json:
@@ -196,7 +196,7 @@ def tokenize_item(item: Item) -> str:
 
 def parse_search_phrases(words: str) -> tuple[str, ...]:
     """Return the phrases that a search requires: the terms of each word, which must be adjacent."""
-    return tuple(dict.fromkeys(cut for word in words.split() if (cut := tokenize(word))))
+    return tuple(dict.fromkeys(phrase for word in words.split() if (phrase := tokenize(word))))
 
 
 def phrase_density(cut: str, sought: tuple[str, ...]) -> float:
@@ -204,17 +204,17 @@ def phrase_density(cut: str, sought: tuple[str, ...]) -> float:
 
     cut:  the text, from `tokenize`
     """
-    found = [f" {cut} ".count(f" {phrase} ") for phrase in sought]
-    return sum(found) / len(cut) if all(found) and found else 0.0
+    counts = [f" {cut} ".count(f" {phrase} ") for phrase in sought]
+    return sum(counts) / len(cut) if all(counts) and counts else 0.0
 
 
 def _normalize_text(text: str) -> str:
     if text.isascii():
         return text.lower()
-    apart = unicodedata.normalize("NFKD", text).casefold()
-    return unicodedata.normalize("NFC", "".join(sign for sign in apart if _is_significant(sign)))
+    decomposed = unicodedata.normalize("NFKD", text).casefold()
+    return unicodedata.normalize("NFC", "".join(character for character in decomposed if _is_significant(character)))
 
 
-def _is_significant(sign: str) -> bool:
+def _is_significant(character: str) -> bool:
     """Return whether a character is no combining mark, or one that changes the letter before it, as in Japanese."""
-    return sign in JAPANESE_SOUND_MARKS or not unicodedata.combining(sign)
+    return character in JAPANESE_SOUND_MARKS or not unicodedata.combining(character)

@@ -22,23 +22,23 @@ def open_store(url: str, *, tenant: str = "local", inline: bool = False) -> Stor
 
     Raises InvalidUsage if no store has this URL, or its driver is not installed.
     """
-    scheme, _, place = url.partition(":")
+    scheme, _, location = url.partition(":")
     if url == "memory":
         from convo.stores.memory import MemoryStore
 
         return MemoryStore(tenant)
-    if scheme == "sqlite" and place:
+    if scheme == "sqlite" and location:
         from convo.stores.sqlite.connection import SqliteDatabase
         from convo.stores.sqlite.store import SqliteStore
 
-        return SqliteStore(SqliteDatabase(_sqlite_path(place), inline=inline), tenant)
-    if scheme in POSTGRES_SCHEMES and place.startswith("//"):
+        return SqliteStore(SqliteDatabase(_sqlite_path(location), inline=inline), tenant)
+    if scheme in POSTGRES_SCHEMES and location.startswith("//"):
         return _open_postgres_store(url, tenant)
     raise InvalidUsage(f"{scheme!r} is not a type of store", hint=f"use one of: {STORE_URL_FORMS}")
 
 
-def _sqlite_path(place: str) -> Path:
-    return Path(os.path.expanduser(place))
+def _sqlite_path(location: str) -> Path:
+    return Path(os.path.expanduser(location))
 
 
 def _open_postgres_store(url: str, tenant: str) -> Store:
@@ -53,10 +53,10 @@ def _check_postgres_driver() -> None:
     try:
         import psycopg  # noqa: F401
         import psycopg_pool  # noqa: F401
-    except ImportError as missing:
+    except ImportError as error:
         raise InvalidUsage(
             "the driver for PostgreSQL is not installed", hint="pip install 'convo-state[postgres]'"
-        ) from missing
+        ) from error
 
 
 async def probe_store(url: str) -> StoreHealth | None:
@@ -64,11 +64,11 @@ async def probe_store(url: str) -> StoreHealth | None:
 
     Raises InvalidUsage if the driver is not installed, StoreFault if the store cannot be reached, read or written.
     """
-    scheme, _, place = url.partition(":")
-    if scheme == "sqlite" and place:
+    scheme, _, location = url.partition(":")
+    if scheme == "sqlite" and location:
         from convo.stores.sqlite.check import probe_database as probe_sqlite
 
-        return probe_sqlite(_sqlite_path(place))
+        return probe_sqlite(_sqlite_path(location))
     if scheme in POSTGRES_SCHEMES:
         _check_postgres_driver()
         from convo.stores.postgres.check import probe_database as probe_postgres
@@ -79,14 +79,14 @@ async def probe_store(url: str) -> StoreHealth | None:
 
 def is_store_writable(url: str) -> bool:
     """Return whether the file of a SQLite store can be written or created; True for every other store."""
-    scheme, _, place = url.partition(":")
-    if scheme != "sqlite" or not place:
+    scheme, _, location = url.partition(":")
+    if scheme != "sqlite" or not location:
         return True
-    file = _sqlite_path(place).absolute()
-    there = next((one for one in (file, *file.parents) if os.path.lexists(one)), file)
-    if there == file:
+    file = _sqlite_path(location).absolute()
+    existing = next((path for path in (file, *file.parents) if os.path.lexists(path)), file)
+    if existing == file:
         return os.access(file, os.W_OK) and os.access(file.parent, os.W_OK)
-    return there.is_dir() and os.access(there, os.W_OK)
+    return existing.is_dir() and os.access(existing, os.W_OK)
 
 
 async def check_store(url: str, progress: ReportProgress) -> StoreCheckReport:
@@ -95,11 +95,11 @@ async def check_store(url: str, progress: ReportProgress) -> StoreCheckReport:
     Raises NotFound if there is no such file; InvalidUsage if the store cannot be checked or its driver is not
     installed; StoreFault if it cannot be reached, or is not a store of convo.
     """
-    scheme, _, place = url.partition(":")
-    if scheme == "sqlite" and place:
+    scheme, _, location = url.partition(":")
+    if scheme == "sqlite" and location:
         from convo.stores.sqlite.check import check_database as check_sqlite
 
-        return check_sqlite(_sqlite_path(place), progress)
+        return check_sqlite(_sqlite_path(location), progress)
     if scheme in POSTGRES_SCHEMES:
         _check_postgres_driver()
         from convo.stores.postgres.check import check_database as check_postgres
@@ -120,12 +120,12 @@ def backup_store(url: str, target: Path, progress: ReportProgress) -> int:
 
     Raises InvalidUsage for any other store, and the errors of `backup_database`.
     """
-    scheme, _, place = url.partition(":")
-    if scheme != "sqlite" or not place:
+    scheme, _, location = url.partition(":")
+    if scheme != "sqlite" or not location:
         raise InvalidUsage(f"a store of type {scheme!r} is not a file", hint="use --store sqlite:PATH")
     from convo.stores.sqlite.backup import backup_database
 
-    return backup_database(_sqlite_path(place), target, progress)
+    return backup_database(_sqlite_path(location), target, progress)
 
 
 def recover_store(url: str, target: Path, progress: ReportProgress) -> RecoveryReport:
@@ -133,15 +133,15 @@ def recover_store(url: str, target: Path, progress: ReportProgress) -> RecoveryR
 
     Raises InvalidUsage for any other store, and the errors of `recover_database`.
     """
-    scheme, _, place = url.partition(":")
-    if scheme != "sqlite" or not place:
+    scheme, _, location = url.partition(":")
+    if scheme != "sqlite" or not location:
         raise InvalidUsage(
             f"a store of type {scheme!r} is not a file, so it cannot be recovered",
             hint="restore a backup with pg_restore, or use --store sqlite:PATH",
         )
     from convo.stores.sqlite.recover import recover_database
 
-    return recover_database(_sqlite_path(place), target, progress)
+    return recover_database(_sqlite_path(location), target, progress)
 
 
 def store_schema_sql(url: str, *, partitions: int = 0, after_migration: int = 0) -> str:

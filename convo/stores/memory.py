@@ -22,9 +22,9 @@ class MemoryDatabase(SqliteDatabase):
             self._connection.create_function("julianday", 1, lambda _: now() / 86400.0 + 2440587.5)
         self._close_connection = finalize(self, self._connection.close)
 
-    def _run_one(self, one: QueuedJob[Result]) -> Result:
-        with self._lock, translate_errors(self.file), self._transaction(self._connection, is_write=one.is_write):
-            return one.job(self._connection)
+    def _run_one(self, queued: QueuedJob[Result]) -> Result:
+        with self._lock, translate_errors(self.file), self._transaction(self._connection, is_write=queued.is_write):
+            return queued.job(self._connection)
 
     def _close(self) -> None:
         self._closed = True

@@ -112,12 +112,12 @@ class PostgresAdmin:
         return PruneResult(sessions, responses, conversations)
 
     async def _prune_kind(self, tenant: str, choose: gc.OldRowFinder, before: float) -> int:
-        taken = 0
-        while some := await self._database.run(
+        total = 0
+        while count := await self._database.run(
             lambda db: gc.prune_batch(TenantConnection.from_name(db, tenant), choose, before), no_time_limit=True
         ):
-            taken += some
-        return taken
+            total += count
+        return total
 
     async def abandoned_runs(self) -> Sequence[AbandonedRun]:
         rows = (await self._run_statements(Statement(SELECT_ABANDONED_RUNS, (run_lease_name(""),))))[0]
@@ -127,25 +127,29 @@ class PostgresAdmin:
         ]
 
     async def prune_events(self, older_than_s: float) -> int:
-        forgotten, _ = await self._run_statements(
+        deleted_runs, _ = await self._run_statements(
             Statement(DELETE_ENDED_RUNS, (older_than_s,)), Statement(DELETE_EXPIRED_LEASES, (older_than_s,))
         )
-        return len(forgotten)
+        return len(deleted_runs)
 
     async def get_or_create_secret(self, name: str, new_secret: bytes) -> bytes:
-        column = tenant_rows.escape_name(name)
-        _, kept = await self._run_statements(
-            Statement(INSERT_SECRET, (column, new_secret)), Statement(SELECT_SECRET, (column,))
+        escaped_name = tenant_rows.escape_name(name)
+        _, rows = await self._run_statements(
+            Statement(INSERT_SECRET, (escaped_name, new_secret)), Statement(SELECT_SECRET, (escaped_name,))
         )
-        return bytes(kept[0][0])
+        return bytes(rows[0][0])
 
-    async def _run_statements(self, *asked: Statement) -> list[list[Row]]:
-        return await self._database.run(lambda db: run_pipeline(db, *asked))
+    async def _run_statements(self, *statements: Statement) -> list[list[Row]]:
+        return await self._database.run(lambda db: run_pipeline(db, *statements))
 
 
 def _tenant_stats_from_row(name: str, *figures: float) -> TenantStats:
-    *counts, held, oldest, newest = figures
-    rows = dict(zip(ROW_KINDS, map(int, counts), strict=True))
+    *counts, body_bytes, oldest, newest = figures
+    row_counts = dict(zip(ROW_KINDS, map(int, counts), strict=True))
     return TenantStats(
-        tenant_rows.unescape_name(name), rows, int(held) + ROW_OVERHEAD_BYTES * sum(rows.values()), oldest, newest
+        tenant_rows.unescape_name(name),
+        row_counts,
+        int(body_bytes) + ROW_OVERHEAD_BYTES * sum(row_counts.values()),
+        oldest,
+        newest,
     )

@@ -99,9 +99,9 @@ async def check_database(db: DatabaseConnection, place: str, progress: ReportPro
     """
     await connection.check_schema_version(db, place)
     await db.execute(BEGIN_SNAPSHOT.sql)
-    checking = _DatabaseCheck(db, progress)
-    await checking.run()
-    return StoreCheckReport(checking.row_counts, list(checking.problems), checking.damaged_sessions)
+    check = _DatabaseCheck(db, progress)
+    await check.run()
+    return StoreCheckReport(check.row_counts, list(check.problems), check.damaged_sessions)
 
 
 class _DatabaseCheck:
@@ -118,8 +118,8 @@ class _DatabaseCheck:
         tenants = await self._fetch_all(SELECT_TENANTS)
         for table in self.row_counts:
             self.row_counts[table] = (await self._fetch_all(f"SELECT count(*) FROM convo.{table}"))[0][0]
-        for n, written in tenants:
-            t = TenantConnection.from_name(self._db, tenant_rows.unescape_name(written))
+        for n, stored_name in tenants:
+            t = TenantConnection.from_name(self._db, tenant_rows.unescape_name(stored_name))
             if t.tenant_number != n:
                 self.problems.add("tenant", f"tenant {t.name!r} is stored under another tenant's number")
             else:
@@ -127,8 +127,8 @@ class _DatabaseCheck:
 
     async def _check_tenant(self, t: TenantConnection) -> None:
         self._damaged_ids.clear()
-        async for hashed, body, named, terms in self._iter_rows(t, "items", SELECT_ITEMS_TO_CHECK):
-            self._check_item(t, hashed, bytes(body), named, terms)
+        async for hashed, body, id_hash, term_hashes in self._iter_rows(t, "items", SELECT_ITEMS_TO_CHECK):
+            self._check_item(t, hashed, bytes(body), id_hash, term_hashes)
         async for row in self._iter_rows(t, "nodes", SELECT_NODES_TO_CHECK):
             fault = _describe_node_fault(t, *row)
             if fault:
@@ -147,50 +147,57 @@ class _DatabaseCheck:
                 self.damaged_sessions.append(NamedSession(t.name, tenant_rows.unescape_name(name)))
 
     def _check_item(
-        self, t: TenantConnection, hashed: UUID, body: bytes, named: int | None, terms: list[int] | None
+        self, t: TenantConnection, hashed: UUID, body: bytes, id_hash: int | None, term_hashes: list[int] | None
     ) -> None:
         item = _decode_valid_item(body)
         if item is None or tenant_rows.item_uuid(item_hash(item)) != hashed:
             self._damaged_ids.add(hashed)
             self.problems.add("item", f"item {hashed.hex} does not have the hash that it is stored under")
             return
-        own = base.own_item_id(item)
-        if named != (tenant_rows.hash_item_id(own) if own else None):
+        own_id = base.own_item_id(item)
+        if id_hash != (tenant_rows.hash_item_id(own_id) if own_id else None):
             self.problems.add("index", f"item {hashed.hex} is not found by its id")
-        cut = tokenize_item(item)
-        if sorted(set(terms or ())) != sorted(set(hash_terms(t, cut)) if cut else ()):
+        terms = tokenize_item(item)
+        if sorted(set(term_hashes or ())) != sorted(set(hash_terms(t, terms)) if terms else ()):
             self.problems.add("search", f"the search index lacks terms of item {hashed.hex}")
 
     async def _check_references(self) -> None:
-        for table, parent, own, theirs in await self._fetch_all(SELECT_FOREIGN_KEYS):
-            joined = " AND ".join(f"b.{to} = a.{column}" for column, to in zip(own, theirs, strict=True))
-            named = " AND ".join(f"a.{column} IS NOT NULL" for column in own)
-            lost = await self._fetch_all(
-                f"SELECT count(*) FROM convo.{table} AS a WHERE {named}"
-                f" AND NOT EXISTS (SELECT 1 FROM convo.{parent} AS b WHERE {joined})"
+        for table, parent, columns, parent_columns in await self._fetch_all(SELECT_FOREIGN_KEYS):
+            join_condition = " AND ".join(
+                f"b.{parent_column} = a.{column}" for column, parent_column in zip(columns, parent_columns, strict=True)
             )
-            if lost[0][0]:
-                said = f"{table}.{own[-1]} refers to a row of {parent} that does not exist"
-                self.problems.add("reference", said, lost[0][0])
+            not_null = " AND ".join(f"a.{column} IS NOT NULL" for column in columns)
+            missing = await self._fetch_all(
+                f"SELECT count(*) FROM convo.{table} AS a WHERE {not_null}"
+                f" AND NOT EXISTS (SELECT 1 FROM convo.{parent} AS b WHERE {join_condition})"
+            )
+            if missing[0][0]:
+                example = f"{table}.{columns[-1]} refers to a row of {parent} that does not exist"
+                self.problems.add("reference", example, missing[0][0])
 
     async def _check_conversations(self, t: TenantConnection) -> None:
         ids = await t.fetch_all("SELECT id FROM convo.conversations WHERE tenant = $1 ORDER BY id")
-        for (written,) in ids:
-            rows = await t.fetch_all(SELECT_MEMBERS_TO_CHECK, written)
-            unnamed = sum(given is None and erased is None and not _has_item_id(body) for given, erased, body in rows)
-            if unnamed:
+        for (stored_id,) in ids:
+            rows = await t.fetch_all(SELECT_MEMBERS_TO_CHECK, stored_id)
+            unnamed_count = sum(
+                assigned_id is None and erased_id is None and not _has_item_id(body)
+                for assigned_id, erased_id, body in rows
+            )
+            if unnamed_count:
                 self.problems.add(
-                    "conversation", f"conversation {tenant_rows.unescape_name(written)} has items without an id"
+                    "conversation", f"conversation {tenant_rows.unescape_name(stored_id)} has items without an id"
                 )
-            given = "SELECT count(*) FROM convo.members WHERE tenant = $1 AND conversation = $2"
-            if await t.fetch_value(given, written) != sum(given is not None for given, _, _ in rows):
-                said = f"conversation {tenant_rows.unescape_name(written)} names items that are not on its path"
-                self.problems.add("conversation", said)
+            assigned_id = "SELECT count(*) FROM convo.members WHERE tenant = $1 AND conversation = $2"
+            if await t.fetch_value(assigned_id, stored_id) != sum(
+                assigned_id is not None for assigned_id, _, _ in rows
+            ):
+                example = f"conversation {tenant_rows.unescape_name(stored_id)} names items that are not on its path"
+                self.problems.add("conversation", example)
 
     async def _is_path_intact(self, t: TenantConnection, head: UUID) -> bool:
         rows = await t.fetch_all(SELECT_PATH_TO_CHECK, head)
-        damaged = any(place in self._damaged_ids or item in self._damaged_ids for place, _, item in rows)
-        return bool(rows) and rows[-1][1] is None and not damaged
+        is_damaged = any(node in self._damaged_ids or item in self._damaged_ids for node, _, item in rows)
+        return bool(rows) and rows[-1][1] is None and not is_damaged
 
     async def _fetch_all(self, sql: str) -> list[Row]:
         return await (await self._db.execute(sql)).fetchall()
@@ -210,41 +217,41 @@ def _describe_node_fault(
     _: UUID,
     key: bytes,
     parent: UUID | None,
-    item: UUID | None,
+    item_id: UUID | None,
     depth: int,
-    above_depth: int | None,
-    above: bytes | None,
+    parent_depth: int | None,
+    parent_key: bytes | None,
     body: bytes | None,
 ) -> str:
     """Describe the fault of a node; empty if there is none."""
     if parent is None:
         is_root = key.hex() == root_key(t.name) and depth == 0
         return "" if is_root else "has no parent and is not its tenant's root"
-    if above is None or above_depth is None or (item is not None and body is None):
+    if parent_key is None or parent_depth is None or (item_id is not None and body is None):
         return "lacks its parent or its item"
-    if depth != above_depth + 1:
+    if depth != parent_depth + 1:
         return "has a depth that is not one more than its parent's"
     if body is None:
         return ""  # its item was deleted
-    found = _decode_valid_item(bytes(body))
-    right = found is not None and child_key(Key(bytes(above).hex()), item_hash(found)) == bytes(key).hex()
-    return "" if right else "has a key that does not match its parent and its item"
+    item = _decode_valid_item(bytes(body))
+    is_valid = item is not None and child_key(Key(bytes(parent_key).hex()), item_hash(item)) == bytes(key).hex()
+    return "" if is_valid else "has a key that does not match its parent and its item"
 
 
 def _decode_valid_item(body: bytes) -> Item | None:
     import zlib
 
     try:
-        found = decode_body(body)
-        item_hash(found)
+        item = decode_body(body)
+        item_hash(item)
     except (ValueError, RecursionError, zlib.error, ConvoError):
         return None
-    return found if isinstance(found, dict) else None
+    return item if isinstance(item, dict) else None
 
 
 def _has_item_id(body: bytes | None) -> bool:
-    found = _decode_valid_item(bytes(body)) if body is not None else None
-    return found is not None and isinstance(found.get("id"), str)
+    item = _decode_valid_item(bytes(body)) if body is not None else None
+    return item is not None and isinstance(item.get("id"), str)
 
 
 TABLE_PRIVILEGES = ("SELECT", "INSERT", "UPDATE", "DELETE")
@@ -282,26 +289,26 @@ async def probe_database(url: str) -> ServerHealth:
         return await _probe_connection(db, database.location)
 
 
-async def _probe_connection(db: DatabaseConnection, place: str) -> ServerHealth:
-    role, may_create, read_only = await _select_row(db, SELECT_ROLE) or ("", False, False)
-    usage, migrated, readable = await _select_row(db, SELECT_SCHEMA_ACCESS) or (True, False, False)
-    found = await connection.read_schema_version(db) if usage and readable else None if migrated else 0
-    if found is not None and found > connection.SCHEMA_VERSION:
-        raise StoreTooNew(place, found, connection.SCHEMA_VERSION)
-    lacking = [] if usage else ["USAGE"]
-    if migrated:
-        lacking += [
+async def _probe_connection(db: DatabaseConnection, location: str) -> ServerHealth:
+    role, can_create, is_read_only = await _select_row(db, SELECT_ROLE) or ("", False, False)
+    has_usage, has_migrations, is_readable = await _select_row(db, SELECT_SCHEMA_ACCESS) or (True, False, False)
+    version = await connection.read_schema_version(db) if has_usage and is_readable else None if has_migrations else 0
+    if version is not None and version > connection.SCHEMA_VERSION:
+        raise StoreTooNew(location, version, connection.SCHEMA_VERSION)
+    missing_privileges = [] if has_usage else ["USAGE"]
+    if has_migrations:
+        missing_privileges += [
             row[0] for row in await (await db.execute(SELECT_MISSING_PRIVILEGES, (list(TABLE_PRIVILEGES),))).fetchall()
         ]
     return ServerHealth(
-        location=place,
+        location=location,
         server_version=db.info.server_version,
         role=role,
-        schema_version=found,
+        schema_version=version,
         latest_schema_version=connection.SCHEMA_VERSION,
-        can_create_schema=may_create,
-        missing_privileges=lacking,
-        is_read_only=read_only,
+        can_create_schema=can_create,
+        missing_privileges=missing_privileges,
+        is_read_only=is_read_only,
         uses_tls=db.pgconn.ssl_in_use,
     )
 

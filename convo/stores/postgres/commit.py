@@ -68,24 +68,24 @@ class CommitPlan:
         final:  links that have ended already: they keep their nodes
         """
         links = tuple(link for link in self.transaction.links if link.id not in final)
-        kept: set[Key] = set()
+        referenced: set[Key] = set()
         for key in base.iter_referenced_keys(replace(self.transaction, links=links)):
-            while key in self.planned_nodes and key not in kept:
-                kept.add(key)
+            while key in self.planned_nodes and key not in referenced:
+                referenced.add(key)
                 key = self.planned_nodes[key].parent
-        return frozenset(kept)
+        return frozenset(referenced)
 
     @property
     def keys_to_read(self) -> list[Key]:
         """The keys that are read from the database."""
         change = self.transaction
-        named = (
-            *(growth.after for growth in change.appends),
+        keys = (
+            *(append.after for append in change.appends),
             *self.planned_nodes,
             *base.iter_referenced_keys(change),
             *change.erased_nodes,
         )
-        return sorted({key for key in named if tenant_rows.is_node_key(key)})
+        return sorted({key for key in keys if tenant_rows.is_node_key(key)})
 
     @property
     def base_node_ids(self) -> list[UUID]:
@@ -106,21 +106,21 @@ class CommitPlan:
 
     def planned_path(self, key: Key) -> list[Key]:
         """Return the planned nodes from the base of `key` to `key`, oldest first."""
-        back = []
+        path = []
         while key in self.planned_nodes:
-            back.append(key)
+            path.append(key)
             key = self.planned_nodes[key].parent
-        return back[::-1]
+        return path[::-1]
 
     def check_nodes(self, there: Mapping[Key, ExistingNode]) -> None:
         """Check that every node that the transaction names is stored or planned. Raises NotFound."""
-        for growth in self.transaction.appends:
-            self._check_node(growth.after, there)
+        for append in self.transaction.appends:
+            self._check_node(append.after, there)
         for key in (*base.iter_referenced_keys(self.transaction), *self.transaction.erased_nodes):
             self._check_node(key, there)
 
-    def _check_node(self, key: Key, there: Mapping[Key, ExistingNode]) -> None:
-        if key not in there and key not in self.planned_nodes:
+    def _check_node(self, key: Key, existing: Mapping[Key, ExistingNode]) -> None:
+        if key not in existing and key not in self.planned_nodes:
             raise base.node_not_found_error(key)
 
     def depth(self, key: Key, there: Mapping[Key, ExistingNode]) -> int:
@@ -137,18 +137,18 @@ def plan_commit(change: Transaction) -> CommitPlan:
     return CommitPlan(change, _plan_nodes(change.appends))
 
 
-def _plan_nodes(growths: Iterable[AppendItems]) -> dict[Key, PlannedNode]:
-    grown: dict[Key, PlannedNode] = {}
-    for growth in growths:
-        at = growth.after
-        if not tenant_rows.is_node_key(at):
-            raise base.node_not_found_error(at)
-        for item in growth.items:
+def _plan_nodes(appends: Iterable[AppendItems]) -> dict[Key, PlannedNode]:
+    planned: dict[Key, PlannedNode] = {}
+    for append in appends:
+        key = append.after
+        if not tenant_rows.is_node_key(key):
+            raise base.node_not_found_error(key)
+        for item in append.items:
             hashed = item_hash(item)
-            parent, at = at, child_key(at, hashed)
-            if at not in grown:
-                grown[at] = PlannedNode(parent, item, tenant_rows.item_uuid(hashed), encode_body(item))
-    return grown
+            parent, key = key, child_key(key, hashed)
+            if key not in planned:
+                planned[key] = PlannedNode(parent, item, tenant_rows.item_uuid(hashed), encode_body(item))
+    return planned
 
 
 LOCK_TENANT_SHARED = "SELECT pg_advisory_xact_lock_shared($1)"
@@ -216,47 +216,52 @@ async def begin_commit(t: TenantConnection, plan: CommitPlan, *, exclusive: bool
     exclusive:      lock out all other transactions of this tenant
     tenant_exists:  the tenant is known to be stored
     """
-    asked = {**_build_begin(t, exclusive=exclusive, tenant_exists=tenant_exists), **_build_reads(t, plan)}
-    told = dict(zip(asked, await t.run_pipeline(*asked.values()), strict=True))
-    if told.get("tenant", [(tenant_rows.escape_name(t.name),)]) != [(tenant_rows.escape_name(t.name),)]:
+    statements = {**_build_begin(t, exclusive=exclusive, tenant_exists=tenant_exists), **_build_reads(t, plan)}
+    results = dict(zip(statements, await t.run_pipeline(*statements.values()), strict=True))
+    if results.get("tenant", [(tenant_rows.escape_name(t.name),)]) != [(tenant_rows.escape_name(t.name),)]:
         raise StoreUnavailable(f"the tenant {t.name!a} has the number of another tenant", hint="choose another name")
-    if plan.transaction.ended_run_id and not told["run"]:
+    if plan.transaction.ended_run_id and not results["run"]:
         raise base.run_not_open_error(plan.transaction.ended_run_id)
-    runs.check_agent_run_revision(plan.transaction, told)
-    found = CommitReads(
-        existing_nodes={Key(key.hex()): ExistingNode(depth, empty) for key, _, depth, empty in told["places"]},
-        link_statuses={tenant_rows.unescape_name(link_id): status for link_id, status, _, _ in told.get("links", [])},
-        session_exists=_check_session_head(plan, told.get("sessions", [])),
-        conversation_head=_check_conversation_head(plan, told.get("conversation", [])),
-        conversation_nodes=told.get("behind", []),
-        detached_nodes=await _detached_nodes(t, plan, told),
+    runs.check_agent_run_revision(plan.transaction, results)
+    reads = CommitReads(
+        existing_nodes={Key(key.hex()): ExistingNode(depth, is_empty) for key, _, depth, is_empty in results["places"]},
+        link_statuses={
+            tenant_rows.unescape_name(link_id): status for link_id, status, _, _ in results.get("links", [])
+        },
+        session_exists=_check_session_head(plan, results.get("sessions", [])),
+        conversation_head=_check_conversation_head(plan, results.get("conversation", [])),
+        conversation_nodes=results.get("behind", []),
+        detached_nodes=await _detached_nodes(t, plan, results),
     )
-    _check_references(plan, found)
-    runs.check_agent_run_references(plan.transaction, told)
-    return found
+    _check_references(plan, reads)
+    runs.check_agent_run_references(plan.transaction, results)
+    return reads
 
 
-async def _detached_nodes(t: TenantConnection, plan: CommitPlan, told: Mapping[str, list[Row]]) -> list[UUID]:
+async def _detached_nodes(t: TenantConnection, plan: CommitPlan, results: Mapping[str, list[Row]]) -> list[UUID]:
     """Return the nodes of the written records that will not be on any of their paths afterwards.
 
     A head that only moves to a node of this transaction's appends needs no query.
     """
-    old = {place for row in told.get("conversation", []) for place in row}
-    old |= {
-        place for session_id, *row in told.get("sessions", []) if _is_planned_session(plan, session_id) for place in row
+    old_nodes = {node for row in results.get("conversation", []) for node in row}
+    old_nodes |= {
+        node
+        for session_id, *row in results.get("sessions", [])
+        if _is_planned_session(plan, session_id)
+        for node in row
     }
-    old |= {place for _, status, *row in told.get("links", []) if status in UNFINISHED_STATUSES for place in row}
-    parents = {UUID(bytes=bytes(key[:16])): parent for key, parent, _, _ in told["places"]}
-    kept: set[UUID | None] = {None, tenant_rows.node_id(t.root)}
+    old_nodes |= {node for _, status, *row in results.get("links", []) if status in UNFINISHED_STATUSES for node in row}
+    parents = {UUID(bytes=bytes(key[:16])): parent for key, parent, _, _ in results["places"]}
+    kept_nodes: set[UUID | None] = {None, tenant_rows.node_id(t.root)}
     for start in plan.base_node_ids:
-        at: UUID | None = start
-        while at not in kept:
-            kept.add(at)
-            at = parents.get(at) if at else None
-    doubtful = sorted(place for place in old - kept if place)
+        current: UUID | None = start
+        while current not in kept_nodes:
+            kept_nodes.add(current)
+            current = parents.get(current) if current else None
+    candidates = sorted(node for node in old_nodes - kept_nodes if node)
     return (
-        [place for (place,) in await t.fetch_all(SELECT_DETACHED_NODES, doubtful, plan.base_node_ids)]
-        if doubtful
+        [node for (node,) in await t.fetch_all(SELECT_DETACHED_NODES, candidates, plan.base_node_ids)]
+        if candidates
         else []
     )
 
@@ -267,15 +272,15 @@ def _is_planned_session(plan: CommitPlan, session_id: str) -> bool:
 
 
 def _build_begin(t: TenantConnection, *, exclusive: bool, tenant_exists: bool) -> dict[str, Statement]:
-    begun = {"begin": BEGIN, "lock": t.statement(LOCK_TENANT_EXCLUSIVE if exclusive else LOCK_TENANT_SHARED)}
+    statements = {"begin": BEGIN, "lock": t.statement(LOCK_TENANT_EXCLUSIVE if exclusive else LOCK_TENANT_SHARED)}
     if tenant_exists:
-        return begun
-    top = t.root
-    made = {
+        return statements
+    root = t.root
+    inserts = {
         "new tenant": t.statement(INSERT_TENANT, tenant_rows.escape_name(t.name)),
-        "new root": t.statement(INSERT_ROOT, tenant_rows.node_id(top), tenant_rows.node_rest(top)),
+        "new root": t.statement(INSERT_ROOT, tenant_rows.node_id(root), tenant_rows.node_rest(root)),
     }
-    return {**begun, **made, "tenant": t.statement(SELECT_TENANT_NAME)}
+    return {**statements, **inserts, "tenant": t.statement(SELECT_TENANT_NAME)}
 
 
 def _build_reads(t: TenantConnection, plan: CommitPlan) -> dict[str, Statement]:
@@ -284,22 +289,22 @@ def _build_reads(t: TenantConnection, plan: CommitPlan) -> dict[str, Statement]:
     session, conversation = change.session, change.conversation
     ids = sorted({link.id for link in change.links} | ({change.started_run_id} if change.started_run_id else set()))
     links = [tenant_rows.escape_name(link_id) for link_id in ids]
-    asked = {"places": t.statement(SELECT_NODES, [tenant_rows.node_id(key) for key in plan.keys_to_read])}
+    statements = {"places": t.statement(SELECT_NODES, [tenant_rows.node_id(key) for key in plan.keys_to_read])}
     if session:
-        asked["sessions"] = t.statement(
+        statements["sessions"] = t.statement(
             LOCK_SESSIONS, tenant_rows.escape_name(session.id), tenant_rows.escape_name(session.name)
         )
     if conversation:
-        head = tenant_rows.escape_name(conversation.id)
-        asked["conversation"] = t.statement(LOCK_CONVERSATION, head)
-        asked["behind"] = t.statement(
-            SELECT_PATH_TO_CONVERSATION, _node_id_or_none(plan.base_key(conversation.head)), head
+        conversation_id = tenant_rows.escape_name(conversation.id)
+        statements["conversation"] = t.statement(LOCK_CONVERSATION, conversation_id)
+        statements["behind"] = t.statement(
+            SELECT_PATH_TO_CONVERSATION, _node_id_or_none(plan.base_key(conversation.head)), conversation_id
         )
     if links:
-        asked["links"] = t.statement(LOCK_LINKS, links)
+        statements["links"] = t.statement(LOCK_LINKS, links)
     if change.ended_run_id:
-        asked["run"] = t.statement(LOCK_OPEN_RUN, tenant_rows.escape_name(change.ended_run_id))
-    return {**asked, **runs.build_agent_run_reads(t, change)}
+        statements["run"] = t.statement(LOCK_OPEN_RUN, tenant_rows.escape_name(change.ended_run_id))
+    return {**statements, **runs.build_agent_run_reads(t, change)}
 
 
 def _node_id_or_none(key: Key) -> UUID | None:
@@ -335,20 +340,22 @@ def _head_key(expected: base.ExpectedHead, head: UUID | None) -> Key | None:
     """Return the expected key if it is the key of `head`, else a different one."""
     if head is None:
         return None
-    same = isinstance(expected, str) and tenant_rows.is_node_key(expected) and tenant_rows.node_id(expected) == head
-    return Key(expected) if same and isinstance(expected, str) else Key(head.hex)
+    is_expected = (
+        isinstance(expected, str) and tenant_rows.is_node_key(expected) and tenant_rows.node_id(expected) == head
+    )
+    return Key(expected) if is_expected and isinstance(expected, str) else Key(head.hex)
 
 
-def _check_references(plan: CommitPlan, found: CommitReads) -> None:
+def _check_references(plan: CommitPlan, reads: CommitReads) -> None:
     """Check that everything that the transaction references exists. Raises NotFound and InputFault."""
     change = plan.transaction
-    plan.check_nodes(found.existing_nodes)
+    plan.check_nodes(reads.existing_nodes)
     if change.conversation:
-        base.check_item_ids(change.conversation, plan.depth(change.conversation.head, found.existing_nodes))
+        base.check_item_ids(change.conversation, plan.depth(change.conversation.head, reads.existing_nodes))
         for item_id in change.conversation.item_ids:
             base.check_stored_name(item_id)
     if change.started_run_id and change.started_run_id not in {
-        *found.link_statuses,
+        *reads.link_statuses,
         *(link.id for link in change.links),
     }:
         raise NotFound("response", change.started_run_id)
@@ -388,30 +395,30 @@ async def apply_transaction(t: TenantConnection, plan: CommitPlan, *, exclusive:
 
     Raises the errors of `Store.commit`.
     """
-    found = await begin_commit(t, plan, exclusive=exclusive, tenant_exists=tenant_exists)
-    if found.detached_nodes and not exclusive:
+    reads = await begin_commit(t, plan, exclusive=exclusive, tenant_exists=tenant_exists)
+    if reads.detached_nodes and not exclusive:
         return False
-    writes = [*_build_writes(t, plan, found)]
+    writes = [*_build_writes(t, plan, reads)]
     if not exclusive:
         await t.run_pipeline(*writes, COMMIT)
         return True
     await t.run_pipeline(*writes)
-    dropped = await _erase_items(t, plan.transaction)
-    await delete_unreferenced_nodes(t, found.detached_nodes, dropped)
+    erased_items = await _erase_items(t, plan.transaction)
+    await delete_unreferenced_nodes(t, reads.detached_nodes, erased_items)
     await t.run_pipeline(COMMIT)
     return True
 
 
-def _build_writes(t: TenantConnection, plan: CommitPlan, found: CommitReads) -> Iterator[Statement]:
+def _build_writes(t: TenantConnection, plan: CommitPlan, reads: CommitReads) -> Iterator[Statement]:
     change = plan.transaction
-    yield from _build_node_inserts(t, plan, found)
-    yield from _build_link_upserts(t, change, found)
+    yield from _build_node_inserts(t, plan, reads)
+    yield from _build_link_upserts(t, change, reads)
     if change.session:
-        yield from records.build_session_upsert(t, change.session, exists=found.session_exists)
+        yield from records.build_session_upsert(t, change.session, exists=reads.session_exists)
     if change.conversation:
-        behind, further = _nodes_with_own_ids(plan, change.conversation.head, found)
+        nodes, is_extended = _nodes_with_own_ids(plan, change.conversation.head, reads)
         yield from records.build_conversation_upsert(
-            t, change.conversation, found.conversation_head, behind, is_extended=further
+            t, change.conversation, reads.conversation_head, nodes, is_extended=is_extended
         )
     if change.started_run_id:
         yield runs.build_run_start(t, change.started_run_id)
@@ -425,60 +432,67 @@ def _build_writes(t: TenantConnection, plan: CommitPlan, found: CommitReads) -> 
 # -- nodes ----------------------------------------------------------------------------------------
 
 
-def _build_node_inserts(t: TenantConnection, plan: CommitPlan, found: CommitReads) -> Iterator[Statement]:
+def _build_node_inserts(t: TenantConnection, plan: CommitPlan, reads: CommitReads) -> Iterator[Statement]:
     """Insert the referenced nodes that are not stored, and restore erased items."""
-    kept = plan.referenced_nodes(
-        {link_id for link_id, status in found.link_statuses.items() if status not in UNFINISHED_STATUSES}
+    referenced = plan.referenced_nodes(
+        {link_id for link_id, status in reads.link_statuses.items() if status not in UNFINISHED_STATUSES}
     )
-    new = {key: grown for key, grown in plan.planned_nodes.items() if key in kept and key not in found.existing_nodes}
-    refilled = {
-        key: grown
-        for key, grown in plan.planned_nodes.items()
-        if key in found.existing_nodes and found.existing_nodes[key].is_empty
+    new = {
+        key: planned
+        for key, planned in plan.planned_nodes.items()
+        if key in referenced and key not in reads.existing_nodes
     }
-    if new or refilled:
-        yield from _build_item_inserts(t, (*new.values(), *refilled.values()))
-    if refilled:
+    restored = {
+        key: planned
+        for key, planned in plan.planned_nodes.items()
+        if key in reads.existing_nodes and reads.existing_nodes[key].is_empty
+    }
+    if new or restored:
+        yield from _build_item_inserts(t, (*new.values(), *restored.values()))
+    if restored:
         yield t.statement(
             RESTORE_ERASED_NODES,
-            *to_columns([(tenant_rows.node_id(key), grown.item_id) for key, grown in refilled.items()], 2),
+            *to_columns([(tenant_rows.node_id(key), planned.item_id) for key, planned in restored.items()], 2),
         )
     if new:
         rows = [
             (
                 tenant_rows.node_id(key),
                 tenant_rows.node_rest(key),
-                tenant_rows.node_id(grown.parent),
-                grown.item_id,
-                plan.depth(key, found.existing_nodes),
+                tenant_rows.node_id(planned.parent),
+                planned.item_id,
+                plan.depth(key, reads.existing_nodes),
             )
-            for key, grown in sorted(new.items())
+            for key, planned in sorted(new.items())
         ]
         yield t.statement(INSERT_NODES, *to_columns(rows, 5))
 
 
-def _build_item_inserts(t: TenantConnection, grown: Iterable[PlannedNode]) -> Iterator[Statement]:
+def _build_item_inserts(t: TenantConnection, planned_nodes: Iterable[PlannedNode]) -> Iterator[Statement]:
     """Insert the items that are not stored yet, and their search terms."""
-    items = {one.item_id: one for one in grown}
-    rows = [(one.item_id, _own_id_hash(one.item), one.body, place) for place, one in enumerate(items.values())]
-    yield t.statement(INSERT_ITEMS, *to_columns(sorted(rows), 4))
-    words = [
-        (hashed, len(cut), _format_term_array(t, cut))
-        for hashed, one in sorted(items.items())
-        if (cut := tokenize_item(one.item))
+    items = {planned.item_id: planned for planned in planned_nodes}
+    rows = [
+        (planned.item_id, _own_id_hash(planned.item), planned.body, position)
+        for position, planned in enumerate(items.values())
     ]
-    if words:
-        yield t.statement(INSERT_TERMS, *to_columns(words, 3))
+    yield t.statement(INSERT_ITEMS, *to_columns(sorted(rows), 4))
+    term_rows = [
+        (item_id, len(terms), _format_term_array(t, terms))
+        for item_id, planned in sorted(items.items())
+        if (terms := tokenize_item(planned.item))
+    ]
+    if term_rows:
+        yield t.statement(INSERT_TERMS, *to_columns(term_rows, 3))
 
 
 def _own_id_hash(item: Item) -> int | None:
     """Return the hash of an item's own id; None if it has none."""
-    own = base.own_item_id(item)
-    return tenant_rows.hash_item_id(own) if own else None
+    own_id = base.own_item_id(item)
+    return tenant_rows.hash_item_id(own_id) if own_id else None
 
 
-def _format_term_array(t: TenantConnection, cut: str) -> str:
-    return "{" + ",".join(map(str, sorted(hash_terms(t, cut)))) + "}"
+def _format_term_array(t: TenantConnection, terms: str) -> str:
+    return "{" + ",".join(map(str, sorted(hash_terms(t, terms)))) + "}"
 
 
 def hash_terms(t: TenantConnection, cut: str) -> set[int]:
@@ -493,24 +507,26 @@ def hash_terms(t: TenantConnection, cut: str) -> set[int]:
 # -- records --------------------------------------------------------------------------------------
 
 
-def _build_link_upserts(t: TenantConnection, change: Transaction, found: CommitReads) -> Iterator[Statement]:
-    there = dict(found.link_statuses)
-    for new in change.links:
-        yield from links.build_link_upsert(t, new, there.get(new.id))
-        if there.get(new.id, "queued") in UNFINISHED_STATUSES:
-            there[new.id] = new.status
+def _build_link_upserts(t: TenantConnection, change: Transaction, reads: CommitReads) -> Iterator[Statement]:
+    statuses = dict(reads.link_statuses)
+    for link in change.links:
+        yield from links.build_link_upsert(t, link, statuses.get(link.id))
+        if statuses.get(link.id, "queued") in UNFINISHED_STATUSES:
+            statuses[link.id] = link.status
 
 
-def _nodes_with_own_ids(plan: CommitPlan, head: Key, found: CommitReads) -> tuple[list[tuple[UUID, int | None]], bool]:
+def _nodes_with_own_ids(plan: CommitPlan, head: Key, reads: CommitReads) -> tuple[list[tuple[UUID, int | None]], bool]:
     """Return the nodes whose items need ids now, oldest first, and whether the ids before them are kept."""
-    *back, last = found.conversation_nodes
-    further = last[0] == found.conversation_head
+    *rows, last = reads.conversation_nodes
+    is_extended = last[0] == reads.conversation_head
     stored = [
-        (place, tenant_rows.hash_item_id(tenant_rows.unescape_name(erased)) if erased else own)
-        for place, own, erased in back[::-1]
+        (node, tenant_rows.hash_item_id(tenant_rows.unescape_name(erased_id)) if erased_id else own_id_hash)
+        for node, own_id_hash, erased_id in rows[::-1]
     ]
-    grown = [(tenant_rows.node_id(key), _own_id_hash(plan.planned_nodes[key].item)) for key in plan.planned_path(head)]
-    return stored + grown, further
+    planned = [
+        (tenant_rows.node_id(key), _own_id_hash(plan.planned_nodes[key].item)) for key in plan.planned_path(head)
+    ]
+    return stored + planned, is_extended
 
 
 UNREFERENCED_NODE_SQL = """
@@ -579,26 +595,26 @@ async def _erase_items(t: TenantConnection, change: Transaction) -> list[UUID]:
     """Erase the items of a transaction's `erased_nodes`; return their ids, because they may have no node any more."""
     if not change.erased_nodes:
         return []
-    places = [tenant_rows.node_id(key) for key in change.erased_nodes]
+    nodes = [tenant_rows.node_id(key) for key in change.erased_nodes]
     if change.conversation:
         conversation = tenant_rows.escape_name(change.conversation.id), tenant_rows.node_id(change.conversation.head)
-        places += [place for (place,) in await t.fetch_all(SELECT_OTHER_NODES_OF_ITEMS, places, *conversation)]
-    rows = await t.fetch_all(SELECT_NODE_ITEMS, places)
-    own = [(place, tenant_rows.escape_name(base.own_item_id(decode_body(body)))) for place, _, body in rows]
-    await t.run_pipeline(t.statement(ERASE_NODE_ITEMS, *to_columns(own, 2)))
+        nodes += [node for (node,) in await t.fetch_all(SELECT_OTHER_NODES_OF_ITEMS, nodes, *conversation)]
+    rows = await t.fetch_all(SELECT_NODE_ITEMS, nodes)
+    erased_ids = [(node, tenant_rows.escape_name(base.own_item_id(decode_body(body)))) for node, _, body in rows]
+    await t.run_pipeline(t.statement(ERASE_NODE_ITEMS, *to_columns(erased_ids, 2)))
     return [item for _, item, _ in rows]
 
 
 async def delete_unreferenced_nodes(t: TenantConnection, places: Iterable[UUID], items: Iterable[UUID] = ()) -> None:
     """Delete those of `places` and `items` that nothing references, and everything that this leaves unreferenced."""
-    loose, unused = set(places), set(items)
-    while loose:
-        rows = await t.fetch_all(DELETE_UNREFERENCED_PATHS, sorted(loose))
-        loose = {parent for _, parent, _ in rows} - {place for place, _, _ in rows}
-        unused |= {item for _, _, item in rows if item}
-    if unused:
-        dropped = [item for (item,) in await t.fetch_all(SELECT_UNUSED_ITEMS, sorted(unused))]
+    candidates, candidate_items = set(places), set(items)
+    while candidates:
+        rows = await t.fetch_all(DELETE_UNREFERENCED_PATHS, sorted(candidates))
+        candidates = {parent for _, parent, _ in rows} - {node for node, _, _ in rows}
+        candidate_items |= {item for _, _, item in rows if item}
+    if candidate_items:
+        unused_items = [item for (item,) in await t.fetch_all(SELECT_UNUSED_ITEMS, sorted(candidate_items))]
         await t.run_pipeline(
-            t.statement("DELETE FROM convo.words WHERE tenant = $1 AND item = ANY($2::uuid[])", dropped),
-            t.statement("DELETE FROM convo.items WHERE tenant = $1 AND hash = ANY($2::uuid[])", dropped),
+            t.statement("DELETE FROM convo.words WHERE tenant = $1 AND item = ANY($2::uuid[])", unused_items),
+            t.statement("DELETE FROM convo.items WHERE tenant = $1 AND hash = ANY($2::uuid[])", unused_items),
         )

@@ -79,19 +79,19 @@ class PostgresDatabase:
 
         Raises StoreFault and the errors of `job`.
         """
-        again = AsyncRetrying(
+        retrying = AsyncRetrying(
             retry=retry_if_exception_type(RETRYABLE_ERRORS),
             stop=stop_after_attempt(MAX_ATTEMPTS),
             wait=wait_random_exponential(multiplier=0.005, max=0.25),
             reraise=True,
         )
         loop = asyncio.get_running_loop()
-        begun = loop.time()
+        started_at = loop.time()
         try:
             with translate_errors(self.location):
-                return await again(self._run_once, job, no_time_limit)
+                return await retrying(self._run_once, job, no_time_limit)
         finally:
-            self.observer(loop.time() - begun)
+            self.observer(loop.time() - started_at)
 
     async def _run_once(self, job: Callable[[DatabaseConnection], Awaitable[Result]], no_time_limit: bool) -> Result:
         async with self.pooled_connection() as db:
@@ -126,17 +126,17 @@ class PostgresDatabase:
     @contextmanager
     def _time_limit(self, db: DatabaseConnection) -> Iterator[None]:
         """Break the connection if the block exceeds the time limit. Raises StoreUnavailable then."""
-        late = asyncio.Event()
-        timer = asyncio.get_running_loop().call_later(self._transaction_timeout_s, _break_connection, db, late)
+        timed_out = asyncio.Event()
+        timer = asyncio.get_running_loop().call_later(self._transaction_timeout_s, _break_connection, db, timed_out)
         try:
             yield
-        except psycopg.OperationalError as wrong:
-            if not late.is_set():
+        except psycopg.OperationalError as error:
+            if not timed_out.is_set():
                 raise
             raise StoreUnavailable(
                 f"{self.location} did not respond within {self._transaction_timeout_s:g} seconds",
                 hint=DEFAULT_CONNECTION_HINT,
-            ) from wrong
+            ) from error
         finally:
             timer.cancel()
 
@@ -188,11 +188,11 @@ def _is_connection_open(db: DatabaseConnection) -> bool:
     return not poll.poll(0)
 
 
-def _break_connection(db: DatabaseConnection, late: asyncio.Event) -> None:
+def _break_connection(db: DatabaseConnection, timed_out: asyncio.Event) -> None:
     """Shut down the socket, so that the waiting job gets an error."""
-    late.set()
-    with suppress(OSError, psycopg.Error), socket.fromfd(db.fileno(), socket.AF_INET, socket.SOCK_STREAM) as line:
-        line.shutdown(socket.SHUT_RDWR)
+    timed_out.set()
+    with suppress(OSError, psycopg.Error), socket.fromfd(db.fileno(), socket.AF_INET, socket.SOCK_STREAM) as sock:
+        sock.shutdown(socket.SHUT_RDWR)
 
 
 async def _roll_back(db: DatabaseConnection) -> None:
@@ -240,44 +240,44 @@ def translate_errors(place: str) -> Iterator[None]:
     """Translate the errors of psycopg and of the operating system. Raises ConvoError."""
     try:
         yield
-    except psycopg.Error as wrong:
-        raise _to_convo_error(wrong, place) from wrong
-    except OSError as wrong:
+    except psycopg.Error as error:
+        raise _to_convo_error(error, place) from error
+    except OSError as error:
         raise StoreUnavailable(
-            f"{place} cannot be reached: {wrong.strerror or wrong}", hint=DEFAULT_CONNECTION_HINT
-        ) from wrong
+            f"{place} cannot be reached: {error.strerror or error}", hint=DEFAULT_CONNECTION_HINT
+        ) from error
 
 
-def _to_convo_error(wrong: psycopg.Error, place: str) -> ConvoError:
-    said = _error_summary(wrong)
-    if isinstance(wrong, MISSING_TABLE_ERRORS):
-        return unmigrated_error(place)
-    if isinstance(wrong, NO_WRITE_ERRORS):
-        return StoreReadOnly(f"{place} cannot be written: {said}", hint="ask for the privilege to write")
-    if isinstance(wrong, errors.ProgramLimitExceeded):
+def _to_convo_error(error: psycopg.Error, location: str) -> ConvoError:
+    summary = _error_summary(error)
+    if isinstance(error, MISSING_TABLE_ERRORS):
+        return unmigrated_error(location)
+    if isinstance(error, NO_WRITE_ERRORS):
+        return StoreReadOnly(f"{location} cannot be written: {summary}", hint="ask for the privilege to write")
+    if isinstance(error, errors.ProgramLimitExceeded):
         return InputFault("a name or an id is too long for an index")
-    return _to_store_fault(wrong, place, said)
+    return _to_store_fault(error, location, summary)
 
 
-def _to_store_fault(wrong: psycopg.Error, place: str, said: str) -> StoreFault:
-    if isinstance(wrong, errors.DiskFull):
-        return StoreFull(f"no disk space is left at {place}")
-    if isinstance(wrong, PoolTimeout):
-        return StoreUnavailable(f"{place} did not provide a connection in time", hint=DEFAULT_CONNECTION_HINT)
-    if isinstance(wrong, PoolClosed):
-        return StoreUnavailable(f"the connection to {place} is closed")
-    if isinstance(wrong, RETRYABLE_ERRORS):
-        return StoreUnavailable(f"{place} has too many concurrent writers: {said}", hint="try again")
-    return StoreUnavailable(f"{place} cannot be used: {said}", hint=choose_connection_hint(str(wrong), place))
+def _to_store_fault(error: psycopg.Error, location: str, summary: str) -> StoreFault:
+    if isinstance(error, errors.DiskFull):
+        return StoreFull(f"no disk space is left at {location}")
+    if isinstance(error, PoolTimeout):
+        return StoreUnavailable(f"{location} did not provide a connection in time", hint=DEFAULT_CONNECTION_HINT)
+    if isinstance(error, PoolClosed):
+        return StoreUnavailable(f"the connection to {location} is closed")
+    if isinstance(error, RETRYABLE_ERRORS):
+        return StoreUnavailable(f"{location} has too many concurrent writers: {summary}", hint="try again")
+    return StoreUnavailable(f"{location} cannot be used: {summary}", hint=choose_connection_hint(str(error), location))
 
 
 def unmigrated_error(place: str) -> StoreUnavailable:
     return StoreUnavailable(f"{place} lacks tables of this version of convo", hint=MIGRATE_COMMAND)
 
 
-def _error_summary(wrong: psycopg.Error) -> str:
+def _error_summary(error: psycopg.Error) -> str:
     """Return the first line of the server's or the driver's message."""
-    return shorten_message(wrong.diag.message_primary or str(wrong))
+    return shorten_message(error.diag.message_primary or str(error))
 
 
 DEFAULT_CONNECTION_HINT = "check that the server runs, and check connection_string in [state_storage]"
@@ -342,7 +342,7 @@ def choose_connection_hint(words: str, place: str) -> str:
     if UNREACHABLE_PATTERN.search(words) and (SUPABASE_DIRECT_HOST.search(place) or SUPABASE_POOLER_HOST.search(place)):
         return SUPABASE_DIRECT_HINT if SUPABASE_DIRECT_HOST.search(place) else SUPABASE_POOLER_HINT
     return next(
-        (next_step for said, next_step in CONNECTION_HINTS if re.search(said, words, re.IGNORECASE)),
+        (next_step for pattern, next_step in CONNECTION_HINTS if re.search(pattern, words, re.IGNORECASE)),
         DEFAULT_CONNECTION_HINT,
     )
 
@@ -373,17 +373,17 @@ CREATE_TABLE_PATTERN = re.compile(
 
 async def check_schema_version(db: DatabaseConnection, place: str) -> None:
     """Check that the tables are those of this convo. Raises StoreUnavailable and StoreTooNew."""
-    found = await read_schema_version(db)
-    if found > SCHEMA_VERSION:
-        raise StoreTooNew(place, found, SCHEMA_VERSION)
-    if found < SCHEMA_VERSION:
+    version = await read_schema_version(db)
+    if version > SCHEMA_VERSION:
+        raise StoreTooNew(place, version, SCHEMA_VERSION)
+    if version < SCHEMA_VERSION:
         raise unmigrated_error(place)
 
 
 async def read_schema_version(db: DatabaseConnection) -> int:
     """Return the number of the last migration that ran; 0 before the first."""
-    there = await (await db.execute("SELECT to_regclass('convo.migrations') IS NOT NULL")).fetchone()
-    if not there or not there[0]:
+    row = await (await db.execute("SELECT to_regclass('convo.migrations') IS NOT NULL")).fetchone()
+    if not row or not row[0]:
         return 0
     return await _select_number(db, SELECT_SCHEMA_VERSION)
 
@@ -395,18 +395,18 @@ async def migrate_schema(db: DatabaseConnection, place: str) -> Sequence[int]:
     """
     async with db.transaction():
         await db.execute(f"SELECT pg_advisory_xact_lock({MIGRATION_LOCK_ID})")
-        found = await read_schema_version(db)
-        if found > SCHEMA_VERSION:
-            raise StoreTooNew(place, found, SCHEMA_VERSION)
-        missing = range(found + 1, SCHEMA_VERSION + 1)
+        version = await read_schema_version(db)
+        if version > SCHEMA_VERSION:
+            raise StoreTooNew(place, version, SCHEMA_VERSION)
+        missing = range(version + 1, SCHEMA_VERSION + 1)
         for number in missing:
             await db.execute(partition_tables(read_migration(number), await _select_number(db, COUNT_PARTITIONS)))
     return list(missing)
 
 
 async def _select_number(db: DatabaseConnection, sql: str) -> int:
-    found = await (await db.execute(sql)).fetchone()
-    return int(found[0]) if found else 0
+    row = await (await db.execute(sql)).fetchone()
+    return int(row[0]) if row else 0
 
 
 def schema_sql(partitions: int = 0, *, after_migration: int = 0) -> str:

@@ -70,10 +70,10 @@ async def remove_session(t: TenantConnection, session_id: str) -> None:
 async def remove_link(t: TenantConnection, link_id: str) -> None:
     """Delete one link. Raises NotFound."""
     await _begin_exclusive(t)
-    taken = await _delete_links(t, [tenant_rows.escape_name(link_id)])
-    if not taken:
+    deleted = await _delete_links(t, [tenant_rows.escape_name(link_id)])
+    if not deleted:
         raise NotFound("response", link_id)
-    await _delete_unreferenced_and_commit(t, [], taken)
+    await _delete_unreferenced_and_commit(t, [], deleted)
 
 
 async def remove_conversation(t: TenantConnection, conversation_id: str) -> None:
@@ -111,11 +111,11 @@ async def _delete_conversations(t: TenantConnection, ids: Sequence[str]) -> list
     return rows
 
 
-async def _delete_unreferenced_and_commit(t: TenantConnection, stood: Sequence[Row], links: Sequence[Row]) -> None:
+async def _delete_unreferenced_and_commit(t: TenantConnection, node_rows: Sequence[Row], links: Sequence[Row]) -> None:
     """Delete what nothing references any more, and commit."""
-    places = [place for row in stood for place in row] + [place for link in links for place in link[:2]]
-    repeated: set[UUID] = {name for link in links for name in link[2:] if name}
-    await delete_unreferenced_nodes(t, {place for place in places if place})
+    nodes = [node for row in node_rows for node in row] + [node for link in links for node in link[:2]]
+    repeated: set[UUID] = {json_id for link in links for json_id in link[2:] if json_id}
+    await delete_unreferenced_nodes(t, {node for node in nodes if node})
     await t.run_pipeline(
         t.statement(DELETE_REMOVED_MARKERS), t.statement(DELETE_UNREFERENCED_JSON, sorted(repeated)), COMMIT
     )
@@ -172,17 +172,19 @@ OldRowFinder: TypeAlias = Callable[[TenantConnection, float, int | None], Awaita
 async def find_old_conversations(t: TenantConnection, before: float, most: int | None) -> Sequence[str]:
     """Return conversations that were not created or used since, and that no retained session references."""
     handles = [decode_json(record)[6] for (record,) in await t.fetch_all(SELECT_RETAINED_RECORDS, before)]
-    held = [handle for handle in handles if handle]
-    return [found for (found,) in await t.fetch_all(SELECT_OLD_CONVERSATIONS, before, held, most)]
+    retained = [handle for handle in handles if handle]
+    return [
+        conversation_id for (conversation_id,) in await t.fetch_all(SELECT_OLD_CONVERSATIONS, before, retained, most)
+    ]
 
 
 async def find_old_sessions(t: TenantConnection, before: float, most: int | None) -> Sequence[str]:
-    return [found for (found,) in await t.fetch_all(SELECT_OLD_SESSIONS, before, most)]
+    return [session_id for (session_id,) in await t.fetch_all(SELECT_OLD_SESSIONS, before, most)]
 
 
 async def find_old_links(t: TenantConnection, before: float, most: int | None) -> Sequence[str]:
     """Return links of deleted or prunable sessions, and old ones that no session made."""
-    return [found for (found,) in await t.fetch_all(SELECT_OLD_LINKS, before, most)]
+    return [link_id for (link_id,) in await t.fetch_all(SELECT_OLD_LINKS, before, most)]
 
 
 async def count_prunable(t: TenantConnection, before: float) -> PruneResult:
@@ -198,12 +200,12 @@ async def count_prunable(t: TenantConnection, before: float) -> PruneResult:
 async def prune_batch(t: TenantConnection, choose: OldRowFinder, before: float) -> int:
     """Delete a batch of old records and return their number; 0 if there are none left."""
     await _begin_exclusive(t)
-    old = await choose(t, before, MAX_ROWS_PER_BATCH)
-    if not old:
+    ids = await choose(t, before, MAX_ROWS_PER_BATCH)
+    if not ids:
         return 0
     if choose is find_old_links:
-        await _delete_unreferenced_and_commit(t, [], await _delete_links(t, old))
+        await _delete_unreferenced_and_commit(t, [], await _delete_links(t, ids))
     else:
-        take = _delete_sessions if choose is find_old_sessions else _delete_conversations
-        await _delete_unreferenced_and_commit(t, await take(t, old), [])
-    return len(old)
+        delete = _delete_sessions if choose is find_old_sessions else _delete_conversations
+        await _delete_unreferenced_and_commit(t, await delete(t, ids), [])
+    return len(ids)

@@ -128,9 +128,9 @@ SELECT $1, $2, node, named, id FROM unnest($3::uuid[], $4::bigint[], $5::text[])
 
 
 async def select_session(t: TenantConnection, name_or_id: str) -> Session | None:
-    by_either = f"{SELECT_SESSIONS} AND (id = $2 OR name = $2) ORDER BY id <> $2 LIMIT 1"
-    found = await t.fetch_row(by_either, tenant_rows.escape_name(name_or_id))
-    return session_from_row(found) if found else None
+    query = f"{SELECT_SESSIONS} AND (id = $2 OR name = $2) ORDER BY id <> $2 LIMIT 1"
+    row = await t.fetch_row(query, tenant_rows.escape_name(name_or_id))
+    return session_from_row(row) if row else None
 
 
 async def select_sessions(t: TenantConnection, limit: int | None) -> Sequence[Session]:
@@ -140,18 +140,22 @@ async def select_sessions(t: TenantConnection, limit: int | None) -> Sequence[Se
 
 async def select_session_stats(t: TenantConnection, session_id: str) -> SessionStats:
     """Return the figures of a session. Raises NotFound."""
-    found = await t.fetch_row(SELECT_SESSION_STATS, tenant_rows.escape_name(session_id), list(ANSWERED_STATUSES))
-    if found is None:
+    row = await t.fetch_row(SELECT_SESSION_STATS, tenant_rows.escape_name(session_id), list(ANSWERED_STATUSES))
+    if row is None:
         raise NotFound("session", session_id)
-    items, confirmed, turns, body = found
-    return SessionStats(items, items - (confirmed or 0), turns, decode_body(body) if body else None)
+    item_count, confirmed_count, turn_count, body = row
+    return SessionStats(
+        item_count, item_count - (confirmed_count or 0), turn_count, decode_body(body) if body else None
+    )
 
 
 def session_from_row(row: Row) -> Session:
     """Return the session of a row of `SESSION_COLUMNS`."""
     session_id, name, head, mark, written, link, used_at, record, used = row
-    own = tenant_rows.unescape_name(session_id), tenant_rows.unescape_name(name)
-    return decode_session((*own, head, mark, written, link and tenant_rows.unescape_name(link), used_at, record, used))
+    names = tenant_rows.unescape_name(session_id), tenant_rows.unescape_name(name)
+    return decode_session(
+        (*names, head, mark, written, link and tenant_rows.unescape_name(link), used_at, record, used)
+    )
 
 
 def build_session_upsert(t: TenantConnection, new: Session, *, exists: bool) -> Iterable[Statement]:
@@ -184,14 +188,14 @@ async def select_conversation(t: TenantConnection, conversation_id: str) -> Conv
     if not rows:
         return None
     key, *_, created_at, metadata = rows[0]
-    ids = tuple(_member_id(given, erased, body) for _, given, erased, body, _, _ in rows[-2::-1])
+    ids = tuple(_member_id(assigned_id, erased_id, body) for _, assigned_id, erased_id, body, _, _ in rows[-2::-1])
     return Conversation(conversation_id, Key(key.hex()), created_at, ids, decode_json(metadata))
 
 
-def _member_id(given: str | None, erased: str | None, body: bytes | None) -> str:
+def _member_id(assigned_id: str | None, erased_id: str | None, body: bytes | None) -> str:
     if body is not None:
         return base.own_item_id(decode_body(body))
-    return tenant_rows.unescape_name(given or erased or "")
+    return tenant_rows.unescape_name(assigned_id or erased_id or "")
 
 
 def build_conversation_upsert(
@@ -217,13 +221,13 @@ def build_conversation_upsert(
     if old_head is not None and not is_extended:
         yield t.statement(DELETE_ASSIGNED_IDS, tenant_rows.escape_name(new.id), old_head)
     ids = new.item_ids[len(new.item_ids) - len(nodes) :]
-    given = [
-        (place, tenant_rows.hash_item_id(item_id), tenant_rows.escape_name(item_id))
-        for (place, own), item_id in zip(nodes, ids, strict=True)
-        if own != tenant_rows.hash_item_id(item_id)
+    assigned = [
+        (node, tenant_rows.hash_item_id(item_id), tenant_rows.escape_name(item_id))
+        for (node, own_id_hash), item_id in zip(nodes, ids, strict=True)
+        if own_id_hash != tenant_rows.hash_item_id(item_id)
     ]
-    if given:
-        yield t.statement(INSERT_ASSIGNED_IDS, tenant_rows.escape_name(new.id), *to_columns(given, 3))
+    if assigned:
+        yield t.statement(INSERT_ASSIGNED_IDS, tenant_rows.escape_name(new.id), *to_columns(assigned, 3))
 
 
 SELECT_LINKS = f"""
@@ -276,8 +280,8 @@ UPDATE_LINK = f"UPDATE convo.links SET ({LINK_COLUMNS}) = ROW ({LINK_PLACEHOLDER
 
 
 async def select_link(t: TenantConnection, link_id: str) -> Link | None:
-    found = await t.fetch_row(f"{SELECT_LINKS} WHERE tenant = $1 AND id = $2", tenant_rows.escape_name(link_id))
-    return _link_from_row(found) if found else None
+    row = await t.fetch_row(f"{SELECT_LINKS} WHERE tenant = $1 AND id = $2", tenant_rows.escape_name(link_id))
+    return _link_from_row(row) if row else None
 
 
 async def select_session_links(t: TenantConnection, session_id: str) -> Sequence[Link]:
@@ -291,16 +295,16 @@ async def select_conversation_links(t: TenantConnection, conversation_id: str) -
 
 
 async def select_responses_to(t: TenantConnection, saw: Collection[Key]) -> Sequence[Link]:
-    asked = {key: tenant_rows.node_id(key) for key in saw if tenant_rows.is_node_key(key)}
-    if not asked:
+    node_ids = {key: tenant_rows.node_id(key) for key in saw if tenant_rows.is_node_key(key)}
+    if not node_ids:
         return []
-    found = await _select_links_oldest_first(t, "WHERE tenant = $1 AND saw = ANY ($2::uuid[])", [*asked.values()])
-    return [link for link in found if link.input_head in asked]
+    links = await _select_links_oldest_first(t, "WHERE tenant = $1 AND saw = ANY ($2::uuid[])", [*node_ids.values()])
+    return [link for link in links if link.input_head in node_ids]
 
 
 async def select_related_links(t: TenantConnection, link_id: str) -> Sequence[Link]:
-    kin = "WHERE tenant = $1 AND id IN (SELECT id FROM kin)"
-    return await _select_links_oldest_first(t, kin, tenant_rows.escape_name(link_id), with_clause=WITH_RELATED_LINKS)
+    where = "WHERE tenant = $1 AND id IN (SELECT id FROM kin)"
+    return await _select_links_oldest_first(t, where, tenant_rows.escape_name(link_id), with_clause=WITH_RELATED_LINKS)
 
 
 async def _select_links_oldest_first(
@@ -314,25 +318,25 @@ async def _select_links_oldest_first(
 
 def _link_from_row(row: Row) -> Link:
     """Return the link of a row of `SELECT_LINKS`."""
-    link_id, parent, session, *middle = row
-    previous = middle[6] and tenant_rows.unescape_name(middle[6])
-    own = (
+    link_id, parent, session, *columns = row
+    previous = columns[6] and tenant_rows.unescape_name(columns[6])
+    ids = (
         tenant_rows.unescape_name(link_id),
         parent and tenant_rows.unescape_name(parent),
         session and tenant_rows.unescape_name(session),
     )
-    return decode_link((*own, *middle[:6], previous, *middle[7:]))
+    return decode_link((*ids, *columns[:6], previous, *columns[7:]))
 
 
 def build_link_upsert(t: TenantConnection, made: Link, there: LinkStatus | None) -> Iterable[Statement]:
     """Write a link and its shared JSON, by the rules of `merge_link`. Raises NotCanonical."""
     if there is not None and there not in UNFINISHED_STATUSES:
-        known = (
+        values = (
             tenant_rows.escape_optional_name(made.session_id),
             tenant_rows.escape_optional_name(made.parent_id),
             made.first_token_s,
         )
-        yield t.statement(UPDATE_FINAL_LINK, tenant_rows.escape_name(made.id), *known)
+        yield t.statement(UPDATE_FINAL_LINK, tenant_rows.escape_name(made.id), *values)
         return
     route, figures = encode_route(made)
     repeated = {
@@ -373,5 +377,5 @@ def _sort_json_columns(
 ) -> tuple[list[UUID], list[str], list[str | None]]:
     """Sort the rows in the same order for every writer, so that two never deadlock."""
     kinds = sorted(repeated, key=lambda kind: str(hashes[kind]))
-    at = [conversation if kind == "route" else None for kind in kinds]
-    return [hashes[kind] for kind in kinds], [repeated[kind] for kind in kinds], at
+    conversations = [conversation if kind == "route" else None for kind in kinds]
+    return [hashes[kind] for kind in kinds], [repeated[kind] for kind in kinds], conversations

@@ -59,10 +59,10 @@ async def insert_events(t: TenantConnection, response_id: str, events: Sequence[
     run, batch = tenant_rows.escape_name(response_id), _encode_event_batch(events)
     if batch and await t.fetch_value(INSERT_EVENTS, run, *batch):
         return
-    kept = await t.fetch_value(SELECT_OPEN_RUN, run)
-    if kept is None:
+    last_number = await t.fetch_value(SELECT_OPEN_RUN, run)
+    if last_number is None:
         raise base.run_not_open_error(response_id)
-    base.check_sequence_numbers(events, kept)
+    base.check_sequence_numbers(events, last_number)
     encode_json(list(events))
     if batch:
         raise Conflict(f"{response_id!a} took other events meanwhile")
@@ -128,21 +128,21 @@ DELETE_AGENT_RUNS = (
 
 
 async def select_agent_run(t: TenantConnection, run_id: str) -> AgentRun | None:
-    found = await t.fetch_row(f"{SELECT_AGENT_RUNS} AND id = $2", tenant_rows.escape_name(run_id))
-    return _agent_run_from_row(found) if found else None
+    row = await t.fetch_row(f"{SELECT_AGENT_RUNS} AND id = $2", tenant_rows.escape_name(run_id))
+    return _agent_run_from_row(row) if row else None
 
 
 async def select_agent_runs(
     t: TenantConnection, session: str | None, state: str | None, status: str | None, limit: int
 ) -> Sequence[AgentRun]:
     """Return the runs that match all given filters, last changed first."""
-    bounds = {"session": session, "state": state, "status": status}
-    wanted = {column: tenant_rows.escape_name(value) for column, value in bounds.items() if value is not None}
-    where = "".join(f" AND {column} = ${number}" for number, column in enumerate(wanted, start=3))
+    filters = {"session": session, "state": state, "status": status}
+    conditions = {column: tenant_rows.escape_name(value) for column, value in filters.items() if value is not None}
+    where = "".join(f" AND {column} = ${number}" for number, column in enumerate(conditions, start=3))
     newest_first = " ORDER BY changed_at DESC, id DESC LIMIT $2"
     return [
         _agent_run_from_row(row)
-        for row in await t.fetch_all(SELECT_AGENT_RUNS + where + newest_first, limit, *wanted.values())
+        for row in await t.fetch_all(SELECT_AGENT_RUNS + where + newest_first, limit, *conditions.values())
     ]
 
 
@@ -162,9 +162,9 @@ async def select_agent_calls(t: TenantConnection, run_id: str) -> Sequence[Agent
 
 def _agent_run_from_row(row: Row) -> AgentRun:
     run_id, session, revision, status, document, created_at, changed_at, state = row
-    own = tenant_rows.unescape_name(run_id), tenant_rows.unescape_name(session)
+    ids = tenant_rows.unescape_name(run_id), tenant_rows.unescape_name(session)
     return AgentRun(
-        *own,
+        *ids,
         revision,
         status,
         decode_body(document),
@@ -179,13 +179,13 @@ def _agent_run_from_row(row: Row) -> AgentRun:
 
 def build_agent_run_reads(t: TenantConnection, change: Transaction) -> Mapping[str, Statement]:
     """Return the queries that are needed before agent runs are written; none if the transaction has none."""
-    run, asked = change.agent_run, {}
+    run, statements = change.agent_run, {}
     if run or change.agent_calls:
-        named = {call.run_id for call in change.agent_calls} | ({run.id} if run else set())
-        asked["agent runs"] = t.statement(LOCK_AGENT_RUNS, sorted(map(tenant_rows.escape_name, named)))
+        run_ids = {call.run_id for call in change.agent_calls} | ({run.id} if run else set())
+        statements["agent runs"] = t.statement(LOCK_AGENT_RUNS, sorted(map(tenant_rows.escape_name, run_ids)))
     if run and not _writes_own_session(change, run):
-        asked["agent session"] = t.statement(SELECT_SESSION_EXISTS, tenant_rows.escape_name(run.session_id))
-    return asked
+        statements["agent session"] = t.statement(SELECT_SESSION_EXISTS, tenant_rows.escape_name(run.session_id))
+    return statements
 
 
 def check_agent_run_revision(change: Transaction, told: Mapping[str, list[Row]]) -> None:
@@ -199,9 +199,9 @@ def check_agent_run_references(change: Transaction, told: Mapping[str, list[Row]
     run = change.agent_run
     if run and not _writes_own_session(change, run) and not told["agent session"]:
         raise NotFound("session", run.session_id)
-    there = {*_stored_revisions(told), *((run.id,) if run else ())}
+    run_ids = {*_stored_revisions(told), *((run.id,) if run else ())}
     for call in change.agent_calls:
-        if call.run_id not in there:
+        if call.run_id not in run_ids:
             raise base.agent_run_not_found_error(call.run_id)
 
 
@@ -233,9 +233,9 @@ def build_agent_call_upserts(t: TenantConnection, calls: Sequence[AgentCall]) ->
                 tenant_rows.escape_name(call.call_id),
                 call.started_at,
                 encode_json(call.output) if call.has_ended else None,
-                place,
+                position,
             )
-            for place, call in enumerate(_merge_agent_calls(call for call in calls if call.run_id == run), start=1)
+            for position, call in enumerate(_merge_agent_calls(call for call in calls if call.run_id == run), start=1)
         ]
         yield t.statement(UPSERT_AGENT_CALLS, tenant_rows.escape_name(run), *to_columns(rows, 4))
 
@@ -249,8 +249,8 @@ def _writes_own_session(change: Transaction, run: AgentRun) -> bool:
     return change.session is not None and change.session.id == run.session_id
 
 
-def _stored_revisions(told: Mapping[str, list[Row]]) -> dict[str, int]:
-    return {tenant_rows.unescape_name(run_id): revision for run_id, revision in told.get("agent runs", [])}
+def _stored_revisions(results: Mapping[str, list[Row]]) -> dict[str, int]:
+    return {tenant_rows.unescape_name(run_id): revision for run_id, revision in results.get("agent runs", [])}
 
 
 def _merge_agent_calls(calls: Iterable[AgentCall]) -> Iterable[AgentCall]:
@@ -279,27 +279,27 @@ async def acquire_lease(t: TenantConnection, name: str, holder: str, ttl_s: floa
     """Acquire or renew a lease. Raises Busy and NotCanonical."""
     base.check_stored_name(name)
     base.check_stored_name(holder)
-    asked = (
+    values = (
         tenant_rows.escape_name(name),
         tenant_rows.escape_name(holder),
         ttl_s,
         tenant_rows.escape_optional_name(dead_holder),
     )
-    while (until := await t.fetch_value(UPSERT_LEASE, *asked)) is None:
-        there = await t.fetch_value(SELECT_LEASE, tenant_rows.escape_name(name))
-        if there is not None:
-            raise Busy(name, tenant_rows.unescape_name(there))
-    return Lease(name, holder, until)
+    while (expires_at := await t.fetch_value(UPSERT_LEASE, *values)) is None:
+        stored_holder = await t.fetch_value(SELECT_LEASE, tenant_rows.escape_name(name))
+        if stored_holder is not None:
+            raise Busy(name, tenant_rows.unescape_name(stored_holder))
+    return Lease(name, holder, expires_at)
 
 
 async def release_lease(t: TenantConnection, lease: Lease) -> None:
-    released = "DELETE FROM convo.leases WHERE tenant = $1 AND name = $2 AND holder = $3"
+    delete_lease = "DELETE FROM convo.leases WHERE tenant = $1 AND name = $2 AND holder = $3"
     await t.run_pipeline(
-        t.statement(released, tenant_rows.escape_name(lease.name), tenant_rows.escape_name(lease.holder))
+        t.statement(delete_lease, tenant_rows.escape_name(lease.name), tenant_rows.escape_name(lease.holder))
     )
 
 
 async def select_lease_holder(t: TenantConnection, name: str) -> str | None:
     """Return the holder of a lease that has not expired."""
-    there = await t.fetch_value(SELECT_LIVE_LEASE, tenant_rows.escape_name(name))
-    return None if there is None else tenant_rows.unescape_name(there)
+    stored_holder = await t.fetch_value(SELECT_LIVE_LEASE, tenant_rows.escape_name(name))
+    return None if stored_holder is None else tenant_rows.unescape_name(stored_holder)

@@ -91,36 +91,42 @@ async def find_handles(t: TenantConnection, prefix: str, limit: int) -> Sequence
     return [
         HandleMatch(
             HANDLE_KINDS[kind],
-            tenant_rows.unescape_name(found),
+            tenant_rows.unescape_name(record_id),
             tenant_rows.unescape_name(name or "") or first_words_of_body(body),
         )
-        for kind, found, name, body in rows
+        for kind, record_id, name, body in rows
     ]
 
 
 async def search_items(t: TenantConnection, sought: str, limit: int) -> Sequence[SearchHit]:
-    cut = parse_search_phrases(sought)
+    phrases = parse_search_phrases(sought)
     await t.run_pipeline(BEGIN_SNAPSHOT)
-    if not cut or not await t.fetch_value(SELECT_ANY_SESSION):
+    if not phrases or not await t.fetch_value(SELECT_ANY_SESSION):
         return []
     ranked: list[RankedHit] = []
-    async for batch in _ranked_batches(t, cut):
+    async for batch in _ranked_batches(t, phrases):
         ranked += batch
         if len(ranked) >= limit:
             break
-    ranked.sort(key=lambda one: (-one.density, -_last_use_rank(one.hit.session)))
-    return [one.hit for one in ranked[:limit]]
+    ranked.sort(key=lambda ranked_hit: (-ranked_hit.density, -_last_use_rank(ranked_hit.hit.session)))
+    return [ranked_hit.hit for ranked_hit in ranked[:limit]]
 
 
-async def _ranked_batches(t: TenantConnection, cut: tuple[str, ...]) -> AsyncIterator[list[RankedHit]]:
+async def _ranked_batches(t: TenantConnection, phrases: tuple[str, ...]) -> AsyncIterator[list[RankedHit]]:
     """Iterate over batches of items that contain every phrase; shorter items first, because they tend to be denser."""
-    numbers = sorted({number for phrase in cut for number in hash_terms(t, phrase)})
+    term_hashes = sorted({term_hash for phrase in phrases for term_hash in hash_terms(t, phrase)})
     skipped = 0
-    while rows := await t.fetch_all(SELECT_MATCHING_ITEMS, numbers, ITEMS_PER_BATCH, skipped):
-        items = {name: decode_body(body) for name, body in rows}
-        dense = {name: rank for name, item in items.items() if (rank := phrase_density(tokenize_item(item), cut))}
-        reaching = await t.fetch_all(SELECT_SESSIONS_OF_ITEMS, sorted(dense)) if dense else []
-        yield [RankedHit(dense[name], _hit_from_row(items[name], key, row)) for name, key, *row in reaching]
+    while rows := await t.fetch_all(SELECT_MATCHING_ITEMS, term_hashes, ITEMS_PER_BATCH, skipped):
+        items = {item_id: decode_body(body) for item_id, body in rows}
+        densities = {
+            item_id: density
+            for item_id, item in items.items()
+            if (density := phrase_density(tokenize_item(item), phrases))
+        }
+        hit_rows = await t.fetch_all(SELECT_SESSIONS_OF_ITEMS, sorted(densities)) if densities else []
+        yield [
+            RankedHit(densities[item_id], _hit_from_row(items[item_id], key, row)) for item_id, key, *row in hit_rows
+        ]
         skipped += len(rows)
 
 

@@ -48,18 +48,18 @@ class PostgresStore:
         return PostgresAdmin(self.database)
 
     async def commit(self, transaction: Transaction) -> None:
-        planned = plan_commit(transaction)
-        if transaction.erased_nodes or not await self._try_commit(planned, exclusive=False):
-            await self._try_commit(planned, exclusive=True)
+        plan = plan_commit(transaction)
+        if transaction.erased_nodes or not await self._try_commit(plan, exclusive=False):
+            await self._try_commit(plan, exclusive=True)
 
-    async def _try_commit(self, planned: CommitPlan, *, exclusive: bool) -> bool:
-        tenants, name = self.database.known_tenants, self.tenant
-        done = await self._run(
-            lambda t: commit.apply_transaction(t, planned, exclusive=exclusive, tenant_exists=name in tenants)
+    async def _try_commit(self, plan: CommitPlan, *, exclusive: bool) -> bool:
+        known_tenants, tenant = self.database.known_tenants, self.tenant
+        is_committed = await self._run(
+            lambda t: commit.apply_transaction(t, plan, exclusive=exclusive, tenant_exists=tenant in known_tenants)
         )
-        if done:
-            tenants.add(name)
-        return done
+        if is_committed:
+            known_tenants.add(tenant)
+        return is_committed
 
     async def path(self, head: Key) -> Path:
         return await self._run(tree.select_path, head)
@@ -151,7 +151,7 @@ class PostgresStore:
         await self.database.aclose()
 
     async def _run(
-        self, job: Callable[Concatenate[TenantConnection, P], Awaitable[Result]], *args: P.args, **named: P.kwargs
+        self, job: Callable[Concatenate[TenantConnection, P], Awaitable[Result]], *args: P.args, **kwargs: P.kwargs
     ) -> Result:
         """Run `job` on a pooled connection; after a conflict with another writer all of it is repeated."""
-        return await self.database.run(lambda db: job(TenantConnection.from_name(db, self.tenant), *args, **named))
+        return await self.database.run(lambda db: job(TenantConnection.from_name(db, self.tenant), *args, **kwargs))

@@ -49,8 +49,8 @@ class TenantConnection:
 
     @classmethod
     def from_name(cls, db: DatabaseConnection, name: str) -> "TenantConnection":
-        top = root_key(name)
-        return cls(db, name, _tenant_number(top), top)
+        root = root_key(name)
+        return cls(db, name, _tenant_number(root), root)
 
     def statement(self, sql: str, *values: object) -> Statement:
         """Return a statement whose `$1` is the tenant."""
@@ -61,21 +61,21 @@ class TenantConnection:
         return await run_pipeline(self.db, *asked)
 
     async def fetch_all(self, sql: str, *values: object) -> list[Row]:
-        found = await self.db.execute(sql, (self.tenant_number, *values), binary=True)
-        return await found.fetchall()
+        cursor = await self.db.execute(sql, (self.tenant_number, *values), binary=True)
+        return await cursor.fetchall()
 
     async def fetch_row(self, sql: str, *values: object) -> Row | None:
-        found = await self.db.execute(sql, (self.tenant_number, *values), binary=True)
-        return await found.fetchone()
+        cursor = await self.db.execute(sql, (self.tenant_number, *values), binary=True)
+        return await cursor.fetchone()
 
     async def fetch_value(self, sql: str, *values: object) -> Any:
         """Return the first column of the first row; None if there is none."""
-        found = await self.fetch_row(sql, *values)
-        return found[0] if found else None
+        row = await self.fetch_row(sql, *values)
+        return row[0] if row else None
 
 
-def _tenant_number(top: Key) -> int:
-    return int.from_bytes(bytes.fromhex(top[:16]), signed=True)
+def _tenant_number(root: Key) -> int:
+    return int.from_bytes(bytes.fromhex(root[:16]), signed=True)
 
 
 async def run_pipeline(db: DatabaseConnection, *asked: Statement) -> list[list[Row]]:
@@ -86,7 +86,7 @@ async def run_pipeline(db: DatabaseConnection, *asked: Statement) -> list[list[R
 
 def to_columns(rows: Sequence[Sequence[object]], width: int) -> tuple[list[object], ...]:
     """Transpose rows into the arrays that `unnest` needs: `width` of them, also without rows."""
-    return tuple([row[at] for row in rows] for at in range(width))
+    return tuple([row[column] for row in rows] for column in range(width))
 
 
 ESCAPE_CHARACTER = "\x1a"
@@ -99,7 +99,7 @@ HALF_KEY_DIGITS = 32
 
 def escape_name(name: str) -> str:
     """Return `name` as it is stored in a column."""
-    return UNSTORABLE_CHARACTERS.sub(lambda sign: f"{ESCAPE_CHARACTER}{ord(sign[0]):04x}", name)
+    return UNSTORABLE_CHARACTERS.sub(lambda match: f"{ESCAPE_CHARACTER}{ord(match[0]):04x}", name)
 
 
 def escape_optional_name(name: str | None) -> str | None:
@@ -108,7 +108,7 @@ def escape_optional_name(name: str | None) -> str | None:
 
 def unescape_name(column: str) -> str:
     """Return the name that `escape_name` escaped."""
-    return ESCAPE_SEQUENCE.sub(lambda sign: chr(int(sign[1], 16)), column)
+    return ESCAPE_SEQUENCE.sub(lambda match: chr(int(match[1], 16)), column)
 
 
 def node_id(key: Key) -> UUID:
@@ -148,20 +148,20 @@ UNCOMPRESSED_PREFIX = b"{"
 def encode_body(item: Item) -> bytes:
     """Return an item as it is stored. Raises NotCanonical."""
     text = encode_json(item).encode()
-    tight = zlib.compress(text, ZLIB_LEVEL)
-    return tight if len(tight) < len(text) else text
+    compressed = zlib.compress(text, ZLIB_LEVEL)
+    return compressed if len(compressed) < len(text) else text
 
 
 def decode_body(body: bytes) -> Item:
     """Return the item that `encode_body` encoded."""
-    found: Item = decode_json(_decompress_body(body))
-    return found
+    item: Item = decode_json(_decompress_body(body))
+    return item
 
 
 def decode_bodies(bodies: Sequence[bytes]) -> Sequence[Item]:
     """Decode items, joined into one array: that takes less time."""
-    found: Sequence[Item] = decode_json(b"[" + b",".join(map(_decompress_body, bodies)) + b"]")
-    return found
+    items: Sequence[Item] = decode_json(b"[" + b",".join(map(_decompress_body, bodies)) + b"]")
+    return items
 
 
 def _decompress_body(body: bytes) -> bytes:

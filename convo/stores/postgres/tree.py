@@ -48,7 +48,7 @@ async def select_items_after(t: TenantConnection, head: Key, after: Key) -> Sequ
     end, rows = await _select_path_rows(t, head, after if tenant_rows.is_node_key(after) else None)
     if end != after:
         raise base.not_on_path_error(after)
-    return [one.item for one in _nodes_from_rows(rows)]
+    return [node.item for node in _nodes_from_rows(rows)]
 
 
 async def _select_path_rows(t: TenantConnection, head: Key, after: Key | None) -> tuple[Key, list[Row]]:
@@ -64,8 +64,8 @@ async def _select_path_rows(t: TenantConnection, head: Key, after: Key | None) -
     )
     if not rows:
         raise base.node_not_found_error(head)
-    (end, _), *behind = rows[::-1]
-    return Key(end.hex()), behind
+    (end, _), *path_rows = rows[::-1]
+    return Key(end.hex()), path_rows
 
 
 def _nodes_from_rows(rows: Sequence[Row]) -> Sequence[Node]:
@@ -102,15 +102,17 @@ WHERE nodes.tenant = $1 AND nodes.id = $2
 
 async def select_item(t: TenantConnection, item_id: str) -> Item | None:
     """Return the item with this id; if there are several, the one stored last."""
-    for body, given in await t.fetch_all(SELECT_ITEMS_BY_HASH, tenant_rows.hash_item_id(item_id)) if item_id else []:
-        found = decode_body(body)
-        if item_id == (base.own_item_id(found) if given is None else tenant_rows.unescape_name(given)):
-            return found
+    for body, assigned_id in (
+        await t.fetch_all(SELECT_ITEMS_BY_HASH, tenant_rows.hash_item_id(item_id)) if item_id else []
+    ):
+        item = decode_body(body)
+        if item_id == (base.own_item_id(item) if assigned_id is None else tenant_rows.unescape_name(assigned_id)):
+            return item
     return await _select_item_by_key(t, base.parse_key_prefix(item_id))
 
 
 async def _select_item_by_key(t: TenantConnection, digits: str) -> Item | None:
     if not digits:
         return None
-    found = await t.fetch_row(SELECT_ITEM_BY_HALF_KEY, UUID(hex=digits[: tenant_rows.HALF_KEY_DIGITS]))
-    return decode_body(found[1]) if found and found[0].hex().startswith(digits) else None
+    row = await t.fetch_row(SELECT_ITEM_BY_HALF_KEY, UUID(hex=digits[: tenant_rows.HALF_KEY_DIGITS]))
+    return decode_body(row[1]) if row and row[0].hex().startswith(digits) else None

@@ -87,14 +87,14 @@ class SqliteAdmin:
     async def prune(self, tenant: str, cutoff: float, *, dry_run: bool) -> PruneResult:
         if dry_run:
             return await self._database.read(lambda db: count_prunable(TenantConnection.find(db, tenant), cutoff))
-        found = [PruneResult(0, 0, 0)]
-        while len(found) == 1 or any(found[-1]):
-            found.append(
+        results = [PruneResult(0, 0, 0)]
+        while len(results) == 1 or any(results[-1]):
+            results.append(
                 await self._database.write(
                     lambda db: prune_batch(TenantConnection.find(db, tenant), cutoff), create=False
                 )
             )
-        return PruneResult(*map(sum, zip(*found, strict=True)))
+        return PruneResult(*map(sum, zip(*results, strict=True)))
 
     async def abandoned_runs(self) -> Sequence[AbandonedRun]:
         return await self._database.read(_select_abandoned_runs)
@@ -109,15 +109,16 @@ class SqliteAdmin:
 def _select_tenant_stats(db: sqlite3.Connection) -> Iterator[TenantStats]:
     for (name,) in db.execute("SELECT name FROM tenants ORDER BY name").fetchall():
         t = TenantConnection.find(db, name)
-        rows = {
-            kind: int(t.fetch_value(f"SELECT count(*) {rest}", t.tenant_number)) for kind, rest in COUNT_CLAUSES.items()
+        row_counts = {
+            kind: int(t.fetch_value(f"SELECT count(*) {clause}", t.tenant_number))
+            for kind, clause in COUNT_CLAUSES.items()
         }
-        around = sum(many * ROW_OVERHEAD_BYTES[kind] for kind, many in rows.items())
-        (said,), (oldest, newest) = (
+        overhead_bytes = sum(count * ROW_OVERHEAD_BYTES[kind] for kind, count in row_counts.items())
+        (body_bytes,), (oldest, newest) = (
             db.execute(sql, {"tenant": t.tenant_number}).fetchone() for sql in (SUM_BODY_BYTES, SELECT_TIME_RANGE)
         )
-        if any(rows.values()):
-            yield TenantStats(name, rows, said + around, oldest, newest)
+        if any(row_counts.values()):
+            yield TenantStats(name, row_counts, body_bytes + overhead_bytes, oldest, newest)
 
 
 def _select_abandoned_runs(db: sqlite3.Connection) -> list[AbandonedRun]:
@@ -128,15 +129,15 @@ def _select_abandoned_runs(db: sqlite3.Connection) -> list[AbandonedRun]:
 
 
 def _prune_events(db: sqlite3.Connection, older_than_s: float) -> int:
-    before = database_time_s(db) - older_than_s
-    old = db.execute(SELECT_ENDED_RUNS, (before,)).fetchall()
-    for (response,) in old:
+    cutoff = database_time_s(db) - older_than_s
+    ended_runs = db.execute(SELECT_ENDED_RUNS, (cutoff,)).fetchall()
+    for (response,) in ended_runs:
         runs.delete_response_run(db, response)
-    db.execute("DELETE FROM leases WHERE expires_at < ?", (before,))
-    return len(old)
+    db.execute("DELETE FROM leases WHERE expires_at < ?", (cutoff,))
+    return len(ended_runs)
 
 
-def _get_or_create_secret(db: sqlite3.Connection, name: str, fresh: bytes) -> bytes:
-    db.execute("INSERT OR IGNORE INTO secrets (name, value) VALUES (?, ?)", (name, fresh))
-    found: bytes = db.execute("SELECT value FROM secrets WHERE name = ?", (name,)).fetchone()[0]
-    return found
+def _get_or_create_secret(db: sqlite3.Connection, name: str, new_secret: bytes) -> bytes:
+    db.execute("INSERT OR IGNORE INTO secrets (name, value) VALUES (?, ?)", (name, new_secret))
+    secret: bytes = db.execute("SELECT value FROM secrets WHERE name = ?", (name,)).fetchone()[0]
+    return secret

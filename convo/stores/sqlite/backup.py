@@ -42,22 +42,22 @@ def backup_database(file: Path, target: Path, progress: ReportProgress) -> int:
             source.backup(
                 copy,
                 pages=PAGES_PER_STEP,
-                progress=lambda _, left, pages: progress("pages", pages - left, pages),
+                progress=lambda _, remaining, pages: progress("pages", pages - remaining, pages),
                 sleep=0,
             )
     with translate_errors(target):
-        found = quick_check(target, NO_LIMIT_S)
-    if found != "ok":
+        check_result = quick_check(target, NO_LIMIT_S)
+    if check_result != "ok":
         os.unlink(target)
-        raise damaged_file_error(f"{file} is damaged: {found}", file)
+        raise damaged_file_error(f"{file} is damaged: {check_result}", file)
     return target.stat().st_size
 
 
 def _open_source(file: Path) -> sqlite3.Connection:
-    place = file.absolute().as_uri()
+    uri = file.absolute().as_uri()
     if not os.access(file.parent, os.W_OK) and not Path(f"{file}-wal").exists():
-        return sqlite3.connect(f"{place}?mode=ro&immutable=1", uri=True, isolation_level=None)
-    return sqlite3.connect(f"{place}?mode=rw", uri=True, timeout=5.0, isolation_level=None)
+        return sqlite3.connect(f"{uri}?mode=ro&immutable=1", uri=True, isolation_level=None)
+    return sqlite3.connect(f"{uri}?mode=rw", uri=True, timeout=5.0, isolation_level=None)
 
 
 COPY_CHUNK_BYTES = 16 * 2**20
@@ -76,13 +76,13 @@ def new_database(target: Path) -> Iterator[sqlite3.Connection]:
     if os.path.lexists(target):
         raise _target_exists_error(target)
     with translate_errors(target):
-        db, written = _open_unlinked_database(target)
+        db, descriptor = _open_unlinked_database(target)
         try:
             with closing(db):
                 yield db
-            _publish_file(written, target)
+            _publish_file(descriptor, target)
         finally:
-            os.close(written)
+            os.close(descriptor)
 
 
 def _target_exists_error(target: Path) -> InvalidUsage:
@@ -93,34 +93,34 @@ def _open_unlinked_database(target: Path) -> tuple[sqlite3.Connection, int]:
     """Return a connection to an unlinked file, and its descriptor, which the caller closes."""
     folder = target.absolute().parent
     try:
-        written, name = open_temporary_file(folder)
-    except (FileNotFoundError, NotADirectoryError) as wrong:
+        descriptor, name = open_temporary_file(folder)
+    except (FileNotFoundError, NotADirectoryError) as error:
         hint = "name a file in a folder that exists"
-        raise StoreUnavailable(f"{target} cannot be opened: {wrong.strerror}", hint=hint) from wrong
+        raise StoreUnavailable(f"{target} cannot be opened: {error.strerror}", hint=hint) from error
     try:
         db = sqlite3.connect(name.as_uri(), uri=True, isolation_level=None)
         # no journal: a failed copy is discarded, and a journal would need a named file
         for pragma in ("journal_mode = OFF", "synchronous = OFF", "temp_store = MEMORY", "user_version"):
             db.execute(f"PRAGMA {pragma}").fetchall()
     except BaseException:
-        os.close(written)
+        os.close(descriptor)
         raise
     finally:
         os.unlink(name)
-    return db, written
+    return db, descriptor
 
 
-def _publish_file(written: int, target: Path) -> None:
+def _publish_file(descriptor: int, target: Path) -> None:
     """Give the bytes of an open file the name `target`, durably. Raises InvalidUsage and OSError."""
     folder = target.absolute().parent
     try:
         copy, name = os.open(folder, os.O_TMPFILE | os.O_RDWR, PRIVATE_FILE_MODE), None
-    except (AttributeError, OSError) as wrong:
-        if isinstance(wrong, OSError) and wrong.errno not in NO_TMPFILE_ERRNOS:
+    except (AttributeError, OSError) as error:
+        if isinstance(error, OSError) and error.errno not in NO_TMPFILE_ERRNOS:
             raise
         copy, name = open_temporary_file(folder)
     try:
-        _copy_file_bytes(written, copy)
+        _copy_file_bytes(descriptor, copy)
         os.fsync(copy)
         if name:
             os.link(name, target)
@@ -136,13 +136,13 @@ def _publish_file(written: int, target: Path) -> None:
     _sync_folder(folder)
 
 
-def _link_unnamed_file(nameless: int, target: Path) -> None:
+def _link_unnamed_file(descriptor: int, target: Path) -> None:
     """Give an open file without a name the name `target`. Raises FileExistsError."""
-    opened = os.open("/proc/self/fd", os.O_RDONLY)
+    fd_folder = os.open("/proc/self/fd", os.O_RDONLY)
     try:
-        os.link(str(nameless), target, src_dir_fd=opened, follow_symlinks=True)
+        os.link(str(descriptor), target, src_dir_fd=fd_folder, follow_symlinks=True)
     finally:
-        os.close(opened)
+        os.close(fd_folder)
 
 
 def _copy_file_bytes(source: int, target: int) -> None:
@@ -160,8 +160,8 @@ def _copy_file_bytes(source: int, target: int) -> None:
 
 def _sync_folder(folder: Path) -> None:
     """Make a new name in this folder durable."""
-    opened = os.open(folder, os.O_RDONLY)
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(opened)
+        os.fsync(descriptor)
     finally:
-        os.close(opened)
+        os.close(descriptor)

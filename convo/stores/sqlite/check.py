@@ -84,8 +84,8 @@ def check_database(file: Path, progress: ReportProgress) -> StoreCheckReport:
     if not file.exists():
         raise NotFound("database", str(file), hint='convo chat "hello" creates one')
     with translate_errors(file):
-        found: StoreCheckReport = read_snapshot(file, lambda db: _DatabaseCheck(db, file, progress).run())
-        return found
+        report: StoreCheckReport = read_snapshot(file, lambda db: _DatabaseCheck(db, file, progress).run())
+        return report
 
 
 def quick_check(file: Path, limit_s: float) -> str | None:
@@ -93,18 +93,18 @@ def quick_check(file: Path, limit_s: float) -> str | None:
 
     None: it did not end within the limit, in seconds.
     """
-    until = monotonic() + limit_s
+    deadline = monotonic() + limit_s
 
     def checked(db: sqlite3.Connection) -> str | None:
-        db.set_progress_handler(lambda: monotonic() > until, 10_000)
+        db.set_progress_handler(lambda: monotonic() > deadline, 10_000)
         try:
             return str(db.execute("PRAGMA quick_check(1)").fetchone()[0])
-        except sqlite3.OperationalError as wrong:
-            if wrong.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
                 return None
             raise
-        except sqlite3.DatabaseError as wrong:
-            return str(wrong)
+        except sqlite3.DatabaseError as error:
+            return str(error)
 
     return read_snapshot(file, checked)
 
@@ -114,11 +114,11 @@ def read_snapshot(file: Path, read: Callable[[sqlite3.Connection], Result]) -> R
     for _ in range(2):
         if _has_wal_data(file):
             break
-        before = _file_stamp(file)
+        stamp = _file_stamp(file)
         with closing(_connect_read_only(file, "immutable=1")) as db:
-            found = read(db)
-        if not _has_wal_data(file) and _file_stamp(file) == before:
-            return found
+            result = read(db)
+        if not _has_wal_data(file) and _file_stamp(file) == stamp:
+            return result
     with closing(_connect_read_only(file, "mode=ro")) as db:
         return read(db)
 
@@ -130,12 +130,12 @@ def _has_wal_data(file: Path) -> bool:
 
 
 def _file_stamp(file: Path) -> tuple[int, int, int]:
-    found = file.stat()
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    stats = file.stat()
+    return stats.st_ino, stats.st_size, stats.st_mtime_ns
 
 
-def _connect_read_only(file: Path, how: str) -> sqlite3.Connection:
-    db = sqlite3.connect(f"{file.absolute().as_uri()}?{how}", uri=True, timeout=5.0, isolation_level=None)
+def _connect_read_only(file: Path, uri_options: str) -> sqlite3.Connection:
+    db = sqlite3.connect(f"{file.absolute().as_uri()}?{uri_options}", uri=True, timeout=5.0, isolation_level=None)
     db.execute("PRAGMA temp_store = MEMORY")
     return db
 
@@ -164,24 +164,24 @@ class _DatabaseCheck:
         self._tenants: dict[int, TenantConnection] = {}
 
     def run(self) -> StoreCheckReport:
-        unchecked = ""
+        skipped_reason = ""
         try:
             self._check_header()
             self._db.execute("BEGIN")
-            number = connection.read_schema_version(self._db)
-        except sqlite3.DatabaseError as wrong:
-            if is_busy(wrong) or is_disk_full(wrong, self._database_file):
+            version = connection.read_schema_version(self._db)
+        except sqlite3.DatabaseError as error:
+            if is_busy(error) or is_disk_full(error, self._database_file):
                 raise
-            self._problems.add("unreadable", f"the file cannot be opened: {wrong}")
+            self._problems.add("unreadable", f"the file cannot be opened: {error}")
             return StoreCheckReport({}, list(self._problems), (), "no row could be checked")
         self._run_step("file", self._check_integrity)
         self._run_step("references", self._check_references)
-        if number == connection.SCHEMA_VERSION:
+        if version == connection.SCHEMA_VERSION:
             self._check_rows()
         else:
-            unchecked = f"the rules of schema {connection.SCHEMA_VERSION}: this file has schema {number}"
+            skipped_reason = f"the rules of schema {connection.SCHEMA_VERSION}: this file has schema {version}"
         sessions = list(self._damaged_sessions()) if self._problems else []
-        return StoreCheckReport(self._row_counts, list(self._problems), sessions, unchecked)
+        return StoreCheckReport(self._row_counts, list(self._problems), sessions, skipped_reason)
 
     def _check_header(self) -> None:
         """Reject another program's database. Raises StoreUnavailable and StoreTooNew."""
@@ -210,15 +210,15 @@ class _DatabaseCheck:
         self._progress(name, 0, 0)
         try:
             step()
-        except sqlite3.DatabaseError as wrong:
-            self._problems.add("unreadable", f"{name}: {wrong}")
+        except sqlite3.DatabaseError as error:
+            self._problems.add("unreadable", f"{name}: {error}")
 
     def _iter_rows(self, name: str, sql: str) -> Iterator[tuple[Any, ...]]:
         """Iterate over rows and report the progress."""
-        most = self._row_counts.get(name, 0)
+        total = self._row_counts.get(name, 0)
         for done, row in enumerate(self._db.execute(sql)):
             if done % PROGRESS_INTERVAL_ROWS == 0:
-                self._progress(name, done, most)
+                self._progress(name, done, total)
             yield row
 
     # -- SQLite's own checks ----------------------------------------------------------------------
@@ -260,8 +260,8 @@ class _DatabaseCheck:
             ):
                 self._bad_items.add(n)
                 self._problems.add("item", f"item {n} does not have the hash that it is stored under")
-            own = base.own_item_id(decode_json(body))
-            if own and not tenant_rows.is_item_indexed(t, own, n):
+            own_id = base.own_item_id(decode_json(body))
+            if own_id and not tenant_rows.is_item_indexed(t, own_id, n):
                 self._problems.add("index", f"item {n} is not found by its id")
         extra = self._db.execute("SELECT count(*) FROM hashes WHERE item NOT IN (SELECT n FROM items)").fetchone()[0]
         if extra:
@@ -286,17 +286,19 @@ class _DatabaseCheck:
         if row.body is None:
             return ""  # its item was deleted
         hashed = hash_item_text(row.body)
-        right = hashed is not None and child_key(Key(row.parent_key.hex()), hashed) == row.key.hex()
-        return "" if right else "has a key that does not match its parent and its item"
+        is_valid = hashed is not None and child_key(Key(row.parent_key.hex()), hashed) == row.key.hex()
+        return "" if is_valid else "has a key that does not match its parent and its item"
 
     def _check_tenant_isolation(self) -> None:
         """Check that no row references a row of another tenant."""
         tables = [name for (name,) in self._db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
         for table in tables:
-            for _, _, parent, column, to, *_ in self._db.execute(f"PRAGMA foreign_key_list({table})").fetchall():
+            for _, _, parent, column, parent_column, *_ in self._db.execute(
+                f"PRAGMA foreign_key_list({table})"
+            ).fetchall():
                 if parent == "tenants":
                     continue
-                key = to or self._primary_key(parent)
+                key = parent_column or self._primary_key(parent)
                 mixed = self._db.execute(
                     f"SELECT count(*) FROM {table} AS a JOIN {parent} AS b ON b.{key} = a.{column}"  # noqa: S608
                     " WHERE a.tenant <> b.tenant"
@@ -336,28 +338,30 @@ class _DatabaseCheck:
 
     def _check_conversations(self) -> None:
         """Check that a conversation has an id for each item on its path, and the right number of items."""
-        most = self._row_counts.get("nodes", 0)
+        max_depth = self._row_counts.get("nodes", 0)
         for n, head, length in self._iter_rows("conversations", "SELECT n, head, length FROM conversations"):
-            rows = self._db.execute(SELECT_MEMBERS_TO_CHECK, {"head": head, "n": n, "most": most}).fetchall()
-            unnamed = sum(given is None and (body is None or not _has_item_id(body)) for given, body, _ in rows)
-            if unnamed:
+            rows = self._db.execute(SELECT_MEMBERS_TO_CHECK, {"head": head, "n": n, "most": max_depth}).fetchall()
+            unnamed_count = sum(
+                assigned is None and (body is None or not _has_item_id(body)) for assigned, body, _ in rows
+            )
+            if unnamed_count:
                 self._problems.add("conversation", f"conversation {n} has items without an id")
             if len(rows) != length:
                 self._problems.add("conversation", f"conversation {n} counts {length} items and has {len(rows)}")
-            given = self._db.execute("SELECT count(*) FROM members WHERE conversation = ?", (n,)).fetchone()[0]
-            if given != sum(has for *_, has in rows):
+            assigned = self._db.execute("SELECT count(*) FROM members WHERE conversation = ?", (n,)).fetchone()[0]
+            if assigned != sum(is_assigned for *_, is_assigned in rows):
                 self._problems.add("conversation", f"conversation {n} names items that are not on its path")
 
     def _check_search_index(self) -> None:
         """Check that the search index has exactly the terms of all items."""
         expected = indexed = 0
         for n, body in self._iter_rows("items", "SELECT n, body FROM items"):
-            cut = tokenize_item(decode_json(body)) if hash_item_text(body) else ""
-            for place, term in enumerate(cut.split(" ") if cut else ()):
-                expected ^= hash((n, place, term))
+            terms = tokenize_item(decode_json(body)) if hash_item_text(body) else ""
+            for position, term in enumerate(terms.split(" ") if terms else ()):
+                expected ^= hash((n, position, term))
         self._db.execute("CREATE VIRTUAL TABLE temp.term_places USING fts5vocab(main, words, instance)")
-        for term, n, place in self._db.execute('SELECT term, doc, "offset" FROM temp.term_places'):
-            indexed ^= hash((n, place, term))
+        for term, n, position in self._db.execute('SELECT term, doc, "offset" FROM temp.term_places'):
+            indexed ^= hash((n, position, term))
         if indexed != expected:
             self._problems.add("search", "the search index does not match the terms of the items")
 
@@ -369,24 +373,24 @@ class _DatabaseCheck:
             "SELECT tenants.name, sessions.name, head FROM sessions LEFT JOIN tenants ON tenants.n = sessions.tenant"
             " WHERE record IS NOT NULL ORDER BY sessions.n"
         )
-        most = self._row_counts.get("nodes", 1_000_000)
+        max_depth = self._row_counts.get("nodes", 1_000_000)
         try:
             for tenant, name, head in self._db.execute(sql):
-                if not self._is_path_intact(head, most):
+                if not self._is_path_intact(head, max_depth):
                     yield NamedSession(tenant or "", name or "")
-        except sqlite3.DatabaseError as wrong:
-            self._problems.add("unreadable", f"some sessions cannot be read: {wrong}")
+        except sqlite3.DatabaseError as error:
+            self._problems.add("unreadable", f"some sessions cannot be read: {error}")
 
-    def _is_path_intact(self, head: int, most: int) -> bool:
-        last: int | None = -1
+    def _is_path_intact(self, head: int, max_depth: int) -> bool:
+        last_parent: int | None = -1
         try:
-            for n, parent, item, length in self._db.execute(SELECT_PATH_TO_CHECK, (head, most)):
+            for n, parent, item, length in self._db.execute(SELECT_PATH_TO_CHECK, (head, max_depth)):
                 if n in self._bad_nodes or item in self._bad_items or (item is not None and length is None):
                     return False
-                last = parent
+                last_parent = parent
         except sqlite3.DatabaseError:
             return False
-        return last is None
+        return last_parent is None
 
 
 def hash_item_text(body: str) -> Hash | None:
@@ -430,14 +434,19 @@ def probe_database(file: Path) -> FileHealth:
     with translate_errors(file):
         if file.exists() and not file.is_file():
             raise StoreUnavailable(f"{file} is a {'folder' if file.is_dir() else 'device'}, not a database")
-        there = check_folder_writable(file.parent)
+        folder = check_folder_writable(file.parent)
         if file.exists() and not os.access(file, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
             raise StoreReadOnly(f"{file} is read-only")
-        found = _probe_schema_version(file) if file.exists() and file.stat().st_size else None
-        quick = "ok" if found is None else quick_check(file, QUICK_CHECK_LIMIT_S)
-        free_bytes = shutil.disk_usage(there).free
+        version = _probe_schema_version(file) if file.exists() and file.stat().st_size else None
+        quick_result = "ok" if version is None else quick_check(file, QUICK_CHECK_LIMIT_S)
+        free_bytes = shutil.disk_usage(folder).free
     return FileHealth(
-        file, found, connection.SCHEMA_VERSION, free_bytes, filesystem_type(there.resolve(), _read_mounts()), quick
+        file,
+        version,
+        connection.SCHEMA_VERSION,
+        free_bytes,
+        filesystem_type(folder.resolve(), _read_mounts()),
+        quick_result,
     )
 
 
@@ -446,13 +455,13 @@ def filesystem_type(folder: Path, mounts: str) -> str:
 
     mounts:  the text of /proc/self/mountinfo; of several mounts on one folder the last one counts
     """
-    found, longest = "", -1
+    filesystem, longest = "", -1
     for line in mounts.splitlines():
-        before, _, behind = line.partition(" - ")
-        place = before.split(" ")[4].encode().decode("unicode_escape")
-        if folder.is_relative_to(place) and len(place) >= longest:
-            found, longest = behind.split(" ")[0], len(place)
-    return found
+        before, _, after = line.partition(" - ")
+        mount_point = before.split(" ")[4].encode().decode("unicode_escape")
+        if folder.is_relative_to(mount_point) and len(mount_point) >= longest:
+            filesystem, longest = after.split(" ")[0], len(mount_point)
+    return filesystem
 
 
 def _probe_schema_version(file: Path) -> int:

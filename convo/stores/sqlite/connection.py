@@ -75,8 +75,8 @@ class ConnectionWorker:
         one.future = get_running_loop().create_future()
         with self._lock:
             self._queue.append(one)
-            begin, self._is_busy = not self._is_busy, True
-        if begin:
+            was_idle, self._is_busy = not self._is_busy, True
+        if was_idle:
             self._executor.submit(self._process_queue)
         return await one.future
 
@@ -92,12 +92,12 @@ class ConnectionWorker:
     # -- in the worker thread ---------------------------------------------------------------------
 
     def _process_queue(self) -> None:
-        while taken := self._next_batch():
+        while batch := self._next_batch():
             reads: list[QueuedJob[Any]] = []
             writes: list[QueuedJob[Any]] = []
-            for one in taken:
-                if one.future and not one.future.cancelled():
-                    (writes if one.is_write else reads).append(one)
+            for queued in batch:
+                if queued.future and not queued.future.cancelled():
+                    (writes if queued.is_write else reads).append(queued)
             for group in (reads, writes):  # reads do not wait for a disk; the order does not matter
                 if group:
                     self._run_jobs(group)
@@ -105,30 +105,30 @@ class ConnectionWorker:
 
     def _next_batch(self) -> Sequence[QueuedJob[Any]]:
         with self._lock:
-            taken, self._queue = self._queue[:MAX_JOBS_PER_BATCH], self._queue[MAX_JOBS_PER_BATCH:]
-            self._is_busy = bool(taken)
-        return taken
+            batch, self._queue = self._queue[:MAX_JOBS_PER_BATCH], self._queue[MAX_JOBS_PER_BATCH:]
+            self._is_busy = bool(batch)
+        return batch
 
 
 def _notify_event_loops(group: Sequence[QueuedJob[Any]]) -> None:
     """Resolve the futures in the event loop of each caller, unless it is closed."""
     by_loop: dict[AbstractEventLoop, list[QueuedJob[Any]]] = {}
-    for one in group:
-        if one.future:
-            by_loop.setdefault(one.future.get_loop(), []).append(one)
-    for loop, theirs in by_loop.items():
+    for queued in group:
+        if queued.future:
+            by_loop.setdefault(queued.future.get_loop(), []).append(queued)
+    for loop, jobs in by_loop.items():
         if not loop.is_closed():
-            loop.call_soon_threadsafe(_resolve_futures, theirs)
+            loop.call_soon_threadsafe(_resolve_futures, jobs)
 
 
 def _resolve_futures(group: Sequence[QueuedJob[Any]]) -> None:
-    for one in group:
-        if one.future is None or one.future.done():
+    for queued in group:
+        if queued.future is None or queued.future.done():
             continue
-        if one.error is not None:
-            one.future.set_exception(one.error)
+        if queued.error is not None:
+            queued.future.set_exception(queued.error)
         else:
-            one.future.set_result(one.result)
+            queued.future.set_result(queued.result)
 
 
 Result = TypeVar("Result")
@@ -188,9 +188,9 @@ class SqliteDatabase:
 
     async def migrate(self) -> Sequence[int]:
         """Return the numbers of the migrations that this call ran. Raises StoreFault."""
-        there = self._db is not None
+        was_open = self._db is not None
         await self.write(lambda db: None)
-        return () if there else self._applied_migrations
+        return () if was_open else self._applied_migrations
 
     async def aclose(self) -> None:
         if self._closed:
@@ -200,14 +200,14 @@ class SqliteDatabase:
         else:
             await self._worker.shut_down(self._close)
 
-    async def _run(self, one: QueuedJob[Result]) -> Result:
+    async def _run(self, queued: QueuedJob[Result]) -> Result:
         if self._closed:
             raise StoreUnavailable(f"the store {self.file} is closed")
-        begun = time.perf_counter()
+        started_at = time.perf_counter()
         try:
-            return self._run_one(one) if self._worker is None else await self._worker.run(one)
+            return self._run_one(queued) if self._worker is None else await self._worker.run(queued)
         finally:
-            self.observer(time.perf_counter() - begun)
+            self.observer(time.perf_counter() - started_at)
 
     # -- in the worker thread ---------------------------------------------------------------------
 
@@ -215,11 +215,11 @@ class SqliteDatabase:
         """Run all jobs in one transaction, which waits for the disk once; each in its own if that fails."""
         if len(group) > 1 and self._run_in_one_transaction(group):
             return
-        for one in group:
+        for queued in group:
             try:
-                one.result = self._run_one(one)
-            except BaseException as wrong:  # noqa: BLE001 - raised again in the caller
-                one.error = wrong
+                queued.result = self._run_one(queued)
+            except BaseException as error:  # noqa: BLE001 - raised again in the caller
+                queued.error = error
 
     def _run_in_one_transaction(self, group: Sequence[QueuedJob[Any]]) -> bool:
         """Return whether every job succeeded and the transaction was committed."""
@@ -229,65 +229,67 @@ class SqliteDatabase:
             if self._is_file_replaced():
                 return False
             with translate_errors(self.file), self._transaction(self._db, is_write=group[0].is_write):
-                results = [one.job(self._db) for one in group]
+                results = [queued.job(self._db) for queued in group]
         except BaseException:  # noqa: BLE001 - each job is run again and raises its own error
             return False
-        for one, result in zip(group, results, strict=True):
-            one.result = result
+        for queued, result in zip(group, results, strict=True):
+            queued.result = result
         return True
 
-    def _run_one(self, one: QueuedJob[Result]) -> Result:
+    def _run_one(self, queued: QueuedJob[Result]) -> Result:
         with translate_errors(self.file):
             if self._db is not None and self._is_file_replaced():
                 self._close_replaced_file()
-            if self._db is None and not one.creates_file and not self.file.exists():
-                return self._run_on_empty_store(one)
+            if self._db is None and not queued.creates_file and not self.file.exists():
+                return self._run_on_empty_store(queued)
             if self._db is None:
                 try:
                     self._db = self._open()
-                except (sqlite3.Error, OSError) as wrong:
-                    if one.is_write or not is_disk_full(wrong, self.file) or not self.file.exists():
+                except (sqlite3.Error, OSError) as error:
+                    if queued.is_write or not is_disk_full(error, self.file) or not self.file.exists():
                         raise
-                    return self._run_on_full_disk(one)
+                    return self._run_on_full_disk(queued)
                 self._file_identity = file_identity(self.file)
-            with self._transaction(self._db, is_write=one.is_write):
-                found = one.job(self._db)
+            with self._transaction(self._db, is_write=queued.is_write):
+                result = queued.job(self._db)
             self._wal_identity = self._wal_identity or file_identity(self._wal_file)
-            return found
+            return result
 
-    def _run_on_full_disk(self, one: QueuedJob[Result]) -> Result:
+    def _run_on_full_disk(self, queued: QueuedJob[Result]) -> Result:
         """Run a read on a full disk: on the file as it is, with the existing log."""
         log = self._wal_file
         if log.exists() and log.stat().st_size:
-            how, pragma = "mode=rw", "locking_mode = EXCLUSIVE"  # then the log needs no shared-memory file
+            uri_options, pragma = "mode=rw", "locking_mode = EXCLUSIVE"  # then the log needs no shared-memory file
         else:
-            how, pragma = "mode=ro&immutable=1", "query_only = ON"
-        with closing(sqlite3.connect(f"{self.file.absolute().as_uri()}?{how}", uri=True, isolation_level=None)) as db:
+            uri_options, pragma = "mode=ro&immutable=1", "query_only = ON"
+        with closing(
+            sqlite3.connect(f"{self.file.absolute().as_uri()}?{uri_options}", uri=True, isolation_level=None)
+        ) as db:
             db.execute(f"PRAGMA {pragma}").fetchall()
             check_schema_version(db, self.file)
             with self._transaction(db, is_write=False):
-                return one.job(db)
+                return queued.job(db)
 
-    def _run_on_empty_store(self, one: QueuedJob[Result]) -> Result:
+    def _run_on_empty_store(self, queued: QueuedJob[Result]) -> Result:
         """Run a job on an empty store; all reads share one."""
-        if one.is_write:
+        if queued.is_write:
             with closing(open_empty_store()) as db:
-                return one.job(db)
+                return queued.job(db)
         self._empty_db = self._empty_db or open_empty_store()
-        return one.job(self._empty_db)
+        return queued.job(self._empty_db)
 
     def _is_file_replaced(self) -> bool:
         """Return whether the file or its log was replaced since it was opened: writes to a replaced file are lost.
 
         Raises StoreUnavailable if there is no file. It may be restored, so the connection stays open.
         """
-        there = file_identity(self.file)
-        if there is None:
+        identity = file_identity(self.file)
+        if identity is None:
             raise StoreUnavailable(
                 f"{self.file} was deleted while it was in use",
                 hint="restore the file or a backup of it, or create an empty one: convo store migrate",
             )
-        if there != self._file_identity:
+        if identity != self._file_identity:
             return True
         return self._wal_identity is not None and file_identity(self._wal_file) != self._wal_identity
 
@@ -298,30 +300,30 @@ class SqliteDatabase:
         the old file's log as the new file's, so it is deleted.
         """
         assert self._db
-        replaced = file_identity(self.file) != self._file_identity
-        stale = self._wal_file
+        is_replaced = file_identity(self.file) != self._file_identity
+        stale_wal = self._wal_file
         with suppress(sqlite3.Error):
             self._db.close()
-        if replaced and self._wal_identity is not None and file_identity(stale) == self._wal_identity:
-            for left in (stale, Path(f"{self.file}-shm")):
+        if is_replaced and self._wal_identity is not None and file_identity(stale_wal) == self._wal_identity:
+            for file in (stale_wal, Path(f"{self.file}-shm")):
                 with suppress(FileNotFoundError):
-                    left.unlink()
+                    file.unlink()
         self._db = self._wal_identity = None
 
     def size_bytes(self) -> int | None:
         """Return the bytes of the file and its log; 0 if there is none, None in memory."""
-        found = 0
-        for one in (self.file, self._wal_file):
+        total = 0
+        for file in (self.file, self._wal_file):
             with translate_errors(self.file), suppress(FileNotFoundError):
-                found += one.stat().st_size
-        return found
+                total += file.stat().st_size
+        return total
 
     def check_disk_space(self) -> None:
         """Check that the disk has space for a response. Raises StoreFull."""
-        there = next((folder for folder in self.file.absolute().parents if folder.exists()), Path("/"))
+        existing_folder = next((folder for folder in self.file.absolute().parents if folder.exists()), Path("/"))
         with translate_errors(self.file):
-            found = os.statvfs(there)
-        free = found.f_bavail * found.f_frsize
+            stats = os.statvfs(existing_folder)
+        free = stats.f_bavail * stats.f_frsize
         if free < MIN_FREE_BYTES:
             raise StoreFull(
                 f"the disk of {self.file} has {free / 1e6:.1f} MB left, "
@@ -364,12 +366,12 @@ class SqliteDatabase:
 
     def _retry_while_busy(self, work: Callable[[], None]) -> None:
         """Retry errors that SQLite raises without waiting: two processes that create one file at the same time."""
-        until = time.monotonic() + self._busy_timeout_s
+        deadline = time.monotonic() + self._busy_timeout_s
         while True:
             try:
                 return work()
-            except sqlite3.OperationalError as wrong:
-                if not is_busy(wrong) or time.monotonic() > until:
+            except sqlite3.OperationalError as error:
+                if not is_busy(error) or time.monotonic() > deadline:
                     raise
                 time.sleep(BUSY_RETRY_S)
 
@@ -385,10 +387,10 @@ class SqliteDatabase:
 def file_identity(file: Path) -> FileIdentity | None:
     """Return the device and inode of a file; None if there is none."""
     try:
-        found = os.stat(file)
+        stats = os.stat(file)
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return stats.st_dev, stats.st_ino
 
 
 def create_private_file(file: Path) -> None:
@@ -442,17 +444,17 @@ def translate_errors(file: Path) -> Iterator[None]:
     """Translate the errors of sqlite3, the JSON decoder and the operating system. Raises StoreFault."""
     try:
         yield
-    except sqlite3.Error as wrong:
-        raise _to_store_fault(wrong, file) from wrong
-    except JSONDecodeError as wrong:  # of a stored text: written texts are encoded by convo
-        raise damaged_file_error(f"{file} is damaged: a stored text is not JSON", file) from wrong
-    except OSError as wrong:
-        raise _os_error_to_store_fault(wrong, file) from wrong
+    except sqlite3.Error as error:
+        raise _to_store_fault(error, file) from error
+    except JSONDecodeError as error:  # of a stored text: written texts are encoded by convo
+        raise damaged_file_error(f"{file} is damaged: a stored text is not JSON", file) from error
+    except OSError as error:
+        raise _os_error_to_store_fault(error, file) from error
 
 
-def _result_code(wrong: sqlite3.Error) -> int:
+def _result_code(error: sqlite3.Error) -> int:
     """Return SQLite's extended result code; 0 for an error of the Python module."""
-    return int(getattr(wrong, "sqlite_errorcode", 0))
+    return int(getattr(error, "sqlite_errorcode", 0))
 
 
 def is_busy(wrong: sqlite3.Error) -> bool:
@@ -461,21 +463,21 @@ def is_busy(wrong: sqlite3.Error) -> bool:
 
 def is_disk_full(wrong: sqlite3.Error | OSError, file: Path) -> bool:
     """Return whether an error was caused by a full disk or a size limit."""
-    found = _to_store_fault(wrong, file) if isinstance(wrong, sqlite3.Error) else _os_error_to_store_fault(wrong, file)
-    return isinstance(found, StoreFull)
+    fault = _to_store_fault(wrong, file) if isinstance(wrong, sqlite3.Error) else _os_error_to_store_fault(wrong, file)
+    return isinstance(fault, StoreFull)
 
 
-def _to_store_fault(wrong: sqlite3.Error, file: Path) -> StoreFault:
-    primary = _result_code(wrong) & 0xFF
-    if _result_code(wrong) in DISK_FULL_CODES:
+def _to_store_fault(error: sqlite3.Error, file: Path) -> StoreFault:
+    primary = _result_code(error) & 0xFF
+    if _result_code(error) in DISK_FULL_CODES:
         return StoreFull(f"{file} could not be written: the disk is full, or a size limit is reached")
     if primary == sqlite3.SQLITE_CANTOPEN and not os.access(file.parent, os.W_OK):
         return StoreReadOnly(f"{file.parent} is read-only")
-    if str(wrong).startswith(INVALID_UTF8_MESSAGE):
+    if str(error).startswith(INVALID_UTF8_MESSAGE):
         return damaged_file_error(f"{file} is damaged: a stored text is not UTF-8", file)
-    kind, sentence = ERRORS_BY_CODE.get(primary, (StoreUnavailable, "{file} cannot be used: {wrong}"))
-    said = sentence.format(file=file, wrong=wrong)
-    return damaged_file_error(said, file) if primary in DAMAGED_CODES else kind(said)
+    error_type, template = ERRORS_BY_CODE.get(primary, (StoreUnavailable, "{file} cannot be used: {wrong}"))
+    message = template.format(file=file, wrong=error)
+    return damaged_file_error(message, file) if primary in DAMAGED_CODES else error_type(message)
 
 
 def damaged_file_error(said: str, file: Path) -> StoreUnavailable:
@@ -483,12 +485,12 @@ def damaged_file_error(said: str, file: Path) -> StoreUnavailable:
     return StoreUnavailable(said, hint=f"convo store recover NEW.db --store {quote(f'sqlite:{file}')}")
 
 
-def _os_error_to_store_fault(wrong: OSError, file: Path) -> StoreFault:
-    if wrong.errno in (EACCES, EPERM, EROFS):
-        return StoreReadOnly(f"{wrong.filename or file} cannot be written")
-    if wrong.errno in (ENOSPC, EDQUOT, EFBIG):
+def _os_error_to_store_fault(error: OSError, file: Path) -> StoreFault:
+    if error.errno in (EACCES, EPERM, EROFS):
+        return StoreReadOnly(f"{error.filename or file} cannot be written")
+    if error.errno in (ENOSPC, EDQUOT, EFBIG):
         return StoreFull(f"no disk space is left for {file}")
-    return StoreUnavailable(f"{file} cannot be opened: {wrong.strerror}")
+    return StoreUnavailable(f"{file} cannot be opened: {error.strerror}")
 
 
 APPLICATION_ID = 0x636F6E76
@@ -520,14 +522,14 @@ def check_schema_version(db: sqlite3.Connection, file: Path) -> None:
         )
     db.execute("BEGIN")  # one snapshot: another process may be creating the store at this moment
     try:
-        ours, found = _read_pragma(db, "application_id"), _read_pragma(db, "user_version")
-        filled = db.execute("SELECT 1 FROM sqlite_schema").fetchone() is not None
+        application_id, version = _read_pragma(db, "application_id"), _read_pragma(db, "user_version")
+        has_tables = db.execute("SELECT 1 FROM sqlite_schema").fetchone() is not None
     finally:
         if db.in_transaction:
             db.execute("ROLLBACK")
-    if ours == APPLICATION_ID and found > SCHEMA_VERSION:
-        raise StoreTooNew(str(file), found, SCHEMA_VERSION)
-    if ours != APPLICATION_ID and (ours or found or filled):
+    if application_id == APPLICATION_ID and version > SCHEMA_VERSION:
+        raise StoreTooNew(str(file), version, SCHEMA_VERSION)
+    if application_id != APPLICATION_ID and (application_id or version or has_tables):
         raise StoreUnavailable(f"{file} is a database of another program", hint="set CONVO_HOME to another folder")
 
 
@@ -620,10 +622,10 @@ def vacuum_if_requested(db: sqlite3.Connection) -> None:
     While another process writes, or without space for it, the request is kept for the next close.
     """
     with suppress(sqlite3.Error):
-        notes = db.execute("SELECT n FROM traces").fetchall()
-        if notes:
+        requests = db.execute("SELECT n FROM traces").fetchall()
+        if requests:
             db.execute("PRAGMA temp_store = FILE")  # a whole copy does not fit into memory
             db.execute("INSERT INTO words (words) VALUES ('optimize')")
             db.execute("VACUUM")
-            db.executemany("DELETE FROM traces WHERE n = ?", notes)
+            db.executemany("DELETE FROM traces WHERE n = ?", requests)
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()

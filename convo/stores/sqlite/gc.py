@@ -48,34 +48,34 @@ SELECT n, link, head, mark, written FROM sessions WHERE tenant = ? AND id = ? AN
 
 def remove_session(t: TenantConnection, session_id: str) -> None:
     """Delete a session and the links that only it referenced. Raises NotFound."""
-    found = t.fetch_row(SELECT_SESSION_TO_REMOVE, t.tenant_number, to_query_name(session_id))
-    if found is None:
+    row = t.fetch_row(SELECT_SESSION_TO_REMOVE, t.tenant_number, to_query_name(session_id))
+    if row is None:
         raise NotFound("session", session_id)
-    _clear_session(t, found[0])
+    _clear_session(t, row[0])
     unneeded = t.db.execute(SELECT_UNNEEDED_LINKS, {"tenant": t.tenant_number}).fetchall()
     for link, *_ in unneeded:
         _clear_link(t, link)
-    _delete_unreferenced_rows(t, sessions=[found], links=unneeded)
+    _delete_unreferenced_rows(t, sessions=[row], links=unneeded)
 
 
 def remove_link(t: TenantConnection, link_id: str) -> None:
     """Delete one link. Raises NotFound."""
-    found = t.fetch_row(SELECT_LINK_TO_REMOVE, t.tenant_number, to_query_name(link_id))
-    if found is None:
+    row = t.fetch_row(SELECT_LINK_TO_REMOVE, t.tenant_number, to_query_name(link_id))
+    if row is None:
         raise NotFound("response", link_id)
-    _clear_link(t, found[0])
-    _delete_unreferenced_rows(t, links=[found])
+    _clear_link(t, row[0])
+    _delete_unreferenced_rows(t, links=[row])
 
 
 def remove_conversation(t: TenantConnection, conversation_id: str) -> None:
     """Delete a conversation and the ids that it assigned. Raises NotFound."""
-    found = t.fetch_row(
+    row = t.fetch_row(
         "SELECT n, head FROM conversations WHERE tenant = ? AND id = ?", t.tenant_number, to_query_name(conversation_id)
     )
-    if found is None:
+    if row is None:
         raise NotFound("conversation", conversation_id)
-    _delete_conversation(t, *found)
-    _delete_unreferenced_rows(t, conversations=[found])
+    _delete_conversation(t, *row)
+    _delete_unreferenced_rows(t, conversations=[row])
 
 
 def _clear_session(t: TenantConnection, session: int) -> None:
@@ -113,12 +113,12 @@ def _delete_unreferenced_rows(
     links:          rowid, saw, head, parent, session, route, parameters
     conversations:  rowid, head
     """
-    stood = [n for _, _, *nodes in sessions for n in nodes if n is not None]
+    session_nodes = [n for _, _, *nodes in sessions for n in nodes if n is not None]
     delete_unreferenced_nodes(
-        t, [*stood, *(n for link in links for n in link[1:3]), *(head for _, head in conversations)]
+        t, [*session_nodes, *(n for link in links for n in link[1:3]), *(head for _, head in conversations)]
     )
-    for n, _, _, *held in links:
-        delete_unreferenced_targets(t, *held)
+    for n, _, _, *targets in links:
+        delete_unreferenced_targets(t, *targets)
         delete_unreferenced_link(t, n)
     for n, link, *_ in sessions:
         delete_unreferenced_session(t, n)
@@ -179,16 +179,16 @@ class PruneBatch(NamedTuple):
 
 def prune_batch(t: TenantConnection, before: float) -> PruneResult:
     """Delete a batch of rows last used before this moment; the result is zero only if nothing is left to delete."""
-    old = _next_batch(t, before)
-    for session, *_ in old.sessions:
+    batch = _next_batch(t, before)
+    for session, *_ in batch.sessions:
         _clear_session(t, session)
-    for link, *_ in old.links:
+    for link, *_ in batch.links:
         _clear_link(t, link)
-    for conversation, head in old.conversations:
+    for conversation, head in batch.conversations:
         _delete_conversation(t, conversation, head)
-    if any(old):
-        _delete_unreferenced_rows(t, sessions=old.sessions, links=old.links, conversations=old.conversations)
-    return PruneResult(*map(len, old))
+    if any(batch):
+        _delete_unreferenced_rows(t, sessions=batch.sessions, links=batch.links, conversations=batch.conversations)
+    return PruneResult(*map(len, batch))
 
 
 def count_prunable(t: TenantConnection, before: float) -> PruneResult:
@@ -197,11 +197,11 @@ def count_prunable(t: TenantConnection, before: float) -> PruneResult:
 
 
 def _next_batch(t: TenantConnection, before: float) -> PruneBatch:
-    old = PruneBatch([], [], [])
+    batch = PruneBatch([], [], [])
     for kind, find in OLD_ROW_FINDERS.items():
-        if found := list(islice(find(t, before), MAX_ROWS_PER_BATCH)):
-            return old._replace(**{kind: found})
-    return old
+        if rows := list(islice(find(t, before), MAX_ROWS_PER_BATCH)):
+            return batch._replace(**{kind: rows})
+    return batch
 
 
 def _find_old_sessions(t: TenantConnection, before: float) -> Iterator[Row]:
@@ -214,11 +214,11 @@ def _find_old_links(t: TenantConnection, before: float) -> Iterator[Row]:
 
 def _find_old_conversations(t: TenantConnection, before: float) -> Iterator[Row]:
     """Find conversations that no session references and that had no response since."""
-    bounds = {"tenant": t.tenant_number, "before": before}
-    kept = t.db.execute(WITH_OLD_SESSIONS + SELECT_RETAINED_RECORDS, bounds).fetchall()
-    held = {handle for (record,) in kept if (handle := _conversation_handle(record))}
-    for n, head, name in t.db.execute(SELECT_OLD_CONVERSATIONS, bounds):
-        if name not in held and not _is_recently_used(t, name, before):
+    parameters = {"tenant": t.tenant_number, "before": before}
+    records = t.db.execute(WITH_OLD_SESSIONS + SELECT_RETAINED_RECORDS, parameters).fetchall()
+    handles = {handle for (record,) in records if (handle := _conversation_handle(record))}
+    for n, head, conversation_id in t.db.execute(SELECT_OLD_CONVERSATIONS, parameters):
+        if conversation_id not in handles and not _is_recently_used(t, conversation_id, before):
             yield n, head
 
 
@@ -232,9 +232,9 @@ OLD_ROW_FINDERS: dict[str, Callable[[TenantConnection, float], Iterator[Row]]] =
 
 def _is_recently_used(t: TenantConnection, conversation_id: str, before: float) -> bool:
     """Return whether a conversation had a response since, or has one in an open run."""
-    bounds = {"tenant": t.tenant_number, "before": before}
+    parameters = {"tenant": t.tenant_number, "before": before}
     routes = tenant_rows.select_route_rowids(t, conversation_id)
-    return any(t.db.execute(SELECT_RECENT_LINK, {**bounds, "route": route}).fetchone() for route in routes)
+    return any(t.db.execute(SELECT_RECENT_LINK, {**parameters, "route": route}).fetchone() for route in routes)
 
 
 def _conversation_handle(record: str) -> str | None:

@@ -95,17 +95,17 @@ def select_session(t: TenantConnection, name_or_id: str) -> Session | None:
     by_id = t.fetch_row(
         SELECT_SESSIONS + "WHERE sessions.tenant = ? AND sessions.id = ?", t.tenant_number, to_query_name(name_or_id)
     )
-    found = by_id or t.fetch_row(
+    row = by_id or t.fetch_row(
         SELECT_SESSIONS + "WHERE sessions.tenant = ? AND sessions.name = ?", t.tenant_number, to_query_name(name_or_id)
     )
-    return decode_session(found) if found else None
+    return decode_session(row) if row else None
 
 
 def select_session_by_rowid(t: TenantConnection, n: int) -> Session:
     """Return the session in this row."""
-    found = t.fetch_row(SELECT_SESSIONS + "WHERE sessions.n = ?", n)
-    assert found is not None
-    return decode_session(found)
+    row = t.fetch_row(SELECT_SESSIONS + "WHERE sessions.n = ?", n)
+    assert row is not None
+    return decode_session(row)
 
 
 def select_sessions(t: TenantConnection, limit: int | None) -> Sequence[Session]:
@@ -118,21 +118,21 @@ def select_sessions(t: TenantConnection, limit: int | None) -> Sequence[Session]
 
 def select_session_stats(t: TenantConnection, session_id: str) -> SessionStats:
     """Return the figures of a session. Raises NotFound."""
-    found = t.fetch_row(
+    row = t.fetch_row(
         "SELECT n, head, mark FROM sessions WHERE tenant = ? AND id = ? AND record IS NOT NULL",
         t.tenant_number,
         to_query_name(session_id),
     )
-    if found is None:
+    if row is None:
         raise NotFound("session", session_id)
-    n, head, mark = found
-    *back, _ = [number for (number,) in t.fetch_all(SELECT_PATH_ROWIDS, head)]
-    answered = "SELECT count(*) FROM links WHERE session = ? AND status IN (?, ?)"
+    n, head, mark = row
+    *path, _ = [rowid for (rowid,) in t.fetch_all(SELECT_PATH_ROWIDS, head)]
+    count_answered = "SELECT count(*) FROM links WHERE session = ? AND status IN (?, ?)"
     return SessionStats(
-        item_count=len(back),
-        unconfirmed_count=back.index(mark) if mark in back else len(back),
-        turn_count=t.fetch_value(answered, n, *ANSWERED_STATUSES),
-        first_item=select_node_item(t, back[-1]) if back else None,
+        item_count=len(path),
+        unconfirmed_count=path.index(mark) if mark in path else len(path),
+        turn_count=t.fetch_value(count_answered, n, *ANSWERED_STATUSES),
+        first_item=select_node_item(t, path[-1]) if path else None,
     )
 
 
@@ -159,19 +159,19 @@ class SessionRow(NamedTuple):
 
 def check_stored_session(t: TenantConnection, new: Session, expected: base.ExpectedHead) -> SessionRow | None:
     """Return the stored row, if `new` may replace it. Raises Conflict."""
-    found = t.fetch_row(SELECT_SESSION_ROW, t.tenant_number, new.id)
-    there = SessionRow(*found) if found else None
-    base.check_expected_head(f"session {new.name!r}", expected, Key(there.head_key.hex()) if there else None)
-    if not (there and there.name == new.name) and t.fetch_value(
+    row = t.fetch_row(SELECT_SESSION_ROW, t.tenant_number, new.id)
+    stored = SessionRow(*row) if row else None
+    base.check_expected_head(f"session {new.name!r}", expected, Key(stored.head_key.hex()) if stored else None)
+    if not (stored and stored.name == new.name) and t.fetch_value(
         SELECT_NAME_CONFLICT, t.tenant_number, new.name, new.id
     ):
         raise base.session_name_taken_error(new.name)
-    if there:
-        t.rowids["sessions", new.id] = there.rowid
-        t.rowids["nodes", there.head_key.hex()] = there.head
-    if there and there.link_id is not None and there.link is not None:
-        t.rowids["links", there.link_id] = there.link
-    return there
+    if stored:
+        t.rowids["sessions", new.id] = stored.rowid
+        t.rowids["nodes", stored.head_key.hex()] = stored.head
+    if stored and stored.link_id is not None and stored.link is not None:
+        t.rowids["links", stored.link_id] = stored.link
+    return stored
 
 
 def upsert_session(t: TenantConnection, new: Session, there: SessionRow | None) -> tuple[int, ...]:
@@ -199,44 +199,45 @@ def upsert_session(t: TenantConnection, new: Session, there: SessionRow | None) 
     return tuple(n for n in (there.head, there.mark, there.written) if n is not None)
 
 
-def _session_columns(there: SessionRow) -> dict[str, object]:
+def _session_columns(stored: SessionRow) -> dict[str, object]:
     return {
-        "name": there.name,
-        "head": there.head,
-        "mark": there.mark,
-        "written": there.written,
-        "link": there.link,
-        "used_at": there.used_at,
-        "used": there.used,
+        "name": stored.name,
+        "head": stored.head,
+        "mark": stored.mark,
+        "written": stored.written,
+        "link": stored.link,
+        "used_at": stored.used_at,
+        "used": stored.used,
     }
 
 
-def _use_number(t: TenantConnection, new: Session, there: SessionRow | None) -> int | None:
+def _use_number(t: TenantConnection, new: Session, stored: SessionRow | None) -> int | None:
     """Return a session's use order: its own, or else the stored one, or the highest if `new` is a use."""
     if new.use_order is not None:
         return new.use_order
-    if there and there.used_at == new.used_at:
-        return there.used
-    others: int = t.fetch_value(SELECT_LAST_USE, t.tenant_number, new.id)
-    return there.used if there and there.used is not None and there.used > others else others + 1
+    if stored and stored.used_at == new.used_at:
+        return stored.used
+    highest: int = t.fetch_value(SELECT_LAST_USE, t.tenant_number, new.id)
+    return stored.used if stored and stored.used is not None and stored.used > highest else highest + 1
 
 
 # -- conversations --------------------------------------------------------------------------------
 
 
 def select_conversation(t: TenantConnection, conversation_id: str) -> Conversation | None:
-    found = t.fetch_row(
+    row = t.fetch_row(
         "SELECT conversations.n, nodes.n, nodes.key, created_at, metadata FROM conversations"
         " JOIN nodes ON nodes.n = head WHERE conversations.tenant = ? AND id = ?",
         *(t.tenant_number, to_query_name(conversation_id)),
     )
-    if found is None:
+    if row is None:
         return None
-    n, head, key, created_at, metadata = found
+    n, head, key, created_at, metadata = row
     rows = t.fetch_all(SELECT_MEMBERS, head, NO_NODE, n)[-2::-1]
-    own = iter(decode_items([body for _, _, _, body, _ in rows if body is not None]))
+    own_items = iter(decode_items([body for _, _, _, body, _ in rows if body is not None]))
     ids = tuple(
-        base.own_item_id(next(own)) if body is not None else given or erased for _, given, erased, body, _ in rows
+        base.own_item_id(next(own_items)) if body is not None else assigned_id or erased_id
+        for _, assigned_id, erased_id, body, _ in rows
     )
     return Conversation(conversation_id, Key(key.hex()), created_at, ids, decode_json(metadata))
 
@@ -254,39 +255,39 @@ def check_stored_conversation(
     t: TenantConnection, new: Conversation, expected: base.ExpectedHead
 ) -> ConversationRow | None:
     """Return the stored row, if its head is the expected one. Raises Conflict."""
-    found = t.fetch_row(SELECT_CONVERSATION_ROW, t.tenant_number, new.id)
-    there = ConversationRow(*found) if found else None
-    base.check_expected_head(new.id, expected, Key(there.head_key.hex()) if there else None)
-    if there:
-        t.rowids["nodes", there.head_key.hex()] = there.head
-    return there
+    row = t.fetch_row(SELECT_CONVERSATION_ROW, t.tenant_number, new.id)
+    stored = ConversationRow(*row) if row else None
+    base.check_expected_head(new.id, expected, Key(stored.head_key.hex()) if stored else None)
+    if stored:
+        t.rowids["nodes", stored.head_key.hex()] = stored.head
+    return stored
 
 
 def upsert_conversation(t: TenantConnection, new: Conversation, there: ConversationRow | None) -> tuple[int, ...]:
     """Write a conversation and the ids that it assigned; return the node that was its head before."""
     head = node_rowid(t, new.head)
-    n, old, length, _ = there or (_insert_conversation(t, new, head), NO_NODE, 0, b"")
-    rows = t.fetch_all(SELECT_MEMBERS, head, old, n)
-    if rows[-1][0] == old:  # the new head is a descendant of the old one, or the same
-        behind = rows[-2::-1]
+    n, old_head, length, _ = there or (_insert_conversation(t, new, head), NO_NODE, 0, b"")
+    rows = t.fetch_all(SELECT_MEMBERS, head, old_head, n)
+    if rows[-1][0] == old_head:  # the new head is a descendant of the old one, or the same
+        nodes = rows[-2::-1]
     else:
-        behind, length = rows[-2::-1], 0
-        delete_assigned_ids(t, n, old)
-    base.check_item_ids(new, length + len(behind))
+        nodes, length = rows[-2::-1], 0
+        delete_assigned_ids(t, n, old_head)
+    base.check_item_ids(new, length + len(nodes))
     t.execute(
         "UPDATE conversations SET head = ?, length = ?, created_at = ?, metadata = ? WHERE n = ?",
         *(head, len(new.item_ids), new.created_at, encode_json(dict(new.metadata)), n),
     )
-    _insert_assigned_ids(t, n, behind, new.item_ids[length:])
-    return (old,) if there else ()
+    _insert_assigned_ids(t, n, nodes, new.item_ids[length:])
+    return (old_head,) if there else ()
 
 
 def delete_assigned_ids(t: TenantConnection, conversation: int, head: int) -> None:
     """Delete the ids that a conversation assigned to the items on its path."""
-    for n, given, _, _, kept in t.fetch_all(SELECT_MEMBERS, head, NO_NODE, conversation):
-        if given is not None:
+    for n, assigned_id, _, _, item in t.fetch_all(SELECT_MEMBERS, head, NO_NODE, conversation):
+        if assigned_id is not None:
             t.execute("DELETE FROM members WHERE node = ? AND conversation = ?", n, conversation)
-            tenant_rows.unindex_item_id(t, given, kept)
+            tenant_rows.unindex_item_id(t, assigned_id, item)
 
 
 def _insert_conversation(t: TenantConnection, new: Conversation, head: int) -> int:
@@ -298,9 +299,9 @@ def _insert_conversation(t: TenantConnection, new: Conversation, head: int) -> i
 
 def _insert_assigned_ids(t: TenantConnection, conversation: int, nodes: Iterable[Row], ids: Iterable[str]) -> None:
     """Store the ids that the items at `nodes` do not have themselves."""
-    for (n, _, erased, body, kept), item_id in zip(nodes, ids, strict=True):
+    for (n, _, erased_id, body, item), item_id in zip(nodes, ids, strict=True):
         base.check_stored_name(item_id)
-        if item_id != (base.own_item_id(decode_json(body)) if body else erased):
+        if item_id != (base.own_item_id(decode_json(body)) if body else erased_id):
             t.execute(
                 "INSERT INTO members (tenant, conversation, node, id) VALUES (?, ?, ?, ?)",
                 t.tenant_number,
@@ -308,8 +309,8 @@ def _insert_assigned_ids(t: TenantConnection, conversation: int, nodes: Iterable
                 n,
                 item_id,
             )
-            if kept is not None:
-                tenant_rows.index_item_id(t, item_id, kept)
+            if item is not None:
+                tenant_rows.index_item_id(t, item_id, item)
 
 
 SELECT_LINKS = """
@@ -339,10 +340,8 @@ SELECT_LINK_REFERENCES = f"SELECT n, {', '.join(LINK_REFERENCE_COLUMNS)} FROM li
 
 
 def select_link(t: TenantConnection, link_id: str) -> Link | None:
-    found = t.fetch_row(
-        SELECT_LINKS + "WHERE links.tenant = ? AND links.id = ?", t.tenant_number, to_query_name(link_id)
-    )
-    return decode_link(found) if found else None
+    row = t.fetch_row(SELECT_LINKS + "WHERE links.tenant = ? AND links.id = ?", t.tenant_number, to_query_name(link_id))
+    return decode_link(row) if row else None
 
 
 def select_session_links(t: TenantConnection, session_id: str) -> Sequence[Link]:
@@ -352,10 +351,10 @@ def select_session_links(t: TenantConnection, session_id: str) -> Sequence[Link]
 
 
 def select_responses_to(t: TenantConnection, saw: Sequence[Key]) -> Sequence[Link]:
-    found = [place[0] for place in (find_node(t, key) for key in saw) if place]
+    nodes = [row[0] for row in (find_node(t, key) for key in saw) if row]
     return (
-        _select_links_oldest_first(t, "WHERE links.saw IN (SELECT value FROM json_each(?))", encode_json(found))
-        if found
+        _select_links_oldest_first(t, "WHERE links.saw IN (SELECT value FROM json_each(?))", encode_json(nodes))
+        if nodes
         else []
     )
 
@@ -384,22 +383,22 @@ def _select_links_oldest_first(t: TenantConnection, where: str, *values: object,
 
 def upsert_link(t: TenantConnection, new: Link) -> tuple[int, ...]:
     """Write a link by the rules of `merge_link`; return the nodes that the old one referenced."""
-    n, *holds = t.fetch_row(SELECT_LINK_REFERENCES, t.tenant_number, new.id) or (None,)
-    before = dict(zip(LINK_REFERENCE_COLUMNS, holds, strict=False))
-    there = select_link(t, new.id) if before.get("saw") else None
-    made = base.merge_link(there, new)
-    if there and there.status not in UNFINISHED_STATUSES:
-        filled = {"parent": link_rowid(t, made.parent_id), "session": _session_rowid(t, made.session_id)}
-        t.update_row("links", n, {**filled, "first_token_s": made.first_token_s}, before)
+    n, *references = t.fetch_row(SELECT_LINK_REFERENCES, t.tenant_number, new.id) or (None,)
+    before = dict(zip(LINK_REFERENCE_COLUMNS, references, strict=False))
+    stored = select_link(t, new.id) if before.get("saw") else None
+    merged = base.merge_link(stored, new)
+    if stored and stored.status not in UNFINISHED_STATUSES:
+        columns = {"parent": link_rowid(t, merged.parent_id), "session": _session_rowid(t, merged.session_id)}
+        t.update_row("links", n, {**columns, "first_token_s": merged.first_token_s}, before)
         return ()
-    row = _link_columns(t, made)
-    n = n or t.rowids.get(("links", made.id))  # inserted meanwhile if the link is its own parent
+    row = _link_columns(t, merged)
+    n = n or t.rowids.get(("links", merged.id))  # inserted meanwhile if the link is its own parent
     if n is None:
-        t.insert_row("links", made.id, row)
+        t.insert_row("links", merged.id, row)
         return ()
     t.update_row("links", n, row, before)
-    t.rowids["links", made.id] = n
-    if there is None:
+    t.rowids["links", merged.id] = n
+    if stored is None:
         return ()
     delete_unreferenced_targets(
         t, *(before[column] if before[column] != row[column] else None for column in LINK_REFERENCE_COLUMNS[2:])
@@ -407,25 +406,25 @@ def upsert_link(t: TenantConnection, new: Link) -> tuple[int, ...]:
     return before["saw"], before["head"]
 
 
-def _link_columns(t: TenantConnection, made: Link) -> Columns:
+def _link_columns(t: TenantConnection, link: Link) -> Columns:
     """Return the columns of a link. Raises NotFound and NotCanonical."""
-    route, figures = encode_route(made)
-    parameters = _intern_json(t, made.parameters)[0] if made.parameters else None
+    route, figures = encode_route(link)
+    parameters = _intern_json(t, link.parameters)[0] if link.parameters else None
     return {
-        "parent": link_rowid(t, made.parent_id),
-        "session": _session_rowid(t, made.session_id),
+        "parent": link_rowid(t, link.parent_id),
+        "session": _session_rowid(t, link.session_id),
         "route": _route_rowid(t, route),
         "parameters": parameters,
-        "saw": node_rowid(t, made.input_head),
-        "head": node_rowid(t, made.head),
-        "sent": made.sent_count,
-        "status": made.status,
-        "created_at": made.created_at,
-        "previous": encode_previous_response_id(made),
-        "seconds": made.duration_s,
-        "first_token_s": made.first_token_s,
+        "saw": node_rowid(t, link.input_head),
+        "head": node_rowid(t, link.head),
+        "sent": link.sent_count,
+        "status": link.status,
+        "created_at": link.created_at,
+        "previous": encode_previous_response_id(link),
+        "seconds": link.duration_s,
+        "first_token_s": link.first_token_s,
         "usage": figures,
-        "error": encode_json(made.error) if made.error is not None else None,
+        "error": encode_json(link.error) if link.error is not None else None,
     }
 
 
@@ -453,10 +452,10 @@ def _session_rowid(t: TenantConnection, session_id: str | None) -> int | None:
 def _intern_json(t: TenantConnection, value: Json) -> tuple[int, bool]:
     """Return the rowid of JSON that is stored once, and whether it was inserted by this call."""
     body = encode_json(value)
-    name = sha256(body.encode()).digest()
-    found: int | None = t.fetch_value("SELECT n FROM repeated WHERE tenant = ? AND hash = ?", t.tenant_number, name)
-    if found is not None:
-        return found, False
+    digest = sha256(body.encode()).digest()
+    n: int | None = t.fetch_value("SELECT n FROM repeated WHERE tenant = ? AND hash = ?", t.tenant_number, digest)
+    if n is not None:
+        return n, False
     return t.execute_insert(
-        "INSERT INTO repeated (tenant, hash, body) VALUES (?, ?, ?)", t.tenant_number, name, body
+        "INSERT INTO repeated (tenant, hash, body) VALUES (?, ?, ?)", t.tenant_number, digest, body
     ), True

@@ -67,8 +67,8 @@ class PageReader:
         self._wal: BinaryIO | None = log.open("rb") if log.is_file() else None
         self.page_size = self._detect_page_size()
         self._wal_offsets: dict[int, int] = {}
-        logged = self._read_wal()
-        self.page_count = max(-(-self._file_size_bytes // self.page_size), logged)
+        wal_page_count = self._read_wal()
+        self.page_count = max(-(-self._file_size_bytes // self.page_size), wal_page_count)
         self._max_table_payload_bytes, self._max_index_payload_bytes = (
             self.page_size - 35,
             (self.page_size - 12) * 64 // 255 - 23,
@@ -86,18 +86,18 @@ class PageReader:
     @property
     def application_id(self) -> int:
         """The application id in the file's header; 0 if the header is lost."""
-        first = self.page(1)
-        return int.from_bytes(first[APPLICATION_ID_SLICE], "big") if first.startswith(SQLITE_MAGIC) else 0
+        first_page = self.page(1)
+        return int.from_bytes(first_page[APPLICATION_ID_SLICE], "big") if first_page.startswith(SQLITE_MAGIC) else 0
 
     def page(self, number: int) -> bytes:
         """Return a page as the last transaction wrote it; zeros after the end of the file."""
         if number in self._wal_offsets and self._wal:
             self._wal.seek(self._wal_offsets[number])
-            found = self._wal.read(self.page_size)
+            data = self._wal.read(self.page_size)
         else:
             self._file.seek((number - 1) * self.page_size)
-            found = self._file.read(self.page_size)
-        return found.ljust(self.page_size, b"\0")
+            data = self._file.read(self.page_size)
+        return data.ljust(self.page_size, b"\0")
 
     def page_kind(self, number: int) -> int:
         """Return the first byte of a page's header: one of `TREE_PAGES` for a page of a tree."""
@@ -110,10 +110,10 @@ class PageReader:
         kind = page[start]
         if kind not in PAGES_WITH_ROWS:
             return
-        for at in self._cell_offsets(page, start):
-            found = self._parse_cell(page, at, kind)
-            if found is not None:
-                yield found
+        for offset in self._cell_offsets(page, start):
+            cell = self._parse_cell(page, offset, kind)
+            if cell is not None:
+                yield cell
 
     def child_pages(self, number: int) -> list[int]:
         """Return the pages below an interior page; none for any other page."""
@@ -121,75 +121,79 @@ class PageReader:
         start = FILE_HEADER_BYTES if number == 1 else 0
         if page[start] not in (INDEX_INTERIOR, TABLE_INTERIOR):
             return []
-        found = [_read_u32(page, at) for at in self._cell_offsets(page, start)]
-        return [child for child in (*found, _read_u32(page, start + 8)) if 1 < child <= self.page_count]
+        pages = [_read_u32(page, offset) for offset in self._cell_offsets(page, start)]
+        return [child for child in (*pages, _read_u32(page, start + 8)) if 1 < child <= self.page_count]
 
     def free_pages(self) -> set[int]:
         """Return the unused pages, as far as their list can be read."""
-        first, found = self.page(1), set[int]()
-        if first[:16] != SQLITE_MAGIC:
-            return found
-        trunk = _read_u32(first, 32)
-        while 1 < trunk <= self.page_count and trunk not in found:
+        first_page, pages = self.page(1), set[int]()
+        if first_page[:16] != SQLITE_MAGIC:
+            return pages
+        trunk = _read_u32(first_page, 32)
+        while 1 < trunk <= self.page_count and trunk not in pages:
             page = self.page(trunk)
-            found.add(trunk)
-            many = min(_read_u32(page, 4), self.page_size // 4 - 2)
-            found.update(leaf for leaf in struct.unpack_from(f">{many}I", page, 8) if 1 < leaf <= self.page_count)
+            pages.add(trunk)
+            count = min(_read_u32(page, 4), self.page_size // 4 - 2)
+            pages.update(leaf for leaf in struct.unpack_from(f">{count}I", page, 8) if 1 < leaf <= self.page_count)
             trunk = _read_u32(page, 0)
-        return found
+        return pages
 
     # -- cells ------------------------------------------------------------------------------------
 
     def _cell_offsets(self, page: bytes, start: int) -> list[int]:
-        first = start + (12 if page[start] in (INDEX_INTERIOR, TABLE_INTERIOR) else 8)
-        many = min(struct.unpack_from(">H", page, start + 3)[0], (self.page_size - first) // 2)
-        found = struct.unpack_from(f">{many}H", page, first)
-        return [at for at in found if first <= at < self.page_size - 3]
+        array_start = start + (12 if page[start] in (INDEX_INTERIOR, TABLE_INTERIOR) else 8)
+        count = min(struct.unpack_from(">H", page, start + 3)[0], (self.page_size - array_start) // 2)
+        offsets = struct.unpack_from(f">{count}H", page, array_start)
+        return [offset for offset in offsets if array_start <= offset < self.page_size - 3]
 
-    def _parse_cell(self, page: bytes, at: int, kind: int) -> PageCell | None:
+    def _parse_cell(self, page: bytes, offset: int, kind: int) -> PageCell | None:
         try:
             if kind == INDEX_INTERIOR:
-                at += 4
-            size, at = _read_varint(page, at)
+                offset += 4
+            size, offset = _read_varint(page, offset)
             rowid = None
             if kind == TABLE_LEAF:
-                unsigned, at = _read_varint(page, at)
+                unsigned, offset = _read_varint(page, offset)
                 rowid = unsigned - 2**64 if unsigned >= 2**63 else unsigned
-            most = self._max_table_payload_bytes if kind == TABLE_LEAF else self._max_index_payload_bytes
-            payload = self._read_payload(page, at, size, most)
+            max_bytes = self._max_table_payload_bytes if kind == TABLE_LEAF else self._max_index_payload_bytes
+            payload = self._read_payload(page, offset, size, max_bytes)
             values = None if payload is None else _parse_record(payload)
         except (IndexError, struct.error):
             return None
         return None if values is None else PageCell(rowid, values)
 
-    def _read_payload(self, page: bytes, at: int, size: int, most: int) -> bytes | None:
+    def _read_payload(self, page: bytes, offset: int, size: int, max_bytes: int) -> bytes | None:
         """Return a row's bytes, with the overflow pages that can be followed; None if it is not a row."""
         if size > self.page_count * self.page_size:
             return None
-        if size <= most:
-            return page[at : at + size] if at + size <= self.page_size else None
-        local = self._min_payload_bytes + (size - self._min_payload_bytes) % (self.page_size - 4)
-        if local > most:
-            local = self._min_payload_bytes
-        if at + local + 4 > self.page_size:
+        if size <= max_bytes:
+            return page[offset : offset + size] if offset + size <= self.page_size else None
+        local_size = self._min_payload_bytes + (size - self._min_payload_bytes) % (self.page_size - 4)
+        if local_size > max_bytes:
+            local_size = self._min_payload_bytes
+        if offset + local_size + 4 > self.page_size:
             return None
-        parts, left, following = [page[at : at + local]], size - local, _read_u32(page, at + local)
-        while left > 0:
-            if not 1 < following <= self.page_count:
+        parts, remaining, next_page = (
+            [page[offset : offset + local_size]],
+            size - local_size,
+            _read_u32(page, offset + local_size),
+        )
+        while remaining > 0:
+            if not 1 < next_page <= self.page_count:
                 break
-            more = self.page(following)
-            parts.append(more[4 : 4 + left])
-            left -= len(parts[-1])
-            following = _read_u32(more, 0)
-        return b"".join(parts).rstrip(b"\0") if left > 0 else b"".join(parts)
+            overflow_page = self.page(next_page)
+            parts.append(overflow_page[4 : 4 + remaining])
+            remaining -= len(parts[-1])
+            next_page = _read_u32(overflow_page, 0)
+        return b"".join(parts).rstrip(b"\0") if remaining > 0 else b"".join(parts)
 
     # -- the size of a page, and the log ----------------------------------------------------------
 
     def _detect_page_size(self) -> int:
-        head = self._file.read(FILE_HEADER_BYTES)
-        size = struct.unpack_from(">H", head, 16)[0] if len(head) >= FILE_HEADER_BYTES else 0
+        header = self._file.read(FILE_HEADER_BYTES)
+        size = struct.unpack_from(">H", header, 16)[0] if len(header) >= FILE_HEADER_BYTES else 0
         size = 65536 if size == 1 else size
-        if head[:16] == SQLITE_MAGIC and size in PAGE_SIZES:
+        if header[:16] == SQLITE_MAGIC and size in PAGE_SIZES:
             return size
         scores = {size: self._score_page_size(size) for size in PAGE_SIZES}
         best = max(PAGE_SIZES, key=scores.__getitem__)
@@ -201,63 +205,69 @@ class PageReader:
         for number in range(min(self._file_size_bytes // size, MAX_SAMPLED_PAGES)):
             self._file.seek(number * size)
             page = self._file.read(size)
-            many = struct.unpack_from(">H", page, 3)[0]
-            if page[0] not in TREE_PAGES or not 0 < many <= (size - 12) // 2:
+            count = struct.unpack_from(">H", page, 3)[0]
+            if page[0] not in TREE_PAGES or not 0 < count <= (size - 12) // 2:
                 continue
-            first = 12 if page[0] in (INDEX_INTERIOR, TABLE_INTERIOR) else 8
-            if first + 2 * many <= size:
-                score += all(first <= at < size for at in struct.unpack_from(f">{many}H", page, first))
+            array_start = 12 if page[0] in (INDEX_INTERIOR, TABLE_INTERIOR) else 8
+            if array_start + 2 * count <= size:
+                score += all(
+                    array_start <= offset < size for offset in struct.unpack_from(f">{count}H", page, array_start)
+                )
         return score
 
     def _read_wal(self) -> int:
         """Find the pages in the log up to its last complete transaction; return the page count of the file after it."""
         if self._wal is None:
             return 0
-        head = self._wal.read(WAL_HEADER_BYTES)
-        if len(head) < WAL_HEADER_BYTES:
+        header = self._wal.read(WAL_HEADER_BYTES)
+        if len(header) < WAL_HEADER_BYTES:
             return 0
-        magic, _, size, _, salt1, salt2, sum1, sum2 = struct.unpack(">8I", head)
+        magic, _, size, _, salt1, salt2, sum1, sum2 = struct.unpack(">8I", header)
         order = "big" if magic == WAL_MAGIC[1] else "little"
-        if magic not in WAL_MAGIC or size != self.page_size or _wal_checksum(head[:24], (0, 0), order) != (sum1, sum2):
+        if (
+            magic not in WAL_MAGIC
+            or size != self.page_size
+            or _wal_checksum(header[:24], (0, 0), order) != (sum1, sum2)
+        ):
             return 0
-        sums, pages, pending, at = (sum1, sum2), 0, dict[int, int](), WAL_HEADER_BYTES
+        checksum, page_count, pending_offsets, offset = (sum1, sum2), 0, dict[int, int](), WAL_HEADER_BYTES
         while len(frame := self._wal.read(FRAME_HEADER_BYTES + size)) == FRAME_HEADER_BYTES + size:
-            number, commit, *salts, sum1, sum2 = struct.unpack(">6I", frame[:FRAME_HEADER_BYTES])
-            sums = _wal_checksum(frame[:8] + frame[FRAME_HEADER_BYTES:], sums, order)
-            if salts != [salt1, salt2] or sums != (sum1, sum2) or not number:
+            page_number, committed_page_count, *salts, sum1, sum2 = struct.unpack(">6I", frame[:FRAME_HEADER_BYTES])
+            checksum = _wal_checksum(frame[:8] + frame[FRAME_HEADER_BYTES:], checksum, order)
+            if salts != [salt1, salt2] or checksum != (sum1, sum2) or not page_number:
                 break
-            pending[number] = at + FRAME_HEADER_BYTES
-            if commit:
-                self._wal_offsets.update(pending)
-                pending, pages = {}, commit
-            at += FRAME_HEADER_BYTES + size
-        return pages
+            pending_offsets[page_number] = offset + FRAME_HEADER_BYTES
+            if committed_page_count:
+                self._wal_offsets.update(pending_offsets)
+                pending_offsets, page_count = {}, committed_page_count
+            offset += FRAME_HEADER_BYTES + size
+        return page_count
 
 
-def _wal_checksum(data: bytes, before: tuple[int, int], order: str) -> tuple[int, int]:
-    words = array("I", data)
+def _wal_checksum(data: bytes, checksum: tuple[int, int], order: str) -> tuple[int, int]:
+    integers = array("I", data)
     if order != sys.byteorder:
-        words.byteswap()
-    first, second = before
-    for even, odd in zip(words[::2], words[1::2], strict=True):
+        integers.byteswap()
+    first, second = checksum
+    for even, odd in zip(integers[::2], integers[1::2], strict=True):
         first = (first + even + second) & 0xFFFFFFFF
         second = (second + odd + first) & 0xFFFFFFFF
     return first, second
 
 
-def _read_u32(page: bytes, at: int) -> int:
-    return int.from_bytes(page[at : at + 4], "big")
+def _read_u32(page: bytes, offset: int) -> int:
+    return int.from_bytes(page[offset : offset + 4], "big")
 
 
-def _read_varint(data: bytes, at: int) -> tuple[int, int]:
+def _read_varint(data: bytes, offset: int) -> tuple[int, int]:
     """Return a number and the offset after it. Raises IndexError."""
     value = 0
-    for place in range(at, at + 8):
-        byte = data[place]
+    for position in range(offset, offset + 8):
+        byte = data[position]
         value = value << 7 | byte & 0x7F
         if byte < 0x80:
-            return value, place + 1
-    return value << 8 | data[at + 8], at + 9
+            return value, position + 1
+    return value << 8 | data[offset + 8], offset + 9
 
 
 INTEGER_SIZES_BYTES = (0, 1, 2, 3, 4, 6, 8)
@@ -268,19 +278,19 @@ def _parse_record(payload: bytes) -> tuple[ColumnValue, ...] | None:
 
     Raises IndexError and struct.error.
     """
-    head, at = _read_varint(payload, 0)
-    if not at <= head <= len(payload):
+    header_size, offset = _read_varint(payload, 0)
+    if not offset <= header_size <= len(payload):
         return None
     values: list[ColumnValue] = []
-    body = head
-    while at < head:
-        kind, at = _read_varint(payload, at)
+    body_offset = header_size
+    while offset < header_size:
+        kind, offset = _read_varint(payload, offset)
         length = INTEGER_SIZES_BYTES[kind] if kind < 7 else 8 if kind == 7 else 0 if kind < 12 else (kind - 12) // 2
-        is_cut = body + length > len(payload)
-        if kind in (10, 11) or (is_cut and (kind < 13 or kind % 2 == 0 or at < head)):
+        is_truncated = body_offset + length > len(payload)
+        if kind in (10, 11) or (is_truncated and (kind < 13 or kind % 2 == 0 or offset < header_size)):
             return None
-        raw = payload[body : body + length]
-        body += length
+        raw = payload[body_offset : body_offset + length]
+        body_offset += length
         if kind == 0:
             values.append(None)
         elif kind == 7:
@@ -431,12 +441,12 @@ def recover_database(file: Path, target: Path, progress: ReportProgress) -> Reco
         db.executescript(CREATE_SCRATCH_TABLES)
         db.execute("BEGIN")
         _RowReader(pages, db, progress).run()
-        found = _RowRepair(db, progress).run()
-        if not any(found.row_counts.values()) and pages.application_id != connection.APPLICATION_ID:
+        report = _RowRepair(db, progress).run()
+        if not any(report.row_counts.values()) and pages.application_id != connection.APPLICATION_ID:
             raise StoreUnavailable(f"{file} contains no rows of convo; nothing was written", hint=STORE_OPTION_HINT)
         db.execute("COMMIT")
         db.execute("PRAGMA journal_mode = OFF")
-        return found
+        return report
 
 
 # -- reading --------------------------------------------------------------------------------------
@@ -453,23 +463,23 @@ class _RowReader:
         roots = self._find_tree_roots()
         for name, page in roots.items():
             self._assign_tree_pages(name, page)
-        free = self._pages.free_pages()
-        reached = sorted(self._tree_of_page)
-        others = (number for number in range(1, self._pages.page_count + 1) if number not in self._tree_of_page)
-        for done, number in enumerate((*reached, *others)):
+        free_pages = self._pages.free_pages()
+        tree_pages = sorted(self._tree_of_page)
+        other_pages = (number for number in range(1, self._pages.page_count + 1) if number not in self._tree_of_page)
+        for done, number in enumerate((*tree_pages, *other_pages)):
             if done % PROGRESS_INTERVAL_PAGES == 0:
                 self._progress("pages", done, self._pages.page_count)
-            if number not in free or number in self._tree_of_page:
+            if number not in free_pages or number in self._tree_of_page:
                 self._copy_page_rows(number)
 
     def _find_tree_roots(self) -> dict[str, int]:
         """Return the first page of each tree, as far as the file's list of tables can be read."""
-        found: dict[str, int] = {}
+        roots: dict[str, int] = {}
         for number in self._iter_tree_pages(1):
             for _, values in self._pages.cells(number):
                 if len(values) == 5 and isinstance(values[1], str) and isinstance(values[3], int):
-                    found[values[1]] = values[3]
-        return found
+                    roots[values[1]] = values[3]
+        return roots
 
     def _assign_tree_pages(self, name: str, start: int) -> None:
         for number in self._iter_tree_pages(start):
@@ -477,31 +487,34 @@ class _RowReader:
 
     def _iter_tree_pages(self, start: int) -> Iterator[int]:
         """Iterate over the pages of a tree, each once: a damaged tree may have a cycle."""
-        seen, waiting = set[int](), [start]
-        while waiting:
-            number = waiting.pop()
-            if number in seen or not 0 < number <= self._pages.page_count:
+        visited, pending = set[int](), [start]
+        while pending:
+            number = pending.pop()
+            if number in visited or not 0 < number <= self._pages.page_count:
                 continue
-            seen.add(number)
+            visited.add(number)
             yield number
-            waiting += self._pages.child_pages(number)
+            pending += self._pages.child_pages(number)
 
     def _copy_page_rows(self, number: int) -> None:
-        owner = self._tree_of_page.get(number)
-        has_ids = self._pages.page_kind(number) == TABLE_LEAF
+        tree_name = self._tree_of_page.get(number)
+        has_rowids = self._pages.page_kind(number) == TABLE_LEAF
         for rowid, values in self._pages.cells(number):
-            table, values = _identify_table(rowid, values) if has_ids else (_identify_index(values), values)
+            table, values = _identify_table(rowid, values) if has_rowids else (_identify_index(values), values)
             if table in ("pairs", "labels"):
-                if owner in RECOVERY_INDEXES:
-                    self._insert_row(table, (*values, owner))
+                if tree_name in RECOVERY_INDEXES:
+                    self._insert_row(table, (*values, tree_name))
             elif table:
                 self._insert_row(
-                    table, tuple(rowid if at == _rowid_column(table) else value for at, value in enumerate(values))
+                    table,
+                    tuple(
+                        rowid if position == _rowid_column(table) else value for position, value in enumerate(values)
+                    ),
                 )
 
     def _insert_row(self, table: str, row: tuple[ColumnValue, ...]) -> None:
-        marks = ", ".join("?" for _ in row)
-        statement = f"INSERT OR IGNORE INTO {table} ({TABLE_COLUMNS[table]}) VALUES ({marks})"
+        placeholders = ", ".join("?" for _ in row)
+        statement = f"INSERT OR IGNORE INTO {table} ({TABLE_COLUMNS[table]}) VALUES ({placeholders})"
         try:
             self._db.execute(statement, row)
         except (sqlite3.Error, OverflowError, UnicodeEncodeError):
@@ -510,25 +523,29 @@ class _RowReader:
 
 def _rowid_column(table: str) -> int | None:
     """Return the position of the rowid among the columns; None for a table without rowids."""
-    at = TABLE_SHAPES.get(table, "").find(ROWID_CODE)
-    return None if at < 0 else at
+    position = TABLE_SHAPES.get(table, "").find(ROWID_CODE)
+    return None if position < 0 else position
 
 
 def _matches_shape(shape: str, values: tuple[ColumnValue, ...]) -> bool:
     return len(shape) == len(values) and all(map(_matches_column_type, shape, values))
 
 
-def _matches_column_type(sign: str, value: ColumnValue) -> bool:
+def _matches_column_type(code: str, value: ColumnValue) -> bool:
     if value is None:
-        return sign == ROWID_CODE or sign.islower()
-    return sign != ROWID_CODE and isinstance(value, COLUMN_TYPES[sign.upper()])
+        return code == ROWID_CODE or code.islower()
+    return code != ROWID_CODE and isinstance(value, COLUMN_TYPES[code.upper()])
 
 
 def _identify_table(rowid: int | None, values: tuple[ColumnValue, ...]) -> tuple[str | None, tuple[ColumnValue, ...]]:
     """Return the table of a row, found by the types of its columns, and the row with missing columns added."""
     for table, shape in TABLE_SHAPES.items():
-        lacking = len(shape) - len(values)
-        row = (*values, *(None for _ in range(lacking))) if 0 < lacking <= ADDED_COLUMN_COUNTS.get(table, 0) else values
+        missing_count = len(shape) - len(values)
+        row = (
+            (*values, *(None for _ in range(missing_count)))
+            if 0 < missing_count <= ADDED_COLUMN_COUNTS.get(table, 0)
+            else values
+        )
         if rowid is None or rowid < 1 or not _matches_shape(shape, row):
             continue
         if table == "items" and str(row[2]).startswith(AGENT_DOCUMENT_PREFIX) and '"phase"' in str(row[2]):
@@ -540,12 +557,12 @@ def _identify_table(rowid: int | None, values: tuple[ColumnValue, ...]) -> tuple
 
 
 def _identify_index(values: tuple[ColumnValue, ...]) -> str | None:
-    fitting = [table for table, shape in INDEX_SHAPES.items() if _matches_shape(shape, values)]
-    if fitting and fitting[0] == "members":
+    matches = [table for table, shape in INDEX_SHAPES.items() if _matches_shape(shape, values)]
+    if matches and matches[0] == "members":
         return "events" if str(values[3]).startswith("{") else "members"
-    if fitting and fitting[0] == "marks" and len(values[1]) != HALF_KEY_BYTES:  # type: ignore[arg-type]
+    if matches and matches[0] == "marks" and len(values[1]) != HALF_KEY_BYTES:  # type: ignore[arg-type]
         return None
-    return fitting[0] if fitting else None
+    return matches[0] if matches else None
 
 
 # -- repairing ------------------------------------------------------------------------------------
@@ -586,53 +603,53 @@ class _RowRepair:
         for done, step in enumerate(steps):
             self._progress("rows", done, len(steps))
             step()
-        rows = {table: self._fetch_value(f"SELECT count(*) FROM {table}") for table in check.COUNTED_TABLES}
-        return RecoveryReport(rows, self._complete, self._truncated, self._lost, self._recreated)
+        row_counts = {table: self._fetch_value(f"SELECT count(*) FROM {table}") for table in check.COUNTED_TABLES}
+        return RecoveryReport(row_counts, self._complete, self._truncated, self._lost, self._recreated)
 
     # -- tenants and items ------------------------------------------------------------------------
 
     def _repair_tenants(self) -> None:
         """Give every tenant that has nodes or items a name and a root."""
-        known: dict[int, str] = dict(self._fetch_all("SELECT n, name FROM tenants"))
+        names: dict[int, str] = dict(self._fetch_all("SELECT n, name FROM tenants"))
         for (n,) in self._fetch_all("SELECT tenant FROM nodes UNION SELECT tenant FROM items"):
-            if n not in known and n > 0:
-                tops = {
+            if n not in names and n > 0:
+                root_keys = {
                     bytes(key)
                     for (key,) in self._fetch_all("SELECT key FROM nodes WHERE tenant = ? AND parent IS NULL", n)
                 }
-                free = "local" not in known.values()
-                is_local = bytes.fromhex(root_key("local")) in tops or (free and len(known) == 0)
-                known[n] = "local" if is_local and free else f"recovered-{n}"
-                self._execute("INSERT INTO tenants (n, name) VALUES (?, ?)", n, known[n])
-        for n, name in known.items():
-            top = root_key(name)
-            self._tenants[n] = TenantConnection(self._db, n, top)
-            self._roots[n] = self._find_or_create_root(n, bytes.fromhex(top))
+                is_local_unused = "local" not in names.values()
+                is_local = bytes.fromhex(root_key("local")) in root_keys or (is_local_unused and len(names) == 0)
+                names[n] = "local" if is_local and is_local_unused else f"recovered-{n}"
+                self._execute("INSERT INTO tenants (n, name) VALUES (?, ?)", n, names[n])
+        for n, name in names.items():
+            root = root_key(name)
+            self._tenants[n] = TenantConnection(self._db, n, root)
+            self._roots[n] = self._find_or_create_root(n, bytes.fromhex(root))
         self._execute("DELETE FROM nodes WHERE tenant NOT IN (SELECT n FROM tenants)")
 
     def _find_or_create_root(self, tenant: int, key: bytes) -> int:
         """Return the rowid of a tenant's root, which is restored if it is lost."""
-        there = self._fetch_value("SELECT n FROM nodes WHERE tenant = ? AND parent IS NULL AND key = ?", tenant, key)
-        if there is not None:
-            self._execute("UPDATE nodes SET item = NULL, erased = NULL WHERE n = ?", there)
-            return int(there)
-        marked = self._fetch_value("SELECT n FROM marks WHERE tenant = ? AND hash = ?", tenant, key[:HALF_KEY_BYTES])
-        if marked is not None and self._fetch_value("SELECT 1 FROM nodes WHERE n = ?", marked) is None:
-            self._execute("INSERT INTO nodes (n, tenant, key) VALUES (?, ?, ?)", marked, tenant, key)
-            return int(marked)
+        root = self._fetch_value("SELECT n FROM nodes WHERE tenant = ? AND parent IS NULL AND key = ?", tenant, key)
+        if root is not None:
+            self._execute("UPDATE nodes SET item = NULL, erased = NULL WHERE n = ?", root)
+            return int(root)
+        indexed = self._fetch_value("SELECT n FROM marks WHERE tenant = ? AND hash = ?", tenant, key[:HALF_KEY_BYTES])
+        if indexed is not None and self._fetch_value("SELECT 1 FROM nodes WHERE n = ?", indexed) is None:
+            self._execute("INSERT INTO nodes (n, tenant, key) VALUES (?, ?, ?)", indexed, tenant, key)
+            return int(indexed)
         # Keys of the root's children are hashes over its key, so a matching child's parent is the lost root.
-        lost = (
+        sql = (
             "SELECT parent, key, body FROM nodes JOIN items ON items.n = item WHERE nodes.tenant = ? AND parent NOT IN"
         )
-        for parent, own, body in self._fetch_all(f"{lost} (SELECT n FROM nodes) ORDER BY nodes.n LIMIT 1000", tenant):
+        for parent, child, body in self._fetch_all(f"{sql} (SELECT n FROM nodes) ORDER BY nodes.n LIMIT 1000", tenant):
             hashed = check.hash_item_text(body)
-            if hashed and child_key(Key(key.hex()), hashed) == own.hex():
+            if hashed and child_key(Key(key.hex()), hashed) == child.hex():
                 self._execute("INSERT INTO nodes (n, tenant, key) VALUES (?, ?, ?)", parent, tenant, key)
                 return int(parent)
-        first = self._fetch_value("SELECT min(n) FROM nodes") or 2
-        free = first - 1 if first > 1 else self._fetch_value("SELECT max(n) + 1 FROM nodes")
-        self._execute("INSERT INTO nodes (n, tenant, key) VALUES (?, ?, ?)", free, tenant, key)
-        return int(free)
+        first_rowid = self._fetch_value("SELECT min(n) FROM nodes") or 2
+        rowid = first_rowid - 1 if first_rowid > 1 else self._fetch_value("SELECT max(n) + 1 FROM nodes")
+        self._execute("INSERT INTO nodes (n, tenant, key) VALUES (?, ?, ?)", rowid, tenant, key)
+        return int(rowid)
 
     def _repair_items(self) -> None:
         """Index items by their hash, id and terms; a text that is not an item is kept apart."""
@@ -643,11 +660,11 @@ class _RowRepair:
                     self._invalid_texts[n] = body
                 self._execute("DELETE FROM items WHERE n = ?", n)
                 continue
-            there = t.fetch_value(
+            existing = t.fetch_value(
                 "SELECT item FROM hashes WHERE tenant = ? AND hash = ?", tenant, tenant_rows.short_hash(hashed)
             )
-            if there is not None:  # a duplicate: damage changed another item into this one
-                self._execute("UPDATE nodes SET item = ? WHERE item = ?", there, n)
+            if existing is not None:  # a duplicate: damage changed another item into this one
+                self._execute("UPDATE nodes SET item = ? WHERE item = ?", existing, n)
                 self._execute("DELETE FROM items WHERE n = ?", n)
                 continue
             self._execute(
@@ -655,8 +672,8 @@ class _RowRepair:
             )
             item = decode_json(body)
             tenant_rows.index_item_id(t, base.own_item_id(item), n)
-            if cut := tokenize_item(item):
-                self._execute("INSERT INTO words (rowid, terms) VALUES (?, ?)", n, cut)
+            if terms := tokenize_item(item):
+                self._execute("INSERT INTO words (rowid, terms) VALUES (?, ?)", n, terms)
 
     # -- nodes ------------------------------------------------------------------------------------
 
@@ -668,14 +685,14 @@ class _RowRepair:
             " JOIN pairs AS of ON of.tree = 'nodes_by_item' AND of.n = marks.n"
             " WHERE marks.n NOT IN (SELECT n FROM nodes) ORDER BY marks.n"
         )
-        for n, tenant, half, parent, item in self._fetch_all(sql):
-            above = self._fetch_value("SELECT key FROM nodes WHERE n = ? AND tenant = ?", parent, tenant)
+        for n, tenant, half_key, parent, item in self._fetch_all(sql):
+            parent_key = self._fetch_value("SELECT key FROM nodes WHERE n = ? AND tenant = ?", parent, tenant)
             body = self._fetch_value("SELECT body FROM items WHERE n = ? AND tenant = ?", item, tenant)
             hashed = check.hash_item_text(body) if body else None
-            if above is None or hashed is None:
+            if parent_key is None or hashed is None:
                 continue
-            key = bytes.fromhex(child_key(Key(above.hex()), hashed))
-            if key[:HALF_KEY_BYTES] == half:
+            key = bytes.fromhex(child_key(Key(parent_key.hex()), hashed))
+            if key[:HALF_KEY_BYTES] == half_key:
                 row = n, tenant, parent, item, key
                 self._execute("INSERT OR IGNORE INTO nodes (n, tenant, parent, item, key) VALUES (?, ?, ?, ?, ?)", *row)
 
@@ -686,10 +703,12 @@ class _RowRepair:
         for n, tenant, parent, item, key, erased in self._iter_rows(sql):
             if n == self._roots[tenant]:
                 continue
-            above = self._fetch_value("SELECT key FROM nodes WHERE n = ? AND tenant = ? AND n < ?", parent, tenant, n)
+            parent_key = self._fetch_value(
+                "SELECT key FROM nodes WHERE n = ? AND tenant = ? AND n < ?", parent, tenant, n
+            )
             body = self._fetch_value("SELECT body FROM items WHERE n = ? AND tenant = ?", item, tenant)
-            if above is None:
-                parent, above = self._roots[tenant], bytes.fromhex(self._tenants[tenant].root)
+            if parent_key is None:
+                parent, parent_key = self._roots[tenant], bytes.fromhex(self._tenants[tenant].root)
                 self._execute("UPDATE nodes SET parent = ? WHERE n = ?", parent, n)
                 self._record_broken_node(n, "moved")
                 rekeyed.add(n)
@@ -700,35 +719,37 @@ class _RowRepair:
                 elif erased is None:
                     self._execute("UPDATE nodes SET erased = '' WHERE n = ?", n)
                 continue
-            self._rekey(n, tenant, parent, item, bytes.fromhex(_child_key(above, body)), key, rekeyed)
+            self._rekey(n, tenant, parent, item, bytes.fromhex(_child_key(parent_key, body)), key, rekeyed)
 
-    def _rekey(self, n: int, tenant: int, parent: int, item: int, right: bytes, key: bytes, rekeyed: set[int]) -> None:
+    def _rekey(
+        self, n: int, tenant: int, parent: int, item: int, correct_key: bytes, key: bytes, rekeyed: set[int]
+    ) -> None:
         """Write a node's correct key, or remove an item that is not the node's original one."""
-        if right == key:
+        if correct_key == key:
             rekeyed.discard(n)
             if self._fetch_value("SELECT why FROM broken WHERE n = ?", n) == "moved":
                 self._execute("DELETE FROM broken WHERE n = ?", n)  # the root is its true parent
             return
         if n not in rekeyed and parent not in rekeyed and not self._has_stored_hash(item):
-            own = base.own_item_id(decode_json(self._fetch_value("SELECT body FROM items WHERE n = ?", item)))
-            self._execute("UPDATE nodes SET item = NULL, erased = ? WHERE n = ?", own, n)
+            own_id = base.own_item_id(decode_json(self._fetch_value("SELECT body FROM items WHERE n = ?", item)))
+            self._execute("UPDATE nodes SET item = NULL, erased = ? WHERE n = ?", own_id, n)
             self._record_broken_node(n, "changed", item)
             return
         if parent in rekeyed:
             rekeyed.add(n)
-        same = self._fetch_value(
+        duplicate = self._fetch_value(
             "SELECT n FROM nodes WHERE tenant = ? AND substr(key, 1, 16) = ? AND n <> ?",
             tenant,
-            right[:HALF_KEY_BYTES],
+            correct_key[:HALF_KEY_BYTES],
             n,
         )
-        if same is None:
-            self._execute("UPDATE nodes SET key = ? WHERE n = ?", right, n)
-        elif same < n:
-            self._merge_nodes(n, same)
+        if duplicate is None:
+            self._execute("UPDATE nodes SET key = ? WHERE n = ?", correct_key, n)
+        elif duplicate < n:
+            self._merge_nodes(n, duplicate)
         else:
-            self._merge_nodes(same, n)
-            self._execute("UPDATE nodes SET key = ? WHERE n = ?", right, n)
+            self._merge_nodes(duplicate, n)
+            self._execute("UPDATE nodes SET key = ? WHERE n = ?", correct_key, n)
 
     def _has_stored_hash(self, item: int) -> bool:
         """Return whether the damaged file stored this item under the hash of its present text."""
@@ -739,19 +760,19 @@ class _RowRepair:
             and self._fetch_value("SELECT 1 FROM marks WHERE n = ? AND hash = ?", item, tenant_rows.short_hash(hashed))
         )
 
-    def _merge_nodes(self, n: int, same: int) -> None:
+    def _merge_nodes(self, n: int, target: int) -> None:
         """Move all references from a node to another node with the same key."""
         for table, column in (
             ("nodes", "parent"), ("links", "saw"), ("links", "head"), ("sessions", "head"), ("sessions", "mark"),
             ("sessions", "written"), ("conversations", "head"),
         ):  # fmt: skip
-            self._execute(f"UPDATE {table} SET {column} = ? WHERE {column} = ?", same, n)
+            self._execute(f"UPDATE {table} SET {column} = ? WHERE {column} = ?", target, n)
         self._execute("DELETE FROM members WHERE node = ?", n)
         self._execute("DELETE FROM nodes WHERE n = ?", n)
         self._execute("DELETE FROM broken WHERE n = ?", n)
 
-    def _record_broken_node(self, n: int, why: str, item: int | None = None) -> None:
-        self._execute("INSERT OR REPLACE INTO broken (n, why, item) VALUES (?, ?, ?)", n, why, item)
+    def _record_broken_node(self, n: int, reason: str, item: int | None = None) -> None:
+        self._execute("INSERT OR REPLACE INTO broken (n, why, item) VALUES (?, ?, ?)", n, reason, item)
 
     # -- records, links ---------------------------------------------------------------------------
 
@@ -762,14 +783,14 @@ class _RowRepair:
                 self._execute("DELETE FROM repeated WHERE n = ?", n)
                 continue
             self._execute("UPDATE OR REPLACE repeated SET hash = ? WHERE n = ?", sha256(body.encode()).digest(), n)
-        for table, key, column, instead in (
+        for table, key, column, replacement in (
             ("links", "n", "error", None),
             ("conversations", "n", "metadata", "{}"),
             ("agent_calls", "n", "output", "null"),
         ):
             for n, text in self._fetch_all(f"SELECT {key}, {column} FROM {table} WHERE {column} IS NOT NULL"):
                 if not check.is_valid_json(text):
-                    self._execute(f"UPDATE {table} SET {column} = ? WHERE {key} = ?", instead, n)
+                    self._execute(f"UPDATE {table} SET {column} = ? WHERE {key} = ?", replacement, n)
         for table, key in (("events", "link"), ("agent_documents", "run")):
             for n, text in self._fetch_all(f"SELECT {key}, body FROM {table}"):
                 if not check.is_valid_json(text):
@@ -777,8 +798,8 @@ class _RowRepair:
 
     def _repair_links(self) -> None:
         """Let every link reference existing nodes, a route and parameters; a row with only an id stays one."""
-        fields = "n, tenant, parent, session, saw, head, route, parameters, previous, usage"
-        for row in self._iter_rows(f"SELECT {fields} FROM links WHERE n > ? ORDER BY n LIMIT ?"):
+        columns = "n, tenant, parent, session, saw, head, route, parameters, previous, usage"
+        for row in self._iter_rows(f"SELECT {columns} FROM links WHERE n > ? ORDER BY n LIMIT ?"):
             n, tenant, parent, _, saw, head, route, parameters, previous, _ = row
             if tenant not in self._tenants:
                 self._execute("DELETE FROM links WHERE n = ?", n)
@@ -820,14 +841,14 @@ class _RowRepair:
         """Return the rowid of the route that replaces a lost one."""
         body = encode_json(UNKNOWN_ROUTE)
         hashed = sha256(body.encode()).digest()
-        there = self._fetch_value("SELECT n FROM repeated WHERE tenant = ? AND hash = ?", tenant, hashed)
-        if there is not None:
-            return int(there)
-        made = self._execute(
+        existing = self._fetch_value("SELECT n FROM repeated WHERE tenant = ? AND hash = ?", tenant, hashed)
+        if existing is not None:
+            return int(existing)
+        rowid = self._execute(
             "INSERT INTO repeated (tenant, hash, body) VALUES (?, ?, ?)", tenant, hashed, body
         ).lastrowid
-        assert made is not None
-        return made
+        assert rowid is not None
+        return rowid
 
     # -- sessions ---------------------------------------------------------------------------------
 
@@ -841,19 +862,23 @@ class _RowRepair:
             " AND n NOT IN (SELECT n FROM sessions) AND tenant IN (SELECT n FROM tenants)"
         )
         for n, tenant in lost:
-            last = self._db.execute(
+            last_link = self._db.execute(
                 "SELECT head, body, created_at FROM links JOIN repeated ON repeated.n = route"
                 " WHERE session = ? AND links.tenant = ? ORDER BY created_at DESC, links.n DESC",
                 (n, tenant),
             ).fetchone()
-            head, model, at = (last[0], decode_json(last[1])[0], last[2]) if last else (None, UNKNOWN_RECORD[1], 0.0)
-            indexed = self._fetch_value("SELECT named FROM pairs WHERE tree = 'sessions_by_head' AND n = ?", n)
-            head = self._find_rowid("nodes", indexed, tenant) or head or self._roots[tenant]
-            record = [UNKNOWN_RECORD[0], model, at, *UNKNOWN_RECORD[3:]]
-            labelled = "SELECT label FROM labels WHERE tree = ? AND n = ? AND tenant = ?"
-            name = self._fetch_value(labelled, "sessions_by_name", n, tenant) or f"recovered-{n}"
-            own = self._fetch_value(labelled, "sessions_by_id", n, tenant)
-            self._insert_session(tenant, name, head, encode_json(record), at, n=n, session_id=own)
+            head, model, created_at = (
+                (last_link[0], decode_json(last_link[1])[0], last_link[2])
+                if last_link
+                else (None, UNKNOWN_RECORD[1], 0.0)
+            )
+            indexed_head = self._fetch_value("SELECT named FROM pairs WHERE tree = 'sessions_by_head' AND n = ?", n)
+            head = self._find_rowid("nodes", indexed_head, tenant) or head or self._roots[tenant]
+            record = [UNKNOWN_RECORD[0], model, created_at, *UNKNOWN_RECORD[3:]]
+            select_label = "SELECT label FROM labels WHERE tree = ? AND n = ? AND tenant = ?"
+            name = self._fetch_value(select_label, "sessions_by_name", n, tenant) or f"recovered-{n}"
+            session_id = self._fetch_value(select_label, "sessions_by_id", n, tenant)
+            self._insert_session(tenant, name, head, encode_json(record), created_at, n=n, session_id=session_id)
         self._execute("UPDATE links SET session = NULL WHERE session NOT IN (SELECT n FROM sessions)")
         self._execute(
             "UPDATE links SET session = NULL WHERE session IS NOT NULL"
@@ -862,91 +887,101 @@ class _RowRepair:
 
     def _repair_sessions(self) -> None:
         """Cut each session after its last intact node; the items after it become a session of their own."""
-        fields = "n, tenant, id, name, head, mark, written, link, used_at, record"
-        made = {one.name for one in self._recreated}
-        rows = list(self._fetch_all(f"SELECT {fields} FROM sessions WHERE record IS NOT NULL ORDER BY n"))
+        columns = "n, tenant, id, name, head, mark, written, link, used_at, record"
+        recreated_names = {session.name for session in self._recreated}
+        rows = list(self._fetch_all(f"SELECT {columns} FROM sessions WHERE record IS NOT NULL ORDER BY n"))
         for n, tenant, _, name, head, mark, written, link, used_at, record in rows:
             name = self._unused_session_name(tenant, name, n) if name is None else name
             record = record if is_session_record(record) else encode_json(UNKNOWN_RECORD)
             history = self._recover_history(n, tenant, head)
-            kept = self._roots[tenant] if history.last_intact_node is None else history.last_intact_node
-            on_path = {place for place, *_ in self._db.execute(SELECT_PATH_FROM_ROOT, {"head": kept})}
+            new_head = self._roots[tenant] if history.last_intact_node is None else history.last_intact_node
+            on_path = {node for node, *_ in self._db.execute(SELECT_PATH_FROM_ROOT, {"head": new_head})}
             new_link = self._find_rowid("links", link, tenant)
             self._execute(
                 "UPDATE sessions SET (name, head, mark, written, link, used_at, record) = (?, ?, ?, ?, ?, ?, ?)"
                 " WHERE n = ?",
-                *(name, kept, mark if mark in on_path else kept, written if written in on_path else None),
+                *(name, new_head, mark if mark in on_path else new_head, written if written in on_path else None),
                 *(new_link, used_at if used_at is not None else 0.0, record, n),
             )
-            if name not in made:
+            if name not in recreated_names:
                 self._report_session(
-                    tenant, name, kept, history, record, used_at, is_whole=kept == head and not history.remaining_items
+                    tenant,
+                    name,
+                    new_head,
+                    history,
+                    record,
+                    used_at,
+                    is_complete=new_head == head and not history.remaining_items,
                 )
 
     def _report_session(
         self,
         tenant: int,
         name: str,
-        kept: int,
+        new_head: int,
         history: _BrokenHistory,
         record: str,
         used_at: float | None,
         *,
-        is_whole: bool,
+        is_complete: bool,
     ) -> None:
-        one = NamedSession(self._tenant_name(tenant), name)
-        if is_whole:
-            self._complete.append(one)
+        session = NamedSession(self._tenant_name(tenant), name)
+        if is_complete:
+            self._complete.append(session)
             return
-        rest = ""
+        rest_name = ""
         if history.remaining_items:
-            rest = self._unused_session_name(tenant, f"{name}-rest", 0)
+            rest_name = self._unused_session_name(tenant, f"{name}-rest", 0)
             head = tree.insert_missing_nodes(
                 self._tenant_without_cache(tenant),
                 AppendItems(self._tenants[tenant].root, tuple(history.remaining_items)),
             )
             model = decode_json(record)[1]
-            own = [UNKNOWN_RECORD[0], model, used_at or 0.0, *UNKNOWN_RECORD[3:]]
-            self._insert_session(tenant, rest, head, encode_json(own), used_at or 0.0, is_reported=False)
-        items = len(self._select_path(kept)) - 1
-        if items or rest:
-            self._truncated.append(TruncatedSession(*one, items, rest, len(history.remaining_items)))
+            rest_record = [UNKNOWN_RECORD[0], model, used_at or 0.0, *UNKNOWN_RECORD[3:]]
+            self._insert_session(tenant, rest_name, head, encode_json(rest_record), used_at or 0.0, is_reported=False)
+        item_count = len(self._select_path(new_head)) - 1
+        if item_count or rest_name:
+            self._truncated.append(TruncatedSession(*session, item_count, rest_name, len(history.remaining_items)))
         else:
-            self._lost.append(one)
+            self._lost.append(session)
 
     def _recover_history(self, session: int, tenant: int, head: int | None) -> _BrokenHistory:
         """Return the readable part of a session's history."""
-        ways = [self._select_path(head)] if self._find_rowid("nodes", head, tenant) is not None else []
-        if ways and not any(why for *_, why, _ in ways[0]):
-            return _BrokenHistory(head, [], len(ways[0]))
-        placed = "SELECT head FROM links WHERE session = ? AND head IS NOT NULL UNION SELECT saw FROM links"
-        others = self._fetch_all(f"{placed} WHERE session = ? AND saw IS NOT NULL", session, session)
-        ways += [self._select_path(place) for (place,) in others]
-        before = [way[: _first_broken_index(way)] for way in ways]
-        kept = max(before, key=len, default=[])
-        behind = max((way[_first_broken_index(way) :] for way in ways), key=len, default=[])
-        items = [item for _, _, item_n, why, other in behind for item in self._recover_item(item_n, why, other)]
-        if len(kept) > 1:
-            return _BrokenHistory(kept[-1][0], items, len(kept) + len(behind))
-        moved = ways and ways[0] and all(why in (None, "moved") for *_, why, _ in ways[0])
-        if moved and head is not None:  # only the start is lost: the head is kept
-            return _BrokenHistory(head, [], len(ways[0]))
-        return _BrokenHistory(None, items, len(behind))
+        paths = [self._select_path(head)] if self._find_rowid("nodes", head, tenant) is not None else []
+        if paths and not any(reason for *_, reason, _ in paths[0]):
+            return _BrokenHistory(head, [], len(paths[0]))
+        select_heads = "SELECT head FROM links WHERE session = ? AND head IS NOT NULL UNION SELECT saw FROM links"
+        rows = self._fetch_all(f"{select_heads} WHERE session = ? AND saw IS NOT NULL", session, session)
+        paths += [self._select_path(node) for (node,) in rows]
+        intact_paths = [path[: _first_broken_index(path)] for path in paths]
+        intact_path = max(intact_paths, key=len, default=[])
+        remainder = max((path[_first_broken_index(path) :] for path in paths), key=len, default=[])
+        items = [
+            item
+            for _, _, item_n, reason, other_item in remainder
+            for item in self._recover_item(item_n, reason, other_item)
+        ]
+        if len(intact_path) > 1:
+            return _BrokenHistory(intact_path[-1][0], items, len(intact_path) + len(remainder))
+        is_moved = paths and paths[0] and all(reason in (None, "moved") for *_, reason, _ in paths[0])
+        if is_moved and head is not None:  # only the start is lost: the head is kept
+            return _BrokenHistory(head, [], len(paths[0]))
+        return _BrokenHistory(None, items, len(remainder))
 
     def _select_path(self, head: int | None) -> list[Row]:
         return self._db.execute(SELECT_PATH_FROM_ROOT, {"head": head}).fetchall()
 
-    def _recover_item(self, n: int | None, why: str | None, other: int | None) -> Iterator[Item]:
+    def _recover_item(self, n: int | None, reason: str | None, other_item: int | None) -> Iterator[Item]:
         """Iterate over the item of a node (none or one), or what can be read of it."""
-        if why == "lost" and other in self._invalid_texts:
-            yield user_message(f"[damaged item; its stored text follows]\n{self._invalid_texts[other]}")
+        if reason == "lost" and other_item in self._invalid_texts:
+            yield user_message(f"[damaged item; its stored text follows]\n{self._invalid_texts[other_item]}")
             return
-        body = self._fetch_value("SELECT body FROM items WHERE n = ?", other if why == "changed" else n)
+        body = self._fetch_value("SELECT body FROM items WHERE n = ?", other_item if reason == "changed" else n)
         if body:
             yield decode_json(body)
 
     def _insert_session(
-        self, tenant: int, name: str, head: int, record: str, at: float, *, n: int | None = None,
+        self, tenant: int, name: str, head: int, record: str, used_at: float, *, n: int | None = None,
         session_id: str | None = None, is_reported: bool = True,
     ) -> None:  # fmt: skip
         session_id = session_id or f"ses_{sha256(f'{tenant} {name} {head}'.encode()).hexdigest()[:24]}"
@@ -954,16 +989,16 @@ class _RowRepair:
         self._execute(
             "INSERT INTO sessions (n, tenant, id, name, head, mark, used_at, used, record)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, 0, ?)",
-            n, tenant, session_id, name, head, head, at, record,
+            n, tenant, session_id, name, head, head, used_at, record,
         )  # fmt: skip
         if is_reported:
             self._recreated.append(NamedSession(self._tenant_name(tenant), name))
 
-    def _unused_session_name(self, tenant: int, wish: str | None, n: int) -> str:
-        name, number = wish or f"recovered-{n}", 1
+    def _unused_session_name(self, tenant: int, base_name: str | None, n: int) -> str:
+        name, number = base_name or f"recovered-{n}", 1
         while self._fetch_value("SELECT 1 FROM sessions WHERE tenant = ? AND name = ? AND n <> ?", tenant, name, n):
             number += 1
-            name = f"{wish or f'recovered-{n}'}-{number}"
+            name = f"{base_name or f'recovered-{n}'}-{number}"
         return name
 
     # -- conversations, runs ----------------------------------------------------------------------
@@ -971,50 +1006,52 @@ class _RowRepair:
     def _repair_conversations(self) -> None:
         """Cut each conversation after its last intact node, and give every item on its path an id."""
         self._execute("DELETE FROM conversations WHERE tenant NOT IN (SELECT n FROM tenants)")
-        for n, tenant, own, head in list(self._fetch_all("SELECT n, tenant, id, head FROM conversations")):
+        for n, tenant, conversation_id, head in list(self._fetch_all("SELECT n, tenant, id, head FROM conversations")):
             t = self._tenants[tenant]
             heads = [head] if self._find_rowid("nodes", head, tenant) is not None else []
-            for route in tenant_rows.select_route_rowids(t, own):
-                heads += [place for (place,) in self._fetch_all("SELECT head FROM links WHERE route = ?", route)]
-            ways = [self._select_path(place) for place in heads]
-            whole = [way[: _first_broken_index(way)] for way in ways]
-            kept = max(whole, key=len, default=[])
-            moved = ways and len(kept) <= 1 and all(why in (None, "moved") for *_, why, _ in ways[0])
-            way = ways[0] if moved else kept
-            new = way[-1][0] if way else self._roots[tenant]
-            self._execute("UPDATE conversations SET head = ?, length = ? WHERE n = ?", new, max(len(way) - 1, 0), n)
-            places = [place for place, *_ in way[1:]]
+            for route in tenant_rows.select_route_rowids(t, conversation_id):
+                heads += [rowid for (rowid,) in self._fetch_all("SELECT head FROM links WHERE route = ?", route)]
+            paths = [self._select_path(rowid) for rowid in heads]
+            intact_paths = [path[: _first_broken_index(path)] for path in paths]
+            intact_path = max(intact_paths, key=len, default=[])
+            is_moved = paths and len(intact_path) <= 1 and all(reason in (None, "moved") for *_, reason, _ in paths[0])
+            path = paths[0] if is_moved else intact_path
+            new_head = path[-1][0] if path else self._roots[tenant]
+            self._execute(
+                "UPDATE conversations SET head = ?, length = ? WHERE n = ?", new_head, max(len(path) - 1, 0), n
+            )
+            nodes = [rowid for rowid, *_ in path[1:]]
             self._execute(
                 "DELETE FROM members WHERE conversation = ? AND node NOT IN (SELECT value FROM json_each(?))",
-                n, encode_json(places),
+                n, encode_json(nodes),
             )  # fmt: skip
-            self._assign_item_ids(n, tenant, places)
+            self._assign_item_ids(n, tenant, nodes)
         self._execute("DELETE FROM members WHERE conversation NOT IN (SELECT n FROM conversations)")
         for tenant, node, item in self._fetch_all(
             "SELECT members.tenant, node, item FROM members JOIN nodes ON nodes.n = node WHERE item IS NOT NULL"
         ):
             tenant_rows.index_assigned_ids(self._tenants[tenant], node, item)
 
-    def _assign_item_ids(self, conversation: int, tenant: int, places: list[int]) -> None:
-        for place in places:
-            key, erased, body, given = self._db.execute(
+    def _assign_item_ids(self, conversation: int, tenant: int, nodes: list[int]) -> None:
+        for node in nodes:
+            key, erased_id, body, assigned_id = self._db.execute(
                 "SELECT key, erased, body, members.id FROM nodes LEFT JOIN items ON items.n = nodes.item"
                 " LEFT JOIN members ON members.node = nodes.n AND conversation = ? WHERE nodes.n = ?",
-                (conversation, place),
+                (conversation, node),
             ).fetchone()
-            if given is None and not erased and not (body and base.own_item_id(decode_json(body))):
+            if assigned_id is None and not erased_id and not (body and base.own_item_id(decode_json(body))):
                 self._execute("INSERT INTO members (tenant, conversation, node, id) VALUES (?, ?, ?, ?)",
-                          tenant, conversation, place, f"msg_{key.hex()[:HALF_KEY_BYTES * 2]}")  # fmt: skip
+                          tenant, conversation, node, f"msg_{key.hex()[:HALF_KEY_BYTES * 2]}")  # fmt: skip
         self._execute("UPDATE members SET tenant = ? WHERE conversation = ?", tenant, conversation)
 
     def _repair_runs(self) -> None:
         """Delete runs, agent runs and events without their parent row; events without a run get one that has ended."""
-        whole = "SELECT n FROM links WHERE saw IS NOT NULL"
+        complete_links = "SELECT n FROM links WHERE saw IS NOT NULL"
         self._execute(
             "INSERT OR IGNORE INTO runs (tenant, link, ended_at) SELECT DISTINCT tenant, link, 0.0 FROM events"
-            f" WHERE link IN ({whole})"
+            f" WHERE link IN ({complete_links})"
         )
-        self._execute(f"DELETE FROM runs WHERE link NOT IN ({whole})")
+        self._execute(f"DELETE FROM runs WHERE link NOT IN ({complete_links})")
         self._execute("DELETE FROM events WHERE link NOT IN (SELECT link FROM runs)")
         self._execute("DELETE FROM agent_runs WHERE n NOT IN (SELECT run FROM agent_documents)")
         self._execute("DELETE FROM agent_runs WHERE session NOT IN (SELECT n FROM sessions WHERE record IS NOT NULL)")
@@ -1032,14 +1069,18 @@ class _RowRepair:
         for n, tenant in unreferenced:
             if n == self._roots[tenant]:
                 continue
-            way = self._select_path(n)
-            if any(why != "moved" and why is not None for *_, why, _ in way):
-                items = [item for _, _, item_n, why, other in way for item in self._recover_item(item_n, why, other)]
+            path = self._select_path(n)
+            if any(reason != "moved" and reason is not None for *_, reason, _ in path):
+                items = [
+                    item
+                    for _, _, item_n, reason, other_item in path
+                    for item in self._recover_item(item_n, reason, other_item)
+                ]
                 if items:
                     t = self._tenant_without_cache(tenant)
                     head = tree.insert_missing_nodes(t, AppendItems(t.root, tuple(items)))
                     self._insert_session(tenant, f"recovered-{n}", head, encode_json(UNKNOWN_RECORD), 0.0)
-            elif len(way) > 1:
+            elif len(path) > 1:
                 self._insert_session(tenant, f"recovered-{n}", n, encode_json(UNKNOWN_RECORD), 0.0)
         self._keep_unlinked_items()
 
@@ -1082,8 +1123,8 @@ class _RowRepair:
 
     def _find_rowid(self, table: str, n: int | None, tenant: int) -> int | None:
         """Return the rowid if the row exists and belongs to the tenant."""
-        found: int | None = self._fetch_value(f"SELECT n FROM {table} WHERE n = ? AND tenant = ?", n, tenant)
-        return found
+        rowid: int | None = self._fetch_value(f"SELECT n FROM {table} WHERE n = ? AND tenant = ?", n, tenant)
+        return rowid
 
     def _execute(self, sql: str, *values: object) -> sqlite3.Cursor:
         return self._db.execute(sql, values)
@@ -1092,15 +1133,15 @@ class _RowRepair:
         return self._db.execute(sql, values).fetchall()
 
     def _fetch_value(self, sql: str, *values: object) -> Any:
-        found = self._db.execute(sql, values).fetchone()
-        return found[0] if found else None
+        row = self._db.execute(sql, values).fetchone()
+        return row[0] if row else None
 
     def _iter_rows(self, sql: str) -> Iterator[Row]:
         """Iterate over rows by rowid, in batches, so that the caller may change them meanwhile."""
-        last = -1
-        while rows := self._db.execute(sql, (last, ROWS_PER_BATCH)).fetchall():
+        last_rowid = -1
+        while rows := self._db.execute(sql, (last_rowid, ROWS_PER_BATCH)).fetchall():
             yield from rows
-            last = rows[-1][0]
+            last_rowid = rows[-1][0]
 
 
 def _orphan_condition(db: sqlite3.Connection, table: str) -> str:
@@ -1113,10 +1154,10 @@ def _orphan_condition(db: sqlite3.Connection, table: str) -> str:
     return " OR ".join(parts)
 
 
-def _first_broken_index(way: list[Row]) -> int:
+def _first_broken_index(path: list[Row]) -> int:
     """Return the position of the first broken node of a path; its length if there is none."""
-    return next((at for at, (*_, why, _) in enumerate(way) if why), len(way))
+    return next((index for index, (*_, reason, _) in enumerate(path) if reason), len(path))
 
 
-def _child_key(above: bytes, body: str) -> Key:
-    return child_key(Key(above.hex()), item_hash(decode_json(body)))
+def _child_key(parent_key: bytes, body: str) -> Key:
+    return child_key(Key(parent_key.hex()), item_hash(decode_json(body)))

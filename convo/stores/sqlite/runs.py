@@ -37,10 +37,10 @@ def start_response_run(t: TenantConnection, response_id: str) -> None:
 
 def require_open_run(t: TenantConnection, response_id: str) -> int:
     """Return the rowid of a response whose run is open. Raises Conflict."""
-    found: int | None = t.fetch_value(SELECT_OPEN_RUN, t.tenant_number, to_query_name(response_id))
-    if found is None:
+    n: int | None = t.fetch_value(SELECT_OPEN_RUN, t.tenant_number, to_query_name(response_id))
+    if n is None:
         raise base.run_not_open_error(response_id)
-    return found
+    return n
 
 
 def end_response_run(t: TenantConnection, response: int) -> None:
@@ -60,15 +60,15 @@ def delete_response_run(db: sqlite3.Connection, response: int) -> None:
 def insert_events(t: TenantConnection, response_id: str, events: Sequence[StreamEvent]) -> None:
     """Append events to an open run. Raises Conflict and InputFault."""
     n = require_open_run(t, response_id)
-    kept = _last_event_number(t, n)
-    base.check_sequence_numbers(events, -1 if kept is None else kept)
+    last_number = _last_event_number(t, n)
+    base.check_sequence_numbers(events, -1 if last_number is None else last_number)
     rows = [(t.tenant_number, n, event["sequence_number"], encode_json(event)) for event in events]
     t.db.executemany("INSERT INTO events (tenant, link, number, body) VALUES (?, ?, ?, ?)", rows)
 
 
 def _last_event_number(t: TenantConnection, response: int) -> int | None:
-    found: int | None = t.fetch_value("SELECT max(number) FROM events WHERE link = ?", response)
-    return found
+    number: int | None = t.fetch_value("SELECT max(number) FROM events WHERE link = ?", response)
+    return number
 
 
 def select_events(t: TenantConnection, response_id: str, after: int) -> Sequence[StreamEvent]:
@@ -111,21 +111,23 @@ class AgentRunRow(NamedTuple):
 
 
 def select_agent_run(t: TenantConnection, run_id: str) -> AgentRun | None:
-    found = t.fetch_row(SELECT_AGENT_RUNS + "AND agent_runs.id = ?", t.tenant_number, to_query_name(run_id))
-    return _agent_run_from_row(found) if found else None
+    row = t.fetch_row(SELECT_AGENT_RUNS + "AND agent_runs.id = ?", t.tenant_number, to_query_name(run_id))
+    return _agent_run_from_row(row) if row else None
 
 
 def select_agent_runs(
     t: TenantConnection, session: str | None, state: str | None, status: str | None, limit: int
 ) -> Sequence[AgentRun]:
     """Return the runs that match all given filters, last changed first."""
-    bounds = {"sessions.id": session, "state": state, "status": status}
-    wanted = {column: to_query_name(value) for column, value in bounds.items() if value is not None}
-    where = "".join(f"AND {column} = ? " for column in wanted)
+    filters = {"sessions.id": session, "state": state, "status": status}
+    conditions = {column: to_query_name(value) for column, value in filters.items() if value is not None}
+    where = "".join(f"AND {column} = ? " for column in conditions)
     newest_first = "ORDER BY changed_at DESC, agent_runs.n DESC LIMIT ?"
     return [
         _agent_run_from_row(row)
-        for row in t.fetch_all(f"{SELECT_AGENT_RUNS}{where}{newest_first}", t.tenant_number, *wanted.values(), limit)
+        for row in t.fetch_all(
+            f"{SELECT_AGENT_RUNS}{where}{newest_first}", t.tenant_number, *conditions.values(), limit
+        )
     ]
 
 
@@ -139,12 +141,12 @@ def select_agent_calls(t: TenantConnection, run_id: str) -> Sequence[AgentCall]:
 
 def check_agent_run_revision(t: TenantConnection, new: AgentRun) -> AgentRunRow | None:
     """Return the stored row of a run; `new` must have the next revision. Raises Conflict."""
-    found = t.fetch_row(
+    row = t.fetch_row(
         "SELECT n, session, revision FROM agent_runs WHERE tenant = ? AND id = ?", t.tenant_number, new.id
     )
-    there = AgentRunRow(*found) if found else None
-    base.check_next_revision(new, there.revision if there else 0)
-    return there
+    stored = AgentRunRow(*row) if row else None
+    base.check_next_revision(new, stored.revision if stored else 0)
+    return stored
 
 
 def upsert_agent_run(t: TenantConnection, new: AgentRun, there: AgentRunRow | None) -> None:
@@ -166,11 +168,11 @@ def upsert_agent_run(t: TenantConnection, new: AgentRun, there: AgentRunRow | No
         t.execute(UPSERT_AGENT_DOCUMENT, t.tenant_number, n, encode_json(dict(new.document)))
 
 
-def _require_session_rowid(t: TenantConnection, session_id: str, there: AgentRunRow | None) -> int:
+def _require_session_rowid(t: TenantConnection, session_id: str, stored: AgentRunRow | None) -> int:
     """Return the rowid of a run's session. Raises NotFound."""
     session = t.find_rowid("sessions", session_id)
-    if there and there.session == session:  # a session with runs has a record
-        return there.session
+    if stored and stored.session == session:  # a session with runs has a record
+        return stored.session
     if session is None or t.fetch_value("SELECT 1 FROM sessions WHERE n = ? AND record IS NOT NULL", session) is None:
         raise NotFound("session", session_id)
     return session
@@ -178,13 +180,13 @@ def _require_session_rowid(t: TenantConnection, session_id: str, there: AgentRun
 
 def upsert_agent_call(t: TenantConnection, new: AgentCall) -> None:
     """Write a tool call of a run, unless the stored one has ended. Raises NotFound and NotCanonical."""
-    number = t.find_rowid("agent_runs", new.run_id)
-    if number is None:
+    run = t.find_rowid("agent_runs", new.run_id)
+    if run is None:
         raise base.agent_run_not_found_error(new.run_id)
     t.execute(
         UPSERT_AGENT_CALL,
         t.tenant_number,
-        number,
+        run,
         new.call_id,
         new.started_at,
         encode_json(new.output) if new.has_ended else None,
@@ -193,10 +195,10 @@ def upsert_agent_call(t: TenantConnection, new: AgentCall) -> None:
 
 def delete_agent_runs(t: TenantConnection, session: int) -> None:
     """Delete the runs of a session, and their calls."""
-    for (number,) in t.fetch_all("SELECT n FROM agent_runs WHERE session = ?", session):
-        t.execute("DELETE FROM agent_calls WHERE run = ?", number)
-        t.execute("DELETE FROM agent_documents WHERE run = ?", number)
-        t.execute_delete("DELETE FROM agent_runs WHERE n = ?", number)
+    for (run,) in t.fetch_all("SELECT n FROM agent_runs WHERE session = ?", session):
+        t.execute("DELETE FROM agent_calls WHERE run = ?", run)
+        t.execute("DELETE FROM agent_documents WHERE run = ?", run)
+        t.execute_delete("DELETE FROM agent_runs WHERE n = ?", run)
 
 
 def _agent_run_from_row(row: Row) -> AgentRun:
@@ -208,16 +210,16 @@ def acquire_lease(t: TenantConnection, name: str, holder: str, ttl_s: float, dea
     """Acquire or renew a lease. Raises Busy and NotCanonical."""
     base.check_stored_name(name)
     base.check_stored_name(holder)
-    moment = database_time_s(t.db)
-    there = t.fetch_row("SELECT holder, expires_at FROM leases WHERE tenant = ? AND name = ?", t.tenant_number, name)
-    if there and there[1] > moment and there[0] not in (holder, dead_holder):
-        raise Busy(name, there[0])
+    now = database_time_s(t.db)
+    row = t.fetch_row("SELECT holder, expires_at FROM leases WHERE tenant = ? AND name = ?", t.tenant_number, name)
+    if row and row[1] > now and row[0] not in (holder, dead_holder):
+        raise Busy(name, row[0])
     t.execute(
         "INSERT INTO leases (tenant, name, holder, expires_at) VALUES (?, ?, ?, ?) ON CONFLICT (tenant, name)"
         " DO UPDATE SET (holder, expires_at) = (excluded.holder, excluded.expires_at)",
-        *(t.tenant_number, name, holder, moment + ttl_s),
+        *(t.tenant_number, name, holder, now + ttl_s),
     )
-    return Lease(name, holder, moment + ttl_s)
+    return Lease(name, holder, now + ttl_s)
 
 
 def release_lease(t: TenantConnection, lease: Lease) -> None:
@@ -231,10 +233,10 @@ def release_lease(t: TenantConnection, lease: Lease) -> None:
 
 def select_lease_holder(t: TenantConnection, name: str) -> str | None:
     """Return the holder of a lease that has not expired."""
-    there = t.fetch_row(
+    row = t.fetch_row(
         "SELECT holder FROM leases WHERE tenant = ? AND name = ? AND expires_at > ?",
         t.tenant_number,
         to_query_name(name),
         database_time_s(t.db),
     )
-    return str(there[0]) if there else None
+    return str(row[0]) if row else None

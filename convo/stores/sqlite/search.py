@@ -75,9 +75,9 @@ ORDER BY sessions.used DESC NULLS FIRST, sessions.used_at DESC, sessions.n DESC
 def find_handles(t: TenantConnection, prefix: str, limit: int) -> Sequence[HandleMatch]:
     if not is_utf8_encodable(prefix):
         return []
-    bounds = {"tenant": t.tenant_number, "first": prefix, "last": prefix + HIGHEST_CHARACTER, "limit": limit}
-    rows = t.db.execute(SELECT_HANDLES, bounds).fetchall()
-    return [HandleMatch(kind, found, name or select_first_words(t, place)) for kind, found, name, place in rows]
+    parameters = {"tenant": t.tenant_number, "first": prefix, "last": prefix + HIGHEST_CHARACTER, "limit": limit}
+    rows = t.db.execute(SELECT_HANDLES, parameters).fetchall()
+    return [HandleMatch(kind, record_id, name or select_first_words(t, node)) for kind, record_id, name, node in rows]
 
 
 def search_items(t: TenantConnection, sought: str, limit: int) -> Sequence[SearchHit]:
@@ -92,12 +92,12 @@ def search_items(t: TenantConnection, sought: str, limit: int) -> Sequence[Searc
     return hits[:limit]
 
 
-def _matching_items(t: TenantConnection, sought: tuple[str, ...]) -> Iterator[tuple[int, Item]]:
+def _matching_items(t: TenantConnection, phrases: tuple[str, ...]) -> Iterator[tuple[int, Item]]:
     """Iterate over the items that contain every phrase, best first."""
-    if not sought:
+    if not phrases:
         return
-    query = " ".join(f'"{phrase}"' for phrase in sought)
+    query = " ".join(f'"{phrase}"' for phrase in phrases)
     for (n,) in t.db.execute(SELECT_MATCHING_ITEMS, {"tenant": t.tenant_number, "query": query}):
         item = decode_json(t.fetch_value("SELECT body FROM items WHERE n = ?", n))
-        if phrase_density(tokenize_item(item), sought):
+        if phrase_density(tokenize_item(item), phrases):
             yield n, item

@@ -141,15 +141,15 @@ class SqliteStore:
         await self.database.aclose()
 
     async def _read(
-        self, job: Callable[Concatenate[TenantConnection, P], Result], *args: P.args, **named: P.kwargs
+        self, job: Callable[Concatenate[TenantConnection, P], Result], *args: P.args, **kwargs: P.kwargs
     ) -> Result:
-        return await self.database.read(lambda db: job(TenantConnection.find(db, self.tenant), *args, **named))
+        return await self.database.read(lambda db: job(TenantConnection.find(db, self.tenant), *args, **kwargs))
 
     async def _write(
-        self, job: Callable[Concatenate[TenantConnection, P], Result], *args: P.args, **named: P.kwargs
+        self, job: Callable[Concatenate[TenantConnection, P], Result], *args: P.args, **kwargs: P.kwargs
     ) -> Result:
         return await self.database.write(
-            lambda db: job(TenantConnection.find_or_create(db, self.tenant), *args, **named)
+            lambda db: job(TenantConnection.find_or_create(db, self.tenant), *args, **kwargs)
         )
 
     async def _remove(self, job: Callable[[TenantConnection, str], None], name: str) -> None:
@@ -159,32 +159,34 @@ class SqliteStore:
 def apply_transaction(t: TenantConnection, change: Transaction) -> None:
     """Apply a transaction. Raises the errors of `Store.commit`; the caller rolls back."""
     base.check_stored_names(change)
-    session = records.check_stored_session(t, change.session, change.expected_session_head) if change.session else None
-    talk = (
+    session_row = (
+        records.check_stored_session(t, change.session, change.expected_session_head) if change.session else None
+    )
+    conversation_row = (
         records.check_stored_conversation(t, change.conversation, change.expected_conversation_head)
         if change.conversation
         else None
     )
-    run = agents.check_agent_run_revision(t, change.agent_run) if change.agent_run else None
-    ended = runs.require_open_run(t, change.ended_run_id) if change.ended_run_id else None
-    loose = [tree.insert_missing_nodes(t, growth) for growth in change.appends]
+    run_row = agents.check_agent_run_revision(t, change.agent_run) if change.agent_run else None
+    ended_response = runs.require_open_run(t, change.ended_run_id) if change.ended_run_id else None
+    detached_nodes = [tree.insert_missing_nodes(t, append) for append in change.appends]
     for link in change.links:
-        loose += links.upsert_link(t, link)
+        detached_nodes += links.upsert_link(t, link)
     if change.session:
-        loose += records.upsert_session(t, change.session, session)
+        detached_nodes += records.upsert_session(t, change.session, session_row)
     if change.conversation:
-        loose += records.upsert_conversation(t, change.conversation, talk)
+        detached_nodes += records.upsert_conversation(t, change.conversation, conversation_row)
     for n in _nodes_to_erase(t, change):
         tree.erase_item(t, n)
     if change.started_run_id:
         runs.start_response_run(t, change.started_run_id)
-    if ended is not None:
-        runs.end_response_run(t, ended)
+    if ended_response is not None:
+        runs.end_response_run(t, ended_response)
     if change.agent_run:
-        agents.upsert_agent_run(t, change.agent_run, run)
+        agents.upsert_agent_run(t, change.agent_run, run_row)
     for call in change.agent_calls:
         agents.upsert_agent_call(t, call)
-    tree.delete_unreferenced_nodes(t, set(loose) - _referenced_nodes(t, change))
+    tree.delete_unreferenced_nodes(t, set(detached_nodes) - _referenced_nodes(t, change))
     if change.erased_nodes:
         connection.request_vacuum(t.db)
 
@@ -194,7 +196,7 @@ def _referenced_nodes(t: TenantConnection, change: Transaction) -> set[int]:
 
     If such a start is unreferenced after all, deleting the node after it checks it too.
     """
-    heads = [growth.after for growth in change.appends if growth.items]
+    heads = [append.after for append in change.appends if append.items]
     if change.session:
         heads += [change.session.head, change.session.confirmed_head]
     if change.conversation:
@@ -204,11 +206,14 @@ def _referenced_nodes(t: TenantConnection, change: Transaction) -> set[int]:
 
 def _nodes_to_erase(t: TenantConnection, change: Transaction) -> set[int]:
     """Return the nodes whose items are erased. Raises NotFound."""
-    named = [tree.node_rowid(t, key) for key in change.erased_nodes]
-    if not named or not change.conversation:
-        return set(named)
+    erased_nodes = [tree.node_rowid(t, key) for key in change.erased_nodes]
+    if not erased_nodes or not change.conversation:
+        return set(erased_nodes)
     routes, head = (
         tenant_rows.select_route_rowids(t, change.conversation.id),
         tree.node_rowid(t, change.conversation.head),
     )
-    return {*named, *(n for gone in named for n in tree.select_other_nodes_of_item(t, gone, routes, head))}
+    return {
+        *erased_nodes,
+        *(n for node in erased_nodes for n in tree.select_other_nodes_of_item(t, node, routes, head)),
+    }

@@ -48,56 +48,56 @@ class TenantConnection:
     @classmethod
     def find(cls, db: sqlite3.Connection, name: str) -> "TenantConnection":
         """Return the tenant for a read."""
-        found = db.execute("SELECT n FROM tenants WHERE name = ?", (name,)).fetchone()
-        return cls(db, found[0] if found else 0, root_key(name))
+        row = db.execute("SELECT n FROM tenants WHERE name = ?", (name,)).fetchone()
+        return cls(db, row[0] if row else 0, root_key(name))
 
     @classmethod
     def find_or_create(cls, db: sqlite3.Connection, name: str) -> "TenantConnection":
         """Return the tenant for a write; it is created, with the root of its tree, if it is missing."""
-        there = cls.find(db, name)
-        if there.tenant_number:
-            return there
-        number = db.execute("INSERT INTO tenants (name) VALUES (?)", (name,)).lastrowid
-        assert number is not None
-        db.execute("INSERT INTO nodes (tenant, key) VALUES (?, ?)", (number, key_to_blob(there.root)))
-        return cls(db, number, there.root)
+        tenant = cls.find(db, name)
+        if tenant.tenant_number:
+            return tenant
+        tenant_number = db.execute("INSERT INTO tenants (name) VALUES (?)", (name,)).lastrowid
+        assert tenant_number is not None
+        db.execute("INSERT INTO nodes (tenant, key) VALUES (?, ?)", (tenant_number, key_to_blob(tenant.root)))
+        return cls(db, tenant_number, tenant.root)
 
     def fetch_all(self, sql: str, *values: object) -> list[Row]:
         return self.db.execute(sql, values).fetchall()
 
     def fetch_row(self, sql: str, *values: object) -> Row | None:
-        found: Row | None = self.db.execute(sql, values).fetchone()
-        return found
+        row: Row | None = self.db.execute(sql, values).fetchone()
+        return row
 
     def fetch_value(self, sql: str, *values: object) -> Any:
         """Return the first column of the first row; None if there is none."""
-        found = self.db.execute(sql, values).fetchone()
-        return found[0] if found else None
+        row = self.db.execute(sql, values).fetchone()
+        return row[0] if row else None
 
     def execute(self, sql: str, *values: object) -> sqlite3.Cursor:
         return self.db.execute(sql, values)
 
     def execute_insert(self, sql: str, *values: object) -> int:
         """Run an INSERT and return the rowid."""
-        number = self.db.execute(sql, values).lastrowid
-        assert number is not None
-        return number
+        rowid = self.db.execute(sql, values).lastrowid
+        assert rowid is not None
+        return rowid
 
     def find_rowid(self, table: TableWithId, row_id: str) -> int | None:
         """Return the rowid of the row with this id; None if there is none."""
-        known = self.rowids.get((table, row_id))
-        if known is not None:
-            return known
-        found: int | None = self.fetch_value(SELECT_ROWID[table], self.tenant_number, row_id)
-        if found is not None:
-            self.rowids[table, row_id] = found
-        return found
+        cached = self.rowids.get((table, row_id))
+        if cached is not None:
+            return cached
+        rowid: int | None = self.fetch_value(SELECT_ROWID[table], self.tenant_number, row_id)
+        if rowid is not None:
+            self.rowids[table, row_id] = rowid
+        return rowid
 
     def insert_row(self, table: TableWithId, row_id: str, columns: Columns) -> int:
         """Insert a row and return its rowid."""
         row = {"tenant": self.tenant_number, "id": row_id, **columns}
-        values = ", ".join("?" * len(row))
-        n = self.execute_insert(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({values})", *row.values())  # noqa: S608 - constant names
+        placeholders = ", ".join("?" * len(row))
+        n = self.execute_insert(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({placeholders})", *row.values())  # noqa: S608 - constant names
         self.rowids[table, row_id] = n
         return n
 
@@ -106,9 +106,11 @@ class TenantConnection:
 
         Each column that is written costs a page of every index that contains it, also when its value stays the same.
         """
-        new = {column: value for column, value in columns.items() if column not in before or before[column] != value}
-        written = ", ".join(f"{column} = ?" for column in new)
-        self.execute(f"UPDATE {table} SET {written} WHERE n = ?", *new.values(), n)  # noqa: S608 - constant names
+        changed = {
+            column: value for column, value in columns.items() if column not in before or before[column] != value
+        }
+        assignments = ", ".join(f"{column} = ?" for column in changed)
+        self.execute(f"UPDATE {table} SET {assignments} WHERE n = ?", *changed.values(), n)  # noqa: S608 - constant names
 
     def execute_delete(self, sql: str, *values: object) -> None:
         """Delete rows whose rowids may be cached."""
@@ -127,10 +129,10 @@ def database_time_s(db: sqlite3.Connection) -> float:
 def key_to_blob(key: Key) -> bytes:
     """Return a key as it is stored; empty for an invalid key."""
     try:
-        raw = bytes.fromhex(key)
+        blob = bytes.fromhex(key)
     except ValueError:
         return b""
-    return raw if raw.hex() == key else b""
+    return blob if blob.hex() == key else b""
 
 
 def short_hash(hashed: Hash) -> bytes:
@@ -175,17 +177,17 @@ ROUTE_CONVERSATION_INDEX = 5
 def select_item(t: TenantConnection, item_id: str) -> Item | None:
     """Return the item with this id; if there are several, the one stored last."""
     for n, body in t.fetch_all(SELECT_ITEMS_BY_HASH, t.tenant_number, _hash_item_id(item_id)):
-        found: Item = decode_json(body)
-        if (item_id and base.own_item_id(found) == item_id) or _is_assigned_id(t, item_id, n):
-            return found
+        item: Item = decode_json(body)
+        if (item_id and base.own_item_id(item) == item_id) or _is_assigned_id(t, item_id, n):
+            return item
     return _select_item_by_key(t, base.parse_key_prefix(item_id))
 
 
 def _select_item_by_key(t: TenantConnection, digits: str) -> Item | None:
     if not digits:
         return None
-    found = t.fetch_row(SELECT_ITEM_BY_HALF_KEY, t.tenant_number, bytes.fromhex(digits[:HALF_KEY_DIGITS]))
-    return decode_json(found[1]) if found and found[0].hex().startswith(digits) else None
+    row = t.fetch_row(SELECT_ITEM_BY_HALF_KEY, t.tenant_number, bytes.fromhex(digits[:HALF_KEY_DIGITS]))
+    return decode_json(row[1]) if row and row[0].hex().startswith(digits) else None
 
 
 def is_item_indexed(t: TenantConnection, item_id: str, item: int) -> bool:
@@ -231,8 +233,8 @@ def _is_assigned_id(t: TenantConnection, item_id: str, item: int) -> bool:
 
 def select_route_rowids(t: TenantConnection, conversation_id: str) -> Sequence[int]:
     """Return the routes with this conversation, also after it was removed."""
-    found = t.fetch_all(SELECT_ROUTES_BY_HASH, t.tenant_number, _hash_conversation_id(conversation_id))
-    return [n for n, body in found if decode_json(body)[ROUTE_CONVERSATION_INDEX] == conversation_id]
+    rows = t.fetch_all(SELECT_ROUTES_BY_HASH, t.tenant_number, _hash_conversation_id(conversation_id))
+    return [n for n, body in rows if decode_json(body)[ROUTE_CONVERSATION_INDEX] == conversation_id]
 
 
 def index_route(t: TenantConnection, route: Json, n: int) -> None:

@@ -56,23 +56,23 @@ FROM nodes WHERE n = ?
 
 def node_rowid(t: TenantConnection, key: Key) -> int:
     """Return the rowid of the node with this key. Raises NotFound."""
-    known = t.rowids.get(("nodes", key))
-    if known is not None:
-        return known
-    found = find_node(t, key)
-    if found is None:
+    cached = t.rowids.get(("nodes", key))
+    if cached is not None:
+        return cached
+    row = find_node(t, key)
+    if row is None:
         raise base.node_not_found_error(key)
-    n: int = found[0]
+    n: int = row[0]
     return n
 
 
 def find_node(t: TenantConnection, key: Key) -> Row | None:
     """Return the rowids of the node with this key and of its item; None if there is no such node."""
-    raw = key_to_blob(key)
-    found = t.fetch_row(SELECT_NODE, t.tenant_number, raw[:16], raw)
-    if found is not None:
-        t.rowids["nodes", key] = found[0]
-    return found
+    blob = key_to_blob(key)
+    row = t.fetch_row(SELECT_NODE, t.tenant_number, blob[:16], blob)
+    if row is not None:
+        t.rowids["nodes", key] = row[0]
+    return row
 
 
 def select_path(t: TenantConnection, head: Key) -> Path:
@@ -87,13 +87,13 @@ def select_items_after(t: TenantConnection, head: Key, after: Key) -> Sequence[I
     """Return the items after `after` on the path to `head`. Raises NotFound, Conflict and ItemDeleted."""
     if head == after == t.root:
         return []
-    start, found = node_rowid(t, head), find_node(t, after)
-    if found is None:
+    start, after_row = node_rowid(t, head), find_node(t, after)
+    if after_row is None:
         raise base.not_on_path_error(after)
-    end, rows = _select_path_rows(t, start, found[0])
-    if end != found[0]:
+    end, rows = _select_path_rows(t, start, after_row[0])
+    if end != after_row[0]:
         raise base.not_on_path_error(after)
-    return [one.item for one in _nodes_from_rows(rows)]
+    return [node.item for node in _nodes_from_rows(rows)]
 
 
 def _select_path_rows(t: TenantConnection, head: int, after: int) -> tuple[int, list[Row]]:
@@ -112,8 +112,8 @@ def _nodes_from_rows(rows: Sequence[Row]) -> Sequence[Node]:
 
 def decode_items(bodies: Sequence[str]) -> Sequence[Item]:
     """Decode items from their texts, joined into one array: that takes half the time."""
-    found: list[Item] = decode_json(f"[{','.join(bodies)}]")
-    return found
+    items: list[Item] = decode_json(f"[{','.join(bodies)}]")
+    return items
 
 
 def select_node_item(t: TenantConnection, n: int) -> Item | None:
@@ -124,26 +124,26 @@ def select_node_item(t: TenantConnection, n: int) -> Item | None:
 
 def select_first_words(t: TenantConnection, n: int) -> str:
     """Return the first words of a node's item; "" if there is none."""
-    found = select_node_item(t, n)
-    return "" if found is None else item_preview(found)
+    item = select_node_item(t, n)
+    return "" if item is None else item_preview(item)
 
 
 def insert_missing_nodes(t: TenantConnection, growth: AppendItems) -> int:
     """Insert the nodes that are not stored yet and return the rowid of the last. Raises NotFound."""
-    at, key, new = node_rowid(t, growth.after), growth.after, False
+    node, key, is_new = node_rowid(t, growth.after), growth.after, False
     for item in growth.items:
         hashed = item_hash(item)
         key = child_key(key, hashed)
-        found = None if new else find_node(t, key)  # a new node has no children
-        if found is None:
-            at, new = _insert_node(t, at, _insert_missing_item(t, hashed, item), key), True
+        row = None if is_new else find_node(t, key)  # a new node has no children
+        if row is None:
+            node, is_new = _insert_node(t, node, _insert_missing_item(t, hashed, item), key), True
         else:
-            at = found[0]
-            if found[1] is None:
-                kept = _insert_missing_item(t, hashed, item)
-                t.execute("UPDATE nodes SET item = ?, erased = NULL WHERE n = ?", kept, at)
-                tenant_rows.index_assigned_ids(t, at, kept)
-    return at
+            node = row[0]
+            if row[1] is None:
+                item_rowid = _insert_missing_item(t, hashed, item)
+                t.execute("UPDATE nodes SET item = ?, erased = NULL WHERE n = ?", item_rowid, node)
+                tenant_rows.index_assigned_ids(t, node, item_rowid)
+    return node
 
 
 def _insert_node(t: TenantConnection, parent: int, item: int, key: Key) -> int:
@@ -161,15 +161,15 @@ def _insert_node(t: TenantConnection, parent: int, item: int, key: Key) -> int:
 def _insert_missing_item(t: TenantConnection, hashed: Hash, item: Item) -> int:
     """Return the rowid of an item, which is inserted if it is new."""
     short = short_hash(hashed)
-    found: int | None = t.fetch_value("SELECT item FROM hashes WHERE tenant = ? AND hash = ?", t.tenant_number, short)
-    if found is not None:
-        return found
-    number = t.execute_insert("INSERT INTO items (tenant, body) VALUES (?, ?)", t.tenant_number, encode_json(item))
-    t.execute("INSERT INTO hashes (tenant, hash, item) VALUES (?, ?, ?)", t.tenant_number, short, number)
-    tenant_rows.index_item_id(t, base.own_item_id(item), number)
-    if cut := tokenize_item(item):
-        t.execute("INSERT INTO words (rowid, terms) VALUES (?, ?)", number, cut)
-    return number
+    stored: int | None = t.fetch_value("SELECT item FROM hashes WHERE tenant = ? AND hash = ?", t.tenant_number, short)
+    if stored is not None:
+        return stored
+    n = t.execute_insert("INSERT INTO items (tenant, body) VALUES (?, ?)", t.tenant_number, encode_json(item))
+    t.execute("INSERT INTO hashes (tenant, hash, item) VALUES (?, ?, ?)", t.tenant_number, short, n)
+    tenant_rows.index_item_id(t, base.own_item_id(item), n)
+    if terms := tokenize_item(item):
+        t.execute("INSERT INTO words (rowid, terms) VALUES (?, ?)", n, terms)
+    return n
 
 
 def select_other_nodes_of_item(t: TenantConnection, gone: int, routes: Sequence[int], head: int) -> list[int]:
@@ -180,9 +180,9 @@ def select_other_nodes_of_item(t: TenantConnection, gone: int, routes: Sequence[
 
 def erase_item(t: TenantConnection, n: int) -> None:
     """Remove the item from a node."""
-    found = t.fetch_row("SELECT item, body FROM nodes JOIN items ON items.n = nodes.item WHERE nodes.n = ?", n)
-    if found:
-        item, body = found
+    row = t.fetch_row("SELECT item, body FROM nodes JOIN items ON items.n = nodes.item WHERE nodes.n = ?", n)
+    if row:
+        item, body = row
         t.execute("UPDATE nodes SET item = NULL, erased = ? WHERE n = ?", base.own_item_id(decode_json(body)), n)
         tenant_rows.unindex_assigned_ids(t, n, item)
         _delete_unreferenced_item(t, item)
@@ -193,25 +193,25 @@ def delete_unreferenced_nodes(t: TenantConnection, nodes: Iterable[int]) -> None
     for start in nodes:
         n: int | None = start
         while n is not None:
-            found = t.fetch_row(SELECT_NODE_USE, n)
-            if found is None or found[2]:
+            row = t.fetch_row(SELECT_NODE_USE, n)
+            if row is None or row[2]:
                 break
             t.execute_delete("DELETE FROM nodes WHERE n = ?", n)
-            if found[1] is not None:
-                _delete_unreferenced_item(t, found[1])
-            n = found[0]
+            if row[1] is not None:
+                _delete_unreferenced_item(t, row[1])
+            n = row[0]
 
 
-def _delete_unreferenced_item(t: TenantConnection, item: int) -> None:
+def _delete_unreferenced_item(t: TenantConnection, n: int) -> None:
     """Delete an item that has no node any more, and its terms."""
-    if t.fetch_value("SELECT 1 FROM nodes WHERE item = ?", item):
+    if t.fetch_value("SELECT 1 FROM nodes WHERE item = ?", n):
         return
-    kept = decode_json(t.fetch_value("SELECT body FROM items WHERE n = ?", item))
-    if cut := tokenize_item(kept):
-        t.execute("INSERT INTO words (words, rowid, terms) VALUES ('delete', ?, ?)", item, cut)
-    tenant_rows.unindex_item_id(t, base.own_item_id(kept), item)
-    t.execute("DELETE FROM hashes WHERE tenant = ? AND hash = ?", t.tenant_number, short_hash(item_hash(kept)))
-    t.execute("DELETE FROM items WHERE n = ?", item)
+    item = decode_json(t.fetch_value("SELECT body FROM items WHERE n = ?", n))
+    if terms := tokenize_item(item):
+        t.execute("INSERT INTO words (words, rowid, terms) VALUES ('delete', ?, ?)", n, terms)
+    tenant_rows.unindex_item_id(t, base.own_item_id(item), n)
+    t.execute("DELETE FROM hashes WHERE tenant = ? AND hash = ?", t.tenant_number, short_hash(item_hash(item)))
+    t.execute("DELETE FROM items WHERE n = ?", n)
 
 
 DELETE_UNREFERENCED_LINK = """
