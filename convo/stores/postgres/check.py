@@ -187,8 +187,8 @@ class _DatabaseCheck:
                 self.problems.add(
                     "conversation", f"conversation {tenant_rows.unescape_name(stored_id)} has items without an id"
                 )
-            assigned_id = "SELECT count(*) FROM convo.members WHERE tenant = $1 AND conversation = $2"
-            if await t.fetch_value(assigned_id, stored_id) != sum(
+            count_assigned = "SELECT count(*) FROM convo.members WHERE tenant = $1 AND conversation = $2"
+            if await t.fetch_value(count_assigned, stored_id) != sum(
                 assigned_id is not None for assigned_id, _, _ in rows
             ):
                 example = f"conversation {tenant_rows.unescape_name(stored_id)} names items that are not on its path"

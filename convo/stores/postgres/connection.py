@@ -412,8 +412,8 @@ async def _select_number(db: DatabaseConnection, sql: str) -> int:
 def schema_sql(partitions: int = 0, *, after_migration: int = 0) -> str:
     """Return the SQL that `migrate_schema` would run, for a role that may create tables.
 
-    partitions:  hash partitions of each tenants' table; 0: plain tables
-    after_migration:       the number of the last migration that ran already
+    partitions:       hash partitions of each tenants' table; 0: plain tables
+    after_migration:  the number of the last migration that ran already
     """
     numbers = range(after_migration + 1, SCHEMA_VERSION + 1)
     scripts = (partition_tables(read_migration(number), partitions) for number in numbers)

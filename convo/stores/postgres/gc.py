@@ -1,4 +1,4 @@
-"""Remove records, and everything that only they referenced.
+"""Remove records, and all rows that only they referenced.
 
 A removal is one transaction with an exclusive lock of the tenant. Pruning runs in batches, so that other
 writers can run in between: conversations first, then sessions, then links.
@@ -112,7 +112,7 @@ async def _delete_conversations(t: TenantConnection, ids: Sequence[str]) -> list
 
 
 async def _delete_unreferenced_and_commit(t: TenantConnection, node_rows: Sequence[Row], links: Sequence[Row]) -> None:
-    """Delete what nothing references any more, and commit."""
+    """Delete the rows that nothing references any more, and commit."""
     nodes = [node for row in node_rows for node in row] + [node for link in links for node in link[:2]]
     repeated: set[UUID] = {json_id for link in links for json_id in link[2:] if json_id}
     await delete_unreferenced_nodes(t, {node for node in nodes if node})

@@ -1,4 +1,4 @@
-"""Find records by the beginning of a handle, and items by words.
+"""Find records by the prefix of a handle, and items by words.
 
 The index holds hashes of terms, so each match is verified against the item's text. Shorter items are read
 first; results are ordered by phrase density.

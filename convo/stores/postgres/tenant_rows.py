@@ -1,8 +1,8 @@
-"""The rows of one tenant: statements, and values as columns hold them.
+"""The rows of one tenant: statements, and values as they are stored in columns.
 
 In every statement `$1` is the tenant's number. Statements that do not need each other's results are sent as one
-pipeline, because round trips cost most. Names are escaped where text columns cannot hold them, so that equal
-beginnings stay equal. Bodies are compressed with zlib where that makes them shorter.
+pipeline, because round trips cost most. Names are escaped where text columns cannot store them, so that equal
+prefixes stay equal. Bodies are compressed with zlib where that makes them shorter.
 """
 
 import re
@@ -56,9 +56,9 @@ class TenantConnection:
         """Return a statement whose `$1` is the tenant."""
         return Statement(sql, (self.tenant_number, *values))
 
-    async def run_pipeline(self, *asked: Statement) -> list[list[Row]]:
+    async def run_pipeline(self, *statements: Statement) -> list[list[Row]]:
         """Run all statements in one round trip and return the rows of each."""
-        return await run_pipeline(self.db, *asked)
+        return await run_pipeline(self.db, *statements)
 
     async def fetch_all(self, sql: str, *values: object) -> list[Row]:
         cursor = await self.db.execute(sql, (self.tenant_number, *values), binary=True)
@@ -78,9 +78,9 @@ def _tenant_number(root: Key) -> int:
     return int.from_bytes(bytes.fromhex(root[:16]), signed=True)
 
 
-async def run_pipeline(db: DatabaseConnection, *asked: Statement) -> list[list[Row]]:
+async def run_pipeline(db: DatabaseConnection, *statements: Statement) -> list[list[Row]]:
     async with db.pipeline():
-        cursors = [await db.execute(one.sql, one.values) for one in asked]
+        cursors = [await db.execute(statement.sql, statement.values) for statement in statements]
     return [await cursor.fetchall() if cursor.description else [] for cursor in cursors]
 
 

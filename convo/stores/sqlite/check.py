@@ -95,7 +95,7 @@ def quick_check(file: Path, limit_s: float) -> str | None:
     """
     deadline = monotonic() + limit_s
 
-    def checked(db: sqlite3.Connection) -> str | None:
+    def run_check(db: sqlite3.Connection) -> str | None:
         db.set_progress_handler(lambda: monotonic() > deadline, 10_000)
         try:
             return str(db.execute("PRAGMA quick_check(1)").fetchone()[0])
@@ -106,7 +106,7 @@ def quick_check(file: Path, limit_s: float) -> str | None:
         except sqlite3.DatabaseError as error:
             return str(error)
 
-    return read_snapshot(file, checked)
+    return read_snapshot(file, run_check)
 
 
 def read_snapshot(file: Path, read: Callable[[sqlite3.Connection], Result]) -> Result:
@@ -342,14 +342,14 @@ class _DatabaseCheck:
         for n, head, length in self._iter_rows("conversations", "SELECT n, head, length FROM conversations"):
             rows = self._db.execute(SELECT_MEMBERS_TO_CHECK, {"head": head, "n": n, "most": max_depth}).fetchall()
             unnamed_count = sum(
-                assigned is None and (body is None or not _has_item_id(body)) for assigned, body, _ in rows
+                assigned_id is None and (body is None or not _has_item_id(body)) for assigned_id, body, _ in rows
             )
             if unnamed_count:
                 self._problems.add("conversation", f"conversation {n} has items without an id")
             if len(rows) != length:
                 self._problems.add("conversation", f"conversation {n} counts {length} items and has {len(rows)}")
-            assigned = self._db.execute("SELECT count(*) FROM members WHERE conversation = ?", (n,)).fetchone()[0]
-            if assigned != sum(is_assigned for *_, is_assigned in rows):
+            assigned_count = self._db.execute("SELECT count(*) FROM members WHERE conversation = ?", (n,)).fetchone()[0]
+            if assigned_count != sum(is_assigned for *_, is_assigned in rows):
                 self._problems.add("conversation", f"conversation {n} names items that are not on its path")
 
     def _check_search_index(self) -> None:

@@ -68,17 +68,17 @@ class ConnectionWorker:
         self._lock, self._is_busy = Lock(), False
         self._queue: list[QueuedJob[Any]] = []
 
-    async def run(self, one: QueuedJob[JobResult]) -> JobResult:
+    async def run(self, queued: QueuedJob[JobResult]) -> JobResult:
         """Queue a job and return its result. Raises the errors of the job."""
         from asyncio import get_running_loop
 
-        one.future = get_running_loop().create_future()
+        queued.future = get_running_loop().create_future()
         with self._lock:
-            self._queue.append(one)
+            self._queue.append(queued)
             was_idle, self._is_busy = not self._is_busy, True
         if was_idle:
             self._executor.submit(self._process_queue)
-        return await one.future
+        return await queued.future
 
     async def shut_down(self, work: Callable[[], None]) -> None:
         """Run `work` after all queued jobs, then shut down."""
@@ -475,8 +475,8 @@ def _to_store_fault(error: sqlite3.Error, file: Path) -> StoreFault:
         return StoreReadOnly(f"{file.parent} is read-only")
     if str(error).startswith(INVALID_UTF8_MESSAGE):
         return damaged_file_error(f"{file} is damaged: a stored text is not UTF-8", file)
-    error_type, template = ERRORS_BY_CODE.get(primary, (StoreUnavailable, "{file} cannot be used: {wrong}"))
-    message = template.format(file=file, wrong=error)
+    error_type, template = ERRORS_BY_CODE.get(primary, (StoreUnavailable, "{file} cannot be used: {error}"))
+    message = template.format(file=file, error=error)
     return damaged_file_error(message, file) if primary in DAMAGED_CODES else error_type(message)
 
 

@@ -1,4 +1,4 @@
-"""Remove records, and everything that only they referenced.
+"""Remove records, and all rows that only they referenced.
 
 A removal is one transaction. Pruning runs in batches of some hundred rows, each a transaction, so that other
 writers do not wait for all of it: sessions first, then links, then conversations. SQLite keeps deleted bytes in
@@ -107,7 +107,7 @@ def _clear_link(t: TenantConnection, link: int) -> None:
 def _delete_unreferenced_rows(
     t: TenantConnection, *, sessions: Rows = (), links: Rows = (), conversations: Rows = ()
 ) -> None:
-    """Delete what nothing references any more after these rows were cleared.
+    """Delete the rows that nothing references any more after these rows were cleared.
 
     sessions:       rowid, link, head, mark, written
     links:          rowid, saw, head, parent, session, route, parameters

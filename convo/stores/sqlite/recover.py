@@ -78,7 +78,9 @@ class PageReader:
     def __enter__(self) -> "PageReader":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, wrong: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         self._file.close()
         if self._wal:
             self._wal.close()
@@ -652,7 +654,7 @@ class _RowRepair:
         return int(rowid)
 
     def _repair_items(self) -> None:
-        """Index items by their hash, id and terms; a text that is not an item is kept apart."""
+        """Index items by their hash, id and terms; the text of an invalid item is remembered for its session."""
         for n, tenant, body in self._iter_rows("SELECT n, tenant, body FROM items WHERE n > ? ORDER BY n LIMIT ?"):
             t, hashed = self._tenants.get(tenant), check.hash_item_text(body)
             if t is None or hashed is None:
@@ -972,7 +974,7 @@ class _RowRepair:
         return self._db.execute(SELECT_PATH_FROM_ROOT, {"head": head}).fetchall()
 
     def _recover_item(self, n: int | None, reason: str | None, other_item: int | None) -> Iterator[Item]:
-        """Iterate over the item of a node (none or one), or what can be read of it."""
+        """Iterate over the item of a node (none or one), or the readable part of it."""
         if reason == "lost" and other_item in self._invalid_texts:
             yield user_message(f"[damaged item; its stored text follows]\n{self._invalid_texts[other_item]}")
             return

@@ -1,4 +1,4 @@
-"""Find records by the beginning of a handle, and items by words.
+"""Find records by the prefix of a handle, and items by words.
 
 The full-text index holds only terms, so each match is verified against the item's text. A session matches
 when its record, or a link that it made, has the item on its path.
