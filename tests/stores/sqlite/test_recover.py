@@ -22,7 +22,8 @@ from convo.stores.base import RecoveryReport
 from convo.stores.factory import open_store
 from convo.stores.sqlite import connection
 from convo.stores.sqlite.check import check_database
-from convo.stores.sqlite.recover import TABLE_COLUMNS, TABLE_SHAPES, recover_database
+from convo.stores.sqlite.recover import recover_database
+from convo.stores.sqlite.row_reader import TABLE_COLUMNS, TABLE_SHAPES
 from tests.running import Convo
 from tests.stores.sqlite.building import build
 from tests.stores.sqlite.damaging import DAMAGES, counted, pages_of, recovered_by_sqlite, zero
