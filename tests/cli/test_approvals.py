@@ -17,8 +17,8 @@ from convo.stores.factory import open_store
 from tests.cli.held import DATABASE, Story, Teller, held
 from tests.running import Convo, Launch
 from tests.runs.driving import call
-from tests.runs.test_inbox import paused, unknown
-from tests.runs.test_inside import both_inside
+from tests.runs.test_nested_runs import both_inside
+from tests.runs.test_stored_approvals import paused, unknown
 
 
 def waits(name: str, run: Run, run_id: str = "run_1") -> Story:

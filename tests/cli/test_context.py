@@ -14,7 +14,7 @@ from tests.cli.agenting import AGENTS, BACK, REFUND, agents
 from tests.cli.chatting import scripted
 from tests.running import Convo
 from tests.runstate.sdk import Script
-from tests.runstate.test_sdk import quiet
+from tests.runstate.test_sdk_decisions import quiet
 
 __all__ = ["quiet"]
 

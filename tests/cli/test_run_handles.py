@@ -10,7 +10,7 @@ from tests.cli.chatting import scripted
 from tests.cli.held import Story, Teller, held
 from tests.cli.test_approvals import waits
 from tests.running import Convo
-from tests.runs.test_inbox import paused
+from tests.runs.test_stored_approvals import paused
 
 COMMANDS = (
     "inspect HANDLE",

@@ -16,7 +16,7 @@ from convo.runstate.writer import serialize_run_state
 from tests.runstate import snapshots
 from tests.runstate.sdk import go_on
 from tests.runstate.snapshots import index, of_label, snapshot, story
-from tests.runstate.test_sdk import ends, quiet, wanted
+from tests.runstate.test_sdk_decisions import ends, quiet, wanted
 
 __all__ = ["quiet"]
 

@@ -12,7 +12,7 @@ from convo.runstate.writer import SIGNATURE_KEY, remove_signature, serialize_run
 from tests.runstate import snapshots
 from tests.runstate.sdk import go_on
 from tests.runstate.snapshots import of_label, story
-from tests.runstate.test_sdk import ends, quiet, wanted
+from tests.runstate.test_sdk_decisions import ends, quiet, wanted
 
 __all__ = ["quiet"]
 

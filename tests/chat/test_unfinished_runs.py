@@ -17,7 +17,7 @@ from convo.runtime import process_identity
 from convo.stores.base import AgentCall, AgentRun, Lease, Store, Transaction
 from tests.chat.conftest import Bench, say
 from tests.runs.driving import FREE, answer, call, run_of, says, told
-from tests.runs.test_inbox import paused
+from tests.runs.test_stored_approvals import paused
 
 ELSEWHERE = "another-machine:7:1"
 

@@ -20,7 +20,7 @@ from tests.cli.chatting import ECHO, scripted
 from tests.cli.killing import Kills, check_store, conversations, in_store, leftovers, on_stores
 from tests.running import Convo
 from tests.runstate.snapshots import of_label, snapshot
-from tests.transfer.test_databases import ITEMS
+from tests.transfer.test_import_databases import ITEMS
 
 pytestmark = pytest.mark.needs("linux")
 

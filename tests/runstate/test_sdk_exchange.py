@@ -24,11 +24,11 @@ from convo.runstate.writer import serialize_run_state
 from tests.runstate import stories
 from tests.runstate.sdk import Script, graph
 from tests.runstate.stories import Model, Told, owner
-from tests.runstate.test_both_directions import STORIES as TOLD
-from tests.runstate.test_both_directions import VERDICTS, call, spec, tool
-from tests.runstate.test_both_directions import Run as SdkRun
-from tests.runstate.test_sdk import quiet
-from tests.runstate.test_taking import meant
+from tests.runstate.test_import import meant
+from tests.runstate.test_sdk_decisions import quiet
+from tests.runstate.test_sdk_pause_and_finish import STORIES as TOLD
+from tests.runstate.test_sdk_pause_and_finish import VERDICTS, call, spec, tool
+from tests.runstate.test_sdk_pause_and_finish import Run as SdkRun
 from tests.selecting import rotated
 
 __all__ = ["quiet"]

@@ -24,9 +24,9 @@ from tests.runs.driving import GUARDED, answer, call, run_of, says, told
 from tests.runs.driving import made as tool_made
 from tests.runstate import snapshots, stories
 from tests.runstate.stories import Model, Told
-from tests.runstate.test_both_directions import STORIES, VERDICTS, Run
-from tests.runstate.test_changing_hands import Sdk, account, by_convo, paused
-from tests.runstate.test_sdk import quiet
+from tests.runstate.test_sdk_decisions import quiet
+from tests.runstate.test_sdk_exchange import Sdk, account, by_convo, paused
+from tests.runstate.test_sdk_pause_and_finish import STORIES, VERDICTS, Run
 
 __all__ = ["quiet"]
 

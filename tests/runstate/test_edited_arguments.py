@@ -12,7 +12,7 @@ from convo.runstate.writer import serialize_run_state
 from tests.runstate import snapshots
 from tests.runstate.sdk import go_on
 from tests.runstate.snapshots import of_label, story
-from tests.runstate.test_sdk import quiet
+from tests.runstate.test_sdk_decisions import quiet
 
 __all__ = ["quiet"]
 

@@ -18,7 +18,7 @@ from convo.stores.sqlite.store import SqliteStore
 from tests.cli.held import DATABASE, held, talks
 from tests.clock import FixedClock
 from tests.inspect.built import chain
-from tests.runs.test_inbox import paused
+from tests.runs.test_stored_approvals import paused
 
 
 class Counted(SqliteStore):

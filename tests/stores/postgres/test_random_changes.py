@@ -17,7 +17,7 @@ from convo.stores.memory import MemoryStore
 from convo.stores.postgres.tenant_rows import decode_body
 from tests import databases
 from tests.stores.chats import NOW
-from tests.stores.test_side_by_side import EMPTY, SideBySide
+from tests.stores.test_random_changes import EMPTY, SideBySide
 
 pytestmark = pytest.mark.needs("postgresql")
 

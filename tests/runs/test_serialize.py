@@ -26,8 +26,8 @@ from convo.runs.state import (
     ToolReturned,
 )
 from tests.runs.driving import FREE, GUARDED, answer, call, made, run_of, says, told
-from tests.runs.test_any_events import ANSWERS, ENDINGS, FIRST, SECOND, UNLIKELY, Log, right, step
-from tests.runs.test_any_events import told as noted
+from tests.runs.test_random_events import ANSWERS, ENDINGS, FIRST, SECOND, UNLIKELY, Log, right, step
+from tests.runs.test_random_events import told as noted
 
 
 def again(run: Run, among: Graph | None = None) -> Run:

@@ -16,7 +16,7 @@ from convo.runstate.format import ApprovalVerdict
 from convo.runstate.reader import parse_run_state
 from convo.runstate.writer import serialize_run_state
 from tests.runstate.sdk import Script, graph
-from tests.runstate.test_sdk import quiet
+from tests.runstate.test_sdk_decisions import quiet
 from tests.selecting import rotated
 
 __all__ = ["quiet"]

@@ -8,8 +8,8 @@ from convo.runstate.reader import parse_run_state
 from convo.runstate.writer import serialize_run_state
 from tests.runstate.sdk import go_on
 from tests.runstate.snapshots import index, snapshot, story
-from tests.runstate.test_sdk import ends, quiet, wanted
-from tests.runstate.test_taking import of_story, refused, written
+from tests.runstate.test_import import of_story, refused, written
+from tests.runstate.test_sdk_decisions import ends, quiet, wanted
 
 __all__ = ["quiet"]
 

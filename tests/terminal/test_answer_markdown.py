@@ -14,7 +14,7 @@ from tests.running import Convo
 from tests.terminal.markdown.laying_out import on_screen
 from tests.terminal.terminal import at_terminal
 from tests.terminal.test_answer import delta, done, message
-from tests.terminal.test_medium import terminal
+from tests.terminal.test_capabilities import terminal
 
 SAID = "# Title\n\n- **one**\n- `two`\n\n```py\nx = 1\n```\n\n[a](http://b.c)"
 SHOWN = ["# Title", "", "• one", "• two", "", "── py", "x = 1", "──", "", "a (http://b.c)"]

@@ -18,7 +18,7 @@ from tests.cli.held import Teller, held
 from tests.cli.test_approvals import waits
 from tests.running import Convo, Start
 from tests.runs.driving import FREE, answer, call, run_of, told
-from tests.runs.test_inbox import paused
+from tests.runs.test_stored_approvals import paused
 
 HANGS = AGENTS.replace(
     'note(f"look_up {order}")', 'note("begun")\n    print("STARTED", flush=True)\n    import time\n    time.sleep(60)'

@@ -1,0 +1,353 @@
+"""`convo resume --decide-only`: decide on the calls that a paused run waits for."""
+
+import json
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import keyring
+import pytest
+from keyring.backend import KeyringBackend
+from keyring.errors import KeyringLocked
+
+from tests.running import Convo
+from tests.runstate.snapshots import malformed, snapshot
+
+MIXED = "0.24.0__schema1.21__parallel_mixed_decided.json"
+SINGLE = "0.24.0__schema1.21__single_approval.json"
+OLD = "0.19.4__schema1.13__single_approval.json"
+FIRST, SECOND = "toolu_DedkrgCtnz", "call_EmCJtNxtrFB7p4pvriACEhDc"
+KEY = "a key that is long enough"
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    """Two undecided calls of two tools."""
+    place = tmp_path / "state.json"
+    document = json.loads(snapshot(MIXED))
+    del document["context"]["function_tool_approvals"]
+    place.write_text(json.dumps(document))
+    return place
+
+
+@pytest.fixture
+def decided(tmp_path: Path) -> Path:
+    """The same two calls: the first is approved, the second rejected."""
+    place = tmp_path / "state.json"
+    place.write_bytes(snapshot(MIXED))
+    return place
+
+
+def verdicts(convo: Convo, place: str) -> dict[str, tuple[str, bool, str | None]]:
+    said = convo("inspect", place, "--json").json()["decisions"]
+    return {one["call_id"]: (one["decision"], one["always"], one["message"]) for one in said}
+
+
+def resume(convo: Convo, *words: str, out: str = "out.json") -> dict[str, tuple[str, bool, str | None]]:
+    got = convo("resume", "state.json", "--decide-only", "-o", out, *words)
+    assert (got.exit, got.out) == (0, ""), got.err
+    return verdicts(convo, f"./{out}")
+
+
+def test_all_approves_whatever_waits_and_says_so(convo: Convo, state: Path) -> None:
+    got = convo("resume", "state.json", "--decide-only", "-o", "out.json", "--approve", "all")
+    assert (got.exit, got.out) == (0, "")
+    assert got.err == f"approved charge_order5 ({FIRST})\napproved restart_order ({SECOND})\n"
+    assert {one[0] for one in verdicts(convo, "./out.json").values()} == {"approve"}
+
+
+@pytest.mark.parametrize("words", [("--approve", "all"), ("--approve", "restart_order"), ("--reject", "all=why")])
+def test_all_and_names_never_overturn_an_earlier_decision(
+    words: tuple[str, str], convo: Convo, decided: Path, tmp_path: Path
+) -> None:
+    got = convo("resume", "state.json", "--decide-only", "-o", "out.json", *words)
+    assert (got.exit, got.out) == (0, "")
+    stays = f"charge_order5 ({FIRST}) remains approved; to change it: --reject {FIRST}"
+    if "--approve" in words:
+        stays = f"restart_order ({SECOND}) remains rejected; to change it: --approve {SECOND}"
+    assert got.err == stays + "\n"
+    assert json.loads((tmp_path / "out.json").read_text()) == json.loads(snapshot(MIXED))
+
+
+def test_the_id_of_a_decided_call_changes_the_decision_and_the_output_says_so(convo: Convo, decided: Path) -> None:
+    words = ("--decide-only", "-o", "out.json", "--approve", SECOND, "--reject", f"{FIRST}=too much")
+    got = convo("resume", "state.json", *words)
+    assert (got.exit, got.out) == (0, "")
+    assert got.err.splitlines() == [
+        f"rejected charge_order5 ({FIRST}), was approved",
+        f"approved restart_order ({SECOND}), was rejected",
+    ]
+    found = verdicts(convo, "./out.json")
+    assert found == {FIRST: ("reject", False, "too much"), SECOND: ("approve", False, None)}
+
+
+def test_a_sticky_decision_is_not_overturned_by_all(convo: Convo, state: Path) -> None:
+    resume(convo, "--reject", f"{FIRST}=never", "--always", "--approve", SECOND, out="state.json")
+    found = resume(convo, "--approve", "all")
+    assert found == {FIRST: ("reject", True, "never"), SECOND: ("approve", True, None)}
+
+
+def test_a_label_that_newer_releases_do_not_take_a_sticky_decision_from_is_named(
+    convo: Convo, state: Path, tmp_path: Path
+) -> None:
+    older = ("--decide-only", "-o", "out.json", "--approve", "all", "--always")
+    got = convo("resume", "state.json", *older, "--schema", "1.17")
+    assert "openai-agents 0.23.1 and later ignore --always in a state of schema version 1.17" in got.err
+    assert "--schema 1.18 keeps it" in got.err
+    (tmp_path / "state.json").write_bytes(snapshot(OLD))
+    got = convo("resume", "state.json", *older)
+    assert "ignore --always in a state of schema version 1.13" in got.err
+    got = convo("resume", "state.json", *older, "--schema", "1.18")
+    assert "ignore --always" not in got.err
+
+
+def test_an_id_wins_over_a_name_and_a_name_over_all(convo: Convo, state: Path) -> None:
+    assert resume(convo, "--reject", "all", "--approve", FIRST)[FIRST][0] == "approve"
+    assert resume(convo, "--approve", "all", "--reject", "restart_order")[SECOND][0] == "reject"
+    assert resume(convo, "--approve", "all", "--approve", "restart_order", "--reject", SECOND)[SECOND][0] == "reject"
+
+
+def test_a_reason_goes_with_a_rejection(convo: Convo, state: Path) -> None:
+    found = resume(convo, "--reject", f"{FIRST}=a = b, no", "--reject", SECOND)
+    assert found == {FIRST: ("reject", False, "a = b, no"), SECOND: ("reject", False, None)}
+
+
+def test_always_holds_for_calls_to_come(convo: Convo, state: Path) -> None:
+    found = resume(convo, "--approve", "charge_order5", "--reject", "restart_order=never", "--always")
+    assert found == {FIRST: ("approve", True, None), SECOND: ("reject", True, "never")}
+
+
+def test_the_label_stays_and_the_file_is_the_owners_alone(convo: Convo, tmp_path: Path) -> None:
+    (tmp_path / "state.json").write_bytes(snapshot(OLD))
+    (tmp_path / "out.json").write_text("old")
+    os.chmod(tmp_path / "out.json", 0o644)
+    resume(convo, "--approve", "all")
+    assert json.loads((tmp_path / "out.json").read_text())["$schemaVersion"] == "1.13"
+    assert stat.S_IMODE((tmp_path / "out.json").stat().st_mode) == 0o600
+    assert sorted(os.listdir(tmp_path)) == ["out.json", "state.json"]
+
+
+def test_a_state_can_be_decided_on_in_its_place(convo: Convo, state: Path) -> None:
+    assert resume(convo, "--reject", "all", out="state.json")[FIRST][0] == "reject"
+
+
+def test_a_dash_is_a_pipe_on_both_sides(convo: Convo) -> None:
+    got = convo("resume", "-", "--decide-only", "-o", "-", "--approve", "all", stdin=snapshot(SINGLE).decode())
+    assert got.exit == 0
+    again = convo("inspect", "-", "--json", stdin=got.out).json()
+    assert [one["decision"] for one in again["decisions"]] == ["approve"]
+
+
+def test_as_long_as_a_call_is_undecided_the_exit_is_3_and_json_says_which(convo: Convo, tmp_path: Path) -> None:
+    (tmp_path / "state.json").write_bytes(snapshot(SINGLE))
+    got = convo("resume", "state.json", "--decide-only", "-o", "out.json", "--json")
+    said = got.json()
+    assert (got.exit, said["state_file"], said["schema_version"], said["losses"]) == (3, "out.json", "1.21", [])
+    assert [sorted(one) for one in said["pending"]] == [["agent", "arguments", "call_id", "tool_name"]]
+    plain = convo("resume", "state.json", "--decide-only", "-o", "out.json")
+    assert (plain.exit, plain.err) == (3, f"1 call still undecided: {said['pending'][0]['call_id']}\n")
+
+
+def test_a_finished_run_waits_for_nothing_and_is_written_as_it_was(convo: Convo, tmp_path: Path) -> None:
+    done = snapshot("0.24.0__schema1.21__run_again_cancelled.json")
+    (tmp_path / "state.json").write_bytes(done)
+    got = convo("resume", "state.json", "--decide-only", "-o", "out.json", "--approve", "all")
+    assert (got.exit, got.err) == (0, "this state has no pending calls\n")
+    assert json.loads((tmp_path / "out.json").read_bytes()) == json.loads(done)
+
+
+# -- another label, and a signature --------------------------------------------------------------------
+
+
+def test_another_label_tells_what_is_lost(convo: Convo, state: Path, tmp_path: Path) -> None:
+    got = convo("resume", "state.json", "--decide-only", "-o", "out.json", "--approve", "all", "--schema", "1.13")
+    assert got.exit == 0
+    assert "lost: $.context.tool_invocations (2 bound calls): labels before 1.15 approve a call by its id" in got.err
+    assert json.loads((tmp_path / "out.json").read_text())["$schemaVersion"] == "1.13"
+    said = convo("resume", "state.json", "--decide-only", "-o", "out.json", "--schema", "1.13", "--json").json()
+    assert "$.context.tool_invocations" in [one["path"] for one in said["losses"]]
+
+
+def test_a_label_that_was_never_released_is_refused(convo: Convo, state: Path) -> None:
+    got = convo("resume", "state.json", "--decide-only", "-o", "out.json", "--schema", "1.14")
+    assert (got.exit, got.err.splitlines()[0]) == (2, "convo: no release wrote the label '1.14'")
+    assert "1.13, 1.15" in got.err
+
+
+def test_a_signed_state_is_verified_before_it_is_decided_on(
+    convo: Convo, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CONVO_SIGNING_KEY", KEY)
+    resume(convo, "--sign", "--reject", "all", out="signed.json")
+    signed = ("resume", "signed.json", "--decide-only", "-o", "again.json", "--verify", "--approve", "all")
+    assert convo(*signed).exit == 0
+    unsigned = convo("resume", "again.json", "--decide-only", "-o", "third.json", "--verify")
+    assert (unsigned.exit, "has no convo signature" in unsigned.err) == (1, True)
+    monkeypatch.setenv("OTHER", KEY + "!")
+    wrong = convo(*signed, "--key-env", "OTHER", "--json")
+    assert (wrong.exit, wrong.json()["error"]["code"]) == (1, "not_signed")
+
+
+class Ring(KeyringBackend):
+    """A keyring with one key, which is locked until somebody unlocks it."""
+
+    priority = 1
+    locked = True
+
+    def get_password(self, service: str, username: str) -> str | None:
+        if self.locked:
+            raise KeyringLocked("it is locked")
+        return KEY if (service, username) == ("convo", "CONVO_SIGNING_KEY") else None
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        raise NotImplementedError
+
+
+@pytest.fixture
+def ring() -> Iterator[Ring]:
+    before, one = keyring.get_keyring(), Ring()  # type: ignore[no-untyped-call]
+    keyring.set_keyring(one)
+    yield one
+    keyring.set_keyring(before)
+
+
+def test_the_key_may_be_in_the_keyring_and_a_variable_wins(
+    convo: Convo, state: Path, ring: Ring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sign = ("resume", "state.json", "--decide-only", "-o", "signed.json", "--reject", "all", "--sign")
+    locked = convo(*sign)
+    assert (locked.exit, locked.err) == (
+        2,
+        "convo: the keyring cannot be opened: KeyringLocked\n  try: unlock the keyring, or set CONVO_SIGNING_KEY\n",
+    )
+    ring.locked = False
+    assert convo(*sign).exit == 0
+    proof = ("resume", "signed.json", "--decide-only", "-o", "again.json", "--verify")
+    assert convo(*proof).exit == 0
+    monkeypatch.setenv("CONVO_SIGNING_KEY", KEY + "!")
+    assert convo(*proof).exit == 1
+
+
+def test_without_a_key_nothing_is_signed(convo: Convo, state: Path, ring: Ring) -> None:
+    ring.locked = False
+    got = convo("resume", "state.json", "--decide-only", "-o", "out.json", "--sign", "--key-env", "OTHER")
+    assert (got.exit, "no signing key OTHER in the environment or the keyring" in got.err) == (2, True)
+    assert not Path("out.json").exists()
+
+
+# -- editing -------------------------------------------------------------------------------------------
+
+
+def test_edited_arguments_are_approved(convo: Convo, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EDITOR", "sed -i s/441/7/")
+    got = convo("resume", "state.json", "--decide-only", "-o", "out.json", "--edit", FIRST, "--reject", SECOND)
+    assert got.err.splitlines()[0] == f"approved charge_order5 ({FIRST}), with other arguments"
+    said = convo("inspect", "./out.json", "--json").json()
+    assert json.loads(said["pending"][0]["arguments"]) == {"id": 7, "city": "Turin", "dry": False}
+    assert [one["decision"] for one in said["decisions"]] == ["approve", "reject"]
+
+
+@pytest.mark.parametrize(
+    ("editor", "words"),
+    [
+        ("", "EDITOR is not set"),
+        ("false", "false ended with 1"),
+        ("./nope", "./nope cannot be run"),
+        ("truncate -s 0", "JSON"),
+    ],
+)
+def test_an_editor_that_fails_changes_nothing(
+    editor: str, words: str, convo: Convo, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("VISUAL", raising=False)
+    monkeypatch.setenv("EDITOR", editor)
+    got = convo("resume", "state.json", "--decide-only", "-o", "out.json", "--edit", FIRST)
+    assert (got.exit, words in got.err, state.with_name("out.json").exists()) == (2, True, False)
+
+
+# -- what cannot be done -------------------------------------------------------------------------------
+
+REFUSED = [
+    (["state.json", "--approve", "all"], 2, "resuming a run needs its agents, and none were given"),
+    (["state.json", "--decide-only", "--approve", "all"], 2, "--decide-only requires -o"),
+    (["state.json", "--decide-only", "-o", "out.json", "--approve", "nope"], 5, "no pending call 'nope'"),
+    (
+        ["state.json", "--decide-only", "-o", "out.json", "--approve", FIRST, "--reject", FIRST],
+        2,
+        "two flags give different decisions on",
+    ),
+    (["nope.json", "--decide-only", "-o", "out.json"], 5, "no file 'nope.json'"),
+    ([".", "--decide-only", "-o", "out.json"], 2, ". is a folder, not a state"),
+    (["state.json", "--decide-only", "-o", "nope/out.json"], 1, "nope is not a folder"),
+    (["state.json", "--decide-only", "-o", "."], 2, ". is not a regular file, so a state cannot be written to it"),
+    (["bad.json", "--decide-only", "-o", "out.json"], 2, "bad.json: $.max_turns must be a number of turns"),
+    (
+        ["state.json", "--decide-only", "-o", "out.json", "--always"],
+        2,
+        "--always requires --approve, --reject or --edit",
+    ),
+    (
+        ["state.json", "--agent", "bot.py:desk", "--always"],
+        2,
+        "--always requires --approve, --reject or --edit",
+    ),
+    (["", "--decide-only", "-o", "out.json"], 5, "no file ''"),
+    ([""], 2, "the handle is empty"),
+    (["state.json", "--decide-only", "-o", ""], 2, "the name of the state file is empty"),
+    (["state.json", "--agent", "bot.py:desk", "-o", ""], 2, "the name of the state file is empty"),
+    (["state.json", "--agent", "bot.py:desk", "-o", "nope/out.json"], 1, "nope is not a folder"),
+]
+
+
+@pytest.mark.parametrize(("argv", "exit_code", "words"), REFUSED, ids=lambda value: str(value)[:60])
+def test_what_cannot_be_done_is_said_and_nothing_is_written(
+    argv: list[str], exit_code: int, words: str, convo: Convo, state: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "bad.json").write_bytes(malformed()["38_max_turns_string.json"])
+    got = convo("resume", *argv)
+    assert (got.exit, got.out) == (exit_code, "")
+    assert words in got.err
+    assert "\n  try: " in got.err
+    assert not (tmp_path / "out.json").exists()
+
+
+@pytest.mark.parametrize("out", ["nope/out.json", ".", "", "signed.json"])
+def test_what_was_not_written_is_not_told_as_decided_or_lost(
+    out: str, convo: Convo, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CONVO_SIGNING_KEY", "short")
+    sign = ("--sign",) if out == "signed.json" else ()
+    got = convo("resume", "state.json", "--decide-only", "-o", out, "--approve", "all", "--schema", "1.13", *sign)
+    assert (got.exit in (1, 2), got.out, state.parent.joinpath(out).is_file()) == (True, "", False)
+    assert got.err.startswith("convo: ")
+    assert "approved" not in got.err
+    assert "lost" not in got.err
+    assert (
+        convo("resume", "state.json", "--decide-only", "-o", "out.json", "--approve", "all").err.count("approved") == 2
+    )
+
+
+def test_json_and_a_state_are_not_both_written_on_stdout(convo: Convo, state: Path) -> None:
+    got = convo("resume", "state.json", "--decide-only", "-o", "-", "--json")
+    assert (got.exit, got.json()["error"]["message"]) == (2, "--json and -o - would both write to stdout")
+
+
+def test_a_reason_that_the_label_has_no_place_for_is_refused(convo: Convo, tmp_path: Path) -> None:
+    (tmp_path / "state.json").write_bytes(snapshot("0.10.5__schema1.4__single_approval.json"))
+    got = convo("resume", "state.json", "--decide-only", "-o", "out.json", "--reject", "all=why")
+    assert (got.exit, "cannot contain the reason" in got.err, "--schema 1.6" in got.err) == (2, True, True)
+
+
+def test_a_reason_is_written_with_a_label_that_has_a_place_for_it(convo: Convo, tmp_path: Path) -> None:
+    (tmp_path / "state.json").write_bytes(snapshot("0.10.5__schema1.4__single_approval.json"))
+    found = resume(convo, "--reject", "all=why", "--schema", "1.6")
+    assert {one[2] for one in found.values()} == {"why"}
+
+
+def test_every_broken_state_is_refused_or_decided_on_without_a_traceback(convo: Convo, tmp_path: Path) -> None:
+    for name, data in malformed().items():
+        (tmp_path / name).write_bytes(data)
+        got = convo("resume", name, "--decide-only", "-o", "out.json", "--approve", "all", "--json")
+        assert got.exit in (0, 2), name
+        assert "internal error" not in got.out, name
