@@ -1,12 +1,13 @@
 """The built-in model makes a short history smaller, for real, and carries on from it."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from convo.history.items import item_text, item_type
+from convo.history.items import StreamEvent, item_text, item_type
 from convo.models.base import Model, ModelRequest
 from convo.models.local import LocalModel
 from convo.responses_api.endpoint import EmbeddedEndpoint
@@ -22,17 +23,26 @@ DIARY = " ".join(
     "we slept in the small hotel beside the old bridge."
     for day in range(1, 5)
 )
-HISTORY = [
-    user("My name is Vera. I write a travel diary."),
-    {"role": "assistant", "content": f"Here is what you wrote, Vera. {DIARY} And once more from the start. {DIARY}"},
-]
+CITY = (
+    "Oslo is the capital of Norway. It lies at the end of a long fjord, between green hills, and about seven hundred "
+    "thousand people live there."
+)
+HISTORY = [user("I live in Oslo."), {"role": "assistant", "content": f"{CITY} {CITY}"}]
+"""Its summary is one sentence; the model's time is that of the tokens that it generates."""
+
+
+class Greedy(LocalModel):
+    """The built-in model without sampling: the same tokens in each run."""
+
+    def respond(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        return super().respond(replace(request, parameters={**request.parameters, "temperature": 0}))
 
 
 class Local:
     """The built-in model under any name; `asks` is what it was shown."""
 
     def __init__(self) -> None:
-        self._model = LocalModel(Path("/dev/null/models"), random_id)
+        self._model = Greedy(Path("/dev/null/models"), random_id)
 
     def __call__(self, name: str) -> tuple[Model, str]:
         return self._model, NAME
