@@ -45,10 +45,10 @@ OUTPUT_TYPES = frozenset(OUTPUT_BY_CALL.values())
 def newest_sendable_items(items: Sequence[Item], limit: int | None) -> list[Item]:
     """Return the sendable items among the newest `limit` of `items`; None: among all."""
     kept = items if limit is None else items[max(len(items) - limit, 0) :]
-    return drop_unpaired_items(kept, is_truncated=len(kept) < len(items))
+    return _drop_unpaired_items(kept, is_truncated=len(kept) < len(items))
 
 
-def drop_unpaired_items(items: Sequence[Item], *, is_truncated: bool) -> list[Item]:
+def _drop_unpaired_items(items: Sequence[Item], *, is_truncated: bool) -> list[Item]:
     """Return `items` without calls that have no output, and without the reasoning directly before those calls.
 
     A program without its output is dropped with all its calls. Of two outputs of one call the later one is kept.

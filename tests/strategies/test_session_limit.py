@@ -7,7 +7,7 @@ import pytest
 from agents.run_internal.items import drop_orphan_function_calls
 
 from convo.history.items import Item, assistant_message, user_message
-from convo.strategies.requests import drop_superseded_outputs, drop_unpaired_items, newest_sendable_items
+from convo.strategies.requests import drop_superseded_outputs, newest_sendable_items
 
 HI, HELLO = user_message("hi"), assistant_message("hello")
 THOUGHT: Item = {"type": "reasoning", "id": "rs_1", "summary": []}
@@ -38,23 +38,19 @@ def test_without_a_limit_orphan_outputs_are_kept() -> None:
 
 
 def test_when_a_call_has_no_output_it_and_the_reasoning_before_it_are_left_out() -> None:
-    assert drop_unpaired_items([HI, THOUGHT, call(), HELLO], is_truncated=False) == [HI, HELLO]
-    assert drop_unpaired_items([HI, THOUGHT, HELLO], is_truncated=False) == [HI, THOUGHT, HELLO]
+    assert newest_sendable_items([HI, THOUGHT, call(), HELLO], None) == [HI, HELLO]
+    assert newest_sendable_items([HI, THOUGHT, HELLO], None) == [HI, THOUGHT, HELLO]
 
 
 def test_when_two_outputs_share_a_call_the_later_one_wins() -> None:
     items = [call(), output("early"), HELLO, output("late")]
-    assert (
-        drop_unpaired_items(items, is_truncated=False)
-        == drop_superseded_outputs(items)
-        == [call(), HELLO, output("late")]
-    )
+    assert newest_sendable_items(items, None) == drop_superseded_outputs(items) == [call(), HELLO, output("late")]
     assert drop_superseded_outputs([output("early"), output("late")]) == [output("late")]
 
 
 def test_a_model_may_use_an_id_again_and_each_call_keeps_its_own_output() -> None:
     items = [HI, call(), output("one"), call(), output("two"), HELLO]
-    assert drop_unpaired_items(items, is_truncated=False) == drop_superseded_outputs(items) == items
+    assert newest_sendable_items(items, None) == drop_superseded_outputs(items) == items
     assert newest_sendable_items(items, 4) == items[3:]
 
 
@@ -74,23 +70,18 @@ def tools(call_id: str | None = None) -> Item:
 
 
 def test_a_tool_search_without_its_output_is_left_out_with_its_reasoning() -> None:
-    assert drop_unpaired_items([HI, THOUGHT, search("s1"), HELLO], is_truncated=False) == [HI, HELLO]
-    assert drop_unpaired_items([HI, THOUGHT, search(), HELLO], is_truncated=False) == [HI, HELLO]
+    assert newest_sendable_items([HI, THOUGHT, search("s1"), HELLO], None) == [HI, HELLO]
+    assert newest_sendable_items([HI, THOUGHT, search(), HELLO], None) == [HI, HELLO]
     whole = [HI, search(), tools(), search(), tools(), search("s1"), tools("s1"), HELLO]
-    assert drop_unpaired_items(whole, is_truncated=False) == whole
-    assert drop_unpaired_items([search(), search(), tools()], is_truncated=False) == [search(), tools()]
+    assert newest_sendable_items(whole, None) == whole
+    assert newest_sendable_items([search(), search(), tools()], None) == [search(), tools()]
 
 
 def test_a_program_without_its_output_is_left_out_with_all_that_it_called() -> None:
     called = [{**call(), **BY_PROGRAM}, {**output("one"), **BY_PROGRAM}]
-    assert drop_unpaired_items([HI, PROGRAM, *called, ENDED, HELLO], is_truncated=False) == [
-        HI,
-        PROGRAM,
-        *called,
-        ENDED,
-        HELLO,
-    ]
-    assert drop_unpaired_items([HI, THOUGHT, PROGRAM, *called, HELLO], is_truncated=False) == [HI, HELLO]
+    whole = [HI, PROGRAM, *called, ENDED, HELLO]
+    assert newest_sendable_items(whole, None) == whole
+    assert newest_sendable_items([HI, THOUGHT, PROGRAM, *called, HELLO], None) == [HI, HELLO]
 
 
 def test_a_limit_cuts_no_pair_of_a_search_or_a_program() -> None:
@@ -126,4 +117,4 @@ def test_calls_are_left_out_as_the_agents_sdk_leaves_them_out(seed: int) -> None
         if of in ANSWERS and chance.random() < 0.6:
             items.append(item(ANSWERS[of], name, **more))
     theirs = drop_orphan_function_calls(cast(Any, items), pruning_indexes=set(range(len(items))))
-    assert drop_unpaired_items(items, is_truncated=False) == theirs
+    assert newest_sendable_items(items, None) == theirs
