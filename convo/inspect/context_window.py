@@ -105,7 +105,7 @@ def sum_context_usage(
     )
 
 
-def context_usage_to_json(filling: ContextUsage) -> dict[str, Json]:
+def _context_usage_to_json(filling: ContextUsage) -> dict[str, Json]:
     """Return the JSON object of the context usage."""
     window = filling.window
     return {
@@ -182,5 +182,5 @@ def next_request_to_json(coming: NextRequest) -> dict[str, Json]:
         "url": coming.url,
         "before": {"owner": coming.owner_handle, "items": [node.item for node in coming.prepended_nodes]},
         "body": dict(coming.body),
-        **context_usage_to_json(coming.context_usage),
+        **_context_usage_to_json(coming.context_usage),
     }

@@ -60,7 +60,7 @@ def diff_histories(a: Sequence[Item], b: Sequence[Item]) -> HistoryDiff:
     path = (
         ""
         if item_a is None or item_b is None
-        else format_json_path(first_difference_path(normalize_item(item_a), normalize_item(item_b)) or ())
+        else _format_json_path(_first_difference_path(normalize_item(item_a), normalize_item(item_b)) or ())
     )
     return HistoryDiff(a, b, difference.shared_count, path, tuple(_diff_pairs(a, b, difference.shared_count)))
 
@@ -105,12 +105,12 @@ class Missing:
 MISSING = Missing()
 
 
-def sorted_json_text(value: Json) -> str:
+def _sorted_json_text(value: Json) -> str:
     """Return the canonical text of a value: sorted keys, no spaces, characters unescaped."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
-def first_difference_path(one: Json, other: Json, order: KeyOrder = sorted) -> tuple[str | int, ...] | None:
+def _first_difference_path(one: Json, other: Json, order: KeyOrder = sorted) -> tuple[str | int, ...] | None:
     """Return the keys and indexes that lead to the first difference; None if there is none.
 
     order:  sorts the keys of the outermost objects; deeper keys are sorted by name
@@ -123,7 +123,7 @@ def first_difference_path(one: Json, other: Json, order: KeyOrder = sorted) -> t
     return None if _is_same_scalar(one, other) else ()
 
 
-def common_prefix_size(one: AnyStr, other: AnyStr) -> int:
+def _common_prefix_size(one: AnyStr, other: AnyStr) -> int:
     """Return the length of the common prefix, in characters or bytes."""
     low, high = 0, min(len(one), len(other))
     while low < high:
@@ -135,13 +135,13 @@ def common_prefix_size(one: AnyStr, other: AnyStr) -> int:
     return low
 
 
-def format_json_path(path: Iterable[str | int]) -> str:
+def _format_json_path(path: Iterable[str | int]) -> str:
     """Format a path for people and for `jq`: input[3].content[0].text"""
     text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
     return text.removeprefix(".")
 
 
-def value_at_path(value: Json, path: Iterable[str | int]) -> Json | Missing:
+def _value_at_path(value: Json, path: Iterable[str | int]) -> Json | Missing:
     """Return the value at `path`; `MISSING` if there is none."""
     for step in path:
         try:
@@ -158,7 +158,7 @@ def _first_difference_below(
         first, second = get_first(step, MISSING), get_second(step, MISSING)
         if first is second:
             continue
-        path = first_difference_path(first, second)
+        path = _first_difference_path(first, second)
         if path is not None:
             return (step, *path)
     return None
@@ -246,30 +246,30 @@ def sort_request_fields(names: Iterable[str]) -> list[str]:
     return sorted(names, key=lambda name: (positions.get(name, len(positions)), name))
 
 
-def canonical_request_bytes(body: Mapping[str, Json]) -> bytes:
+def _canonical_request_bytes(body: Mapping[str, Json]) -> bytes:
     """Serialize a request canonically: compact UTF-8, with an order of fields that does not depend on its source."""
-    fields = (f"{sorted_json_text(name)}:{sorted_json_text(body[name])}" for name in sort_request_fields(body))
+    fields = (f"{_sorted_json_text(name)}:{_sorted_json_text(body[name])}" for name in sort_request_fields(body))
     return ("{" + ",".join(fields) + "}").encode("utf-8", "surrogatepass")
 
 
 def diff_requests(first: SentRequest, second: SentRequest) -> RequestDiff:
     """Compare two requests. `second` is the later one, whose prefix may have been cached."""
-    first_bytes, second_bytes = canonical_request_bytes(first.body), canonical_request_bytes(second.body)
-    path = first_difference_path(dict(first.body), dict(second.body), sort_request_fields)
-    prefix = count_common_prefix_tokens(first, second)
+    first_bytes, second_bytes = _canonical_request_bytes(first.body), _canonical_request_bytes(second.body)
+    path = _first_difference_path(dict(first.body), dict(second.body), sort_request_fields)
+    prefix = _count_common_prefix_tokens(first, second)
     return RequestDiff(
-        byte_offset=None if path is None else common_prefix_size(first_bytes, second_bytes),
-        path="" if path is None else format_json_path(path),
+        byte_offset=None if path is None else _common_prefix_size(first_bytes, second_bytes),
+        path="" if path is None else _format_json_path(path),
         a="" if path is None else _excerpt(first.body, second.body, path),
         b="" if path is None else _excerpt(second.body, first.body, path),
         sizes_bytes=(len(first_bytes), len(second_bytes)),
         common_prefix=prefix,
-        expected_cached_tokens=max_cached_tokens(prefix.tokens, first.model, second.model),
+        expected_cached_tokens=_max_cached_tokens(prefix.tokens, second.model),
         reported_usage=second.usage,
     )
 
 
-def count_common_prefix_tokens(first: SentRequest, second: SentRequest) -> TokenCount:
+def _count_common_prefix_tokens(first: SentRequest, second: SentRequest) -> TokenCount:
     """Count the tokens at the start that both models received."""
     if first.model != second.model:
         return TokenCount(0, is_estimate=False)
@@ -286,14 +286,12 @@ def count_common_prefix_tokens(first: SentRequest, second: SentRequest) -> Token
     return TokenCount(tokens + input_count.tokens, is_estimate or input_count.is_estimate)
 
 
-def max_cached_tokens(prefix: int, first_model: str, second_model: str) -> int:
+def _max_cached_tokens(prefix: int, model: str) -> int:
     """Return the most tokens of a common prefix that a provider may have cached.
 
     OpenAI's rule for its models; for others, the whole prefix.
     """
-    if first_model != second_model:
-        return 0
-    if not second_model.startswith("openai/") or second_model.startswith(OTHER_CACHE_RULE_MODELS):
+    if not model.startswith("openai/") or model.startswith(OTHER_CACHE_RULE_MODELS):
         return prefix
     return prefix // CACHE_STEP_TOKENS * CACHE_STEP_TOKENS if prefix >= MIN_CACHED_TOKENS else 0
 
@@ -331,19 +329,19 @@ def _count_common_items(first: Sequence[Item], second: Sequence[Item]) -> TokenC
 def _common_text(first: Json, second: Json) -> str:
     """Return the common prefix of two parts of a prompt, as text."""
     first_text, second_text = _text_or_json(first), _text_or_json(second)
-    return first_text[: common_prefix_size(first_text, second_text)]
+    return first_text[: _common_prefix_size(first_text, second_text)]
 
 
 def _text_or_json(value: Json | Missing) -> str:
     if value is None or isinstance(value, Missing):
         return ""
-    return value if isinstance(value, str) else sorted_json_text(value)
+    return value if isinstance(value, str) else _sorted_json_text(value)
 
 
 def _excerpt(value: Mapping[str, Json], other: Mapping[str, Json], path: tuple[str | int, ...]) -> str:
     """Return a few characters around the first difference between `value` and `other`."""
-    text, other_text = _text_or_json(value_at_path(value, path)), _text_or_json(value_at_path(other, path))
-    start = common_prefix_size(text, other_text)
+    text, other_text = _text_or_json(_value_at_path(value, path)), _text_or_json(_value_at_path(other, path))
+    start = _common_prefix_size(text, other_text)
     low, high = max(0, start - EXCERPT_CONTEXT_CHARS), start + EXCERPT_CONTEXT_CHARS
     return ("…" if low else "") + text[low:high] + ("…" if high < len(text) else "")
 

@@ -258,7 +258,7 @@ class Redactor:
         redacted = self.redact_text(plain)
         if redacted != plain:
             return redacted
-        if name == "encrypted_content" or (is_base64_file(name, value) and decode_base64_text(value) is None):
+        if name == "encrypted_content" or (is_base64_file(name, value) and _decode_base64_text(value) is None):
             self.unchecked_locations[self.location] = None
         return value
 
@@ -300,7 +300,7 @@ class Redactor:
     def _redact_data_url(self, match: re.Match[str]) -> str:
         """Redact a data URL: its content if that is text; otherwise the location is reported as unchecked."""
         prefix, data = match[0][: match.start("data") - match.start()], match["data"]
-        text = decode_base64_text(data)
+        text = _decode_base64_text(data)
         if text is None:
             self.unchecked_locations[self.location] = None
             return prefix + self._apply_rules(data) if set("-_").intersection(data) else match[0]
@@ -373,7 +373,7 @@ NON_SPACE = re.compile(r"\S+")
 PERCENT_ESCAPE = re.compile(r"%[2-7][0-9a-fA-F]")
 
 
-def decode_base64_text(data: str) -> str | None:
+def _decode_base64_text(data: str) -> str | None:
     """Decode base64 of either alphabet, with or without padding; None if the result is not text."""
     encoded = "".join(data.split()).rstrip("=").translate(URL_SAFE_TO_STANDARD)
     try:
@@ -404,7 +404,7 @@ def redact_base64_runs(text: str, tell: RedactText) -> str:
     """Redact the text that the base64 runs in `text` encode."""
 
     def redact_run(match: re.Match[str]) -> str:
-        decoded = decode_base64_text(match[0])
+        decoded = _decode_base64_text(match[0])
         if not decoded or not all(char.isprintable() or char in "\t\r\n" for char in decoded):
             return match[0]
         redacted = tell(decoded)

@@ -5,11 +5,13 @@ from typing import Any
 import pytest
 
 from convo.history.items import assistant_message, user_message
+from convo.history.records import Strategy
 from convo.inspect.context_window import (
     COUNTED_BY_ENDPOINT,
     COUNTED_BY_ESTIMATE,
+    NextRequest,
     category_parts,
-    context_usage_to_json,
+    next_request_to_json,
     request_parts,
     sum_context_usage,
 )
@@ -92,10 +94,11 @@ def test_a_window_that_is_too_small_has_nothing_left() -> None:
 
 
 def test_a_program_gets_each_part_and_the_sum() -> None:
-    shape = context_usage_to_json(
-        sum_context_usage(request_parts([], "", {"input": [user_message("one two three")]}, KNOWN), KNOWN)
-    )
-    assert shape == {
+    body = {"input": [user_message("one two three")]}
+    usage = sum_context_usage(request_parts([], "", body, KNOWN), KNOWN)
+    request = NextRequest("mine", Strategy.SESSION, None, (), "x/m", None, body, usage, {})
+    shape = next_request_to_json(request)
+    assert {name: shape[name] for name in ("parts", "tokens", "estimated", "counted_by", "window", "left")} == {
         "parts": [{"part": "input", "items": 1, "tokens": 7, "estimated": False}],
         "tokens": 7,
         "estimated": False,

@@ -1,19 +1,15 @@
-"""Where two JSON values first differ."""
+"""The first difference of two requests, as a JSON path."""
 
+import json
+import re
+from functools import reduce
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from convo.inspect.diff import (
-    MISSING,
-    common_prefix_size,
-    first_difference_path,
-    format_json_path,
-    sorted_json_text,
-    value_at_path,
-)
+from convo.inspect.diff import RequestDiff, SentRequest, diff_requests
 
 JSON = some.recursive(
     some.none() | some.booleans() | some.integers(-3, 3) | some.sampled_from([1.0, 0.0]) | some.text("ab", max_size=3),
@@ -22,43 +18,68 @@ JSON = some.recursive(
 )
 
 
-@given(JSON, JSON)
-def test_there_is_a_first_difference_where_the_texts_differ_and_nowhere_else(one: Any, other: Any) -> None:
-    assert (first_difference_path(one, other) is None) == (sorted_json_text(one) == sorted_json_text(other))
+def difference(one: Any, other: Any) -> RequestDiff:
+    """Compare two values as the metadata of two requests."""
+    first, second = ({"model": "m", "metadata": value} for value in (one, other))
+    return diff_requests(SentRequest("a", "x/m", first), SentRequest("b", "x/m", second))
+
+
+def text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+def value_at(value: Any, path: str) -> str:
+    """Return the text of the value at a path of the diff; "" if there is none."""
+    steps = [int(index) if index else key for key, index in re.findall(r"([a-z]+)|\[(\d+)\]", path)][1:]
+    try:
+        return text(reduce(lambda left, step: left[step], steps, value))
+    except (KeyError, IndexError, TypeError):
+        return ""
 
 
 @given(JSON, JSON)
-def test_what_stands_at_the_difference_differs(one: Any, other: Any) -> None:
-    path = first_difference_path(one, other)
-    if path is not None:
-        ours, theirs = value_at_path(one, path), value_at_path(other, path)
-        assert ours is MISSING or theirs is MISSING or sorted_json_text(ours) != sorted_json_text(theirs)
+def test_requests_differ_at_a_path_if_and_only_if_their_texts_differ(one: Any, other: Any) -> None:
+    found = difference(one, other)
+    assert (found.path == "") == (found.byte_offset is None) == (text(one) == text(other))
+
+
+@given(JSON, JSON)
+def test_the_values_at_the_path_differ(one: Any, other: Any) -> None:
+    path = difference(one, other).path
+    if path:
+        assert value_at(one, path) != value_at(other, path)
 
 
 @given(JSON)
-def test_a_value_does_not_differ_from_itself(value: Any) -> None:
-    assert first_difference_path(value, value) is None
+def test_a_request_does_not_differ_from_itself(value: Any) -> None:
+    assert difference(value, value).path == ""
 
 
 @pytest.mark.parametrize(
     ("one", "other", "path"),
     [
-        ({"a": [1, {"b": "x"}]}, {"a": [1, {"b": "y"}]}, "a[1].b"),
-        ([1, 2], [1], "[1]"),
-        ({"b": 1, "a": 1}, {"a": 2, "b": 2}, "a"),
-        ({"a": 1}, {"a": 1.0}, "a"),
-        ({"a": 1}, {"a": True}, "a"),
-        ({"a": []}, {"a": {}}, "a"),
-        ({}, {"a": None}, "a"),
-        ("x", "y", ""),
+        ({"a": [1, {"b": "x"}]}, {"a": [1, {"b": "y"}]}, "metadata.a[1].b"),
+        ([1, 2], [1], "metadata[1]"),
+        ({"b": 1, "a": 1}, {"a": 2, "b": 2}, "metadata.a"),
+        ({"a": 1}, {"a": 1.0}, "metadata.a"),
+        ({"a": 1}, {"a": True}, "metadata.a"),
+        ({"a": []}, {"a": {}}, "metadata.a"),
+        ({}, {"a": None}, "metadata.a"),
+        ("x", "y", "metadata"),
     ],
 )
-def test_a_path_is_what_a_person_writes(one: Any, other: Any, path: str) -> None:
-    assert format_json_path(first_difference_path(one, other) or ()) == path
+def test_the_path_has_the_form_of_jq(one: Any, other: Any, path: str) -> None:
+    assert difference(one, other).path == path
 
 
 @given(some.text("ab"), some.text("ab"))
-def test_texts_begin_alike_as_far_as_they_do(one: str, other: str) -> None:
-    same = common_prefix_size(one, other)
-    assert one[:same] == other[:same]
-    assert same == min(len(one), len(other)) or one[same] != other[same]
+def test_the_excerpts_begin_at_most_24_characters_before_the_difference(one: str, other: str) -> None:
+    found = difference(one, other)
+    if found.path:
+        same = next((at for at, signs in enumerate(zip(one, other, strict=False)) if len(set(signs)) > 1), None)
+        at = min(len(one), len(other)) if same is None else same
+        low = max(0, at - 24)
+        assert [found.a, found.b] == [
+            ("…" if low else "") + whole[low : at + 24] + ("…" if len(whole) > at + 24 else "")
+            for whole in (one, other)
+        ]

@@ -11,10 +11,7 @@ from convo.history.items import assistant_message, user_message
 from convo.inspect.diff import (
     RequestDiff,
     SentRequest,
-    canonical_request_bytes,
-    count_common_prefix_tokens,
     diff_requests,
-    max_cached_tokens,
     request_diff_to_json,
 )
 from convo.usage.counting import Usage, count_tokens
@@ -30,21 +27,37 @@ def request(
     return SentRequest("resp_1", model, body, tuple(before), usage)
 
 
-def test_the_order_in_which_somebody_wrote_the_fields_does_not_count() -> None:
+FIELD_ORDER = ("model", "tools", "instructions", "input", "store", "temperature")
+
+
+def written(body: dict[str, Any]) -> bytes:
+    """The canonical text of a request: the fields of the prompt in its order, then the others by name."""
+    ordered = {name: body[name] for name in FIELD_ORDER if name in body}
+    assert len(ordered) == len(body)
+    return json.dumps(ordered, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def cut(body: dict[str, Any], name: str) -> dict[str, Any]:
+    """One field of a request, if it has it."""
+    return {name: body[name]} if name in body else {}
+
+
+def test_the_order_of_the_fields_and_keys_does_not_count() -> None:
     body = {"temperature": 1, "input": [{"role": "user", "content": "ü"}], "instructions": "x", "model": "m"}
-    turned = {name: body[name] for name in reversed(body)}
-    assert canonical_request_bytes(body) == canonical_request_bytes(turned)
-    assert canonical_request_bytes(body).decode() == (
-        '{"model":"m","instructions":"x","input":[{"content":"ü","role":"user"}],"temperature":1}'
-    )
-    assert json.loads(canonical_request_bytes(body)) == body
+    turned = {name: body[name] for name in reversed(body)} | {"input": [{"content": "ü", "role": "user"}]}
+    text = '{"model":"m","instructions":"x","input":[{"content":"ü","role":"user"}],"temperature":1}'.encode()
+    found = diff_requests(SentRequest("a", "m", body), SentRequest("b", "m", turned))
+    assert (found.byte_offset, found.sizes_bytes) == (None, (len(text), len(text)))
+    changes = [("model", "n", b'm"'), ("instructions", "y", b'x"'), ("input", [1], b'{"c'), ("temperature", 2, b"1}")]
+    for name, value, at in changes:
+        found = diff_requests(SentRequest("a", "m", body), SentRequest("b", "m", {**turned, name: value}))
+        assert (found.path.partition("[")[0], found.byte_offset) == (name, text.rindex(at))
 
 
 def test_the_first_byte_that_differs_is_counted_in_bytes_and_has_a_path() -> None:
     found = diff_requests(request(user_message("größer")), request(user_message("größe?")))
-    text = canonical_request_bytes(request(user_message("größer")).body)
-    assert found.byte_offset is not None
-    assert text[found.byte_offset : found.byte_offset + 1] == b"r"
+    text = '{"model":"gpt-5-mini","input":[{"content":[{"text":"größer","type":"input_text"}],"role":"user"'.encode()
+    assert found.byte_offset == text.index(b'r","type"')
     assert (found.path, found.a, found.b) == ("input[0].content[0].text", "größer", "größe?")
 
 
@@ -63,17 +76,19 @@ FIELDS = some.dictionaries(
 @given(FIELDS, FIELDS)
 def test_a_byte_is_found_where_the_texts_differ_and_nowhere_else(one: dict[str, Any], other: dict[str, Any]) -> None:
     found = diff_requests(SentRequest("a", "m", one), SentRequest("b", "m", other))
-    ours, theirs = canonical_request_bytes(one), canonical_request_bytes(other)
+    ours, theirs = written(one), written(other)
     assert (found.byte_offset is None) == (ours == theirs)
     if found.byte_offset is not None:
         assert ours[: found.byte_offset] == theirs[: found.byte_offset]
         assert ours[found.byte_offset :][:1] != theirs[found.byte_offset :][:1]
+        changed = [name for name in FIELD_ORDER if written(cut(one, name)) != written(cut(other, name))]
+        assert found.path.partition("[")[0] == changed[0]
 
 
 def test_what_the_model_was_shown_counts_whoever_put_it_there() -> None:
     whole = request(user_message("one"), assistant_message("first"), user_message("two"))
     chained = request(user_message("two"), before=[user_message("one"), assistant_message("first")])
-    assert count_common_prefix_tokens(whole, chained) == count_tokens(whole.input_items)
+    assert diff_requests(whole, chained).common_prefix == count_tokens(whole.input_items)
 
 
 @pytest.mark.parametrize(
@@ -86,32 +101,22 @@ def test_what_the_model_was_shown_counts_whoever_put_it_there() -> None:
 def test_what_stands_behind_a_difference_is_shown_for_nothing(
     first: dict[str, Any], second: dict[str, Any], left: str
 ) -> None:
-    found = count_common_prefix_tokens(request(user_message(LONG), **first), request(user_message(LONG), **second))
-    assert found.tokens == count_tokens((), left).tokens
+    found = diff_requests(request(user_message(LONG), **first), request(user_message(LONG), **second))
+    assert found.common_prefix.tokens == count_tokens((), left).tokens
 
 
 def test_other_tools_change_everything_behind_them() -> None:
     tools = [{"type": "function", "name": name} for name in ("tea", "milk")]
     first = request(user_message(LONG), tools=tools, instructions="Be brief.")
-    assert (
-        count_common_prefix_tokens(
-            first, request(user_message(LONG), tools=tools[::-1], instructions="Be brief.")
-        ).tokens
-        < 20
-    )
-    assert (
-        count_common_prefix_tokens(first, request(user_message(LONG), tools=tools, instructions="Be brief.")).tokens
-        > 3_000
-    )
+    same = request(user_message(LONG), tools=tools, instructions="Be brief.")
+    turned = request(user_message(LONG), tools=tools[::-1], instructions="Be brief.")
+    assert diff_requests(first, turned).common_prefix.tokens < 20
+    assert diff_requests(first, same).common_prefix.tokens > 3_000
 
 
 def test_another_model_has_kept_nothing() -> None:
-    assert (
-        diff_requests(
-            request(user_message(LONG)), request(user_message(LONG), model="openai/gpt-5")
-        ).expected_cached_tokens
-        == 0
-    )
+    found = diff_requests(request(user_message(LONG)), request(user_message(LONG), model="openai/gpt-5"))
+    assert (found.common_prefix.tokens, found.expected_cached_tokens) == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -125,7 +130,10 @@ def test_another_model_has_kept_nothing() -> None:
     ],
 )
 def test_openai_keeps_long_beginnings_in_steps(prefix: int, model: str, expected: int) -> None:
-    assert max_cached_tokens(prefix, model, model) == expected
+    overhead = count_tokens([user_message("word")]).tokens - 1
+    sent = request(user_message("word" + " word" * (prefix - overhead - 1)), model=model)
+    found = diff_requests(sent, sent)
+    assert (found.common_prefix.tokens, found.expected_cached_tokens) == (prefix, expected)
 
 
 def test_what_was_expected_stands_beside_what_was_reported() -> None:
@@ -142,7 +150,7 @@ def test_what_was_expected_stands_beside_what_was_reported() -> None:
         "path": "input[1]",
         "a": "",
         "b": found.b,
-        "bytes": [len(canonical_request_bytes(first.body)), len(canonical_request_bytes(second.body))],
+        "bytes": [len(written(dict(side.body))) for side in (first, second)],
         "prefix_tokens": count_tokens([user_message(LONG)]).tokens,
         "estimated": False,
         "expected_cached_tokens": 2_944,
