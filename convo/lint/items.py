@@ -137,7 +137,7 @@ def fix_invalid_arguments(view: LintView, faults: Sequence[LintIssue]) -> tuple[
     changes = []
     for at, fault in item_issues(faults):
         item = view.items[at]
-        text = repair_arguments(item.get("arguments"))
+        text = _repair_arguments(item.get("arguments"))
         new[at] = {**{key: value for key, value in item.items() if key != "status"}, "arguments": text}
         why = (
             f"{fault.message}: they are now {text if len(text) <= MAX_SHOWN_CHARS else text[:MAX_SHOWN_CHARS] + '...'}"
@@ -150,7 +150,7 @@ MAX_SHOWN_CHARS = 60
 """Characters of the repaired arguments in the list of changes."""
 
 
-def repair_arguments(arguments: Json) -> str:
+def _repair_arguments(arguments: Json) -> str:
     """Return `arguments` as the text of a JSON object, as complete as they can be parsed; else `{}`."""
     if isinstance(arguments, dict):
         return json.dumps(arguments)

@@ -12,7 +12,7 @@ from convo.errors import Unrepairable
 from convo.history.items import Item, item_type
 from convo.history.records import Strategy
 from convo.lint import repair
-from convo.lint.items import INTERRUPTED_MESSAGE, repair_arguments
+from convo.lint.items import INTERRUPTED_MESSAGE
 from convo.lint.model import LintView, RepairChange, lint_view_of_conversation, lint_view_of_file
 from convo.lint.repair import RepairResult, repair_for_file, repair_for_session
 from convo.lint.rules import LINT_RULES, lint_history
@@ -199,6 +199,12 @@ def test_a_request_stays_a_request_and_what_its_owner_holds_is_left_alone() -> N
     ]
 
 
+def repaired_arguments(arguments: Any) -> str:
+    """The arguments of a call after the repair of the history that it is in."""
+    items = repair_for_file(lint_view_of_file([user(), call("a", arguments=arguments), output("a")])).view.items
+    return str(items[1]["arguments"])
+
+
 @pytest.mark.parametrize(
     ("broken", "whole"),
     [
@@ -220,7 +226,7 @@ def test_a_request_stays_a_request_and_what_its_owner_holds_is_left_alone() -> N
     ],
 )
 def test_arguments_are_closed_where_their_last_whole_value_ends(broken: Any, whole: str) -> None:
-    assert repair_arguments(broken) == whole
+    assert repaired_arguments(broken) == whole
 
 
 @given(
@@ -232,7 +238,7 @@ def test_arguments_are_closed_where_their_last_whole_value_ends(broken: Any, who
     some.integers(min_value=0, max_value=400),
 )
 def test_arguments_cut_anywhere_are_closed_to_an_object(value: Any, cut: int) -> None:
-    assert isinstance(json.loads(repair_arguments(json.dumps({"value": value})[:cut])), dict)
+    assert isinstance(json.loads(repaired_arguments(json.dumps({"value": value})[:cut])), dict)
 
 
 def test_a_mend_that_changes_nothing_is_not_made_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,7 +252,7 @@ def test_a_mend_that_changes_nothing_is_not_made_for_ever(monkeypatch: pytest.Mo
 
 
 def test_what_is_nested_without_end_is_given_up_at_once() -> None:
-    assert repair_arguments('{"a": ' + "[" * 500_000) == "{}"
+    assert repaired_arguments('{"a": ' + "[" * 500_000) == "{}"
 
 
 PIECES: list[dict[str, Any]] = [
