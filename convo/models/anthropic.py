@@ -382,7 +382,7 @@ def list_ignored_anthropic_fields(
     )
     known_fields |= {"service_tier"} if parameters.get("service_tier") in ("default", "auto") else set()
     reasoning_fields = (
-        ("effort", "summary", "generate_summary") if get_thinking_mode(request.model) != "none" else ("effort",)
+        ("effort", "summary", "generate_summary") if _get_thinking_mode(request.model) != "none" else ("effort",)
     )
     names = [*list_ignored_parameters(parameters, known=known_fields, reasoning=reasoning_fields)]
     options = parameters.get("prompt_cache_options") or {}
@@ -424,7 +424,7 @@ def _drop_refused_thinking(body: dict[str, Json]) -> dict[str, Json]:
         and last_messages[0]["content"]
     )
     lacks_thinking = first_content and first_content[0]["type"] not in THINKING_BLOCK_TYPES
-    if lacks_thinking and get_thinking_mode(body["model"]) == "budget":
+    if lacks_thinking and _get_thinking_mode(body["model"]) == "budget":
         body.pop("thinking", None)
     return body
 
@@ -589,7 +589,7 @@ def build_thinking_fields(
     display = {"display": "summarized"} if summary else {}
     if effort is not None and effort != "none" and effort not in _EFFORTS:
         raise Unsupported(model_label, f"the reasoning effort {effort!r}", param="reasoning.effort")
-    match get_thinking_mode(model):
+    match _get_thinking_mode(model):
         case "none" if effort not in (None, "none"):
             raise Unsupported(model_label, "a reasoning effort", param="reasoning.effort")
         case "budget" if effort not in (None, "none"):
@@ -608,17 +608,17 @@ def build_thinking_fields(
     return {}
 
 
-def get_thinking_mode(model: str) -> ThinkingMode:
+def _get_thinking_mode(model: str) -> ThinkingMode:
     return (
         "adaptive"
-        if parse_claude_version(model) >= (4, 6)
+        if _parse_claude_version(model) >= (4, 6)
         else "budget"
-        if parse_claude_version(model) >= (3, 7)
+        if _parse_claude_version(model) >= (3, 7)
         else "none"
     )
 
 
-def parse_claude_version(model: str) -> tuple[int, int]:
+def _parse_claude_version(model: str) -> tuple[int, int]:
     """Return major and minor version of a model name: (4, 0) for "claude-opus-4-20250514"."""
     match = _MODEL_VERSION.search(model)
     return (int(match[1]), int(match[2] or 0)) if match else _NEWEST_VERSION
@@ -635,14 +635,14 @@ def _thinking_budget_tokens(effort: str, max_tokens: int, model_label: str) -> i
 
 def _translate_effort(effort: str, model: str) -> str:
     """Translate an effort; version 4.6 has no xhigh, so it becomes max."""
-    return "max" if effort == "xhigh" and parse_claude_version(model) == (4, 6) else _EFFORTS[effort]
+    return "max" if effort == "xhigh" and _parse_claude_version(model) == (4, 6) else _EFFORTS[effort]
 
 
 def _disable_thinking(model: str, model_label: str) -> dict[str, Json]:
     """Disable thinking: up to 4.8 it is off by default; some of the later models cannot disable it."""
-    if parse_claude_version(model) < (5, 0):
+    if _parse_claude_version(model) < (5, 0):
         return {}
-    if parse_claude_version(model) >= (5, 5) and "opus" in model:
+    if _parse_claude_version(model) >= (5, 5) and "opus" in model:
         raise Unsupported(model_label, "the reasoning effort 'none'", param="reasoning.effort", hint="use low")
-    can_use_between_tools = parse_claude_version(model) >= (5, 5) and "sonnet" in model
+    can_use_between_tools = _parse_claude_version(model) >= (5, 5) and "sonnet" in model
     return {"thinking": {"type": "between_tools" if can_use_between_tools else "disabled"}}

@@ -177,7 +177,7 @@ class ChatChunkTranslator:
         self._writer.model = _typed(chunk.get("model"), str) or self._writer.model
         usage = chunk.get("usage") or _typed(chunk.get("x_groq"), dict).get("usage")
         if usage:
-            self._usage = usage_from_chat(_typed(usage, dict))
+            self._usage = _usage_from_chat(_typed(usage, dict))
         for raw_choice in _typed(chunk.get("choices"), list):
             choice = _typed(raw_choice, dict)
             self._logprobs += map(_translate_logprob, _typed(_typed(choice.get("logprobs"), dict).get("content"), list))
@@ -265,7 +265,7 @@ def _translate_logprob(value: Json) -> Json:
     return translated
 
 
-def usage_from_chat(raw: Mapping[str, Json]) -> Json:
+def _usage_from_chat(raw: Mapping[str, Json]) -> Json:
     """Convert the token counts of chat completions to usage; DeepSeek counts cached tokens in a field of its own.
 
     Raises StreamBroken if a count is not a number.

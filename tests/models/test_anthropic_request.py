@@ -6,7 +6,7 @@ import pytest
 
 from convo.errors import Unsupported
 from convo.history.items import user_message
-from convo.models.anthropic import build_anthropic_body, get_thinking_mode, parse_claude_version
+from convo.models.anthropic import build_anthropic_body
 from convo.models.base import make_issuer_tag
 from tests.models.reading import asking
 
@@ -211,18 +211,22 @@ def test_thinking_by_budget_does_not_begin_behind_another_models_call() -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "expected"),
+    ("model", "thinking"),
     [
-        ("claude-opus-4-20250514", (4, 0)),
-        ("claude-opus-4-1-20250805", (4, 1)),
-        ("claude-3-7-sonnet-20250219", (3, 7)),
-        ("claude-sonnet-5", (5, 0)),
-        ("us.anthropic.claude-haiku-4-5-20251001-v1:0", (4, 5)),
+        ("claude-3-7-sonnet-20250219", "enabled"),
+        ("claude-opus-4-20250514", "enabled"),
+        ("claude-opus-4-1-20250805", "enabled"),
+        ("us.anthropic.claude-haiku-4-5-20251001-v1:0", "enabled"),
+        ("claude-opus-4-6", "adaptive"),
+        ("claude-sonnet-5", "adaptive"),
+        ("claude-mythos-preview", "adaptive"),
     ],
 )
-def test_a_models_version_stands_in_its_name(model: str, expected: tuple[int, int]) -> None:
-    assert parse_claude_version(model) == expected
+def test_the_version_in_the_name_decides_how_a_model_thinks(model: str, thinking: str) -> None:
+    """A name without a version is a newer model's."""
+    assert body(model, reasoning={"effort": "low"})["thinking"]["type"] == thinking
 
 
-def test_a_name_without_a_version_is_taken_for_a_newer_model() -> None:
-    assert get_thinking_mode("claude-mythos-preview") == "adaptive"
+def test_models_before_3_7_do_not_think() -> None:
+    with pytest.raises(Unsupported, match="effort of reasoning"):
+        body("claude-3-5-sonnet-20241022", reasoning={"effort": "low"})

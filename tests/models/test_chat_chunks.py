@@ -6,7 +6,7 @@ import pytest
 
 from convo.errors import StreamBroken
 from convo.history.items import StreamEvent
-from convo.models.chat_completions import ChatChunkTranslator, usage_from_chat
+from convo.models.chat_completions import ChatChunkTranslator
 from convo.models.stream import ResponseEventWriter, make_usage
 from tests.clock import counting_ids
 from tests.models.chat_server import delta, finish, tool
@@ -147,7 +147,8 @@ def test_the_model_is_the_one_that_the_server_names() -> None:
     ids=["plain", "openai", "deepseek", "nulls"],
 )
 def test_usage_is_read_from_every_form(raw: dict[str, Any], read_as: Any) -> None:
-    assert usage_from_chat(raw) == read_as
+    events = read(delta(content="Yes."), finish("stop"), {"choices": [], "usage": raw})
+    assert events[-1]["response"]["usage"] == read_as
 
 
 def test_a_call_without_arguments_gets_an_empty_object() -> None:
