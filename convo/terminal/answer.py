@@ -99,14 +99,14 @@ class LazyMarkdownRenderer:
         from convo.terminal.markdown.stream import MarkdownRenderer
 
         display = detect_display(self._stream, self._environ)
-        has_links = has_clickable_links(self._environ)
+        has_links = _has_clickable_links(self._environ)
         options = MarkdownOptions(
             has_color=display.has_color, has_box_chars=display.has_box_chars, has_links=has_links and display.has_color
         )
         return MarkdownRenderer(self._stream, options, lambda: get_terminal_size().columns)
 
 
-def has_clickable_links(environ: Mapping[str, str]) -> bool:
+def _has_clickable_links(environ: Mapping[str, str]) -> bool:
     """Whether the terminal is known to support hyperlinks (OSC 8)."""
     if "TMUX" in environ or environ.get("TERM", "").startswith(("screen", "tmux")):
         return False

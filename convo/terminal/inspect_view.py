@@ -226,7 +226,7 @@ def fit_link_table(view: ConversationView, display: DisplayOptions) -> Table:
 
 def build_tree_rows(view: ConversationView) -> list[TreeRow]:
     """Build the rows of the tree, in drawing order."""
-    ids = shorten_ids([link.id for link in view.links])
+    ids = _shorten_ids([link.id for link in view.links])
     link_rows = iter_link_rows(view.links, view.current_link_id)
     return [
         TreeRow(
@@ -250,7 +250,7 @@ def format_optional_number(number: int | None) -> str:
     return UNKNOWN_NUMBER if number is None else f"{number:,}"
 
 
-def shorten_ids(ids: Sequence[str]) -> dict[str, str]:
+def _shorten_ids(ids: Sequence[str]) -> dict[str, str]:
     """Shorten all ids to the smallest common length at which they still differ."""
     longest = max(map(len, ids), default=0)
     for size in range(MIN_SHORT_ID_CHARS, longest):

@@ -314,7 +314,7 @@ class PromptHistory(History):
                 start = max(0, self._file_size() - MAX_HISTORY_BYTES)
                 file.seek(start)
                 text = file.read().decode("utf-8", "replace")
-                return parse_history_entries(text.partition(ENTRY_START)[2] if start else text)
+                return _parse_history_entries(text.partition(ENTRY_START)[2] if start else text)
         except OSError:
             return []
 
@@ -324,7 +324,7 @@ class PromptHistory(History):
             try:
                 fcntl.flock(file, fcntl.LOCK_EX)
                 is_current = os.fstat(file).st_size == self._loaded_size_bytes
-                os.write(file, format_history_entry(string).encode("utf-8", "replace"))
+                os.write(file, _format_history_entry(string).encode("utf-8", "replace"))
                 self._loaded_size_bytes = os.fstat(file).st_size if is_current else -1
             finally:
                 os.close(file)
@@ -343,12 +343,12 @@ def reload_if_stale(buffer: Buffer) -> None:
         buffer.load_history_if_not_yet_loaded()
 
 
-def format_history_entry(text: str) -> str:
+def _format_history_entry(text: str) -> str:
     """Format an entry for the file: a line with the time, then each line of the text with "+" before it."""
     return f"{ENTRY_START}{datetime.now()}\n" + "".join(f"+{line}\n" for line in text.split("\n"))
 
 
-def parse_history_entries(text: str) -> list[str]:
+def _parse_history_entries(text: str) -> list[str]:
     """Parse the entries of a history file, newest first."""
     entries: list[list[str]] = []
     is_open = False

@@ -39,7 +39,7 @@ TRAILING_PUNCTUATION = ".,;:!?)]}'\""
 """Characters that may follow a file name in a sentence."""
 
 
-def find_mentioned_files(text: str, pasted: Iterable[str], is_file: Callable[[str], bool]) -> list[str]:
+def _find_mentioned_files(text: str, pasted: Iterable[str], is_file: Callable[[str], bool]) -> list[str]:
     """Find the files that a message mentions outside pasted text, each once, in order."""
     pasted_text = "\n".join(pasted)
     files: dict[str, None] = {}
@@ -54,7 +54,7 @@ def find_mentioned_files(text: str, pasted: Iterable[str], is_file: Callable[[st
 
 def load_mentioned_files(text: str, pasted: Iterable[str]) -> list[tuple[str, dict[str, Json]]]:
     """Load the files that a message mentions, each with its name. Raises Unreadable."""
-    return [(name, load_attachment(name)) for name in find_mentioned_files(text, pasted, is_existing_file)]
+    return [(name, load_attachment(name)) for name in _find_mentioned_files(text, pasted, is_existing_file)]
 
 
 def is_existing_file(name: str) -> bool:
@@ -573,10 +573,10 @@ async def _start_shell(
 def make_output_part(command: str, output: str, exit_code: int) -> dict[str, Json]:
     """Make a content part from a command and its output."""
     ending = f"\n{format_exit(exit_code)}" if exit_code else ""
-    return {"type": "input_text", "text": f"$ {command}\n{shorten_output(output.rstrip())}{ending}"}
+    return {"type": "input_text", "text": f"$ {command}\n{_shorten_output(output.rstrip())}{ending}"}
 
 
-def shorten_output(output: str) -> str:
+def _shorten_output(output: str) -> str:
     """Keep both ends of an output that is longer than `MAX_OUTPUT_CHARS`."""
     if len(output) <= MAX_OUTPUT_CHARS:
         return output

@@ -47,10 +47,10 @@ class StatusLine:
 
     def render(self, columns: int) -> str:
         """Render for a terminal of `columns`; the last column stays free, since some terminals wrap there."""
-        return format_status_line(self.state, columns - 1) if self.state else ""
+        return _format_status_line(self.state, columns - 1) if self.state else ""
 
 
-def format_status_line(state: StatusLineState, columns: int) -> str:
+def _format_status_line(state: StatusLineState, columns: int) -> str:
     """Format the state in at most `columns`."""
     for parts in _iter_variants(state, columns):
         line = PART_SEPARATOR.join(part for part in parts if part)

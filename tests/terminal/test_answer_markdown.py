@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from convo.terminal.answer import has_clickable_links, make_answer_renderer
+from convo.terminal.answer import make_answer_renderer
 from convo.terminal.terminal import AnswerPrinter
 from tests.cli.chatting import scripted
 from tests.running import Convo
@@ -94,4 +94,9 @@ def test_nothing_before_the_first_words_loads_what_lays_out() -> None:
     ],
 )
 def test_words_are_clickable_in_terminals_that_are_known_for_it(environ: dict[str, str], can: bool) -> None:
-    assert has_clickable_links(environ) is can
+    out = terminal()
+    renderer = make_answer_renderer(out, {"TERM": "xterm-256color", **environ})
+    printer = AnswerPrinter(out, io.StringIO(), live=True, renderer=renderer)
+    printer.print_event(delta("[a](http://b.c)"))
+    printer.finish()
+    assert (b"\x1b]8;" in out.buffer.getvalue()) is can  # type: ignore[attr-defined]

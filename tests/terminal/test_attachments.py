@@ -1,5 +1,7 @@
 """Files and what a command said, beside a message."""
 
+import contextlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,15 +13,22 @@ from convo.errors import InvalidUsage, Unsupported, WindowExceeded
 from convo.history.items import Json
 from convo.terminal.slash_commands import (
     MAX_OUTPUT_CHARS,
-    find_mentioned_files,
     format_attachment,
     load_mentioned_files,
     make_output_part,
-    shorten_output,
     split_file_names,
 )
 
-THERE = {"notes.md", "my notes.md", "a/b.py", "app"}
+FILES = ("notes.md", "my notes.md", "a/b.py", "app")
+
+
+def mentioned(folder: Path, words: str, pasted: Sequence[str] = (), files: Sequence[str] = FILES) -> list[str]:
+    """The names of the files that a message takes along, where `files` are in the working directory."""
+    for name in files:
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("text")
+    with contextlib.chdir(folder):
+        return [name for name, _ in load_mentioned_files(words, pasted)]
 
 
 @pytest.mark.parametrize(
@@ -35,14 +44,14 @@ THERE = {"notes.md", "my notes.md", "a/b.py", "app"}
         ("a line\n@app", ["app"]),
     ],
 )
-def test_an_at_names_a_file_that_is_there(words: str, files: list[str]) -> None:
-    assert find_mentioned_files(words, [], THERE.__contains__) == files
+def test_an_at_names_a_file_that_is_there(words: str, files: list[str], tmp_path: Path) -> None:
+    assert mentioned(tmp_path, words) == files
 
 
-def test_an_at_that_was_pasted_names_none() -> None:
+def test_an_at_that_was_pasted_names_none(tmp_path: Path) -> None:
     pasted = ["@app.command\ndef f(): ...", "notes.md"]
-    assert find_mentioned_files("what does @app.command\ndef f(): ...", pasted, {"app.command"}.__contains__) == []
-    assert find_mentioned_files("read @notes.md", pasted, THERE.__contains__) == ["notes.md"]
+    assert mentioned(tmp_path, "what does @app.command\ndef f(): ...", pasted, ["app.command"]) == []
+    assert mentioned(tmp_path, "read @notes.md", pasted) == ["notes.md"]
 
 
 def test_a_text_goes_as_text_and_a_picture_as_a_picture(tmp_path: Path) -> None:
@@ -88,7 +97,8 @@ def test_what_a_command_said_goes_with_its_name_and_how_it_ended() -> None:
 
 
 def test_of_a_long_output_both_ends_go() -> None:
-    said = shorten_output("a" * MAX_OUTPUT_CHARS + "b" * MAX_OUTPUT_CHARS)
-    assert said.startswith("aaa")
+    said = make_output_part("x", "a" * MAX_OUTPUT_CHARS + "b" * MAX_OUTPUT_CHARS, 0)["text"]
+    assert said.startswith("$ x\naaa")
     assert said.endswith("bbb")
+    assert make_output_part("x", "a" * MAX_OUTPUT_CHARS, 0)["text"] == "$ x\n" + "a" * MAX_OUTPUT_CHARS
     assert f"[{MAX_OUTPUT_CHARS:,} characters left out]" in said

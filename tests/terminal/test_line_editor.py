@@ -15,10 +15,8 @@ from convo.errors import InvalidUsage
 from convo.terminal.line_editor import (
     MAX_HISTORY_BYTES,
     PromptHistory,
-    format_history_entry,
     merge_paste,
     open_prompt_history,
-    parse_history_entries,
 )
 from convo.terminal.slash_commands import MAX_OSC52_BYTES, build_osc52_sequence, find_last_code_block
 
@@ -54,8 +52,11 @@ def test_lines_that_come_at_once_are_a_paste(pasted: str) -> None:
 
 
 @pytest.mark.parametrize("words", ["one", "two\nlines", "", "+plus\n\n# hash", "日本語"])
-def test_an_entry_comes_back_as_it_was(words: str) -> None:
-    assert parse_history_entries(format_history_entry("before") + format_history_entry(words)) == [words, "before"]
+async def test_an_entry_comes_back_as_it_was(words: str, tmp_path: Path) -> None:
+    place = tmp_path / "prompts"
+    for entry in ("before", words):
+        PromptHistory(place).store_string(entry)
+    assert await loaded(PromptHistory(place)) == [words, "before"]
 
 
 async def test_the_file_is_the_one_that_the_library_writes(tmp_path: Path) -> None:
@@ -79,7 +80,7 @@ def test_many_that_write_at_once_lose_no_entry_and_mix_none(tmp_path: Path) -> N
     said = [f"{number} " + "long words\n" * 3_000 for number in range(24)]
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda words: PromptHistory(tmp_path / "prompts").store_string(words), said))
-    assert sorted(parse_history_entries((tmp_path / "prompts").read_text())) == sorted(said)
+    assert sorted(FileHistory(str(tmp_path / "prompts")).load_history_strings()) == sorted(said)
 
 
 def test_who_adds_waits_for_who_is_adding(tmp_path: Path) -> None:
@@ -92,12 +93,14 @@ def test_who_adds_waits_for_who_is_adding(tmp_path: Path) -> None:
             adding.result(0.1)
         assert place.read_text() == ""
         fcntl.flock(file, fcntl.LOCK_UN)
-    assert parse_history_entries(place.read_text()) == ["mine"]
+    assert list(FileHistory(str(place)).load_history_strings()) == ["mine"]
 
 
 async def test_of_a_long_file_the_last_part_is_read_in_whole_entries(tmp_path: Path) -> None:
     place = tmp_path / "prompts"
-    place.write_text("".join(format_history_entry(f"{number} " + "x\n" * 500) for number in range(1_200)))
+    theirs = FileHistory(str(place))
+    for number in range(1_200):
+        theirs.store_string(f"{number} " + "x\n" * 500)
     assert place.stat().st_size > MAX_HISTORY_BYTES
     found = await loaded(PromptHistory(place))
     assert found[0].startswith("1199 ")

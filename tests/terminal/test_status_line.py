@@ -2,10 +2,17 @@
 
 import pytest
 
-from convo.terminal.status_line import StatusLine, StatusLineState, format_status_line
+from convo.terminal.status_line import StatusLine, StatusLineState
 from convo.terminal.terminal import text_width
 
 FULL = StatusLineState("session what-is-a-monad", "openai/gpt-5-mini", 12_345, 400_000, 0.0123, 1)
+
+
+def line(state: StatusLineState, columns: int) -> str:
+    """The status line in `columns`; the terminal has one more, which stays free."""
+    shown = StatusLine()
+    shown.state = state
+    return shown.render(columns + 1)
 
 
 @pytest.mark.parametrize(
@@ -22,7 +29,7 @@ FULL = StatusLineState("session what-is-a-monad", "openai/gpt-5-mini", 12_345, 4
     ],
 )
 def test_it_says_what_fits_and_begins_with_the_owner(columns: int, said: str) -> None:
-    assert format_status_line(FULL, columns) == said
+    assert line(FULL, columns) == said
 
 
 def test_it_is_never_wider_than_the_terminal() -> None:
@@ -30,15 +37,14 @@ def test_it_is_never_wider_than_the_terminal() -> None:
     over = [
         columns
         for columns in range(1, 100)
-        if max(text_width(format_status_line(FULL, columns)), text_width(format_status_line(wide, columns))) > columns
+        if max(text_width(line(FULL, columns)), text_width(line(wide, columns))) > columns
     ]
     assert over == []
 
 
 def test_what_is_not_known_is_left_out() -> None:
-    assert format_status_line(StatusLineState("session", "scripted/echo"), 80) == "session · scripted/echo"
+    assert line(StatusLineState("session", "scripted/echo"), 80) == "session · scripted/echo"
     assert (
-        format_status_line(StatusLineState("session x", "scripted/echo", used_tokens=7), 80)
-        == "session x · scripted/echo · 7 tokens"
+        line(StatusLineState("session x", "scripted/echo", used_tokens=7), 80) == "session x · scripted/echo · 7 tokens"
     )
     assert StatusLine().render(80) == ""
