@@ -73,7 +73,7 @@ class KeysFile:
         if not authorization[: len(BEARER_PREFIX)].lower() == BEARER_PREFIX:
             raise errors.incorrect_api_key_error()
         self._reload_if_changed()
-        digest = hash_api_key(authorization[len(BEARER_PREFIX) :].strip())
+        digest = _hash_api_key(authorization[len(BEARER_PREFIX) :].strip())
         tenant = ""
         for key_hash, name in self._names_by_hash.get(digest[:BUCKET_DIGITS], ()):
             if hmac.compare_digest(key_hash, digest):
@@ -92,10 +92,10 @@ class KeysFile:
             self._admin_hashes = read_admin_hashes(self._path) if stamp else frozenset()
 
     def is_admin(self, authorization: str | None) -> bool:
-        return hash_api_key((authorization or "")[len(BEARER_PREFIX) :].strip()) in self._admin_hashes
+        return _hash_api_key((authorization or "")[len(BEARER_PREFIX) :].strip()) in self._admin_hashes
 
 
-def hash_api_key(key: str) -> str:
+def _hash_api_key(key: str) -> str:
     return sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
 
 
@@ -176,7 +176,7 @@ def create_api_key(path: Path, name: str) -> str:
         with os.fdopen(descriptor, "r+b") as file:
             content = file.read()
             is_line_complete = not content or content.endswith(b"\n")
-            file.write(b"%b%b %b\n" % (b"" if is_line_complete else b"\n", name.encode(), hash_api_key(key).encode()))
+            file.write(b"%b%b %b\n" % (b"" if is_line_complete else b"\n", name.encode(), _hash_api_key(key).encode()))
     except OSError as error:
         raise StoreFault(f"{path} cannot be written: {error.strerror}", hint="name another file with --keys") from error
     return key

@@ -49,12 +49,12 @@ async def encode_conversation_view(context: HandlerContext) -> bytes:
         *iter_live_responses(view, context),
         *[await load_background_response(link, store) for link in view.links if link.status in UNFINISHED_STATUSES],
     ]
-    version = hash_view_version(view)
+    version = _hash_view_version(view)
     if context.query.get("seen") == version:
         return http.serialize_strict_json({"version": version, "running": running})
     view = replace(view, prices=context.inspector.prices)
     return await asyncio.to_thread(
-        lambda: http.serialize_strict_json({**build_conversation_data(view), "running": running})
+        lambda: http.serialize_strict_json({**_build_conversation_data(view), "running": running})
     )
 
 
@@ -84,7 +84,7 @@ STATE_HANDLE_FIELDS = ("previous_response_id", "conversation")
 """Fields of a request that its link also has."""
 
 
-def hash_view_version(view: ConversationView) -> str:
+def _hash_view_version(view: ConversationView) -> str:
     """Return a hash that changes whenever the view changes."""
     links = [(link.id, link.status, link.input_head, link.head, link.session_id) for link in view.links]
     return sha256(
@@ -92,7 +92,7 @@ def hash_view_version(view: ConversationView) -> str:
     ).hexdigest()
 
 
-def build_conversation_data(view: ConversationView) -> dict[str, Json]:
+def _build_conversation_data(view: ConversationView) -> dict[str, Json]:
     """Build the page's data of one conversation; a superset of the object of `convo inspect --json`."""
     document, requests = conversation_to_json(view), RequestTable()
     rows = {
@@ -102,7 +102,7 @@ def build_conversation_data(view: ConversationView) -> dict[str, Json]:
     link_data = {link.id: _build_link_data(link, view, requests) for link in view.links}
     return {
         **document,
-        "version": hash_view_version(view),
+        "version": _hash_view_version(view),
         "name": view.session.name if view.session else view.handle,
         "owner": STRATEGIES[view.strategy].description,
         "owners": {str(strategy): owner.description for strategy, owner in STRATEGIES.items()},
@@ -130,7 +130,7 @@ def build_inspector_data(views: Mapping[str, ConversationView]) -> dict[str, Jso
             "others": [],
             "more": False,
         },
-        "conversations": {handle: build_conversation_data(view) for handle, view in views.items()},
+        "conversations": {handle: _build_conversation_data(view) for handle, view in views.items()},
     }
 
 

@@ -66,33 +66,33 @@ def load_page_files() -> dict[str, PageFile]:
     """Load the files of the page by name; the page itself is under ""."""
     file_names = {"": PAGE_FILE, **{name: name for name in (*SCRIPT_FILES, STYLE_FILE)}}
     return {
-        key: PageFile(read_static_text(name).encode(), CONTENT_TYPES[name.rpartition(".")[2]] + b"; charset=utf-8")
+        key: PageFile(_read_static_text(name).encode(), CONTENT_TYPES[name.rpartition(".")[2]] + b"; charset=utf-8")
         for key, name in file_names.items()
     }
 
 
 def render_inspector_page(data: Json) -> str:
     """Render a single-file page that shows `data`: {"list": ..., "conversations": {handle: ...}}."""
-    script, style = bundle_scripts(), read_static_text(STYLE_FILE)
-    policy = f"{BASE_POLICY}script-src {format_policy_hash(script)}; style-src {format_policy_hash(style)}"
+    script, style = _bundle_scripts(), _read_static_text(STYLE_FILE)
+    policy = f"{BASE_POLICY}script-src {_format_policy_hash(script)}; style-src {_format_policy_hash(style)}"
     head = f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n<style>{style}</style>'
     data_script = f'<script type="application/json" id="convo-data">{dump_html_safe_json(data)}</script>'
-    page = read_static_text(PAGE_FILE).replace(STYLE_LINK, head)
+    page = _read_static_text(PAGE_FILE).replace(STYLE_LINK, head)
     return page.replace(SCRIPT_TAG, f'{data_script}\n<script type="module">{script}</script>')
 
 
-def bundle_scripts() -> str:
+def _bundle_scripts() -> str:
     """Join all modules into one script, without imports and exports: they share one scope."""
-    return "\n".join(SCRIPT_EXPORT.sub("", SCRIPT_IMPORT.sub("", read_static_text(name))) for name in SCRIPT_FILES)
+    return "\n".join(SCRIPT_EXPORT.sub("", SCRIPT_IMPORT.sub("", _read_static_text(name))) for name in SCRIPT_FILES)
 
 
-def format_policy_hash(source: str) -> str:
+def _format_policy_hash(source: str) -> str:
     """Format the policy source of an inline script or style."""
     return f"'sha256-{b64encode(sha256(source.encode()).digest()).decode()}'"
 
 
 @cache
-def read_static_text(name: str) -> str:
+def _read_static_text(name: str) -> str:
     return (Path(__file__).parent / "static" / name).read_text("utf-8")
 
 

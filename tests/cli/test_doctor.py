@@ -5,6 +5,7 @@ import os
 import shlex
 import socket
 import sys
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,6 @@ from convo.cli import doctor, doctor_checks
 from convo.cli.completion import list_completions
 from convo.cli.doctor import DOCTOR_CHECKS, OPT_IN_CHECKS
 from convo.cli.doctor_checks import TerminalFacts
-from convo.server.auth import hash_api_key
 from convo.terminal.report_views import CheckLevel
 from convo.terminal.terminal import DisplayOptions
 from tests.cli.checked import found, levels, settings
@@ -143,7 +143,7 @@ def test_a_profile_that_sets_something_is_named(convo: Convo, monkeypatch: pytes
 
 # -- serving --------------------------------------------------------------------------------------
 
-LINE = f"alice {hash_api_key('key')}\n"
+LINE = f"alice {sha256(b'key').hexdigest()}\n"
 
 
 @pytest.mark.parametrize(

@@ -1,30 +1,39 @@
 """The files of the inspector page, and the one file that is made of them."""
 
+import base64
 import json
 import re
 from dataclasses import replace
+from hashlib import sha256
 from html.parser import HTMLParser
+from typing import Any
 
 import pytest
 
 from convo.history.items import user_message
 from convo.history.records import Strategy
-from convo.server.inspector_data import build_conversation_data, build_inspector_data, hash_view_version
-from convo.server.pages import (
-    PAGE_FILE,
-    SCRIPT_FILES,
-    STYLE_FILE,
-    bundle_scripts,
-    format_policy_hash,
-    read_static_text,
-    render_inspector_page,
-)
+from convo.inspect.view import ConversationView
+from convo.server.inspector_data import build_inspector_data
+from convo.server.pages import PAGE_FILE, SCRIPT_FILES, STYLE_FILE, render_inspector_page
 from tests.inspect.built import Talk, chain
 from tests.running import ROOT
 
 STATIC = ROOT / "convo" / "server" / "static"
 EXPORTED = re.compile(r"^export (?:function\*?|class|const) (\w+)", re.MULTILINE)
 IMPORTED = re.compile(r'^import \{ ([\w, ]+) \} from "\./([\w.]+)";$', re.MULTILINE)
+
+
+def static(name: str) -> str:
+    return (STATIC / name).read_text("utf-8")
+
+
+def source_hash(source: str) -> str:
+    """The hash of an inline script or style in a Content-Security-Policy."""
+    return f"'sha256-{base64.b64encode(sha256(source.encode()).digest()).decode()}'"
+
+
+def data_of(view: ConversationView) -> Any:
+    return build_inspector_data({"mine": view})["conversations"]["mine"]
 
 
 class Inline(HTMLParser):
@@ -53,22 +62,21 @@ class Inline(HTMLParser):
 def test_every_file_is_served_and_every_module_stands_behind_those_that_it_imports() -> None:
     assert {path.name for path in STATIC.iterdir()} == {*SCRIPT_FILES, STYLE_FILE, PAGE_FILE}
     for at, name in enumerate(SCRIPT_FILES):
-        lines = [line for line in read_static_text(name).splitlines() if line.startswith("import")]
-        found = IMPORTED.findall(read_static_text(name))
+        lines = [line for line in static(name).splitlines() if line.startswith("import")]
+        found = IMPORTED.findall(static(name))
         assert len(found) == len(lines)
         assert [other for _, other in found if other not in SCRIPT_FILES[:at]] == []
         for names, other in found:
             exported = set(
-                re.findall(
-                    r"^export (?:async )?(?:function\*?|class|const) (\w+)", read_static_text(other), re.MULTILINE
-                )
+                re.findall(r"^export (?:async )?(?:function\*?|class|const) (\w+)", static(other), re.MULTILINE)
             )
             assert set(names.split(", ")) <= exported
 
 
 def test_one_name_stands_for_one_thing_in_all_modules() -> None:
     """In one file they share a scope."""
-    names = re.findall(r"^(?:async )?(?:function\*?|class|const|let) (\w+)", bundle_scripts(), re.MULTILINE)
+    *_, (_, _, code) = Inline(render_inspector_page(build_inspector_data({}))).found
+    names = re.findall(r"^(?:async )?(?:function\*?|class|const|let) (\w+)", code, re.MULTILINE)
     assert len(names) > 50
     assert sorted(set(names)) == sorted(names)
 
@@ -77,10 +85,8 @@ def test_no_module_makes_markup_out_of_words() -> None:
     forbidden = re.compile(
         r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|new Function|\.srcdoc|https?://(?!www\.w3\.org/2000/svg)"
     )
-    assert [
-        (name, found) for name in (*SCRIPT_FILES, PAGE_FILE) for found in forbidden.findall(read_static_text(name))
-    ] == []
-    assert not re.search(r"\son\w+=|style=", read_static_text(PAGE_FILE))
+    assert [(name, found) for name in (*SCRIPT_FILES, PAGE_FILE) for found in forbidden.findall(static(name))] == []
+    assert not re.search(r"\son\w+=|style=", static(PAGE_FILE))
 
 
 @pytest.mark.parametrize("words", ["</script><script>", "<!--<script>", "]]>", "\u2028\ud800", "&lt;"])
@@ -93,7 +99,7 @@ def test_the_one_file_runs_its_own_script_alone_whatever_was_said(words: str) ->
     assert (style, kept, script) == ("style", "script", "script")
     assert (given, how) == ({"type": "application/json", "id": "convo-data"}, {"type": "module"})
     assert json.loads(told) == data
-    assert read.policy.endswith(f"script-src {format_policy_hash(code)}; style-src {format_policy_hash(css)}")
+    assert read.policy.endswith(f"script-src {source_hash(code)}; style-src {source_hash(css)}")
     assert read.policy.startswith("default-src 'none'; ")
     assert "src=" not in render_inspector_page(data).partition("<script")[0]
 
@@ -101,12 +107,12 @@ def test_the_one_file_runs_its_own_script_alone_whatever_was_said(words: str) ->
 def test_a_version_is_the_same_until_something_changes() -> None:
     talk = chain(3)
     known = talk.known("resp_3")
-    assert hash_view_version(known) == hash_view_version(chain(3).known("resp_3"))
+    assert data_of(known)["version"] == data_of(chain(3).known("resp_3"))["version"]
     talk.turn("resp_4", "and", "on", after="resp_3")
     *before, last = known.links
     failed = replace(known, links=(*before, replace(last, status="failed")))
     others = [talk.known("resp_3"), chain(3).known("resp_2"), chain(3).known("resp_3", notes=("gone",)), failed]
-    assert len({hash_view_version(known), *map(hash_view_version, others)}) == 5
+    assert len({data_of(known)["version"], *(data_of(view)["version"] for view in others)}) == 5
 
 
 def test_requests_that_were_alike_stand_once() -> None:
@@ -115,7 +121,7 @@ def test_requests_that_were_alike_stand_once() -> None:
     for number, parameters in enumerate((tools, tools, {}), 1):
         after = f"resp_{number - 1}" if number > 1 else None
         talk.turn(f"resp_{number}", "hi", "ho", after=after, parameters=parameters, conversation_id="conv_1")
-    found = build_conversation_data(talk.known("resp_3"))
+    found = data_of(talk.known("resp_3"))
     assert [link["request"] for link in found["links"]] == [0, 0, 1]
     assert found["requests"] == [{"model": "local/demo", **tools}, {"model": "local/demo"}]
 
@@ -126,7 +132,7 @@ def test_what_waits_is_marked_and_a_path_leads_back_to_its_beginning() -> None:
     grown = path.append([user_message("and now?")])
     known = talk.known("resp_1", path=grown, confirmed_head=path.head)
     known.path_index.add(grown)
-    found = build_conversation_data(known)
+    found = data_of(known)
     assert found["unacknowledged"] == [grown.head]
     key, back = found["path"]["through"], []
     while key is not None:
