@@ -33,7 +33,7 @@ class HandoffTool:
     definition: dict[str, Json]
 
 
-def make_handoff_tool_name(agent: str) -> str:
+def _make_handoff_tool_name(agent: str) -> str:
     """Return the default name of a handoff tool: `transfer_to_billing_agent` for the agent "Billing agent"."""
     return re.sub(r"[^a-zA-Z0-9_]", "_", f"transfer_to_{agent}").lower()
 
@@ -66,7 +66,7 @@ def build_handoff_tools(graph: Graph, identity: str, disabled: Container[str] = 
 def _build_handoff_tool(graph: Graph, way: Handoff) -> HandoffTool:
     to = str(way.to)
     target = graph[to]
-    name = way.tool_name or make_handoff_tool_name(target.name)
+    name = way.tool_name or _make_handoff_tool_name(target.name)
     words = way.description or f"Handoff to the {target.name} agent to handle the request. {target.description}"
     definition = {
         "type": "function",

@@ -222,25 +222,25 @@ def load_text_format(file_path: str) -> dict[str, Json]:
             "type": "json_schema",
             "name": name,
             "schema": schema,
-            "strict": _is_object_schema(schema) and is_strict_schema(schema),
+            "strict": _is_object_schema(schema) and _is_strict_schema(schema),
         }
     }
 
 
-def is_strict_schema(schema: Json) -> bool:
+def _is_strict_schema(schema: Json) -> bool:
     """Return whether every object in `schema` is closed and requires all its properties."""
     if not isinstance(schema, dict):
         return True
     if NON_STRICT_KEYWORDS & schema.keys() or (_is_object_schema(schema) and not _is_closed_object(schema)):
         return False
-    return all(map(is_strict_schema, _iter_subschemas(schema)))
+    return all(map(_is_strict_schema, _iter_subschemas(schema)))
 
 
 def _read_schema(path: Path) -> dict[str, Json]:
     text = read_text_file(str(path))
     try:
         schema = json.loads(text, parse_constant=_reject_constant)
-        is_strict_schema(schema)
+        _is_strict_schema(schema)
     except ValueError as error:
         raise Unreadable(f"{path} is not JSON: {error}") from error
     except RecursionError as error:

@@ -35,7 +35,7 @@ SCRYPT_COST, SCRYPT_BLOCK_SIZE, SCRYPT_PARALLELISM = 2**14, 8, 1
 """Parameters of scrypt: 16 MB and about 50 milliseconds, once for each key."""
 
 
-def is_encrypted_by_convo(item: Item) -> bool:
+def _is_encrypted_by_convo(item: Item) -> bool:
     """Whether this or another convo gateway encrypted the compaction item."""
     return str(item.get("encrypted_content")).startswith(ENCRYPTED_PREFIX)
 
@@ -58,7 +58,7 @@ class CompactionCipher:
         cannot decrypt.
         """
         fernet = await self._load_fernet()
-        return lambda item: _decrypt_item(item, fernet, self._store.tenant) if is_encrypted_by_convo(item) else None
+        return lambda item: _decrypt_item(item, fernet, self._store.tenant) if _is_encrypted_by_convo(item) else None
 
     async def _load_fernet(self) -> "MultiFernet":
         if self._fernet is None:

@@ -65,11 +65,6 @@ def count_item_tokens(items: Sequence[Item]) -> tuple[int, ...]:
     )
 
 
-def count_text_tokens(words: str) -> TokenCount:
-    """Count the tokens of a text. A lone surrogate counts as "?"."""
-    return _count_texts([words])
-
-
 def max_token_count(items: Iterable[Item], instructions: str | None = None, tools: Json = None) -> int:
     """Return an upper bound of `count_tokens` without counting: a token is at least one byte."""
     return sum(ITEM_OVERHEAD_TOKENS + _max_tokens(item) for item in items) + sum(

@@ -15,7 +15,6 @@ from convo.agents.handoffs import (
     HandoffPlan,
     build_handoff_tools,
     format_handoff_output,
-    make_handoff_tool_name,
     plan_handoff,
 )
 from convo.agents.sdk import from_object
@@ -25,7 +24,9 @@ from convo.tools.tool import tool
 
 @pytest.mark.parametrize("name", ["billing", "Billing agent", "Zürich/2", "a-b", ""])
 def test_a_handoff_is_called_what_the_agents_sdk_calls_it(name: str) -> None:
-    assert make_handoff_tool_name(name) == sdk.Handoff.default_tool_name(sdk.Agent(name=name))
+    target = sdk.Agent(name=name)
+    (offer,) = build_handoff_tools(from_object(sdk.Agent(name="a", handoffs=[target])), "a")
+    assert offer.name == sdk.Handoff.default_tool_name(target)
 
 
 def test_a_handoff_says_in_a_request_what_it_says_there() -> None:

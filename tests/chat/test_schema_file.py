@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from convo.chat.files import is_strict_schema, load_text_format
+from convo.chat.files import load_text_format
 from convo.errors import Unreadable
 
 CLOSED = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}
@@ -54,6 +54,7 @@ def closed(**properties: Any) -> dict[str, Any]:
         closed(word={"enum": [{"type": "object"}], "default": {"properties": {}}}),
         {**CLOSED, "required": ["n"], "properties": {"n": True}},
         {**CLOSED, "type": ["object", "null"]},
+        closed(word={"type": "string"}, anything=True),
     ],
 )
 def test_a_schema_that_closes_and_requires_everything_is_strict(schema: dict[str, Any], tmp_path: Path) -> None:
@@ -84,11 +85,6 @@ def test_a_schema_that_closes_and_requires_everything_is_strict(schema: dict[str
 )
 def test_every_other_schema_is_not(schema: dict[str, Any], tmp_path: Path) -> None:
     assert not formatted(tmp_path, schema)["strict"]
-
-
-def test_strictness_is_a_matter_of_objects_alone() -> None:
-    assert is_strict_schema({"type": "string"})
-    assert is_strict_schema(True)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from convo.history.items import Item, user_message
 from convo.usage.counting import (
     TokenCount,
     count_item_tokens,
-    count_text_tokens,
     count_tokens,
     load_tokenizer,
     max_token_count,
@@ -33,7 +32,7 @@ def without_a_vocabulary(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_words_are_counted_as_their_model_counts_them() -> None:
-    assert count_text_tokens(PROSE) == TokenCount(PROSE_TOKENS, is_estimate=False)
+    assert count_tokens((), PROSE) == TokenCount(PROSE_TOKENS, is_estimate=False)
 
 
 def test_an_item_takes_four_tokens_more_than_its_words() -> None:
@@ -42,7 +41,7 @@ def test_an_item_takes_four_tokens_more_than_its_words() -> None:
 
 @pytest.mark.usefixtures("without_a_vocabulary")
 def test_a_count_without_a_vocabulary_says_that_it_is_an_estimate() -> None:
-    found = count_text_tokens(PROSE)
+    found = count_tokens((), PROSE)
     assert found.is_estimate
     assert found.tokens == pytest.approx(PROSE_TOKENS, rel=1 / 3)
 
@@ -103,7 +102,7 @@ def test_whatever_an_item_holds_it_is_counted_and_stays_within_its_bound(item: I
 
 @given(TEXT)
 def test_no_text_has_more_tokens_than_bytes(words: str) -> None:
-    assert count_text_tokens(words).tokens <= max_token_count([user_message(words)])
+    assert count_tokens((), words).tokens <= max_token_count([user_message(words)])
 
 
 @given(some.lists(ITEMS, max_size=5))
