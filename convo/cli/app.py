@@ -2,7 +2,7 @@
 
 Only the module of the requested command is imported. Every exception becomes two lines on stderr, or
 JSON on stdout, and an exit code; a closed pipe is silent. Help is plain text, without rich.
-A command takes groups of options as frozen dataclasses; `expand_option_groups` shows them to Typer.
+A command takes groups of options as frozen dataclasses; `_expand_option_groups` shows them to Typer.
 """
 
 import inspect
@@ -160,7 +160,7 @@ class App(typer.Typer):
         self, name: str | None = None, *, cls: type[TyperCommand] = PlainHelpCommand, **settings: Any
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         register = super().command(name, cls=cls, **settings)
-        return lambda command: register(expand_option_groups(command))
+        return lambda command: register(_expand_option_groups(command))
 
 
 def strip_braces(piece: str) -> str:
@@ -473,7 +473,7 @@ def parse_output_path(argument: OptionalText) -> Path | None:
     return None if argument in (None, STDOUT_ARGUMENT) else Path(argument)
 
 
-def expand_option_groups(command: Callable[..., Any]) -> Callable[..., Any]:
+def _expand_option_groups(command: Callable[..., Any]) -> Callable[..., Any]:
     """Return `command` with a signature for Typer: the options of each group in place of the group."""
     given = inspect.signature(command)
     groups = {name: get_args(one.annotation) for name, one in given.parameters.items() if _is_option_group(one)}

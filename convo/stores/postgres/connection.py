@@ -277,7 +277,7 @@ def unmigrated_error(place: str) -> StoreUnavailable:
 
 def _error_summary(error: psycopg.Error) -> str:
     """Return the first line of the server's or the driver's message."""
-    return shorten_message(error.diag.message_primary or str(error))
+    return _shorten_message(error.diag.message_primary or str(error))
 
 
 DEFAULT_CONNECTION_HINT = "check that the server runs, and check connection_string in [state_storage]"
@@ -347,7 +347,7 @@ def choose_connection_hint(words: str, place: str) -> str:
     )
 
 
-def shorten_message(words: str) -> str:
+def _shorten_message(words: str) -> str:
     """Return the first line of a message, without the location."""
     return CONNECTION_ERROR_PREFIX.sub("", words.strip().partition("\n")[0], count=1)
 

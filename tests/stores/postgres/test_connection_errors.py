@@ -16,7 +16,6 @@ from convo.stores.postgres.connection import (
     SUPABASE_POOLER_HINT,
     SUPABASE_USER_HINT,
     choose_connection_hint,
-    shorten_message,
 )
 from tests import databases
 
@@ -158,10 +157,3 @@ POOLER = "PostgreSQL at aws-0-us-west-2.pooler.supabase.com:6543/postgres"
 )
 def test_supabases_hosts_have_reasons_of_their_own(words: str, place: str, advised: str) -> None:
     assert choose_connection_hint(words, place) == advised
-
-
-def test_of_what_was_said_the_first_line_stays_without_the_place() -> None:
-    said = 'connection failed: connection to server at "db", port 1 failed: FATAL:  sorry\n\tIs it running?'
-
-    assert shorten_message(said) == "sorry"
-    assert shorten_message("plain words") == "plain words"
