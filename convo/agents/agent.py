@@ -69,24 +69,24 @@ def output(kind: Any, *, strict: bool = True) -> Output | None:
         if kind.get("type") != "object":
             raise InputFault("an output schema must have an object at its root", hint='{"type": "object", ...}')
         return Output(kind, _parse_json, strict)
-    made = form(kind, "the output", strict=strict)
-    if made.schema.get("type") == "object":
-        return Output(made.schema, lambda words: made.read(_parse_json(words), ""), strict)
-    schema = {"type": "object", "properties": {WRAPPER_KEY: made.schema}, "required": [WRAPPER_KEY]}
+    root_form = form(kind, "the output", strict=strict)
+    if root_form.schema.get("type") == "object":
+        return Output(root_form.schema, lambda text: root_form.read(_parse_json(text), ""), strict)
+    schema = {"type": "object", "properties": {WRAPPER_KEY: root_form.schema}, "required": [WRAPPER_KEY]}
     return Output(
-        {**schema, "additionalProperties": False}, lambda words: made.read(_parse_wrapped_json(words), ""), strict
+        {**schema, "additionalProperties": False}, lambda text: root_form.read(_parse_wrapped_json(text), ""), strict
     )
 
 
-def _parse_json(words: str) -> Json:
+def _parse_json(text: str) -> Json:
     try:
-        return json.loads(words)
-    except (ValueError, RecursionError) as wrong:
-        raise Mismatch("the output is not JSON") from wrong
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise Mismatch("the output is not JSON") from error
 
 
-def _parse_wrapped_json(words: str) -> Json:
-    value = _parse_json(words)
+def _parse_wrapped_json(text: str) -> Json:
+    value = _parse_json(text)
     if not isinstance(value, dict) or WRAPPER_KEY not in value:
         raise Mismatch(f"the output has no field {WRAPPER_KEY!r}")
     return value[WRAPPER_KEY]
@@ -192,20 +192,20 @@ class Agent:
             raise InputFault(
                 f"an agent's name must be a string, not {_type_name(self.name)}", hint='Agent("desk", ...)'
             )
-        whose = f"agent {self.name!r}"
+        subject = f"agent {self.name!r}"
         for field_, (kinds, hint) in AGENT_FIELDS.items():
-            _check_type(whose, field_, getattr(self, field_), kinds, hint)
+            _check_type(subject, field_, getattr(self, field_), kinds, hint)
         if isinstance(self.after_tools, str) and self.after_tools not in get_args(AfterToolsMode):
-            raise InputFault(f"{whose} has after_tools {self.after_tools!r}", hint=AGENT_FIELDS["after_tools"][1])
-        for field_, (each, kinds, hint) in AGENT_LIST_FIELDS.items():
-            parts = getattr(self, field_)
-            _check_type(whose, field_, parts, (tuple, list), f"{field_}=(...,)")
-            for part in parts:
-                _check_type(whose, each, part.to if isinstance(part, Handoff) else part, kinds, hint)
+            raise InputFault(f"{subject} has after_tools {self.after_tools!r}", hint=AGENT_FIELDS["after_tools"][1])
+        for field_, (noun, kinds, hint) in AGENT_LIST_FIELDS.items():
+            values = getattr(self, field_)
+            _check_type(subject, field_, values, (tuple, list), f"{field_}=(...,)")
+            for value in values:
+                _check_type(subject, noun, value.to if isinstance(value, Handoff) else value, kinds, hint)
         for tool in self.tools:
-            _check_tool(whose, tool)
+            _check_tool(subject, tool)
         if not isinstance(self.after_tools, str):
-            _check_stop_tools(whose, self.after_tools, self.tools)
+            _check_stop_tools(subject, self.after_tools, self.tools)
 
     def settings_for(self, wire_model: str) -> Mapping[str, Json]:
         """Return the fields of its requests to a model; `wire_model` is the model's name in the request."""
@@ -214,12 +214,12 @@ class Agent:
     @property
     def functions(self) -> tuple[Tool, ...]:
         """The tools that run on this machine."""
-        return tuple(one for one in self.tools if isinstance(one, Tool))
+        return tuple(tool for tool in self.tools if isinstance(tool, Tool))
 
     @property
     def ways(self) -> tuple[Handoff, ...]:
         """The handoffs, with short forms as `Handoff`."""
-        return tuple(one if isinstance(one, Handoff) else Handoff(one) for one in self.handoffs)
+        return tuple(handoff if isinstance(handoff, Handoff) else Handoff(handoff) for handoff in self.handoffs)
 
 
 AGENT_FIELDS: Mapping[str, tuple[tuple[type, ...], str]] = {
@@ -248,44 +248,44 @@ HANDOFF_FIELDS: Mapping[str, tuple[tuple[type, ...], str]] = {
 """Field of a handoff -> the types allowed, and the hint of an error."""
 
 
-def _check_type(whose: str, what: str, part: object, kinds: tuple[type, ...], hint: str) -> None:
-    if not isinstance(part, kinds):
-        raise InputFault(f"{whose} has {what} of type {_type_name(part)}", hint=hint)
+def _check_type(subject: str, noun: str, value: object, kinds: tuple[type, ...], hint: str) -> None:
+    if not isinstance(value, kinds):
+        raise InputFault(f"{subject} has {noun} of type {_type_name(value)}", hint=hint)
 
 
 def collect_tool_names(tools: Iterable[Tool | Hosted]) -> frozenset[str]:
     """Return the names by which `after_tools` can refer to our own tools, bare and with namespace."""
-    return frozenset(name for one in tools if isinstance(one, Tool) for name in (one.name, one.title))
+    return frozenset(name for tool in tools if isinstance(tool, Tool) for name in (tool.name, tool.title))
 
 
-def _check_stop_tools(whose: str, after: frozenset[str], tools: Iterable[Tool | Hosted]) -> None:
-    there = collect_tool_names(tools)
-    for name in sorted(after - there, key=repr):
-        hint = f"use one of {', '.join(sorted(there))}" if there else "add it to its tools"
-        raise InputFault(f"{whose} stops after {name!r}, which is not one of its tools", hint=hint)
+def _check_stop_tools(subject: str, stop_names: frozenset[str], tools: Iterable[Tool | Hosted]) -> None:
+    tool_names = collect_tool_names(tools)
+    for name in sorted(stop_names - tool_names, key=repr):
+        hint = f"use one of {', '.join(sorted(tool_names))}" if tool_names else "add it to its tools"
+        raise InputFault(f"{subject} stops after {name!r}, which is not one of its tools", hint=hint)
 
 
-def _check_tool(whose: str, tool: Tool | Hosted) -> None:
+def _check_tool(subject: str, tool: Tool | Hosted) -> None:
     """Raise InputFault for a tool that servers reject and for a hosted tool that has no JSON form."""
     if isinstance(tool, Tool):
-        _check_tool_name(f"{whose} has a tool called", tool.name)
+        _check_tool_name(f"{subject} has a tool called", tool.name)
         return
-    kind = tool.get("type")
-    if not isinstance(kind, str) or not kind:
-        raise InputFault(f"{whose} has a hosted tool of the type {kind!r}", hint='{"type": "web_search"}')
+    tool_type = tool.get("type")
+    if not isinstance(tool_type, str) or not tool_type:
+        raise InputFault(f"{subject} has a hosted tool of the type {tool_type!r}", hint='{"type": "web_search"}')
     for field_, value in tool.items():
         try:
             item_hash({field_: value})
-        except NotCanonical as wrong:
+        except NotCanonical as error:
             raise InputFault(
-                f"{whose} has a tool {kind!r} whose {field_!r} is not JSON: {wrong.__cause__}",
+                f"{subject} has a tool {tool_type!r} whose {field_!r} is not JSON: {error.__cause__}",
                 hint="use only JSON values: it becomes a field of a request",
-            ) from wrong
+            ) from error
 
 
-def _check_tool_name(what: str, name: str) -> None:
+def _check_tool_name(subject: str, name: str) -> None:
     if not TOOL_NAME_PATTERN.fullmatch(name):
-        raise InputFault(f"{what} {name!r}", hint="use 1 to 128 characters of a-z, A-Z, 0-9, _ and -")
+        raise InputFault(f"{subject} {name!r}", hint="use 1 to 128 characters of a-z, A-Z, 0-9, _ and -")
 
 
 def _type_name(value: object) -> str:

@@ -45,22 +45,22 @@ def graph(start: Agent, *others: Agent) -> Graph:
 
     Raises NotFound for a name that no agent has, and InputFault for a name that several agents have.
     """
-    named = _collect_agents([start, *others]).by_name
-    reached = AgentRegistry([start])
-    for agent in reached.agents:
-        reached.add(_list_handoff_targets(agent, named))
-    identities = assign_identities([agent.name for agent in reached.agents])
-    found = {
+    agents_by_name = _collect_agents([start, *others]).by_name
+    registry = AgentRegistry([start])
+    for agent in registry.agents:
+        registry.add(_list_handoff_targets(agent, agents_by_name))
+    identities = assign_identities([agent.name for agent in registry.agents])
+    agents = {
         identity: replace(
             agent,
             handoffs=tuple(
-                replace(way, to=identities[reached.index_of(target)])
-                for way, target in zip(agent.ways, _list_handoff_targets(agent, named), strict=True)
+                replace(handoff, to=identities[registry.index_of(target)])
+                for handoff, target in zip(agent.ways, _list_handoff_targets(agent, agents_by_name), strict=True)
             ),
         )
-        for identity, agent in zip(identities, reached.agents, strict=True)
+        for identity, agent in zip(identities, registry.agents, strict=True)
     }
-    return Graph(identities[0], found)
+    return Graph(identities[0], agents)
 
 
 class AgentRegistry:
@@ -79,11 +79,11 @@ class AgentRegistry:
     def add(self, agents: Iterable[Agent]) -> None:
         """Append the agents that are not in the registry yet."""
         for agent in agents:
-            alike = self.by_name.setdefault(agent.name, [])
-            if agent not in alike:
+            same_name = self.by_name.setdefault(agent.name, [])
+            if agent not in same_name:
                 self._indexes.setdefault(agent.name, []).append(len(self.agents))
                 self.agents.append(agent)
-                alike.append(agent)
+                same_name.append(agent)
 
     def index_of(self, agent: Agent) -> int:
         """Return the index of an agent in the registry."""
@@ -92,42 +92,45 @@ class AgentRegistry:
 
 def _collect_agents(agents: list[Agent]) -> AgentRegistry:
     """Collect `agents` and all agents that their handoffs contain as values."""
-    found = AgentRegistry(agents)
-    for agent in found.agents:
-        found.add(way.to for way in agent.ways if isinstance(way.to, Agent))
-    return found
+    registry = AgentRegistry(agents)
+    for agent in registry.agents:
+        registry.add(handoff.to for handoff in agent.ways if isinstance(handoff.to, Agent))
+    return registry
 
 
-def _list_handoff_targets(agent: Agent, named: Mapping[str, list[Agent]]) -> list[Agent]:
-    return [way.to if isinstance(way.to, Agent) else _find_agent_by_name(agent, way.to, named) for way in agent.ways]
+def _list_handoff_targets(agent: Agent, agents_by_name: Mapping[str, list[Agent]]) -> list[Agent]:
+    return [
+        handoff.to if isinstance(handoff.to, Agent) else _find_agent_by_name(agent, handoff.to, agents_by_name)
+        for handoff in agent.ways
+    ]
 
 
-def _find_agent_by_name(agent: Agent, name: str, named: Mapping[str, list[Agent]]) -> Agent:
-    found = named.get(name, [])
-    if not found:
+def _find_agent_by_name(agent: Agent, name: str, agents_by_name: Mapping[str, list[Agent]]) -> Agent:
+    matches = agents_by_name.get(name, [])
+    if not matches:
         raise NotFound(
             "agent",
             name,
-            hint=f"add it, or correct the handoff of agent {agent.name!r}; known agents: {', '.join(named)}",
+            hint=f"add it, or correct the handoff of agent {agent.name!r}; known agents: {', '.join(agents_by_name)}",
         )
-    if len(found) > 1:
+    if len(matches) > 1:
         raise InputFault(
-            f"agent {agent.name!r} has a handoff to {name!r}, which is the name of {len(found)} agents",
+            f"agent {agent.name!r} has a handoff to {name!r}, which is the name of {len(matches)} agents",
             hint="use the Agent object instead of its name, or rename one agent",
         )
-    return found[0]
+    return matches[0]
 
 
 def assign_identities(names: Sequence[str]) -> list[str]:
     """Return an identity for each name; a numbered identity that is another agent's name is skipped."""
-    taken, used = set(names), dict[str, None]()
-    last: dict[str, int] = {}
+    reserved, used = set(names), dict[str, None]()
+    last_number: dict[str, int] = {}
     for name in names:
-        identity, number = name, last.get(name, 1)
-        while identity in used or (number > 1 and identity in taken):
+        identity, number = name, last_number.get(name, 1)
+        while identity in used or (number > 1 and identity in reserved):
             number += 1
             identity = f"{name}#{number}"
-        last[name] = number
+        last_number[name] = number
         used[identity] = None
     return list(used)
 
@@ -166,9 +169,9 @@ def agent_tool(
         raise NotImplementedError(input)
 
     inside = agent if isinstance(agent, Graph) else graph(agent)
-    first = inside[inside.start]
-    called = name or re.sub(r"[^a-zA-Z0-9_]", "_", first.name).lower()
-    words = first.description if description is None else description
-    made = tool(name=called, description=words, needs_approval=needs_approval, failure=failure)(ask)
-    said: Mapping[str, object] = {one.name: getattr(made, one.name) for one in fields(made)}
-    return AgentTool(**said, inside=inside, max_turns=max_turns)  # type: ignore[arg-type]
+    first_agent = inside[inside.start]
+    tool_name = name or re.sub(r"[^a-zA-Z0-9_]", "_", first_agent.name).lower()
+    tool_description = first_agent.description if description is None else description
+    base = tool(name=tool_name, description=tool_description, needs_approval=needs_approval, failure=failure)(ask)
+    values: Mapping[str, object] = {member.name: getattr(base, member.name) for member in fields(base)}
+    return AgentTool(**values, inside=inside, max_turns=max_turns)  # type: ignore[arg-type]

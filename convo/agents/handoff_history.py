@@ -68,10 +68,10 @@ def _format_record(item: Item) -> str:
     item, role = remove_private_fields(item), item.get("role")
     if isinstance(role, str) and _is_one_line(item):
         name = item.get("name")
-        said = item.get("content")
-        return f"{role} ({name}): {said or ''}" if isinstance(name, str) and name else f"{role}: {said or ''}"
-    said = {field: value for field, value in item.items() if field != "provider_data"}
-    return json.dumps(said, ensure_ascii=False, default=str)
+        payload = item.get("content")
+        return f"{role} ({name}): {payload or ''}" if isinstance(name, str) and name else f"{role}: {payload or ''}"
+    payload = {field: value for field, value in item.items() if field != "provider_data"}
+    return json.dumps(payload, ensure_ascii=False, default=str)
 
 
 def _is_one_line(item: Item) -> bool:
@@ -91,10 +91,10 @@ def _find_summary_body(item: Item, markers: HistoryMarkers) -> str | None:
     content = item.get("content")
     if item.get("role") != "assistant" or not isinstance(content, str):
         return None
-    preamble, broken, wrapped = content.partition("\n")
+    preamble, newline, wrapped = content.partition("\n")
     start, end = f"{markers.start}\n", f"\n{markers.end}"
     if (
-        not broken
+        not newline
         or preamble not in KNOWN_SUMMARY_PREAMBLES
         or not wrapped.startswith(start)
         or not wrapped.endswith(end)
@@ -113,16 +113,16 @@ def _split_records(body: str) -> Iterator[str]:
     Only a line feed ends a line here: a message on one line can contain other separators, which must not split it.
     """
     current: list[str] = []
-    numbered = False
+    is_numbered = False
     for line in body.split("\n"):
         if not line.strip():
             continue
-        begins = _record_number_end(line.lstrip()) is not None
-        if current and (begins or not numbered):
+        has_number = _record_number_end(line.lstrip()) is not None
+        if current and (has_number or not is_numbered):
             yield "\n".join(current)
             current = []
         if not current:
-            numbered = begins
+            is_numbered = has_number
         current.append(line.rstrip() if current else line.strip())
     if current:
         yield "\n".join(current)
@@ -136,34 +136,34 @@ def _record_number_end(record: str) -> int | None:
 
 def _parse_record(record: str) -> Item | None:
     text = record[_record_number_end(record) or 0 :].lstrip()
-    if (found := _parse_object(text)) is not None:
-        return remove_private_fields(found)
+    if (item := _parse_object(text)) is not None:
+        return remove_private_fields(item)
     role, colon, rest = text.partition(":")
     if not colon:
         return _make_message(text, "") if _is_role_only(text) else None
     role, rest = role.strip(), rest.strip()
     if not role:
         return None
-    typed = _parse_object(rest) if _role_without_name(role) not in MESSAGE_ROLES else None
+    fields = _parse_object(rest) if _role_without_name(role) not in MESSAGE_ROLES else None
     return (
-        remove_private_fields({**typed, "type": _role_without_name(role)})
-        if typed is not None
+        remove_private_fields({**fields, "type": _role_without_name(role)})
+        if fields is not None
         else _make_message(role, rest)
     )
 
 
 def _parse_object(text: str) -> dict[str, Json] | None:
     try:
-        found = json.loads(text) if text.startswith("{") else None
+        parsed = json.loads(text) if text.startswith("{") else None
     except (ValueError, RecursionError):
         return None
-    return {field: value for field, value in found.items() if field != "provider_data"} if found is not None else None
+    return {field: value for field, value in parsed.items() if field != "provider_data"} if parsed is not None else None
 
 
 def _is_role_only(text: str) -> bool:
     """Return whether a record is only a role, as early releases wrote a message without content."""
-    bare = text[: text.rfind("(")].strip() if text.endswith(")") and "(" in text else text
-    return bare in MESSAGE_ROLES
+    role = text[: text.rfind("(")].strip() if text.endswith(")") and "(" in text else text
+    return role in MESSAGE_ROLES
 
 
 def _role_without_name(role: str) -> str:
@@ -234,26 +234,26 @@ def nest_handoff_history(
     if mapper is None:
         verbatim = [*map(_is_verbatim_before_turn, before), *map(_is_verbatim_in_turn, new)]
         return tuple(_interleave_summaries(flat, [*before, *new], verbatim, markers))
-    made = mapper([*flat, *before, *new])
-    if not isinstance(made, list) or not all(isinstance(item, dict) for item in made):
+    mapped = mapper([*flat, *before, *new])
+    if not isinstance(mapped, list) or not all(isinstance(item, dict) for item in mapped):
         raise InputFault("the history mapper did not return a list of items", hint="return a list of items")
-    return tuple(made)
+    return tuple(mapped)
 
 
 def _interleave_summaries(
-    summed: list[Item], items: Sequence[Item], verbatim: Sequence[bool], markers: HistoryMarkers
+    unsummarized: list[Item], items: Sequence[Item], verbatim: Sequence[bool], markers: HistoryMarkers
 ) -> list[Item]:
     """Keep the verbatim items in place and replace each sequence of other items by a summary."""
-    made: list[Item] = []
-    for item, stays in zip(items, verbatim, strict=True):
-        if not stays:
-            summed.append(item)
+    result: list[Item] = []
+    for item, is_verbatim in zip(items, verbatim, strict=True):
+        if not is_verbatim:
+            unsummarized.append(item)
             continue
-        if summed or not made:
-            made.append(summarize_transcript(summed, markers))
-            summed = []
-        made.append(item)
-    return [*made, summarize_transcript(summed, markers)] if summed or not made else made
+        if unsummarized or not result:
+            result.append(summarize_transcript(unsummarized, markers))
+            unsummarized = []
+        result.append(item)
+    return [*result, summarize_transcript(unsummarized, markers)] if unsummarized or not result else result
 
 
 def _to_input_item(item: Item) -> Item:

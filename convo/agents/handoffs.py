@@ -51,31 +51,33 @@ def build_handoff_tools(graph: Graph, identity: str, disabled: Container[str] = 
     Raises InputFault for two tools of one name.
     """
     agent = graph[identity]
-    made = tuple(_build_handoff_tool(graph, way) for way in agent.ways if way.to not in disabled)
-    taken = {tool.name for tool in agent.functions if tool.namespace is None}
-    for offer in made:
-        if offer.name in taken:
+    handoff_tools = tuple(_build_handoff_tool(graph, handoff) for handoff in agent.ways if handoff.to not in disabled)
+    taken_names = {tool.name for tool in agent.functions if tool.namespace is None}
+    for handoff_tool in handoff_tools:
+        if handoff_tool.name in taken_names:
             raise InputFault(
-                f"agent {agent.name!r} has two tools named {offer.name!r}",
+                f"agent {agent.name!r} has two tools named {handoff_tool.name!r}",
                 hint="set tool_name on one of the handoffs",
             )
-        taken.add(offer.name)
-    return made
+        taken_names.add(handoff_tool.name)
+    return handoff_tools
 
 
-def _build_handoff_tool(graph: Graph, way: Handoff) -> HandoffTool:
-    to = str(way.to)
-    target = graph[to]
-    name = way.tool_name or _make_handoff_tool_name(target.name)
-    words = way.description or f"Handoff to the {target.name} agent to handle the request. {target.description}"
+def _build_handoff_tool(graph: Graph, handoff: Handoff) -> HandoffTool:
+    identity = str(handoff.to)
+    target = graph[identity]
+    name = handoff.tool_name or _make_handoff_tool_name(target.name)
+    description = (
+        handoff.description or f"Handoff to the {target.name} agent to handle the request. {target.description}"
+    )
     definition = {
         "type": "function",
         "name": name,
-        "description": words,
-        "parameters": dict(way.parameters or EMPTY_PARAMETERS),
-        "strict": way.strict,
+        "description": description,
+        "parameters": dict(handoff.parameters or EMPTY_PARAMETERS),
+        "strict": handoff.strict,
     }
-    return HandoffTool(way, to, name, definition)
+    return HandoffTool(handoff, identity, name, definition)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,15 +117,15 @@ def plan_handoff(
 
     Raises WrongOwner for a filter if the server owns the history.
     """
-    chosen = defaults.filter if handoff.filter is None else handoff.filter
+    input_filter = defaults.filter if handoff.filter is None else handoff.filter
     nest = defaults.nest if handoff.nest is None else handoff.nest
     if not is_server_history:
-        return HandoffPlan(filter=chosen, nest=nest and chosen is None)
-    whom = " -> ".join(agent_names)
-    if chosen is not None:
+        return HandoffPlan(filter=input_filter, nest=nest and input_filter is None)
+    names = " -> ".join(agent_names)
+    if input_filter is not None:
         raise WrongOwner(
-            f"the handoff {whom} has an input filter, but the endpoint stores the history",
+            f"the handoff {names} has an input filter, but the endpoint stores the history",
             hint="remove the filter, or keep the history locally with --session or --replay",
         )
-    warning = f"the handoff {whom} continues without a summary: the endpoint stores the history" if nest else None
+    warning = f"the handoff {names} continues without a summary: the endpoint stores the history" if nest else None
     return HandoffPlan(warning=warning)

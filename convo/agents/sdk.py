@@ -39,66 +39,71 @@ def from_object(found: object) -> Graph:
     return _convert_graph(found, ())
 
 
-def _is_sdk_agent(found: object) -> bool:
-    """Return whether `found` is an agent of the SDK, of a class that convo runs or of another.
+def _is_sdk_agent(value: object) -> bool:
+    """Return whether `value` is an agent of the SDK, of a class that convo runs or of another.
 
     Checks the package too: another package can have the import name of the SDK.
     """
-    named = any(kind.__name__ in ("Agent", "AgentBase") for kind in iter_sdk_classes(found))
-    return named and hasattr(import_module(SDK_PACKAGE), "RunContextWrapper")
+    is_agent_class = any(kind.__name__ in ("Agent", "AgentBase") for kind in iter_sdk_classes(value))
+    return is_agent_class and hasattr(import_module(SDK_PACKAGE), "RunContextWrapper")
 
 
 def _check_agent_class(agent: Any) -> None:
     """Raise Unsupported for an agent of another class, and for a subclass that overrides a public method."""
-    own = find_sdk_class(agent)
-    assert own is not None
-    if own.__name__ != "Agent":
-        raise Unsupported("convo", f"the class {own.__name__} (agent {agent.name!r})", hint="use an Agent")
-    for kind in type(agent).__mro__[: type(agent).__mro__.index(own)]:
+    sdk_class = find_sdk_class(agent)
+    assert sdk_class is not None
+    if sdk_class.__name__ != "Agent":
+        raise Unsupported("convo", f"the class {sdk_class.__name__} (agent {agent.name!r})", hint="use an Agent")
+    for kind in type(agent).__mro__[: type(agent).__mro__.index(sdk_class)]:
         for name, value in vars(kind).items():
-            if not name.startswith("_") and callable(value) and hasattr(own, name):
+            if not name.startswith("_") and callable(value) and hasattr(sdk_class, name):
                 raise Unsupported("convo", f"an overridden method {name} (agent {agent.name!r})", hint=UNSUPPORTED_HINT)
 
 
-def _convert_graph(found: Any, outer: tuple[Any, ...]) -> Graph:
-    """Build the graph that starts at `found`.
+def _convert_graph(start: Any, outer: tuple[Any, ...]) -> Graph:
+    """Build the graph that starts at `start`.
 
     outer:  the agents whose tools contain this graph, outermost first
     """
-    reached = _list_reachable_agents(found)
-    identities = assign_identities([agent.name for agent in reached])
-    by_object = {id(agent): identity for agent, identity in zip(reached, identities, strict=True)}
-    around = (*outer, found)
-    return Graph(identities[0], {by_object[id(agent)]: _convert_agent(agent, by_object, around) for agent in reached})
+    agents = _list_reachable_agents(start)
+    identities = assign_identities([agent.name for agent in agents])
+    identity_by_object = {id(agent): identity for agent, identity in zip(agents, identities, strict=True)}
+    enclosing = (*outer, start)
+    return Graph(
+        identities[0],
+        {identity_by_object[id(agent)]: _convert_agent(agent, identity_by_object, enclosing) for agent in agents},
+    )
 
 
-def _list_reachable_agents(found: Any) -> list[Any]:
-    """List the SDK agents that `found` can reach by handoffs, `found` first."""
-    reached, known = [found], {id(found)}
-    for agent in reached:
+def _list_reachable_agents(start: Any) -> list[Any]:
+    """List the SDK agents that `start` can reach by handoffs, `start` first."""
+    agents, seen_ids = [start], {id(start)}
+    for agent in agents:
         _check_agent_class(agent)
-        for way in agent.handoffs:
-            target = _resolve_handoff_target(agent, way)
-            if id(target) not in known:
-                known.add(id(target))
-                reached.append(target)
-    return reached
+        for handoff in agent.handoffs:
+            target = _resolve_handoff_target(agent, handoff)
+            if id(target) not in seen_ids:
+                seen_ids.add(id(target))
+                agents.append(target)
+    return agents
 
 
 def foreign_agents(found: object) -> dict[str, Any]:
     """Return the SDK's agents by their identity in the graph of `found`; none if it is not an SDK agent."""
     if isinstance(found, Agent) or not _is_sdk_agent(found):
         return {}
-    reached = _list_reachable_agents(found)
-    return dict(zip(assign_identities([agent.name for agent in reached]), reached, strict=True))
+    agents = _list_reachable_agents(found)
+    return dict(zip(assign_identities([agent.name for agent in agents]), agents, strict=True))
 
 
-def _resolve_handoff_target(agent: Any, way: Any) -> Any:
+def _resolve_handoff_target(agent: Any, handoff: Any) -> Any:
     """Return the target agent of a handoff; the SDK's handoff has only a weak reference to it."""
-    if _is_sdk_agent(way):
-        return way
-    held = getattr(way, "_agent_ref", None) if all(hasattr(way, name) for name in HANDOFF_ATTRIBUTES) else None
-    target = held() if callable(held) else None
+    if _is_sdk_agent(handoff):
+        return handoff
+    reference = (
+        getattr(handoff, "_agent_ref", None) if all(hasattr(handoff, name) for name in HANDOFF_ATTRIBUTES) else None
+    )
+    target = reference() if callable(reference) else None
     if target is None:
         raise InputFault(
             f"a handoff of agent {agent.name!r} does not have its agent", hint="use the Agent object as the handoff"
@@ -106,30 +111,38 @@ def _resolve_handoff_target(agent: Any, way: Any) -> Any:
     return target
 
 
-def _convert_agent(agent: Any, identities: Mapping[int, str], around: tuple[Any, ...]) -> Agent:
+def _convert_agent(agent: Any, identities: Mapping[int, str], enclosing: tuple[Any, ...]) -> Agent:
     check_sdk_fields(f"agent {agent.name!r}", agent, SDK_AGENT_FIELDS)
-    ways = [way for way in agent.handoffs if getattr(way, "is_enabled", True) is not False]
-    handoffs = tuple(_convert_handoff(way, identities[id(_resolve_handoff_target(agent, way))], agent) for way in ways)
-    on = [one for one in agent.tools if getattr(one, "is_enabled", True) is not False]
-    kinds = {id(one): _check_tool_class(one) for one in on}
-    hosted, include, choice = _convert_request_tools(agent, on, ways)
+    enabled_handoffs = [handoff for handoff in agent.handoffs if getattr(handoff, "is_enabled", True) is not False]
+    handoffs = tuple(
+        _convert_handoff(handoff, identities[id(_resolve_handoff_target(agent, handoff))], agent)
+        for handoff in enabled_handoffs
+    )
+    enabled_tools = [tool for tool in agent.tools if getattr(tool, "is_enabled", True) is not False]
+    class_names = {id(tool): _check_tool_class(tool) for tool in enabled_tools}
+    hosted_tools, include, tool_choice = _convert_request_tools(agent, enabled_tools, enabled_handoffs)
     tools = tuple(
-        _convert_function_tool(one, agent, around) if kinds[id(one)] == "FunctionTool" else next(hosted) for one in on
+        _convert_function_tool(tool, agent, enclosing)
+        if class_names[id(tool)] == "FunctionTool"
+        else next(hosted_tools)
+        for tool in enabled_tools
     )
     return Agent(
         name=agent.name,
         instructions=_convert_instructions(agent),
         description=getattr(agent, "handoff_description", None) or "",
         model=_read_model_name(agent),
-        settings=convert_model_settings(agent.model_settings, include, choice),
+        settings=convert_model_settings(agent.model_settings, include, tool_choice),
         model_defaults=convert_default_settings(agent, include),
         cache_key=True,
         tools=tools,
         handoffs=handoffs,
         output=_convert_output(agent),
-        input_guardrails=tuple(_convert_input_guardrail(one, agent) for one in getattr(agent, "input_guardrails", ())),
+        input_guardrails=tuple(
+            _convert_input_guardrail(guardrail, agent) for guardrail in getattr(agent, "input_guardrails", ())
+        ),
         output_guardrails=tuple(
-            _convert_output_guardrail(one, agent) for one in getattr(agent, "output_guardrails", ())
+            _convert_output_guardrail(guardrail, agent) for guardrail in getattr(agent, "output_guardrails", ())
         ),
         after_tools=_convert_after_tools(agent, tools),
         reset_tool_choice=getattr(agent, "reset_tool_choice", True),
@@ -137,15 +150,15 @@ def _convert_agent(agent: Any, identities: Mapping[int, str], around: tuple[Any,
 
 
 def _convert_instructions(agent: Any) -> Any:
-    said = agent.instructions
-    if not callable(said):
-        return said
-    if len(inspect.signature(said).parameters) != 2:
+    instructions = agent.instructions
+    if not callable(instructions):
+        return instructions
+    if len(inspect.signature(instructions).parameters) != 2:
         raise InputFault(
             f"the instructions of agent {agent.name!r} must accept two arguments",
             hint="define them as def instructions(context, agent)",
         )
-    return lambda context: said(make_run_context(context), agent)
+    return lambda context: instructions(make_run_context(context), agent)
 
 
 def _read_model_name(agent: Any) -> str | None:
@@ -157,13 +170,13 @@ def _read_model_name(agent: Any) -> str | None:
 
 def _convert_after_tools(agent: Any, tools: tuple[Tool | Hosted, ...]) -> AfterTools:
     """Convert `tool_use_behavior`, without the names of tools that the agent does not have, such as disabled ones."""
-    said = getattr(agent, "tool_use_behavior", "run_llm_again")
-    if said == "run_llm_again":
+    behavior = getattr(agent, "tool_use_behavior", "run_llm_again")
+    if behavior == "run_llm_again":
         return "ask again"
-    if said == "stop_on_first_tool":
+    if behavior == "stop_on_first_tool":
         return "first output"
-    if isinstance(said, Mapping):
-        return frozenset(said["stop_at_tool_names"]) & collect_tool_names(tools)
+    if isinstance(behavior, Mapping):
+        return frozenset(behavior["stop_at_tool_names"]) & collect_tool_names(tools)
     raise Unsupported(
         "convo",
         f"the tool_use_behavior of agent {agent.name!r}",
@@ -173,16 +186,16 @@ def _convert_after_tools(agent: Any, tools: tuple[Tool | Hosted, ...]) -> AfterT
 
 def _convert_output(agent: Any) -> Output | None:
     """Convert the output type; as in the SDK, its schema is strict unless the agent sets otherwise."""
-    kind: Any = getattr(agent, "output_type", None)
-    if kind is None or kind is str:
+    output_type: Any = getattr(agent, "output_type", None)
+    if output_type is None or output_type is str:
         return None
-    if not hasattr(kind, "validate_json"):
+    if not hasattr(output_type, "validate_json"):
         sdk = import_module(SDK_PACKAGE)
         try:
-            kind = sdk.AgentOutputSchema(kind)
-        except sdk.UserError as wrong:
-            raise InputFault(f"the output_type of agent {agent.name!r}: {wrong}", hint=NOT_STRICT_HINT) from wrong
-    if kind.is_plain_text():
+            output_type = sdk.AgentOutputSchema(output_type)
+        except sdk.UserError as error:
+            raise InputFault(f"the output_type of agent {agent.name!r}: {error}", hint=NOT_STRICT_HINT) from error
+    if output_type.is_plain_text():
         return None
     if getattr(agent, "tool_use_behavior", "run_llm_again") != "run_llm_again":
         raise Unsupported(
@@ -190,99 +203,107 @@ def _convert_output(agent: Any) -> Output | None:
             f"an output_type together with a tool's output as the final answer (agent {agent.name!r})",
             hint=UNSUPPORTED_HINT,
         )
-    return Output(kind.json_schema(), _wrap_output_parser(kind.validate_json), kind.is_strict_json_schema())
+    return Output(
+        output_type.json_schema(), _wrap_output_parser(output_type.validate_json), output_type.is_strict_json_schema()
+    )
 
 
 NOT_STRICT_HINT = "output_type=AgentOutputSchema(TYPE, strict_json_schema=False)"
 
 
 def _wrap_output_parser(read: Callable[[str], object]) -> Callable[[str], object]:
-    def checked(words: str) -> object:
+    def parse(text: str) -> object:
         try:
-            return read(words)
-        except ValueError as wrong:  # such as pydantic's ValidationError
-            raise Mismatch(str(wrong)) from wrong
+            return read(text)
+        except ValueError as error:  # such as pydantic's ValidationError
+            raise Mismatch(str(error)) from error
 
-    return checked
+    return parse
 
 
-def _check_tool_class(found: Any) -> str:
+def _check_tool_class(tool: Any) -> str:
     """Return the name of a tool's SDK class. Raises Unsupported for a tool or a setting that convo cannot perform."""
-    own = find_sdk_class(found)
-    kind = type(found).__name__ if own is None else own.__name__
-    if kind in UNSUPPORTED_TOOLS:
-        raise Unsupported("convo", f"{UNSUPPORTED_TOOLS[kind]} ({kind})", hint="wrap it in a function tool")
-    if kind not in SDK_TOOL_FIELDS:
-        raise Unsupported("convo", f"a tool of class {kind}", hint="wrap it in a function tool")
-    check_sdk_fields(f"tool {getattr(found, 'name', kind)!r}", found, SDK_TOOL_FIELDS[kind])
-    if kind == "ToolSearchTool" and getattr(found, "execution", None) == "client":
+    sdk_class = find_sdk_class(tool)
+    class_name = type(tool).__name__ if sdk_class is None else sdk_class.__name__
+    if class_name in UNSUPPORTED_TOOLS:
+        raise Unsupported("convo", f"{UNSUPPORTED_TOOLS[class_name]} ({class_name})", hint="wrap it in a function tool")
+    if class_name not in SDK_TOOL_FIELDS:
+        raise Unsupported("convo", f"a tool of class {class_name}", hint="wrap it in a function tool")
+    check_sdk_fields(f"tool {getattr(tool, 'name', class_name)!r}", tool, SDK_TOOL_FIELDS[class_name])
+    if class_name == "ToolSearchTool" and getattr(tool, "execution", None) == "client":
         raise Unsupported("convo", "a tool search that the client executes (tool 'tool_search')", hint=UNSUPPORTED_HINT)
-    return kind
+    return class_name
 
 
-def _convert_function_tool(found: Any, agent: Any, around: tuple[Any, ...]) -> Tool:
-    if getattr(found, "_is_agent_tool", False):
-        return _convert_agent_tool(found, agent, around)
-    space = getattr(found, "_tool_namespace", None)
-    words = getattr(found, "_tool_namespace_description", None) or ""
+def _convert_function_tool(tool: Any, agent: Any, enclosing: tuple[Any, ...]) -> Tool:
+    if getattr(tool, "_is_agent_tool", False):
+        return _convert_agent_tool(tool, agent, enclosing)
+    namespace_name = getattr(tool, "_tool_namespace", None)
+    namespace_description = getattr(tool, "_tool_namespace_description", None) or ""
     return Tool(
-        name=found.name,
-        description=found.description,
-        parameters=found.params_json_schema,
-        run=_wrap_tool_function(found, agent),
-        strict=found.strict_json_schema,
+        name=tool.name,
+        description=tool.description,
+        parameters=tool.params_json_schema,
+        run=_wrap_tool_function(tool, agent),
+        strict=tool.strict_json_schema,
         takes_context=True,
-        needs_approval=_convert_approval(found),
-        namespace=Namespace(space, words) if space else None,
-        deferred=getattr(found, "defer_loading", False),
-        timeout_s=getattr(found, "timeout_seconds", None),
-        on_timeout="fail" if getattr(found, "timeout_behavior", "") == "raise_exception" else "tell",
+        needs_approval=_convert_approval(tool),
+        namespace=Namespace(namespace_name, namespace_description) if namespace_name else None,
+        deferred=getattr(tool, "defer_loading", False),
+        timeout_s=getattr(tool, "timeout_seconds", None),
+        on_timeout="fail" if getattr(tool, "timeout_behavior", "") == "raise_exception" else "tell",
         failure=None,
-        enabled=_convert_enabled(found, agent),
+        enabled=_convert_enabled(tool, agent),
         serialize=_serialize_tool_output,
     )
 
 
-def _convert_agent_tool(found: Any, agent: Any, around: tuple[Any, ...]) -> AgentTool:
-    there = read_agent_tool_settings(found)
-    if any(there.agent is one for one in around):
-        raise Unsupported("convo", f"agent {there.agent.name!r} as a tool of itself", hint="use a handoff instead")
-    made = agent_tool(
-        _convert_graph(there.agent, around),
-        found.name,
-        found.description,
-        needs_approval=_convert_approval(found),
-        max_turns=there.max_turns,
+def _convert_agent_tool(tool: Any, agent: Any, enclosing: tuple[Any, ...]) -> AgentTool:
+    settings = read_agent_tool_settings(tool)
+    if any(settings.agent is outer for outer in enclosing):
+        raise Unsupported("convo", f"agent {settings.agent.name!r} as a tool of itself", hint="use a handoff instead")
+    converted = agent_tool(
+        _convert_graph(settings.agent, enclosing),
+        tool.name,
+        tool.description,
+        needs_approval=_convert_approval(tool),
+        max_turns=settings.max_turns,
     )
-    failure = made.failure if there.reports_failures else None
-    enabled = _convert_enabled(found, agent)
+    failure = converted.failure if settings.reports_failures else None
+    enabled = _convert_enabled(tool, agent)
     return replace(
-        made, parameters=found.params_json_schema, failure=failure, enabled=enabled, serialize=_serialize_tool_output
+        converted,
+        parameters=tool.params_json_schema,
+        failure=failure,
+        enabled=enabled,
+        serialize=_serialize_tool_output,
     )
 
 
-def _convert_request_tools(agent: Any, tools: list[Any], ways: list[Any]) -> tuple[Iterator[Hosted], list[str], Json]:
+def _convert_request_tools(
+    agent: Any, tools: list[Any], enabled_handoffs: list[Any]
+) -> tuple[Iterator[Hosted], list[str], Json]:
     """Return the hosted tools among `tools` as the SDK sends them, in order, and their `include` and `tool_choice`.
 
     Raises InputFault if the SDK rejects the combination of tools, or a `tool_choice` that names none of them.
     """
     sdk, converter = import_module(SDK_PACKAGE), import_module(f"{SDK_PACKAGE}.models.openai_responses").Converter
-    handoffs = [sdk.handoff(way) if _is_sdk_agent(way) else way for way in ways]
-    choose = converter.convert_tool_choice
+    handoffs = [sdk.handoff(handoff) if _is_sdk_agent(handoff) else handoff for handoff in enabled_handoffs]
+    convert_choice = converter.convert_tool_choice
     try:
-        made = converter.convert_tools(tools, handoffs)
-        choice = choose(
-            agent.model_settings.tool_choice, **_supported_arguments(choose, tools=tools, handoffs=handoffs)
+        converted = converter.convert_tools(tools, handoffs)
+        tool_choice = convert_choice(
+            agent.model_settings.tool_choice, **_supported_arguments(convert_choice, tools=tools, handoffs=handoffs)
         )
-    except sdk.UserError as wrong:
-        raise InputFault(f"agent {agent.name!r}: {wrong}", hint="correct the definition of the agent") from wrong
-    hosted = (_to_json(one) for one in made.tools if one["type"] not in FUNCTION_TOOL_TYPES)
-    return hosted, list(made.includes), choice
+    except sdk.UserError as error:
+        raise InputFault(f"agent {agent.name!r}: {error}", hint="correct the definition of the agent") from error
+    hosted = (_to_json(tool) for tool in converted.tools if tool["type"] not in FUNCTION_TOOL_TYPES)
+    return hosted, list(converted.includes), tool_choice
 
 
-def _supported_arguments(function: Callable[..., object], **given: object) -> dict[str, object]:
+def _supported_arguments(function: Callable[..., object], **arguments: object) -> dict[str, object]:
     """Return the arguments that `function` accepts in the installed release."""
-    return {name: value for name, value in given.items() if name in inspect.signature(function).parameters}
+    return {name: value for name, value in arguments.items() if name in inspect.signature(function).parameters}
 
 
 def _to_json(value: Any) -> Json:
@@ -290,61 +311,62 @@ def _to_json(value: Any) -> Json:
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json", exclude_unset=True)
     if isinstance(value, Mapping):
-        return {key: _to_json(below) for key, below in value.items()}
-    return [_to_json(below) for below in value] if isinstance(value, list | tuple) else value
+        return {key: _to_json(member) for key, member in value.items()}
+    return [_to_json(member) for member in value] if isinstance(value, list | tuple) else value
 
 
-def _convert_handoff(way: Any, identity: str, agent: Any) -> Handoff:
-    if _is_sdk_agent(way):
+def _convert_handoff(handoff: Any, identity: str, agent: Any) -> Handoff:
+    if _is_sdk_agent(handoff):
         return Handoff(identity)
-    check_sdk_fields(f"handoff {way.tool_name!r} of agent {agent.name!r}", way, SDK_HANDOFF_FIELDS)
+    check_sdk_fields(f"handoff {handoff.tool_name!r} of agent {agent.name!r}", handoff, SDK_HANDOFF_FIELDS)
     return Handoff(
         identity,
-        tool_name=way.tool_name,
-        description=way.tool_description,
-        parameters=way.input_json_schema,
-        taken=lambda context, written: way.on_invoke_handoff(make_run_context(context), written),
-        nest=getattr(way, "nest_handoff_history", None),
-        strict=getattr(way, "strict_json_schema", True),
-        enabled=_convert_enabled(way, agent),
+        tool_name=handoff.tool_name,
+        description=handoff.tool_description,
+        parameters=handoff.input_json_schema,
+        taken=lambda context, arguments: handoff.on_invoke_handoff(make_run_context(context), arguments),
+        nest=getattr(handoff, "nest_handoff_history", None),
+        strict=getattr(handoff, "strict_json_schema", True),
+        enabled=_convert_enabled(handoff, agent),
     )
 
 
 # -- functions of the SDK, wrapped with the signatures of convo -----------------------------------
 
 
-def _convert_approval(found: Any) -> Any:
+def _convert_approval(tool: Any) -> Any:
     """Convert the approval rule; arguments that the SDK would change before its rule sees them need approval."""
-    said = found.needs_approval
-    if not callable(said):
-        return bool(said)
+    rule = tool.needs_approval
+    if not callable(rule):
+        return bool(rule)
 
-    def ask(context: Context, arguments: Mapping[str, Json]) -> object:
-        prepare = getattr(found.on_invoke_tool, "prepare_arguments", None)
-        written = (context.call or {}).get("arguments")
-        if prepare is not None and isinstance(written, str):
-            prepared = prepare(written, found.name)
+    def needs_approval(context: Context, arguments: Mapping[str, Json]) -> object:
+        prepare = getattr(tool.on_invoke_tool, "prepare_arguments", None)
+        raw_arguments = (context.call or {}).get("arguments")
+        if prepare is not None and isinstance(raw_arguments, str):
+            prepared = prepare(raw_arguments, tool.name)
             if prepared is not None and not prepared.unchanged:
                 return True
-        return said(make_run_context(context), dict(arguments), context.call_id)
+        return rule(make_run_context(context), dict(arguments), context.call_id)
 
-    return ask
+    return needs_approval
 
 
-def _wrap_tool_function(found: Any, agent: Any) -> Callable[[Context, str], Awaitable[object]]:
-    async def run(context: Context, written: str) -> object:
-        given = make_tool_context(context, written, agent)
-        output = await found.on_invoke_tool(given, written)
-        if (refused := get_refusal(given)) is not None:  # the SDK turns an exception of a tool into text for the model
-            raise refused
+def _wrap_tool_function(tool: Any, agent: Any) -> Callable[[Context, str], Awaitable[object]]:
+    async def run(context: Context, arguments: str) -> object:
+        tool_context = make_tool_context(context, arguments, agent)
+        output = await tool.on_invoke_tool(tool_context, arguments)
+        # the SDK turns an exception of a tool into text for the model
+        if (refusal := get_refusal(tool_context)) is not None:
+            raise refusal
         return output
 
     return run
 
 
-def _convert_enabled(found: Any, agent: Any) -> Any:
-    said = getattr(found, "is_enabled", True)
-    return (lambda context: said(make_run_context(context), agent)) if callable(said) else bool(said)
+def _convert_enabled(definition: Any, agent: Any) -> Any:
+    rule = getattr(definition, "is_enabled", True)
+    return (lambda context: rule(make_run_context(context), agent)) if callable(rule) else bool(rule)
 
 
 def _serialize_tool_output(output: Any) -> Json:
@@ -353,35 +375,35 @@ def _serialize_tool_output(output: Any) -> Json:
     return import_module(SDK_PACKAGE).ItemHelpers.tool_call_output_item(call, output)["output"]
 
 
-def _convert_input_guardrail(found: Any, agent: Any) -> Guardrail:
-    name = found.get_name()
-    check_sdk_fields(f"guardrail {name!r}", found, SDK_INPUT_GUARDRAIL_FIELDS)
+def _convert_input_guardrail(guardrail: Any, agent: Any) -> Guardrail:
+    name = guardrail.get_name()
+    check_sdk_fields(f"guardrail {name!r}", guardrail, SDK_INPUT_GUARDRAIL_FIELDS)
 
-    def check(context: Context, said: Json) -> str | Awaitable[str | None] | None:
-        got = found.guardrail_function(make_run_context(context), agent, to_guardrail_input(said))
-        return _await_tripwire_reason(got) if inspect.isawaitable(got) else _tripwire_reason(got)
+    def check(context: Context, items: Json) -> str | Awaitable[str | None] | None:
+        result = guardrail.guardrail_function(make_run_context(context), agent, to_guardrail_input(items))
+        return _await_tripwire_reason(result) if inspect.isawaitable(result) else _tripwire_reason(result)
 
-    return Guardrail(name, check, getattr(found, "run_in_parallel", True))
+    return Guardrail(name, check, getattr(guardrail, "run_in_parallel", True))
 
 
-def _convert_output_guardrail(found: Any, agent: Any) -> Guardrail:
-    name = found.get_name()
-    check_sdk_fields(f"guardrail {name!r}", found, SDK_OUTPUT_GUARDRAIL_FIELDS)
+def _convert_output_guardrail(guardrail: Any, agent: Any) -> Guardrail:
+    name = guardrail.get_name()
+    check_sdk_fields(f"guardrail {name!r}", guardrail, SDK_OUTPUT_GUARDRAIL_FIELDS)
 
-    def check(context: Context, said: Json) -> str | Awaitable[str | None] | None:
-        got = found.guardrail_function(make_run_context(context), agent, said)
-        return _await_tripwire_reason(got) if inspect.isawaitable(got) else _tripwire_reason(got)
+    def check(context: Context, output: Json) -> str | Awaitable[str | None] | None:
+        result = guardrail.guardrail_function(make_run_context(context), agent, output)
+        return _await_tripwire_reason(result) if inspect.isawaitable(result) else _tripwire_reason(result)
 
     return Guardrail(name, check)
 
 
-async def _await_tripwire_reason(got: Awaitable[Any]) -> str | None:
-    return _tripwire_reason(await got)
+async def _await_tripwire_reason(pending_result: Awaitable[Any]) -> str | None:
+    return _tripwire_reason(await pending_result)
 
 
-def _tripwire_reason(got: Any) -> str | None:
+def _tripwire_reason(result: Any) -> str | None:
     """Return the reason of a guardrail that tripped; None if it passed."""
-    return str(got.output_info or "no reason was given") if got.tripwire_triggered else None
+    return str(result.output_info or "no reason was given") if result.tripwire_triggered else None
 
 
 SHARED_SETTINGS = (
@@ -410,9 +432,9 @@ def convert_model_settings(found: Any, include: Iterable[str] = (), choice: Json
 
     Raises Unsupported for a setting without a field.
     """
-    said = {name: value for name, value in vars(found).items() if value is not None and not name.startswith("_")}
+    values = {name: value for name, value in vars(found).items() if value is not None and not name.startswith("_")}
     fields: dict[str, Json] = {}
-    for name, value in said.items():
+    for name, value in values.items():
         if name in REQUEST_FIELDS:
             fields[REQUEST_FIELDS[name]] = value
         elif name == "tool_choice":
@@ -423,8 +445,8 @@ def convert_model_settings(found: Any, include: Iterable[str] = (), choice: Json
             raise Unsupported("convo", f"the model setting {name}", param=name, hint=UNSUPPORTED_HINT)
     included = {
         *include,
-        *(said.get("response_include") or ()),
-        *((LOGPROBS_INCLUDE,) if "top_logprobs" in said else ()),
+        *(values.get("response_include") or ()),
+        *((LOGPROBS_INCLUDE,) if "top_logprobs" in values else ()),
     }
     return {**fields, "include": sorted(included)} if included else fields
 
@@ -434,30 +456,32 @@ def convert_default_settings(agent: Any, include: Iterable[str]) -> Callable[[st
 
     The SDK gives such an agent the default settings for the model's name. Returns None if the agent has its own.
     """
-    by_name = import_module(f"{SDK_PACKAGE}.models").get_default_model_settings
+    get_defaults = import_module(f"{SDK_PACKAGE}.models").get_default_model_settings
     model = getattr(agent, "model", None)
-    implicit = by_name() if model is None else by_name(model)
-    if agent.model_settings != implicit:
+    default_settings = get_defaults() if model is None else get_defaults(model)
+    if agent.model_settings != default_settings:
         return None
-    return lambda wire_model: convert_model_settings(by_name(wire_model), include)
+    return lambda wire_model: convert_model_settings(get_defaults(wire_model), include)
 
 
-def _convert_reasoning(said: Any) -> dict[str, Json]:
-    return {"reasoning": said.model_dump(exclude_none=True) if hasattr(said, "model_dump") else dict(said)}
+def _convert_reasoning(reasoning: Any) -> dict[str, Json]:
+    return {
+        "reasoning": reasoning.model_dump(exclude_none=True) if hasattr(reasoning, "model_dump") else dict(reasoning)
+    }
 
 
 SETTING_CONVERTERS = {
     "reasoning": _convert_reasoning,
-    "verbosity": lambda said: {"text": {"verbosity": said}},
+    "verbosity": lambda value: {"text": {"verbosity": value}},
     "extra_args": dict,
     "extra_body": dict,
 }
 
 
-def _merge_fields(fields: dict[str, Json], more: Mapping[str, Json]) -> None:
-    for name, value in more.items():
-        both = isinstance(value, dict) and isinstance(fields.get(name), dict)
-        fields[name] = {**fields[name], **value} if both else value
+def _merge_fields(fields: dict[str, Json], new_fields: Mapping[str, Json]) -> None:
+    for name, value in new_fields.items():
+        are_objects = isinstance(value, dict) and isinstance(fields.get(name), dict)
+        fields[name] = {**fields[name], **value} if are_objects else value
 
 
 AGENT_TOOL_SETTINGS = {
@@ -493,17 +517,17 @@ class AgentToolSettings(NamedTuple):
 def read_agent_tool_settings(found: Any) -> AgentToolSettings:
     """Read the agent and the settings of an agent tool. Raises Unsupported for settings that convo does not know."""
     where = f"(tool {found.name!r})"
-    agent, kept = getattr(found, "_agent_instance", None), _read_closure_variables(found.on_invoke_tool)
-    if agent is None or not {*AGENT_TOOL_SETTINGS, "max_turns"} <= kept.keys():
+    agent, variables = getattr(found, "_agent_instance", None), _read_closure_variables(found.on_invoke_tool)
+    if agent is None or not {*AGENT_TOOL_SETTINGS, "max_turns"} <= variables.keys():
         raise Unsupported("convo", f"this kind of agent tool {where}", hint=UNSUPPORTED_HINT)
-    for name, words in AGENT_TOOL_SETTINGS.items():
-        if kept[name] is not None and kept[name] is not False:
-            raise Unsupported("convo", f"an agent tool with {words} {where}", hint=UNSUPPORTED_HINT)
+    for name, description in AGENT_TOOL_SETTINGS.items():
+        if variables[name] is not None and variables[name] is not False:
+            raise Unsupported("convo", f"an agent tool with {description} {where}", hint=UNSUPPORTED_HINT)
     failure = getattr(found, "_failure_error_function", None)
     if failure is not None and getattr(failure, "__name__", "") != DEFAULT_ERROR_FUNCTION:
         raise Unsupported("convo", f"an agent tool with a custom failure message {where}", hint=UNSUPPORTED_HINT)
     default = bool(getattr(found, "_use_default_failure_error_function", False))
-    return AgentToolSettings(agent, kept["max_turns"] or DEFAULT_MAX_TURNS, default or failure is not None)
+    return AgentToolSettings(agent, variables["max_turns"] or DEFAULT_MAX_TURNS, default or failure is not None)
 
 
 def _read_closure_variables(function: Any) -> Mapping[str, Any]:
@@ -533,7 +557,7 @@ def make_tool_context(context: Context, written: str, agent: Any) -> Any:
     from openai.types.responses import ResponseFunctionToolCall
 
     item = dict(context.call or {"type": "function_call", "call_id": context.call_id, "name": context.tool})
-    said = {
+    fields = {
         "tool_name": item.get("name"),
         "tool_call_id": context.call_id,
         "tool_arguments": written,
@@ -542,7 +566,7 @@ def make_tool_context(context: Context, written: str, agent: Any) -> Any:
         "run_config": import_module(SDK_PACKAGE).RunConfig(),
     }
     return _make_context(
-        import_module(f"{SDK_PACKAGE}.tool_context").ToolContext, {**_run_context_fields(context), **said}
+        import_module(f"{SDK_PACKAGE}.tool_context").ToolContext, {**_run_context_fields(context), **fields}
     )
 
 
@@ -554,24 +578,26 @@ def to_guardrail_input(items: list[Item]) -> str | list[dict[str, Json]]:
     return easy
 
 
-def _make_context(kind: Any, said: Mapping[str, Any]) -> Any:
+def _make_context(kind: Any, fields: Mapping[str, Any]) -> Any:
     """Create a context, without the fields that an older release does not have."""
-    taken = inspect.signature(kind).parameters
-    made = kind(**{name: value for name, value in said.items() if name in taken})
+    parameters = inspect.signature(kind).parameters
+    sdk_context = kind(**{name: value for name, value in fields.items() if name in parameters})
 
-    def refuse(*args: object, **named: object) -> NoReturn:
-        words = "approve_tool and reject_tool of a run context"
-        made.convo_refusal = Unsupported("convo", words, hint="approve or reject with convo resume, or at the prompt")
-        raise made.convo_refusal
+    def refuse(*args: object, **kwargs: object) -> NoReturn:
+        description = "approve_tool and reject_tool of a run context"
+        sdk_context.convo_refusal = Unsupported(
+            "convo", description, hint="approve or reject with convo resume, or at the prompt"
+        )
+        raise sdk_context.convo_refusal
 
-    made.approve_tool = made.reject_tool = refuse
-    return made
+    sdk_context.approve_tool = sdk_context.reject_tool = refuse
+    return sdk_context
 
 
 def get_refusal(made: Any) -> Unsupported | None:
     """Return the Unsupported that a function raised through its context, even if the function caught it."""
-    found = vars(made).get("convo_refusal")
-    return found if isinstance(found, Unsupported) else None
+    refusal = vars(made).get("convo_refusal")
+    return refusal if isinstance(refusal, Unsupported) else None
 
 
 def _run_context_fields(context: Context) -> dict[str, Any]:
@@ -583,17 +609,17 @@ def _run_context_fields(context: Context) -> dict[str, Any]:
 
 
 def _make_usage(context: Context) -> Any:
-    kind = import_module(SDK_PACKAGE).Usage
-    total = kind()
-    for one in context.usages:
-        tokens = {name: one.get(name) or 0 for name in SDK_TOKEN_FIELDS}
-        details = {name: _read_token_details(one.get(name), fields) for name, fields in SDK_TOKEN_DETAILS.items()}
-        total.add(kind(requests=1, **tokens, **details))
+    usage_class = import_module(SDK_PACKAGE).Usage
+    total = usage_class()
+    for usage in context.usages:
+        tokens = {name: usage.get(name) or 0 for name in SDK_TOKEN_FIELDS}
+        details = {name: _read_token_details(usage.get(name), fields) for name, fields in SDK_TOKEN_DETAILS.items()}
+        total.add(usage_class(requests=1, **tokens, **details))
     return total
 
 
-def _read_token_details(said: Json, fields: tuple[str, ...]) -> dict[str, int]:
-    return {name: (said or {}).get(name) or 0 for name in fields}
+def _read_token_details(details: Json, fields: tuple[str, ...]) -> dict[str, int]:
+    return {name: (details or {}).get(name) or 0 for name in fields}
 
 
 def to_easy_input_message(item: Item) -> dict[str, Json]:
@@ -730,11 +756,11 @@ def check_sdk_fields(what: str, found: Any, known: FieldSupport) -> None:
     kind = find_sdk_class(found)
     declared = dataclasses.fields(kind) if kind is not None and dataclasses.is_dataclass(kind) else ()
     for field in declared:
-        words = known.get(field.name, f"the field {field.name}")
-        if words is None or field.name.startswith("_") or not field.init:
+        description = known.get(field.name, f"the field {field.name}")
+        if description is None or field.name.startswith("_") or not field.init:
             continue
         if not _is_unset(getattr(found, field.name, None), field):
-            raise Unsupported("convo", f"{words} ({what})", param=field.name, hint=UNSUPPORTED_HINT)
+            raise Unsupported("convo", f"{description} ({what})", param=field.name, hint=UNSUPPORTED_HINT)
 
 
 def _is_unset(value: object, field: dataclasses.Field[Any]) -> bool:
@@ -765,16 +791,16 @@ class ForeignInputFilter:
         easy = [to_easy_input_message(item) for item in items]
         values = None if context.values is NO_VALUES else context.values
         data = config.ModelInputData(input=list(easy), instructions=instructions)
-        made = self.function(
+        result = self.function(
             config.CallModelData(model_data=data, agent=self.agents.get(context.agent), context=values)
         )
-        made = await made if inspect.isawaitable(made) else made
-        if not isinstance(made, config.ModelInputData):
+        result = await result if inspect.isawaitable(result) else result
+        if not isinstance(result, config.ModelInputData):
             raise InputFault(
                 "the input filter did not return a ModelInputData",
                 hint="return data.model_data, or a new ModelInputData",
             )
-        return [_restore_item(item, easy, items) for item in made.input], made.instructions
+        return [_restore_item(item, easy, items) for item in result.input], result.instructions
 
 
 def is_foreign_filter(function: Callable[..., Any], *, foreign_agents: bool) -> bool:
@@ -782,10 +808,10 @@ def is_foreign_filter(function: Callable[..., Any], *, foreign_agents: bool) -> 
 
     foreign_agents:  the run has SDK agents, so a filter without annotations counts as one
     """
-    said = " ".join(str(one) for one in getattr(function, "__annotations__", {}).values())
-    return any(name in said for name in FILTER_TYPE_NAMES) or (foreign_agents and not said)
+    annotations = " ".join(str(annotation) for annotation in getattr(function, "__annotations__", {}).values())
+    return any(name in annotations for name in FILTER_TYPE_NAMES) or (foreign_agents and not annotations)
 
 
 def _restore_item(item: Any, easy: Sequence[Item], items: Sequence[Item]) -> Any:
     """Return the original item if the filter did not change it: the filter receives a user's text in the short form."""
-    return next((own for short, own in zip(easy, items, strict=True) if short == item), item)
+    return next((original for short, original in zip(easy, items, strict=True) if short == item), item)

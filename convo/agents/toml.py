@@ -53,8 +53,8 @@ def from_tables(tables: Mapping[str, Json], load: ReferenceLoader) -> Graph:
     agent.
     """
     _check_keys("", tables, {"start": str, "agents": dict})
-    written = tables.get("agents") or {}
-    agents = {name: _parse_agent(name, table, load) for name, table in written.items()}
+    agent_tables = tables.get("agents") or {}
+    agents = {name: _parse_agent(name, table, load) for name, table in agent_tables.items()}
     if not agents:
         raise InvalidSettings("the file has no [agents.NAME] table", hint="add one for each agent")
     start = tables.get("start") or next(iter(agents))
@@ -71,8 +71,8 @@ def _parse_agent(name: str, table: Json, load: ReferenceLoader) -> Agent:
         "description": table.get("description", ""),
         "model": table.get("model"),
         "settings": table.get("settings", {}),
-        "tools": tuple(_parse_tool(f"{where}.tools", one, load) for one in table.get("tools", ())),
-        "handoffs": tuple(_parse_handoff(f"{where}.handoffs", one, load) for one in table.get("handoffs", ())),
+        "tools": tuple(_parse_tool(f"{where}.tools", entry, load) for entry in table.get("tools", ())),
+        "handoffs": tuple(_parse_handoff(f"{where}.handoffs", entry, load) for entry in table.get("handoffs", ())),
         "output": _parse_output(table.get("output"), load),
         "input_guardrails": _parse_guardrails(f"{where}.input_guardrails", table.get("input_guardrails", ()), load),
         "output_guardrails": _parse_guardrails(f"{where}.output_guardrails", table.get("output_guardrails", ()), load),
@@ -81,80 +81,80 @@ def _parse_agent(name: str, table: Json, load: ReferenceLoader) -> Agent:
     }
     try:
         return Agent(name, **fields)
-    except InputFault as wrong:
-        raise InvalidSettings(wrong.message, hint=wrong.hint) from wrong
+    except InputFault as error:
+        raise InvalidSettings(error.message, hint=error.hint) from error
 
 
-def _parse_after_tools(where: str, said: Json) -> AfterTools:
-    names = [said] if isinstance(said, str) else said
-    wrong = [one for one in names if not isinstance(one, str)]
-    if wrong or (isinstance(said, str) and said not in get_args(AfterToolsMode)):
-        raise InvalidSettings(f"{where} is {said!r}", hint='use "ask again", "first output", or a list of tool names')
-    return cast("AfterTools", said) if isinstance(said, str) else frozenset(names)
+def _parse_after_tools(where: str, value: Json) -> AfterTools:
+    names = [value] if isinstance(value, str) else value
+    invalid = [name for name in names if not isinstance(name, str)]
+    if invalid or (isinstance(value, str) and value not in get_args(AfterToolsMode)):
+        raise InvalidSettings(f"{where} is {value!r}", hint='use "ask again", "first output", or a list of tool names')
+    return cast("AfterTools", value) if isinstance(value, str) else frozenset(names)
 
 
-def _parse_tool(where: str, said: Json, load: ReferenceLoader) -> Tool | Hosted:
-    if isinstance(said, dict):
-        return _parse_hosted_tool(where, said)
-    found = _load_reference(where, said, load)
-    if not isinstance(found, Tool):
-        raise InvalidSettings(f"{where}: {said!r} is not a tool", hint="decorate the function with @tool")
-    return found
+def _parse_tool(where: str, value: Json, load: ReferenceLoader) -> Tool | Hosted:
+    if isinstance(value, dict):
+        return _parse_hosted_tool(where, value)
+    tool = _load_reference(where, value, load)
+    if not isinstance(tool, Tool):
+        raise InvalidSettings(f"{where}: {value!r} is not a tool", hint="decorate the function with @tool")
+    return tool
 
 
-def _parse_hosted_tool(where: str, said: Hosted) -> Hosted:
-    if said.get("type") == "function":
+def _parse_hosted_tool(where: str, table: Hosted) -> Hosted:
+    if table.get("type") == "function":
         raise InvalidSettings(
             f"{where}: a table defines a hosted tool, not a function",
             hint='name a function as "FILE.py:NAME"',
         )
-    if "type" not in said:
+    if "type" not in table:
         raise InvalidSettings(f"{where}: a table has no type", hint='set one: {type = "web_search"}')
-    return said
+    return table
 
 
-def _parse_handoff(where: str, said: Json, load: ReferenceLoader) -> Handoff:
-    if isinstance(said, str):
-        return Handoff(said)
-    if not isinstance(said, dict):
-        raise InvalidSettings(f"{where}: {said!r} is not the name of an agent", hint='use "NAME", or {to = "NAME"}')
-    _check_keys(where, said, HANDOFF_TABLE_KEYS)
-    if "to" not in said:
+def _parse_handoff(where: str, entry: Json, load: ReferenceLoader) -> Handoff:
+    if isinstance(entry, str):
+        return Handoff(entry)
+    if not isinstance(entry, dict):
+        raise InvalidSettings(f"{where}: {entry!r} is not the name of an agent", hint='use "NAME", or {to = "NAME"}')
+    _check_keys(where, entry, HANDOFF_TABLE_KEYS)
+    if "to" not in entry:
         raise InvalidSettings(f"{where}: an entry has no target agent", hint='set one: {to = "NAME"}')
-    fields = {key: value for key, value in said.items() if key != "filter"}
-    if "filter" in said:
-        fields["filter"] = _load_function(where, said["filter"], load)
+    fields = {key: value for key, value in entry.items() if key != "filter"}
+    if "filter" in entry:
+        fields["filter"] = _load_function(where, entry["filter"], load)
     try:
         return Handoff(**fields)
-    except InputFault as wrong:
-        raise InvalidSettings(f"{where}: {wrong.message}", hint=wrong.hint) from wrong
+    except InputFault as error:
+        raise InvalidSettings(f"{where}: {error.message}", hint=error.hint) from error
 
 
-def _parse_output(said: Json, load: ReferenceLoader) -> Output | None:
-    found = load(said) if isinstance(said, str) else said
-    return found if isinstance(found, Output) else output(found)
+def _parse_output(value: Json, load: ReferenceLoader) -> Output | None:
+    loaded = load(value) if isinstance(value, str) else value
+    return loaded if isinstance(loaded, Output) else output(loaded)
 
 
-def _parse_guardrails(where: str, said: Sequence[Json], load: ReferenceLoader) -> tuple[Guardrail, ...]:
-    return tuple(_parse_guardrail(where, one, load) for one in said)
+def _parse_guardrails(where: str, values: Sequence[Json], load: ReferenceLoader) -> tuple[Guardrail, ...]:
+    return tuple(_parse_guardrail(where, value, load) for value in values)
 
 
-def _parse_guardrail(where: str, said: Json, load: ReferenceLoader) -> Guardrail:
-    found = _load_function(where, said, load, or_a=Guardrail)
-    return found if isinstance(found, Guardrail) else Guardrail(str(said).rpartition(":")[2], found)
+def _parse_guardrail(where: str, value: Json, load: ReferenceLoader) -> Guardrail:
+    loaded = _load_function(where, value, load, or_a=Guardrail)
+    return loaded if isinstance(loaded, Guardrail) else Guardrail(str(value).rpartition(":")[2], loaded)
 
 
-def _load_function(where: str, said: Json, load: ReferenceLoader, *, or_a: type | None = None) -> Json:
-    found = _load_reference(where, said, load)
-    if not callable(found) and not (or_a and isinstance(found, or_a)):
-        raise InvalidSettings(f"{where}: {said!r} is not a function", hint="name a function as file.py:name")
-    return found
+def _load_function(where: str, value: Json, load: ReferenceLoader, *, or_a: type | None = None) -> Json:
+    loaded = _load_reference(where, value, load)
+    if not callable(loaded) and not (or_a and isinstance(loaded, or_a)):
+        raise InvalidSettings(f"{where}: {value!r} is not a function", hint="name a function as file.py:name")
+    return loaded
 
 
-def _load_reference(where: str, said: Json, load: ReferenceLoader) -> object:
-    if not isinstance(said, str):
-        raise InvalidSettings(f"{where}: {said!r} is not a Python reference", hint="write it as file.py:name")
-    return load(said)
+def _load_reference(where: str, value: Json, load: ReferenceLoader) -> object:
+    if not isinstance(value, str):
+        raise InvalidSettings(f"{where}: {value!r} is not a Python reference", hint="write it as file.py:name")
+    return load(value)
 
 
 def _check_keys(where: str, table: Json, keys: Mapping[str, ValueTypes]) -> None:
@@ -165,8 +165,8 @@ def _check_keys(where: str, table: Json, keys: Mapping[str, ValueTypes]) -> None
         if key not in keys:
             raise InvalidSettings(f"{where or 'the file'} has an unknown key {key!r}", hint=f"use {', '.join(keys)}")
         if not isinstance(value, keys[key]):
-            place = f"{where}.{key}" if where else key
-            raise InvalidSettings(f"{place} is {value!r}", hint=f"use {_format_types(keys[key])}")
+            path = f"{where}.{key}" if where else key
+            raise InvalidSettings(f"{path} is {value!r}", hint=f"use {_format_types(keys[key])}")
 
 
 def _format_types(kinds: ValueTypes) -> str:

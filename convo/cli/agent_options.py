@@ -91,15 +91,15 @@ class AgentSetup:
 
     def format_options(self, model: str) -> str:
         """Return the options that name these agents; `model` is included if it replaces the agents' models."""
-        said = f" -m {quote(model)}" if self.ignores_agent_models else ""
-        return f"--agent {quote(self.agents_reference)}{said}"
+        model_option = f" -m {quote(model)}" if self.ignores_agent_models else ""
+        return f"--agent {quote(self.agents_reference)}{model_option}"
 
 
 def _has_agent_models(graph: Graph) -> bool:
     """Return whether an agent, or an agent that is a tool of one, has a model of its own."""
     agents = graph.agents.values()
-    inside = (tool.inside for agent in agents for tool in agent.tools if isinstance(tool, AgentTool))
-    return any(agent.model for agent in agents) or any(map(_has_agent_models, inside))
+    nested_graphs = (tool.inside for agent in agents for tool in agent.tools if isinstance(tool, AgentTool))
+    return any(agent.model for agent in agents) or any(map(_has_agent_models, nested_graphs))
 
 
 def _without_agent_models(graph: Graph) -> Graph:
@@ -127,23 +127,23 @@ def load_agent_setup(flags: RunFlags, described_context: Json = None) -> AgentSe
     assert flags.agent
     graph = load_agent_graph(flags.agent)
     _note_unused_history_flags(flags, graph)
-    conduct = load_run_config(flags, described_context)
+    run_config = load_run_config(flags, described_context)
     if flags.input_filter is not None:
         function = load_function(flags.input_filter, "--input-filter")
-        found = load_sdk_agents(flags.agent)
-        if is_foreign_filter(function, foreign_agents=bool(found)):
-            conduct = replace(conduct, input_filter=ForeignInputFilter(function, found))
-    return AgentSetup(graph, conduct, graph[graph.start].model, flags.agent)
+        sdk_agents = load_sdk_agents(flags.agent)
+        if is_foreign_filter(function, foreign_agents=bool(sdk_agents)):
+            run_config = replace(run_config, input_filter=ForeignInputFilter(function, sdk_agents))
+    return AgentSetup(graph, run_config, graph[graph.start].model, flags.agent)
 
 
 def load_run_config(flags: RunFlags, described_context: Json = None) -> RunConfig:
     """Build the run configuration from the flags. Raises InvalidUsage, Unreadable, NotFound or InputFault."""
     limits = RunLimits() if flags.max_turns is None else RunLimits(max_turns=flags.max_turns)
-    asked = flags.input_filter
+    filter_reference = flags.input_filter
     return RunConfig(
         limits=limits,
         handoff_defaults=_load_handoff_defaults(flags),
-        input_filter=load_function(asked, "--input-filter") if asked else None,
+        input_filter=load_function(filter_reference, "--input-filter") if filter_reference else None,
         session_limit=flags.session_limit,
         values=_load_context_values(flags.context, described_context) if flags.context else NO_VALUES,
         open_scratch_store=_open_scratch_store,
@@ -170,10 +170,10 @@ def _load_handoff_defaults(flags: RunFlags) -> HandoffDefaults:
 
 def _note_unused_history_flags(flags: RunFlags, graph: Graph) -> None:
     """Print a notice if a mapper or markers have no effect, because no handoff nests its history."""
-    named = "--history-mapper" if flags.history_mapper else "--history-markers" if flags.history_markers else None
-    nests = flags.nest_history or any(way.nest for agent in graph.agents.values() for way in agent.ways)
-    if named and not nests:
-        print_notice(f"{named} has no effect: no handoff nests its history; add --nest-history")
+    option = "--history-mapper" if flags.history_mapper else "--history-markers" if flags.history_markers else None
+    is_nested = flags.nest_history or any(handoff.nest for agent in graph.agents.values() for handoff in agent.ways)
+    if option and not is_nested:
+        print_notice(f"{option} has no effect: no handoff nests its history; add --nest-history")
 
 
 def _parse_history_markers(markers: tuple[str, str] | None) -> HistoryMarkers:
@@ -189,17 +189,19 @@ def _parse_history_markers(markers: tuple[str, str] | None) -> HistoryMarkers:
 def _load_context_values(reference: str, described_context: Json) -> Mapping[str, Json]:
     """Load the values from a JSON file, or by calling FILE.py:NAME with the described context."""
     if is_python_reference(reference):
-        made = call_named_function(reference, "--context", described_context)
-        if not isinstance(made, dict):
-            raise InputFault(f"--context {reference} returned {type(made).__name__}, not a dict", hint="return a dict")
-        return made
+        values = call_named_function(reference, "--context", described_context)
+        if not isinstance(values, dict):
+            raise InputFault(
+                f"--context {reference} returned {type(values).__name__}, not a dict", hint="return a dict"
+            )
+        return values
     try:
-        found = json.loads(read_text_file(reference))
-    except (ValueError, RecursionError) as wrong:
-        raise Unreadable(f"{reference} is not JSON: {wrong}") from wrong
-    if not isinstance(found, dict):
+        document = json.loads(read_text_file(reference))
+    except (ValueError, RecursionError) as error:
+        raise Unreadable(f"{reference} is not JSON: {error}") from error
+    if not isinstance(document, dict):
         raise Unreadable(f"{reference} is not a JSON object", hint='use a file like {"customer": "A1"}')
-    return found
+    return document
 
 
 EXAMPLE_REFERENCE = "support.py:triage"
@@ -240,10 +242,10 @@ def load_agent_graph(reference_text: str) -> Graph:
 
     Raises InvalidUsage, Unreadable, NotFound, InputFault, InvalidSettings or Unsupported.
     """
-    found = parse_file_reference(reference_text, "--agent")
-    if found.file.suffix == ".toml":
-        return _load_toml_graph(found)
-    return from_object(_load_object(found, ReferenceSource("--agent")))
+    reference = parse_file_reference(reference_text, "--agent")
+    if reference.file.suffix == ".toml":
+        return _load_toml_graph(reference)
+    return from_object(_load_object(reference, ReferenceSource("--agent")))
 
 
 def load_sdk_agents(reference_text: str) -> Mapping[str, object]:
@@ -251,8 +253,10 @@ def load_sdk_agents(reference_text: str) -> Mapping[str, object]:
 
     Raises the errors of `load_agent_graph`.
     """
-    found = parse_file_reference(reference_text, "--agent")
-    return {} if found.file.suffix == ".toml" else foreign_agents(_load_object(found, ReferenceSource("--agent")))
+    reference = parse_file_reference(reference_text, "--agent")
+    return (
+        {} if reference.file.suffix == ".toml" else foreign_agents(_load_object(reference, ReferenceSource("--agent")))
+    )
 
 
 def load_function(reference_text: str, option: str) -> Callable[..., object]:
@@ -260,12 +264,12 @@ def load_function(reference_text: str, option: str) -> Callable[..., object]:
 
     Raises the errors of `load_named_object`, and InputFault for an object that is not callable.
     """
-    found = load_named_object(reference_text, option)
-    if not callable(found):
+    function = load_named_object(reference_text, option)
+    if not callable(function):
         raise InputFault(
             f"{option} {reference_text} is not a function", hint=f"{option} FILE.py:NAME, where NAME is a function"
         )
-    return found
+    return function
 
 
 def call_named_function(reference_text: str, option: str, *arguments: object) -> object:
@@ -329,16 +333,18 @@ def _load_object(reference: FileReference, source: ReferenceSource) -> object:
 
 def _suggest_reference(reference: FileReference, module: ModuleType, source: ReferenceSource) -> str:
     """Format a hint: for an option an agent of this file, for a file the nearest name of any kind."""
-    near = get_close_matches(reference.name, [name for name in vars(module) if not name.startswith("_")], n=1)
-    place = reference.file.name if source.folder is None else os.path.relpath(reference.file, source.folder)
-    return source.format_hint(_suggest_agent(reference, module), f"{place}:{near[0] if near else 'NAME'}")
+    matches = get_close_matches(reference.name, [name for name in vars(module) if not name.startswith("_")], n=1)
+    path = reference.file.name if source.folder is None else os.path.relpath(reference.file, source.folder)
+    return source.format_hint(_suggest_agent(reference, module), f"{path}:{matches[0] if matches else 'NAME'}")
 
 
 def _suggest_agent(reference: FileReference, module: ModuleType) -> str:
     """Return a reference to an agent in this file."""
-    agents = [name for name, value in vars(module).items() if all(hasattr(value, field) for field in AGENT_ATTRIBUTES)]
-    named = [name for name in agents if not isinstance(getattr(module, name), type)]
-    return quote(f"{_format_path(reference.file)}:{named[-1] if named else 'NAME'}")
+    agent_names = [
+        name for name, value in vars(module).items() if all(hasattr(value, field) for field in AGENT_ATTRIBUTES)
+    ]
+    instances = [name for name in agent_names if not isinstance(getattr(module, name), type)]
+    return quote(f"{_format_path(reference.file)}:{instances[-1] if instances else 'NAME'}")
 
 
 @cache
@@ -375,19 +381,19 @@ def translate_user_code_errors(file: Path) -> Iterator[None]:
             yield
     except KeyboardInterrupt:
         raise
-    except BaseException as wrong:
-        mend = wrong.hint if isinstance(wrong, ConvoError) and wrong.hint else FIX_FILE_HINT
-        raise InputFault(_format_user_error(wrong, file), hint=mend) from wrong
+    except BaseException as error:
+        hint = error.hint if isinstance(error, ConvoError) and error.hint else FIX_FILE_HINT
+        raise InputFault(_format_user_error(error, file), hint=hint) from error
 
 
 def _format_user_error(error: BaseException, file: Path) -> str:
     """Format an error with its file and line, as in "support.py:12: NameError: name 'desk' is not defined"."""
-    at, line = _locate_error(error, file)
+    path, line = _locate_error(error, file)
     if isinstance(error, ConvoError):
-        said = error.message
+        message = error.message
     else:
-        said = f"{type(error).__name__}: {error.msg}" if isinstance(error, SyntaxError) else format_exception(error)
-    return f"{_format_path(at)}:{line}: {' '.join(said.split())}"
+        message = f"{type(error).__name__}: {error.msg}" if isinstance(error, SyntaxError) else format_exception(error)
+    return f"{_format_path(path)}:{line}: {' '.join(message.split())}"
 
 
 def _locate_error(error: BaseException, file: Path) -> tuple[Path, int]:
@@ -395,8 +401,8 @@ def _locate_error(error: BaseException, file: Path) -> tuple[Path, int]:
     if isinstance(error, SyntaxError) and error.filename and error.lineno:
         return Path(error.filename), error.lineno
     frames = [(Path(frame.filename), frame.lineno or 0) for frame in _list_user_frames(error.__traceback__)]
-    beside = [(path, line) for path, line in frames if path.is_relative_to(file.parent)]
-    return beside[-1] if beside else (file, 1)
+    own_frames = [(path, line) for path, line in frames if path.is_relative_to(file.parent)]
+    return own_frames[-1] if own_frames else (file, 1)
 
 
 def _list_user_frames(trace: TracebackType | None) -> list[traceback.FrameSummary]:
@@ -404,8 +410,8 @@ def _list_user_frames(trace: TracebackType | None) -> list[traceback.FrameSummar
 
 
 def _format_path(file: Path) -> str:
-    near = os.path.relpath(file)
-    return str(file) if near.startswith("..") else near
+    relative = os.path.relpath(file)
+    return str(file) if relative.startswith("..") else relative
 
 
 def _load_toml_graph(reference: FileReference) -> Graph:
@@ -413,11 +419,13 @@ def _load_toml_graph(reference: FileReference) -> Graph:
     tables = _read_toml(reference.file)
     if reference.name:
         tables = {**tables, "start": reference.name}
-    asker = ReferenceSource(_format_path(reference.file), reference.file.parent)
+    source = ReferenceSource(_format_path(reference.file), reference.file.parent)
     try:
-        return from_tables(tables, lambda words: _load_object(_parse_reference(words, asker), asker))
-    except InvalidSettings as wrong:
-        raise InvalidSettings(f"{_format_path(reference.file)}: {wrong.message}", hint=wrong.hint) from wrong
+        return from_tables(
+            tables, lambda reference_text: _load_object(_parse_reference(reference_text, source), source)
+        )
+    except InvalidSettings as error:
+        raise InvalidSettings(f"{_format_path(reference.file)}: {error.message}", hint=error.hint) from error
 
 
 def _read_toml(file: Path) -> dict[str, object]:
@@ -425,8 +433,8 @@ def _read_toml(file: Path) -> dict[str, object]:
         raise Unreadable(f"{_format_path(file)} does not exist", hint="--agent agents.toml")
     try:
         return tomllib.loads(read_text_file(_format_path(file)))
-    except ValueError as wrong:
-        raise InvalidSettings(f"{_format_path(file)} is not TOML: {wrong}", hint="fix the file") from wrong
+    except ValueError as error:
+        raise InvalidSettings(f"{_format_path(file)} is not TOML: {error}", hint="fix the file") from error
 
 
 class StdoutRouter:
@@ -465,8 +473,8 @@ def make_agents_record(agent: str, model: str | None, session: str, folder: Path
 
     folder:  convo's data folder, which has the key
     """
-    found = parse_file_reference(agent, "--agent")
-    file = f"{found.file}:{found.name}" if found.name else str(found.file)
+    reference = parse_file_reference(agent, "--agent")
+    file = f"{reference.file}:{reference.name}" if reference.name else str(reference.file)
     key = _load_user_key(folder, create=True)
     if key is None:
         return None
@@ -487,10 +495,10 @@ def load_run_agents(row: AgentRun, folder: Path, hint: str = NAME_AGENTS_HINT) -
 
     Raises the errors of `load_session_agents`, with `hint`.
     """
-    said = row.document.get(AGENTS_SOURCE_KEY)
-    if not isinstance(said, dict) or not isinstance(said.get("agent"), str):
+    record = row.document.get(AGENTS_SOURCE_KEY)
+    if not isinstance(record, dict) or not isinstance(record.get("agent"), str):
         return None
-    file, model, proof = said["agent"], said.get("model"), said.get("proof")
+    file, model, proof = record["agent"], record.get("model"), record.get("proof")
     key = _load_user_key(folder)
     if (
         key is None
@@ -501,9 +509,9 @@ def load_run_agents(row: AgentRun, folder: Path, hint: str = NAME_AGENTS_HINT) -
             f"the agents of this session, {file}, were named by another user or on another machine",
             hint=hint,
         )
-    place = parse_file_reference(file, "--agent").file
-    if not place.is_file():
-        raise Unreadable(f"the agents of this session were in {place}, which is missing or not a file", hint=hint)
+    path = parse_file_reference(file, "--agent").file
+    if not path.is_file():
+        raise Unreadable(f"the agents of this session were in {path}, which is missing or not a file", hint=hint)
     return RememberedAgents(file, model if isinstance(model, str) else None)
 
 
@@ -513,18 +521,18 @@ def _compute_proof(key: bytes, session: str, file: str, model: Json) -> str:
 
 def _load_user_key(folder: Path, *, create: bool = False) -> bytes | None:
     """Return the key of this user; None if it does not exist, or can be neither read nor created."""
-    place = folder / "agents.key"
+    path = folder / "agents.key"
     try:
-        if create and not place.exists():
+        if create and not path.exists():
             handle, temporary = open_temporary_file(make_private_folder(folder))
             with open(handle, "wb") as file:
                 file.write(random_id("key").encode())
             try:
-                os.link(temporary, place)  # if two processes create it at once, the first key stays
+                os.link(temporary, path)  # if two processes create it at once, the first key stays
             except FileExistsError:
                 pass
             finally:
                 os.unlink(temporary)
-        return place.read_bytes() or None
+        return path.read_bytes() or None
     except OSError:
         return None

@@ -57,15 +57,15 @@ def load_base_state(row: AgentRun, folder: Path) -> RunState | None:
 
     Raises StateFault for a missing state.
     """
-    place = base_state_file_path(folder, row.id)
+    path = base_state_file_path(folder, row.id)
     if row.source_state_hash is None:
         return None
-    if not place.exists():
+    if not path.exists():
         raise StateFault(
             f"the state that {row.id} was imported from is missing here; fields that only it contains would be lost",
             hint="export the run on the machine that imported it, while it is paused",
         )
-    return load_state_file(str(place))
+    return load_state_file(str(path))
 
 
 def load_saved_context_values(row: AgentRun, folder: Path, state: RunState | None = None) -> Mapping[str, Json]:
@@ -75,8 +75,8 @@ def load_saved_context_values(row: AgentRun, folder: Path, state: RunState | Non
 
     Raises InputFault for values that are not a mapping.
     """
-    there = state_file_path(folder, row.id)
-    state = state or (load_state_file(str(there)) if there.exists() else None)
+    path = state_file_path(folder, row.id)
+    state = state or (load_state_file(str(path)) if path.exists() else None)
     return read_context_values(state.document) if state else NO_VALUES
 
 
@@ -115,20 +115,21 @@ class PausedStateWriter:
             with suppress(OSError):
                 delete_state_files(self._folder, "")
             return None
-        named = self._named_file is not None and (self._is_resumed or row.id in self._written_run_ids)
-        over = not runner.can_resume
+        is_file_named = self._named_file is not None and (self._is_resumed or row.id in self._written_run_ids)
+        has_ended = not runner.can_resume
         if row.status == "paused" or (
-            row.status != "stopped" and (named or (not over and state_file_path(self._folder, row.id).exists()))
+            row.status != "stopped"
+            and (is_file_named or (not has_ended and state_file_path(self._folder, row.id).exists()))
         ):
-            written = await self._build_and_write_state(chat, runner, row, is_file_named=named)
-            if not over:
-                return written
+            path = await self._build_and_write_state(chat, runner, row, is_file_named=is_file_named)
+            if not has_ended:
+                return path
         else:
-            written = None
-        if over:
+            path = None
+        if has_ended:
             with suppress(OSError):
                 delete_state_files(self._folder, row.id)
-        return written
+        return path
 
     async def _build_and_write_state(
         self, chat: Chat, runner: AgentRunner, row: AgentRun, *, is_file_named: bool
@@ -149,38 +150,38 @@ class PausedStateWriter:
                 allow_duplicate_names=True,
                 unknown_as_started=is_file_named,
             )
-        except (InputFault, StateFault, Unsupported, InvalidUsage) as wrong:
-            self._note(f"no state file was written: {wrong.message}")
+        except (InputFault, StateFault, Unsupported, InvalidUsage) as error:
+            self._note(f"no state file was written: {error.message}")
             return None
         try:
-            place = self._write_state_file(
+            path = self._write_state_file(
                 RunState({**state.document, RUN_MARK_KEY: {"run": row.id}}, state.version), row.id
             )
-        except (StoreFault, Unreadable) as wrong:
-            waits = "the run is still paused" if row.status == "paused" else "the run is saved"
-            wrong.args = (f"{wrong.message}; {waits}",)
-            wrong.hint = "convo approvals"
+        except (StoreFault, Unreadable) as error:
+            status_text = "the run is still paused" if row.status == "paused" else "the run is saved"
+            error.args = (f"{error.message}; {status_text}",)
+            error.hint = "convo approvals"
             raise
         for call in run.calls_at(Stage.OUTCOME_UNKNOWN):
             self._note(
                 f"{call.id} was started and its outcome is unknown; the state file records this, and convo resume asks"
                 " for a decision"
             )
-        shared = _list_shared_agent_names(runner.run)
-        if shared:
-            names = ", ".join(map(repr, shared))
+        shared_names = _list_shared_agent_names(runner.run)
+        if shared_names:
+            names = ", ".join(map(repr, shared_names))
             self._note(f"several agents are named {names}: convo can resume this state, the Agents SDK cannot")
-        return place
+        return path
 
     def _write_state_file(self, state: RunState, run_id: str) -> str:
         if self._named_file is None:
-            place = str(state_file_path(make_private_folder(self._folder), run_id))
+            path = str(state_file_path(make_private_folder(self._folder), run_id))
         else:
-            place = to_absolute_path(self._named_file)
-            record_named_file(self._folder, run_id, place)
-        save_state_file(state, place)
+            path = to_absolute_path(self._named_file)
+            record_named_file(self._folder, run_id, path)
+        save_state_file(state, path)
         self._written_run_ids.add(run_id)
-        return to_absolute_path(place)
+        return to_absolute_path(path)
 
 
 def _list_shared_agent_names(run: Run) -> tuple[str, ...]:
@@ -231,9 +232,9 @@ class RunPresenter:
         """
         setup = context.with_agents_record(chat, setup)
         limits = None if setup.run_config.limits == RunLimits() else setup.run_config.limits
-        running = await AgentRunner.open(chat, setup.graph, setup.run_config, limits=limits)
-        pauses = PausedStateWriter(context.paused_runs_folder, state_file, setup.run_config.values, output.note)
-        return cls(chat, running, setup, pauses, context, output)
+        runner = await AgentRunner.open(chat, setup.graph, setup.run_config, limits=limits)
+        state_writer = PausedStateWriter(context.paused_runs_folder, state_file, setup.run_config.values, output.note)
+        return cls(chat, runner, setup, state_writer, context, output)
 
     async def switch_chat(self, chat: Chat) -> None:
         """Open the runs of `chat` if it replaced the current conversation."""
@@ -249,8 +250,8 @@ class RunPresenter:
         """
         self.last_links = []
         try:
-            async with aclosing(self._collect_links(events)) as shown:
-                await consume_interruptibly(shown, self._show_event)
+            async with aclosing(self._collect_links(events)) as collected:
+                await consume_interruptibly(collected, self._show_event)
         finally:
             self._progress.finish()
             await self._save_state()
@@ -262,8 +263,8 @@ class RunPresenter:
         self._saved_row = self.runner.run_row
 
     async def _collect_links(self, events: AsyncGenerator[StreamEvent, None]) -> AsyncGenerator[StreamEvent, None]:
-        async with aclosing(events) as run:
-            async for event in run:
+        async with aclosing(events) as stream:
+            async for event in stream:
                 turn = self.chat.turn
                 if turn and turn.link and turn.link not in self.last_links[-1:]:
                     self.last_links.append(turn.link)
@@ -295,12 +296,12 @@ class RunPresenter:
         return f"{get_command_prefix()} resume {session} {options}{self._format_decision_options()}"
 
     def _format_decision_options(self) -> str:
-        waits = self.runner.pending_calls
-        unknown = [call.id for call in waits if call.stage is Stage.OUTCOME_UNKNOWN]
-        if unknown:
-            one = quote(unknown[0])
-            return f" with --rerun {one}, --output {one}=TEXT, or --abort"
-        return f" --approve {quote(waits[0].id)}" if len(waits) == 1 else " --approve all" if waits else ""
+        pending = self.runner.pending_calls
+        unknown_ids = [call.id for call in pending if call.stage is Stage.OUTCOME_UNKNOWN]
+        if unknown_ids:
+            call_id = quote(unknown_ids[0])
+            return f" with --rerun {call_id}, --output {call_id}=TEXT, or --abort"
+        return f" --approve {quote(pending[0].id)}" if len(pending) == 1 else " --approve all" if pending else ""
 
     def print_outcome(self, start_count: int) -> None:
         print_json(self.outcome_to_json(start_count))
@@ -335,34 +336,34 @@ class RunPresenter:
     def status(self) -> str:
         """`completed`, `in_progress`, `cancelled`, `failed` or `paused`: a response's status where it has one."""
         row = self.runner.run_row
-        words = {"done": "completed", "running": "in_progress", "stopped": "cancelled"}
-        return words.get(row.status, row.status) if row else "in_progress"
+        response_statuses = {"done": "completed", "running": "in_progress", "stopped": "cancelled"}
+        return response_statuses.get(row.status, row.status) if row else "in_progress"
 
     def _get_output_text(self, output: list[Item]) -> str:
         if isinstance(self.runner.output, str):
             return self.runner.output
-        last = [item_text(item) for item in output if item_type(item) == "message" and item.get("role") == "assistant"]
-        return last[-1] if last else ""
+        texts = [item_text(item) for item in output if item_type(item) == "message" and item.get("role") == "assistant"]
+        return texts[-1] if texts else ""
 
 
 def pending_calls_to_json(runner: AgentRunner) -> list[dict[str, Json]]:
     """Return the pending calls, with the keys of `convo inspect STATE --json`."""
     from convo.runs.approvals import pending_approval_from_call
 
-    waits = (
+    pending = (
         [pending_approval_from_call(call, agent) for agent, call in runner.run.pending_with_agents]
         if runner.pending_calls
         else []
     )
     return [
         {
-            "call_id": one.call_id,
-            "tool_name": one.tool,
-            "arguments": one.arguments,
-            "agent": one.agent,
-            "unknown": one.outcome_unknown,
+            "call_id": approval.call_id,
+            "tool_name": approval.tool,
+            "arguments": approval.arguments,
+            "agent": approval.agent,
+            "unknown": approval.outcome_unknown,
         }
-        for one in waits
+        for approval in pending
     ]
 
 
@@ -371,12 +372,12 @@ async def run_single_message(presenter: RunPresenter, message: Item, output: Cha
 
     Raises the errors of the run.
     """
-    running, chat = presenter.runner, presenter.chat
-    if running.can_resume and running.run.calls:
+    runner, chat = presenter.runner, presenter.chat
+    if runner.can_resume and runner.run.calls:
         raise make_open_run_error(presenter)
-    before = len(chat.state.path) + 1
+    start_count = len(chat.state.path) + 1
     await chat.deps.endpoint.warm(chat.options.wire_model)  # a missing model fails before anything is stored
-    return await present_run(presenter, output, before, lambda: running.start([message]))
+    return await present_run(presenter, output, start_count, lambda: runner.start([message]))
 
 
 async def present_run(
@@ -406,6 +407,8 @@ async def present_run(
 
 def make_open_run_error(presenter: RunPresenter) -> StateFault:
     """Build the error for a new message while a run is paused, or was interrupted during its calls."""
-    waits = ", ".join(call.id for call in presenter.runner.pending_calls)
-    stands = f"is paused; pending calls: {waits}" if waits else "was interrupted, and its calls have no output yet"
-    return StateFault(f"the run of {presenter.chat.session.name!r} {stands}", hint=presenter.resume_command)
+    call_ids = ", ".join(call.id for call in presenter.runner.pending_calls)
+    condition = (
+        f"is paused; pending calls: {call_ids}" if call_ids else "was interrupted, and its calls have no output yet"
+    )
+    return StateFault(f"the run of {presenter.chat.session.name!r} {condition}", hint=presenter.resume_command)

@@ -117,9 +117,9 @@ class PlainHelpCommand(TyperCommand):
         """Parse the arguments. Every error gets the context, so that its hint names this command."""
         try:
             return super().parse_args(ctx, args)
-        except typer.TyperException as wrong:
-            if getattr(wrong, "ctx", ctx) is None:
-                wrong.ctx = ctx  # type: ignore[attr-defined]
+        except typer.TyperException as error:
+            if getattr(error, "ctx", ctx) is None:
+                error.ctx = ctx  # type: ignore[attr-defined]
             raise
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
@@ -170,20 +170,20 @@ def strip_braces(piece: str) -> str:
 
 def collect_help_sections(ctx: Any, params: Iterable[Any]) -> dict[str, list[HelpRecord]]:
     """Return the help by heading: arguments, then the named groups, then the other options."""
-    found: dict[str, list[HelpRecord]] = {"Arguments": []}
-    plain: list[HelpRecord] = []
+    sections: dict[str, list[HelpRecord]] = {"Arguments": []}
+    ungrouped: list[HelpRecord] = []
     for param in params:
         record = param.get_help_record(ctx)
         if record is None:
             continue
         panel = getattr(param, "rich_help_panel", None)
         if isinstance(param, TyperArgument):
-            found["Arguments"].append(record)
+            sections["Arguments"].append(record)
         elif isinstance(param, TyperOption) and isinstance(panel, str):
-            found.setdefault(panel, []).append(record)
+            sections.setdefault(panel, []).append(record)
         else:
-            plain.append(record)
-    return {**found, "Options": plain}
+            ungrouped.append(record)
+    return {**sections, "Options": ungrouped}
 
 
 def get_narrow_help_width() -> int | None:
@@ -247,8 +247,8 @@ class RootGroup(PlainHelpGroup):
         return list(self.entries)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        row = self.entries.get(cmd_name)
-        return get_command(import_module(row.module).app) if row else None
+        entry = self.entries.get(cmd_name)
+        return get_command(import_module(entry.module).app) if entry else None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         name = args[0]
@@ -257,7 +257,7 @@ class RootGroup(PlainHelpGroup):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        write_help_sections(formatter, {"Commands": [(name, row.summary) for name, row in self.entries.items()]})
+        write_help_sections(formatter, {"Commands": [(name, entry.summary) for name, entry in self.entries.items()]})
 
 
 MIN_MESSAGE_WORDS = 3
@@ -270,20 +270,20 @@ MAX_HINT_CHARS = 200
 def suggest_command(args: Sequence[str], commands: CommandTable) -> str:
     """Suggest a command for unknown arguments: one of a similar name, `inspect` for a handle or file, or `chat`."""
     name, rest = args[0], args[1:]
-    plain = [word for word in args if not word.startswith("-")]
-    near = (
-        get_close_matches(name, commands, n=1, cutoff=0.6 if len(plain) < MIN_MESSAGE_WORDS else 0.8)
+    words = [word for word in args if not word.startswith("-")]
+    matches = (
+        get_close_matches(name, commands, n=1, cutoff=0.6 if len(words) < MIN_MESSAGE_WORDS else 0.8)
         if " " not in name
         else []
     )
-    if near:
-        return f"convo {near[0]}"
+    if matches:
+        return f"convo {matches[0]}"
     if name.startswith(("resp_", "conv_", "ses_", "@")) or os.path.isfile(name):
         return f"convo inspect {quote(name)}" if len(name) <= MAX_HINT_CHARS else "convo --help"
     if "chat" not in commands:
         return "convo --help"
-    at = next((at for at, word in enumerate(rest) if word.startswith("-")), len(rest))
-    prompt, options = " ".join((name, *rest[:at])), [quote(word) for word in rest[at:]]
+    index = next((index for index, word in enumerate(rest) if word.startswith("-")), len(rest))
+    prompt, options = " ".join((name, *rest[:index])), [quote(word) for word in rest[index:]]
     if not prompt.strip() or len(prompt) + len(" ".join(options)) > MAX_HINT_CHARS:
         return 'convo chat "..."'
     return " ".join(("convo chat", quote_readably(prompt), *options))
@@ -372,8 +372,8 @@ def invoke_command_line(argv: Sequence[str], commands: CommandTable) -> int:
     try:
         with group.make_context("convo", list(argv), terminal_width=get_narrow_help_width()) as ctx:
             group.invoke(ctx)
-    except typer.Exit as leave:
-        return leave.exit_code
+    except typer.Exit as exit_request:
+        return exit_request.exit_code
     return 0
 
 
@@ -464,8 +464,8 @@ def value_option(
     min: int | None = None,  # noqa: A002  Typer's own word
 ) -> Any:
     """Define a field of a group: an option with a value. `names` has the form that `flag_option` takes."""
-    said = {"metavar": metavar, "help": help, "min": min}
-    return field(default=default, metadata={OPTION_METADATA_KEY: (names.split(), said)})
+    settings = {"metavar": metavar, "help": help, "min": min}
+    return field(default=default, metadata={OPTION_METADATA_KEY: (names.split(), settings)})
 
 
 def parse_output_path(argument: OptionalText) -> Path | None:
@@ -475,22 +475,26 @@ def parse_output_path(argument: OptionalText) -> Path | None:
 
 def _expand_option_groups(command: Callable[..., Any]) -> Callable[..., Any]:
     """Return `command` with a signature for Typer: the options of each group in place of the group."""
-    given = inspect.signature(command)
-    groups = {name: get_args(one.annotation) for name, one in given.parameters.items() if _is_option_group(one)}
+    signature = inspect.signature(command)
+    groups = {
+        name: get_args(parameter.annotation)
+        for name, parameter in signature.parameters.items()
+        if _is_option_group(parameter)
+    }
     if not groups:
         return command
 
     @wraps(command)
-    def called(**said: Any) -> Any:
-        return command(**{name: _build_option_group(kind, said) for name, (kind, _) in groups.items()}, **said)
+    def wrapper(**values: Any) -> Any:
+        return command(**{name: _build_option_group(kind, values) for name, (kind, _) in groups.items()}, **values)
 
-    read = [
+    parameters = [
         option
-        for name, one in given.parameters.items()
-        for option in _iter_option_parameters(one, *groups.get(name, ()))
+        for name, parameter in signature.parameters.items()
+        for option in _iter_option_parameters(parameter, *groups.get(name, ()))
     ]
-    vars(called)["__signature__"] = given.replace(parameters=read)
-    return called
+    vars(wrapper)["__signature__"] = signature.replace(parameters=parameters)
+    return wrapper
 
 
 def _is_option_group(parameter: inspect.Parameter) -> bool:
@@ -499,7 +503,7 @@ def _is_option_group(parameter: inspect.Parameter) -> bool:
 
 def _build_option_group(group_class: Any, values: dict[str, Any]) -> Any:
     """Build the group, and remove its options from `values`."""
-    return group_class(**{one.name: values.pop(one.name) for one in fields(group_class)})
+    return group_class(**{option_field.name: values.pop(option_field.name) for option_field in fields(group_class)})
 
 
 def _iter_option_parameters(
@@ -508,7 +512,7 @@ def _iter_option_parameters(
     if group_class is None:
         yield parameter
         return
-    for one in fields(group_class):
-        names, said = one.metadata[OPTION_METADATA_KEY]
-        option = typer.Option(one.default, *names, rich_help_panel=panel, **said)
-        yield inspect.Parameter(one.name, parameter.KEYWORD_ONLY, default=option, annotation=one.type)
+    for option_field in fields(group_class):
+        names, settings = option_field.metadata[OPTION_METADATA_KEY]
+        option = typer.Option(option_field.default, *names, rich_help_panel=panel, **settings)
+        yield inspect.Parameter(option_field.name, parameter.KEYWORD_ONLY, default=option, annotation=option_field.type)

@@ -59,30 +59,40 @@ def print_pending_calls(config: ConfigPath, *, as_json: bool) -> None:
     async def read(store: Store) -> tuple[list[tuple[AgentRun, PausedRun]], list[OrphanedRun]]:
         return await _load_paused_runs(store, None), await list_orphaned_runs(store)
 
-    found, left = read_from_store(load_settings(config), read)
+    paused_runs, orphaned = read_from_store(load_settings(config), read)
     if as_json:
-        waits = [record for run, paused in found for record in _pending_calls_to_json(run, paused)]
-        print_json(waits + [record for one in left for record in _orphaned_calls_to_json(one)])
-    elif found:
-        print_line(render_paused_runs([paused for _, paused in found], detect_display(sys.stdout, os.environ)))
-    elif not left:
+        records = [record for run, paused in paused_runs for record in _pending_calls_to_json(run, paused)]
+        print_json(records + [record for orphan in orphaned for record in _orphaned_calls_to_json(orphan)])
+    elif paused_runs:
+        print_line(render_paused_runs([paused for _, paused in paused_runs], detect_display(sys.stdout, os.environ)))
+    elif not orphaned:
         _write_stderr_line("no pending calls")
-    if left:
-        _write_stderr_line(_format_orphaned_runs(left))
+    if orphaned:
+        _write_stderr_line(_format_orphaned_runs(orphaned))
 
 
 def print_call_details(config: ConfigPath, words: Sequence[str], run: str | None, *, as_json: bool) -> None:
     """Print calls in full. Raises NotFound or AmbiguousHandle."""
-    found = read_from_store(load_settings(config), lambda store: _load_paused_runs(store, run))
-    chosen = _select_calls(words, found, approve=True)
-    paused = {run.id: one for run, one in found}
-    medium = detect_display(sys.stdout, os.environ)
+    paused_runs = read_from_store(load_settings(config), lambda store: _load_paused_runs(store, run))
+    selected = _select_calls(words, paused_runs, approve=True)
+    paused_by_id = {run.id: paused for run, paused in paused_runs}
+    display = detect_display(sys.stdout, os.environ)
     if as_json:
-        print_json([_pending_call_to_json(one.run, paused[one.run.id], one.call) for one in chosen])
+        print_json(
+            [
+                _pending_call_to_json(selected_call.run, paused_by_id[selected_call.run.id], selected_call.call)
+                for selected_call in selected
+            ]
+        )
         return
     lines = (
-        render_pending_call(one.call, medium, ("session", paused[one.run.id].session_name), ("run", one.run.id))
-        for one in chosen
+        render_pending_call(
+            selected_call.call,
+            display,
+            ("session", paused_by_id[selected_call.run.id].session_name),
+            ("run", selected_call.run.id),
+        )
+        for selected_call in selected
     )
     print_line("\n\n".join(lines))
 
@@ -98,19 +108,23 @@ async def decide_calls(
     be made instead.
     """
     async with open_configured_store(load_settings(config)) as store:
-        found = await _load_paused_runs(store, run_filter, include_decided=True)
-        chosen = _select_calls(words, found, approve=decision.approve)
-        for run in {one.run.id: one.run for one in chosen}.values():
-            await _save_decisions(store, run, [one for one in chosen if one.run.id == run.id], decision)
-        left = [
-            pair for pair in await _load_paused_runs(store, run_filter) if pair[0].id in {one.run.id for one in chosen}
+        paused_runs = await _load_paused_runs(store, run_filter, include_decided=True)
+        selected = _select_calls(words, paused_runs, approve=decision.approve)
+        for run in {selected_call.run.id: selected_call.run for selected_call in selected}.values():
+            await _save_decisions(
+                store, run, [selected_call for selected_call in selected if selected_call.run.id == run.id], decision
+            )
+        remaining = [
+            pair
+            for pair in await _load_paused_runs(store, run_filter)
+            if pair[0].id in {selected_call.run.id for selected_call in selected}
         ]
     if as_json:
-        print_json([record for run, paused in left for record in _pending_calls_to_json(run, paused)])
+        print_json([record for run, paused in remaining for record in _pending_calls_to_json(run, paused)])
     else:
-        _report_decisions(chosen, left, decision)
-    for note_ in _iter_unchanged_decision_notes(words, found, chosen, decision):
-        _write_stderr_line(note_)
+        _report_decisions(selected, remaining, decision)
+    for note in _iter_unchanged_decision_notes(words, paused_runs, selected, decision):
+        _write_stderr_line(note)
 
 
 async def _save_decisions(
@@ -120,17 +134,17 @@ async def _save_decisions(
     if session is None:
         raise NotFound("session", run.session_id)
     try:
-        hold = await acquire_session_lease(store, session)
+        lease = await acquire_session_lease(store, session)
     except Busy as busy:
         raise Busy(busy.name, busy.process, hint="decide in that chat, or close it first") from busy
     try:
-        now = await store.agent_run(run.id) or run
-        events = [await _build_decision(one, decision) for one in selected]
-        document = apply_decisions(now.document, events)
-        changed = replace(now, revision=now.revision + 1, document=document, changed_at=SystemClock().now())
+        current = await store.agent_run(run.id) or run
+        events = [await _build_decision(selected_call, decision) for selected_call in selected]
+        document = apply_decisions(current.document, events)
+        changed = replace(current, revision=current.revision + 1, document=document, changed_at=SystemClock().now())
         await store.commit(Transaction(agent_run=changed))
     finally:
-        await hold.release()
+        await lease.release()
 
 
 def _iter_unchanged_decision_notes(
@@ -141,10 +155,10 @@ def _iter_unchanged_decision_notes(
 ) -> Iterator[str]:
     """Yield notes on earlier decisions that differ from a name or `all`, and stay unchanged."""
     names = {word if decision.approve else word.partition("=")[0] for word in words}
-    meant = {id(one.call) for one in selected}
+    selected_ids = {id(selected_call.call) for selected_call in selected}
     for _, paused in paused_runs:
         for call in paused.calls:
-            differs = call.approved is not None and call.approved != decision.approve and id(call) not in meant
+            differs = call.approved is not None and call.approved != decision.approve and id(call) not in selected_ids
             if differs and names & {ALL_CALLS_WORD, call.tool}:
                 yield format_unchanged_decision(call.tool, call.call_id, bool(call.approved))
 
@@ -174,16 +188,16 @@ async def _load_paused_runs(
 
     Raises NotFound.
     """
-    calls = list_decidable_approvals if include_decided else list_pending_approvals
-    found = []
+    list_calls = list_decidable_approvals if include_decided else list_pending_approvals
+    paused_runs = []
     for run in await store.agent_runs(status="paused", limit=MAX_PAUSED_RUNS):
         session = await store.session(run.session_id)
         name = session.name if session else run.session_id
         if run_filter in (None, run.id, run.session_id, name):
-            found.append((run, PausedRun(run.id, name, _waiting_time_s(run), calls(run.document))))
-    if run_filter is not None and not found:
+            paused_runs.append((run, PausedRun(run.id, name, _waiting_time_s(run), list_calls(run.document))))
+    if run_filter is not None and not paused_runs:
         raise NotFound("paused run", run_filter, hint="convo approvals")
-    return found
+    return paused_runs
 
 
 def _waiting_time_s(run: AgentRun) -> float:
@@ -195,11 +209,11 @@ def _select_calls(
     words: Sequence[str], paused_runs: Sequence[tuple[AgentRun, PausedRun]], *, approve: bool
 ) -> list[SelectedCall]:
     """Return the calls that the words name, each once. Raises NotFound or AmbiguousHandle."""
-    chosen: dict[int, SelectedCall] = {}
+    selected: dict[int, SelectedCall] = {}
     for word in words:
-        for one in _match_calls(word, paused_runs, approve=approve):
-            chosen.setdefault(id(one.call), one)  # calls of two nested runs may have the same id
-    return list(chosen.values())
+        for match in _match_calls(word, paused_runs, approve=approve):
+            selected.setdefault(id(match.call), match)  # calls of two nested runs may have the same id
+    return list(selected.values())
 
 
 def _match_calls(word: str, paused_runs: Sequence[tuple[AgentRun, PausedRun]], *, approve: bool) -> list[SelectedCall]:
@@ -207,17 +221,21 @@ def _match_calls(word: str, paused_runs: Sequence[tuple[AgentRun, PausedRun]], *
 
     Raises AmbiguousHandle for an id that two runs have, NotFound for a word that matches no call.
     """
-    there = [(run, call) for run, paused in paused_runs for call in paused.calls]
-    open_ = [pair for pair in there if pair[1].approved is None]
-    name, _, why = (word, "", "") if approve or any(word == call.call_id for _, call in there) else word.partition("=")
-    by_id = [pair for pair in there if pair[1].call_id == name]
+    all_calls = [(run, call) for run, paused in paused_runs for call in paused.calls]
+    undecided = [pair for pair in all_calls if pair[1].approved is None]
+    name, _, reason = (
+        (word, "", "") if approve or any(word == call.call_id for _, call in all_calls) else word.partition("=")
+    )
+    by_id = [pair for pair in all_calls if pair[1].call_id == name]
     if len({run.id for run, _ in by_id}) > 1:
         raise AmbiguousHandle(name, [(f"--run {run.id}", call.tool) for run, call in by_id])
-    fits = by_id or (open_ if name == ALL_CALLS_WORD else [pair for pair in open_ if pair[1].tool == name])
-    if not fits and not (there if name == ALL_CALLS_WORD else [pair for pair in there if pair[1].tool == name]):
-        waits = ", ".join(call.call_id for _, call in open_)
-        raise NotFound("pending call", name, hint=f"one of {waits}" if waits else "convo approvals")
-    return [SelectedCall(run, call, why or None) for run, call in fits]
+    matches = by_id or (undecided if name == ALL_CALLS_WORD else [pair for pair in undecided if pair[1].tool == name])
+    if not matches and not (
+        all_calls if name == ALL_CALLS_WORD else [pair for pair in all_calls if pair[1].tool == name]
+    ):
+        ids = ", ".join(call.call_id for _, call in undecided)
+        raise NotFound("pending call", name, hint=f"one of {ids}" if ids else "convo approvals")
+    return [SelectedCall(run, call, reason or None) for run, call in matches]
 
 
 # -- output ---------------------------------------------------------------------------------
@@ -253,26 +271,26 @@ def _pending_call_to_json(run: AgentRun, paused_run: PausedRun, call: PendingApp
 def _report_decisions(
     selected: Sequence[SelectedCall], remaining: Sequence[tuple[AgentRun, PausedRun]], decision: InboxDecision
 ) -> None:
-    for one in selected:
-        call = one.call
+    for selected_call in selected:
+        call = selected_call.call
         _write_stderr_line(
             format_decision(
                 call.tool, call.call_id, approve=decision.approve, previous=call.approved, always=decision.is_sticky
             )
         )
     for run, paused in remaining:
-        waits = ", ".join(call.call_id for call in paused.calls)
+        ids = ", ".join(call.call_id for call in paused.calls)
         agents = "" if AGENTS_SOURCE_KEY in run.document else " --agent FILE.py:NAME"
-        going = f"all calls are decided; to resume: convo resume {quote(paused.session_name or run.id)}{agents}"
-        _write_stderr_line(f"{paused.session_name} still has pending calls: {waits}" if waits else going)
+        message = f"all calls are decided; to resume: convo resume {quote(paused.session_name or run.id)}{agents}"
+        _write_stderr_line(f"{paused.session_name} still has pending calls: {ids}" if ids else message)
 
 
 def _format_orphaned_runs(orphaned_runs: Sequence[OrphanedRun]) -> str:
     """Format the interrupted runs, with the command that resumes the first of them."""
-    names = [one.session.name or one.run.id for one in orphaned_runs]
+    names = [orphan.session.name or orphan.run.id for orphan in orphaned_runs]
     runs = format_count(len(orphaned_runs), "interrupted run")
-    these = f" ({', '.join(names)})" if len(names) > 1 else ""
-    return f"{runs}{these}; to resume: convo resume {quote(names[0])} --agent FILE.py:NAME"
+    name_list = f" ({', '.join(names)})" if len(names) > 1 else ""
+    return f"{runs}{name_list}; to resume: convo resume {quote(names[0])} --agent FILE.py:NAME"
 
 
 def _write_stderr_line(text: str) -> None:

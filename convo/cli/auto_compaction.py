@@ -16,16 +16,16 @@ COMPACTION_STOPPED = "compaction stopped; the history is unchanged"
 
 async def compact_if_due(chat: Chat, auto_compaction: AutoCompaction, note: Callable[[str], None]) -> None:
     """Compact the history if it is too long for another message; `note` is called before the compaction."""
-    reached = auto_compaction.check_due(chat)
-    if reached is None:
+    due = auto_compaction.check_due(chat)
+    if due is None:
         return
     try:
-        done = await run_interruptibly(auto_compaction.compact_chat(chat, reached, note))
+        result = await run_interruptibly(auto_compaction.compact_chat(chat, due, note))
     except Interrupted:
         note(COMPACTION_STOPPED)
         return
-    if done:
-        note(format_compaction(chat.session, done))
+    if result:
+        note(format_compaction(chat.session, result))
 
 
 async def compact_open_chat(chat: Chat, text: str) -> str:
@@ -33,9 +33,9 @@ async def compact_open_chat(chat: Chat, text: str) -> str:
 
     Raises the errors of `prepare_compaction` and `apply_compaction`.
     """
-    wish, yes = parse_compact_arguments(text)
+    options, is_confirmed = parse_compact_arguments(text)
     try:
-        one = await run_interruptibly(prepare_compaction(chat, wish, confirmed=yes))
+        prepared = await run_interruptibly(prepare_compaction(chat, options, confirmed=is_confirmed))
     except Interrupted:
         return COMPACTION_STOPPED
-    return format_compaction(chat.session, await apply_compaction(chat, one, confirmed=yes))
+    return format_compaction(chat.session, await apply_compaction(chat, prepared, confirmed=is_confirmed))

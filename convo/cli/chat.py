@@ -40,36 +40,36 @@ SLASH_COMMAND_PATTERN = re.compile(r"(?<!\S)/(next|retry|status|undo)\b")
 
 async def run_chat(options: ChatOptions, output: ChatOutput) -> int:
     """Run one `convo chat` and return the exit code."""
-    along = [load_attachment(place) for place in options.attachments]
-    said = build_first_message(options.prompt, along)
-    if said is None and (output.as_json or output.as_jsonl):
+    attachment_parts = [load_attachment(path) for path in options.attachments]
+    message = build_first_message(options.prompt, attachment_parts)
+    if message is None and (output.as_json or output.as_jsonl):
         raise InvalidUsage("--json and --jsonl need a message", hint='convo chat --json "..."')
-    cast = _load_agents(options)
-    model = cast.model if cast and options.model is None else options.model
+    setup = _load_agents(options)
+    model = setup.model if setup and options.model is None else options.model
     settings = _load_chat_settings(options, model, output)
-    async with open_configured_store(settings) as store, AsyncExitStack() as open_things:
-        desk = ReplController(settings, store, open_things, options, output)
+    async with open_configured_store(settings) as store, AsyncExitStack() as exit_stack:
+        context = ReplController(settings, store, exit_stack, options, output)
         if options.is_continued and not options.run_flags.agent:
-            again = await _with_previous_agents(desk, options, output)
-            if again is not options:
-                options, cast = again, _load_agents(again)
-                model = cast.model if cast and options.model is None else options.model
-                desk = ReplController(
-                    load_settings(options.config, SettingFlags(model=model)), store, open_things, options, output
+            new_options = await _with_previous_agents(context, options, output)
+            if new_options is not options:
+                options, setup = new_options, _load_agents(new_options)
+                model = setup.model if setup and options.model is None else options.model
+                context = ReplController(
+                    load_settings(options.config, SettingFlags(model=model)), store, exit_stack, options, output
                 )
-        chat = await desk.open()
-        show = await open_run_presenter(chat, cast, desk, output, options) if cast else None
-        if not show:
+        chat = await context.open()
+        presenter = await open_run_presenter(chat, setup, context, output, options) if setup else None
+        if not presenter:
             await check_no_open_run(store, chat.session)
-        if said is None:
+        if message is None:
             return await run_interactive_chat(
-                chat, list(zip(options.attachments, along, strict=True)), desk, output, show
+                chat, list(zip(options.attachments, attachment_parts, strict=True)), context, output, presenter
             )
-        if show:
+        if presenter:
             from convo.cli.agent_run import run_single_message
 
-            return await run_single_message(show, said, output)
-        return await run_single_turn(chat, said, desk, output)
+            return await run_single_message(presenter, message, output)
+        return await run_single_turn(chat, message, context, output)
 
 
 def _load_chat_settings(options: ChatOptions, model: str | None, output: ChatOutput) -> Settings:
@@ -104,11 +104,11 @@ async def _with_previous_agents(context: ChatContext, options: ChatOptions, outp
 
     Raises InvalidUsage for flags that do not fit them.
     """
-    found = await context.load_previous_agents()
-    if found is not None:
-        output.note(f"using this session's agents: {found.reference}")
-        model = found.model if options.model is None else options.model
-        options = replace(options, model=model, run_flags=replace(options.run_flags, agent=found.reference))
+    agents = await context.load_previous_agents()
+    if agents is not None:
+        output.note(f"using this session's agents: {agents.reference}")
+        model = agents.model if options.model is None else options.model
+        options = replace(options, model=model, run_flags=replace(options.run_flags, agent=agents.reference))
     options.run_flags.validate(instructions=options.instructions, schema_file=options.schema_file)
     return options
 
@@ -149,11 +149,16 @@ async def run_interactive_chat(
     from convo.terminal.repl import Repl
     from convo.terminal.status_line import StatusLine
 
-    bar = None if output.quiet else StatusLine()
+    status_line = None if output.quiet else StatusLine()
     reader = make_prompt_reader(
-        PromptOptions(context.prompt_history_file, context.complete, context.editing_mode, bar.render if bar else None)
+        PromptOptions(
+            context.prompt_history_file,
+            context.complete,
+            context.editing_mode,
+            status_line.render if status_line else None,
+        )
     )
-    talking = Repl(
+    repl = Repl(
         chat,
         reader,
         context,
@@ -162,26 +167,26 @@ async def run_interactive_chat(
         attachments=attachments,
         live=output.is_streamed,
         quiet=output.quiet,
-        status_line=bar,
+        status_line=status_line,
         renderer=context.get_answer_renderer(),
         format_reasoning=context.get_reasoning_formatter(),
     )
     owner = chat.state.owner
     is_in_store = not (owner.uses_file or owner.is_server_side)
-    saved = "not saved" if is_in_store and context.is_store_ephemeral else owner.where_saved
-    talking.notify(f"{chat.options.model}, {saved}. Type /help for commands.")
+    saved_text = "not saved" if is_in_store and context.is_store_ephemeral else owner.where_saved
+    repl.notify(f"{chat.options.model}, {saved_text}. Type /help for commands.")
     if presenter:
         from convo.terminal.agent_chat import AgentChat
         from convo.terminal.terminal import detect_display_without_color
 
-        talking.agent_chat, context.presenter = (
-            AgentChat(talking, presenter, detect_display_without_color(sys.stderr)),
+        repl.agent_chat, context.presenter = (
+            AgentChat(repl, presenter, detect_display_without_color(sys.stderr)),
             presenter,
         )
-    code = await talking.run()
-    back = await context.make_continue_command(talking.chat)
-    if back:
-        output.note(f"continue: {back}")
+    code = await repl.run()
+    continue_command = await context.make_continue_command(repl.chat)
+    if continue_command:
+        output.note(f"continue: {continue_command}")
     return code
 
 
@@ -195,15 +200,15 @@ async def run_single_turn(chat: Chat, message: Item, context: ChatContext, outpu
         format_reasoning=context.get_reasoning_formatter(),
     )
     chat.notify = output.note
-    take = print_event if output.as_jsonl else ignore_event if output.as_json else printer.print_event
+    handle_event = print_event if output.as_jsonl else ignore_event if output.as_json else printer.print_event
     try:
         await chat.deps.endpoint.warm(chat.options.wire_model)  # a missing model fails before anything is stored
         await context.compact_if_needed(chat)
-        await consume_interruptibly(chat.send([message], keep_on_failure=False), take)
-    except Interrupted as stopped:
+        await consume_interruptibly(chat.send([message], keep_on_failure=False), handle_event)
+    except Interrupted as interrupted:
         if output.as_jsonl or not get_turn_link(chat):
             raise
-        output.note(stopped.message)
+        output.note(interrupted.message)
     except ConvoError as failure:
         if SLASH_COMMAND_PATTERN.search(failure.hint):
             failure.hint = format_prompt_hint(failure.hint, await context.make_continue_command(chat))

@@ -57,55 +57,57 @@ async def run_compact(options: CompactCommandOptions) -> None:
         if not options.preview:
             async with _write_lease(chat, timeout_s=0.0):
                 pass  # a chat that is open in a terminal would not release it later either
-        one = await prepare_compaction(chat, options.compaction, confirmed=options.yes, preview=options.preview)
-        for words in one.notes:
-            print_notice(words)
+        prepared = await prepare_compaction(chat, options.compaction, confirmed=options.yes, preview=options.preview)
+        for note in prepared.notes:
+            print_notice(note)
         if options.preview:
             print_line(
-                json.dumps(_preview_to_json(chat, one))
+                json.dumps(_preview_to_json(chat, prepared))
                 if options.as_json
-                else render_compaction_preview(one, detect_display(sys.stdout, os.environ))
+                else render_compaction_preview(prepared, detect_display(sys.stdout, os.environ))
             )
             return
         async with _write_lease(chat, timeout_s=LEASE_TIMEOUT_S):
-            done = await apply_compaction(chat, one, confirmed=options.yes)
+            result = await apply_compaction(chat, prepared, confirmed=options.yes)
     print_line(
-        json.dumps(compact_result_to_json(chat, done))
+        json.dumps(compact_result_to_json(chat, result))
         if options.as_json
-        else render_compaction(chat.session, done, detect_display(sys.stdout, os.environ))
+        else render_compaction(chat.session, result, detect_display(sys.stdout, os.environ))
     )
 
 
 @asynccontextmanager
 async def _open_chat_by_handle(options: CompactCommandOptions, settings: Settings, store: Store) -> AsyncIterator[Chat]:
     """Open the conversation that the handle names, for reading."""
-    want = select_owner([], options.handle)
-    session = await find_selected_session(store, want)
-    if want.replay_file and not session:
-        _check_file_exists(want.replay_file)
+    selection = select_owner([], options.handle)
+    session = await find_selected_session(store, selection)
+    if selection.replay_file and not session:
+        _check_file_exists(selection.replay_file)
     settings, choice = choose_session_model(settings, session)
     async with endpoint_session(choice, settings, store) as endpoint:
-        asking = make_request_options(choice, instructions=session.instructions if session else None, parameters={})
-        yield await open_chat(want, session, asking, ChatDeps(store, endpoint, SystemClock(), random_id))
+        request_options = make_request_options(
+            choice, instructions=session.instructions if session else None, parameters={}
+        )
+        yield await open_chat(selection, session, request_options, ChatDeps(store, endpoint, SystemClock(), random_id))
 
 
 @asynccontextmanager
 async def _write_lease(chat: Chat, *, timeout_s: float) -> AsyncIterator[None]:
     """Hold the write lease during the block; wait at most `timeout_s` for another writer. Raises Busy."""
     store, clock = chat.deps.store, chat.deps.clock
-    until = clock.monotonic() + timeout_s
+    deadline = clock.monotonic() + timeout_s
     while True:
         try:
-            hold = await acquire_session_lease(store, chat.session)
+            lease = await acquire_session_lease(store, chat.session)
             break
         except Busy as busy:
-            if clock.monotonic() >= until:
+            if clock.monotonic() >= deadline:
                 raise Busy(busy.name, busy.process, hint="type /compact in that chat, or close it first") from busy
             await clock.sleep(LEASE_RETRY_S)
     try:
         yield
     finally:
-        await hold.release()
+        await lease.release()
 
 
 def _preview_to_json(chat: Chat, prepared: PreparedCompaction) -> dict[str, Json]:

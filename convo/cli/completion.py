@@ -125,10 +125,10 @@ def list_completions(words: Sequence[str], incomplete: str, commands: CommandTab
     parameter, incomplete = _find_parameter(ctx, words, incomplete)
     command = ctx.command
     if parameter is None and isinstance(command, RootGroup) and not incomplete.startswith("-"):
-        return _filter_by_prefix(((name, row.summary) for name, row in commands.items()), incomplete)
-    found = (parameter or command).shell_complete(ctx, incomplete)
-    plain = [(item.value, " ".join((item.help or "").split())) for item in found if item.type == "plain"]
-    return plain or (list_local_completions(parameter, ctx, incomplete) if parameter else [])
+        return _filter_by_prefix(((name, entry.summary) for name, entry in commands.items()), incomplete)
+    candidates = (parameter or command).shell_complete(ctx, incomplete)
+    completions = [(item.value, " ".join((item.help or "").split())) for item in candidates if item.type == "plain"]
+    return completions or (list_local_completions(parameter, ctx, incomplete) if parameter else [])
 
 
 def _parse_words(root: RootGroup, words: Sequence[str]) -> Any:
@@ -173,8 +173,8 @@ def _find_parameter(ctx: Any, words: Sequence[str], incomplete: str) -> tuple[An
 
 def list_local_completions(parameter: Any, ctx: Any, incomplete: str) -> list[tuple[str, str]]:
     """Return local handles, models, providers and profiles; the shell completes file names."""
-    offer = COMPLETER_BY_PARAMETER.get(parameter.name or "")
-    return offer(ctx, incomplete) if offer and parameter.metavar != "FILE" else []
+    complete = COMPLETER_BY_PARAMETER.get(parameter.name or "")
+    return complete(ctx, incomplete) if complete and parameter.metavar != "FILE" else []
 
 
 def print_completions(words: Sequence[str], commands: CommandTable = COMMANDS) -> int:
@@ -184,10 +184,10 @@ def print_completions(words: Sequence[str], commands: CommandTable = COMMANDS) -
     """
     *before, last = words or ("=",)
     try:
-        found = list_completions(before, last.removeprefix("="), commands)
+        candidates = list_completions(before, last.removeprefix("="), commands)
     except (ConvoError, TyperException):
-        found = []
-    sys.stdout.write("".join(f"{value}\t{said}\n" for value, said in found))
+        candidates = []
+    sys.stdout.write("".join(f"{value}\t{description}\n" for value, description in candidates))
     return 0
 
 
@@ -204,12 +204,17 @@ Completions = list[tuple[str, str]]
 
 def complete_handle(ctx: Context, incomplete: str) -> Completions:
     """Return session names and `@last`; after the prefix of an id also ids and remote handles."""
-    there = _load_recent_sessions(ctx)
-    known = [(one.name, f"{one.strategy}, {one.model}") for one in there if one.name]
-    begun = incomplete.startswith(("resp_", "conv_", "ses_"))
-    held = [(handle, one.name) for one in there for handle in (one.handle, one.link_id, one.id) if begun and handle]
-    last = [("@last", known[0][0])] if known else []
-    return _filter_by_prefix([*last, *known, *held], incomplete)
+    sessions = _load_recent_sessions(ctx)
+    named_sessions = [(session.name, f"{session.strategy}, {session.model}") for session in sessions if session.name]
+    is_id = incomplete.startswith(("resp_", "conv_", "ses_"))
+    handles = [
+        (handle, session.name)
+        for session in sessions
+        for handle in (session.handle, session.link_id, session.id)
+        if is_id and handle
+    ]
+    last = [("@last", named_sessions[0][0])] if named_sessions else []
+    return _filter_by_prefix([*last, *named_sessions, *handles], incomplete)
 
 
 def complete_model(ctx: Context, incomplete: str) -> Completions:
@@ -217,27 +222,27 @@ def complete_model(ctx: Context, incomplete: str) -> Completions:
     settings = _load_settings_if_valid(ctx)
     if settings is None:
         return []
-    known = _list_priced_models(settings) if incomplete else {}
-    used = dict.fromkeys([settings.model, *(one.model for one in _load_recent_sessions(ctx))], "used before")
+    priced = _list_priced_models(settings) if incomplete else {}
+    used = dict.fromkeys([settings.model, *(session.model for session in _load_recent_sessions(ctx))], "used before")
     aliases = {name: f"alias of {model}" for name, model in settings.aliases.items()}
-    return _filter_by_prefix((aliases | used | {"local": "the built-in model"} | known).items(), incomplete)
+    return _filter_by_prefix((aliases | used | {"local": "the built-in model"} | priced).items(), incomplete)
 
 
 def complete_profile(ctx: Context, incomplete: str) -> Completions:
     """Return the profiles of the settings files."""
-    found: dict[str, str] = {}
+    profiles: dict[str, str] = {}
     with suppress(ConvoError):
         for file in read_settings_inputs(_get_config_path(ctx)).files:
             tables = file.document.get("profiles")
-            found |= dict.fromkeys(tables if isinstance(tables, dict) else (), f"in {file.source.name}")
-    return _filter_by_prefix(found.items(), incomplete)
+            profiles |= dict.fromkeys(tables if isinstance(tables, dict) else (), f"in {file.source.name}")
+    return _filter_by_prefix(profiles.items(), incomplete)
 
 
 def complete_provider(ctx: Context, incomplete: str) -> Completions:
     """Return the configured providers, each with its API."""
     settings = _load_settings_if_valid(ctx)
     return _filter_by_prefix(
-        [(one.name, one.api) for one in settings.providers.values()] if settings else (), incomplete
+        [(provider.name, provider.api) for provider in settings.providers.values()] if settings else (), incomplete
     )
 
 
@@ -256,12 +261,12 @@ def complete_setting_key(incomplete: str) -> list[str]:
     """Return the names of settings, down to the tables whose keys the user names."""
     from convo.config.schema import SETTINGS_SCHEMA, AtomicTable, KeyedTable
 
-    found = []
-    for name, shape in SETTINGS_SCHEMA.items():
-        below = shape.schema if isinstance(shape, AtomicTable) else shape
-        table = isinstance(below, Mapping) and not isinstance(shape, KeyedTable)
-        found += [f"{name}.{each}" for each in below] if table and isinstance(below, Mapping) else [name]
-    return [name for name in found if name.startswith(incomplete)]
+    names = []
+    for name, schema in SETTINGS_SCHEMA.items():
+        fields = schema.schema if isinstance(schema, AtomicTable) else schema
+        is_table = isinstance(fields, Mapping) and not isinstance(schema, KeyedTable)
+        names += [f"{name}.{key}" for key in fields] if is_table and isinstance(fields, Mapping) else [name]
+    return [name for name in names if name.startswith(incomplete)]
 
 
 def _list_priced_models(settings: Settings) -> dict[str, str]:
@@ -270,8 +275,8 @@ def _list_priced_models(settings: Settings) -> dict[str, str]:
     return {name: "price known" for name in list_known_models(settings) if "/" in name}
 
 
-def _filter_by_prefix(offers: Iterable[tuple[str, str]], incomplete: str) -> Completions:
-    return [(value, said) for value, said in dict(offers).items() if value.startswith(incomplete)]
+def _filter_by_prefix(candidates: Iterable[tuple[str, str]], incomplete: str) -> Completions:
+    return [(value, description) for value, description in dict(candidates).items() if value.startswith(incomplete)]
 
 
 def _load_recent_sessions(ctx: Context) -> Sequence[Session]:
@@ -295,5 +300,5 @@ def _load_settings_if_valid(ctx: Context) -> Settings | None:
 
 def _get_config_path(ctx: Context) -> Path | None:
     """Return the value of `--config`, whose function does not run during completion."""
-    named = ctx.find_root().params.get("config")
-    return Path(named) if named else None
+    path = ctx.find_root().params.get("config")
+    return Path(path) if path else None

@@ -84,27 +84,27 @@ def print_settings(config: Path | None, key_filter: str | None, *, as_json: bool
     """
     key = parse_setting_key(key_filter) if key_filter else ()
     settings = load_settings(config)
-    there = [one for one in settings.entries if one.key[: len(key)] == key]
+    entries = [setting for setting in settings.entries if setting.key[: len(key)] == key]
     ignored = (
-        [one for one in settings.project_notice.ignored if one.key[: len(key)] == key]
+        [setting for setting in settings.project_notice.ignored if setting.key[: len(key)] == key]
         if settings.project_notice
         else []
     )
-    if not there and not ignored:
+    if not entries and not ignored:
         raise NotFound("value for", format_setting_key(key), hint="convo config")
     if as_json:
-        print_json(settings_to_json(there, ignored))
+        print_json(settings_to_json(entries, ignored))
     else:
-        print_line(render_settings(there, detect_display(sys.stdout, os.environ), ignored))
+        print_line(render_settings(entries, detect_display(sys.stdout, os.environ), ignored))
 
 
 def write_setting(target: SettingsTarget, name: str, value_text: str) -> None:
     """Write one value. Raises InvalidUsage, InvalidSettings or StoreFault; then the file is unchanged."""
     key = _qualify_with_profile(parse_setting_key(name))
     value = parse_setting_value(value_text, key, "config set")
-    obeyed = edit_settings_file(target, lambda text: set_toml_value(text, key, value, str(target.path)))
+    is_applied = edit_settings_file(target, lambda text: set_toml_value(text, key, value, str(target.path)))
     print_notice(f"set {format_setting_key(key)} to {format_setting_value(value)} in {target.path}")
-    if obeyed:
+    if is_applied:
         _note_stronger_source(target, key)
     else:
         _note_still_untrusted(target)
@@ -115,19 +115,19 @@ def remove_setting(target: SettingsTarget, name: str) -> None:
 
     Raises NotFound for a value that is not in the file; InvalidUsage, InvalidSettings or StoreFault.
     """
-    key, place = _qualify_with_profile(parse_setting_key(name)), target.path
+    key, path = _qualify_with_profile(parse_setting_key(name)), target.path
 
-    def taken(text: str) -> str:
-        left = unset_toml_value(text, key, str(place))
-        if left is None:
+    def remove_value(text: str) -> str:
+        remaining = unset_toml_value(text, key, str(path))
+        if remaining is None:
             raise NotFound(
-                f"value in {place} for", format_setting_key(key), hint=f"convo config list {format_setting_key(key)}"
+                f"value in {path} for", format_setting_key(key), hint=f"convo config list {format_setting_key(key)}"
             )
-        return left
+        return remaining
 
-    obeyed = edit_settings_file(target, taken)
-    print_notice(f"removed {format_setting_key(key)} from {place}")
-    if not obeyed:
+    is_applied = edit_settings_file(target, remove_value)
+    print_notice(f"removed {format_setting_key(key)} from {path}")
+    if not is_applied:
         _note_still_untrusted(target)
 
 
@@ -139,23 +139,25 @@ def edit_settings_file(target: SettingsTarget, edit: Callable[[str], str]) -> bo
 
     Raises InvalidSettings, Unreadable or StoreFault.
     """
-    place = target.path
+    path = target.path
     if not target.is_project:
-        make_private_folder(place.parent)
-    with _folder_lock(place.parent):
-        found = _load_project_file(place, target.config_path) if target.is_project else None
-        sources = _read_valid_inputs(target)
-        before = found.content.decode("utf-8-sig", "surrogateescape") if found else ""
+        make_private_folder(path.parent)
+    with _folder_lock(path.parent):
+        project_file = _load_project_file(path, target.config_path) if target.is_project else None
+        inputs = _read_valid_inputs(target)
+        before = project_file.content.decode("utf-8-sig", "surrogateescape") if project_file else ""
         if not target.is_project:
-            before = _read_text(place)
-        document = parse_settings_toml(before.encode("utf-8", "surrogateescape"), str(place))
-        obeyed = not target.is_project or not document or (found is not None and found.trust is Trust.TRUSTED)
+            before = _read_text(path)
+        document = parse_settings_toml(before.encode("utf-8", "surrogateescape"), str(path))
+        is_applied = (
+            not target.is_project or not document or (project_file is not None and project_file.trust is Trust.TRUSTED)
+        )
         after = edit(before)
-        _check_settings_stay_valid(target, after, sources, is_trusted=obeyed)
-        write_atomic(resolve_links(place), after, mode=None if target.is_project else PRIVATE_MODE)
-        if target.is_project and obeyed:
-            _record_trust(place, after.encode())
-    return obeyed
+        _check_settings_stay_valid(target, after, inputs, is_trusted=is_applied)
+        write_atomic(resolve_links(path), after, mode=None if target.is_project else PRIVATE_MODE)
+        if target.is_project and is_applied:
+            _record_trust(path, after.encode())
+    return is_applied
 
 
 def _note_still_untrusted(target: SettingsTarget) -> None:
@@ -166,15 +168,15 @@ def _note_still_untrusted(target: SettingsTarget) -> None:
 def _folder_lock(folder: Path) -> Iterator[None]:
     """Wait until no other process changes settings in `folder`, so that no change overwrites another."""
     try:
-        held = os.open(folder, os.O_RDONLY)
-    except OSError as wrong:
-        raise Unreadable(f"{folder} cannot be read: {format_os_error(wrong)}") from wrong
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError as error:
+        raise Unreadable(f"{folder} cannot be read: {format_os_error(error)}") from error
     try:
         with suppress(OSError):  # a file system without locks
-            fcntl.flock(held, fcntl.LOCK_EX)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
-        os.close(held)
+        os.close(descriptor)
 
 
 def _read_text(path: Path) -> str:
@@ -183,30 +185,30 @@ def _read_text(path: Path) -> str:
         return path.read_text("utf-8-sig")
     except FileNotFoundError:
         return ""
-    except (OSError, UnicodeDecodeError) as wrong:
-        raise Unreadable(f"{path} cannot be read: {format_os_error(wrong)}") from wrong
+    except (OSError, UnicodeDecodeError) as error:
+        raise Unreadable(f"{path} cannot be read: {format_os_error(error)}") from error
 
 
 def _read_valid_inputs(target: SettingsTarget) -> SettingsInputs | None:
     """Return the inputs of the settings before the change; None if they are invalid."""
     try:
-        sources = read_settings_inputs(target.config_path)
-        resolve_settings(sources)
+        inputs = read_settings_inputs(target.config_path)
+        resolve_settings(inputs)
     except InvalidSettings:
         return None
-    return sources
+    return inputs
 
 
 def _check_settings_stay_valid(
     target: SettingsTarget, after: str, inputs: SettingsInputs | None, *, is_trusted: bool
 ) -> None:
     """Raise InvalidSettings for a change that makes valid settings invalid."""
-    place = target.path
-    origin = SettingSource(target.layer, place.name, place.parent)
-    document = parse_settings_toml(after.encode("utf-8", "surrogateescape"), str(place))
+    path = target.path
+    source = SettingSource(target.layer, path.name, path.parent)
+    document = parse_settings_toml(after.encode("utf-8", "surrogateescape"), str(path))
     if inputs is None:
         return
-    new = SettingsFile(origin, document if is_trusted else filter_untrusted(document, origin).allowed)
+    new = SettingsFile(source, document if is_trusted else filter_untrusted(document, source).allowed)
     others = [file for file in inputs.files if file.source.layer is not target.layer]
     resolve_settings(inputs._replace(files=tuple(sorted([*others, new], key=lambda file: file.source.layer))))
 
@@ -220,26 +222,28 @@ def trust_project_file(config: Path | None, path: Path | None) -> None:
     Raises NotFound for a missing file, and InvalidSettings for a file that another user could have written or that is
     not a valid settings file.
     """
-    place = _find_project_file(path)
-    found = _load_project_file(place, config)
-    if found is None:
-        raise NotFound("project file", str(place), hint="create one: convo config set --project KEY VALUE")
-    document = parse_settings_toml(found.content, str(place))
-    there = [Setting(key, value, found.source) for key, value in iter_settings(document, str(place))]
+    project_path = _find_project_file(path)
+    project_file = _load_project_file(project_path, config)
+    if project_file is None:
+        raise NotFound("project file", str(project_path), hint="create one: convo config set --project KEY VALUE")
+    document = parse_settings_toml(project_file.content, str(project_path))
+    settings = [Setting(key, value, project_file.source) for key, value in iter_settings(document, str(project_path))]
     if TRUSTED_SETTING in document:
         raise InvalidSettings(
-            f"{place}: {TRUSTED_SETTING!r} can only be set in your own settings", hint="convo config path"
+            f"{project_path}: {TRUSTED_SETTING!r} can only be set in your own settings", hint="convo config path"
         )
-    if there:
-        print_line(render_settings(there, detect_display(sys.stdout, os.environ)))
-    for one in there:
-        if elsewhere := _get_remote_server(one):
+    if settings:
+        print_line(render_settings(settings, detect_display(sys.stdout, os.environ)))
+    for setting in settings:
+        if server := _get_remote_server(setting):
             print_notice(
-                escape_unprintable(f"{format_setting_key(one.key)} sends conversations to another machine: {elsewhere}")
+                escape_unprintable(
+                    f"{format_setting_key(setting.key)} sends conversations to another machine: {server}"
+                )
             )
-    _record_trust(place, found.content)
+    _record_trust(project_path, project_file.content)
     print_notice(
-        f"{place} is trusted with its current content, until it changes or is untrusted (convo config untrust)"
+        f"{project_path} is trusted with its current content, until it changes or is untrusted (convo config untrust)"
     )
 
 
@@ -248,40 +252,40 @@ def untrust_project_file(config: Path | None, path: Path | None) -> None:
 
     Raises NotFound for a file that was not trusted, InvalidSettings for one that a setting still trusts, StoreFault.
     """
-    place = _find_project_file(path)
-    trusted_below = is_in_folders(place, load_trusted_folders(config))
+    project_path = _find_project_file(path)
+    is_folder_trusted = is_in_folders(project_path, load_trusted_folders(config))
     try:
-        get_trust_record_path(place, _get_app_paths()).unlink()
+        get_trust_record_path(project_path, _get_app_paths()).unlink()
     except FileNotFoundError:
-        if not trusted_below:
-            raise NotFound("trusted file", str(place), hint=f"{TRUST_COMMAND} --list") from None
-    except OSError as wrong:
-        raise StoreFault(f"the trust in {place} cannot be removed: {format_os_error(wrong)}") from wrong
+        if not is_folder_trusted:
+            raise NotFound("trusted file", str(project_path), hint=f"{TRUST_COMMAND} --list") from None
+    except OSError as error:
+        raise StoreFault(f"the trust in {project_path} cannot be removed: {format_os_error(error)}") from error
     else:
-        print_notice(f"{place} is no longer trusted")
-    if trusted_below:
+        print_notice(f"{project_path} is no longer trusted")
+    if is_folder_trusted:
         raise InvalidSettings(
-            f"{place} is still trusted because of {TRUSTED_SETTING!r} in your settings",
+            f"{project_path} is still trusted because of {TRUSTED_SETTING!r} in your settings",
             hint="convo config list trusted",
         )
 
 
 def print_trusted_files() -> None:
     """Print the project files that are trusted by path and content, with the state of each."""
-    places = _get_app_paths()
-    empty = True
-    for record in sorted(places.trust.glob("*.json")):
+    paths = _get_app_paths()
+    is_empty = True
+    for record in sorted(paths.trust.glob("*.json")):
         path = read_trusted_path(record)
-        if path is None or record != get_trust_record_path(path, places):
+        if path is None or record != get_trust_record_path(path, paths):
             continue
         try:
-            found = read_project_file(path, places)
+            project_file = read_project_file(path, paths)
         except InvalidSettings:
-            found = None
-        state = found.trust.value if isinstance(found, ProjectFile) else "unreadable"
+            project_file = None
+        state = project_file.trust.value if isinstance(project_file, ProjectFile) else "unreadable"
         print_line(f"{escape_unprintable(str(path))}  {state if os.path.lexists(path) else 'missing'}")
-        empty = False
-    if empty:
+        is_empty = False
+    if is_empty:
         print_notice(f"no file is trusted with {TRUST_COMMAND}")
 
 
@@ -291,22 +295,22 @@ def _find_project_file(path: Path | None) -> Path:
     Raises NotFound or InvalidUsage.
     """
     if path is None:
-        found = find_settings_file(project=True)
-        if not os.path.lexists(found):
+        file = find_settings_file(project=True)
+        if not os.path.lexists(file):
             raise NotFound("project file", PROJECT_FILE, hint=f"{TRUST_COMMAND} PATH")
     else:
-        found = Path(os.path.abspath(os.path.expanduser(path)))
-        found = found / PROJECT_FILE if found.is_dir() and found.name != PROJECT_FILE else found
-        if not os.path.lexists(found) and found.name != PROJECT_FILE:
+        file = Path(os.path.abspath(os.path.expanduser(path)))
+        file = file / PROJECT_FILE if file.is_dir() and file.name != PROJECT_FILE else file
+        if not os.path.lexists(file) and file.name != PROJECT_FILE:
             raise NotFound(
                 "file or folder",
                 str(path),
                 hint=f"{TRUST_COMMAND} PATH, where PATH is a {PROJECT_FILE} file or its folder",
             )
-        if found.name != PROJECT_FILE:
+        if file.name != PROJECT_FILE:
             hint = f"convo --config {quote(str(path))} COMMAND"
             raise InvalidUsage(f"a project file must be named {PROJECT_FILE}", hint=hint)
-    return Path(os.path.realpath(found.parent), found.name)
+    return Path(os.path.realpath(file.parent), file.name)
 
 
 def _load_project_file(path: Path, config: Path | None) -> ProjectFile | None:
@@ -314,15 +318,15 @@ def _load_project_file(path: Path, config: Path | None) -> ProjectFile | None:
 
     Raises InvalidSettings for a file that must not or cannot be read.
     """
-    found = read_project_file(path, _get_app_paths(), load_trusted_folders(config))
-    if isinstance(found, ProjectNotice):
-        raise InvalidSettings(found.problem, hint=found.hint)
-    return found
+    project_file = read_project_file(path, _get_app_paths(), load_trusted_folders(config))
+    if isinstance(project_file, ProjectNotice):
+        raise InvalidSettings(project_file.problem, hint=project_file.hint)
+    return project_file
 
 
-def _record_trust(place: Path, content: bytes) -> None:
+def _record_trust(file: Path, content: bytes) -> None:
     """Record that the file is trusted with this content. Raises StoreFault."""
-    path = Path(os.path.realpath(place.parent), place.name)
+    path = Path(os.path.realpath(file.parent), file.name)
     record = get_trust_record_path(path, _get_app_paths())
     make_private_folder(record.parent)
     write_atomic(record, json.dumps({"path": str(path), "sha256": sha256_hex(content)}) + "\n", mode=PRIVATE_MODE)
@@ -357,10 +361,10 @@ def _note_stronger_source(target: SettingsTarget, key: SettingKey) -> None:
         settings: Settings = load_settings(target.config_path)
     except InvalidSettings:
         return
-    own = key[2:] if key[0] == "profiles" else key
-    origin = settings.get_source(*own)
-    if origin.layer is not Layer.DEFAULT and origin.location != str(target.path):
-        print_notice(f"{origin.location} overrides this value")
+    setting_key = key[2:] if key[0] == "profiles" else key
+    source = settings.get_source(*setting_key)
+    if source.layer is not Layer.DEFAULT and source.location != str(target.path):
+        print_notice(f"{source.location} overrides this value")
 
 
 KEY_FOLDER_NAME = "provider-keys"
@@ -376,15 +380,15 @@ def save_provider_key(config: Path | None, name: str, *, file: bool) -> None:
     provider = _find_provider(settings, name)
     key = _read_key(name)
     if file:
-        place = _key_file_path(settings, provider)
-        make_private_folder(place.parent)
-        write_atomic(place, key.reveal() + "\n", mode=PRIVATE_MODE)
-        _set_provider_setting(config, name, "key_file", str(place))
+        path = _key_file_path(settings, provider)
+        make_private_folder(path.parent)
+        write_atomic(path, key.reveal() + "\n", mode=PRIVATE_MODE)
+        _set_provider_setting(config, name, "key_file", str(path))
     else:
         _save_to_keyring(provider, key)
-        place = None
+        path = None
         _set_provider_setting(config, name, "keyring", True)
-    print_notice(f"stored the key of {name} in {place or KEYRING_LOCATION}")
+    print_notice(f"stored the key of {name} in {path or KEYRING_LOCATION}")
 
 
 def delete_provider_key(config: Path | None, name: str) -> None:
@@ -409,8 +413,8 @@ def _find_provider(settings: Settings, name: str) -> Provider:
     """Return the provider. Raises NotFound."""
     if name in settings.providers:
         return settings.providers[name]
-    near = find_closest_word(name, settings.providers)
-    raise NotFound("provider", name, hint=f"convo config key set {near}" if near else "convo models")
+    closest = find_closest_word(name, settings.providers)
+    raise NotFound("provider", name, hint=f"convo config key set {closest}" if closest else "convo models")
 
 
 def _key_file_path(settings: Settings, provider: Provider) -> Path:
@@ -420,8 +424,8 @@ def _key_file_path(settings: Settings, provider: Provider) -> Path:
 def _save_to_keyring(provider: Provider, key: Secret) -> None:
     try:
         write_keyring(get_keyring_username(provider), key)
-    except InvalidSettings as wrong:
-        wrong.hint = f"{wrong.hint}, or pass --file to store it in a file that only you can read"
+    except InvalidSettings as error:
+        error.hint = f"{error.hint}, or pass --file to store it in a file that only you can read"
         raise
 
 
@@ -446,10 +450,10 @@ def _prompt_for_key(name: str) -> str:
         warnings.simplefilter("error", GetPassWarning)
         try:
             return getpass(f"key of {name} (input hidden): ", stream=sys.stderr)
-        except GetPassWarning as wrong:
+        except GetPassWarning as error:
             raise InvalidUsage(
                 "this terminal would show the key", hint=f"convo config key set {name} < FILE"
-            ) from wrong
+            ) from error
         except EOFError:
             return ""
 
@@ -464,11 +468,11 @@ def _set_provider_setting(config: Path | None, name: str, field: str, value: obj
 def _unset_provider_setting(config: Path | None, name: str, field: str) -> None:
     target = SettingsTarget(config)
 
-    def left(text: str) -> str:
-        without_it = unset_toml_value(text, _make_provider_setting_key(name, field), str(target.path))
-        return text if without_it is None else without_it
+    def remove_value(text: str) -> str:
+        remaining = unset_toml_value(text, _make_provider_setting_key(name, field), str(target.path))
+        return text if remaining is None else remaining
 
-    edit_settings_file(target, left)
+    edit_settings_file(target, remove_value)
 
 
 def _make_provider_setting_key(name: str, field: str) -> SettingKey:

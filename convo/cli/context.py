@@ -97,28 +97,28 @@ async def _resolve_response(store: Store, handle: str, turn: int | None) -> Fork
         raise NotFound("response", handle, hint=f"convo inspect {handle}, to list the responses before it")
     session = await store.session(link.session_id) if link.session_id and not link.is_stored else None
     if session:
-        stood = replace(session, head=link.head, confirmed_head=link.head, link_id=link.id)
-        return ForkSource(stood if turn is None else await make_session_at_turn(store, stood, turn))
+        session_at_link = replace(session, head=link.head, confirmed_head=link.head, link_id=link.id)
+        return ForkSource(session_at_link if turn is None else await make_session_at_turn(store, session_at_link, turn))
     return ForkSource(handle=handle if turn is None else (await _find_response_at_turn(store, link, turn)).id)
 
 
 async def _find_response_at_turn(store: Store, link: Link, turn: int) -> Link:
     """Return the response that ended a turn of a chain."""
     path = await store.path(link.head)
-    cut = path.first(find_turn_end(path.items, turn))
-    _, before = await find_adjacent_links(cut, link, store)
-    if before is None or before.head != cut.head:
+    turn_path = path.first(find_turn_end(path.items, turn))
+    _, previous = await find_adjacent_links(turn_path, link, store)
+    if previous is None or previous.head != turn_path.head:
         raise InvalidUsage(
             "no response of this chain ends at that turn", hint=f"convo inspect {link.id}, to list its responses"
         )
-    return before
+    return previous
 
 
 async def _find_replay_session(store: Store, path: str) -> Session:
-    found = await find_session_by_handle(store, to_absolute_path(path))
-    if found is None:
+    session = await find_session_by_handle(store, to_absolute_path(path))
+    if session is None:
         raise NotFound("session at", path, hint="copy the file, then continue with --replay --from COPY")
-    return found
+    return session
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,26 +191,26 @@ class ChatContext:
 
         Raises Busy for a session that another process writes, and the errors of the lookup and of the endpoint.
         """
-        asked = self._options
-        begun = await resolve_fork_source(self._store, asked.fork) if asked.fork else ForkSource()
-        want, source = self._select_owner(begun), begun.session
-        session = source or (None if asked.fork else await find_selected_session(self._store, want))
-        if asked.continue_last and session:
+        options = self._options
+        fork_source = await resolve_fork_source(self._store, options.fork) if options.fork else ForkSource()
+        selection, source_session = self._select_owner(fork_source), fork_source.session
+        session = source_session or (None if options.fork else await find_selected_session(self._store, selection))
+        if options.continue_last and session:
             await self._note_skipped_session(session)
-        if want.replay_file and not (session or asked.strategies):
-            check_replay_file_exists(want.replay_file)
-        name = await self._choose_session_name(None if source else session)
-        edges, asking = await self._connect(session)
-        if source:
-            chat = await fork_session(source, asking, edges, name=name)
+        if selection.replay_file and not (session or options.strategies):
+            check_replay_file_exists(selection.replay_file)
+        name = await self._choose_session_name(None if source_session else session)
+        deps, request_options = await self._connect(session)
+        if source_session:
+            chat = await fork_session(source_session, request_options, deps, name=name)
         else:
-            chat = await open_chat(want, session, asking, edges, name=name)
+            chat = await open_chat(selection, session, request_options, deps, name=name)
         try:
             await self._acquire_lease(chat)
         except Busy as busy:
-            if not session or asked.agents_reference or not await confirm_fork_of_busy_session(busy, session):
+            if not session or options.agents_reference or not await confirm_fork_of_busy_session(busy, session):
                 raise
-            chat = await fork_session(session, asking, edges)
+            chat = await fork_session(session, request_options, deps)
             await self._acquire_lease(chat)
         await chat.refresh()
         chat.load_state()
@@ -220,15 +220,15 @@ class ChatContext:
     def get_answer_renderer(self) -> AnswerRenderer | None:
         """Return the renderer of answers; None for answers printed as plain text."""
         assert self._settings
-        plain = self._output.is_plain or ANSWERS_PLAIN in (self._settings.answers, self._settings.editing)
-        return None if plain else make_answer_renderer(sys.stdout, os.environ)
+        is_plain = self._output.is_plain or ANSWERS_PLAIN in (self._settings.answers, self._settings.editing)
+        return None if is_plain else make_answer_renderer(sys.stdout, os.environ)
 
     def get_reasoning_formatter(self) -> FormatReasoning | None:
         """Return the formatter of the line about reasoning; None if --quiet is set or stderr is not a terminal."""
         if self._output.quiet or not sys.stderr.isatty():
             return None
-        medium = detect_display(sys.stderr, os.environ)
-        return lambda item: format_reasoning_line(reasoning_text(item), medium)
+        display = detect_display(sys.stderr, os.environ)
+        return lambda item: format_reasoning_line(reasoning_text(item), display)
 
     async def compact_if_needed(self, chat: Chat) -> None:
         """Compact the history if it is too long for another message; a notice is printed first."""
@@ -255,11 +255,11 @@ class ChatContext:
     async def make_continue_command(self, chat: Chat) -> str:
         """Return the command that continues this chat later, or "" for a chat that cannot be continued."""
         session, config = chat.session, self._options.config
-        kept = not self.is_store_ephemeral and await self._store.session(session.id)
-        handle = session.name if kept else session.handle
-        begin = f"{get_command_prefix()} --config {quote(str(config))}" if config else get_command_prefix()
-        agents = f" --agent {quote(self._options.agents_reference)}" if self._options.agents_reference else ""
-        return f"{begin} chat --from {quote(handle)}{agents}" if handle and chat.turn else ""
+        is_stored = not self.is_store_ephemeral and await self._store.session(session.id)
+        handle = session.name if is_stored else session.handle
+        prefix = f"{get_command_prefix()} --config {quote(str(config))}" if config else get_command_prefix()
+        agent_option = f" --agent {quote(self._options.agents_reference)}" if self._options.agents_reference else ""
+        return f"{prefix} chat --from {quote(handle)}{agent_option}" if handle and chat.turn else ""
 
     @property
     def is_store_ephemeral(self) -> bool:
@@ -288,47 +288,49 @@ class ChatContext:
 
         Raises the errors of `open`, and InvalidUsage or Unreadable.
         """
-        asked = self._options
-        begun = await resolve_fork_source(self._store, asked.fork) if asked.fork else ForkSource()
-        session = begun.session or (
-            None if asked.fork else await find_selected_session(self._store, self._select_owner(begun))
+        options = self._options
+        fork_source = await resolve_fork_source(self._store, options.fork) if options.fork else ForkSource()
+        session = fork_source.session or (
+            None if options.fork else await find_selected_session(self._store, self._select_owner(fork_source))
         )
         if session is None or not await self._store.agent_runs(session_id=session.id, limit=1):
             return None
         from convo.cli.agent_options import load_session_agents  # a chat without agents does not need the import
 
-        found = await load_session_agents(self._store, session.id, self._given_settings.paths.data)
-        if found is None:
+        agents = await load_session_agents(self._store, session.id, self._given_settings.paths.data)
+        if agents is None:
             self._output.note(
                 "the agents of this session are not stored; continuing without agents (use --agent to name them)"
             )
-        return found
+        return agents
 
     # -- conversation -----------------------------------------------------------------------
 
     def _select_owner(self, fork_source: ForkSource) -> OwnerSelection:
-        asked = self._options
-        if asked.fork and (asked.handle or asked.continue_last or asked.strategies):
+        options = self._options
+        if options.fork and (options.handle or options.continue_last or options.strategies):
             raise InvalidUsage(
                 "--fork cannot be used with --from, -c or a strategy option", hint="convo chat --fork HANDLE"
             )
-        return select_owner(asked.strategies, fork_source.handle or asked.handle, use_last_session=asked.continue_last)
+        return select_owner(
+            options.strategies, fork_source.handle or options.handle, use_last_session=options.continue_last
+        )
 
     async def _choose_session_name(self, session: Session | None) -> str:
         """Return the name for a new session, "" for a generated one; `session` is the one that is continued.
 
         Raises InvalidUsage for a continued session or an invalid name, Conflict for the name of another session.
         """
-        wish = self._options.name
-        if wish is None:
+        name = self._options.name
+        if name is None:
             return ""
         if session:
             raise InvalidUsage(
                 f"-n names a new session, and this one is already named {session.name!r}",
-                hint=f"convo sessions rename {quote(session.name)} {quote(wish)}",
+                hint=f"convo sessions rename {quote(session.name)} {quote(name)}",
             )
-        await check_session_name_free(self._store, wish)
-        return wish
+        await check_session_name_free(self._store, name)
+        return name
 
     async def _note_skipped_session(self, session: Session) -> None:
         """Print a notice that -c continues `session` although another one was used later."""
@@ -338,8 +340,10 @@ class ChatContext:
 
     def _note_new_file(self, session: Session) -> None:
         if session.replay_file and not os.path.lexists(session.replay_file):
-            near = os.path.relpath(session.replay_file)
-            self._output.note(f"saving the conversation to {session.replay_file if near.startswith('..') else near}")
+            relative_path = os.path.relpath(session.replay_file)
+            self._output.note(
+                f"saving the conversation to {session.replay_file if relative_path.startswith('..') else relative_path}"
+            )
 
     # -- endpoint and model ------------------------------------------------------------------------------
 
@@ -368,13 +372,13 @@ class ChatContext:
         return ModelRoute(self._make_request_options(choice, None), self._endpoints[name])
 
     def _make_request_options(self, choice: ModelChoice, session: Session | None) -> RequestOptions:
-        asked = self._options
-        form = {"text": load_text_format(asked.schema_file)} if asked.schema_file else {}
+        options = self._options
+        text_format = {"text": load_text_format(options.schema_file)} if options.schema_file else {}
         return make_request_options(
             choice,
-            instructions=session.instructions if session and asked.instructions is None else asked.instructions,
-            parameters={**asked.parameters, **form},
-            store=asked.store_remotely,
+            instructions=session.instructions if session and options.instructions is None else options.instructions,
+            parameters={**options.parameters, **text_format},
+            store=options.store_remotely,
         )
 
     def _note_built_in_model(self, choice: ModelChoice) -> None:
@@ -383,8 +387,8 @@ class ChatContext:
 
     async def _acquire_lease(self, chat: Chat) -> None:
         if chat.session.id not in self._leases:
-            hold = self._leases[chat.session.id] = await acquire_session_lease(self._store, chat.session)
-            self._exit_stack.push_async_callback(hold.release)
+            lease = self._leases[chat.session.id] = await acquire_session_lease(self._store, chat.session)
+            self._exit_stack.push_async_callback(lease.release)
 
 
 async def confirm_fork_of_busy_session(busy: Busy, session: Session) -> bool:

@@ -65,29 +65,31 @@ class ConvertOptions:
 
 async def run_convert(options: ConvertOptions) -> None:
     """Run one conversion and print it. After an error nothing was created."""
-    sources = read_settings_inputs(options.config, SettingFlags(model=options.model))
-    settings = resolve_settings(sources)
+    inputs = read_settings_inputs(options.config, SettingFlags(model=options.model))
+    settings = resolve_settings(inputs)
     async with open_configured_store(settings) as store:
-        known = await HandleResolver(settings, store, LookupOptions(options.config, options.provider)).resolve(
+        view = await HandleResolver(settings, store, LookupOptions(options.config, options.provider)).resolve(
             options.handle
         )
-        source = await load_source_from_owner(known, settings, store)
-        hidden = redact_if_requested(source.to_document(), options.redact, options.patterns, settings)
-        source = source.with_redacted_document(hidden.document) if hidden else source
-        wish = await resolve_destination(options.new_name, options.strategy, store)
-        choice = choose_target_model(sources, source, options.model)
+        source = await load_source_from_owner(view, settings, store)
+        redactions = redact_if_requested(source.to_document(), options.redact, options.patterns, settings)
+        source = source.with_redacted_document(redactions.document) if redactions else source
+        destination = await resolve_destination(options.new_name, options.strategy, store)
+        choice = choose_target_model(inputs, source, options.model)
         target = TransferTarget(options.strategy, get_endpoint_scope(choice), str(choice.name))
         check_convertible(source, target)
-        carried = plan_transfer(source.transfer_items, target)
+        plan = plan_transfer(source.transfer_items, target)
         if not options.as_json:
-            notes = (*source.notes, *(format_redactions(hidden) if hidden else ()))
-            print_line(render_losses(carried.losses, notes, detect_display(sys.stdout, os.environ)))
-        made = None if options.dry_run else await _make_session(source, carried, target, wish, choice, settings, store)
+            notes = (*source.notes, *(format_redactions(redactions) if redactions else ()))
+            print_line(render_losses(plan.losses, notes, detect_display(sys.stdout, os.environ)))
+        session = (
+            None if options.dry_run else await _make_session(source, plan, target, destination, choice, settings, store)
+        )
     if options.as_json:
-        print_json(conversion_to_json(source, carried, target, made) | redactions_to_json(hidden))
-    elif made:
-        waiting = len(carried.items) - STRATEGIES[made.strategy].confirmed_at_start(carried.confirmed_count)
-        rows = new_session_rows(made.name, made.strategy, made.handle, len(carried.items), waiting)
+        print_json(conversion_to_json(source, plan, target, session) | redactions_to_json(redactions))
+    elif session:
+        unconfirmed_count = len(plan.items) - STRATEGIES[session.strategy].confirmed_at_start(plan.confirmed_count)
+        rows = new_session_rows(session.name, session.strategy, session.handle, len(plan.items), unconfirmed_count)
         print_line(render_key_values(rows, detect_display(sys.stdout, os.environ)))
 
 
@@ -112,8 +114,8 @@ async def owner_endpoint(view: ConversationView, settings: Settings, store: Stor
 def choose_target_model(inputs: SettingsInputs, source: ConversationSource, model: str | None) -> ModelChoice:
     """Choose the model of the target: the one named, else the source's model at its own endpoint."""
     settings = resolve_settings(inputs)
-    named = source.model and "/" in source.model
-    if model is not None or not named:
+    has_provider = source.model and "/" in source.model
+    if model is not None or not has_provider:
         return choose_model(settings)
     choice = choose_model(settings, source.model, source=f"the record of {source.handle}")
     scope = source.scope
@@ -127,11 +129,11 @@ def choose_target_model(inputs: SettingsInputs, source: ConversationSource, mode
 
 def get_endpoint_scope(choice: ModelChoice) -> Scope:
     """Return the scope in which the handles of this model's endpoint are valid."""
-    where = locate_endpoint(choice.provider)
+    location = locate_endpoint(choice.provider)
     return (
         EMBEDDED_SCOPE
-        if where.url == EMBEDDED_SCOPE.url
-        else Scope(where.url.rstrip("/"), where.organisation, where.project)
+        if location.url == EMBEDDED_SCOPE.url
+        else Scope(location.url.rstrip("/"), location.organisation, location.project)
     )
 
 
@@ -157,11 +159,11 @@ async def _make_session(
     settings: Settings,
     store: Store,
 ) -> Session:
-    beside = SessionWriter(store, SystemClock(), random_id)
+    writer = SessionWriter(store, SystemClock(), random_id)
     if not STRATEGIES[target.strategy].uses_conversation:
-        return await convert_conversation(source, plan, target, destination, beside)
+        return await convert_conversation(source, plan, target, destination, writer)
     async with endpoint_session(choice, settings, store) as endpoint:
-        return await convert_conversation(source, plan, target, destination, beside, endpoint)
+        return await convert_conversation(source, plan, target, destination, writer, endpoint)
 
 
 def conversion_to_json(
@@ -187,6 +189,8 @@ def conversion_to_json(
 
 def render_owner_change(chat: Chat, plan: TransferPlan) -> str:
     """Render the result of converting an open conversation."""
-    medium, session, held = detect_display_without_color(sys.stderr), chat.session, chat.state
-    rows = new_session_rows(session.name, session.strategy, session.handle, len(held.path), len(held.unconfirmed_nodes))
-    return f"{render_losses(plan.losses, (), medium)}\n{render_key_values(rows, medium)}"
+    display, session, state = detect_display_without_color(sys.stderr), chat.session, chat.state
+    rows = new_session_rows(
+        session.name, session.strategy, session.handle, len(state.path), len(state.unconfirmed_nodes)
+    )
+    return f"{render_losses(plan.losses, (), display)}\n{render_key_values(rows, display)}"

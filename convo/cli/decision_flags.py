@@ -29,14 +29,14 @@ def select_best_matches(candidates: Iterable[tuple[str, int, ChoiceT]]) -> dict[
 
     Raises InvalidUsage for two different decisions of the same rank.
     """
-    found: dict[str, tuple[int, ChoiceT]] = {}
-    for call_id, exactly, wish in candidates:
-        other = found.get(call_id)
-        if other and other[0] == exactly and other[1] != wish:
+    best: dict[str, tuple[int, ChoiceT]] = {}
+    for call_id, rank, decision in candidates:
+        other = best.get(call_id)
+        if other and other[0] == rank and other[1] != decision:
             raise InvalidUsage(f"two flags give different decisions on {call_id}", hint="name it in one flag only")
-        if other is None or other[0] < exactly:
-            found[call_id] = (exactly, wish)
-    return {call_id: wish for call_id, (_, wish) in found.items()}
+        if other is None or other[0] < rank:
+            best[call_id] = (rank, decision)
+    return {call_id: decision for call_id, (_, decision) in best.items()}
 
 
 def format_decision(
@@ -44,10 +44,10 @@ def format_decision(
 ) -> str:
     """Format the effect of a decision on one call; `previous` is the earlier decision, None if there was none."""
     word = format_verdict(approve)
-    changed = f", was {format_verdict(previous)}" if previous is not None and previous != approve else ""
+    change = f", was {format_verdict(previous)}" if previous is not None and previous != approve else ""
     edits = ", with other arguments" if edited else ""
     sticky = ", always" if always else ""
-    return f"{word} {tool} ({call_id}){edits}{sticky}{changed}"
+    return f"{word} {tool} ({call_id}){edits}{sticky}{change}"
 
 
 def format_unchanged_decision(tool: str, call_id: str, previous: bool) -> str:
@@ -107,7 +107,7 @@ def build_decision_events(
 def choose_decisions(requested: RequestedDecisions, pending: Sequence[PendingApproval]) -> dict[str, CallDecision]:
     """Return the decision on each call, by call id. Raises NotFound or InvalidUsage."""
     return select_best_matches(
-        one for word, what in _iter_flags(requested) for one in _match_calls(word, what, pending)
+        match for word, flag in _iter_flags(requested) for match in _match_calls(word, flag, pending)
     )
 
 
@@ -117,38 +117,40 @@ def iter_unchanged_decision_notes(requested: RequestedDecisions, pending: Sequen
     for call in pending:
         if call.approved is None or call.call_id in choices:
             continue
-        asked = {
-            what != "reject"
-            for word, what in _iter_flags(requested)
-            if _split_flag_value(word, what, pending)[0] in (ALL_CALLS_WORD, call.tool)
+        verdicts = {
+            flag != "reject"
+            for word, flag in _iter_flags(requested)
+            if _split_flag_value(word, flag, pending)[0] in (ALL_CALLS_WORD, call.tool)
         }
-        if asked - {call.approved}:
+        if verdicts - {call.approved}:
             yield format_unchanged_decision(call.tool, call.call_id, call.approved)
 
 
 def _iter_flags(requested: RequestedDecisions) -> Iterator[tuple[str, str]]:
-    for what in ("approve", "reject", "edit", "rerun", "output"):
-        for word in getattr(requested, what):
-            yield word, what
+    for flag in ("approve", "reject", "edit", "rerun", "output"):
+        for word in getattr(requested, flag):
+            yield word, flag
 
 
 def _match_calls(value: str, flag: str, pending: Sequence[PendingApproval]) -> Iterator[tuple[str, int, CallDecision]]:
-    name, words = _split_flag_value(value, flag, pending)
+    name, text = _split_flag_value(value, flag, pending)
     undecided = [call for call in pending if call.approved is None]
-    meant = [call for call in undecided if flag == "reject" or call.outcome_unknown == (flag in ("rerun", "output"))]
-    fits = [call for call in pending if call.call_id == name] or [
-        call for call in meant if name in (ALL_CALLS_WORD, call.tool)
+    applicable = [
+        call for call in undecided if flag == "reject" or call.outcome_unknown == (flag in ("rerun", "output"))
     ]
-    fits = fits or [call for call in undecided if name in (ALL_CALLS_WORD, call.tool)]
-    if not fits and not any(name in (ALL_CALLS_WORD, call.tool) for call in pending):
+    matches = [call for call in pending if call.call_id == name] or [
+        call for call in applicable if name in (ALL_CALLS_WORD, call.tool)
+    ]
+    matches = matches or [call for call in undecided if name in (ALL_CALLS_WORD, call.tool)]
+    if not matches and not any(name in (ALL_CALLS_WORD, call.tool) for call in pending):
         ids = ", ".join(call.call_id for call in pending)
         raise NotFound("pending call", name, hint=f"one of {ids}" if ids else "this run has no pending calls")
-    for call in fits:
+    for call in matches:
         _check_applicable(call, flag)
         yield (
             call.call_id,
             rank_match(name, call.call_id),
-            CallDecision(flag, words or ("" if flag == "output" else None)),
+            CallDecision(flag, text or ("" if flag == "output" else None)),
         )
 
 
@@ -157,7 +159,9 @@ def _split_flag_value(value: str, flag: str, pending: Sequence[PendingApproval])
     ids = [call.call_id for call in pending]
     if flag not in ("reject", "output") or (flag == "reject" and value in ids):
         return value, None
-    longest = max((one for one in ids if value.startswith(f"{one}=")), key=len, default=value.partition("=")[0])
+    longest = max(
+        (call_id for call_id in ids if value.startswith(f"{call_id}=")), key=len, default=value.partition("=")[0]
+    )
     if flag == "output" and "=" not in value.removeprefix(longest):
         raise InvalidUsage(f"--output {value!r} does not contain the output of the call", hint="--output CALL=TEXT")
     return longest, value.removeprefix(longest).removeprefix("=")

@@ -48,15 +48,15 @@ def read_from_store(settings: Settings, read: Callable[[Store], Awaitable[Result
     """
     inline = settings.storage.type != "postgres"
 
-    async def found() -> Result:
+    async def open_and_read() -> Result:
         async with open_configured_store(settings, inline=inline) as store:
             return await read(store)
 
     if inline:
-        return _run_sync(found())
+        return _run_sync(open_and_read())
     import asyncio
 
-    return asyncio.run(found())
+    return asyncio.run(open_and_read())
 
 
 def _run_sync(coroutine: Coroutine[object, None, Result]) -> Result:
@@ -103,9 +103,9 @@ def choose_session_model(
     record = make_recorded_endpoint(session) if session else None
     if record is not None:
         settings = use_recorded_model(settings, record)
-    bound = record if session and STRATEGIES[session.strategy].is_server_side and session.handle else None
-    where = "/model" if model else "-m"
-    choice = choose_model(settings, model, source=where, record=bound)
+    bound_record = record if session and STRATEGIES[session.strategy].is_server_side and session.handle else None
+    source = "/model" if model else "-m"
+    choice = choose_model(settings, model, source=source, record=bound_record)
     return settings._replace(providers={**settings.providers, choice.provider.name: choice.provider}), choice
 
 

@@ -49,18 +49,20 @@ async def run_diff(options: DiffOptions, *, as_json: bool) -> bool:
     """
     settings = load_settings(options.config)
     async with open_configured_store(settings) as store:
-        search = CachingHandleResolver(HandleResolver(settings, store, LookupOptions(options.config, options.provider)))
+        resolver = CachingHandleResolver(
+            HandleResolver(settings, store, LookupOptions(options.config, options.provider))
+        )
         if options.compare_requests:
             return _print_request_diff(
-                await load_sent_request(options.a, search, store),
-                await load_sent_request(options.b or "", search, store),
+                await load_sent_request(options.a, resolver, store),
+                await load_sent_request(options.b or "", resolver, store),
                 as_json,
             )
         if options.compare_with_owner:
-            return _print_history_diff(*await load_mirror_and_owner(options.a, search, store), as_json)
+            return _print_history_diff(*await load_mirror_and_owner(options.a, resolver, store), as_json)
         return _print_history_diff(
-            await load_diff_side(options.a, search, store),
-            await load_diff_side(options.b or "", search, store),
+            await load_diff_side(options.a, resolver, store),
+            await load_diff_side(options.b or "", resolver, store),
             as_json,
         )
 
@@ -83,18 +85,18 @@ class CachingHandleResolver:
 
 async def load_diff_side(handle: str, resolver: CachingHandleResolver, store: Store) -> DiffSide:
     """Load the history of a handle, up to the turn that it names. Raises ItemDeleted for a lost item."""
-    known, number = await resolve_handle_with_turn(handle, resolver, store)
-    if known.unreadable_head:
-        raise ItemDeleted(known.unreadable_head)
-    return DiffSide(handle, STRATEGIES[known.strategy].description, get_items_up_to_turn(known, number))
+    view, number = await resolve_handle_with_turn(handle, resolver, store)
+    if view.unreadable_head:
+        raise ItemDeleted(view.unreadable_head)
+    return DiffSide(handle, STRATEGIES[view.strategy].description, get_items_up_to_turn(view, number))
 
 
 async def resolve_handle_with_turn(
     handle: str, resolver: CachingHandleResolver, store: Store
 ) -> tuple[ConversationView, int | None]:
     """Resolve a handle and its turn number. The name of a session or file that ends like one has precedence."""
-    whole, number = await split_turn_suffix(store, handle)
-    return await resolver.resolve(whole), number
+    base_handle, number = await split_turn_suffix(store, handle)
+    return await resolver.resolve(base_handle), number
 
 
 async def load_mirror_and_owner(
@@ -115,13 +117,15 @@ async def load_mirror_and_owner(
             f"{handle} is not stored by a server; its owner is {STRATEGIES[mirror.strategy].description}",
             hint=f"convo inspect {handle}",
         )
-    theirs = (
+    owner_view = (
         await _load_embedded_owner_view(mirror, store)
         if mirror.scope == EMBEDDED_SCOPE
         else await resolver.fetch_owner_view(mirror)
     )
-    here = DiffSide("here", "the confirmed items of the local record", mirror.path.up_to(mirror.confirmed_head).items)
-    return here, DiffSide("there", f"{theirs.handle} at {theirs.scope}", theirs.path.items)
+    mirror_side = DiffSide(
+        "here", "the confirmed items of the local record", mirror.path.up_to(mirror.confirmed_head).items
+    )
+    return mirror_side, DiffSide("there", f"{owner_view.handle} at {owner_view.scope}", owner_view.path.items)
 
 
 async def _load_embedded_owner_view(mirror: ConversationView, store: Store) -> ConversationView:
@@ -132,9 +136,9 @@ async def _load_embedded_owner_view(mirror: ConversationView, store: Store) -> C
 
 async def load_sent_request(handle: str, resolver: CachingHandleResolver, store: Store) -> SentRequest:
     """Load the request that a handle names, or a request body from a file."""
-    found = None if not is_path_like(handle) and await store.session(handle) else read_request_file(handle)
-    if found is not None:
-        return SentRequest(handle, str(found.get("model") or ""), found)
+    request = None if not is_path_like(handle) and await store.session(handle) else read_request_file(handle)
+    if request is not None:
+        return SentRequest(handle, str(request.get("model") or ""), request)
     return rebuild_request(*await resolve_handle_with_turn(handle, resolver, store))
 
 
@@ -144,28 +148,28 @@ def read_request_file(place: str) -> dict[str, Json] | None:
     if not os.path.isfile(path):
         return None
     try:
-        found = json.loads(Path(path).read_text("utf-8-sig"))
-    except (OSError, UnicodeDecodeError) as wrong:
-        raise Unreadable(f"{place} cannot be read: {format_os_error(wrong)}") from wrong
-    except (ValueError, RecursionError) as wrong:
-        raise Unreadable(f"{place} is not JSON: {wrong}") from wrong
-    return found if isinstance(found, dict) and "input" in found else None
+        document = json.loads(Path(path).read_text("utf-8-sig"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise Unreadable(f"{place} cannot be read: {format_os_error(error)}") from error
+    except (ValueError, RecursionError) as error:
+        raise Unreadable(f"{place} is not JSON: {error}") from error
+    return document if isinstance(document, dict) and "input" in document else None
 
 
 def _print_history_diff(a: DiffSide, b: DiffSide, as_json: bool) -> bool:
-    found = diff_histories(a.items, b.items)
+    diff = diff_histories(a.items, b.items)
     if as_json:
         sides = {name: {"handle": side.name, "items": len(side.items)} for name, side in (("a", a), ("b", b))}
-        print_json({**sides, **history_diff_to_json(found)})
+        print_json({**sides, **history_diff_to_json(diff)})
     else:
-        print_line(render_history_diff(a, b, found, detect_display(sys.stdout, os.environ)))
-    return not found.is_equal
+        print_line(render_history_diff(a, b, diff, detect_display(sys.stdout, os.environ)))
+    return not diff.is_equal
 
 
 def _print_request_diff(a: SentRequest, b: SentRequest, as_json: bool) -> bool:
-    found = diff_requests(a, b)
+    diff = diff_requests(a, b)
     if as_json:
-        print_json({"requests": [a.name, b.name], **request_diff_to_json(found)})
+        print_json({"requests": [a.name, b.name], **request_diff_to_json(diff)})
     else:
-        print_line(render_request_diff(a, b, found, detect_display(sys.stdout, os.environ)))
-    return found.byte_offset is not None
+        print_line(render_request_diff(a, b, diff, detect_display(sys.stdout, os.environ)))
+    return diff.byte_offset is not None

@@ -109,8 +109,8 @@ def load_doctor_context(config: Path | None, flags: SettingFlags) -> DoctorConte
     environ = dict(os.environ)
     try:
         return DoctorContext(load_settings(config, flags), environ)
-    except InvalidSettings as wrong:
-        return DoctorContext(_load_settings_without_store(config, flags), environ, wrong)
+    except InvalidSettings as error:
+        return DoctorContext(_load_settings_without_store(config, flags), environ, error)
 
 
 def _load_settings_without_store(config: Path | None, flags: SettingFlags) -> Settings | None:
@@ -131,9 +131,9 @@ def probe_settings(context: DoctorContext) -> SettingsFacts:
     """Return the sources of the settings, the strongest first. Raises InvalidSettings."""
     if context.error:
         raise context.error
-    said = {one.source for one in context.settings.entries if one.source.layer is not Layer.DEFAULT}
-    places = [_format_source(origin) for origin in sorted(said, key=lambda origin: (origin.layer, origin.name))]
-    return SettingsFacts(places, context.settings.project_notice)
+    sources = {setting.source for setting in context.settings.entries if setting.source.layer is not Layer.DEFAULT}
+    locations = [_format_source(source) for source in sorted(sources, key=lambda source: (source.layer, source.name))]
+    return SettingsFacts(locations, context.settings.project_notice)
 
 
 def _format_source(source: SettingSource) -> str:
@@ -145,8 +145,8 @@ def probe_folders(context: DoctorContext) -> FolderFacts:
     paths = list(dict.fromkeys(AppPaths.from_environ(context.environ)))
     for path in paths:
         check_folder_writable(path)
-    here = [path for path in paths if path.is_dir()]
-    return FolderFacts(paths, [path for path in here if os.name == "posix" and path.stat().st_mode & 0o077])
+    existing = [path for path in paths if path.is_dir()]
+    return FolderFacts(paths, [path for path in existing if os.name == "posix" and path.stat().st_mode & 0o077])
 
 
 def probe_terminal(context: DoctorContext) -> TerminalFacts:
@@ -158,13 +158,17 @@ def probe_terminal(context: DoctorContext) -> TerminalFacts:
 
 
 def probe_extras(context: DoctorContext) -> ExtrasFacts:
-    lacking = {extra: [name for name in names if find_spec(name) is None] for extra, names in PACKAGES_BY_EXTRA.items()}
-    keyed = (
-        [one for one in context.usable_settings.providers.values() if has_provider_key(one, context.environ)]
+    missing = {extra: [name for name in names if find_spec(name) is None] for extra, names in PACKAGES_BY_EXTRA.items()}
+    providers_with_key = (
+        [
+            provider
+            for provider in context.usable_settings.providers.values()
+            if has_provider_key(provider, context.environ)
+        ]
         if context.usable_settings
         else []
     )
-    return ExtrasFacts(lacking, frozenset(one.api for one in keyed))
+    return ExtrasFacts(missing, frozenset(provider.api for provider in providers_with_key))
 
 
 # -- the store ------------------------------------------------------------------------------------
@@ -174,25 +178,25 @@ def probe_store_facts(context: DoctorContext) -> StoreFacts:
     """Examine the store. Raises StoreFault, InvalidSettings or InvalidUsage."""
     from convo.stores.factory import probe_store
 
-    kept, origin = context.complete_settings.storage, context.complete_settings.get_source("state_storage")
-    condition = run_with_timeout(probe_store(get_store_url(kept)), str(kept))
-    return StoreFacts(kept, origin, condition, describe_supabase_pooler(kept.url.reveal() if kept.url else ""))
+    storage, source = context.complete_settings.storage, context.complete_settings.get_source("state_storage")
+    health = run_with_timeout(probe_store(get_store_url(storage)), str(storage))
+    return StoreFacts(storage, source, health, describe_supabase_pooler(storage.url.reveal() if storage.url else ""))
 
 
 def run_with_timeout(coroutine: Coroutine[Any, Any, Result], target: str) -> Result:
     """Return the result of `coroutine`. Raises StoreUnavailable after `CHECK_TIMEOUT_S`."""
 
-    async def limited() -> Result:
+    async def await_with_timeout() -> Result:
         async with asyncio.timeout(CHECK_TIMEOUT_S):
             return await coroutine
 
     try:
-        return asyncio.run(limited())
-    except TimeoutError as late:
+        return asyncio.run(await_with_timeout())
+    except TimeoutError as error:
         raise StoreUnavailable(
             f"{target} did not respond within {CHECK_TIMEOUT_S:g} seconds",
             hint="check the host name, the network and the firewall",
-        ) from late
+        ) from error
 
 
 def describe_supabase_pooler(url: str) -> str:
@@ -208,10 +212,10 @@ def describe_supabase_pooler(url: str) -> str:
 
 def probe_serve(context: DoctorContext) -> ServeFacts:
     """Examine the settings of `convo serve`. Raises InvalidSettings for an unreadable keys file or line of it."""
-    wanted = context.settings.serve
-    lacking = [name for name in PACKAGES_BY_EXTRA["serve"] if find_spec(name) is None]
-    keys = None if wanted.keys_file is None else _count_api_keys(wanted.keys_file)
-    return ServeFacts(wanted, not is_loopback(wanted.host), lacking, keys)
+    settings = context.settings.serve
+    missing = [name for name in PACKAGES_BY_EXTRA["serve"] if find_spec(name) is None]
+    key_count = None if settings.keys_file is None else _count_api_keys(settings.keys_file)
+    return ServeFacts(settings, not is_loopback(settings.host), missing, key_count)
 
 
 def _count_api_keys(path: Path) -> int:
@@ -247,15 +251,15 @@ def probe_keys(context: DoctorContext) -> list[ProviderKeyFacts]:
 
 
 def _iter_key_facts(provider: Provider, environ: Mapping[str, str]) -> Iterator[ProviderKeyFacts]:
-    found = find_provider_key(provider, environ)
-    if found or provider.key_env:
-        place = found.location if found else str(provider.key_env)
+    found_key = find_provider_key(provider, environ)
+    if found_key or provider.key_env:
+        location = found_key.location if found_key else str(provider.key_env)
         yield ProviderKeyFacts(
             provider.name,
-            place,
-            found is not None,
-            _describe_unusable_key(provider, found),
-            _is_key_file_exposed(provider, found),
+            location,
+            found_key is not None,
+            _describe_unusable_key(provider, found_key),
+            _is_key_file_exposed(provider, found_key),
         )
     if provider.token_env:
         yield ProviderKeyFacts(provider.name, provider.token_env, load_provider_token(provider, environ) is not None)
@@ -266,8 +270,8 @@ def _describe_unusable_key(provider: Provider, found_key: FoundKey | None) -> st
 
     try:
         check_provider_key(provider, found_key.key if found_key else None)
-    except ConvoError as wrong:
-        return wrong.message if found_key else ""
+    except ConvoError as error:
+        return error.message if found_key else ""
     return ""
 
 
@@ -317,20 +321,20 @@ def probe_ollama(context: DoctorContext) -> OllamaFacts | None:
     from convo.models.base import fetch_model_names
 
     settings = context.settings
-    wanted = [choice for choice in _iter_models_in_use(settings) if choice.provider.name == "ollama"]
-    if not wanted:
+    choices = [choice for choice in _iter_models_in_use(settings) if choice.provider.name == "ollama"]
+    if not choices:
         return None
-    provider, models = wanted[0].provider, settings.paths.weights
-    seen = OllamaFacts(provider.base_url or "", sorted({choice.name.model for choice in wanted}))
-    seen = seen._replace(is_default=any(choice.source.name != ALIAS_SOURCE for choice in wanted))
+    provider, models = choices[0].provider, settings.paths.weights
+    facts = OllamaFacts(provider.base_url or "", sorted({choice.name.model for choice in choices}))
+    facts = facts._replace(is_default=any(choice.source.name != ALIAS_SOURCE for choice in choices))
     catalogue = open_catalogue(provider, models, settings.limits)
     assert catalogue is not None
     try:
-        return seen._replace(
+        return facts._replace(
             available_models=asyncio.run(fetch_model_names(catalogue, "ollama", timeout_s=SERVER_TIMEOUT_S))
         )
-    except EndpointFault as wrong:
-        return seen._replace(error=wrong.message)
+    except EndpointFault as error:
+        return facts._replace(error=error.message)
 
 
 def _iter_models_in_use(settings: Settings) -> Iterator[ModelChoice]:
@@ -345,18 +349,18 @@ def _iter_models_in_use(settings: Settings) -> Iterator[ModelChoice]:
 def probe_network(context: DoctorContext) -> list[ServerFacts]:
     """Call each model server that is in use or has a key, all at once."""
     settings = context.settings
-    used = {choice.provider.name for choice in _iter_models_in_use(settings)}
-    wanted = [
+    used_names = {choice.provider.name for choice in _iter_models_in_use(settings)}
+    providers = [
         provider
         for provider in settings.providers.values()
         if provider.base_url
         and (
-            provider.name in used
+            provider.name in used_names
             or has_provider_key(provider, context.environ)
             or load_provider_token(provider, context.environ)
         )
     ]
-    return asyncio.run(_probe_servers(wanted))
+    return asyncio.run(_probe_servers(providers))
 
 
 async def _probe_servers(providers: list[Provider]) -> list[ServerFacts]:
@@ -374,8 +378,8 @@ async def _probe_server(provider: Provider) -> ServerFacts:
         with map_provider_errors(ErrorContext(provider.name, url)):
             async with httpx2.AsyncClient(timeout=SERVER_TIMEOUT_S) as http:
                 await http.head(url)
-    except EndpointFault as wrong:
-        return ServerFacts(provider.name, wrong.message)
+    except EndpointFault as error:
+        return ServerFacts(provider.name, error.message)
     return ServerFacts(provider.name)
 
 
@@ -396,7 +400,7 @@ def make_doctor_check(
     description: str, probe: Callable[[DoctorContext], Facts], diagnose: Callable[[Facts], CheckResult]
 ) -> DoctorCheck:
     """Combine a probe and its diagnosis in one check."""
-    return DoctorCheck(description, lambda case: diagnose(probe(case)))
+    return DoctorCheck(description, lambda context: diagnose(probe(context)))
 
 
 DOCTOR_CHECKS = {
@@ -429,43 +433,44 @@ def run_doctor(config: Path | None, flags: SettingFlags, names: Sequence[str], *
     Raises InvalidUsage for an unknown name.
     """
     reports = run_doctor_checks(select_doctor_checks(names, network=network), load_doctor_context(config, flags))
-    well = all(report.result.level is not CheckLevel.ERROR for report in reports)
+    is_ok = all(report.result.level is not CheckLevel.ERROR for report in reports)
     if as_json:
-        print_json({"ok": well, "checks": [_report_to_json(report) for report in reports]})
+        print_json({"ok": is_ok, "checks": [_report_to_json(report) for report in reports]})
     else:
         print_line(render_checks(reports, detect_display(sys.stdout, os.environ)))
         sys.stdout.flush()
         print_notice(summarize_checks(reports))
-    return well
+    return is_ok
 
 
 def select_doctor_checks(names: Sequence[str], *, network: bool) -> list[str]:
     """Return the checks to run, in their order. Raises InvalidUsage for an unknown name."""
     for name in names:
         if name not in DOCTOR_CHECKS:
-            near = get_close_matches(name, DOCTOR_CHECKS, n=1)
+            matches = get_close_matches(name, DOCTOR_CHECKS, n=1)
             raise InvalidUsage(
-                f"no check {name!r}", hint=f"convo doctor {near[0]}" if near else f"one of {', '.join(DOCTOR_CHECKS)}"
+                f"no check {name!r}",
+                hint=f"convo doctor {matches[0]}" if matches else f"one of {', '.join(DOCTOR_CHECKS)}",
             )
-    wanted = set(names) or set(DOCTOR_CHECKS) - set(OPT_IN_CHECKS)
-    return [name for name in DOCTOR_CHECKS if name in wanted or (network and name in OPT_IN_CHECKS)]
+    selected = set(names) or set(DOCTOR_CHECKS) - set(OPT_IN_CHECKS)
+    return [name for name in DOCTOR_CHECKS if name in selected or (network and name in OPT_IN_CHECKS)]
 
 
 def run_doctor_checks(names: Sequence[str], context: DoctorContext) -> list[CheckReport]:
     """Return the results of all checks, which run at once; none is waited for longer than its time limit."""
     pool = ThreadPoolExecutor(max_workers=len(names))
-    until = monotonic() + CHECK_TIMEOUT_S + TIMEOUT_MARGIN_S
-    begun = [(name, pool.submit(DOCTOR_CHECKS[name].run, context)) for name in names]
-    reports = [CheckReport(name, _get_finding(future, until)) for name, future in begun]
+    deadline = monotonic() + CHECK_TIMEOUT_S + TIMEOUT_MARGIN_S
+    futures = [(name, pool.submit(DOCTOR_CHECKS[name].run, context)) for name in names]
+    reports = [CheckReport(name, _get_finding(future, deadline)) for name, future in futures]
     pool.shutdown(wait=False)
     return reports
 
 
-def _get_finding(future: Future[CheckResult], until: float) -> CheckResult:
+def _get_finding(future: Future[CheckResult], deadline: float) -> CheckResult:
     try:
-        return future.result(max(0.0, until - monotonic()))
-    except ConvoError as wrong:
-        return make_error_result(wrong.message, wrong.hint)
+        return future.result(max(0.0, deadline - monotonic()))
+    except ConvoError as error:
+        return make_error_result(error.message, error.hint)
     except TimeoutError:
         return make_error_result(
             f"timed out after {CHECK_TIMEOUT_S:g} seconds", "check whether the disk and the server respond"
@@ -473,5 +478,5 @@ def _get_finding(future: Future[CheckResult], until: float) -> CheckResult:
 
 
 def _report_to_json(report: CheckReport) -> dict[str, str]:
-    name, (level, found, next_step) = report
-    return {"name": name, "level": str(level), "found": found, "next": next_step}
+    name, (level, finding, next_step) = report
+    return {"name": name, "level": str(level), "found": finding, "next": next_step}

@@ -48,8 +48,8 @@ class SettingsFacts(NamedTuple):
 def diagnose_settings(facts: SettingsFacts) -> CheckResult:
     if facts.project_notice:
         return make_warning_result(facts.project_notice.summary, facts.project_notice.hint)
-    places = ", ".join(facts.sources)
-    return make_ok_result(places or "all values are defaults; no file or variable sets one")
+    sources = ", ".join(facts.sources)
+    return make_ok_result(sources or "all values are defaults; no file or variable sets one")
 
 
 class FolderFacts(NamedTuple):
@@ -64,8 +64,8 @@ class FolderFacts(NamedTuple):
 
 def diagnose_folders(facts: FolderFacts) -> CheckResult:
     if facts.open_to_others:
-        named = " ".join(map(str, facts.open_to_others))
-        return make_warning_result(f"other users of this machine can access {named}", f"chmod 700 {named}")
+        paths = " ".join(map(str, facts.open_to_others))
+        return make_warning_result(f"other users of this machine can access {paths}", f"chmod 700 {paths}")
     return make_ok_result(f"writable: {', '.join(map(str, facts.paths))}")
 
 
@@ -118,13 +118,16 @@ class ExtrasFacts(NamedTuple):
 
 def diagnose_extras(facts: ExtrasFacts) -> CheckResult:
     missing = [extra for extra, packages in facts.missing_by_extra.items() if packages]
-    here = [extra for extra in facts.missing_by_extra if extra not in missing]
-    said = [f"installed: {', '.join(here) or 'none'}", *([f"not installed: {', '.join(missing)}"] if missing else [])]
+    installed = [extra for extra in facts.missing_by_extra if extra not in missing]
+    notes = [
+        f"installed: {', '.join(installed) or 'none'}",
+        *([f"not installed: {', '.join(missing)}"] if missing else []),
+    ]
     if needed := [extra for extra in missing if extra in facts.extras_with_key]:
         return make_warning_result(
             f"a key is set, but the package is not installed: {', '.join(needed)}", _format_install_command(needed)
         )
-    return make_ok_result("; ".join(said), _format_install_command(missing) if missing else "")
+    return make_ok_result("; ".join(notes), _format_install_command(missing) if missing else "")
 
 
 def _format_install_command(extra_names: Sequence[str]) -> str:
@@ -154,11 +157,11 @@ def diagnose_keys(facts: Sequence[ProviderKeyFacts]) -> CheckResult:
         if key.problem:
             return make_error_result(key.problem, _format_set_key_hint(key))
     if exposed := [key.place for key in facts if key.is_exposed]:
-        named = " ".join(exposed)
-        return make_warning_result(f"other users of this machine can access the key in {named}", f"chmod 600 {named}")
-    here = [f"{key.place} ({key.provider})" for key in facts if key.is_set]
-    away = [f"{key.place} ({key.provider})" for key in facts if not key.is_set]
-    return make_ok_result(f"set: {', '.join(here) or 'none'}; not set: {', '.join(away) or 'none'}")
+        places = " ".join(exposed)
+        return make_warning_result(f"other users of this machine can access the key in {places}", f"chmod 600 {places}")
+    set_keys = [f"{key.place} ({key.provider})" for key in facts if key.is_set]
+    unset_keys = [f"{key.place} ({key.provider})" for key in facts if not key.is_set]
+    return make_ok_result(f"set: {', '.join(set_keys) or 'none'}; not set: {', '.join(unset_keys) or 'none'}")
 
 
 def _format_set_key_hint(key: ProviderKeyFacts) -> str:
@@ -211,11 +214,13 @@ def diagnose_ollama(facts: OllamaFacts | None) -> CheckResult:
     if facts is None:
         return make_ok_result("not used: neither the default model nor an alias is an Ollama model")
     if facts.error:
-        verdict = make_error_result if facts.is_default else make_warning_result
-        return verdict(facts.error, "ollama serve, or set OLLAMA_HOST to its address")
-    here = {name.removesuffix(":latest") for name in facts.available_models}
-    if away := [name for name in facts.models_in_use if name.removesuffix(":latest") not in here]:
-        return make_warning_result(f"Ollama at {facts.url} does not have {', '.join(away)}", f"ollama pull {away[0]}")
+        make_result = make_error_result if facts.is_default else make_warning_result
+        return make_result(facts.error, "ollama serve, or set OLLAMA_HOST to its address")
+    available = {name.removesuffix(":latest") for name in facts.available_models}
+    if missing := [name for name in facts.models_in_use if name.removesuffix(":latest") not in available]:
+        return make_warning_result(
+            f"Ollama at {facts.url} does not have {', '.join(missing)}", f"ollama pull {missing[0]}"
+        )
     return make_ok_result(f"Ollama responds at {facts.url}")
 
 
@@ -227,12 +232,12 @@ class ServerFacts(NamedTuple):
 
 
 def diagnose_network(facts: Sequence[ServerFacts]) -> CheckResult:
-    if failed := [one.error for one in facts if one.error]:
+    if failed := [server.error for server in facts if server.error]:
         return make_error_result(
             "; ".join(failed), "check the network, HTTPS_PROXY and the base URL; -m local needs none of them"
         )
-    named = ", ".join(one.provider for one in facts)
-    return make_ok_result(f"reachable: {named}" if facts else "no provider with a server is used or has a key")
+    names = ", ".join(server.provider for server in facts)
+    return make_ok_result(f"reachable: {names}" if facts else "no provider with a server is used or has a key")
 
 
 # -- serving --------------------------------------------------------------------------------------
@@ -253,10 +258,10 @@ class ServeFacts(NamedTuple):
 
 
 def diagnose_serve(facts: ServeFacts) -> CheckResult:
-    where = f"{facts.settings.host}, port {facts.settings.port}"
+    address = f"{facts.settings.host}, port {facts.settings.port}"
     if facts.is_exposed and facts.key_count is None:
         return make_error_result(
-            f"{where} can be reached from other machines, and no API keys are set up",
+            f"{address} can be reached from other machines, and no API keys are set up",
             'convo serve --new-key NAME, then set [serve] keys_file; or set host = "127.0.0.1"',
         )
     if facts.key_count == 0:
@@ -268,7 +273,7 @@ def diagnose_serve(facts: ServeFacts) -> CheckResult:
             f"not installed: convo serve needs {', '.join(facts.missing_packages)}", _format_install_command(["serve"])
         )
     access = format_count(facts.key_count, "key") if facts.key_count else "this machine only, no key needed"
-    return make_ok_result(f"{where}; {access}")
+    return make_ok_result(f"{address}; {access}")
 
 
 class EncryptionKeyFacts(NamedTuple):
@@ -341,30 +346,31 @@ def diagnose_store(facts: StoreFacts) -> CheckResult:
 
 
 def _diagnose_sqlite(facts: StoreFacts, file: FileHealth) -> CheckResult:
-    said = f"sqlite:{file.file} ({facts.source})"
-    same = _format_store_option(facts)
+    store = f"sqlite:{file.file} ({facts.source})"
+    option = _format_store_option(facts)
     if file.quick_check not in ("ok", None):
         return make_error_result(
-            f"{said} is damaged: {file.quick_check}",
-            f"convo store check{same}, to list the sessions; convo store recover NEW.db{same}, to save readable rows",
+            f"{store} is damaged: {file.quick_check}",
+            f"convo store check{option}, to list the sessions;"
+            f" convo store recover NEW.db{option}, to save readable rows",
         )
     if file.filesystem in NETWORK_FILESYSTEMS:
         return make_warning_result(
-            f"{said} is on a network file system ({file.filesystem}), where SQLite's locks are unreliable",
+            f"{store} is on a network file system ({file.filesystem}), where SQLite's locks are unreliable",
             "move it to a local disk, or use PostgreSQL",
         )
     if file.free_bytes < LOW_DISK_SPACE_BYTES:
-        return make_warning_result(f"{said}: its disk has {format_bytes(file.free_bytes)} left", "free some space")
+        return make_warning_result(f"{store}: its disk has {format_bytes(file.free_bytes)} left", "free some space")
     if file.schema_version is None:
-        return make_ok_result(f"{said} is created by the first turn")
+        return make_ok_result(f"{store} is created by the first turn")
     if file.schema_version < file.latest_schema_version:
         return make_warning_result(
-            f"{said} has schema {file.schema_version}; this convo uses {file.latest_schema_version}",
+            f"{store} has schema {file.schema_version}; this convo uses {file.latest_schema_version}",
             _format_migrate_command(facts),
         )
-    checked = "" if file.quick_check else "; too large for the quick check, run convo store check"
+    check_note = "" if file.quick_check else "; too large for the quick check, run convo store check"
     return make_ok_result(
-        f"{said}, schema {file.schema_version}, {format_bytes(file.free_bytes)} free{checked}"
+        f"{store}, schema {file.schema_version}, {format_bytes(file.free_bytes)} free{check_note}"
         + _format_ttl(facts.storage),
         BACKUP_HINT,
     )
@@ -381,22 +387,26 @@ def _diagnose_postgres(facts: StoreFacts, server: ServerHealth) -> CheckResult:
             "use the primary in the connection string, or set default_transaction_read_only to off",
         )
     if server.missing_privileges or server.schema_version is None:
-        rights = ", ".join(server.missing_privileges or ("SELECT",))
-        return make_error_result(f"role {server.role!r} lacks {rights} at {server.location}", _format_grants(server))
+        privileges = ", ".join(server.missing_privileges or ("SELECT",))
+        return make_error_result(
+            f"role {server.role!r} lacks {privileges} at {server.location}", _format_grants(server)
+        )
     if server.schema_version < server.latest_schema_version:
-        lacks = (
+        problem = (
             f"is at schema {server.schema_version} of {server.latest_schema_version}"
             if server.schema_version
             else "lacks convo's tables"
         )
         return make_error_result(
-            f"{server.location} {lacks}",
+            f"{server.location} {problem}",
             _format_migrate_command(facts, above_schema=server.schema_version, may_create=server.can_create_schema),
         )
     version = _format_server_version(server)
-    place = f"{server.location} ({facts.source})"
-    said = f"{place}: PostgreSQL {version}, role {server.role!r}, schema {server.schema_version}"
-    return make_ok_result(f"{said}, {'TLS' if server.uses_tls else 'no TLS'}{facts.pooler}{_format_ttl(facts.storage)}")
+    location = f"{server.location} ({facts.source})"
+    store = f"{location}: PostgreSQL {version}, role {server.role!r}, schema {server.schema_version}"
+    return make_ok_result(
+        f"{store}, {'TLS' if server.uses_tls else 'no TLS'}{facts.pooler}{_format_ttl(facts.storage)}"
+    )
 
 
 def _format_server_version(server: ServerHealth) -> str:
@@ -406,22 +416,20 @@ def _format_server_version(server: ServerHealth) -> str:
 def _format_grants(server: ServerHealth) -> str:
     """Format the statements that grant the missing rights, for the owner of the tables."""
     role = '"' + server.role.replace('"', '""') + '"'
-    rights = [right for right in server.missing_privileges if right != "USAGE"]
-    if server.schema_version is None and "SELECT" not in rights:
-        rights.insert(0, "SELECT")
+    privileges = [privilege for privilege in server.missing_privileges if privilege != "USAGE"]
+    if server.schema_version is None and "SELECT" not in privileges:
+        privileges.insert(0, "SELECT")
     usage = [f"GRANT USAGE ON SCHEMA convo TO {role};"] if "USAGE" in server.missing_privileges else []
-    tables = [f"GRANT {', '.join(rights)} ON ALL TABLES IN SCHEMA convo TO {role};"] if rights else []
+    tables = [f"GRANT {', '.join(privileges)} ON ALL TABLES IN SCHEMA convo TO {role};"] if privileges else []
     return " ".join([*usage, *tables])
 
 
 def _format_migrate_command(facts: StoreFacts, *, above_schema: int = 0, may_create: bool = True) -> str:
-    same = ", with the same --store" if facts.source.layer is Layer.FLAG else ""
+    note = ", with the same --store" if facts.source.layer is Layer.FLAG else ""
     if may_create:
-        return f"convo store migrate{same}"
-    missing = f" --above {above_schema}" if above_schema else ""
-    return (
-        f"convo store migrate --print-sql{missing} > schema.sql{same}, and run it with a role that can create schemas"
-    )
+        return f"convo store migrate{note}"
+    above = f" --above {above_schema}" if above_schema else ""
+    return f"convo store migrate --print-sql{above} > schema.sql{note}, and run it with a role that can create schemas"
 
 
 def _format_store_option(facts: StoreFacts) -> str:

@@ -61,27 +61,27 @@ class ExportOptions:
 
 async def run_export(options: ExportOptions) -> None:
     """Write one conversation. After an error nothing was written."""
-    form, settings = resolve_export_format(options), load_settings(options.config)
+    export_format, settings = resolve_export_format(options), load_settings(options.config)
     check_overwrite(options)
-    if form == RUNSTATE_FORMAT:
+    if export_format == RUNSTATE_FORMAT:
         await _export_run(options, settings)
         return
     async with open_configured_store(settings) as store:
-        known = await HandleResolver(settings, store, LookupOptions(options.config, options.provider)).resolve(
+        view = await HandleResolver(settings, store, LookupOptions(options.config, options.provider)).resolve(
             options.handle
         )
-        source = await load_source_from_mirror(known, settings, store)
+        source = await load_source_from_mirror(view, settings, store)
     if options.file:
         check_not_source_file(options.file, source)
-    document = select_exported_parts(source.to_document(), form, options)
-    hidden = redact_if_requested(document, options.redact, options.patterns, settings)
-    document = hidden.document if hidden else document
-    text = EXPORT_RENDERERS[form](document, options)
+    document = select_exported_parts(source.to_document(), export_format, options)
+    redactions = redact_if_requested(document, options.redact, options.patterns, settings)
+    document = redactions.document if redactions else document
+    text = EXPORT_RENDERERS[export_format](document, options)
     write_export(text, options.file)
     if options.file:
-        report_export(options, form, document, hidden)
-    for words in (*source.notes, *(format_redactions(hidden) if hidden and not options.as_json else ())):
-        print_notice(words)
+        report_export(options, export_format, document, redactions)
+    for note in (*source.notes, *(format_redactions(redactions) if redactions and not options.as_json else ())):
+        print_notice(note)
 
 
 def check_overwrite(options: ExportOptions) -> None:
@@ -105,18 +105,22 @@ def resolve_export_format(options: ExportOptions) -> str:
             f"unknown file format {ending}; -o accepts {', '.join(dict.fromkeys(FORMAT_BY_SUFFIX))}",
             hint="use another suffix, or --format FORMAT",
         )
-    form = options.export_format or suffix or "replay"
-    if options.include_links and form != "jsonl":
-        raise InvalidUsage(f"--links applies to jsonl, not to {form}", hint="--format jsonl --links")
-    if not options.include_data and form not in ("markdown", "html"):
-        raise InvalidUsage(f"--no-data applies to markdown and html, not to {form}", hint="leave out --no-data")
-    if form == RUNSTATE_FORMAT:
+    export_format = options.export_format or suffix or "replay"
+    if options.include_links and export_format != "jsonl":
+        raise InvalidUsage(f"--links applies to jsonl, not to {export_format}", hint="--format jsonl --links")
+    if not options.include_data and export_format not in ("markdown", "html"):
+        raise InvalidUsage(
+            f"--no-data applies to markdown and html, not to {export_format}", hint="leave out --no-data"
+        )
+    if export_format == RUNSTATE_FORMAT:
         check_run_export_options(options)
-    elif named := next((f"--{name}" for name in ("agent", "context", "schema") if getattr(options, name)), None):
-        raise InvalidUsage(f"{named} applies to runstate, not to {form}", hint="--format runstate --agent FILE:NAME")
+    elif option := next((f"--{name}" for name in ("agent", "context", "schema") if getattr(options, name)), None):
+        raise InvalidUsage(
+            f"{option} applies to runstate, not to {export_format}", hint="--format runstate --agent FILE:NAME"
+        )
     if options.as_json and not options.file:
         raise InvalidUsage("--json needs an output file", hint="add -o FILE; to print JSON, use --format jsonl")
-    return form
+    return export_format
 
 
 def check_run_export_options(options: ExportOptions) -> None:
@@ -168,8 +172,8 @@ async def load_source_from_mirror(view: ConversationView, settings: Settings, st
 
 def check_not_source_file(file: Path, source: ConversationSource) -> None:
     """Raise InvalidUsage for the file of the conversation itself."""
-    for own in (source.state.handle, source.handle):
-        if own and os.path.exists(own) and os.path.exists(file) and os.path.samefile(own, file):
+    for own_path in (source.state.handle, source.handle):
+        if own_path and os.path.exists(own_path) and os.path.exists(file) and os.path.samefile(own_path, file):
             raise InvalidUsage(f"{file} is the conversation's own file", hint="name another one with -o")
 
 
@@ -181,9 +185,9 @@ def _render_html(document: ConversationDocument, options: ExportOptions) -> str:
 
 EXPORT_RENDERERS: Mapping[str, Callable[[ConversationDocument, ExportOptions], str]] = MappingProxyType(
     {
-        "replay": lambda document, asked: render_replay(document),
-        "jsonl": lambda document, asked: render_jsonl(document, include_links=asked.include_links),
-        "markdown": lambda document, asked: render_markdown_export(document, include_data=asked.include_data),
+        "replay": lambda document, options: render_replay(document),
+        "jsonl": lambda document, options: render_jsonl(document, include_links=options.include_links),
+        "markdown": lambda document, options: render_markdown_export(document, include_data=options.include_data),
         "html": _render_html,
     }
 )
@@ -194,8 +198,8 @@ def report_export(
 ) -> None:
     """Print the file and the number of its items."""
     if options.as_json:
-        told: dict[str, Json] = {"file": str(options.file), "format": form, "items": len(document.items)}
-        told |= redactions_to_json(redactions)
-        print_json(told)
+        report: dict[str, Json] = {"file": str(options.file), "format": form, "items": len(document.items)}
+        report |= redactions_to_json(redactions)
+        print_json(report)
     else:
         print_notice(f"exported {format_count(len(document.items))} to {options.file}")

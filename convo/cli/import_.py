@@ -53,20 +53,20 @@ async def run_import(options: ImportOptions) -> None:
         return
     async with open_configured_store(settings) as store:
         name = None if options.name is None else validate_session_name(options.name)
-        there = await find_imported_sessions(documents, store, name)
-        beside = SessionWriter(store, SystemClock(), random_id)
-        for document, before in zip(documents, there, strict=True):
+        imported = await find_imported_sessions(documents, store, name)
+        writer = SessionWriter(store, SystemClock(), random_id)
+        for document, previous in zip(documents, imported, strict=True):
             try:
-                made = before or await import_document(
-                    document, choose_import_defaults(document, settings), beside, name
+                session = previous or await import_document(
+                    document, choose_import_defaults(document, settings), writer, name
                 )
             except Conflict:  # the name is taken, or another process imports the same file now
-                (before,) = await find_imported_sessions([document], store, name)
-                if before is None:
+                (previous,) = await find_imported_sessions([document], store, name)
+                if previous is None:
                     raise
-                made = before
-            report_import(document, made, as_json=options.as_json, was_imported_before=before is not None)
-        if len(documents) == 1 and any(there):
+                session = previous
+            report_import(document, session, as_json=options.as_json, was_imported_before=previous is not None)
+        if len(documents) == 1 and any(imported):
             print_notice(f"already imported; to import it again: convo import {quote(options.file)} --as NAME")
 
 
@@ -78,7 +78,9 @@ def select_documents(
     Raises NotFound for an unknown name, InvalidUsage for one new name for several conversations.
     """
     if options.only_name is not None:
-        documents = [one for one in documents if options.only_name in (one.name, imported_session_name(one))]
+        documents = [
+            document for document in documents if options.only_name in (document.name, imported_session_name(document))
+        ]
         if not documents:
             raise NotFound("conversation in the file", options.only_name, hint=f"convo import {options.file} --dry-run")
     if options.name is not None and len(documents) != 1:
@@ -104,14 +106,14 @@ def report_import(
     """Print one conversation and its session; `was_imported_before`: by an earlier import."""
     name = session.name if session else imported_session_name(document)
     if as_json:
-        told: dict[str, Json] = {
+        report: dict[str, Json] = {
             "session": session.name if session else None,
             "name": document.name,
             "items": len(document.items),
             "links": len(document.links),
             "model": session.model if session else document.model,
         }
-        print_json(told)
+        print_json(report)
     else:
         print_line(
             escape_control_chars(f"{name}  {format_count(len(document.items))}")

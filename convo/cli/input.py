@@ -22,7 +22,7 @@ PIPE_ARGUMENT = "-"
 """The argument that means piped input."""
 
 MAX_PIPED_BYTES = 10 * 1024 * 1024
-"""The API accepts no longer string."""
+"""The longest string that the API accepts."""
 
 SILENCE_NOTICE_S = 2.0
 
@@ -49,22 +49,22 @@ def read_message(
     input that is not text, or for input that is too large.
     """
     check_message_words(words, files, example=example)
-    at_terminal, taken = sys.stdin.isatty(), any(file in STDIN_PATHS for file in files)
-    if not words and at_terminal:
+    is_terminal, is_stdin_taken = sys.stdin.isatty(), any(file in STDIN_PATHS for file in files)
+    if not words and is_terminal:
         return None
-    spoken = " ".join(word for word in words if word != PIPE_ARGUMENT)
-    demanded = PIPE_ARGUMENT in words or (required and not words and not taken)
-    if demanded or has_piped_input(files):
-        return join_message_texts(spoken, read_piped_input())
-    return spoken if words or required else None
+    prompt = " ".join(word for word in words if word != PIPE_ARGUMENT)
+    needs_pipe = PIPE_ARGUMENT in words or (required and not words and not is_stdin_taken)
+    if needs_pipe or has_piped_input(files):
+        return join_message_texts(prompt, read_piped_input())
+    return prompt if words or required else None
 
 
 def check_message_words(words: Sequence[str], files: Sequence[str | None] = (), *, example: str) -> None:
     """Raise InvalidUsage for a `-` without piped input, and Unreadable for words that are not text."""
     if PIPE_ARGUMENT in words and sys.stdin.isatty():
         raise InvalidUsage("- means piped input, but stdin is a terminal", hint=example)
-    if PIPE_ARGUMENT in words and (taken := next((file for file in files if file in STDIN_PATHS), None)):
-        raise InvalidUsage(f"- and {taken} both read stdin", hint="leave one of them out")
+    if PIPE_ARGUMENT in words and (path := next((file for file in files if file in STDIN_PATHS), None)):
+        raise InvalidUsage(f"- and {path} both read stdin", hint="leave one of them out")
     if any(UNDECODED_BYTE.search(word) for word in words):
         raise Unreadable(f"the message is not text in {sys.getfilesystemencoding().upper()}", hint=NOT_TEXT_HINT)
 
@@ -79,17 +79,17 @@ def has_piped_input(files: Sequence[str | None] = ()) -> bool:
     if any(file in STDIN_PATHS for file in files):
         return False
     try:
-        number = sys.stdin.fileno()
+        descriptor = sys.stdin.fileno()
     except (OSError, ValueError):  # a stream without a descriptor replaced stdin as input
         return not sys.stdin.isatty()
     try:
-        mode, access = os.fstat(number).st_mode, fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE
+        mode, access = os.fstat(descriptor).st_mode, fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE
     except OSError:
         return False
     if access == os.O_WRONLY:
         return False
     if stat.S_ISSOCK(mode):
-        return bool(select.select([number], [], [], 0)[0])
+        return bool(select.select([descriptor], [], [], 0)[0])
     return stat.S_ISFIFO(mode) or stat.S_ISREG(mode)
 
 
@@ -101,26 +101,26 @@ def read_piped_input() -> str:
         if len(data) > MAX_PIPED_BYTES:
             raise Unreadable(f"piped input is larger than {MAX_PIPED_BYTES // 1024**2} MB", hint="pipe a part of it")
         return io.TextIOWrapper(io.BytesIO(data), encoding=encoding, errors="strict").read()
-    except UnicodeDecodeError as wrong:
-        raise Unreadable(f"piped input is not text in {encoding.upper()}", hint=NOT_TEXT_HINT) from wrong
-    except OSError as wrong:
-        raise Unreadable(f"stdin cannot be read: {(wrong.strerror or str(wrong)).lower()}") from wrong
+    except UnicodeDecodeError as error:
+        raise Unreadable(f"piped input is not text in {encoding.upper()}", hint=NOT_TEXT_HINT) from error
+    except OSError as error:
+        raise Unreadable(f"stdin cannot be read: {(error.strerror or str(error)).lower()}") from error
 
 
 def _read_limited(stream: BinaryIO) -> bytes:
     """Read to the end, but at most one byte more than `MAX_PIPED_BYTES`. Raises OSError."""
     try:
-        number = stream.fileno()
+        descriptor = stream.fileno()
     except OSError:
         return stream.read(MAX_PIPED_BYTES + 1)
-    data, noted = bytearray(), False
+    data, has_notice = bytearray(), False
     while len(data) <= MAX_PIPED_BYTES:
-        if not select.select([number], [], [], None if noted else SILENCE_NOTICE_S)[0]:
+        if not select.select([descriptor], [], [], None if has_notice else SILENCE_NOTICE_S)[0]:
             print_notice("waiting for piped input to end; to run without it, add </dev/null")
             sys.stderr.flush()
-            noted = True
+            has_notice = True
             continue
-        chunk = os.read(number, min(PIPE_CHUNK_BYTES, MAX_PIPED_BYTES + 1 - len(data)))
+        chunk = os.read(descriptor, min(PIPE_CHUNK_BYTES, MAX_PIPED_BYTES + 1 - len(data)))
         if not chunk:
             break
         data += chunk

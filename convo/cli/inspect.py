@@ -42,24 +42,24 @@ def print_views(
     views: Sequence[ConversationView | RunState], handles: Sequence[str], output_format: str, *, paged: bool = True
 ) -> None:
     """Print conversations and states in a format of `VIEW_RENDERERS`."""
-    medium = detect_display(sys.stdout, os.environ)
+    display = detect_display(sys.stdout, os.environ)
     texts = (
-        render_run_state_in_format(one, handle, output_format, medium)
-        if isinstance(one, RunState)
-        else VIEW_RENDERERS[output_format](one, medium)
-        for one, handle in zip(views, handles, strict=True)
+        render_run_state_in_format(view, handle, output_format, display)
+        if isinstance(view, RunState)
+        else VIEW_RENDERERS[output_format](view, display)
+        for view, handle in zip(views, handles, strict=True)
     )
     print_rendered(texts, output_format, paged=paged)
 
 
-def _render_json(view: ConversationView, medium: DisplayOptions) -> str:
+def _render_json(view: ConversationView, display: DisplayOptions) -> str:
     return json.dumps(conversation_to_json(view))
 
 
-def _render_items_json(view: ConversationView, medium: DisplayOptions) -> str:
+def _render_items_json(view: ConversationView, display: DisplayOptions) -> str:
     """Render a JSON list with one item a line, as in a replay file."""
-    stored = [json.dumps(dict(item)) for item in view.path.items]
-    return "[\n" + ",\n".join(stored) + "\n]" if stored else "[]"
+    lines = [json.dumps(dict(item)) for item in view.path.items]
+    return "[\n" + ",\n".join(lines) + "\n]" if lines else "[]"
 
 
 VIEW_RENDERERS: dict[str, Callable[[ConversationView, DisplayOptions], str]] = {
@@ -80,20 +80,24 @@ def write_html_page(views: Sequence[ConversationView | RunState], handles: Seque
     from convo.server.inspector_data import build_inspector_data
     from convo.server.pages import render_inspector_page
 
-    known = {handle: one for handle, one in zip(handles, views, strict=True) if isinstance(one, ConversationView)}
-    run = next((handle for handle in handles if handle not in known), None)
-    if run is not None:
-        raise InvalidUsage(f"{run} is a paused run; --html shows conversations only", hint=f"convo inspect {run}")
+    conversations = {
+        handle: view for handle, view in zip(handles, views, strict=True) if isinstance(view, ConversationView)
+    }
+    run_handle = next((handle for handle in handles if handle not in conversations), None)
+    if run_handle is not None:
+        raise InvalidUsage(
+            f"{run_handle} is a paused run; --html shows conversations only", hint=f"convo inspect {run_handle}"
+        )
     if file is None:
-        sys.stdout.write(render_inspector_page(build_inspector_data(known)))
+        sys.stdout.write(render_inspector_page(build_inspector_data(conversations)))
         return
     target = resolve_links(Path(to_absolute_path(str(file))))
-    for one in known.values():
-        own = one.session.handle if one.session else one.handle
-        if own and resolve_links(Path(to_absolute_path(own))) == target:
+    for view in conversations.values():
+        own_path = view.session.handle if view.session else view.handle
+        if own_path and resolve_links(Path(to_absolute_path(own_path))) == target:
             raise InvalidUsage(f"{file} is the conversation's own file", hint="name another one with --html")
-    write_atomic(target, render_inspector_page(build_inspector_data(known)))
-    print_notice(f"wrote {format_count(len(known), 'conversation')} to {file}")
+    write_atomic(target, render_inspector_page(build_inspector_data(conversations)))
+    print_notice(f"wrote {format_count(len(conversations), 'conversation')} to {file}")
 
 
 CURSOR_HOME, CLEAR_LINE, CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
@@ -115,36 +119,36 @@ async def watch_handle(handle: str, config: Path | None, *, until_idle: bool) ->
     Raises the errors of `watch_conversation`.
     """
     async with open_configured_store(load_settings(config)) as store:
-        file = is_path_like(handle) or await is_unknown_file(store, handle)
-        async with aclosing(watch_conversation(store, handle, SystemClock(), is_replay_file=file)) as states:
+        is_file = is_path_like(handle) or await is_unknown_file(store, handle)
+        async with aclosing(watch_conversation(store, handle, SystemClock(), is_replay_file=is_file)) as views:
             if _can_repaint():
-                await _show_until_key(states, until_idle=until_idle)
+                await _show_until_key(views, until_idle=until_idle)
             else:
-                await _show_views(states, ResponseLinePrinter(), until_idle=until_idle)
+                await _show_views(views, ResponseLinePrinter(), until_idle=until_idle)
 
 
 async def _show_until_key(views: AsyncGenerator[ConversationView, None], *, until_idle: bool) -> None:
     """Show the views until a quit key is pressed."""
     from convo.terminal.raw_terminal import on_key
 
-    show, loop = ScreenPainter(), asyncio.get_running_loop()
+    painter, loop = ScreenPainter(), asyncio.get_running_loop()
     try:
-        async with asyncio.timeout(None) as pressed:
-            with on_key(QUIT_KEYS, lambda: pressed.reschedule(loop.time())):
-                await _show_views(views, show, until_idle=until_idle)
+        async with asyncio.timeout(None) as key_timeout:
+            with on_key(QUIT_KEYS, lambda: key_timeout.reschedule(loop.time())):
+                await _show_views(views, painter, until_idle=until_idle)
     except TimeoutError:
-        if not pressed.expired():
+        if not key_timeout.expired():
             raise
     finally:
-        show.close()
+        painter.close()
 
 
 async def _show_views(
     views: AsyncGenerator[ConversationView, None], display: "ScreenPainter | ResponseLinePrinter", *, until_idle: bool
 ) -> None:
-    async for known in views:
-        display.show(known)
-        if until_idle and not is_in_progress(known):
+    async for view in views:
+        display.show(view)
+        if until_idle and not is_in_progress(view):
             return
 
 
@@ -160,11 +164,11 @@ class ScreenPainter:
         self._has_painted = False
 
     def show(self, view: ConversationView) -> None:
-        medium, rows = detect_display(sys.stdout, os.environ), shutil.get_terminal_size().lines
-        foot = WATCHING_FOOTER if is_in_progress(view) else IDLE_FOOTER
-        lines = [*_fit_screen_rows(view, medium, rows - 1), medium.apply_style(foot, "dim")]
-        begin = CURSOR_HOME if self._has_painted else CLEAR_BELOW.join((CURSOR_HOME, ""))
-        sys.stdout.write(begin + NO_WRAP + "".join(line + CLEAR_LINE + "\n" for line in lines[:-1]))
+        display, rows = detect_display(sys.stdout, os.environ), shutil.get_terminal_size().lines
+        footer = WATCHING_FOOTER if is_in_progress(view) else IDLE_FOOTER
+        lines = [*_fit_screen_rows(view, display, rows - 1), display.apply_style(footer, "dim")]
+        start = CURSOR_HOME if self._has_painted else CLEAR_BELOW.join((CURSOR_HOME, ""))
+        sys.stdout.write(start + NO_WRAP + "".join(line + CLEAR_LINE + "\n" for line in lines[:-1]))
         sys.stdout.write(lines[-1] + CLEAR_BELOW + "\r" + WRAP)
         sys.stdout.flush()
         self._has_painted = True
@@ -176,11 +180,11 @@ class ScreenPainter:
             sys.stdout.flush()
 
 
-def _fit_screen_rows(view: ConversationView, medium: DisplayOptions, max_rows: int) -> list[str]:
+def _fit_screen_rows(view: ConversationView, display: DisplayOptions, max_rows: int) -> list[str]:
     """Render at most `max_rows` lines: first without the chart, then without the oldest rows of the tree."""
     for lines in (
-        render_conversation(view, medium).split("\n"),
-        render_conversation(view, medium, with_chart=False).split("\n"),
+        render_conversation(view, display).split("\n"),
+        render_conversation(view, display, with_chart=False).split("\n"),
     ):
         if len(lines) <= max_rows:
             return lines
@@ -195,20 +199,20 @@ class ResponseLinePrinter:
         self._has_header = False
 
     def show(self, view: ConversationView) -> None:
-        medium = detect_display(sys.stdout, os.environ)
-        head, *lines = table_lines(fit_link_table(view, medium), medium)
-        new = [
-            (one.link.id, line)
-            for one, line in zip(build_tree_rows(view), lines, strict=True)
-            if one.link.id not in self._printed_ids and one.link.status not in UNFINISHED_STATUSES
+        display = detect_display(sys.stdout, os.environ)
+        header, *lines = table_lines(fit_link_table(view, display), display)
+        new_rows = [
+            (row.link.id, line)
+            for row, line in zip(build_tree_rows(view), lines, strict=True)
+            if row.link.id not in self._printed_ids and row.link.status not in UNFINISHED_STATUSES
         ]
-        if new and not self._has_header:
-            self._print(head, medium)
-        for id_, line in new:
-            self._printed_ids.add(id_)
-            self._print(line, medium)
+        if new_rows and not self._has_header:
+            self._print(header, display)
+        for link_id, line in new_rows:
+            self._printed_ids.add(link_id)
+            self._print(line, display)
 
-    def _print(self, line: str, medium: DisplayOptions) -> None:
+    def _print(self, line: str, display: DisplayOptions) -> None:
         self._has_header = True
-        sys.stdout.write(medium.translate_box_chars(line) + "\n")
+        sys.stdout.write(display.translate_box_chars(line) + "\n")
         sys.stdout.flush()

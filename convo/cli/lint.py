@@ -32,13 +32,13 @@ def run_lint(handles: Sequence[str], options: LookupOptions, output_format: str,
     """
     reports = [load_lint_target(handle, options).build_report() for handle in dict.fromkeys(handles)]
     sys.stdout.write(render_lint_reports(reports, output_format))
-    return any(one.error_count or (strict and one.warning_count) for one in reports)
+    return any(report.error_count or (strict and report.warning_count) for report in reports)
 
 
 def render_lint_reports(reports: Sequence[LintReport], output_format: str) -> str:
     """Render the reports as "json", "sarif" or text."""
     if output_format == "json":
-        return "".join(json.dumps(one.to_json()) + "\n" for one in reports)
+        return "".join(json.dumps(report.to_json()) + "\n" for report in reports)
     if output_format == "sarif":
         return (
             json.dumps(
@@ -47,15 +47,15 @@ def render_lint_reports(reports: Sequence[LintReport], output_format: str) -> st
             )
             + "\n"
         )
-    medium = detect_display(sys.stdout, os.environ)
-    return "\n".join(render_lint_report(one, medium) + "\n" for one in reports)
+    display = detect_display(sys.stdout, os.environ)
+    return "\n".join(render_lint_report(report, display) + "\n" for report in reports)
 
 
 def print_rule(code: str) -> None:
     """Print a rule's page, or one line for each rule. Raises NotFound."""
     if code == "all":
-        wide = max(map(len, LINT_RULE_BY_CODE))
-        sys.stdout.write("".join(f"{rule.code:<{wide}}  {rule.severity:<7}  {rule.summary}\n" for rule in LINT_RULES))
+        width = max(map(len, LINT_RULE_BY_CODE))
+        sys.stdout.write("".join(f"{rule.code:<{width}}  {rule.severity:<7}  {rule.summary}\n" for rule in LINT_RULES))
     elif code in LINT_RULE_BY_CODE:
         sys.stdout.write(read_rule_page(code))
     else:

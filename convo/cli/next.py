@@ -80,47 +80,49 @@ async def prepare_next_request(options: NextOptions) -> tuple[NextRequest, Setti
     Raises NotFound, AmbiguousHandle, Unreadable, WrongOwner, ItemDeleted or InvalidSettings, StateFault for an open
     agent run whose calls have no output yet, and the errors of the agents' own code and of an endpoint that is called.
     """
-    along = [load_attachment(place) for place in options.attachments]
-    said = [user_message(options.prompt, *along)] if options.prompt or along else []
-    cast = _load_agents(options.run_flags)
-    model = cast.model if cast and options.model is None else options.model
+    attachment_parts = [load_attachment(path) for path in options.attachments]
+    items = [user_message(options.prompt, *attachment_parts)] if options.prompt or attachment_parts else []
+    setup = _load_agents(options.run_flags)
+    model = setup.model if setup and options.model is None else options.model
     settings = load_settings(options.config, SettingFlags(model=model))
-    async with open_configured_store(settings) as store, AsyncExitStack() as open_things:
-        known = await _load_continued_view(store, options, settings)
-        if known.session:
-            await check_no_open_run(store, known.session)
+    async with open_configured_store(settings) as store, AsyncExitStack() as exit_stack:
+        view = await _load_continued_view(store, options, settings)
+        if view.session:
+            await check_no_open_run(store, view.session)
         if options.run_flags.agent is None:
-            options = await _with_previous_agents(store, known, options, settings.paths.data)
-            cast = _load_agents(options.run_flags)
-            model = cast.model if cast and options.model is None else options.model
+            options = await _with_previous_agents(store, view, options, settings.paths.data)
+            setup = _load_agents(options.run_flags)
+            model = setup.model if setup and options.model is None else options.model
             settings = load_settings(options.config, SettingFlags(model=model))
-        settings, choice = _choose_settings_and_model(settings, known, model)
-        endpoint = await open_things.enter_async_context(endpoint_session(choice, settings, store))
-        asked, sent, count = (
-            _build_request_options(choice, known, options),
+        settings, choice = _choose_settings_and_model(settings, view, model)
+        endpoint = await exit_stack.enter_async_context(endpoint_session(choice, settings, store))
+        request_options, request_input, counter = (
+            _build_request_options(choice, view, options),
             None,
             TOKEN_COUNTERS[options.count_by](endpoint, choice),
         )
-        if cast:
+        if setup:
             from convo.cli.next_agents import AgentRequestPreview
 
-            by = AgentRequestPreview(cast, settings, store, open_things)
-            seen = await by.preview_request(known, said, asked, endpoint, same_model=bool(options.model))
-            count = count if seen.endpoint is endpoint else skip_remote_count
-            asked, endpoint, sent = seen.options, seen.endpoint, seen.request_input
-        own, key = settings.windows, _get_key_variable(choice)
-        found = await build_next_request(
-            known.handle,
-            make_continuation_state(known),
-            said,
-            asked,
+            preview = AgentRequestPreview(setup, settings, store, exit_stack)
+            prepared = await preview.preview_request(
+                view, items, request_options, endpoint, same_model=bool(options.model)
+            )
+            counter = counter if prepared.endpoint is endpoint else skip_remote_count
+            request_options, endpoint, request_input = prepared.options, prepared.endpoint, prepared.request_input
+        windows, key = settings.windows, _get_key_variable(choice)
+        next_request = await build_next_request(
+            view.handle,
+            make_continuation_state(view),
+            items,
+            request_options,
             endpoint,
-            count,
+            counter,
             key_env=key,
-            windows=own,
-            request_input=sent,
+            windows=windows,
+            request_input=request_input,
         )
-    return found, settings
+    return next_request, settings
 
 
 async def _with_previous_agents(
@@ -133,11 +135,13 @@ async def _with_previous_agents(
     if view.session and await store.agent_runs(session_id=view.session.id, limit=1):
         from convo.cli.agent_options import load_session_agents
 
-        found = await load_session_agents(store, view.session.id, data_dir)
-        if found is not None:
-            sys.stderr.write(f"using this session's agents: {escape_control_chars(found.reference)}\n")
+        agents = await load_session_agents(store, view.session.id, data_dir)
+        if agents is not None:
+            sys.stderr.write(f"using this session's agents: {escape_control_chars(agents.reference)}\n")
             options = replace(
-                options, model=options.model or found.model, run_flags=replace(options.run_flags, agent=found.reference)
+                options,
+                model=options.model or agents.model,
+                run_flags=replace(options.run_flags, agent=agents.reference),
             )
     options.run_flags.validate(instructions=options.instructions)
     return options
@@ -154,12 +158,12 @@ def _load_agents(flags: RunFlags) -> "AgentSetup | None":
 
 async def _load_continued_view(store: Store, options: NextOptions, settings: Settings) -> ConversationView:
     """Resolve the handle; for an endpoint's handle return the view of its session record, if one exists."""
-    known = await HandleResolver(settings, store, LookupOptions(options.config, options.provider)).resolve(
+    view = await HandleResolver(settings, store, LookupOptions(options.config, options.provider)).resolve(
         options.handle
     )
-    is_id = STRATEGIES[owner_of_handle(known.handle)].is_server_side
-    record = await find_session_by_handle(store, known.handle) if is_id and not known.session else None
-    return await load_session_view(store, record) if record else known
+    is_id = STRATEGIES[owner_of_handle(view.handle)].is_server_side
+    record = await find_session_by_handle(store, view.handle) if is_id and not view.session else None
+    return await load_session_view(store, record) if record else view
 
 
 def _choose_settings_and_model(
@@ -172,8 +176,8 @@ def _choose_settings_and_model(
         return settings, choose_model(settings, model)
     scope = view.scope
     record = RecordedEndpoint(view.handle, view.model, scope.url, scope.organisation, scope.project)
-    remembers = STRATEGIES[make_continuation_state(view).strategy].is_server_side
-    choice = choose_model(settings, model or view.model, source="-m", record=record if remembers else None)
+    is_server_side = STRATEGIES[make_continuation_state(view).strategy].is_server_side
+    choice = choose_model(settings, model or view.model, source="-m", record=record if is_server_side else None)
     return settings._replace(providers={**settings.providers, choice.provider.name: choice.provider}), choice
 
 

@@ -51,10 +51,10 @@ class AgentRequestPreview:
 
         Raises the errors of `AgentRunner.open` and `AgentRunner.preview_request`, and ItemDeleted.
         """
-        edges = ChatDeps(self.store, endpoint, SystemClock(), random_id)
-        cast = self.agent_setup.without_agent_models() if same_model else self.agent_setup.with_route(self._open_route)
-        running = await AgentRunner.open(await _open_read_only_chat(view, options, edges), cast.graph, cast.run_config)
-        return await running.preview_request(items)
+        deps = ChatDeps(self.store, endpoint, SystemClock(), random_id)
+        setup = self.agent_setup.without_agent_models() if same_model else self.agent_setup.with_route(self._open_route)
+        runner = await AgentRunner.open(await _open_read_only_chat(view, options, deps), setup.graph, setup.run_config)
+        return await runner.preview_request(items)
 
     def _open_route(self, model: str) -> ModelRoute:
         choice = choose_model(self.settings, model, source="an agent's model")
@@ -65,11 +65,13 @@ class AgentRequestPreview:
 
 async def _open_read_only_chat(view: ConversationView, options: RequestOptions, deps: ChatDeps) -> Chat:
     """Open the conversation as its owner would continue it, with or without a record."""
-    held, scope = make_continuation_state(view), deps.endpoint.scope
-    path = held.path
-    new = Session("", view.handle, held.strategy, options.model, path.head, held.confirmed_head, 0.0, 0.0, scope)
-    session = replace(view.session or new, handle=held.handle)
-    last = await load_last_link(deps.store, view.session) if view.session else find_current_link(view)
-    record = SessionRecord(session, path, last, deps, is_saved=bool(view.session))
-    record.state = held
+    state, scope = make_continuation_state(view), deps.endpoint.scope
+    path = state.path
+    new_session = Session(
+        "", view.handle, state.strategy, options.model, path.head, state.confirmed_head, 0.0, 0.0, scope
+    )
+    session = replace(view.session or new_session, handle=state.handle)
+    last_link = await load_last_link(deps.store, view.session) if view.session else find_current_link(view)
+    record = SessionRecord(session, path, last_link, deps, is_saved=bool(view.session))
+    record.state = state
     return Chat(record, options, deps)

@@ -118,8 +118,8 @@ def _to_usage_failure(error: TyperException) -> CommandFailure:
     option: str = getattr(error, "option_name", None) or ""
     command = ctx.command_path if ctx else "convo"
     if hasattr(error, "possibilities"):
-        near = get_close_matches(option, error.possibilities or (), n=1)
-        hint = _suggest_option_position(option, ctx) or (f"{command} {near[0]}" if near else f"{command} --help")
+        matches = get_close_matches(option, error.possibilities or (), n=1)
+        hint = _suggest_option_position(option, ctx) or (f"{command} {matches[0]}" if matches else f"{command} --help")
         return CommandFailure("usage", f"no option {option!r}", hint, 2)
     message = _format_typer_message(error.format_message())
     if error.exit_code != 2:
@@ -150,17 +150,17 @@ def _format_typer_message(message: str) -> str:
 
 def _to_internal_failure(error: BaseException) -> CommandFailure:
     """Convert a bug to its type and its line; the operating system's message is safe to print."""
-    words = f" ({error.strerror})" if isinstance(error, OSError) and error.strerror else ""
-    message = f"internal error: {type(error).__name__}{words} in {_find_own_line(error)}"
+    detail = f" ({error.strerror})" if isinstance(error, OSError) and error.strerror else ""
+    message = f"internal error: {type(error).__name__}{detail} in {_find_own_line(error)}"
     return CommandFailure("internal_error", message, "set CONVO_DEBUG=1 to see the traceback")
 
 
 def _find_own_line(error: BaseException) -> str:
     """Return the last line of our code in the traceback, as `convo/file.py:line`."""
     frames = [(Path(frame.filename), frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
-    ours = [(path, line) for path, line in frames if path.is_relative_to(PACKAGE_DIR)]
-    path, line = ours[-1] if ours else (Path("convo"), 0)
-    return f"{path.relative_to(PACKAGE_DIR.parent).as_posix() if ours else path}:{line}"
+    own_frames = [(path, line) for path, line in frames if path.is_relative_to(PACKAGE_DIR)]
+    path, line = own_frames[-1] if own_frames else (Path("convo"), 0)
+    return f"{path.relative_to(PACKAGE_DIR.parent).as_posix() if own_frames else path}:{line}"
 
 
 def print_failure(failure: CommandFailure, *, as_json: bool) -> int:
@@ -191,8 +191,8 @@ def _format_traceback(error: BaseException) -> Iterator[str]:
     frames = traceback.extract_tb(error.__traceback__)
     yield "Traceback (most recent call last):\n"
     yield from traceback.format_list(frames)
-    ours = isinstance(error, ConvoError) or (frames and Path(frames[-1].filename).is_relative_to(PACKAGE_DIR))
-    yield "".join(traceback.format_exception_only(error)) if ours else f"{type(error).__qualname__}\n"
+    is_own = isinstance(error, ConvoError) or (frames and Path(frames[-1].filename).is_relative_to(PACKAGE_DIR))
+    yield "".join(traceback.format_exception_only(error)) if is_own else f"{type(error).__qualname__}\n"
 
 
 EXIT_CODES: Mapping[int, str] = MappingProxyType(

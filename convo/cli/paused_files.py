@@ -23,9 +23,9 @@ RUN_MARK_KEY = "convo"
 
 def get_marked_run_id(state: RunState) -> str | None:
     """Return the id of the run that a document of convo's own is of; only the store with the run has this id."""
-    said = state.document.get(RUN_MARK_KEY)
-    run = said.get("run") if isinstance(said, dict) else None
-    return run if isinstance(run, str) else None
+    mark = state.document.get(RUN_MARK_KEY)
+    run_id = mark.get("run") if isinstance(mark, dict) else None
+    return run_id if isinstance(run_id, str) else None
 
 
 def state_file_path(folder: Path, run_id: str) -> Path:
@@ -44,22 +44,22 @@ def _named_files_list_path(folder: Path, run_id: str) -> Path:
 
 def delete_state_files(folder: Path, run_id: str) -> None:
     """Delete the states of an ended run, but not the list of its named files. Raises OSError."""
-    for place in (state_file_path(folder, run_id), base_state_file_path(folder, run_id)):
-        place.unlink(missing_ok=True)
+    for path in (state_file_path(folder, run_id), base_state_file_path(folder, run_id)):
+        path.unlink(missing_ok=True)
 
 
 def record_named_file(folder: Path, run_id: str, path: str) -> None:
     """Record a file that the user named for a run, before it is written. Raises StoreFault."""
-    there = _read_named_files(folder, run_id)
-    if path not in there:
+    recorded = _read_named_files(folder, run_id)
+    if path not in recorded:
         make_private_folder(folder.with_name("named"))
-        write_atomic(_named_files_list_path(folder, run_id), json.dumps([*there, path]), mode=PRIVATE_MODE)
+        write_atomic(_named_files_list_path(folder, run_id), json.dumps([*recorded, path]), mode=PRIVATE_MODE)
 
 
 def list_named_files(folder: Path, runs: Iterable[str]) -> list[str]:
     """Return the files that the user named for runs, if they exist and still contain that run."""
-    places = {place: None for run in runs for place in _read_named_files(folder, run) if _is_state_of_run(place, run)}
-    return list(places)
+    paths = {path: None for run in runs for path in _read_named_files(folder, run) if _is_state_of_run(path, run)}
+    return list(paths)
 
 
 def delete_run_files(folder: Path, runs: Iterable[str]) -> None:
@@ -67,16 +67,16 @@ def delete_run_files(folder: Path, runs: Iterable[str]) -> None:
 
     Raises StoreFault for a file that could not be deleted, after all others were.
     """
-    left: list[StoreFault] = []
-    ways = (state_file_path, base_state_file_path, _named_files_list_path)
-    for place in [way(folder, run) for run in runs for way in ways]:
+    failures: list[StoreFault] = []
+    path_functions = (state_file_path, base_state_file_path, _named_files_list_path)
+    for path in [make_path(folder, run) for run in runs for make_path in path_functions]:
         try:
-            place.unlink(missing_ok=True)
-        except OSError as wrong:
-            said = f"{place} belongs to a removed run and cannot be deleted: {format_os_error(wrong)}"
-            left.append(StoreFault(said, hint="delete the file yourself"))
-    if left:
-        raise left[0]
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            message = f"{path} belongs to a removed run and cannot be deleted: {format_os_error(error)}"
+            failures.append(StoreFault(message, hint="delete the file yourself"))
+    if failures:
+        raise failures[0]
 
 
 async def list_runs_with_files(store: Store, folder: Path) -> list[str]:
@@ -85,16 +85,16 @@ async def list_runs_with_files(store: Store, folder: Path) -> list[str]:
 
 
 def _list_run_ids(folder: Path) -> list[str]:
-    there = [place for place in (folder, folder.with_name("named")) if place.is_dir()]
-    return sorted({name.partition(".")[0] for place in there for name in os.listdir(place)} - {""})
+    folders = [directory for directory in (folder, folder.with_name("named")) if directory.is_dir()]
+    return sorted({name.partition(".")[0] for directory in folders for name in os.listdir(directory)} - {""})
 
 
 def _read_named_files(folder: Path, run_id: str) -> Sequence[str]:
     try:
-        said = json.loads(_named_files_list_path(folder, run_id).read_bytes())
+        document = json.loads(_named_files_list_path(folder, run_id).read_bytes())
     except (OSError, ValueError):
         return ()
-    return [place for place in said if isinstance(place, str)] if isinstance(said, list) else ()
+    return [path for path in document if isinstance(path, str)] if isinstance(document, list) else ()
 
 
 def _is_state_of_run(path: str, run_id: str) -> bool:

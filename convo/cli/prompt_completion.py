@@ -41,22 +41,23 @@ class ReplCompleter:
             return len(word), suggest_files(word)
         return len(word), filter_suggestions(await self._list_offers(kind), word) if kind else ()
 
-    async def _list_offers(self, place_kind: str) -> Sequence[Suggestion]:
-        if place_kind == COMMAND_NAME:
+    async def _list_offers(self, argument_kind: str) -> Sequence[Suggestion]:
+        if argument_kind == COMMAND_NAME:
             return [
-                Suggestion(f"/{name} " if row.usage else f"/{name}", row.help) for name, row in SLASH_COMMANDS.items()
+                Suggestion(f"/{name} " if command.usage else f"/{name}", command.help)
+                for name, command in SLASH_COMMANDS.items()
             ]
-        if place_kind == OWNER_ARGUMENT:
+        if argument_kind == OWNER_ARGUMENT:
             return [Suggestion(str(strategy), owner.description) for strategy, owner in STRATEGIES.items()]
-        if place_kind == HANDLE_ARGUMENT:
-            there = await self._store.sessions(limit=MAX_OFFERED_SESSIONS)
-            return [Suggestion(session.name, str(session.strategy)) for session in there if session.name]
-        return await self._list_model_offers() if place_kind == MODEL_ARGUMENT else ()
+        if argument_kind == HANDLE_ARGUMENT:
+            sessions = await self._store.sessions(limit=MAX_OFFERED_SESSIONS)
+            return [Suggestion(session.name, str(session.strategy)) for session in sessions if session.name]
+        return await self._list_model_offers() if argument_kind == MODEL_ARGUMENT else ()
 
     async def _list_model_offers(self) -> Sequence[Suggestion]:
         from convo.terminal.settings_views import list_known_models
 
-        asked = [session.model for session in await self._store.sessions(limit=MAX_OFFERED_SESSIONS)]
+        used_models = [session.model for session in await self._store.sessions(limit=MAX_OFFERED_SESSIONS)]
         aliases = [Suggestion(name, model) for name, model in self._settings.aliases.items()]
-        known = dict.fromkeys([self._settings.model, *asked, *list_known_models(self._settings)])
-        return [*aliases, *(Suggestion(name) for name in known)]
+        models = dict.fromkeys([self._settings.model, *used_models, *list_known_models(self._settings)])
+        return [*aliases, *(Suggestion(name) for name in models)]

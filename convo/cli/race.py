@@ -60,17 +60,17 @@ async def run_and_print_race(options: RaceOptions, turns: Sequence[str]) -> int:
             open_configured_store(settings) as store,
             endpoint_session(choice, settings, store) as endpoint,
         ):
-            asking = make_request_options(choice, instructions=options.system, parameters={})
-            course = RacePlan(
-                tuple(turns), asking, ChatDeps(store, endpoint, SystemClock(), random_id), folder, options.keep
+            request_options = make_request_options(choice, instructions=options.system, parameters={})
+            plan = RacePlan(
+                tuple(turns), request_options, ChatDeps(store, endpoint, SystemClock(), random_id), folder, options.keep
             )
-            price = find_price(asking.model, settings.prices)
-            lanes = await run_interruptibly(_run_with_progress(course, price, as_events=options.as_jsonl))
+            price = find_price(request_options.model, settings.prices)
+            results = await run_interruptibly(_run_with_progress(plan, price, as_events=options.as_jsonl))
     if options.as_json:
-        print_json(_race_to_json(asking.model, turns, lanes, price))
+        print_json(_race_to_json(request_options.model, turns, results, price))
     elif not options.as_jsonl:
-        print_line(render_race(lanes, price, detect_display(sys.stdout, os.environ)))
-    return 1 if any(lane.error for lane in lanes) else 0
+        print_line(render_race(results, price, detect_display(sys.stdout, os.environ)))
+    return 1 if any(result.error for result in results) else 0
 
 
 def read_race_turns(options: RaceOptions) -> tuple[str, ...]:
@@ -100,27 +100,27 @@ def read_race_turns(options: RaceOptions) -> tuple[str, ...]:
 
 async def _run_with_progress(plan: RacePlan, price: Price | None, *, as_events: bool) -> list[RaceResult]:
     """Run the race with a bar on a terminal's stderr; `as_events`: each turn is printed as it ends."""
-    shown = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-    every = len(plan.messages) * len(RACE_ORDER)
+    is_shown = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    total = len(plan.messages) * len(RACE_ORDER)
 
-    def begins(strategy: Strategy, number: int) -> None:
-        if shown:
+    def show_start(strategy: Strategy, number: int) -> None:
+        if is_shown:
             done = RACE_ORDER.index(strategy) * len(plan.messages) + number
-            sys.stderr.write(f"\r\x1b[K{format_race_progress(done, every, strategy)}")
+            sys.stderr.write(f"\r\x1b[K{format_race_progress(done, total, strategy)}")
             sys.stderr.flush()
 
-    def took(strategy: Strategy, number: int, lap: RaceTurn) -> None:
+    def print_turn(strategy: Strategy, number: int, turn: RaceTurn) -> None:
         if as_events:
-            print_event({"type": "convo.turn", "strategy": str(strategy), "turn": number, **_turn_to_json(lap)})
+            print_event({"type": "convo.turn", "strategy": str(strategy), "turn": number, **_turn_to_json(turn)})
 
-    def ended(lane: RaceResult) -> None:
+    def print_result(result: RaceResult) -> None:
         if as_events:
-            print_event({"type": "convo.owner", **_result_to_json(lane, price)})
+            print_event({"type": "convo.owner", **_result_to_json(result, price)})
 
     try:
-        return await run_race(plan, RaceObserver(begins, took, ended))
+        return await run_race(plan, RaceObserver(show_start, print_turn, print_result))
     finally:
-        if shown:
+        if is_shown:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
 
@@ -129,25 +129,25 @@ def _race_to_json(
     model: str, turns: Sequence[str], results: Sequence[RaceResult], price: Price | None
 ) -> dict[str, Json]:
     """Return the object of `convo race --json`: body bytes, seconds, USD; null for a number that is not reported."""
-    return {"model": model, "turns": list(turns), "owners": [_result_to_json(lane, price) for lane in results]}
+    return {"model": model, "turns": list(turns), "owners": [_result_to_json(result, price) for result in results]}
 
 
 def _result_to_json(result: RaceResult, price: Price | None) -> dict[str, Json]:
-    used = result.usage
+    usage = result.usage
     return {
         "strategy": str(result.strategy),
         "session": result.session,
         "bytes": result.request_bytes,
         "items": result.sent_count,
-        "input_tokens": used.input_tokens if used else None,
-        "cached_tokens": used.cached_tokens if used else None,
-        "output_tokens": used.output_tokens if used else None,
-        "reasoning_tokens": used.reasoning_tokens if used else None,
+        "input_tokens": usage.input_tokens if usage else None,
+        "cached_tokens": usage.cached_tokens if usage else None,
+        "output_tokens": usage.output_tokens if usage else None,
+        "reasoning_tokens": usage.reasoning_tokens if usage else None,
         "cost_usd": result.cost_usd(price),
         "first_token_s": result.first_token_s,
         "seconds": result.duration_s,
         "error": dict(result.error) if result.error else None,
-        "turns": [_turn_to_json(lap) for lap in result.turns],
+        "turns": [_turn_to_json(turn) for turn in result.turns],
     }
 
 

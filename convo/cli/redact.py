@@ -34,7 +34,7 @@ def redact_if_requested(
     if not (requested or patterns):
         return None
     return redact_document(
-        document, [TimeLimitedPattern(_compile_pattern(one)) for one in (*settings.redact, *patterns)]
+        document, [TimeLimitedPattern(_compile_pattern(pattern)) for pattern in (*settings.redact, *patterns)]
     )
 
 
@@ -61,7 +61,7 @@ class TimeLimitedPattern:
 def _limit_time(pattern: str) -> Iterator[None]:
     """Stop the block after `PATTERN_TIMEOUT_S`, where a signal can do so. Raises InvalidUsage."""
 
-    def end(number: int, frame: FrameType | None) -> None:
+    def raise_timeout(number: int, frame: FrameType | None) -> None:
         raise InvalidUsage(
             f"{pattern!r} took longer than {PATTERN_TIMEOUT_S:g} s on one string",
             hint="use a pattern without nested + or *",
@@ -70,37 +70,37 @@ def _limit_time(pattern: str) -> Iterator[None]:
     if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGALRM, end)
+    previous_handler = signal.signal(signal.SIGALRM, raise_timeout)
     signal.setitimer(signal.ITIMER_REAL, PATTERN_TIMEOUT_S)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGALRM, previous_handler)
 
 
 def _compile_pattern(pattern: str) -> re.Pattern[str]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)
-            found = re.compile(pattern)
-    except (re.error, OverflowError, RecursionError) as wrong:
+            compiled = re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as error:
         raise InvalidUsage(
-            f"{pattern!r} is not a regular expression: {wrong}", hint="quote it for the shell"
-        ) from wrong
-    if found.match(""):
+            f"{pattern!r} is not a regular expression: {error}", hint="quote it for the shell"
+        ) from error
+    if compiled.match(""):
         raise InvalidUsage(
             f"{pattern!r} matches the empty string, so it would match everywhere",
             hint="use a pattern that needs at least one character",
         )
-    return found
+    return compiled
 
 
 def format_redactions(result: RedactionResult) -> Iterator[str]:
     """Yield lines with the kind, the number and the places of the replacements."""
     for kind, count in count_replacements(result.replacements).items():
-        places = ", ".join(one.location for one in result.replacements if one.kind == kind)
-        yield f"redacted {count:,} {kind} ({places})"
+        locations = ", ".join(replacement.location for replacement in result.replacements if replacement.kind == kind)
+        yield f"redacted {count:,} {kind} ({locations})"
     if not result.replacements:
         yield "nothing to redact was found"
     if result.unchecked_locations:
@@ -111,5 +111,8 @@ def redactions_to_json(result: RedactionResult | None) -> dict[str, Json]:
     """Return the replacements for a program; empty if they were not requested."""
     if result is None:
         return {}
-    counted = [{"kind": one.kind, "where": one.location, "count": one.occurrences} for one in result.replacements]
-    return {"redacted": counted, "not_looked_into": list(result.unchecked_locations)}
+    replacements = [
+        {"kind": replacement.kind, "where": replacement.location, "count": replacement.occurrences}
+        for replacement in result.replacements
+    ]
+    return {"redacted": replacements, "not_looked_into": list(result.unchecked_locations)}

@@ -43,23 +43,23 @@ def run_repair(options: RepairOptions, lookup: LookupOptions, *, as_json: bool) 
     Raises the errors of `load_lint_target`, Unrepairable for a finding without a fix, and InvalidUsage or Conflict for
     an invalid or taken name.
     """
-    broken = load_lint_target(options.handle, lookup)
-    if broken.run_state:
+    target = load_lint_target(options.handle, lookup)
+    if target.run_state:
         raise InvalidUsage("a paused run cannot be repaired", hint=f"convo resume {quote(options.handle)}")
     to_file = _is_file_name(options.name)
-    if broken.view.has_unread_items and not to_file:
+    if target.view.has_unread_items and not to_file:
         raise InvalidUsage(
             "a request that continues server-side state has only a part of its history",
             hint="write it to a file: --as ./other.json",
         )
-    mended = (repair_for_file if to_file else repair_for_session)(broken.view) if lint_history(broken.view) else None
-    if mended and to_file:
+    result = (repair_for_file if to_file else repair_for_session)(target.view) if lint_history(target.view) else None
+    if result and to_file:
         check_new_item_file(options.name) if options.dry_run else write_item_file(
-            options.name, mended.view.items, broken.file
+            options.name, result.view.items, target.file
         )
-    elif mended:
-        asyncio.run(_save_session(options, broken, mended, lookup))
-    _print_repair(options, broken, mended, as_json=as_json)
+    elif result:
+        asyncio.run(_save_session(options, target, result, lookup))
+    _print_repair(options, target, result, as_json=as_json)
 
 
 def _is_file_name(name: str) -> bool:
@@ -69,34 +69,34 @@ def _is_file_name(name: str) -> bool:
 def _print_repair(options: RepairOptions, target: LintTarget, result: RepairResult | None, *, as_json: bool) -> None:
     """Print the changes; None as `result`: nothing needs a change."""
     changes = result.changes if result else ()
-    places = target.item_paths
+    paths = target.item_paths
     if not as_json:
-        medium = detect_display(sys.stdout, os.environ)
-        print_line(render_repair(options.name, result, places, medium, is_saved=not options.dry_run))
+        display = detect_display(sys.stdout, os.environ)
+        print_line(render_repair(options.name, result, paths, display, is_saved=not options.dry_run))
         return
-    shape: dict[str, Json] = {
+    document: dict[str, Json] = {
         "handle": options.handle,
         "made": options.name if result and not options.dry_run else None,
         "strategy": str(result.view.strategy) if result else None,
         "items": len(result.view.items) if result else len(target.view.items),
         "changes": [
-            _change_to_json(one, target, places[one.source_index] if one.source_index is not None else "$")
-            for one in changes
+            _change_to_json(change, target, paths[change.source_index] if change.source_index is not None else "$")
+            for change in changes
         ],
     }
-    print_json(shape)
+    print_json(document)
 
 
 def _change_to_json(change: RepairChange, target: LintTarget, path: str) -> dict[str, Json]:
     item = None if change.source_index is None else target.view.items[change.source_index]
-    known = {
+    fields = {
         "code": change.code or None,
         "change": change.action,
         "message": change.reason,
         "path": path,
         "index": change.source_index,
     }
-    return {**known, "id": item.get("id") if item else None}
+    return {**fields, "id": item.get("id") if item else None}
 
 
 async def _save_session(

@@ -46,16 +46,16 @@ MAX_PREPENDED_ITEMS = 5
 class ReplController(ChatContext):
     """A chat context with a prompt: the `convo.terminal.repl.ReplHost`. `presenter`: of the agents' runs, if any."""
 
-    def __init__(self, *opened: Any) -> None:
-        super().__init__(*opened)
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
         self._link_cache = SessionLinkCache()
         self.presenter: RunPresenter | None = None
 
     async def switch_model(self, chat: Chat, model: str) -> None:
         """Use another model from the next turn on. Raises WrongOwner or InvalidSettings."""
-        said = chat.options.instructions
-        chat.deps, asking = await self._connect(chat.session, model=model)
-        chat.options = replace(asking, instructions=said)
+        instructions = chat.options.instructions
+        chat.deps, options = await self._connect(chat.session, model=model)
+        chat.options = replace(options, instructions=instructions)
 
     async def change_strategy(self, chat: Chat, owner: str) -> tuple[Chat, str]:
         """Convert the conversation to another strategy; return it and the report.
@@ -65,10 +65,10 @@ class ReplController(ChatContext):
         from convo.cli.convert import render_owner_change
         from convo.transfer.convert import convert_chat
 
-        made, carried = await convert_chat(chat, parse_strategy(owner))
-        made.notify = chat.notify
-        await self._acquire_lease(made)
-        return made, render_owner_change(made, carried)
+        converted, plan = await convert_chat(chat, parse_strategy(owner))
+        converted.notify = chat.notify
+        await self._acquire_lease(converted)
+        return converted, render_owner_change(converted, plan)
 
     async def fork(self, chat: Chat, number: int | None) -> Chat:
         """Fork the conversation at its head, or at the end of a turn.
@@ -79,42 +79,42 @@ class ReplController(ChatContext):
             raise InvalidUsage("the conversation is empty, so it cannot be forked", hint="send a message first")
         await chat.ensure_saved()  # a fork without a message of its own is not stored yet
         source = chat.session if number is None else await make_session_at_turn(self._store, chat.session, number)
-        made = await fork_session(source, chat.options, chat.deps)
-        made.notify = chat.notify
-        await self._acquire_lease(made)
-        return made
+        forked = await fork_session(source, chat.options, chat.deps)
+        forked.notify = chat.notify
+        await self._acquire_lease(forked)
+        return forked
 
     async def open_new(self, chat: Chat, name: str) -> Chat:
         """Open another conversation with the same strategy, and release `chat`. Raises InvalidUsage or Conflict."""
         from convo.cli.repl_actions import open_new_chat
 
-        made = await open_new_chat(chat, name)
-        await self._move_lease(chat, made)
-        self._note_new_file(made.session)
-        return made
+        new_chat = await open_new_chat(chat, name)
+        await self._move_lease(chat, new_chat)
+        self._note_new_file(new_chat.session)
+        return new_chat
 
     async def open_existing(self, chat: Chat, handle: str) -> Chat:
         """Open the conversation of a handle, and release `chat`.
 
         Raises NotFound, Busy or InvalidUsage, and the errors of the lookup and of the endpoint.
         """
-        want = select_owner((), handle, use_last_session=False)
-        session = await find_selected_session(self._store, want)
+        selection = select_owner((), handle, use_last_session=False)
+        session = await find_selected_session(self._store, selection)
         if session and session.id == chat.session.id:
             raise InvalidUsage(f"{session.name} is already open", hint="/resume, to list the others")
-        if want.replay_file and not session:
-            check_replay_file_exists(want.replay_file)
+        if selection.replay_file and not session:
+            check_replay_file_exists(selection.replay_file)
         if session:
             await check_no_open_run(self._store, session)
             if not self._options.agents_reference and await self._store.agent_runs(session_id=session.id, limit=1):
-                again = f"{get_command_prefix()} chat --from {quote(session.name)}"
-                self._output.note(f"{session.name} used agents, and this chat does not; to use them: {again}")
-        edges, asking = await self._connect(session)
-        made = await open_chat(want, session, asking, edges)
-        await self._move_lease(chat, made)
-        await made.refresh()
-        made.load_state()
-        return made
+                command = f"{get_command_prefix()} chat --from {quote(session.name)}"
+                self._output.note(f"{session.name} used agents, and this chat does not; to use them: {command}")
+        deps, options = await self._connect(session)
+        opened_chat = await open_chat(selection, session, options, deps)
+        await self._move_lease(chat, opened_chat)
+        await opened_chat.refresh()
+        opened_chat.load_state()
+        return opened_chat
 
     async def render_recent_sessions(self, chat: Chat) -> str:
         return await render_recent_sessions(self._store)
@@ -177,31 +177,33 @@ class ReplController(ChatContext):
         from convo.chat.preview import build_next_request
         from convo.terminal.inspect_view import render_next_request
 
-        said = [user_message(text)] if text else []
-        asking, endpoint, sent = await self._prepare_next_request(chat, said)
+        items = [user_message(text)] if text else []
+        options, endpoint, request_input = await self._prepare_next_request(chat, items)
         assert self._settings
-        held, own, count = chat.load_state(), self._settings.windows, self._choose_token_counter(chat, endpoint)
-        found = await build_next_request(
-            chat.session.name, held, said, asking, endpoint, count, windows=own, request_input=sent
+        state, windows, counter = chat.load_state(), self._settings.windows, self._choose_token_counter(chat, endpoint)
+        next_request = await build_next_request(
+            chat.session.name, state, items, options, endpoint, counter, windows=windows, request_input=request_input
         )
-        return render_next_request(found, detect_display_without_color(sys.stderr), max_prepended=MAX_PREPENDED_ITEMS)
+        return render_next_request(
+            next_request, detect_display_without_color(sys.stderr), max_prepended=MAX_PREPENDED_ITEMS
+        )
 
     async def render_context_usage(self, chat: Chat) -> str:
         """Render the context window by part; during a pause without the parts that the agents add."""
         from convo.chat.preview import measure_context_window
         from convo.terminal.usage_views import context_meter_lines
 
-        asking, endpoint, sent = chat.options, chat.deps.endpoint, None
+        options, endpoint, request_input = chat.options, chat.deps.endpoint, None
         with suppress(StateFault):
-            asking, endpoint, sent = await self._prepare_next_request(chat, ())
+            options, endpoint, request_input = await self._prepare_next_request(chat, ())
         assert self._settings
-        count = self._choose_token_counter(chat, endpoint)
-        filling = await measure_context_window(
-            chat.load_state(), asking, count, self._settings.windows, request_input=sent
+        counter = self._choose_token_counter(chat, endpoint)
+        window = await measure_context_window(
+            chat.load_state(), options, counter, self._settings.windows, request_input=request_input
         )
-        medium = detect_display_without_color(sys.stderr)
-        return medium.translate_box_chars(
-            "\n".join([f"  {asking.model}", *context_meter_lines(filling, asking.model, medium)])
+        display = detect_display_without_color(sys.stderr)
+        return display.translate_box_chars(
+            "\n".join([f"  {options.model}", *context_meter_lines(window, options.model, display)])
         )
 
     async def _prepare_next_request(
@@ -214,8 +216,8 @@ class ReplController(ChatContext):
         if self.presenter is None:
             return chat.options, chat.deps.endpoint, None
         await self.presenter.switch_chat(chat)
-        found = await self.presenter.runner.preview_request(items)
-        return found.options, found.endpoint, found.request_input
+        prepared = await self.presenter.runner.preview_request(items)
+        return prepared.options, prepared.endpoint, prepared.request_input
 
     def _choose_token_counter(self, chat: Chat, endpoint: "Endpoint") -> "RequestTokenCounter":
         from convo.chat.preview import make_endpoint_counter, skip_remote_count
@@ -230,9 +232,9 @@ class ReplController(ChatContext):
         """Take the lease of `target` and release that of `chat`. Raises Busy."""
         target.notify = chat.notify
         await self._acquire_lease(target)
-        left = self._leases.pop(chat.session.id, None)
-        if left:
-            await left.release()
+        lease = self._leases.pop(chat.session.id, None)
+        if lease:
+            await lease.release()
 
 
 def parse_strategy(name: str) -> Strategy:
@@ -257,22 +259,22 @@ class SessionLinkCache:
 
     async def load_links(self, chat: Chat) -> Sequence[Link]:
         """Return the session's links, oldest first. Raises StoreFault."""
-        at = chat.session.id, chat.state.path.head
+        key = chat.session.id, chat.state.path.head
         if not chat.record.is_saved:
             return ()
-        if at != self._read_at:
-            self._links, self._read_at = await chat.deps.store.links(chat.session.id), at
+        if key != self._read_at:
+            self._links, self._read_at = await chat.deps.store.links(chat.session.id), key
         return self._links
 
     async def load_status_line_state(self, chat: Chat, settings: Settings) -> StatusLineState:
         """Return the values of the status line. Raises StoreFault."""
-        last = chat.record.last_link
-        used = Usage.from_json(last.usage) if last and chat.state.path else None
-        window = find_model_window(chat.options.model, settings.windows) if used else None
+        last_link = chat.record.last_link
+        usage = Usage.from_json(last_link.usage) if last_link and chat.state.path else None
+        window = find_model_window(chat.options.model, settings.windows) if usage else None
         return StatusLineState(
             owner=format_owner_handle(chat.session) if chat.session.name else str(chat.session.strategy),
             model=chat.options.model,
-            used_tokens=used.input_tokens + used.output_tokens if used else None,
+            used_tokens=usage.input_tokens + usage.output_tokens if usage else None,
             context_window=window.context if window else None,
             cost_usd=_sum_cost_usd(await self.load_links(chat), settings.prices),
         )
@@ -283,8 +285,8 @@ def _sum_cost_usd(links: Sequence[Link], prices: Mapping[str, Price]) -> float |
         return None
     from convo.inspect.view import sum_link_usage  # a new conversation does not need the import
 
-    spent = sum_link_usage(links, prices)
-    return spent.cost_usd if spent else None
+    total = sum_link_usage(links, prices)
+    return total.cost_usd if total else None
 
 
 def check_input_supported(model: str, parts: Sequence[Json], settings: Settings) -> None:
@@ -301,10 +303,11 @@ def check_input_supported(model: str, parts: Sequence[Json], settings: Settings)
             param="input",
             hint="choose another model with /model, or remove the attachment with /detach",
         )
-    words = [part for part in parts if part.get("type") == "input_text"]
-    window, need = find_model_window(model, settings.windows), estimate_tokens(user_message("", *words)) if words else 0
-    if window and need > window.context:
-        raise WindowExceeded(model, need, window.context)
+    text_parts = [part for part in parts if part.get("type") == "input_text"]
+    window = find_model_window(model, settings.windows)
+    needed_tokens = estimate_tokens(user_message("", *text_parts)) if text_parts else 0
+    if window and needed_tokens > window.context:
+        raise WindowExceeded(model, needed_tokens, window.context)
 
 
 async def render_recent_sessions(store: Store) -> str:
@@ -312,7 +315,9 @@ async def render_recent_sessions(store: Store) -> str:
     from convo.chat.lookup import load_session_summary
     from convo.terminal.list_views import render_session_list
 
-    there = [await load_session_summary(store, session) for session in await store.sessions(limit=MAX_RECENT_SESSIONS)]
-    if not there:
+    summaries = [
+        await load_session_summary(store, session) for session in await store.sessions(limit=MAX_RECENT_SESSIONS)
+    ]
+    if not summaries:
         return "  no conversations yet"
-    return render_session_list(there, detect_display_without_color(sys.stderr)) + "\n  /resume NAME continues one"
+    return render_session_list(summaries, detect_display_without_color(sys.stderr)) + "\n  /resume NAME continues one"

@@ -55,8 +55,8 @@ def _check_new_file(name: str, chat: Chat) -> Path:
     """Return the path of the file. Raises InvalidUsage for an existing one."""
     file = Path(os.path.expanduser(name))
     if os.path.lexists(file):
-        over = f"convo export {quote(chat.session.name)} -o {quote(str(file))} --force"
-        raise InvalidUsage(f"{file} already exists", hint=f"choose another name, or {over}")
+        command = f"convo export {quote(chat.session.name)} -o {quote(str(file))} --force"
+        raise InvalidUsage(f"{file} already exists", hint=f"choose another name, or {command}")
     return file
 
 
@@ -79,11 +79,13 @@ async def export_open_chat(chat: Chat, file_name: str, settings: Settings, looku
         raise InvalidUsage("the conversation is empty, so it cannot be exported", hint="send a message first")
     await chat.ensure_saved()
     file = _check_new_file(file_name or f"{chat.session.name}{DEFAULT_EXPORT_SUFFIX}", chat)
-    asked = ExportOptions(chat.session.id, file=file)
-    form, store = resolve_export_format(asked), chat.deps.store
-    known = await HandleResolver(settings, store, lookup).resolve(chat.session.id)
-    document = select_exported_parts((await load_source_from_mirror(known, settings, store)).to_document(), form, asked)
-    write_export(EXPORT_RENDERERS[form](document, asked), file)
+    options = ExportOptions(chat.session.id, file=file)
+    export_format, store = resolve_export_format(options), chat.deps.store
+    view = await HandleResolver(settings, store, lookup).resolve(chat.session.id)
+    document = select_exported_parts(
+        (await load_source_from_mirror(view, settings, store)).to_document(), export_format, options
+    )
+    write_export(EXPORT_RENDERERS[export_format](document, options), file)
     return f"exported {format_count(len(document.items))} to {file}"
 
 

@@ -59,8 +59,8 @@ async def resolve_handles(handles: Sequence[str], options: LookupOptions) -> lis
     """
     settings = load_settings(options.config)
     async with open_configured_store(settings) as store:
-        search = HandleResolver(settings, store, options)
-        return [await search.resolve(handle) for handle in handles]
+        resolver = HandleResolver(settings, store, options)
+        return [await resolver.resolve(handle) for handle in handles]
 
 
 def print_newest_handles(prefix: str, config: Path | None) -> None:
@@ -68,13 +68,13 @@ def print_newest_handles(prefix: str, config: Path | None) -> None:
 
     Raises NotFound.
     """
-    found = read_from_store(load_settings(config), lambda store: store.find_handles(prefix, limit=MAX_NEWEST_HANDLES))
-    ids = [one for one in found if one.id.startswith(prefix)]
+    matches = read_from_store(load_settings(config), lambda store: store.find_handles(prefix, limit=MAX_NEWEST_HANDLES))
+    ids = [match for match in matches if match.id.startswith(prefix)]
     if not ids:
         owner = "--conversation " if prefix == "conv_" else ""
         raise NotFound(KIND_BY_PREFIX[prefix], prefix, hint=f'convo chat {owner}"hello"')
-    print_line("\n".join(escape_control_chars(f"{one.id}  {one.label}").rstrip() for one in ids))
-    if len(found) == MAX_NEWEST_HANDLES:
+    print_line("\n".join(escape_control_chars(f"{match.id}  {match.label}").rstrip() for match in ids))
+    if len(matches) == MAX_NEWEST_HANDLES:
         print_notice(f"only the newest {MAX_NEWEST_HANDLES} are shown; convo sessions lists conversations")
 
 
@@ -83,8 +83,8 @@ async def render_handle(store: Store, handle: str) -> str:
 
     Raises the errors of `load_handle_view`.
     """
-    known = await (load_file_view if is_path_like(handle) else load_handle_view)(store, handle)
-    return render_conversation(known, detect_display_without_color(sys.stderr))
+    view = await (load_file_view if is_path_like(handle) else load_handle_view)(store, handle)
+    return render_conversation(view, detect_display_without_color(sys.stderr))
 
 
 class HandleResolver:
@@ -101,10 +101,10 @@ class HandleResolver:
         if is_path_like(handle):
             return await load_file_view(self._store, handle)
         try:
-            known = await load_handle_view(self._store, handle)
-        except NotFound as unknown:
-            return await self._resolve_unstored(handle, unknown)
-        return await self._refresh_from_owner(known) if self._options.remote else known
+            view = await load_handle_view(self._store, handle)
+        except NotFound as error:
+            return await self._resolve_unstored(handle, error)
+        return await self._refresh_from_owner(view) if self._options.remote else view
 
     async def _resolve_unstored(self, handle: str, error: NotFound) -> ConversationView:
         """Resolve a handle that the store does not have.
@@ -123,12 +123,12 @@ class HandleResolver:
     async def _refresh_from_owner(self, mirror: ConversationView) -> ConversationView:
         """Return the remote owner's view of a mirror; the mirror if the owner cannot be reached."""
         try:
-            asked = await self.fetch_owner_view(mirror)
+            owner_view = await self.fetch_owner_view(mirror)
         except Unreachable as failure:
             print_notice(f"{failure.message}; showing the local mirror")
             return mirror
-        differs = describe_drift(mirror.path.up_to(mirror.confirmed_head).items, asked.path.items, "the endpoint")
-        return replace(asked, notes=(*asked.notes, differs or "the local mirror is the same"))
+        drift = describe_drift(mirror.path.up_to(mirror.confirmed_head).items, owner_view.path.items, "the endpoint")
+        return replace(owner_view, notes=(*owner_view.notes, drift or "the local mirror is the same"))
 
     async def fetch_owner_view(self, mirror: ConversationView) -> ConversationView:
         """Return the remote owner's view of a mirror.
@@ -196,10 +196,10 @@ def _choose_remote_provider(settings: Settings, provider: str) -> ModelChoice:
 
     Raises InvalidUsage for an unknown provider or one whose state convo stores, InvalidSettings without a base URL.
     """
-    found = settings.providers.get(provider)
-    if found is None:
+    configured = settings.providers.get(provider)
+    if configured is None:
         raise InvalidUsage(f"no provider {provider!r}", hint=f"one of {', '.join(settings.providers)}")
-    if found.endpoint != "remote":
+    if configured.endpoint != "remote":
         raise InvalidUsage(f"{provider} stores no state; its responses are in the local store", hint="convo sessions")
     choose_model(settings, f"{provider}/any", source="--provider")
-    return ModelChoice(ModelName(provider, ""), found, SettingSource(Layer.FLAG, "--provider"))
+    return ModelChoice(ModelName(provider, ""), configured, SettingSource(Layer.FLAG, "--provider"))

@@ -97,12 +97,16 @@ def write_decided_state(handle: str, requested: StateDecisions, output: DecidedS
     state = read_piped_state() if handle == STDIN_HANDLE else load_state_file(handle)
     if output.verify:
         verify_signature(state, key)
-    done = _decide_and_relabel(remove_signature(state), requested, output.schema)
-    _write_state(sign_state(done.state, key) if output.sign else done.state, output.out)
-    old = done.is_sticky and done.state.version.number < AGENT_STICKY_VERSION.number
-    for words in (*done.notes, *([_format_not_sticky(done.state.label)] if old else []), *loss_lines(done.losses)):
-        sys.stderr.write(escape_control_chars(words) + "\n")
-    return _report_result(done.state, done.losses, output)
+    decided = _decide_and_relabel(remove_signature(state), requested, output.schema)
+    _write_state(sign_state(decided.state, key) if output.sign else decided.state, output.out)
+    loses_sticky = decided.is_sticky and decided.state.version.number < AGENT_STICKY_VERSION.number
+    for line in (
+        *decided.notes,
+        *([_format_not_sticky(decided.state.label)] if loses_sticky else []),
+        *loss_lines(decided.losses),
+    ):
+        sys.stderr.write(escape_control_chars(line) + "\n")
+    return _report_result(decided.state, decided.losses, output)
 
 
 class DecidedState(NamedTuple):
@@ -128,45 +132,58 @@ def _decide_and_relabel(state: RunState, requested: StateDecisions, label: str |
     if label in LABELS[LABELS.index(state.label) :]:
         state, losses = relabel_state(state, label)
         return _apply_flags(state, requested)._replace(losses=losses)
-    done = _apply_flags(state, requested)
-    state, losses = relabel_state(done.state, label)
-    return done._replace(state=state, losses=losses)
+    decided = _apply_flags(state, requested)
+    state, losses = relabel_state(decided.state, label)
+    return decided._replace(state=state, losses=losses)
 
 
 def _apply_flags(state: RunState, requested: StateDecisions) -> DecidedState:
-    choices, before = _choose_by_call(state, requested), state.verdicts
+    choices, previous_verdicts = _choose_by_call(state, requested), state.verdicts
     notes = [] if state.pending else ["this state has no pending calls"]
-    meant = [(one, choices[one.id]) for one in state.pending if one.id in choices]
+    call_choices = [
+        (pending_call, choices[pending_call.id]) for pending_call in state.pending if pending_call.id in choices
+    ]
     notes += _iter_unchanged_notes(state, requested, choices)
-    for one, choice in meant:
+    for pending_call, choice in call_choices:
         state = (
-            edit_arguments(state, one, edit_arguments_in_editor(str(one.call.arguments))) if choice.is_edited else state
+            edit_arguments(state, pending_call, edit_arguments_in_editor(str(pending_call.call.arguments)))
+            if choice.is_edited
+            else state
         )
-    waiting = {one.id: one for one in state.pending}
-    for verdict, alike in groupby(meant, lambda one: one[1].verdict):
-        state = apply_verdict(state, [waiting[one.id] for one, _ in alike], verdict)
-    for one, (verdict, edits) in meant:
-        approve, was = verdict.approve, before.get(one.id)
+    pending_by_id = {pending_call.id: pending_call for pending_call in state.pending}
+    for verdict, group in groupby(call_choices, lambda pair: pair[1].verdict):
+        state = apply_verdict(state, [pending_by_id[pending_call.id] for pending_call, _ in group], verdict)
+    for pending_call, (verdict, is_edited) in call_choices:
+        approve, previous = verdict.approve, previous_verdicts.get(pending_call.id)
         notes.append(
             format_decision(
-                one.call.tool_name, one.id, approve=approve, previous=was, edited=edits, always=verdict.always
+                pending_call.call.tool_name,
+                pending_call.id,
+                approve=approve,
+                previous=previous,
+                edited=is_edited,
+                always=verdict.always,
             )
         )
-    sticky = any(choice.verdict.always and one.call.is_function for one, choice in meant)
-    return DecidedState(state, tuple(notes), is_sticky=sticky)
+    is_sticky = any(choice.verdict.always and pending_call.call.is_function for pending_call, choice in call_choices)
+    return DecidedState(state, tuple(notes), is_sticky=is_sticky)
 
 
 def _iter_unchanged_notes(
     state: RunState, requested: StateDecisions, choices: Mapping[str, StateCallDecision]
 ) -> Iterator[str]:
     """Yield notes on earlier decisions that differ from a name or `all`, and stay unchanged."""
-    flags = [(words, True) for words in (*requested.approve, *requested.edit)]
-    flags += [(words.partition("=")[0], False) for words in requested.reject]
-    for one in state.pending:
-        was = state.verdicts.get(one.id)
-        names = (ALL_CALLS_WORD, one.call.tool_name, *one.call.record_keys)
-        if was is not None and one.id not in choices and any(w in names and a != was for w, a in flags):
-            yield format_unchanged_decision(one.call.tool_name, one.id, was)
+    flags = [(value, True) for value in (*requested.approve, *requested.edit)]
+    flags += [(value.partition("=")[0], False) for value in requested.reject]
+    for pending_call in state.pending:
+        previous = state.verdicts.get(pending_call.id)
+        names = (ALL_CALLS_WORD, pending_call.call.tool_name, *pending_call.call.record_keys)
+        if (
+            previous is not None
+            and pending_call.id not in choices
+            and any(word in names and approve != previous for word, approve in flags)
+        ):
+            yield format_unchanged_decision(pending_call.call.tool_name, pending_call.id, previous)
 
 
 def _format_not_sticky(label: str) -> str:
@@ -179,24 +196,24 @@ def _format_not_sticky(label: str) -> str:
 
 def _choose_by_call(state: RunState, requested: StateDecisions) -> dict[str, StateCallDecision]:
     """Return the decision on each call. Raises InvalidUsage for two flags that differ on one, and NotFound."""
-    said = [
-        *((words, ApprovalVerdict(True, None, requested.always), False) for words in requested.approve),
-        *((words, ApprovalVerdict(True, None, requested.always), True) for words in requested.edit),
-        *((*_parse_rejection(state, words, requested), False) for words in requested.reject),
+    flags = [
+        *((value, ApprovalVerdict(True, None, requested.always), False) for value in requested.approve),
+        *((value, ApprovalVerdict(True, None, requested.always), True) for value in requested.edit),
+        *((*_parse_rejection(state, value, requested), False) for value in requested.reject),
     ]
     return select_best_matches(
-        (one.id, rank_match(words, one.id), StateCallDecision(verdict, edits))
-        for words, verdict, edits in said
-        for one in select_pending_calls(state, words)
+        (pending_call.id, rank_match(value, pending_call.id), StateCallDecision(verdict, is_edited))
+        for value, verdict, is_edited in flags
+        for pending_call in select_pending_calls(state, value)
     )
 
 
 def _parse_rejection(state: RunState, value: str, requested: StateDecisions) -> tuple[str, ApprovalVerdict]:
     """Split `CALL=REASON`; a call id that contains an equals sign is not split."""
-    if any(value == one.id for one in state.pending):
+    if any(value == pending_call.id for pending_call in state.pending):
         return value, ApprovalVerdict(False, None, requested.always)
-    call, _, why = value.partition("=")
-    return call, ApprovalVerdict(False, why or None, requested.always)
+    call_id, _, reason = value.partition("=")
+    return call_id, ApprovalVerdict(False, reason or None, requested.always)
 
 
 def _write_state(state: RunState, out: str) -> None:
@@ -207,16 +224,16 @@ def _write_state(state: RunState, out: str) -> None:
 
 
 def _report_result(state: RunState, losses: Sequence[RelabelLoss], output: DecidedStateOutput) -> int:
-    left = state.list_undecided()
+    undecided = state.list_undecided()
     if output.as_json:
-        said = run_state_summary_to_json(state)
-        done = {"state_file": output.out, "schema_version": state.label, "decisions": said["decisions"]}
+        summary = run_state_summary_to_json(state)
+        fields = {"state_file": output.out, "schema_version": state.label, "decisions": summary["decisions"]}
         losses_json = [{"path": loss.path, "what": loss.what, "why": loss.why} for loss in losses]
-        print_json({**done, "pending": list(map(state_call_to_json, left)), "losses": losses_json})
-    elif left:
-        ids = escape_control_chars(", ".join(one.id for one in left))
-        sys.stderr.write(f"{format_count(len(left), 'call')} still undecided: {ids}\n")
-    return PAUSED_EXIT_CODE if left else 0
+        print_json({**fields, "pending": list(map(state_call_to_json, undecided)), "losses": losses_json})
+    elif undecided:
+        ids = escape_control_chars(", ".join(pending_call.id for pending_call in undecided))
+        sys.stderr.write(f"{format_count(len(undecided), 'call')} still undecided: {ids}\n")
+    return PAUSED_EXIT_CODE if undecided else 0
 
 
 def load_signing_key(name: str) -> bytes:
@@ -235,7 +252,7 @@ def load_signing_key(name: str) -> bytes:
 def _read_keyring_key(name: str) -> str:
     try:
         key = read_keyring(name) if has_keyring() else None
-    except InvalidSettings as wrong:
-        wrong.hint = f"{wrong.hint}, or set {name}"
+    except InvalidSettings as error:
+        error.hint = f"{error.hint}, or set {name}"
         raise
     return key.reveal() if key else ""

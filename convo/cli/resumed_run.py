@@ -72,14 +72,16 @@ async def resume_paused_run(request: ResumeRequest, out: ChatOutput) -> int:
     """Resume a run until it ends or pauses, and return the exit code."""
     if request.run_flags.agent is None:
         request = await _with_previous_agents(request, out)
-    cast = load_agent_setup(
+    setup = load_agent_setup(
         request.run_flags, described_context=read_context_description(request.state.document) if request.state else None
     )
-    settings = load_settings(request.config, SettingFlags(model=cast.model if request.model is None else request.model))
-    async with open_configured_store(settings) as store, AsyncExitStack() as open_things:
-        cast = cast.without_agent_models() if request.model else cast
-        opening = ResumedRunOpener(request, settings, store, open_things, out)
-        return await _decide_and_resume(await opening.open(cast), request, out)
+    settings = load_settings(
+        request.config, SettingFlags(model=setup.model if request.model is None else request.model)
+    )
+    async with open_configured_store(settings) as store, AsyncExitStack() as exit_stack:
+        setup = setup.without_agent_models() if request.model else setup
+        opener = ResumedRunOpener(request, settings, store, exit_stack, out)
+        return await _decide_and_resume(await opener.open(setup), request, out)
 
 
 async def _with_previous_agents(request: ResumeRequest, out: ChatOutput) -> ResumeRequest:
@@ -91,16 +93,16 @@ async def _with_previous_agents(request: ResumeRequest, out: ChatOutput) -> Resu
     settings = load_settings(request.config)
     async with open_configured_store(settings) as store:
         row = await (_find_stored_run(store, request.state) if request.state else load_run_row(store, request.handle))
-        found = load_run_agents(row, settings.paths.data) if row else None
-    if found is None:
+        agents = load_run_agents(row, settings.paths.data) if row else None
+    if agents is None:
         raise InvalidUsage(
             "resuming a run needs its agents, and none were given",
             hint=f"convo resume {request.handle} --agent FILE.py:NAME;"
             " or --decide-only -o decided.json, to resume with the Agents SDK",
         )
-    out.note(f"using this run's agents: {found.reference}")
-    model = found.model if request.model is None else request.model
-    return replace(request, model=model, run_flags=replace(request.run_flags, agent=found.reference))
+    out.note(f"using this run's agents: {agents.reference}")
+    model = agents.model if request.model is None else request.model
+    return replace(request, model=model, run_flags=replace(request.run_flags, agent=agents.reference))
 
 
 class ResumedRunOpener:
@@ -120,20 +122,20 @@ class ResumedRunOpener:
         state = self._request.state
         if state is None:
             return await self._open_stored(await load_run_row(self._store, self._request.handle), cast)
-        hold = await acquire_state_lease(self._store, item_hash(state.document), self._request.handle)
-        self._exit_stack.push_async_callback(hold.release)
+        lease = await acquire_state_lease(self._store, item_hash(state.document), self._request.handle)
+        self._exit_stack.push_async_callback(lease.release)
         row = await _find_stored_run(self._store, state)
         if row is None:
             return await self._adopt_state(state, cast)
         _check_state_current(row, state, cast.agents_reference)
-        show = await self._open_stored(row, cast)
-        if show.runner.run.phase is Phase.PAUSED:
-            run, events = _merge_decisions(show.runner.run, state, self._request)
+        presenter = await self._open_stored(row, cast)
+        if presenter.runner.run.phase is Phase.PAUSED:
+            run, events = _merge_decisions(presenter.runner.run, state, self._request)
             choose_decisions(self._request.decisions, _list_decidable_calls(run))
-            await show.runner.apply_decisions(*events)
-        return show
+            await presenter.runner.apply_decisions(*events)
+        return presenter
 
-    async def _open_stored(self, row: AgentRun, cast: AgentSetup) -> RunPresenter:
+    async def _open_stored(self, row: AgentRun, setup: AgentSetup) -> RunPresenter:
         session = await self._store.session(row.session_id)
         name = session.name if session else row.session_id
         if row.status in ENDED_STATUSES:
@@ -141,75 +143,75 @@ class ResumedRunOpener:
                 f"the run of {self._request.handle} has already ended ({row.status})",
                 hint=f"convo inspect {quote(name)}",
             )
-        desk = self._make_chat_context(handle=row.session_id)
-        chat = await _open_chat(desk)
-        cast = cast if self._request.model else cast.with_route(desk.make_route)
+        context = self._make_chat_context(handle=row.session_id)
+        chat = await _open_chat(context)
+        setup = setup if self._request.model else setup.with_route(context.make_route)
         if self._request.run_flags.context is None:
-            cast = cast.with_values(load_saved_context_values(row, desk.paused_runs_folder, self._request.state))
-        cast = desk.with_agents_record(chat, cast)
-        limits = None if self._request.run_flags.max_turns is None else cast.run_config.limits
-        running = await AgentRunner.open(chat, cast.graph, cast.run_config, run_row=row, limits=limits)
-        return RunPresenter(chat, running, cast, self._make_state_writer(desk, cast), desk, self._out)
+            setup = setup.with_values(load_saved_context_values(row, context.paused_runs_folder, self._request.state))
+        setup = context.with_agents_record(chat, setup)
+        limits = None if self._request.run_flags.max_turns is None else setup.run_config.limits
+        runner = await AgentRunner.open(chat, setup.graph, setup.run_config, run_row=row, limits=limits)
+        return RunPresenter(chat, runner, setup, self._make_state_writer(context, setup), context, self._out)
 
-    async def _adopt_state(self, state: RunState, cast: AgentSetup) -> RunPresenter:
+    async def _adopt_state(self, state: RunState, setup: AgentSetup) -> RunPresenter:
         """Import a state as a run of this store, after its decision flags were checked."""
-        values = dict(cast.run_config.values) if self._request.run_flags.context else None
-        found = import_run_state(state, cast.graph, values)
-        if found.run.phase in TERMINAL_PHASES:
+        values = dict(setup.run_config.values) if self._request.run_flags.context else None
+        imported = import_run_state(state, setup.graph, values)
+        if imported.run.phase in TERMINAL_PHASES:
             raise StateFault(
                 f"the run of {self._request.handle} has already ended",
                 hint=f"convo inspect {quote(self._request.handle)}",
             )
-        choose_decisions(self._request.decisions, _list_decidable_calls(found.run))
-        desk = self._make_chat_context(found.strategy, found.handle)
-        chat = await _open_chat(desk)
-        cast = cast if self._request.model else cast.with_route(desk.make_route)
-        cast = cast.with_values(found.context_values)
-        run, items = found.run, found.items
+        choose_decisions(self._request.decisions, _list_decidable_calls(imported.run))
+        context = self._make_chat_context(imported.strategy, imported.handle)
+        chat = await _open_chat(context)
+        setup = setup if self._request.model else setup.with_route(context.make_route)
+        setup = setup.with_values(imported.context_values)
+        run, items = imported.run, imported.items
         if self._request.run_flags.max_turns is not None:
-            run = replace(run, limits=cast.run_config.limits)
-        if found.handle:
-            held = chat.state
-            chat.record.state = replace(held, path=held.path.append(items[found.confirmed_count :]))
+            run = replace(run, limits=setup.run_config.limits)
+        if imported.handle:
+            current = chat.state
+            chat.record.state = replace(current, path=current.path.append(items[imported.confirmed_count :]))
             items = ()
-        cast = desk.with_agents_record(chat, cast)
-        running = await AgentRunner.import_run(chat, run, items, cast.run_config, state_hash=found.source_hash)
-        pauses = self._make_state_writer(desk, cast)
-        assert running.run_row
-        pauses.save_base_state(running.run_row.id, state)
-        return RunPresenter(chat, running, cast, pauses, desk, self._out)
+        setup = context.with_agents_record(chat, setup)
+        runner = await AgentRunner.import_run(chat, run, items, setup.run_config, state_hash=imported.source_hash)
+        state_writer = self._make_state_writer(context, setup)
+        assert runner.run_row
+        state_writer.save_base_state(runner.run_row.id, state)
+        return RunPresenter(chat, runner, setup, state_writer, context, self._out)
 
     def _make_chat_context(self, strategy: Strategy | None = None, handle: str | None = None) -> ChatContext:
-        asked = ChatOptions(
+        options = ChatOptions(
             strategies=(strategy,) if strategy else (),
             handle=handle,
             model=self._request.model,
             config=self._request.config,
             run_flags=self._request.run_flags,
         )
-        return ChatContext(self._settings, self._store, self._exit_stack, asked, self._out)
+        return ChatContext(self._settings, self._store, self._exit_stack, options, self._out)
 
-    def _make_state_writer(self, desk: ChatContext, cast: AgentSetup) -> PausedStateWriter:
+    def _make_state_writer(self, context: ChatContext, setup: AgentSetup) -> PausedStateWriter:
         return PausedStateWriter(
-            desk.paused_runs_folder,
+            context.paused_runs_folder,
             self._request.run_flags.state,
-            cast.run_config.values,
+            setup.run_config.values,
             self._out.note,
             is_resumed=True,
         )
 
 
-async def _open_chat(desk: ChatContext) -> Chat:
+async def _open_chat(context: ChatContext) -> Chat:
     try:
-        return await desk.open()
+        return await context.open()
     except Busy as busy:
         raise Busy(busy.name, busy.process, hint="wait until that process has closed it") from busy
 
 
 async def _find_stored_run(store: Store, state: RunState) -> AgentRun | None:
     """Return the run that a document is of; None if this store does not have it."""
-    own = get_marked_run_id(state)
-    row = await store.agent_run(own) if own else None
+    run_id = get_marked_run_id(state)
+    row = await store.agent_run(run_id) if run_id else None
     if row:
         return row
     rows = await store.agent_runs(source_state_hash=item_hash(state.document), limit=1)
@@ -220,9 +222,13 @@ def _check_state_current(row: AgentRun, state: RunState, agents: str) -> None:
     """Raise StateFault for a document of convo's own that is older than its run."""
     if row.status in ENDED_STATUSES or get_marked_run_id(state) != row.id:
         return
-    now = dict(_iter_stored_runs(row.document))
-    for way, turn, waits in _iter_nested_states(state.document):
-        if way not in now or now[way][0] != turn or not waits <= now[way][1]:
+    stored_runs = dict(_iter_stored_runs(row.document))
+    for call_path, turn, pending_ids in _iter_nested_states(state.document):
+        if (
+            call_path not in stored_runs
+            or stored_runs[call_path][0] != turn
+            or not pending_ids <= stored_runs[call_path][1]
+        ):
             raise StateFault(
                 f"{row.id} has continued since this state was written",
                 hint=f"convo resume {row.id} --agent {quote(agents)}",
@@ -249,24 +255,24 @@ def _iter_nested_states(
     document: Mapping[str, Any], call_path: CallPath = ()
 ) -> Iterator[tuple[CallPath, int, set[str]]]:
     """Yield for a state and the states inside its calls: the call path, the turn, the ids of its own pending calls."""
-    within = {call: place.value for call, place in find_open_nested_states(document).items()}
-    below = {id_ for child in within.values() for id_ in _collect_pending_call_ids(child)}
-    planned = {call.id for _, call in iter_actions(document)}
+    nested = {call: location.value for call, location in find_open_nested_states(document).items()}
+    nested_ids = {id_ for child in nested.values() for id_ in _collect_pending_call_ids(child)}
+    action_ids = {call.id for _, call in iter_actions(document)}
     yield (
         call_path,
         document["current_turn"],
-        {id_ for id_ in _collect_pending_call_ids(document) if id_ not in below or id_ in planned},
+        {id_ for id_ in _collect_pending_call_ids(document) if id_ not in nested_ids or id_ in action_ids},
     )
-    for call_id_, child in within.items():
+    for call_id_, child in nested.items():
         yield from _iter_nested_states(child, (*call_path, call_id_))
 
 
 def _collect_pending_call_ids(document: Mapping[str, Any]) -> set[str]:
     """Return the ids of the calls in a state's interruptions."""
     return {
-        name
-        for place in iter_interruptions(document)
-        if (name := answerable_call_id(place.value["raw_item"])) is not None
+        call_id
+        for interruption in iter_interruptions(document)
+        if (call_id := answerable_call_id(interruption.value["raw_item"])) is not None
     }
 
 
@@ -278,25 +284,31 @@ def _merge_decisions(run: Run, state: RunState, request: ResumeRequest) -> tuple
     events = list[ApprovalDecided]()
     if get_marked_run_id(state) is None:
         return run, events
-    shown = {one.id: str(one.call.arguments) for one in state.pending}
+    shown_arguments = {entry.id: str(entry.call.arguments) for entry in state.pending}
     calls = {call.id: call for _, call in run.decidable_with_agents}
-    words = {one.call_id: one for one in state.decisions}
-    sticky = {one.call_id for one in state.decisions if one.always}
+    decisions = {entry.call_id: entry for entry in state.decisions}
+    sticky_ids = {entry.call_id for entry in state.decisions if entry.always}
     for call_id_, approve in state.verdicts.items():
         call = calls.get(call_id_)
         if call is None or call.stage is Stage.OUTCOME_UNKNOWN:  # a call that started since needs another decision
             continue
         if call.approved is not None:
             if call.approved != approve and not _is_named_by_flag(call_id_, request.decisions):
-                here, there = format_verdict(call.approved), format_verdict(approve)
+                stored_verdict, document_verdict = format_verdict(call.approved), format_verdict(approve)
                 raise StateFault(
-                    f"{call_id_} is {there} in {request.handle} and {here} in the store",
+                    f"{call_id_} is {document_verdict} in {request.handle} and {stored_verdict} in the store",
                     hint=f"--approve {quote(call_id_)} or --reject {quote(call_id_)} to choose the decision",
                 )
             continue
-        edited = shown.get(call_id_) if approve and shown.get(call_id_) != call.arguments else None
-        message = None if approve else words[call_id_].message
-        events.append(ApprovalDecided(call_id_, approve, message, call_id_ in sticky and edited is None, edited))
+        edited_arguments = (
+            shown_arguments.get(call_id_) if approve and shown_arguments.get(call_id_) != call.arguments else None
+        )
+        message = None if approve else decisions[call_id_].message
+        events.append(
+            ApprovalDecided(
+                call_id_, approve, message, call_id_ in sticky_ids and edited_arguments is None, edited_arguments
+            )
+        )
     for event in events:
         run, _ = step_run(run, event)
     return run, events
@@ -305,7 +317,7 @@ def _merge_decisions(run: Run, state: RunState, request: ResumeRequest) -> tuple
 def _is_named_by_flag(call_id: str, requested: RequestedDecisions) -> bool:
     """Return whether a flag names a call by its id."""
     return call_id in (*requested.approve, *requested.edit, *requested.reject) or any(
-        one.startswith(f"{call_id}=") for one in requested.reject
+        value.startswith(f"{call_id}=") for value in requested.reject
     )
 
 
@@ -314,22 +326,22 @@ def _is_named_by_flag(call_id: str, requested: RequestedDecisions) -> bool:
 
 async def _decide_and_resume(presenter: RunPresenter, request: ResumeRequest, out: ChatOutput) -> int:
     """Apply the decisions and resume; at a terminal, ask for decisions whenever the run pauses."""
-    running, before = presenter.runner, len(presenter.chat.state.path)
+    runner, start_count = presenter.runner, len(presenter.chat.state.path)
     if request.decisions.abort:
-        return await _abort_run(presenter, out, before)
-    paused = running.run.phase is Phase.PAUSED
-    if not paused and request.decisions.has_any and await _will_pause(running, request.decisions, out):
-        await presenter.show_events(running.resume())
-    if running.run.phase is Phase.PAUSED and (paused or running.pending_calls):
-        waits = _list_decidable_calls(running.run)
-        events = build_decision_events(request.decisions, waits)
-        await running.apply_decisions(*events)
-        _print_decisions(events, waits, out)
-        for words in iter_unchanged_decision_notes(request.decisions, waits):
-            out.note(words)
+        return await _abort_run(presenter, out, start_count)
+    is_paused = runner.run.phase is Phase.PAUSED
+    if not is_paused and request.decisions.has_any and await _will_pause(runner, request.decisions, out):
+        await presenter.show_events(runner.resume())
+    if runner.run.phase is Phase.PAUSED and (is_paused or runner.pending_calls):
+        pending = _list_decidable_calls(runner.run)
+        events = build_decision_events(request.decisions, pending)
+        await runner.apply_decisions(*events)
+        _print_decisions(events, pending, out)
+        for note in iter_unchanged_decision_notes(request.decisions, pending):
+            out.note(note)
     if not (out.as_json or out.as_jsonl) and sys.stdin.isatty() and sys.stderr.isatty():
         return await _resume_interactively(presenter, out)
-    return await present_run(presenter, out, before, running.resume)
+    return await present_run(presenter, out, start_count, runner.resume)
 
 
 async def _will_pause(runner: AgentRunner, requested: RequestedDecisions, out: ChatOutput) -> bool:
@@ -344,22 +356,22 @@ async def _will_pause(runner: AgentRunner, requested: RequestedDecisions, out: C
     if run.calls_at(Stage.CHECKING_APPROVAL):
         out.note("the pending calls are not known yet; resuming the run to find them")
         return False
-    waits = _list_pending_calls(run)
-    if waits:
-        choose_decisions(requested, waits)
+    pending = _list_pending_calls(run)
+    if pending:
+        choose_decisions(requested, pending)
         return True
-    done = {ALL_CALLS_WORD, *_iter_answered_call_words(runner.chat.state.path.items)}
-    if not all(word in done or word.partition("=")[0] in done for word in requested.call_values):
-        choose_decisions(requested, waits)
+    answered = {ALL_CALLS_WORD, *_iter_answered_call_words(runner.chat.state.path.items)}
+    if not all(word in answered or word.partition("=")[0] in answered for word in requested.call_values):
+        choose_decisions(requested, pending)
     out.note("no calls are pending any more; resuming the run")
     return False
 
 
 def _iter_answered_call_words(items: Sequence[Item]) -> Iterator[str]:
     """Yield the ids of the calls that have their output, and the names of their tools."""
-    done = {get_call_id(item) for item in items if is_client_output(item)}
+    answered_ids = {get_call_id(item) for item in items if is_client_output(item)}
     for item in items:
-        if item_type(item) == "function_call" and get_call_id(item) in done:
+        if item_type(item) == "function_call" and get_call_id(item) in answered_ids:
             name = str(item.get("name"))
             yield from (str(get_call_id(item)), name, f"{item.get('namespace')}.{name}")
 
@@ -369,15 +381,15 @@ async def _resume_interactively(presenter: RunPresenter, out: ChatOutput) -> int
     from convo.terminal.prompt import read_plain_line
     from convo.terminal.terminal import detect_display_without_color
 
-    running = presenter.runner
+    runner = presenter.runner
     while True:
-        going = not running.pending_calls or await ask_for_decisions(
-            running, read_plain_line, out.note, detect_display_without_color(sys.stderr)
+        should_resume = not runner.pending_calls or await ask_for_decisions(
+            runner, read_plain_line, out.note, detect_display_without_color(sys.stderr)
         )
-        if not going or not running.can_resume:
+        if not should_resume or not runner.can_resume:
             return await presenter.report_exit()
-        await presenter.show_events(running.resume())
-        if not running.pending_calls:
+        await presenter.show_events(runner.resume())
+        if not runner.pending_calls:
             return 0
 
 
@@ -401,10 +413,12 @@ def _print_decisions(
         if isinstance(event, ToolOutputSupplied):
             out.note(f"supplied the output of {call.tool} ({event.call_id})")
             continue
-        edited = event.arguments is not None
-        approve, was = event.approve, call.approved
+        is_edited = event.arguments is not None
+        approve, previous = event.approve, call.approved
         out.note(
-            format_decision(call.tool, event.call_id, approve=approve, previous=was, edited=edited, always=event.always)
+            format_decision(
+                call.tool, event.call_id, approve=approve, previous=previous, edited=is_edited, always=event.always
+            )
         )
 
 

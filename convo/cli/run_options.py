@@ -48,8 +48,12 @@ class RunFlags:
     @property
     def list_agent_options(self) -> Sequence[str]:
         """The given options that need --agent."""
-        given = [one for one in fields(self) if one.name != "agent" and getattr(self, one.name) is not None]
-        return [_format_option(one) for one in given]
+        given = [
+            option_field
+            for option_field in fields(self)
+            if option_field.name != "agent" and getattr(self, option_field.name) is not None
+        ]
+        return [_format_option(option_field) for option_field in given]
 
     def validate(
         self, *, instructions: str | None = None, schema_file: str | None = None, is_continued: bool = False
@@ -70,9 +74,9 @@ class RunFlags:
         if self.state == STDOUT_ARGUMENT:
             raise InvalidUsage("--state needs a file, because stdout has the answer", hint="--state FILE")
         if agents and (instructions is not None or schema_file is not None):
-            flag, own = ("-s", "instructions") if instructions is not None else ("--schema", "output type")
+            flag, setting = ("-s", "instructions") if instructions is not None else ("--schema", "output type")
             raise InvalidUsage(
-                f"{flag} and --agent cannot be used together: an agent has its own {own}", hint=f"leave {flag} out"
+                f"{flag} and --agent cannot be used together: an agent has its own {setting}", hint=f"leave {flag} out"
             )
 
 

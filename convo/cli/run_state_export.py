@@ -37,19 +37,19 @@ async def render_session_run_state(
     state, losses = relabel_state(
         await _build_session_run_state(handle, flags, settings, folder), label or NEWEST_VERSION.label
     )
-    for words in loss_lines(losses):
-        sys.stderr.write(escape_control_chars(words) + "\n")
+    for line in loss_lines(losses):
+        sys.stderr.write(escape_control_chars(line) + "\n")
     return serialize_run_state(state)
 
 
 async def _build_session_run_state(handle: str, flags: RunFlags, settings: Settings, folder: Path) -> RunState:
-    cast = load_agent_setup(flags)
+    setup = load_agent_setup(flags)
     async with open_configured_store(settings) as store:
         row = await load_run_row(store, handle)
         session = await store.session(row.session_id)
         if session is None:
             raise NotFound("session", row.session_id)
-        run = await load_run(store, row, cast.graph)
-        values = cast.run_config.values if flags.context else load_saved_context_values(row, folder)
+        run = await load_run(store, row, setup.graph)
+        values = setup.run_config.values if flags.context else load_saved_context_values(row, folder)
         state = await build_run_state(store, session, row, run, values, base_state=load_base_state(row, folder))
     return RunState({**state.document, RUN_MARK_KEY: {"run": row.id}}, state.version)

@@ -44,7 +44,7 @@ def print_new_key(config: Path | None, flags: SettingFlags, name: str) -> None:
     path = settings.serve.keys_file or settings.paths.config / "keys"
     print_line(create_api_key(path, name))
     print_notice(f"its hash is saved in {path}; serve with --keys {path}")
-    if sum(name == each for each, _ in read_key_entries(path, strict=False)) > 1:
+    if sum(name == key_name for key_name, _ in read_key_entries(path, strict=False)) > 1:
         print_notice(f"earlier keys of {name} remain valid; to revoke one, remove its line")
 
 
@@ -53,9 +53,9 @@ def run_server(config: Path | None, flags: SettingFlags, *, verbose: bool, stric
 
     Raises InvalidUsage if the extra is not installed, InvalidSettings or StoreFault.
     """
-    lacking = [name for name in REQUIRED_MODULES if find_spec(name) is None]
-    if lacking:
-        raise InvalidUsage(f"convo serve needs {', '.join(lacking)}", hint="pip install 'convo-state[serve]'")
+    missing = [name for name in REQUIRED_MODULES if find_spec(name) is None]
+    if missing:
+        raise InvalidUsage(f"convo serve needs {', '.join(missing)}", hint="pip install 'convo-state[serve]'")
     asyncio.run(_serve_until_stopped(load_settings(config, flags), verbose, strict))
 
 
@@ -66,28 +66,31 @@ async def _serve_until_stopped(settings: Settings, verbose: bool, strict: bool) 
     from convo.server.auth import KeysFile
     from convo.server.routes import InspectorDeps
 
-    wanted, clock = settings.serve, SystemClock()
-    server.check_keys_required(wanted)
-    keys = KeysFile(wanted.keys_file) if wanted.keys_file else None
+    serve_settings, clock = settings.serve, SystemClock()
+    server.check_keys_required(serve_settings)
+    keys = KeysFile(serve_settings.keys_file) if serve_settings.keys_file else None
     store = await _open_migrated_store(settings)
     try:
-        with server.open_listening_socket(wanted.host, wanted.port) as listening, stop_event_on_signals() as ending:
+        with (
+            server.open_listening_socket(serve_settings.host, serve_settings.port) as listening_socket,
+            stop_event_on_signals() as stop_event,
+        ):
             service = open_service(settings, store=store, clock=clock, new_id=random_id, strict=strict)
             await service.check_ready()  # also starts the recovery of work that other replicas left
             log = print_access_line if verbose else None
             gateway = Gateway(
-                service, wanted, InspectorDeps(store, settings.prices),
+                service, serve_settings, InspectorDeps(store, settings.prices),
                 clock=clock, new_id=random_id, authenticator=keys, log=log, report_store_fault=StoreFaultPrinter(),
             )  # fmt: skip
-            print_notice(f"convo serves {server.local_base_url(listening)}, store {settings.storage}")
+            print_notice(f"convo serves {server.local_base_url(listening_socket)}, store {settings.storage}")
             await server.run_gateway(
                 gateway,
                 service,
-                wanted,
-                listening,
-                ending,
+                serve_settings,
+                listening_socket,
+                stop_event,
                 print_internal_error,
-                partial(print_shutdown_delay, wanted.grace_s),
+                partial(print_shutdown_delay, serve_settings.grace_s),
             )
     finally:
         await store.aclose()
@@ -95,8 +98,8 @@ async def _serve_until_stopped(settings: Settings, verbose: bool, strict: bool) 
 
 async def _open_migrated_store(settings: Settings) -> "Store":
     """Open the configured store with this convo's schema. Raises StoreFault."""
-    kept = settings.storage
-    url = kept.url.reveal() if kept.url else "memory" if kept.type == "none" else str(kept)
+    storage = settings.storage
+    url = storage.url.reveal() if storage.url else "memory" if storage.type == "none" else str(storage)
     store = open_store(url)
     await store.admin.migrate()
     return store
@@ -106,9 +109,9 @@ def print_access_line(exchange: "HttpExchange") -> None:
     """Print one line about a finished request, without message text and keys."""
     scope = exchange.scope
     path = scope["raw_path"].decode("ascii", "replace")
-    differs = STREAMED_TEXT_DIFFERS if exchange.text_differs else ""
-    ended = " ".join(filter(None, (str(exchange.status), exchange.error_code, exchange.limit_name, differs)))
-    line = f"{exchange.method} {path} {ended} {exchange.duration_s * 1000:.0f} ms {exchange.id} {exchange.tenant}"
+    difference = STREAMED_TEXT_DIFFERS if exchange.text_differs else ""
+    outcome = " ".join(filter(None, (str(exchange.status), exchange.error_code, exchange.limit_name, difference)))
+    line = f"{exchange.method} {path} {outcome} {exchange.duration_s * 1000:.0f} ms {exchange.id} {exchange.tenant}"
     sys.stderr.write(escape_control_chars(redact_passwords(line.rstrip()) + "\n"))
 
 
@@ -138,25 +141,25 @@ def print_shutdown_delay(grace_s: float) -> None:
 @contextmanager
 def stop_event_on_signals() -> Iterator[asyncio.Event]:
     """Set an event on SIGTERM, SIGINT or SIGHUP; a second signal ends the process at once."""
-    loop, ending = asyncio.get_running_loop(), asyncio.Event()
-    heard = [number for number in _list_stop_signals() if signal.getsignal(number) is not signal.SIG_IGN]
+    loop, stop_event = asyncio.get_running_loop(), asyncio.Event()
+    handled = [number for number in _list_stop_signals() if signal.getsignal(number) is not signal.SIG_IGN]
 
-    told: list[int] = []
+    received: list[int] = []
 
-    def end(number: int, frame: object) -> None:
-        told.append(number)
-        if len(told) > 1:  # both signals came before the first call of this handler
+    def handle_signal(number: int, frame: object) -> None:
+        received.append(number)
+        if len(received) > 1:  # both signals came before the first call of this handler
             os._exit(SIGNAL_EXIT_OFFSET + number)
-        for each in heard:
-            signal.signal(each, signal.SIG_DFL)
-        loop.call_soon_threadsafe(ending.set)
+        for other in handled:
+            signal.signal(other, signal.SIG_DFL)
+        loop.call_soon_threadsafe(stop_event.set)
 
-    before = {number: signal.signal(number, end) for number in heard}
+    previous = {number: signal.signal(number, handle_signal) for number in handled}
     try:
-        yield ending
+        yield stop_event
     finally:
-        for number, action in before.items():
-            signal.signal(number, action)
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
 
 def _list_stop_signals() -> list[int]:

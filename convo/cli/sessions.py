@@ -42,19 +42,19 @@ NO_LIMIT = 1_000_000
 def print_sessions(config: ConfigPath, limit: int, *, as_json: bool) -> None:
     """Print at most `limit` sessions, last used first; 0 for all."""
 
-    async def newest(store: Store) -> tuple[list[SessionSummary], bool, str]:
-        found = await store.sessions(limit=limit + 1 if limit else None)
-        shown = [await load_session_summary(store, session) for session in found[: limit or None]]
-        return shown, len(found) > len(shown), "" if found else await get_other_clients_hint(store)
+    async def read(store: Store) -> tuple[list[SessionSummary], bool, str]:
+        sessions = await store.sessions(limit=limit + 1 if limit else None)
+        loaded = [await load_session_summary(store, session) for session in sessions[: limit or None]]
+        return loaded, len(sessions) > len(loaded), "" if sessions else await get_other_clients_hint(store)
 
-    there, more, others = read_from_store(load_settings(config), newest)
+    summaries, has_more, hint = read_from_store(load_settings(config), read)
     if as_json:
-        print_json([session_summary_to_json(one) for one in there])
-    elif there:
-        print_line(list_views.render_session_list(there, detect_display(sys.stdout, os.environ)))
+        print_json([session_summary_to_json(summary) for summary in summaries])
+    elif summaries:
+        print_line(list_views.render_session_list(summaries, detect_display(sys.stdout, os.environ)))
     else:
-        print_notice("no sessions yet; " + (others or 'start one: convo chat "hello"'))
-    if more:
+        print_notice("no sessions yet; " + (hint or 'start one: convo chat "hello"'))
+    if has_more:
         print_notice("not all sessions are shown; -n 0 lists all")
 
 
@@ -63,7 +63,7 @@ def print_session(config: ConfigPath, handle: str, *, as_json: bool) -> None:
     from convo.chat.lookup import load_session
     from convo.chat.view_loader import load_open_run
 
-    async def one(store: Store) -> tuple[SessionSummary, Sequence[Item], "OpenRun | None"]:
+    async def read(store: Store) -> tuple[SessionSummary, Sequence[Item], "OpenRun | None"]:
         session = await load_session(store, handle)
         return (
             await load_session_summary(store, session),
@@ -71,26 +71,26 @@ def print_session(config: ConfigPath, handle: str, *, as_json: bool) -> None:
             await load_open_run(store, session),
         )
 
-    seen, said, run = read_from_store(load_settings(config), one)
+    summary, unconfirmed, run = read_from_store(load_settings(config), read)
     if as_json:
-        print_json(session_summary_to_json(seen))
+        print_json(session_summary_to_json(summary))
     else:
-        print_line(list_views.render_session(seen, said, detect_display(sys.stdout, os.environ), run))
+        print_line(list_views.render_session(summary, unconfirmed, detect_display(sys.stdout, os.environ), run))
 
 
 def print_search_hits(config: ConfigPath, query: str, limit: int, *, as_json: bool) -> None:
     """Print the places of the items that contain all words of `query`."""
 
-    async def places(store: Store) -> list[tuple[SearchHit, list_views.SearchResult]]:
+    async def search(store: Store) -> list[tuple[SearchHit, list_views.SearchResult]]:
         hits = await store.search_items(query, limit=limit or NO_LIMIT)
         return [(hit, await _locate_hit(store, hit, query)) for hit in hits]
 
-    found = read_from_store(load_settings(config), places)
+    results = read_from_store(load_settings(config), search)
     if as_json:
-        print_json([_search_hit_to_json(hit, place) for hit, place in found])
-    elif found:
+        print_json([_search_hit_to_json(hit, result) for hit, result in results])
+    elif results:
         print_line(
-            list_views.render_search_results([place for _, place in found], detect_display(sys.stdout, os.environ))
+            list_views.render_search_results([result for _, result in results], detect_display(sys.stdout, os.environ))
         )
     else:
         print_notice(f"no matches for {query!r}")
@@ -121,16 +121,16 @@ async def remove_sessions(config: ConfigPath, handles: Sequence[str], *, yes: bo
 
     settings = load_settings(config)
     async with open_configured_store(settings) as store:
-        meant = [await load_session(store, handle) for handle in handles]
-        there = list({session.id: session for session in meant}.values())
-        if not yes and not _confirm_removal(there):
+        sessions = [await load_session(store, handle) for handle in handles]
+        unique = list({session.id: session for session in sessions}.values())
+        if not yes and not _confirm_removal(unique):
             print_notice("nothing was removed")
             raise Exit(1)
-        went = await session_admin.delete_sessions(store, there)
+        removed = await session_admin.delete_sessions(store, unique)
     folder = settings.paths.paused_runs
-    for gone in went:
-        print_notice(_format_removal(gone, list_named_files(folder, gone.run_ids)))
-    delete_run_files(folder, [run for gone in went for run in gone.run_ids])
+    for removal in removed:
+        print_notice(_format_removal(removal, list_named_files(folder, removal.run_ids)))
+    delete_run_files(folder, [run for removal in removed for run in removal.run_ids])
 
 
 def _confirm_removal(sessions: Sequence[Session]) -> bool:
@@ -147,9 +147,9 @@ def _format_removal(session: "RemovedSession", kept_files: Sequence[str]) -> str
     """Format what was removed and what remains; `kept_files`: state files that the user named."""
     from convo.terminal.terminal import format_count
 
-    went = f"{format_count(session.link_count, 'response')} and {format_count(session.item_count)}"
-    stays = [*(f"the file {place} is kept" for place in kept_files), *filter(None, [session.remaining_copies])]
-    return "; ".join([f"removed {session.session.name}: {went}", *stays])
+    counts = f"{format_count(session.link_count, 'response')} and {format_count(session.item_count)}"
+    remaining = [*(f"the file {path} is kept" for path in kept_files), *filter(None, [session.remaining_copies])]
+    return "; ".join([f"removed {session.session.name}: {counts}", *remaining])
 
 
 async def _locate_hit(store: Store, hit: SearchHit, query: str) -> list_views.SearchResult:
@@ -158,24 +158,24 @@ async def _locate_hit(store: Store, hit: SearchHit, query: str) -> list_views.Se
     from convo.inspect.view import search_snippet
 
     path = await store.path(hit.session.head)
-    here = path.contains(hit.key)
+    is_on_path = path.contains(hit.key)
     return list_views.SearchResult(
         session=hit.session,
-        item_number=path.depth(hit.key) if here else len(await store.path(hit.key)),
-        item_count=len(path) if here else None,
+        item_number=path.depth(hit.key) if is_on_path else len(await store.path(hit.key)),
+        item_count=len(path) if is_on_path else None,
         author=str(hit.item.get("role") or item_type(hit.item)),
         snippet=search_snippet(searchable_text(hit.item), query),
     )
 
 
-def _search_hit_to_json(hit: SearchHit, place: list_views.SearchResult) -> dict[str, Json]:
+def _search_hit_to_json(hit: SearchHit, result: list_views.SearchResult) -> dict[str, Json]:
     """Return a search hit for a program; `of` is null for an item that is not on the session's path."""
     return {
         "session": hit.session.name,
         "session_id": hit.session.id,
         "key": hit.key,
-        "at": place.item_number,
-        "of": place.item_count,
-        "by": place.author,
-        "snippet": place.snippet,
+        "at": result.item_number,
+        "of": result.item_count,
+        "by": result.author,
+        "snippet": result.snippet,
     }

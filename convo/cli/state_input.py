@@ -41,9 +41,9 @@ def print_run_states(
     handles: Sequence[str], states: Mapping[str, RunState | None], output_format: str, *, paged: bool = True
 ) -> None:
     """Print states alone, in one of the formats of `convo inspect`."""
-    medium = detect_display(sys.stdout, os.environ)
+    display = detect_display(sys.stdout, os.environ)
     texts = (
-        render_run_state_in_format(state, handle, output_format, medium)
+        render_run_state_in_format(state, handle, output_format, display)
         for handle in handles
         if (state := states[handle])
     )
@@ -53,7 +53,7 @@ def print_run_states(
 def print_rendered(texts: Iterable[str], output_format: str, *, paged: bool) -> None:
     """Print texts in a format of `convo inspect`; JSON is never paged and has no empty lines."""
     for_programs = output_format in ("--json", "--raw")
-    text = ("" if for_programs else "\n").join(words + "\n" for words in texts)
+    text = ("" if for_programs else "\n").join(view_text + "\n" for view_text in texts)
     if paged and not for_programs:
         print_paged(text)
     else:
@@ -71,8 +71,10 @@ def render_run_state_in_format(state: RunState, handle: str, output_format: str,
             from convo.terminal.inspect_view import render_item
             from convo.transfer.import_ import run_state_items
 
-            said = enumerate(run_state_items(state), 1)
-            return "\n\n".join(render_item(at, item, is_unconfirmed=False, display=medium) for at, item in said)
+            items = enumerate(run_state_items(state), 1)
+            return "\n\n".join(
+                render_item(position, item, is_unconfirmed=False, display=medium) for position, item in items
+            )
     return render_paused_state(state, "piped state" if handle == STDIN_HANDLE else handle, medium)
 
 
@@ -82,8 +84,8 @@ def read_piped_state() -> RunState:
         raise InvalidUsage("- means a piped state, but stdin is a terminal", hint="cat STATE.json | convo inspect -")
     try:
         return parse_state_bytes(read_state_stream(sys.stdin.buffer), "piped input")
-    except OSError as wrong:
-        raise Unreadable(f"stdin cannot be read: {format_os_error(wrong)}") from wrong
+    except OSError as error:
+        raise Unreadable(f"stdin cannot be read: {format_os_error(error)}") from error
 
 
 def _is_unknown_handle(handle: str, config: Path | None) -> bool:

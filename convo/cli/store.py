@@ -73,35 +73,37 @@ def run_migrations(config: ConfigPath, flags: SettingFlags, *, as_json: bool) ->
     """
     settings = _load_durable_settings(config, flags)
 
-    async def missing(store: Store) -> Sequence[int]:
+    async def migrate(store: Store) -> Sequence[int]:
         return await store.admin.migrate()
 
-    ran = list(read_from_store(settings, missing))
-    where = str(settings.storage)
+    migrations = list(read_from_store(settings, migrate))
+    location = str(settings.storage)
     if as_json:
-        print_json({"store": where, "ran": ran})
+        print_json({"store": location, "ran": migrations})
     else:
         print_line(
-            escape_control_chars(f"{where}: " + (f"ran migrations {', '.join(map(str, ran))}" if ran else "up to date"))
+            escape_control_chars(
+                f"{location}: " + (f"ran migrations {', '.join(map(str, migrations))}" if migrations else "up to date")
+            )
         )
 
 
 def print_tenant_stats(config: ConfigPath, flags: SettingFlags, *, as_json: bool) -> None:
     """Print the stored data of each tenant. Raises StoreFault, InvalidUsage or InvalidSettings."""
 
-    async def everybody(store: Store) -> Sequence[TenantStats]:
+    async def read(store: Store) -> Sequence[TenantStats]:
         return await store.admin.tenant_stats()
 
     settings = _load_durable_settings(config, flags)
-    kept = read_from_store(settings, everybody)
+    tenants = read_from_store(settings, read)
     if as_json:
-        print_json([_tenant_stats_to_json(one) for one in kept])
-    elif kept:
-        print_line(list_views.render_tenant_stats(kept, detect_display(sys.stdout, os.environ)))
+        print_json([_tenant_stats_to_json(tenant) for tenant in tenants])
+    elif tenants:
+        print_line(list_views.render_tenant_stats(tenants, detect_display(sys.stdout, os.environ)))
         if settings.storage.path is not None:
-            place = settings.storage.path
+            path = settings.storage.path
             print_notice(
-                f"stored in {place}, which is incomplete without its -wal; back it up with convo store backup FILE"
+                f"stored in {path}, which is incomplete without its -wal; back it up with convo store backup FILE"
             )
     else:
         print_notice("the store is empty")
@@ -116,27 +118,27 @@ def print_store_check(config: ConfigPath, flags: SettingFlags, *, as_json: bool)
 
     settings = _load_durable_settings(config, flags)
     with progress_line("checking") as progress:
-        found = asyncio.run(check_store(get_store_url(settings.storage), progress))
-    where, well = str(settings.storage), not found.problems
+        report = asyncio.run(check_store(get_store_url(settings.storage), progress))
+    location, is_ok = str(settings.storage), not report.problems
     if as_json:
-        print_json({"store": where, "ok": well, **_check_to_json(found)})
+        print_json({"store": location, "ok": is_ok, **_check_to_json(report)})
     else:
-        for problem in found.problems:
+        for problem in report.problems:
             print_line(escape_control_chars(f"{problem.code}: {problem.example}" + _format_more(problem.count)))
-        for session in found.damaged_sessions:
+        for session in report.damaged_sessions:
             print_line(escape_control_chars(f"affected session: {session.name}" + _format_tenant(session)))
-        if found.skipped_reason:
+        if report.skipped_reason:
             print_notice(
-                f"not checked: {found.skipped_reason}" + ("; convo store migrate, then check again" if well else "")
+                f"not checked: {report.skipped_reason}" + ("; convo store migrate, then check again" if is_ok else "")
             )
-        rows = ", ".join(f"{count:,} {table}" for table, count in found.row_counts.items() if count)
-        count = sum(one.count for one in found.problems)
-        said = "no problems found" if well else f"{count:,} problem{'' if count == 1 else 's'}"
-        print_notice(f"{where}: {said} ({rows or 'no rows'})")
-        if not well and settings.storage.type == "sqlite":
-            named = f" --store {quote(where)}" if flags.store else ""
-            print_notice(f"  try: convo store recover NEW.db{named}, to copy every readable row into a new file")
-    return well
+        rows = ", ".join(f"{count:,} {table}" for table, count in report.row_counts.items() if count)
+        count = sum(problem.count for problem in report.problems)
+        summary = "no problems found" if is_ok else f"{count:,} problem{'' if count == 1 else 's'}"
+        print_notice(f"{location}: {summary} ({rows or 'no rows'})")
+        if not is_ok and settings.storage.type == "sqlite":
+            store_option = f" --store {quote(location)}" if flags.store else ""
+            print_notice(f"  try: convo store recover NEW.db{store_option}, to copy every readable row into a new file")
+    return is_ok
 
 
 def _format_more(count: int) -> str:
@@ -147,42 +149,44 @@ def _format_tenant(session: NamedSession | TruncatedSession) -> str:
     return "" if session.tenant == "local" else f" (tenant {session.tenant})"
 
 
-def _check_to_json(found: StoreCheckReport) -> dict[str, Json]:
+def _check_to_json(report: StoreCheckReport) -> dict[str, Json]:
     return {
-        "rows": dict(found.row_counts),
-        "problems": [{"code": one.code, "count": one.count, "example": one.example} for one in found.problems],
-        "sessions": [_named_session_to_json(one) for one in found.damaged_sessions],
-        "unchecked": found.skipped_reason,
+        "rows": dict(report.row_counts),
+        "problems": [
+            {"code": problem.code, "count": problem.count, "example": problem.example} for problem in report.problems
+        ],
+        "sessions": [_named_session_to_json(session) for session in report.damaged_sessions],
+        "unchecked": report.skipped_reason,
     }
 
 
-def _named_session_to_json(one: NamedSession) -> dict[str, Json]:
-    return {"tenant": one.tenant, "name": one.name}
+def _named_session_to_json(session: NamedSession) -> dict[str, Json]:
+    return {"tenant": session.tenant, "name": session.name}
 
 
-def _truncated_session_to_json(one: TruncatedSession) -> dict[str, Json]:
+def _truncated_session_to_json(session: TruncatedSession) -> dict[str, Json]:
     return {
-        "tenant": one.tenant,
-        "name": one.name,
-        "items": one.item_count,
-        "rest": one.rest_name,
-        "rest_items": one.rest_item_count,
+        "tenant": session.tenant,
+        "name": session.name,
+        "items": session.item_count,
+        "rest": session.rest_name,
+        "rest_items": session.rest_item_count,
     }
 
 
-def _prune_result_to_json(one: PruneResult) -> dict[str, Json]:
-    return {"sessions": one.sessions, "responses": one.responses, "conversations": one.conversations}
+def _prune_result_to_json(result: PruneResult) -> dict[str, Json]:
+    return {"sessions": result.sessions, "responses": result.responses, "conversations": result.conversations}
 
 
 @contextmanager
 def progress_line(label: str) -> Iterator[ReportProgress]:
     """Report progress in one line on a terminal, which is cleared at the end; elsewhere report nothing."""
     if not sys.stderr.isatty():
-        yield lambda step, done, most: None
+        yield lambda step, done, total: None
         return
 
-    def report(step: str, done: int, most: int) -> None:
-        share = f" {min(done, most):,} of {most:,}" if most else ""
+    def report(step: str, done: int, total: int) -> None:
+        share = f" {min(done, total):,} of {total:,}" if total else ""
         sys.stderr.write(f"\r\x1b[K{label}: {step}{share}")
         sys.stderr.flush()
 
@@ -202,12 +206,12 @@ def copy_to_backup(config: ConfigPath, flags: SettingFlags, file: Path, *, as_js
     from convo.stores import factory
 
     settings = _load_durable_settings(config, flags)
-    where = str(settings.storage)
+    location = str(settings.storage)
     if settings.storage.url:
         server = strip_postgres_passwords(settings.storage.url.reveal())
         command = f"pg_dump --format=custom --schema=convo --file={quote(str(file))} {quote(server)}"
         if as_json:
-            print_json({"store": where, "file": None, "bytes": None, "command": command})
+            print_json({"store": location, "file": None, "bytes": None, "command": command})
         else:
             print_line(escape_control_chars(command))
             print_notice("run this command; set a password in PGPASSWORD or ~/.pgpass")
@@ -215,9 +219,9 @@ def copy_to_backup(config: ConfigPath, flags: SettingFlags, file: Path, *, as_js
     with progress_line("copying") as progress:
         size = factory.backup_store(get_store_url(settings.storage), file, progress)
     if as_json:
-        print_json({"store": where, "file": str(file), "bytes": size, "command": None})
+        print_json({"store": location, "file": str(file), "bytes": size, "command": None})
     else:
-        print_line(escape_control_chars(f"{where}: copied to {file}, {list_views.format_bytes(size)}"))
+        print_line(escape_control_chars(f"{location}: copied to {file}, {list_views.format_bytes(size)}"))
         print_notice(f"to inspect the copy: CONVO_STORE={quote(f'sqlite:{file}')} convo sessions")
 
 
@@ -230,38 +234,38 @@ def copy_readable_rows(config: ConfigPath, flags: SettingFlags, file: Path, *, a
 
     settings = _load_durable_settings(config, flags)
     with progress_line("recovering") as progress:
-        found = factory.recover_store(get_store_url(settings.storage), file, progress)
-    whole = not (found.truncated_sessions or found.lost_sessions or found.recreated_sessions)
+        result = factory.recover_store(get_store_url(settings.storage), file, progress)
+    is_complete = not (result.truncated_sessions or result.lost_sessions or result.recreated_sessions)
     if as_json:
         sessions = {
-            "whole": [_named_session_to_json(one) for one in found.complete_sessions],
-            "cut": [_truncated_session_to_json(one) for one in found.truncated_sessions],
-            "lost": [_named_session_to_json(one) for one in found.lost_sessions],
-            "made": [_named_session_to_json(one) for one in found.recreated_sessions],
+            "whole": [_named_session_to_json(session) for session in result.complete_sessions],
+            "cut": [_truncated_session_to_json(session) for session in result.truncated_sessions],
+            "lost": [_named_session_to_json(session) for session in result.lost_sessions],
+            "made": [_named_session_to_json(session) for session in result.recreated_sessions],
         }
-        where = {"store": str(settings.storage), "file": str(file)}
-        print_json({**where, "ok": whole, "rows": dict(found.row_counts), "sessions": sessions})
-        return whole
-    for session in found.complete_sessions:
+        files = {"store": str(settings.storage), "file": str(file)}
+        print_json({**files, "ok": is_complete, "rows": dict(result.row_counts), "sessions": sessions})
+        return is_complete
+    for session in result.complete_sessions:
         print_line(escape_control_chars(f"complete   {session.name}{_format_tenant(session)}"))
-    for cut in found.truncated_sessions:
-        rest = f"; the {cut.rest_item_count:,} after the gap are in {cut.rest_name}" if cut.rest_name else ""
+    for part in result.truncated_sessions:
+        rest = f"; the {part.rest_item_count:,} after the gap are in {part.rest_name}" if part.rest_name else ""
         print_line(
             escape_control_chars(
-                f"truncated  {cut.name}{_format_tenant(cut)}: {format_count(cut.item_count)} recovered{rest}"
+                f"truncated  {part.name}{_format_tenant(part)}: {format_count(part.item_count)} recovered{rest}"
             )
         )
-    for session in found.lost_sessions:
+    for session in result.lost_sessions:
         print_line(escape_control_chars(f"lost       {session.name}{_format_tenant(session)}"))
-    for session in found.recreated_sessions:
+    for session in result.recreated_sessions:
         print_line(
             escape_control_chars(f"recreated  {session.name}{_format_tenant(session)}: its session record is lost")
         )
-    rows = ", ".join(f"{count:,} {table}" for table, count in found.row_counts.items() if count)
+    rows = ", ".join(f"{count:,} {table}" for table, count in result.row_counts.items() if count)
     print_notice(f"{settings.storage}: copied to {file} ({rows or 'no rows'}); the old file is unchanged")
     print_notice(f"check it with convo store check --store {quote(f'sqlite:{file}')}")
     print_notice("to use it, move away the damaged file with its -wal and -shm, and move this file to its place")
-    return whole
+    return is_complete
 
 
 def prune_tenants(config: ConfigPath, flags: SettingFlags, options: PruneOptions, *, as_json: bool) -> None:
@@ -271,30 +275,30 @@ def prune_tenants(config: ConfigPath, flags: SettingFlags, options: PruneOptions
     """
     from convo.cli.paused_files import delete_run_files, list_named_files, list_runs_with_files
 
-    before = SystemClock().now() - _parse_older_than(options.older_than)
+    cutoff = SystemClock().now() - _parse_older_than(options.older_than)
     settings = _load_durable_settings(config, flags)
     folder = settings.paths.paused_runs
 
-    async def taken(store: Store) -> tuple[list[tuple[str, PruneResult]], list[str]]:
-        names = [one.tenant for one in await store.admin.tenant_stats()]
+    async def prune(store: Store) -> tuple[list[tuple[str, PruneResult]], list[str]]:
+        names = [stats.tenant for stats in await store.admin.tenant_stats()]
         if options.tenant is not None and options.tenant not in names:
             raise NotFound("tenant", options.tenant, hint="convo store stats")
-        chosen = names if options.tenant is None else [options.tenant]
+        selected = names if options.tenant is None else [options.tenant]
         runs = await list_runs_with_files(store, folder)
-        done = [(name, await store.admin.prune(name, before, dry_run=not options.is_confirmed)) for name in chosen]
-        return done, [run for run in runs if not await store.agent_run(run)]
+        results = [(name, await store.admin.prune(name, cutoff, dry_run=not options.is_confirmed)) for name in selected]
+        return results, [run for run in runs if not await store.agent_run(run)]
 
-    done, gone = read_from_store(settings, taken)
-    found = [(name, pruned) for name, pruned in done if any(pruned)]
+    results, removed_runs = read_from_store(settings, prune)
+    matches = [(name, pruned) for name, pruned in results if any(pruned)]
     if as_json:
-        tenants = [{"tenant": name, **_prune_result_to_json(pruned)} for name, pruned in found]
-        print_json({"before": before, "removed": options.is_confirmed, "tenants": tenants})
-    elif found:
-        print_line(list_views.render_prune_results(found, detect_display(sys.stdout, os.environ)))
-    print_notice(_format_prune_result(options, has_matches=bool(found)))
-    for place in list_named_files(folder, gone):
-        print_notice(f"the file {place} is kept")
-    delete_run_files(folder, gone)
+        tenants = [{"tenant": name, **_prune_result_to_json(pruned)} for name, pruned in matches]
+        print_json({"before": cutoff, "removed": options.is_confirmed, "tenants": tenants})
+    elif matches:
+        print_line(list_views.render_prune_results(matches, detect_display(sys.stdout, os.environ)))
+    print_notice(_format_prune_result(options, has_matches=bool(matches)))
+    for path in list_named_files(folder, removed_runs):
+        print_notice(f"the file {path} is kept")
+    delete_run_files(folder, removed_runs)
 
 
 def _format_prune_result(options: PruneOptions, *, has_matches: bool) -> str:
@@ -320,16 +324,16 @@ def _load_durable_settings(config: ConfigPath, flags: SettingFlags) -> Settings:
 def _parse_older_than(text: str) -> float:
     try:
         return parse_duration(text)
-    except InvalidValue as unfit:
-        raise InvalidUsage(f"--older-than {unfit}", hint="--older-than 30d") from unfit
+    except InvalidValue as error:
+        raise InvalidUsage(f"--older-than {error}", hint="--older-than 30d") from error
 
 
-def _tenant_stats_to_json(one: TenantStats) -> dict[str, Json]:
+def _tenant_stats_to_json(stats: TenantStats) -> dict[str, Json]:
     """Return the stored data of a tenant for a program; times are seconds since 1970."""
     return {
-        "tenant": one.tenant,
-        "rows": dict(one.row_counts),
-        "bytes": one.size_bytes,
-        "oldest": one.oldest_at,
-        "newest": one.newest_at,
+        "tenant": stats.tenant,
+        "rows": dict(stats.row_counts),
+        "bytes": stats.size_bytes,
+        "oldest": stats.oldest_at,
+        "newest": stats.newest_at,
     }

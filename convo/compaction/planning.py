@@ -114,20 +114,20 @@ def plan_compaction(snapshot: HistorySnapshot, options: CompactionOptions) -> Co
             hint="use a smaller --keep-last" if options.keep_turns else "continue the conversation first",
         )
     previous = snapshot.stored_responses.get(snapshot.path.first(cut).head)
-    way = _choose_method(snapshot, options, items[:cut], previous)
+    method = _choose_method(snapshot, options, items[:cut], previous)
     return CompactionPlan(
-        way, items[:cut], items[cut:], previous if way is CompactionMethod.PREVIOUS else None, options.focus
+        method, items[:cut], items[cut:], previous if method is CompactionMethod.PREVIOUS else None, options.focus
     )
 
 
 def plan_from_items(planned: CompactionPlan, *, is_embedded: bool) -> CompactionPlan:
     """Return the plan with the client's own items, for an endpoint that no longer has the chain."""
-    way = (
+    method = (
         CompactionMethod.SUMMARY
         if is_embedded and not _has_compaction_item(planned.compacted_items)
         else CompactionMethod.INPUT
     )
-    return CompactionPlan(way, planned.compacted_items, planned.kept_items, None, planned.focus)
+    return CompactionPlan(method, planned.compacted_items, planned.kept_items, None, planned.focus)
 
 
 def build_replacements(
@@ -138,8 +138,11 @@ def build_replacements(
     item_tokens:  tokens of each compacted item
     """
     parts = split_for_summary(planned.compacted_items, item_tokens)
-    saids = (parts.user_messages, ()) if parts.user_messages else ((),)
-    return tuple((*parts.instructions, *said, summary_message(summary), *planned.kept_items) for said in saids)
+    alternatives = (parts.user_messages, ()) if parts.user_messages else ((),)
+    return tuple(
+        (*parts.instructions, *user_messages, summary_message(summary), *planned.kept_items)
+        for user_messages in alternatives
+    )
 
 
 def _check_no_pending_calls(items: Sequence[Item]) -> None:
@@ -160,10 +163,10 @@ def _check_no_pending_calls(items: Sequence[Item]) -> None:
 
 def _compacted_count(items: Sequence[Item], keep: int) -> int:
     """Return the number of items to compact, so that `keep` whole turns stay."""
-    begun = turn_starts(items)
+    starts = turn_starts(items)
     if not keep:
         return len(items)
-    return begun[-keep] if keep < len(begun) else 0
+    return starts[-keep] if keep < len(starts) else 0
 
 
 def _is_compactable(item: Item) -> bool:
@@ -176,33 +179,33 @@ def _is_compactable(item: Item) -> bool:
 
 
 def _choose_method(
-    standing: HistorySnapshot, wish: CompactionOptions, folded: Sequence[Item], previous: str | None
+    snapshot: HistorySnapshot, options: CompactionOptions, compacted_items: Sequence[Item], previous: str | None
 ) -> CompactionMethod:
-    owner = STRATEGIES[standing.strategy]
-    if wish.mode is CompactionMode.PREVIOUS:
-        _check_previous_response(standing, wish, previous)
+    strategy = STRATEGIES[snapshot.strategy]
+    if options.mode is CompactionMode.PREVIOUS:
+        _check_previous_response(snapshot, options, previous)
         return CompactionMethod.PREVIOUS
-    if wish.focus:
-        if _has_compaction_item(folded):
+    if options.focus:
+        if _has_compaction_item(compacted_items):
             raise InvalidUsage(
                 "an earlier compaction is encrypted, so --focus cannot apply to it", hint="compact without --focus"
             )
         return CompactionMethod.SUMMARY
-    if wish.mode is CompactionMode.AUTO and owner.uses_conversation and not wish.keep_turns:
+    if options.mode is CompactionMode.AUTO and strategy.uses_conversation and not options.keep_turns:
         return CompactionMethod.IN_PLACE
-    if wish.mode is CompactionMode.AUTO and owner.uses_response and previous:
+    if options.mode is CompactionMode.AUTO and strategy.uses_response and previous:
         return CompactionMethod.PREVIOUS
     return (
         CompactionMethod.SUMMARY
-        if standing.is_embedded and not _has_compaction_item(folded)
+        if snapshot.is_embedded and not _has_compaction_item(compacted_items)
         else CompactionMethod.INPUT
     )
 
 
-def _check_previous_response(standing: HistorySnapshot, wish: CompactionOptions, previous: str | None) -> None:
-    if wish.focus:
+def _check_previous_response(snapshot: HistorySnapshot, options: CompactionOptions, previous: str | None) -> None:
+    if options.focus:
         raise InvalidUsage("--focus and --mode previous_response_id cannot be used together", hint="use --mode input")
-    if STRATEGIES[standing.strategy].uses_conversation:
+    if STRATEGIES[snapshot.strategy].uses_conversation:
         raise InvalidUsage("a conversation cannot be compacted by response id", hint="use --mode auto")
     if previous is None:
         raise InvalidUsage(
@@ -247,19 +250,19 @@ def truncate_to_fit(items: Sequence[Item], item_tokens: Sequence[int], limit_tok
     limit_tokens:  tokens of all of them together
     Returns None when not even the last turn fits.
     """
-    standing = [is_instruction(item) for item in items]
-    need = sum(item_tokens)
-    for begin, end in pairwise((*turn_starts(items), len(items))):
-        if need <= limit_tokens:
-            return tuple(item for at, item in enumerate(items) if at >= begin or standing[at])
-        need -= sum(item_tokens[at] for at in range(begin, end) if not standing[at])
+    are_instructions = [is_instruction(item) for item in items]
+    needed_tokens = sum(item_tokens)
+    for start, end in pairwise((*turn_starts(items), len(items))):
+        if needed_tokens <= limit_tokens:
+            return tuple(item for index, item in enumerate(items) if index >= start or are_instructions[index])
+        needed_tokens -= sum(item_tokens[index] for index in range(start, end) if not are_instructions[index])
     return None if items else ()
 
 
 def keep_last_turn(items: Sequence[Item]) -> tuple[Item, ...]:
     """Return the last turn of `items`, after the instructions of the turns before it."""
-    begin = turn_starts(items)[-1] if items else 0
-    return tuple(item for at, item in enumerate(items) if at >= begin or is_instruction(item))
+    start = turn_starts(items)[-1] if items else 0
+    return tuple(item for index, item in enumerate(items) if index >= start or is_instruction(item))
 
 
 MAX_USER_MESSAGE_TOKENS = 20_000
@@ -291,12 +294,14 @@ def split_for_summary(
     user_message_tokens:  tokens of the user's messages that are kept with the summary
     """
     end = len(items) if keep_tokens is None else _kept_start(items, item_tokens, keep_tokens)
-    early = [(item, size) for item, size in zip(items[:end], item_tokens, strict=False) if not is_instruction(item)]
+    summarized = [
+        (item, size) for item, size in zip(items[:end], item_tokens, strict=False) if not is_instruction(item)
+    ]
     return HistorySplit(
         instructions=tuple(filter(is_instruction, items[:end])),
-        summarized_items=tuple(item for item, _ in early),
+        summarized_items=tuple(item for item, _ in summarized),
         user_messages=_newest_that_fit(
-            [(item, size) for item, size in early if is_user_message(item) and not is_summary(item)],
+            [(item, size) for item, size in summarized if is_user_message(item) and not is_summary(item)],
             user_message_tokens,
         ),
         kept_items=tuple(items[end:]),
@@ -307,20 +312,20 @@ def _kept_start(items: Sequence[Item], sizes: Sequence[int], keep: int) -> int:
     """Return the start of the last turn, or of the earliest of its steps from which on it has at most `keep` tokens."""
     if not items:
         return 0
-    begin = turn_starts(items)[-1]
-    need, places = sum(sizes[begin:]), [place for place in cut_points(items) if begin <= place < len(items)]
-    for place, following in pairwise((*places, len(items))):
-        if need <= keep:
-            return place
-        need -= sum(sizes[place:following])
-    return places[-1]
+    start = turn_starts(items)[-1]
+    needed_tokens, cuts = sum(sizes[start:]), [cut for cut in cut_points(items) if start <= cut < len(items)]
+    for cut, next_cut in pairwise((*cuts, len(items))):
+        if needed_tokens <= keep:
+            return cut
+        needed_tokens -= sum(sizes[cut:next_cut])
+    return cuts[-1]
 
 
-def _newest_that_fit(messages: Sequence[tuple[Item, int]], room: int) -> tuple[Item, ...]:
+def _newest_that_fit(messages: Sequence[tuple[Item, int]], remaining_tokens: int) -> tuple[Item, ...]:
     chosen: list[Item] = []
     for item, size in reversed(messages):
-        room -= size
-        if room < 0:
+        remaining_tokens -= size
+        if remaining_tokens < 0:
             break
         chosen.append(item)
     return tuple(reversed(chosen))

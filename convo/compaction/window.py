@@ -96,23 +96,23 @@ DecryptCompaction: TypeAlias = Callable[[Item], CompactionContent | None]
 
 def last_compaction_index(items: Sequence[Item]) -> int | None:
     """Return the index of the last compaction item."""
-    return next((at for at in range(len(items) - 1, -1, -1) if items[at].get("type") == "compaction"), None)
+    return next((index for index in range(len(items) - 1, -1, -1) if items[index].get("type") == "compaction"), None)
 
 
 def items_shown_to_model(items: Sequence[Item], decrypt: DecryptCompaction) -> tuple[Item, ...]:
     """Return the model's input for the history `items`. Raises the errors of `decrypt`."""
-    at = last_compaction_index(items)
-    if at is None:
+    index = last_compaction_index(items)
+    if index is None:
         return tuple(items)
-    sealed = decrypt(items[at])
-    if sealed is None:
-        return (*filter(_is_user_or_instruction, items_shown_to_model(items[:at], decrypt)), *items[at:])
-    beside = (
+    content = decrypt(items[index])
+    if content is None:
+        return (*filter(_is_user_or_instruction, items_shown_to_model(items[:index], decrypt)), *items[index:])
+    uncovered = (
         item
-        for item in items[:at]
-        if _is_user_or_instruction(item) and short_digest(item) not in sealed.covered_digests
+        for item in items[:index]
+        if _is_user_or_instruction(item) and short_digest(item) not in content.covered_digests
     )
-    return (*beside, *expand_compaction(sealed), *items[at + 1 :])
+    return (*uncovered, *expand_compaction(content), *items[index + 1 :])
 
 
 def expand_compaction(sealed: CompactionContent) -> tuple[Item, ...]:
@@ -128,12 +128,12 @@ def covered_message_digests(
 
     kept_messages:  messages that it does not replace
     """
-    at = last_compaction_index(items)
-    earlier = None if at is None else decrypt(items[at])
-    found = {short_digest(item) for item in items if _is_user_or_instruction(item)} | (
+    index = last_compaction_index(items)
+    earlier = None if index is None else decrypt(items[index])
+    digests = {short_digest(item) for item in items if _is_user_or_instruction(item)} | (
         earlier.covered_digests if earlier else set()
     )
-    return frozenset(found - {short_digest(item) for item in kept_messages})
+    return frozenset(digests - {short_digest(item) for item in kept_messages})
 
 
 def _is_user_or_instruction(item: Item) -> bool:
@@ -191,10 +191,10 @@ def build_summary_request(
     instructions = (
         SUMMARY_INSTRUCTIONS if not focus else f"{SUMMARY_INSTRUCTIONS}\n\nLook most closely at this: {focus}"
     )
-    under = f"It was held under these instructions:\n{context}\n\n" if context else ""
-    shown = "\n\n".join(_transcript_lines(items))
+    preamble = f"It was held under these instructions:\n{context}\n\n" if context else ""
+    transcript = "\n\n".join(_transcript_lines(items))
     return SummaryRequest(
-        instructions, (user_message(f"{under}<transcript>\n{shown}\n</transcript>\n\nWrite the summary."),)
+        instructions, (user_message(f"{preamble}<transcript>\n{transcript}\n</transcript>\n\nWrite the summary."),)
     )
 
 
@@ -217,9 +217,9 @@ def _without_refusals(item: Item) -> Item:
 
 def _transcript_lines(items: Iterable[Item]) -> Iterator[str]:
     for item in items:
-        words = _clip_middle(_transcript_text(item))
-        if words:
-            yield f"{_speaker_label(item)}: {words}"
+        text = _clip_middle(_transcript_text(item))
+        if text:
+            yield f"{_speaker_label(item)}: {text}"
 
 
 def _speaker_label(item: Item) -> str:
@@ -233,23 +233,23 @@ def _speaker_label(item: Item) -> str:
 def _transcript_text(item: Item) -> str:
     """Return the text of `item`, with a placeholder for each part that is not text."""
     parts = [part for field in ("content", "output") for part in _list_or_empty(item.get(field))]
-    unseen = (
+    placeholders = (
         PART_PLACEHOLDERS[part["type"]]
         for part in parts
         if isinstance(part, Mapping) and part.get("type") in PART_PLACEHOLDERS
     )
-    return "\n".join(found for found in (searchable_text(item), *unseen) if found)
+    return "\n".join(text for text in (searchable_text(item), *placeholders) if text)
 
 
 def _list_or_empty(value: Json) -> Sequence[Json]:
     return value if isinstance(value, list) else ()
 
 
-def _clip_middle(words: str) -> str:
-    if len(words) <= MAX_ITEM_CHARS:
-        return words
+def _clip_middle(text: str) -> str:
+    if len(text) <= MAX_ITEM_CHARS:
+        return text
     half = MAX_ITEM_CHARS // 2
-    return f"{words[:half]}\n[{len(words) - MAX_ITEM_CHARS:,} characters left out]\n{words[-half:]}"
+    return f"{text[:half]}\n[{len(text) - MAX_ITEM_CHARS:,} characters left out]\n{text[-half:]}"
 
 
 def is_instruction(item: Item) -> bool:
@@ -259,28 +259,28 @@ def is_instruction(item: Item) -> bool:
 
 def cut_points(items: Sequence[Item]) -> tuple[int, ...]:
     """Return every index at which `items` may be cut; both ends are among them."""
-    crossed = _crossing_pair_counts(items)
-    return tuple(place for place in range(len(items) + 1) if not crossed[place])
+    crossing_counts = _crossing_pair_counts(items)
+    return tuple(index for index in range(len(items) + 1) if not crossing_counts[index])
 
 
 def middle_cut_point(items: Sequence[Item]) -> int | None:
     """Return the middle one of the indexes where `items` can be cut in two parts."""
-    places = [place for place in cut_points(items) if 0 < place < len(items)]
-    return places[len(places) // 2] if places else None
+    indexes = [index for index in cut_points(items) if 0 < index < len(items)]
+    return indexes[len(indexes) // 2] if indexes else None
 
 
 def turn_starts(items: Sequence[Item]) -> tuple[int, ...]:
     """Return the index at which each turn begins, oldest first; the first one begins at 0 with any item."""
-    crossed = _crossing_pair_counts(items)
-    begun = [place for place in range(1, len(items)) if not crossed[place] and _is_turn_start(items, place)]
-    return (0, *begun) if items else ()
+    crossing_counts = _crossing_pair_counts(items)
+    starts = [index for index in range(1, len(items)) if not crossing_counts[index] and _is_turn_start(items, index)]
+    return (0, *starts) if items else ()
 
 
-def _is_turn_start(items: Sequence[Item], place: int) -> bool:
+def _is_turn_start(items: Sequence[Item], index: int) -> bool:
     """Return whether a user's message starts a turn here; several messages in a row are one start."""
-    if not is_user_message(items[place]) or is_summary(items[place]):
+    if not is_user_message(items[index]) or is_summary(items[index]):
         return False
-    before = place - 1
+    before = index - 1
     while before >= 0 and is_instruction(items[before]):
         before -= 1
     return before >= 0 and (not is_user_message(items[before]) or is_summary(items[before]))
@@ -288,35 +288,35 @@ def _is_turn_start(items: Sequence[Item], place: int) -> bool:
 
 def _crossing_pair_counts(items: Sequence[Item]) -> list[int]:
     """Return for each index the number of pairs with one half before it and the other after it."""
-    steps = [0] * (len(items) + 2)
-    asked: dict[str, int] = {}
-    for at, item in enumerate(items):
-        what = item_type(item)
-        if what == "reasoning" and at + 1 < len(items):
-            _add_span(steps, at, at + 1)
-        named = _pair_id(item, what)
-        if named is None:
+    changes = [0] * (len(items) + 2)
+    call_indexes: dict[str, int] = {}
+    for index, item in enumerate(items):
+        kind = item_type(item)
+        if kind == "reasoning" and index + 1 < len(items):
+            _add_span(changes, index, index + 1)
+        pairing_id = _pair_id(item, kind)
+        if pairing_id is None:
             continue
-        if what in OUTPUT_BY_CLIENT_CALL or what == MCP_APPROVAL_REQUEST:
-            asked[named] = at
-        elif named in asked:
-            _add_span(steps, asked[named], at)
-    return list(accumulate(steps))
+        if kind in OUTPUT_BY_CLIENT_CALL or kind == MCP_APPROVAL_REQUEST:
+            call_indexes[pairing_id] = index
+        elif pairing_id in call_indexes:
+            _add_span(changes, call_indexes[pairing_id], index)
+    return list(accumulate(changes))
 
 
-def _add_span(steps: list[int], first: int, last: int) -> None:
-    steps[first + 1] += 1
-    steps[last + 1] -= 1
+def _add_span(changes: list[int], first: int, last: int) -> None:
+    changes[first + 1] += 1
+    changes[last + 1] -= 1
 
 
-def _pair_id(item: Item, what: str) -> str | None:
+def _pair_id(item: Item, kind: str) -> str | None:
     """Return the id that pairs an item with its other half; a local shell's output has its call's id as its own."""
-    if what == MCP_APPROVAL_REQUEST:
+    if kind == MCP_APPROVAL_REQUEST:
         return _string_or_none(item.get("id"))
-    if what == MCP_APPROVAL_RESPONSE:
+    if kind == MCP_APPROVAL_RESPONSE:
         return _string_or_none(item.get("approval_request_id"))
-    if what in OUTPUT_BY_CLIENT_CALL or what in CLIENT_OUTPUT_TYPES:
-        return get_call_id(item) or (_string_or_none(item.get("id")) if what == "local_shell_call_output" else None)
+    if kind in OUTPUT_BY_CLIENT_CALL or kind in CLIENT_OUTPUT_TYPES:
+        return get_call_id(item) or (_string_or_none(item.get("id")) if kind == "local_shell_call_output" else None)
     return None
 
 

@@ -67,19 +67,19 @@ def get_keyring_username(provider: Provider) -> str:
 
 
 def _read_key_file(path: Path, provider: str) -> Secret:
-    again = f"convo config key set {provider} --file"
+    command = f"convo config key set {provider} --file"
     try:
         if path.exists() and not (path.is_file() or path.is_dir()):
-            raise InvalidSettings(f"the key of {provider} cannot be read: {path} is not a file", hint=again)
+            raise InvalidSettings(f"the key of {provider} cannot be read: {path} is not a file", hint=command)
         with path.open("rb") as file:
             text = file.read(_MAX_KEY_FILE_BYTES).decode().strip()
-    except OSError as wrong:
-        why = (wrong.strerror or str(wrong)).lower()
-        raise InvalidSettings(f"the key of {provider} cannot be read: {path}: {why}", hint=again) from wrong
-    except UnicodeDecodeError as wrong:
-        raise InvalidSettings(f"the key of {provider} cannot be read: {path} is not text", hint=again) from wrong
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise InvalidSettings(f"the key of {provider} cannot be read: {path}: {reason}", hint=command) from error
+    except UnicodeDecodeError as error:
+        raise InvalidSettings(f"the key of {provider} cannot be read: {path} is not text", hint=command) from error
     if not text:
-        raise InvalidSettings(f"the key of {provider} is missing: {path} is empty", hint=again)
+        raise InvalidSettings(f"the key of {provider} is missing: {path} is empty", hint=command)
     return Secret(text)
 
 
@@ -112,10 +112,10 @@ def write_keyring(name: str, key: Secret) -> None:
 def delete_from_keyring(name: str) -> bool:
     """Delete a key; returns whether it existed. Raises InvalidSettings."""
     with _open_keyring() as keyring:
-        there = keyring.get_password(KEYRING_SERVICE, name) is not None
-        if there:
+        exists = keyring.get_password(KEYRING_SERVICE, name) is not None
+        if exists:
             keyring.delete_password(KEYRING_SERVICE, name)
-        return there
+        return exists
 
 
 @contextmanager
@@ -123,13 +123,13 @@ def _open_keyring() -> Iterator[ModuleType]:
     try:
         import keyring
         from keyring.errors import KeyringError, NoKeyringError
-    except ImportError as wrong:
-        raise InvalidSettings("keyring is not installed", hint="pip install 'convo-state[keyring]'") from wrong
+    except ImportError as error:
+        raise InvalidSettings("keyring is not installed", hint="pip install 'convo-state[keyring]'") from error
     try:
         yield keyring
-    except NoKeyringError as wrong:
-        raise InvalidSettings("this machine has no keyring", hint="set the key in an environment variable") from wrong
-    except (KeyringError, OSError) as wrong:  # some keyrings are files
+    except NoKeyringError as error:
+        raise InvalidSettings("this machine has no keyring", hint="set the key in an environment variable") from error
+    except (KeyringError, OSError) as error:  # some keyrings are files
         raise InvalidSettings(
-            f"the keyring cannot be opened: {type(wrong).__name__}", hint="unlock the keyring"
-        ) from wrong
+            f"the keyring cannot be opened: {type(error).__name__}", hint="unlock the keyring"
+        ) from error

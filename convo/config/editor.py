@@ -22,12 +22,12 @@ _EXAMPLE_TABLES = {
 
 def parse_setting_key(raw_key: str) -> SettingKey:
     """Parse a dotted TOML key. Raises InvalidUsage."""
-    found: Any = _parse_toml(f"{raw_key} = 0")
+    parsed: Any = _parse_toml(f"{raw_key} = 0")
     key: list[str] = []
-    while isinstance(found, dict) and len(found) == 1:
-        name, found = next(iter(found.items()))
+    while isinstance(parsed, dict) and len(parsed) == 1:
+        name, parsed = next(iter(parsed.items()))
         key.append(name)
-    if not key or found != 0:
+    if not key or parsed != 0:
         raise InvalidUsage(f"{raw_key!r} is not the name of a setting", hint=_quoted_key_hint(raw_key))
     return tuple(key)
 
@@ -40,15 +40,15 @@ def parse_setting_value(raw_value: str, key: SettingKey, location: str) -> objec
     Raises InvalidSettings for an unknown setting or an invalid value, InvalidUsage if `key` is a table of several
     settings.
     """
-    shape = get_schema(key, location)
-    if isinstance(shape, KeyedTable | Mapping):
+    schema = get_schema(key, location)
+    if isinstance(schema, KeyedTable | Mapping):
         raise InvalidUsage(f"'{format_setting_key(key)}' is a table of several settings", hint="name one setting")
     as_value = (_parse_toml(f"value = {raw_value}") or {}).get("value")
     try:
-        return _check_text_or_value(shape, raw_value, as_value)
-    except InvalidValue as unfit:
-        hint = unfit.hint or f"convo config list {format_setting_key(key)}"
-        raise InvalidSettings(f"{location}: '{format_setting_key(key)}' {unfit}", hint=hint) from unfit
+        return _check_text_or_value(schema, raw_value, as_value)
+    except InvalidValue as error:
+        hint = error.hint or f"convo config list {format_setting_key(key)}"
+        raise InvalidSettings(f"{location}: '{format_setting_key(key)}' {error}", hint=hint) from error
 
 
 def _quoted_key_hint(raw_key: str) -> str:
@@ -89,21 +89,21 @@ def set_toml_value(text: str, key: SettingKey, value: object, location: str) -> 
 def _insert_above_tables(text: str, new: str) -> str | None:
     """Insert above the first table and its comment; None without a table, or if the line found only looks like one."""
     lines = text.splitlines(keepends=True)
-    at = next((number for number, line in enumerate(lines) if line.startswith("[")), None)
-    if at is None:
+    index = next((number for number, line in enumerate(lines) if line.startswith("[")), None)
+    if index is None:
         return None
-    while at and lines[at - 1].startswith("#"):
-        at -= 1
-    while at and not lines[at - 1].strip():
-        at -= 1
-    longer = "".join([*lines[:at], new, *([] if at else ["\n"]), *lines[at:]])
-    return longer if _parse_toml(longer) == (_parse_toml(text) or {}) | (_parse_toml(new) or {}) else None
+    while index and lines[index - 1].startswith("#"):
+        index -= 1
+    while index and not lines[index - 1].strip():
+        index -= 1
+    updated = "".join([*lines[:index], new, *([] if index else ["\n"]), *lines[index:]])
+    return updated if _parse_toml(updated) == (_parse_toml(text) or {}) | (_parse_toml(new) or {}) else None
 
 
 def _append_table(text: str, new: str) -> str | None:
     """Append a table; None if the file writes its tables in a form that makes the result invalid."""
-    longer = f"{text.rstrip()}\n\n{new}".lstrip()
-    return longer if _parse_toml(longer) is not None else None
+    updated = f"{text.rstrip()}\n\n{new}".lstrip()
+    return updated if _parse_toml(updated) is not None else None
 
 
 def _set_in_document(text: str, key: SettingKey, value: object) -> str:
@@ -136,23 +136,23 @@ def unset_toml_value(text: str, key: SettingKey, location: str) -> str | None:
     return tomlkit.dumps(document)
 
 
-def _require_table(found: object, key: SettingKey, location: str) -> MutableMapping[str, Any]:
-    if not isinstance(found, MutableMapping):
+def _require_table(value: object, key: SettingKey, location: str) -> MutableMapping[str, Any]:
+    if not isinstance(value, MutableMapping):
         raise InvalidSettings(
             f"{location}: '{format_setting_key(key)}' must be a table",
             hint=f"convo config unset {format_setting_key(key)}",
         )
-    return found
+    return value
 
 
-def _check_text_or_value(shape: SettingSchema, raw_value: str, as_value: object) -> object:
+def _check_text_or_value(schema: SettingSchema, raw_value: str, as_value: object) -> object:
     """Return `raw_value` as a string if it is valid, else as the TOML value that it contains. Raises InvalidValue."""
-    if isinstance(shape, AtomicTable):
+    if isinstance(schema, AtomicTable):
         if not isinstance(as_value, dict):
-            first = next(iter(cast(Mapping[str, SettingSchema], shape.schema)))
+            first = next(iter(cast(Mapping[str, SettingSchema], schema.schema)))
             raise InvalidValue("has several fields", hint=f"write an inline table: '{_EXAMPLE_TABLES[first]}'")
         return as_value
-    check = cast(Any, shape)
+    check = cast(Any, schema)
     try:
         check(raw_value)
     except InvalidValue:

@@ -88,8 +88,8 @@ class EndpointLocation(NamedTuple):
     def __str__(self) -> str:
         if self.url == "embedded":
             return "convo's own endpoint"
-        more = [part for part in (self.organisation, self.project) if part]
-        return self.url + (f" ({', '.join(more)})" if more else "")
+        details = [part for part in (self.organisation, self.project) if part]
+        return self.url + (f" ({', '.join(details)})" if details else "")
 
 
 def locate_endpoint(provider: Provider) -> EndpointLocation:
@@ -104,17 +104,17 @@ def bind_to_record(settings: Settings, choice: ModelChoice, record: RecordedEndp
 
     Raises WrongOwner if a flag or variable names another endpoint, or the provider cannot use the recorded one.
     """
-    held = EndpointLocation(record.url.rstrip("/"), record.organisation, record.project)
-    said = locate_endpoint(choice.provider)
-    if said == held:
+    recorded = EndpointLocation(record.url.rstrip("/"), record.organisation, record.project)
+    configured = locate_endpoint(choice.provider)
+    if configured == recorded:
         return choice
-    for origin in _iter_conflicting_sources(settings, choice, record, held):
+    for origin in _iter_conflicting_sources(settings, choice, record, recorded):
         if origin.is_explicit:
-            raise _wrong_owner_error(record, held, said, choice, origin)
-    provider = _with_location(choice.provider, held)
-    if locate_endpoint(provider) != held:
+            raise _wrong_owner_error(record, recorded, configured, choice, origin)
+    provider = _with_location(choice.provider, recorded)
+    if locate_endpoint(provider) != recorded:
         raise _wrong_owner_error(
-            record, held, said, choice, settings.get_source("providers", choice.provider.name, "api")
+            record, recorded, configured, choice, settings.get_source("providers", choice.provider.name, "api")
         )
     return choice._replace(provider=provider)
 
@@ -123,16 +123,16 @@ def _iter_conflicting_sources(
     settings: Settings, choice: ModelChoice, record: RecordedEndpoint, recorded: EndpointLocation
 ) -> Iterator[SettingSource]:
     """Yield the sources of the values that differ from the record."""
-    said, name = locate_endpoint(choice.provider), choice.provider.name
+    configured, name = locate_endpoint(choice.provider), choice.provider.name
     if name != record.model.partition("/")[0]:
         yield choice.source
-    if "embedded" in (said.url, recorded.url):
+    if "embedded" in (configured.url, recorded.url):
         return
-    if said.url != recorded.url:
+    if configured.url != recorded.url:
         yield settings.get_source("providers", name, "base_url")
-    if said.organisation != recorded.organisation:
+    if configured.organisation != recorded.organisation:
         yield settings.get_source("providers", name, "organisation")
-    if said.project != recorded.project:
+    if configured.project != recorded.project:
         yield settings.get_source("providers", name, "project")
 
 
@@ -149,14 +149,15 @@ def _with_location(provider: Provider, recorded: EndpointLocation) -> Provider:
 def _wrong_owner_error(
     record: RecordedEndpoint,
     recorded: EndpointLocation,
-    said: EndpointLocation,
+    configured: EndpointLocation,
     choice: ModelChoice,
     source: SettingSource,
 ) -> WrongOwner:
-    instead = f"convo convert {quote(record.session)} --to session"
+    command = f"convo convert {quote(record.session)} --to session"
     return WrongOwner(
-        f"session {record.session!r} is stored at {recorded}, but {source.location} sets {said} for {choice.name}",
-        hint=f"{'leave it out' if source.is_explicit else 'change it there'}, or {instead}",
+        f"session {record.session!r} is stored at {recorded}, but {source.location} sets {configured}"
+        f" for {choice.name}",
+        hint=f"{'leave it out' if source.is_explicit else 'change it there'}, or {command}",
     )
 
 
@@ -239,39 +240,41 @@ class SettingsInputs(NamedTuple):
 
 def resolve_settings(sources: SettingsInputs) -> Settings:
     """Merge all layers. Raises InvalidSettings, which names the file, variable or flag, and the key."""
-    found: dict[SettingKey, Setting] = {}
+    merged: dict[SettingKey, Setting] = {}
     for setting in _iter_layers(sources):
-        found.setdefault(setting.key, setting)
-    _check_trusted_source(found.get((TRUSTED_SETTING,)))
-    kept = _resolve_storage_setting(found.get(STORAGE_KEY), sources)
-    found |= {
-        key: _resolve_path_setting(found[key], sources)
-        for key in found
+        merged.setdefault(setting.key, setting)
+    _check_trusted_source(merged.get((TRUSTED_SETTING,)))
+    storage = _resolve_storage_setting(merged.get(STORAGE_KEY), sources)
+    merged |= {
+        key: _resolve_path_setting(merged[key], sources)
+        for key in merged
         if key == KEYS_FILE_KEY or key[2:] == ("key_file",)
     }
-    providers = _build_providers(found)
-    model = found.get(MODEL_KEY) or _choose_default_model(providers, sources.environ)
-    found |= {MODEL_KEY: model, STORAGE_KEY: kept}
+    providers = _build_providers(merged)
+    model = merged.get(MODEL_KEY) or _choose_default_model(providers, sources.environ)
+    merged |= {MODEL_KEY: model, STORAGE_KEY: storage}
     tables: defaultdict[str, dict[SettingKey, Any]] = defaultdict(dict)
-    for key, setting in found.items():
+    for key, setting in merged.items():
         tables[key[0]][key[1:]] = setting.value
     return Settings(
         model=str(model.value),
         providers=MappingProxyType(providers),
         aliases=MappingProxyType({name: str(value) for (name,), value in tables["aliases"].items()}),
-        storage=cast(Storage, kept.value),
-        tenant=str(found[TENANT_KEY].value),
+        storage=cast(Storage, storage.value),
+        tenant=str(merged[TENANT_KEY].value),
         serve=_build_serve_settings(tables["serve"]),
         limits=ResponseLimits(**{name: value for (name,), value in tables["limits"].items()}),
         prices=MappingProxyType({name: value for (name,), value in tables["prices"].items()}),
         paths=sources.paths,
-        entries=tuple(found[key] for key in sorted(found)),
+        entries=tuple(merged[key] for key in sorted(merged)),
         compact_at=tables["compact_at"][()],
         redact=tables["redact"].get((), ()),
         windows=MappingProxyType({name: value for (name,), value in tables["windows"].items()}),
         editing=str(tables["editing"][()]),
         answers=str(tables["answers"][()]),
-        configured_providers=frozenset(name for name, one in providers.items() if _is_configured(one, sources.environ)),
+        configured_providers=frozenset(
+            name for name, provider in providers.items() if _is_configured(provider, sources.environ)
+        ),
         model_lists=sources.model_lists,
         project_notice=sources.project_notice,
     )
@@ -290,16 +293,16 @@ def use_recorded_model(settings: Settings, record: RecordedEndpoint) -> Settings
 
 
 def _iter_layers(sources: SettingsInputs) -> Iterator[Setting]:
-    above = [*_iter_flag_settings(sources.flags), *_iter_variable_settings(sources.environ)]
+    overrides = [*_iter_flag_settings(sources.flags), *_iter_variable_settings(sources.environ)]
     files = [
         Setting(key, value, file.source)
         for file in sources.files
         for key, value in iter_settings(file.document, file.source.location)
     ]
-    yield from above
-    chosen = next((one for one in (*above, *files) if one.key == PROFILE_KEY), None)
+    yield from overrides
+    chosen = next((setting for setting in (*overrides, *files) if setting.key == PROFILE_KEY), None)
     yield from _iter_profile_settings(files, chosen, sources.project_notice)
-    yield from (one for one in files if one.key[0] != PROFILES_TABLE)
+    yield from (setting for setting in files if setting.key[0] != PROFILES_TABLE)
     yield from (Setting(key, value, BUILT_IN_SOURCE) for key, value in get_default_settings(KNOWN_PROVIDERS).items())
 
 
@@ -309,24 +312,24 @@ def _iter_profile_settings(
     """Yield the settings of the chosen profile. Raises InvalidSettings if no file has it, or all of it is ignored."""
     if chosen is None:
         return
-    name, there = str(chosen.value), {one.key[1] for one in files if one.key[0] == PROFILES_TABLE}
-    if name not in there:
-        if notice and any(one.key[:2] == (PROFILES_TABLE, name) for one in notice.ignored):
+    name, names = str(chosen.value), {setting.key[1] for setting in files if setting.key[0] == PROFILES_TABLE}
+    if name not in names:
+        if notice and any(setting.key[:2] == (PROFILES_TABLE, name) for setting in notice.ignored):
             message = f"{chosen.source.location}: profile {name!r} is in a file that is not trusted"
             raise InvalidSettings(message, hint=notice.hint)
-        near = find_closest_word(name, there)
-        said = f"did you mean {near!r}?" if near else f"known profiles: {', '.join(there) or 'none'}"
-        raise InvalidSettings(f"{chosen.source.location}: no profile {name!r}; {said}", hint=f"add [profiles.{name}]")
-    for one in files:
-        if one.key[:2] == (PROFILES_TABLE, name):
-            yield Setting(one.key[2:], one.value, one.source.in_profile(name))
+        suggestion = find_closest_word(name, names)
+        advice = f"did you mean {suggestion!r}?" if suggestion else f"known profiles: {', '.join(names) or 'none'}"
+        raise InvalidSettings(f"{chosen.source.location}: no profile {name!r}; {advice}", hint=f"add [profiles.{name}]")
+    for setting in files:
+        if setting.key[:2] == (PROFILES_TABLE, name):
+            yield Setting(setting.key[2:], setting.value, setting.source.in_profile(name))
 
 
 def _iter_flag_settings(flags: SettingFlags) -> Iterator[Setting]:
-    for name, (written, key) in FLAG_SETTINGS.items():
+    for name, (flag, key) in FLAG_SETTINGS.items():
         value = getattr(flags, name)
         if value is not None:
-            yield _parse_text_setting(key, value, SettingSource(Layer.FLAG, written))
+            yield _parse_text_setting(key, value, SettingSource(Layer.FLAG, flag))
 
 
 def _iter_variable_settings(environ: Mapping[str, str]) -> Iterator[Setting]:
@@ -341,8 +344,8 @@ def _parse_text_setting(key: SettingKey, value: object, source: SettingSource) -
         if source.name == "OLLAMA_HOST":
             value = parse_ollama_host(str(value))
         return Setting(key, parse_storage_option(value) if key == STORAGE_KEY else get_check(key)(value), source)
-    except InvalidValue as unfit:
-        raise InvalidSettings(f"{source.name} {unfit}", hint=unfit.hint) from unfit
+    except InvalidValue as error:
+        raise InvalidSettings(f"{source.name} {error}", hint=error.hint) from error
 
 
 # -- values that depend on each other --------------------------------------------------------------
@@ -361,9 +364,9 @@ def _resolve_storage_setting(setting: Setting | None, sources: SettingsInputs) -
     if setting is None:
         return Setting(STORAGE_KEY, Storage("sqlite", path=sources.paths.database), BUILT_IN_SOURCE)
 
-    def meant(written: object) -> Storage:
+    def resolve(option: object) -> Storage:
         return resolve_storage(
-            cast(StorageOption, written),
+            cast(StorageOption, option),
             sources.environ,
             base_folder=setting.source.folder or sources.folder,
             home=sources.home,
@@ -371,7 +374,7 @@ def _resolve_storage_setting(setting: Setting | None, sources: SettingsInputs) -
         )
 
     key = (*STORAGE_KEY, "connection_string")
-    return Setting(STORAGE_KEY, run_check(key, setting.value, meant, setting.source.location), setting.source)
+    return Setting(STORAGE_KEY, run_check(key, setting.value, resolve, setting.source.location), setting.source)
 
 
 def _resolve_path_setting(setting: Setting, sources: SettingsInputs) -> Setting:
@@ -379,14 +382,14 @@ def _resolve_path_setting(setting: Setting, sources: SettingsInputs) -> Setting:
     return Setting(setting.key, resolve_setting_path(str(setting.value), base, sources.home), setting.source)
 
 
-def _build_providers(found: Mapping[SettingKey, Setting]) -> dict[str, Provider]:
+def _build_providers(settings: Mapping[SettingKey, Setting]) -> dict[str, Provider]:
     fields: defaultdict[str, dict[str, Any]] = defaultdict(dict)
-    for key, setting in found.items():
+    for key, setting in settings.items():
         if key[0] == "providers":
             fields[key[1]][key[2]] = setting.value
     for name in sorted(fields):
         if "api" not in fields[name]:
-            place = next(setting for key, setting in found.items() if key[:2] == ("providers", name)).source.location
+            place = next(setting for key, setting in settings.items() if key[:2] == ("providers", name)).source.location
             raise InvalidSettings(f"{place}: '{name}' is not a known provider, so 'providers.{name}.api' must be set")
     return {name: Provider(name, **fields[name]) for name in sorted(fields)}
 
@@ -447,11 +450,11 @@ _ERRNO_MESSAGES = {
 @contextmanager
 def use_profile(name: str | None) -> Iterator[None]:
     """Select the profile of `--profile` for settings that are read in the block."""
-    before = ACTIVE_PROFILE.set(name)
+    token = ACTIVE_PROFILE.set(name)
     try:
         yield
     finally:
-        ACTIVE_PROFILE.reset(before)
+        ACTIVE_PROFILE.reset(token)
 
 
 def load_settings(config: Path | None = None, flags: SettingFlags = _NO_FLAGS) -> Settings:
@@ -468,14 +471,14 @@ def read_settings_inputs(config: Path | None = None, flags: SettingFlags = _NO_F
     """
     environ = dict(os.environ)
     folder, home = _working_folder(), _home_folder()
-    places = AppPaths.from_environ(environ)
-    user = _load_user_file(config, environ, places, folder)
-    project, notice = _load_project_file(find_project_file(folder, home), user, places, folder, home)
+    paths = AppPaths.from_environ(environ)
+    user = _load_user_file(config, environ, paths, folder)
+    project, notice = _load_project_file(find_project_file(folder, home), user, paths, folder, home)
     if notice is not None:
         send_notice(f"convo: {notice.line}")
-    said = flags._replace(profile=flags.profile or ACTIVE_PROFILE.get())
+    merged_flags = flags._replace(profile=flags.profile or ACTIVE_PROFILE.get())
     files = tuple(file for file in (project, user) if file)
-    return SettingsInputs(said, environ, files, places, folder, home, load_model_lists(places), notice)
+    return SettingsInputs(merged_flags, environ, files, paths, folder, home, load_model_lists(paths), notice)
 
 
 def find_settings_file(config: Path | None = None, *, project: bool = False) -> Path:
@@ -492,32 +495,32 @@ def parse_settings_toml(raw: bytes, location: str) -> Mapping[str, object]:
 
     try:
         text = raw.decode("utf-8-sig")
-        if long := re.search(_LONG_KEY, text):
-            line = text.count("\n", 0, long.start()) + 1
+        if match := re.search(_LONG_KEY, text):
+            line = text.count("\n", 0, match.start()) + 1
             raise InvalidSettings(f"{location}, line {line}: has a key of more than {_MAX_KEY_PARTS} names")
         return tomllib.loads(text)
-    except UnicodeDecodeError as wrong:
-        line = raw.count(b"\n", 0, wrong.start) + 1
-        raise InvalidSettings(f"{location}, line {line}: is not UTF-8") from wrong
-    except RecursionError as wrong:
-        raise InvalidSettings(f"{location}: is nested too deeply") from wrong
-    except ValueError as wrong:
-        raise _toml_error(str(wrong), raw, location) from wrong
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise InvalidSettings(f"{location}, line {line}: is not UTF-8") from error
+    except RecursionError as error:
+        raise InvalidSettings(f"{location}: is nested too deeply") from error
+    except ValueError as error:
+        raise _toml_error(str(error), raw, location) from error
 
 
 def _toml_error(message: str, raw: bytes, location: str) -> InvalidSettings:
-    found = _TOML_ERROR_POSITION.fullmatch(message)
-    if found is None:
+    match = _TOML_ERROR_POSITION.fullmatch(message)
+    if match is None:
         return InvalidSettings(f"{location}: is not TOML: {message}")
-    line = found["line"] or str(max(1, len(raw.splitlines())))
-    return InvalidSettings(f"{location}, line {line}: is not TOML: {found['what'][:1].lower()}{found['what'][1:]}")
+    line = match["line"] or str(max(1, len(raw.splitlines())))
+    return InvalidSettings(f"{location}, line {line}: is not TOML: {match['what'][:1].lower()}{match['what'][1:]}")
 
 
 def _working_folder() -> Path:
     try:
         return Path.cwd()
-    except OSError as wrong:
-        raise InvalidSettings("the working folder no longer exists", hint="cd to another folder") from wrong
+    except OSError as error:
+        raise InvalidSettings("the working folder no longer exists", hint="cd to another folder") from error
 
 
 def _home_folder() -> Path:
@@ -544,8 +547,8 @@ def find_project_file(folder: Path, home: Path) -> Path | None:
 
     folder, home:  real paths
     """
-    for place in list_project_folders(folder, home):
-        path = place / PROJECT_FILE
+    for candidate in list_project_folders(folder, home):
+        path = candidate / PROJECT_FILE
         if os.path.lexists(path):
             return path
     return None
@@ -553,11 +556,11 @@ def find_project_file(folder: Path, home: Path) -> Path | None:
 
 def list_project_folders(folder: Path, home: Path) -> Sequence[Path]:
     """List the folders that may contain the project file of `folder`, nearest first."""
-    above = (folder, *folder.parents)
-    for number, place in enumerate(above, 1):
-        if (place == home and home.parent != home) or os.path.lexists(place / ".git"):
-            return above[:number]
-    return above[:1]
+    folders = (folder, *folder.parents)
+    for number, candidate in enumerate(folders, 1):
+        if (candidate == home and home.parent != home) or os.path.lexists(candidate / ".git"):
+            return folders[:number]
+    return folders[:1]
 
 
 def read_project_file(path: Path, paths: AppPaths, trusted: Sequence[Path] = ()) -> ProjectFile | ProjectNotice | None:
@@ -571,10 +574,10 @@ def read_project_file(path: Path, paths: AppPaths, trusted: Sequence[Path] = ())
     try:
         notice = _check_file_owner(os.lstat(path), path) if os.path.islink(path) else None
         content = notice or _read_project_content(path)
-    except OSError as wrong:
-        if wrong.errno in _ABSENT_ERRNOS:
+    except OSError as error:
+        if error.errno in _ABSENT_ERRNOS:
             return None
-        raise _unreadable_error(path, wrong) from wrong
+        raise _unreadable_error(path, error) from error
     if isinstance(content, ProjectNotice):
         return content
     return ProjectFile(path, content, determine_trust(path, content, read_trusted_digest(path, paths), trusted))
@@ -583,25 +586,25 @@ def read_project_file(path: Path, paths: AppPaths, trusted: Sequence[Path] = ())
 def _read_project_content(path: Path) -> bytes | ProjectNotice:
     """Return the content, or a notice. The checks use the open file. Raises OSError or InvalidSettings."""
     # without O_NONBLOCK opening a pipe blocks
-    opened = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0))
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0))
     try:
-        found = os.fstat(opened)
-        if stat.S_ISDIR(found.st_mode):
+        status = os.fstat(descriptor)
+        if stat.S_ISDIR(status.st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(status.st_mode):
             return ProjectNotice(path, f"{path} is not a regular file and is not read", hint=f"rm {quote(str(path))}")
-        if notice := _check_file_owner(found, path):
+        if notice := _check_file_owner(status, path):
             return notice
-        with open(opened, "rb", closefd=False) as file:
+        with open(descriptor, "rb", closefd=False) as file:
             content = file.read(MAX_FILE_BYTES + 1)
     finally:
-        os.close(opened)
+        os.close(descriptor)
     if len(content) > MAX_FILE_BYTES:
         raise _too_large_error(path)
     return content
 
 
-def _check_file_owner(found: os.stat_result, path: Path) -> ProjectNotice | None:
+def _check_file_owner(status: os.stat_result, path: Path) -> ProjectNotice | None:
     """Return a notice if another user could have written the file. Windows has no such owners and modes.
 
     A file that its group may write is accepted: with a umask of 002, the default of many systems, every file is
@@ -609,12 +612,14 @@ def _check_file_owner(found: os.stat_result, path: Path) -> ProjectNotice | None
     """
     if not hasattr(os, "geteuid"):
         return None
-    named = quote(str(path))
-    if found.st_uid not in (os.geteuid(), 0):
-        why = f"{path} belongs to another user (id {found.st_uid}) and is not read"
-        return ProjectNotice(path, why, hint="replace it with a copy of your own")
-    if found.st_mode & stat.S_IWOTH and not stat.S_ISLNK(found.st_mode):
-        return ProjectNotice(path, f"{path} can be written by every user and is not read", hint=f"chmod o-w {named}")
+    quoted_path = quote(str(path))
+    if status.st_uid not in (os.geteuid(), 0):
+        problem = f"{path} belongs to another user (id {status.st_uid}) and is not read"
+        return ProjectNotice(path, problem, hint="replace it with a copy of your own")
+    if status.st_mode & stat.S_IWOTH and not stat.S_ISLNK(status.st_mode):
+        return ProjectNotice(
+            path, f"{path} can be written by every user and is not read", hint=f"chmod o-w {quoted_path}"
+        )
     return None
 
 
@@ -629,33 +634,33 @@ def _load_project_file(
         return None, None  # --config names it, so all of it is loaded already
     trusted = resolve_trusted_folders(user, folder, home)
     try:
-        found = read_project_file(path, paths, trusted)
-    except InvalidSettings as wrong:
+        project = read_project_file(path, paths, trusted)
+    except InvalidSettings as error:
         if is_in_folders(path, trusted):
             raise
-        return None, ProjectNotice(path, f"{wrong.message}; it is ignored", hint="correct or remove it")
-    if not isinstance(found, ProjectFile):
-        return None, found
-    if found.trust is Trust.TRUSTED:
-        return SettingsFile(found.source, parse_settings_toml(found.content, str(found.path))), None
-    return _load_untrusted_file(found)
+        return None, ProjectNotice(path, f"{error.message}; it is ignored", hint="correct or remove it")
+    if not isinstance(project, ProjectFile):
+        return None, project
+    if project.trust is Trust.TRUSTED:
+        return SettingsFile(project.source, parse_settings_toml(project.content, str(project.path))), None
+    return _load_untrusted_file(project)
 
 
-def _load_untrusted_file(found: ProjectFile) -> tuple[SettingsFile | None, ProjectNotice | None]:
+def _load_untrusted_file(project: ProjectFile) -> tuple[SettingsFile | None, ProjectNotice | None]:
     """Load the allowed part of an untrusted file. An invalid file is ignored: it must not stop the user."""
-    changed = found.trust is Trust.CHANGED
-    problem = f"{found.path} {'changed since it was trusted' if changed else 'is not trusted'}"
-    if len(found.content) > MAX_UNTRUSTED_BYTES:
+    is_changed = project.trust is Trust.CHANGED
+    problem = f"{project.path} {'changed since it was trusted' if is_changed else 'is not trusted'}"
+    if len(project.content) > MAX_UNTRUSTED_BYTES:
         return None, ProjectNotice(
-            found.path, f"{problem} and larger than {MAX_UNTRUSTED_BYTES // 1024} KB: it is ignored"
+            project.path, f"{problem} and larger than {MAX_UNTRUSTED_BYTES // 1024} KB: it is ignored"
         )
     try:
-        document = parse_settings_toml(found.content, str(found.path))
-    except InvalidSettings as wrong:
-        return None, ProjectNotice(found.path, f"{wrong.message}; it is ignored", hint="correct or remove it")
-    allowed, ignored = filter_untrusted(document, found.source)
-    notice = ProjectNotice(found.path, problem, ignored) if ignored else None
-    return SettingsFile(found.source, allowed), notice
+        document = parse_settings_toml(project.content, str(project.path))
+    except InvalidSettings as error:
+        return None, ProjectNotice(project.path, f"{error.message}; it is ignored", hint="correct or remove it")
+    allowed, ignored = filter_untrusted(document, project.source)
+    notice = ProjectNotice(project.path, problem, ignored) if ignored else None
+    return SettingsFile(project.source, allowed), notice
 
 
 def load_trusted_folders(config: Path | None) -> tuple[Path, ...]:
@@ -673,10 +678,10 @@ def resolve_trusted_folders(user: SettingsFile | None, folder: Path, home: Path)
     if user is None or TRUSTED_SETTING not in user.document:
         return ()
     try:
-        named = check_folders(user.document[TRUSTED_SETTING])
+        names = check_folders(user.document[TRUSTED_SETTING])
     except InvalidValue:
         return ()  # `resolve_settings` reports it
-    return tuple(Path(os.path.realpath(resolve_setting_path(one, folder, home))) for one in named)
+    return tuple(Path(os.path.realpath(resolve_setting_path(name, folder, home))) for name in names)
 
 
 def read_trusted_digest(path: Path, paths: AppPaths) -> str | None:
@@ -696,10 +701,10 @@ def _read_trust_record(location: Path) -> dict[str, str]:
     import json
 
     try:
-        found = json.loads(location.read_bytes())
+        record = json.loads(location.read_bytes())
     except (OSError, ValueError, RecursionError):
         return {}
-    return {name: text for name, text in found.items() if isinstance(text, str)} if isinstance(found, dict) else {}
+    return {name: text for name, text in record.items() if isinstance(text, str)} if isinstance(record, dict) else {}
 
 
 def get_trust_record_path(path: Path, paths: AppPaths) -> Path:
@@ -712,8 +717,8 @@ def get_trust_record_path(path: Path, paths: AppPaths) -> Path:
 
 def get_user_file_path(config: Path | None, environ: Mapping[str, str], paths: AppPaths, folder: Path) -> Path:
     """Return the path of the user's file, existing or not."""
-    named = os.path.expanduser(config or environ.get("CONVO_CONFIG") or "")
-    return folder / named if named else paths.settings_file
+    custom_path = os.path.expanduser(config or environ.get("CONVO_CONFIG") or "")
+    return folder / custom_path if custom_path else paths.settings_file
 
 
 def _load_user_file(
@@ -722,28 +727,28 @@ def _load_user_file(
     path = get_user_file_path(config, environ, paths, folder)
     file = _load_file(SettingSource(Layer.USER, path.name, path.parent))
     if file is None and (config or environ.get("CONVO_CONFIG")):
-        said = "CONVO_CONFIG" if config is None else "--config"
-        raise InvalidSettings(f"{path}: no such settings file", hint=f"set another file with {said}")
+        origin = "CONVO_CONFIG" if config is None else "--config"
+        raise InvalidSettings(f"{path}: no such settings file", hint=f"set another file with {origin}")
     return file
 
 
 def _load_file(source: SettingSource) -> SettingsFile | None:
     """Load the file at `source`; None if it does not exist."""
     try:
-        with open(source.location, "rb") as opened:
-            raw = opened.read(MAX_FILE_BYTES + 1)
-    except OSError as wrong:
-        if wrong.errno in _ABSENT_ERRNOS:
+        with open(source.location, "rb") as file:
+            raw = file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        if error.errno in _ABSENT_ERRNOS:
             return None
-        raise _unreadable_error(source.location, wrong) from wrong
+        raise _unreadable_error(source.location, error) from error
     if len(raw) > MAX_FILE_BYTES:
         raise _too_large_error(source.location)
     return SettingsFile(source, parse_settings_toml(raw, source.location))
 
 
 def _unreadable_error(location: str | Path, error: OSError) -> InvalidSettings:
-    why = _ERRNO_MESSAGES.get(error.errno or 0, f"cannot be read ({error.strerror})")
-    return InvalidSettings(f"{location}: {why}")
+    reason = _ERRNO_MESSAGES.get(error.errno or 0, f"cannot be read ({error.strerror})")
+    return InvalidSettings(f"{location}: {reason}")
 
 
 def _too_large_error(location: str | Path) -> InvalidSettings:

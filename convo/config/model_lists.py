@@ -26,17 +26,17 @@ def load_model_lists(paths: AppPaths) -> ModelLists:
     """Load the cached lists; {} without a readable file."""
     try:
         with open(paths.state / _FILE_NAME, "rb") as file:
-            found = json.loads(file.read(_MAX_FILE_BYTES))
+            lists = json.loads(file.read(_MAX_FILE_BYTES))
     except (OSError, ValueError, RecursionError):
         return {}
-    return {name: one for name, one in found.items() if isinstance(one, dict)} if isinstance(found, dict) else {}
+    return {name: entry for name, entry in lists.items() if isinstance(entry, dict)} if isinstance(lists, dict) else {}
 
 
 def get_listed_models(provider: Provider, model_lists: ModelLists) -> Sequence[str]:
     """Return the provider's model names as its server accepts them; () without a list for its base URL."""
-    kept = model_lists.get(provider.name) or {}
-    names = kept.get("models")
-    if kept.get("base_url") != provider.base_url or not isinstance(names, list):
+    entry = model_lists.get(provider.name) or {}
+    names = entry.get("models")
+    if entry.get("base_url") != provider.base_url or not isinstance(names, list):
         return ()
     return [name for name in names if isinstance(name, str)]
 

@@ -76,14 +76,14 @@ def make_private_folder(folder: Path) -> Path:
 
     Raises StoreReadOnly, StoreFull or StoreUnavailable if it cannot be created.
     """
-    missing = [place for place in (folder, *folder.parents) if not os.path.lexists(place)]
+    missing = [parent for parent in (folder, *folder.parents) if not os.path.lexists(parent)]
     try:
-        for place in reversed(missing):
-            place.mkdir(mode=0o700, exist_ok=True)
+        for parent in reversed(missing):
+            parent.mkdir(mode=0o700, exist_ok=True)
         if not folder.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, "not a folder", str(folder))
-    except OSError as wrong:
-        raise _folder_fault(folder, wrong) from wrong
+    except OSError as error:
+        raise _folder_fault(folder, error) from error
     return folder
 
 
@@ -94,18 +94,18 @@ def check_folder_writable(folder: Path) -> Path:
     """
     import tempfile  # slow to import and rarely needed
 
-    there = folder
+    existing = folder
     try:
-        there = next(place for place in (folder, *folder.parents) if place.exists())
-        with tempfile.TemporaryFile(dir=there) as file:
+        existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
+        with tempfile.TemporaryFile(dir=existing) as file:
             file.write(bytes(_PROBE_BYTES))
-    except OSError as wrong:
-        raise _folder_fault(there, wrong, "written to") from wrong
-    return there
+    except OSError as error:
+        raise _folder_fault(existing, error, "written to") from error
+    return existing
 
 
-def _folder_fault(folder: Path, error: OSError, done: str = "made") -> StoreFault:
-    said = f"the folder {folder} cannot be {done}: {error.strerror}"
+def _folder_fault(folder: Path, error: OSError, verb: str = "made") -> StoreFault:
+    message = f"the folder {folder} cannot be {verb}: {error.strerror}"
     if error.errno in _PERMISSION_ERRNOS:
-        return StoreReadOnly(said)
-    return StoreFull(said) if error.errno in _NO_SPACE_ERRNOS else StoreUnavailable(said)
+        return StoreReadOnly(message)
+    return StoreFull(message) if error.errno in _NO_SPACE_ERRNOS else StoreUnavailable(message)

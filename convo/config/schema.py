@@ -83,21 +83,21 @@ def check_model_name(name: str) -> None:
 
 
 def parse_price_table(table: Mapping[str, object]) -> Price:
-    figures = cast(Mapping[str, float], table)
-    if missing := [name for name in ("input", "output") if name not in figures]:
+    prices = cast(Mapping[str, float], table)
+    if missing := [name for name in ("input", "output") if name not in prices]:
         raise InvalidValue(
             f"needs {' and '.join(missing)}, in USD per million tokens",
             hint=f"add {' and '.join(f'{name} = 0.25' for name in missing)}, or the prices of the model",
         )
-    plain = figures["input"]
-    return Price(plain, figures["output"], figures.get("cached", plain), figures.get("written", plain))
+    input_price = prices["input"]
+    return Price(input_price, prices["output"], prices.get("cached", input_price), prices.get("written", input_price))
 
 
 def parse_context_limits_table(table: Mapping[str, object]) -> ContextLimits:
-    figures = cast(Mapping[str, int], table)
-    if "context" not in figures:
+    limits = cast(Mapping[str, int], table)
+    if "context" not in limits:
         raise InvalidValue("needs context, in tokens", hint="add context = 128000, or the limit of the model")
-    return ContextLimits(figures["context"], figures.get("output"))
+    return ContextLimits(limits["context"], limits.get("output"))
 
 
 _PROVIDER_SCHEMA: dict[str, SettingSchema] = {
@@ -117,8 +117,8 @@ _PROVIDER_SCHEMA: dict[str, SettingSchema] = {
 
 
 def parse_key_limits_table(table: Mapping[str, object]) -> KeyLimits:
-    said = cast(Mapping[str, int], table)
-    return KeyLimits(concurrent=said.get("concurrent"), per_minute=said.get("per_minute"))
+    limits = cast(Mapping[str, int], table)
+    return KeyLimits(concurrent=limits.get("concurrent"), per_minute=limits.get("per_minute"))
 
 
 def check_key_name(name: str) -> None:
@@ -228,114 +228,114 @@ def iter_untrusted_settings(key: SettingKey, value: object) -> Iterator[tuple[Se
     A value is None if it is invalid or no setting, since it may be a secret in the wrong place, and for regular
     expressions, since a match can take forever.
     """
-    shape: SettingSchema | None = SETTINGS_SCHEMA
+    schema: SettingSchema | None = SETTINGS_SCHEMA
     for name in key:
-        shape = _find_child_schema(name, shape)
-    yield from _iter_valid_settings(key, value, shape)
+        schema = _find_child_schema(name, schema)
+    yield from _iter_valid_settings(key, value, schema)
 
 
 def _iter_valid_settings(
-    key: SettingKey, value: object, shape: SettingSchema | None
+    key: SettingKey, value: object, schema: SettingSchema | None
 ) -> Iterator[tuple[SettingKey, object]]:
-    if isinstance(shape, KeyedTable | Mapping) and isinstance(value, dict):
-        for name, below in value.items():
-            yield from _iter_valid_settings((*key, name), below, _find_child_schema(name, shape))
+    if isinstance(schema, KeyedTable | Mapping) and isinstance(value, dict):
+        for name, member in value.items():
+            yield from _iter_valid_settings((*key, name), member, _find_child_schema(name, schema))
         return
-    if shape is None or shape is check_patterns:
+    if schema is None or schema is check_patterns:
         yield key, None
         return
     try:
-        yield from _iter_checked_settings(key, value, shape, "")
+        yield from _iter_checked_settings(key, value, schema, "")
     except InvalidSettings:
         yield key, None
 
 
-def _find_child_schema(name: str, shape: SettingSchema | None) -> SettingSchema | None:
+def _find_child_schema(name: str, schema: SettingSchema | None) -> SettingSchema | None:
     """Return the schema of `name` in a table; None if the table has no such setting."""
-    if isinstance(shape, KeyedTable):
+    if isinstance(schema, KeyedTable):
         try:
-            shape.check_name(name)
+            schema.check_name(name)
         except InvalidValue:
             return None
-        return shape.schema
-    return shape.get(name) if isinstance(shape, Mapping) else None
+        return schema.schema
+    return schema.get(name) if isinstance(schema, Mapping) else None
 
 
 def run_check(key: SettingKey, value: object, check: ValueCheck, location: str) -> object:
     """Return `value` as `check` converts it. Raises InvalidSettings with the location and the key."""
     try:
         return check(value)
-    except InvalidValue as unfit:
-        raise InvalidSettings(f"{location}: '{format_setting_key(key)}' {unfit}", hint=unfit.hint) from unfit
+    except InvalidValue as error:
+        raise InvalidSettings(f"{location}: '{format_setting_key(key)}' {error}", hint=error.hint) from error
 
 
 def get_check(key: SettingKey) -> ValueCheck:
     """Return the check of the value at `key`, which must be in `SETTINGS_SCHEMA`."""
-    shape: SettingSchema = SETTINGS_SCHEMA
+    schema: SettingSchema = SETTINGS_SCHEMA
     for name in key:
-        shape = shape.schema if isinstance(shape, KeyedTable) else cast(Mapping[str, SettingSchema], shape)[name]
-    assert callable(shape)
-    return shape
+        schema = schema.schema if isinstance(schema, KeyedTable) else cast(Mapping[str, SettingSchema], schema)[name]
+    assert callable(schema)
+    return schema
 
 
 def get_schema(key: SettingKey, location: str) -> SettingSchema:
     """Return the schema at `key`. Raises InvalidSettings for an unknown setting."""
-    shape: SettingSchema = SETTINGS_SCHEMA
+    schema: SettingSchema = SETTINGS_SCHEMA
     for depth in range(1, len(key) + 1):
-        while isinstance(shape, AtomicTable):
-            shape = shape.schema
-        if callable(shape):
+        while isinstance(schema, AtomicTable):
+            schema = schema.schema
+        if callable(schema):
             raise InvalidSettings(f"{location}: '{format_setting_key(key[: depth - 1])}' is one value, not a table")
-        shape = _require_child_schema(key[:depth], shape, location, hint=_set_command_hint(key[:depth], shape))
-    return shape
+        schema = _require_child_schema(key[:depth], schema, location, hint=_set_command_hint(key[:depth], schema))
+    return schema
 
 
 def _iter_checked_settings(
-    key: SettingKey, value: object, shape: SettingSchema, location: str
+    key: SettingKey, value: object, schema: SettingSchema, location: str
 ) -> Iterator[tuple[SettingKey, object]]:
-    if callable(shape):
-        yield key, run_check(key, value, shape, location)
+    if callable(schema):
+        yield key, run_check(key, value, schema, location)
         return
     if not isinstance(value, dict):
         raise InvalidSettings(f"{location}: '{format_setting_key(key)}' must be a table, not {toml_type_name(value)}")
-    if isinstance(shape, AtomicTable):
-        inner = {key[-1]: found for key, found in _iter_checked_settings(key, value, shape.schema, location)}
-        yield key, run_check(key, inner, cast(ValueCheck, shape.parse), location)
+    if isinstance(schema, AtomicTable):
+        inner = {key[-1]: checked for key, checked in _iter_checked_settings(key, value, schema.schema, location)}
+        yield key, run_check(key, inner, cast(ValueCheck, schema.parse), location)
         return
-    for name, below in value.items():
+    for name, member in value.items():
         yield from _iter_checked_settings(
-            (*key, name), below, _require_child_schema((*key, name), shape, location), location
+            (*key, name), member, _require_child_schema((*key, name), schema, location), location
         )
 
 
 def _require_child_schema(
-    key: SettingKey, shape: Mapping[str, SettingSchema] | KeyedTable, location: str, *, hint: str | None = None
+    key: SettingKey, schema: Mapping[str, SettingSchema] | KeyedTable, location: str, *, hint: str | None = None
 ) -> SettingSchema:
     """Return the schema at `key`, in a table of `schema`. An error for an unknown name gets `hint`."""
-    if isinstance(shape, KeyedTable):
-        run_check(key, key[-1], cast(ValueCheck, shape.check_name), location)
-        return shape.schema
-    if key[-1] not in shape:
+    if isinstance(schema, KeyedTable):
+        run_check(key, key[-1], cast(ValueCheck, schema.check_name), location)
+        return schema.schema
+    if key[-1] not in schema:
         raise InvalidSettings(
-            f"{location}: no setting '{format_setting_key(key)}'; {_format_suggestion(key[-1], shape)}", hint=hint
+            f"{location}: no setting '{format_setting_key(key)}'; {_format_suggestion(key[-1], schema)}", hint=hint
         )
-    return shape[key[-1]]
+    return schema[key[-1]]
 
 
 def _format_suggestion(name: str, known: Mapping[str, SettingSchema]) -> str:
-    near = _guess_setting_name(name, known)
-    return f"did you mean '{near}'?" if near else f"known settings: {', '.join(known)}"
+    suggestion = _guess_setting_name(name, known)
+    return f"did you mean '{suggestion}'?" if suggestion else f"known settings: {', '.join(known)}"
 
 
-def _set_command_hint(key: SettingKey, shape: Mapping[str, SettingSchema] | KeyedTable) -> str | None:
+def _set_command_hint(key: SettingKey, schema: Mapping[str, SettingSchema] | KeyedTable) -> str | None:
     """Suggest the command for the closest name, or for the first name; None in a table with free names."""
-    if isinstance(shape, KeyedTable):
+    if isinstance(schema, KeyedTable):
         return None
-    near = _guess_setting_name(key[-1], shape)
-    words = f"convo config set {format_setting_key((*key[:-1], near or next(iter(shape))))} VALUE"
-    return words if near else f"{words}, or another of these settings"
+    suggestion = _guess_setting_name(key[-1], schema)
+    command = f"convo config set {format_setting_key((*key[:-1], suggestion or next(iter(schema))))} VALUE"
+    return command if suggestion else f"{command}, or another of these settings"
 
 
 def _guess_setting_name(name: str, known: Mapping[str, SettingSchema]) -> str | None:
-    meant = _COMMON_MISTAKES.get(name)
-    return meant if meant in known else find_closest_word(name, known)
+    intended = _COMMON_MISTAKES.get(name)
+    return intended if intended in known else find_closest_word(name, known)

@@ -93,8 +93,8 @@ def parse_ollama_host(host: str) -> str:
     except ValueError:
         raise InvalidValue("must be a host, host:port or URL") from None
     name = _CLIENT_HOSTS.get(parts.hostname or "", parts.hostname)
-    where = f"[{name}]" if name and ":" in name else name
-    return f"{scheme or 'http'}://{where}{f':{port}' if port else ''}{parts.path.rstrip('/')}/v1"
+    address = f"[{name}]" if name and ":" in name else name
+    return f"{scheme or 'http'}://{address}{f':{port}' if port else ''}{parts.path.rstrip('/')}/v1"
 
 
 def _bracket_ipv6(host: str) -> str:
@@ -141,16 +141,16 @@ class Price(NamedTuple):
 
         Returns None if the price of a part is unknown.
         """
-        into, out = 1.0, 1.0
+        input_factor, output_factor = 1.0, 1.0
         if self.max_input_tokens is not None and input_tokens > self.max_input_tokens:
             if self.long_input_factors is None:
                 return None
-            into, out = self.long_input_factors
+            input_factor, output_factor = self.long_input_factors
         if written_tokens and self.written is None:
             return None
-        fresh = input_tokens - cached_tokens - written_tokens
-        read = fresh * self.input + cached_tokens * self.cached + written_tokens * (self.written or 0.0)
-        return (into * read + out * output_tokens * self.output) / _TOKENS_PER_PRICE
+        uncached_tokens = input_tokens - cached_tokens - written_tokens
+        input_cost = uncached_tokens * self.input + cached_tokens * self.cached + written_tokens * (self.written or 0.0)
+        return (input_factor * input_cost + output_factor * output_tokens * self.output) / _TOKENS_PER_PRICE
 
     def __str__(self) -> str:
         return f"input {self.input:g}, cached {self.cached:g}, output {self.output:g} USD per million tokens"
@@ -167,9 +167,9 @@ class KeyLimits(NamedTuple):
     per_minute: int | None = None
 
     def __str__(self) -> str:
-        every = (("concurrent", self.concurrent), ("per_minute", self.per_minute))
-        said = [f"{name} {limit}" for name, limit in every if limit is not None]
-        return ", ".join(said) or "the limits of all keys"
+        limits = (("concurrent", self.concurrent), ("per_minute", self.per_minute))
+        parts = [f"{name} {limit}" for name, limit in limits if limit is not None]
+        return ", ".join(parts) or "the limits of all keys"
 
 
 class ServeLimits(NamedTuple):

@@ -138,7 +138,7 @@ def get_default_settings(providers: Mapping[str, Mapping[str, str]]) -> dict[Set
     """Return the values of the lowest layer."""
     serve = ServeSettings("127.0.0.1", 8788, None, "CONVO_SEAL_KEY")
     rates, limits = serve.limits, DEFAULT_RESPONSE_LIMITS
-    found: dict[SettingKey, object] = {
+    defaults: dict[SettingKey, object] = {
         ("tenant",): LOCAL_TENANT,
         ("compact_at",): DEFAULT_COMPACT_AT,
         ("editing",): DEFAULT_EDITING,
@@ -167,7 +167,7 @@ def get_default_settings(providers: Mapping[str, Mapping[str, str]]) -> dict[Set
         ("limits", "output_bytes"): limits.output_bytes,
         ("limits", "body_bytes"): limits.body_bytes,
     }
-    return found | {
+    return defaults | {
         ("providers", name, field): value for name, fields in providers.items() for field, value in fields.items()
     }
 
@@ -217,8 +217,12 @@ def resolve_model(settings: Settings, requested_name: str | None, source_name: s
     is known for the name.
     """
     origin = settings.get_source("model") if requested_name is None else SettingSource(Layer.FLAG, source_name)
-    full = resolve_alias(settings.model if requested_name is None else requested_name.strip(), settings.aliases, origin)
-    name = resolve_model_name(full, settings.providers, settings.configured_providers, settings.model_lists, origin)
+    full_name = resolve_alias(
+        settings.model if requested_name is None else requested_name.strip(), settings.aliases, origin
+    )
+    name = resolve_model_name(
+        full_name, settings.providers, settings.configured_providers, settings.model_lists, origin
+    )
     provider = settings.providers.get(name.provider)
     if provider is None:
         raise _unknown_provider_error(name, settings.providers, origin)
@@ -256,13 +260,13 @@ def resolve_model_name(
     for name in (*first, *(name for name in providers if name not in first)):
         if name in configured and full_name in get_listed_models(providers[name], model_lists):
             return ModelName(name, full_name)
-    meant = next((provider for prefix, provider in _PROVIDER_BY_PREFIX.items() if full_name.startswith(prefix)), "")
-    if meant in configured:
-        return ModelName(meant, full_name)
-    if meant in providers:
-        key = providers[meant].key_env
+    guessed = next((provider for prefix, provider in _PROVIDER_BY_PREFIX.items() if full_name.startswith(prefix)), "")
+    if guessed in configured:
+        return ModelName(guessed, full_name)
+    if guessed in providers:
+        key = providers[guessed].key_env
         hint = f"set {key}, or choose a model with -m" if key else None
-        raise UnknownModel(f"{source.location}: no model {full_name!r}: {meant} needs a key", hint=hint)
+        raise UnknownModel(f"{source.location}: no model {full_name!r}: {guessed} needs a key", hint=hint)
     raise UnknownModel(f"{source.location}: no model {full_name!r}: no provider is known for it")
 
 
@@ -277,13 +281,13 @@ def _is_text(name: str) -> bool:
 
 def resolve_alias(name: str, aliases: Mapping[str, str], source: SettingSource) -> str:
     """Resolve an alias, which may name another alias. Raises InvalidSettings for circular aliases."""
-    passed = [name]
-    while passed[-1] in aliases:
-        following = aliases[passed[-1]]
-        passed.append(following)
-        if following in passed[:-1]:
-            raise InvalidSettings(f"{source.location}: the aliases are circular: {' -> '.join(passed)}")
-    return passed[-1]
+    chain = [name]
+    while chain[-1] in aliases:
+        target = aliases[chain[-1]]
+        chain.append(target)
+        if target in chain[:-1]:
+            raise InvalidSettings(f"{source.location}: the aliases are circular: {' -> '.join(chain)}")
+    return chain[-1]
 
 
 def split_model_name(full_name: str, source: SettingSource) -> ModelName:
@@ -299,12 +303,12 @@ def _unknown_provider_error(
 ) -> InvalidSettings:
     from difflib import get_close_matches  # only needed for the error
 
-    near = next(iter(get_close_matches(name.provider, providers, n=1, cutoff=0.7)), None)
-    meant = f"; did you mean {near!r}?" if near else ""
+    suggestion = next(iter(get_close_matches(name.provider, providers, n=1, cutoff=0.7)), None)
+    note = f"; did you mean {suggestion!r}?" if suggestion else ""
     hint = f"choose one of them, or add [providers.{name.provider}] to config.toml"
     if name.model.endswith(".gguf"):
         hint = f"use local/{name} for a file of weights"
     return InvalidSettings(
-        f"{source.location}: no provider {name.provider!r} for {str(name)!r}{meant} (known: {', '.join(providers)})",
+        f"{source.location}: no provider {name.provider!r} for {str(name)!r}{note} (known: {', '.join(providers)})",
         hint=hint,
     )

@@ -69,14 +69,14 @@ class StorageOption(NamedTuple):
 
     def __str__(self) -> str:
         """Return the type and location; the location is omitted where it may contain a password."""
-        place = (self.connection_string.reveal() if self.connection_string else "").removeprefix("sqlite:")
-        if self.type == "postgres" and place.startswith(POSTGRES_URL_SCHEMES):
+        location = (self.connection_string.reveal() if self.connection_string else "").removeprefix("sqlite:")
+        if self.type == "postgres" and location.startswith(POSTGRES_URL_SCHEMES):
             try:
-                check_postgres_url(place)
+                check_postgres_url(location)
             except InvalidValue:
                 return self.type
-            return redact_postgres_url(place)
-        return f"{self.type}:{place}" if self.type == "sqlite" and place and "://" not in place else self.type
+            return redact_postgres_url(location)
+        return f"{self.type}:{location}" if self.type == "sqlite" and location and "://" not in location else self.type
 
 
 def parse_storage_table(table: Mapping[str, object]) -> StorageOption:
@@ -91,14 +91,14 @@ def parse_storage_table(table: Mapping[str, object]) -> StorageOption:
 
 def parse_storage_option(value: object) -> StorageOption:
     """Parse `--store` or `CONVO_STORE`. Raises InvalidValue."""
-    word = check_text(value)
-    if word.startswith(POSTGRES_URL_SCHEMES):
-        return StorageOption("postgres", Secret(word))
-    kind, _, rest = word.partition(":")
+    text = check_text(value)
+    if text.startswith(POSTGRES_URL_SCHEMES):
+        return StorageOption("postgres", Secret(text))
+    kind, _, rest = text.partition(":")
     if kind == "sqlite":
         return StorageOption("sqlite", Secret(rest) if rest else None)
-    if word in _TYPES_WITHOUT_CONNECTION:
-        return StorageOption(_TYPES_WITHOUT_CONNECTION[word])
+    if text in _TYPES_WITHOUT_CONNECTION:
+        return StorageOption(_TYPES_WITHOUT_CONNECTION[text])
     raise InvalidValue(_OPTION_PROBLEM)
 
 
@@ -167,18 +167,19 @@ _PASSWORD_PARAMETERS = ("password", "sslpassword")
 
 def check_postgres_url(url: str) -> None:
     """Check that `url` is valid and unambiguous. Raises InvalidValue."""
-    if left := _find_placeholders(url):
+    if placeholders := _find_placeholders(url):
         raise InvalidValue(
-            f"still contains {' and '.join(left)} from a template: replace it with your own value, as in"
+            f"still contains {' and '.join(placeholders)} from a template: replace it with your own value, as in"
             " postgresql://myuser@db.example.com:5432/postgres"
         )
     if _FORBIDDEN_CHARACTERS.search(url):
         raise InvalidValue("contains a space or a line break, which a URL cannot contain; write a space as %20")
     if not _is_unambiguous(url):
-        signs = ", ".join(f"{sign} as {quote(sign, safe='')}" for sign in _RESERVED_CHARACTERS)
+        encodings = ", ".join(f"{char} as {quote(char, safe='')}" for char in _RESERVED_CHARACTERS)
         raise InvalidValue(
-            f"cannot be parsed as a URL; in a user name or password these characters must be percent-encoded: {signs};"
-            " the form is postgresql://user@host:port/database, with an optional :password after the user name"
+            "cannot be parsed as a URL; in a user name or password these characters must be percent-encoded:"
+            f" {encodings}; the form is postgresql://user@host:port/database,"
+            " with an optional :password after the user name"
         )
 
 
@@ -187,13 +188,15 @@ def _find_placeholders(url: str) -> list[str]:
 
     A password is a placeholder only if all of it is in square brackets, which a real password has percent-encoded.
     """
-    who, at, rest = url.partition("?")[0].partition("://")[2].rpartition("@")
+    userinfo, at, rest = url.partition("?")[0].partition("://")[2].rpartition("@")
     if not at and "@" in url:  # possibly the end of a password
         return []
-    user, _, password = who.partition(":")
-    found = [match[0] for part in (user, rest) for match in _PLACEHOLDER.finditer(part)]
-    found += [match[0] for match in _PLACEHOLDER.finditer(password) if match[0] == password and password[0] == "["]
-    return list(dict.fromkeys(found))
+    user, _, password = userinfo.partition(":")
+    placeholders = [match[0] for part in (user, rest) for match in _PLACEHOLDER.finditer(part)]
+    placeholders += [
+        match[0] for match in _PLACEHOLDER.finditer(password) if match[0] == password and password[0] == "["
+    ]
+    return list(dict.fromkeys(placeholders))
 
 
 def _is_unambiguous(url: str) -> bool:
@@ -201,9 +204,9 @@ def _is_unambiguous(url: str) -> bool:
         parts = urlsplit(url)
     except ValueError:
         return False
-    who, _, hosts = parts.netloc.rpartition("@")
+    userinfo, _, hosts = parts.netloc.rpartition("@")
     return (
-        not set("@[]") & set(who)
+        not set("@[]") & set(userinfo)
         and all(_HOST.fullmatch(host) for host in hosts.split(","))
         and not _UNENCODED_PERCENT.search(url)
         and _has_valid_path_and_query(url, parts)
@@ -212,24 +215,26 @@ def _is_unambiguous(url: str) -> bool:
 
 def _has_valid_path_and_query(url: str, parts: SplitResult) -> bool:
     """Whether a database and parameters follow the hosts, rather than the rest of a password."""
-    named = all(_PARAMETER.fullmatch(part) for part in parts.query.split("&") if part)
-    return "#" not in url and "@" not in parts.path and named
+    has_valid_parameters = all(_PARAMETER.fullmatch(part) for part in parts.query.split("&") if part)
+    return "#" not in url and "@" not in parts.path and has_valid_parameters
 
 
 def redact_postgres_url(url: str) -> str:
     """Return a checked URL without its password and its parameters, which may contain another one."""
     scheme, _, rest = url.partition("?")[0].partition("://")
     authority, slash, database = rest.partition("/")
-    who, at, hosts = authority.rpartition("@")
-    user, colon, _ = who.partition(":")
+    userinfo, at, hosts = authority.rpartition("@")
+    user, colon, _ = userinfo.partition(":")
     return f"{scheme}://{user}{':***' if colon else ''}{at}{hosts}{slash}{database}"
 
 
 def strip_postgres_passwords(url: str) -> str:
     """Return a checked URL without its passwords, otherwise unchanged."""
-    before, mark, query = url.partition("?")
+    before, question, query = url.partition("?")
     scheme, _, rest = before.partition("://")
     authority, slash, database = rest.partition("/")
-    who, at, hosts = authority.rpartition("@")
+    userinfo, at, hosts = authority.rpartition("@")
     kept = [part for part in query.split("&") if part and part.partition("=")[0] not in _PASSWORD_PARAMETERS]
-    return f"{scheme}://{who.partition(':')[0]}{at}{hosts}{slash}{database}{mark if kept else ''}{'&'.join(kept)}"
+    return (
+        f"{scheme}://{userinfo.partition(':')[0]}{at}{hosts}{slash}{database}{question if kept else ''}{'&'.join(kept)}"
+    )

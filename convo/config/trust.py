@@ -108,15 +108,17 @@ class ProjectNotice(NamedTuple):
         """The line without the hint."""
         if not self.ignored:
             return escape_unprintable(self.problem)
-        named = [_shorten(escape_unprintable(format_setting_key(one.key))) for one in self.ignored[:_MAX_LISTED_KEYS]]
-        more = len(self.ignored) - len(named)
-        keys = ", ".join(named) + (f" and {more} more" if more else "")
+        shown_keys = [
+            _shorten(escape_unprintable(format_setting_key(setting.key))) for setting in self.ignored[:_MAX_LISTED_KEYS]
+        ]
+        hidden_count = len(self.ignored) - len(shown_keys)
+        keys = ", ".join(shown_keys) + (f" and {hidden_count} more" if hidden_count else "")
         return f"{escape_unprintable(self.problem)}, so these settings are ignored: {keys}"
 
 
 def escape_unprintable(text: str) -> str:
     """Escape all characters that are not printable."""
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def _shorten(text: str) -> str:
@@ -135,42 +137,45 @@ class FilteredDocument(NamedTuple):
 
 def filter_untrusted(document: Mapping[str, object], source: SettingSource) -> FilteredDocument:
     """Return the settings that an untrusted file may set. An allowed setting with an invalid value is ignored too."""
-    own, ignored = _defined_names(document), list[Setting]()
+    own_names, ignored = _defined_names(document), list[Setting]()
 
-    def kept(key: SettingKey, table: Mapping[str, object]) -> dict[str, object]:
+    def filter_table(key: SettingKey, table: Mapping[str, object]) -> dict[str, object]:
         allowed: dict[str, object] = {}
         for name, value in table.items():
-            if _is_allowed(name, value, own):
+            if _is_allowed(name, value, own_names):
                 allowed[name] = value
             elif key or name != "profiles":
                 ignored.extend(
-                    Setting(one, found, source) for one, found in iter_untrusted_settings((*key, name), value)
+                    Setting(setting_key, setting_value, source)
+                    for setting_key, setting_value in iter_untrusted_settings((*key, name), value)
                 )
         return allowed
 
-    allowed = kept((), document)
+    allowed = filter_table((), document)
     if "profiles" in document:
-        named = document["profiles"]
+        written_profiles = document["profiles"]
         tables = _valid_profiles(document)
-        profiles = {name: kept(("profiles", name), table) for name, table in tables.items()}
+        profiles = {name: filter_table(("profiles", name), table) for name, table in tables.items()}
         allowed["profiles"] = {name: table for name, table in profiles.items() if table}
-        unusable: list[SettingKey] = [("profiles", name) for name, _ in _table_items(named) if name not in tables]
-        unusable += [] if isinstance(named, dict) else [("profiles",)]
+        unusable: list[SettingKey] = [
+            ("profiles", name) for name, _ in _table_items(written_profiles) if name not in tables
+        ]
+        unusable += [] if isinstance(written_profiles, dict) else [("profiles",)]
         ignored.extend(Setting(key, None, source) for key in unusable)
     return FilteredDocument(allowed, tuple(ignored))
 
 
 def _valid_profiles(document: Mapping[str, object]) -> dict[str, dict[str, object]]:
     """Return the profiles that have a valid name and are tables."""
-    found: dict[str, dict[str, object]] = {}
+    profiles: dict[str, dict[str, object]] = {}
     for name, table in _table_items(document.get("profiles")):
         try:
             check_profile_name(name)
         except InvalidValue:
             continue
         if isinstance(table, dict):
-            found[name] = table
-    return found
+            profiles[name] = table
+    return profiles
 
 
 def _is_allowed(name: str, value: object, own_names: frozenset[str]) -> bool:
@@ -186,8 +191,8 @@ def _is_allowed(name: str, value: object, own_names: frozenset[str]) -> bool:
 
 def _is_well_known(model: str, own_names: frozenset[str]) -> bool:
     """Whether `model` is a model of a well-known provider that the file itself does not define."""
-    found = _WELL_KNOWN_MODEL.fullmatch(model)
-    return found is not None and found[1] not in own_names and model not in own_names
+    match = _WELL_KNOWN_MODEL.fullmatch(model)
+    return match is not None and match[1] not in own_names and model not in own_names
 
 
 def _defined_names(document: Mapping[str, object]) -> frozenset[str]:
@@ -246,10 +251,12 @@ def is_remote_url(url: str) -> bool:
 
 def _postgres_hosts(parts: SplitResult) -> Iterator[str]:
     """Yield the hosts of a PostgreSQL URL as libpq parses them; "?" for a host that is not known here."""
-    for one in parts.netloc.rpartition("@")[2].split(","):
+    for server in parts.netloc.rpartition("@")[2].split(","):
         # libpq decodes %2F in a host, which urlsplit leaves as it is
         yield (
-            unquote(one).partition("]")[0].removeprefix("[") if one.startswith("[") else unquote(one.partition(":")[0])
+            unquote(server).partition("]")[0].removeprefix("[")
+            if server.startswith("[")
+            else unquote(server.partition(":")[0])
         )
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
         if name in ("host", "hostaddr"):

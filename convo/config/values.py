@@ -115,29 +115,31 @@ def check_amount(value: object) -> float:
 
 def check_fraction_or_tokens(value: object) -> float | int:
     """Check a fraction up to 1, or a whole number of tokens above 1; 0: never."""
-    found = check_amount(value)
-    if found > 1 and type(value) is not int:
+    amount = check_amount(value)
+    if amount > 1 and type(value) is not int:
         raise InvalidValue("must be a fraction up to 1, or a whole number of tokens")
-    return int(found) if found > 1 else found
+    return int(amount) if amount > 1 else amount
 
 
 def check_patterns(value: object) -> tuple[str, ...]:
     """Check regular expressions; none may match the empty string."""
-    if not isinstance(value, list | tuple) or not all(isinstance(one, str) for one in value):
+    if not isinstance(value, list | tuple) or not all(isinstance(pattern, str) for pattern in value):
         raise InvalidValue("must be an array of regular expressions")
-    for one in value:
+    for pattern in value:
         try:
-            empty = re.compile(one).match("")
-        except (re.error, OverflowError, RecursionError) as wrong:
-            raise InvalidValue(f"contains {one!r}, which is not a regular expression: {wrong}") from wrong
-        if empty:
-            raise InvalidValue(f"contains {one!r}, which matches the empty string")
+            matches_empty = re.compile(pattern).match("")
+        except (re.error, OverflowError, RecursionError) as error:
+            raise InvalidValue(f"contains {pattern!r}, which is not a regular expression: {error}") from error
+        if matches_empty:
+            raise InvalidValue(f"contains {pattern!r}, which matches the empty string")
     return tuple(value)
 
 
 def check_folders(value: object) -> tuple[str, ...]:
     """Check folders with absolute paths, or paths that begin with ~."""
-    if not isinstance(value, list | tuple) or not all(isinstance(one, str) and one[:1] in ("/", "~") for one in value):
+    if not isinstance(value, list | tuple) or not all(
+        isinstance(folder, str) and folder[:1] in ("/", "~") for folder in value
+    ):
         hint = """convo config set trusted '["/home/you/work"]'"""
         raise InvalidValue("must be an array of absolute folder paths", hint=hint)
     return tuple(value)
@@ -183,7 +185,7 @@ def make_choices_check(*known: str) -> ValueCheck:
     """Make a check of an array of words in `known`; duplicates are dropped."""
 
     def check(value: object) -> tuple[str, ...]:
-        if not isinstance(value, list | tuple) or not all(isinstance(one, str) and one in known for one in value):
+        if not isinstance(value, list | tuple) or not all(isinstance(word, str) and word in known for word in value):
             raise InvalidValue(f"must be an array with values among {', '.join(known)}")
         return tuple(dict.fromkeys(value))
 
@@ -266,10 +268,10 @@ def is_variable_name(text: str) -> bool:
 
 
 def _has_mixed_characters(text: str) -> bool:
-    digit = any(sign.isdigit() for sign in text)
-    lower = any(sign.islower() for sign in text)
-    upper = any(sign.isupper() for sign in text)
-    return (lower and (upper or digit)) or (digit and "_" not in text)
+    has_digit = any(char.isdigit() for char in text)
+    has_lower = any(char.islower() for char in text)
+    has_upper = any(char.isupper() for char in text)
+    return (has_lower and (has_upper or has_digit)) or (has_digit and "_" not in text)
 
 
 _UNIT_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 7 * 86_400}
@@ -285,10 +287,10 @@ _NEVER = "never"
 
 def parse_duration(value: object) -> float:
     """Parse a duration such as "30d" to seconds. Raises InvalidValue."""
-    found = _DURATION.fullmatch(check_text(value))
-    if found is None:
+    match = _DURATION.fullmatch(check_text(value))
+    if match is None:
         raise InvalidValue("must be a whole number followed by s, m, h, d or w, as in 30d")
-    seconds = int(found["number"]) * _UNIT_S[found["unit"]]
+    seconds = int(match["number"]) * _UNIT_S[match["unit"]]
     if not 0 < seconds <= _MAX_DURATION_S:
         raise InvalidValue("must be more than 0, and at most 100 years")
     return float(seconds)
@@ -298,16 +300,16 @@ def parse_durations(value: object) -> dict[str, float | None]:
     """Parse a table of durations by name to seconds; "never" is None. Raises InvalidValue."""
     if not isinstance(value, dict):
         raise InvalidValue(f"must be a table, not {toml_type_name(value)}")
-    return {name: _parse_duration_or_never(name, written) for name, written in value.items()}
+    return {name: _parse_duration_or_never(name, duration) for name, duration in value.items()}
 
 
-def _parse_duration_or_never(name: str, written: object) -> float | None:
-    if written == _NEVER:
+def _parse_duration_or_never(name: str, value: object) -> float | None:
+    if value == _NEVER:
         return None
     try:
-        return parse_duration(written)
-    except InvalidValue as unfit:
-        raise InvalidValue(f"has a value for {name!r} that {unfit}, or {_NEVER}") from None
+        return parse_duration(value)
+    except InvalidValue as error:
+        raise InvalidValue(f"has a value for {name!r} that {error}, or {_NEVER}") from None
 
 
 SettingKey: TypeAlias = tuple[str, ...]
@@ -405,14 +407,14 @@ def expand_variables(written: str, environ: Mapping[str, str]) -> str:
     Raises InvalidValue if a variable is not set, or a brace has no name or no end.
     """
 
-    def value(found: re.Match[str]) -> str:
-        if found["dollar"]:
+    def replace(match: re.Match[str]) -> str:
+        if match["dollar"]:
             return "$"
-        if found["broken"]:
+        if match["broken"]:
             raise InvalidValue("has a '${' that is not followed by a variable name and '}'")
-        name = found["bare"] or found["braced"]
+        name = match["bare"] or match["braced"]
         if name not in environ:
             raise InvalidValue(f"refers to the variable {name}, which is not set", hint=f"export {name}=...")
         return environ[name]
 
-    return _VARIABLE_REFERENCE.sub(value, written)
+    return _VARIABLE_REFERENCE.sub(replace, written)

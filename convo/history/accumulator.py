@@ -18,7 +18,7 @@ TERMINAL_EVENTS = frozenset({"response.completed", "response.incomplete", "respo
 """The events that end a response and contain the complete response."""
 
 SERVER_TERMINAL_EVENTS = TERMINAL_EVENTS | {"response.cancelled"}
-"""The same of other servers, some of which have an event of their own for a cancelled response."""
+"""The same, and the event of servers that have one for a cancelled response."""
 
 START_EVENTS = frozenset({"response.created", "response.queued", "response.in_progress"})
 """The events before the first output event."""
@@ -59,8 +59,8 @@ class StreamedTextChecksum:
         """Add the delta of an event, if it is text of a message."""
         delta = event.get("delta")
         if event["type"] in TEXT_DELTAS and isinstance(delta, str):
-            at, text = event.get("output_index"), delta.encode("utf-8", "surrogatepass")
-            self._checksums[at] = crc32(text, self._checksums.get(at, 0))
+            index, text = event.get("output_index"), delta.encode("utf-8", "surrogatepass")
+            self._checksums[index] = crc32(text, self._checksums.get(index, 0))
             self._total_checksum = crc32(text, self._total_checksum)
 
     def has_different_text(self, event: StreamEvent) -> bool:
@@ -73,8 +73,8 @@ class StreamedTextChecksum:
         if event["type"] == "response.failed" or not self._checksums or not isinstance(output, list) or not output:
             return False
         texts = [text.encode("utf-8", "surrogatepass") for text in map(_message_text, output) if text]
-        alike = sorted(map(crc32, texts)) == sorted(self._checksums.values())
-        return not alike and crc32(b"".join(texts)) != self._total_checksum
+        has_same_messages = sorted(map(crc32, texts)) == sorted(self._checksums.values())
+        return not has_same_messages and crc32(b"".join(texts)) != self._total_checksum
 
 
 def _message_text(item: Json) -> str:
@@ -101,9 +101,9 @@ class ResponseAccumulator:
     @property
     def output(self) -> list[Item]:
         """The items so far, in the order of the response."""
-        for place in self._buffers:
-            self._flush_buffer(*place)
-        return [self._items[at] for at in sorted(self._items)]
+        for key in self._buffers:
+            self._flush_buffer(*key)
+        return [self._items[index] for index in sorted(self._items)]
 
     @property
     def incomplete_output(self) -> list[Item]:
@@ -112,14 +112,16 @@ class ResponseAccumulator:
         A partial call is left out: it must not be run.
         """
         output = self.output
-        at_ends = zip(sorted(self._items), output, strict=True)
-        ended = [(at in self._done_indexes, item) for at, item in at_ends]
-        cut = [item if whole else {**item, "status": "incomplete"} for whole, item in ended]
-        return [item for (whole, _), item in zip(ended, cut, strict=True) if whole or to_sendable(item)]
+        indexed_items = zip(sorted(self._items), output, strict=True)
+        flagged_items = [(index in self._done_indexes, item) for index, item in indexed_items]
+        closed_items = [item if is_done else {**item, "status": "incomplete"} for is_done, item in flagged_items]
+        return [
+            item for (is_done, _), item in zip(flagged_items, closed_items, strict=True) if is_done or to_sendable(item)
+        ]
 
-    def _flush_buffer(self, at: int, parts: str, field: str) -> None:
-        owner = self._items[at][parts][-1] if parts else self._items[at]
-        owner[field] = self._buffers[at, parts, field].getvalue()
+    def _flush_buffer(self, index: int, list_name: str, field: str) -> None:
+        container = self._items[index][list_name][-1] if list_name else self._items[index]
+        container[field] = self._buffers[index, list_name, field].getvalue()
 
     def add(self, event: StreamEvent) -> None:
         """Add one event; events without output change nothing."""
@@ -140,18 +142,18 @@ class ResponseAccumulator:
             self._items.setdefault(event["output_index"], {"type": "function_call"})
             self._buffers[event["output_index"], "", "arguments"].write(event["delta"])
 
-    def _set_item(self, at: int, item: dict[str, Json]) -> None:
+    def _set_item(self, index: int, item: dict[str, Json]) -> None:
         lists = {name: list(item[name]) for name in ("content", "summary") if isinstance(item.get(name), list)}
-        self._items[at] = {**item, **lists}
-        for place in [place for place in self._buffers if place[0] == at]:
-            del self._buffers[place]
+        self._items[index] = {**item, **lists}
+        for key in [key for key in self._buffers if key[0] == index]:
+            del self._buffers[key]
 
-    def _add_part(self, at: int, part: dict[str, Json], name: str) -> None:
-        parts = self._part_list(at, name)
+    def _add_part(self, index: int, part: dict[str, Json], name: str) -> None:
+        parts = self._part_list(index, name)
         for field in ("text", "refusal"):  # the previous part is complete
-            if (at, name, field) in self._buffers:
-                self._flush_buffer(at, name, field)
-                del self._buffers[at, name, field]
+            if (index, name, field) in self._buffers:
+                self._flush_buffer(index, name, field)
+                del self._buffers[index, name, field]
         parts.append(part)
 
     def _add_delta(self, event: StreamEvent, name: str, part: str, field: str) -> None:
@@ -162,10 +164,10 @@ class ResponseAccumulator:
                 parts.append({"type": part, field: ""})
         self._buffers[place].write(event["delta"])
 
-    def _part_list(self, at: int, name: str) -> list[dict[str, Json]]:
+    def _part_list(self, index: int, name: str) -> list[dict[str, Json]]:
         """Return the list `name` of an item: "content" of a message, or "summary" of reasoning."""
-        began = {"type": "reasoning"} if name == "summary" else {"type": "message", "role": "assistant"}
-        item = self._items.setdefault(at, began)
+        new_item = {"type": "reasoning"} if name == "summary" else {"type": "message", "role": "assistant"}
+        item = self._items.setdefault(index, new_item)
         if not isinstance(item.get(name), list):  # some servers start a message with null
             item[name] = []
         parts: list[dict[str, Json]] = item[name]
@@ -235,6 +237,6 @@ def _check_fields(value: Any, fields: Mapping[str, FieldTypes], kind: str) -> No
     if not isinstance(value, dict):
         raise StreamBroken(f"the endpoint's event {kind!r} has a member that is not an object")
     for field, types in fields.items():
-        found: Json = value.get(field)
-        if not isinstance(found, types):
+        field_value: Json = value.get(field)
+        if not isinstance(field_value, types):
             raise StreamBroken(f"the endpoint's event {kind!r} has no valid {field!r}")

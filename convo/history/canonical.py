@@ -43,11 +43,11 @@ def digest(item: Item) -> Digest:
 
 def normalize_item(item: Item) -> dict[str, Json]:
     """Normalize `item`: easy messages get content parts; server-only and empty fields are left out."""
-    said = {key: value for key, value in item.items() if key not in SERVER_FIELDS and value is not None}
-    if "role" in said and said.get("type", "message") == "message":
-        said["type"] = "message"
-        said["content"] = _normalize_content(said["role"], said.get("content", []))
-    return said
+    normalized = {key: value for key, value in item.items() if key not in SERVER_FIELDS and value is not None}
+    if "role" in normalized and normalized.get("type", "message") == "message":
+        normalized["type"] = "message"
+        normalized["content"] = _normalize_content(normalized["role"], normalized.get("content", []))
+    return normalized
 
 
 def _normalize_content(role: str, content: Json) -> Json:
@@ -67,5 +67,5 @@ def _normalize_part(part: Json) -> Json:
 def _canonical_bytes(value: Json) -> bytes:
     try:
         return CANONICAL_ENCODER.encode(value).encode("ascii")
-    except (TypeError, ValueError, RecursionError) as wrong:
-        raise NotCanonical(f"an item has no exact JSON form: {wrong}") from wrong
+    except (TypeError, ValueError, RecursionError) as error:
+        raise NotCanonical(f"an item has no exact JSON form: {error}") from error

@@ -63,8 +63,8 @@ def is_client_output(item: Item) -> bool:
 
 def get_call_id(item: Item) -> str | None:
     """Return the provider's id that pairs a call with its output; None for other types."""
-    found = item.get("call_id")
-    return found if isinstance(found, str) else None
+    call_id = item.get("call_id")
+    return call_id if isinstance(call_id, str) else None
 
 
 def is_user_message(item: Item) -> bool:
@@ -107,8 +107,8 @@ def item_text(item: Item) -> str:
 
 def searchable_text(item: Item) -> str:
     """Return the text by which a search finds `item`: its text, and the names and arguments of calls."""
-    named = (item.get(field) for field in ("name", "arguments", "input"))
-    return "\n".join(found for found in (item_text(item), *named) if isinstance(found, str) and found)
+    fields = (item.get(field) for field in ("name", "arguments", "input"))
+    return "\n".join(text for text in (item_text(item), *fields) if isinstance(text, str) and text)
 
 
 def decode_json_escapes(text: str) -> str:
@@ -119,30 +119,30 @@ def decode_json_escapes(text: str) -> str:
     return JSON_ESCAPE.sub(_decode_escape, text) if "\\u" in text else text
 
 
-def _decode_escape(found: re.Match[str]) -> str:
-    if not found["code"]:
-        return found[0]  # an escaped backslash
-    character = bytes.fromhex(found["code"].replace("\\", "").replace("u", "")).decode("utf-16-be", "replace")
-    return character if character.isprintable() and character not in '"\\\ufffd' else found[0]
+def _decode_escape(match: re.Match[str]) -> str:
+    if not match["code"]:
+        return match[0]  # an escaped backslash
+    character = bytes.fromhex(match["code"].replace("\\", "").replace("u", "")).decode("utf-16-be", "replace")
+    return character if character.isprintable() and character not in '"\\\ufffd' else match[0]
 
 
 def item_preview(item: Item, width: int = 60) -> str:
     """Return one line of at most `width` characters that describes `item`."""
-    words = " ".join(item_text(item).split(maxsplit=width + 1)[: width + 1])  # more words do not fit
-    if not words:
-        words = f"[{item_type(item)}]" + (f" {item['name']}" if isinstance(item.get("name"), str) else "")
-    return words if len(words) <= width else words[: width - 1] + "…"
+    text = " ".join(item_text(item).split(maxsplit=width + 1)[: width + 1])  # more words do not fit
+    if not text:
+        text = f"[{item_type(item)}]" + (f" {item['name']}" if isinstance(item.get("name"), str) else "")
+    return text if len(text) <= width else text[: width - 1] + "…"
 
 
 def _field_texts(item: Item) -> list[str]:
-    found: list[str] = []
+    texts: list[str] = []
     for field in ("summary", "content", "output"):
         value = item.get(field)
         if isinstance(value, str):
-            found.append(value)
+            texts.append(value)
         elif isinstance(value, list):
-            found += _part_texts(value)
-    return found
+            texts += _part_texts(value)
+    return texts
 
 
 def _part_texts(parts: list[Json]) -> Iterator[str]:
@@ -194,14 +194,14 @@ def to_resendable(item: Item) -> Item | None:
 
     Reasoning that is not encrypted exists only at the server that made it.
     """
-    named = item_type(item)
-    if named == "reasoning" and not item.get(ENCRYPTED_FIELD):
+    kind = item_type(item)
+    if kind == "reasoning" and not item.get(ENCRYPTED_FIELD):
         return None
-    if "id" not in item or named not in OPTIONAL_ID_TYPES:
+    if "id" not in item or kind not in OPTIONAL_ID_TYPES:
         return item
-    sent = dict(item)
-    del sent["id"]
-    return sent
+    resendable = dict(item)
+    del resendable["id"]
+    return resendable
 
 
 MAX_ID_CHARS = 512

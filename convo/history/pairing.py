@@ -36,16 +36,16 @@ TOOL_SEARCH_WITHOUT_ID: OutputKey = ("tool_search_output", None)
 
 def pair_id(item: Item) -> str | None:
     """Return the id that pairs a call with its output; the output of a local shell has its call's id in `id`."""
-    named = get_call_id(item)
-    if named is not None:
-        return named
+    call_id = get_call_id(item)
+    if call_id is not None:
+        return call_id
     field = {
         "local_shell_call_output": "id",
         MCP_APPROVAL_REQUEST: "id",
         MCP_APPROVAL_RESPONSE: "approval_request_id",
     }.get(item_type(item))
-    found = item.get(field) if field else None
-    return found if isinstance(found, str) else None
+    value = item.get(field) if field else None
+    return value if isinstance(value, str) else None
 
 
 def output_index_by_call(items: Sequence[Item], pairs: Mapping[str, str] = OUTPUT_BY_CALL) -> dict[int, int]:
@@ -55,28 +55,28 @@ def output_index_by_call(items: Sequence[Item], pairs: Mapping[str, str] = OUTPU
     """
     calls: dict[OutputKey, int] = {}
     searches: list[int] = []
-    found: dict[int, int] = {}
+    output_indexes: dict[int, int] = {}
     outputs = frozenset(pairs.values())
-    for at, item in enumerate(items):
-        what = item_type(item)
-        if what in pairs:
-            name = pairs[what], pair_id(item)
-            calls[name] = at
-            if name == TOOL_SEARCH_WITHOUT_ID:
-                searches.append(at)
-        elif what in outputs:
-            name = what, pair_id(item)
-            place = (
-                (searches.pop() if searches else -1 - at)
-                if name == TOOL_SEARCH_WITHOUT_ID
-                else calls.setdefault(name, -1 - at)
+    for index, item in enumerate(items):
+        kind = item_type(item)
+        if kind in pairs:
+            key = pairs[kind], pair_id(item)
+            calls[key] = index
+            if key == TOOL_SEARCH_WITHOUT_ID:
+                searches.append(index)
+        elif kind in outputs:
+            key = kind, pair_id(item)
+            call_index = (
+                (searches.pop() if searches else -1 - index)
+                if key == TOOL_SEARCH_WITHOUT_ID
+                else calls.setdefault(key, -1 - index)
             )
-            found[place] = at
-    return found
+            output_indexes[call_index] = index
+    return output_indexes
 
 
 def program_call_id(item: Item) -> str | None:
     """Return the call id of the program that made a call, or of the call that an output belongs to."""
     caller = item.get("caller")
-    named = caller.get("caller_id") if isinstance(caller, dict) and caller.get("type") == "program" else None
-    return named if isinstance(named, str) else None
+    caller_id = caller.get("caller_id") if isinstance(caller, dict) and caller.get("type") == "program" else None
+    return caller_id if isinstance(caller_id, str) else None

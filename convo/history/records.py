@@ -39,8 +39,8 @@ class Scope(NamedTuple):
     project: str | None = None
 
     def __str__(self) -> str:
-        more = [part for part in (self.organisation, self.project) if part]
-        return self.url + (f" ({', '.join(more)})" if more else "")
+        details = [part for part in (self.organisation, self.project) if part]
+        return self.url + (f" ({', '.join(details)})" if details else "")
 
 
 EMBEDDED_SCOPE = Scope()
@@ -168,41 +168,43 @@ def client_parameters(parameters: Mapping[str, Json]) -> dict[str, Json]:
 
 def effective_parameters(parameters: Mapping[str, Json]) -> dict[str, Json]:
     """Return a link's parameters without the ignored ones, for a response."""
-    left = client_parameters(parameters)
+    effective = client_parameters(parameters)
     ignored = parameters.get(IGNORED_PARAMETER, ())
     if not ignored:
-        return left
-    left = {name: value for name, value in left.items() if name not in ignored}
-    inner = [name.partition(".")[2] for name in ignored if name.startswith("reasoning.")]
-    if inner and isinstance(left.get("reasoning"), Mapping):
-        left["reasoning"] = {name: value for name, value in left["reasoning"].items() if name not in inner}
-    return left
+        return effective
+    effective = {name: value for name, value in effective.items() if name not in ignored}
+    reasoning_fields = [name.partition(".")[2] for name in ignored if name.startswith("reasoning.")]
+    if reasoning_fields and isinstance(effective.get("reasoning"), Mapping):
+        effective["reasoning"] = {
+            name: value for name, value in effective["reasoning"].items() if name not in reasoning_fields
+        }
+    return effective
 
 
 def strip_tool_secrets(parameters: Mapping[str, Json]) -> dict[str, Json]:
     """Return `parameters` in a form that may be stored and shown: without the credentials of tools."""
-    kept = dict(parameters)
-    if isinstance(kept.get("tools"), list):
-        kept["tools"] = [_strip_tool(tool) for tool in kept["tools"]]
-    if "tool_choice" in kept:
-        kept["tool_choice"] = _strip_secret_fields(kept["tool_choice"])
-    return kept
+    stripped = dict(parameters)
+    if isinstance(stripped.get("tools"), list):
+        stripped["tools"] = [_strip_tool(tool) for tool in stripped["tools"]]
+    if "tool_choice" in stripped:
+        stripped["tool_choice"] = _strip_secret_fields(stripped["tool_choice"])
+    return stripped
 
 
 def _strip_tool(tool: Json) -> Json:
     """Strip the secrets of a hosted tool; a function's schema may have a property of any name, so it stays as it is."""
-    own = isinstance(tool, Mapping) and tool.get("type") in ("function", "custom")
-    return tool if own else _strip_secret_fields(tool)
+    is_client_tool = isinstance(tool, Mapping) and tool.get("type") in ("function", "custom")
+    return tool if is_client_tool else _strip_secret_fields(tool)
 
 
 def _strip_secret_fields(value: Json) -> Json:
     if isinstance(value, Mapping):
         return {
-            key: _strip_server_url(inner) if key == "server_url" else _strip_secret_fields(inner)
-            for key, inner in value.items()
+            key: _strip_server_url(member) if key == "server_url" else _strip_secret_fields(member)
+            for key, member in value.items()
             if key not in SECRET_TOOL_FIELDS
         }
-    return [_strip_secret_fields(inner) for inner in value] if isinstance(value, list) else value
+    return [_strip_secret_fields(member) for member in value] if isinstance(value, list) else value
 
 
 def _strip_server_url(url: Json) -> Json:

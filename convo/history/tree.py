@@ -42,8 +42,8 @@ class Prefix(Sequence[Element]):
         end = self._count + len(new)
         if len(shared) == self._count:
             shared.extend(new)
-        there = shared[self._count : end]
-        if len(there) < len(new) or not all(map(is_, there, new)):
+        tail = shared[self._count : end]
+        if len(tail) < len(new) or not all(map(is_, tail, new)):
             shared = [*shared[: self._count], *new]
         return self._from_shared(shared, end)
 
@@ -53,9 +53,9 @@ class Prefix(Sequence[Element]):
 
     @staticmethod
     def _from_shared(shared: list[Element], count: int) -> "Prefix[Element]":
-        made: Prefix[Element] = Prefix.__new__(Prefix)
-        made._shared, made._count = shared, count
-        return made
+        prefix: Prefix[Element] = Prefix.__new__(Prefix)
+        prefix._shared, prefix._count = shared, count
+        return prefix
 
     def __len__(self) -> int:
         return self._count
@@ -72,10 +72,10 @@ class Prefix(Sequence[Element]):
     def __getitem__(self, at: int | slice) -> Element | tuple[Element, ...]:
         if isinstance(at, slice):
             return tuple(self._shared[slice(*at.indices(self._count))]) if at.step is None else tuple(self)[at]
-        place = at if at >= 0 else at + self._count
-        if not 0 <= place < self._count:
+        index = at if at >= 0 else at + self._count
+        if not 0 <= index < self._count:
             raise IndexError(at)
-        return self._shared[place]
+        return self._shared[index]
 
     def __eq__(self, other: object) -> bool:
         return tuple(self) == tuple(other) if isinstance(other, Prefix | tuple) else NotImplemented
@@ -127,10 +127,10 @@ class Path:
     def append(self, items: Iterable[Item]) -> "Path":
         """Return this path with `items` after its head."""
         head, new = self.head, list[Node]()
-        for at, item in enumerate(items, len(self.nodes)):
+        for index, item in enumerate(items, len(self.nodes)):
             head = child_key(head, item_hash(item))
-            there = self.nodes.shared_element(at)
-            new.append(there if there and there.key == head else Node(head, item))
+            existing = self.nodes.shared_element(index)
+            new.append(existing if existing and existing.key == head else Node(head, item))
         return Path(self.root, self.nodes.append(new))
 
     def depth(self, key: Key) -> int:
@@ -138,9 +138,9 @@ class Path:
 
         Raises Conflict when the path does not contain `key`.
         """
-        for place in range(len(self.nodes), 0, -1):  # nearly all lookups are near the head
-            if self.nodes[place - 1].key == key:
-                return place
+        for depth in range(len(self.nodes), 0, -1):  # nearly all lookups are near the head
+            if self.nodes[depth - 1].key == key:
+                return depth
         if key == self.root:
             return 0
         raise Conflict(f"this history does not pass through {key[:12]}")
@@ -173,7 +173,7 @@ class Path:
         least = min(len(self.nodes), len(other.nodes))
         if not least or self.nodes[least - 1].key == other.nodes[least - 1].key:
             return least
-        return bisect_left(range(least), True, key=lambda at: self.nodes[at].key != other.nodes[at].key)
+        return bisect_left(range(least), True, key=lambda index: self.nodes[index].key != other.nodes[index].key)
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -182,7 +182,7 @@ class Path:
 class Difference(NamedTuple):
     """The first position at which two histories differ; an item is None where its history has ended.
 
-    index:  the number of common items before it
+    shared_count:  the number of common items before it
     """
 
     shared_count: int
@@ -197,15 +197,19 @@ def is_same_item(one: Item, other: Item) -> bool:
 
 def common_prefix_length(ours: Sequence[Item], theirs: Sequence[Item]) -> int:
     """Return the number of items that the two histories share from the start."""
-    for at, (one, other) in enumerate(zip(ours, theirs, strict=False)):
-        if not is_same_item(one, other):
-            return at
+    for index, (item, other) in enumerate(zip(ours, theirs, strict=False)):
+        if not is_same_item(item, other):
+            return index
     return min(len(ours), len(theirs))
 
 
 def first_difference(ours: Sequence[Item], theirs: Sequence[Item]) -> Difference | None:
     """Return the first difference, or None when both have the same meaning."""
-    at = common_prefix_length(ours, theirs)
-    if at == len(ours) == len(theirs):
+    shared_count = common_prefix_length(ours, theirs)
+    if shared_count == len(ours) == len(theirs):
         return None
-    return Difference(at, ours[at] if at < len(ours) else None, theirs[at] if at < len(theirs) else None)
+    return Difference(
+        shared_count,
+        ours[shared_count] if shared_count < len(ours) else None,
+        theirs[shared_count] if shared_count < len(theirs) else None,
+    )

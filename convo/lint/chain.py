@@ -29,10 +29,10 @@ def check_store_false_in_chain(view: LintView) -> Iterator[LintIssue]:
     """Report each unstored response (`store=false`) in a server-side chain."""
     if not view.is_chain:
         return
-    for step in _server_spans(view):
-        if not step.link.is_stored:
-            message = f"{step.link.id} was sent with store=false, so no request can continue from it"
-            yield LintIssue(message, step.end - 1, link_id=step.link.id)
+    for span in _server_spans(view):
+        if not span.link.is_stored:
+            message = f"{span.link.id} was sent with store=false, so no request can continue from it"
+            yield LintIssue(message, span.end - 1, link_id=span.link.id)
 
 
 def check_anchor_expired(view: LintView) -> Iterator[LintIssue]:
@@ -59,12 +59,12 @@ def check_instructions_absent(view: LintView) -> Iterator[LintIssue]:
     if view.instructions is not None:
         return
     earlier_id = ""
-    for step in view.output_spans:
-        instructions = step.link.parameters.get("instructions")
+    for span in view.output_spans:
+        instructions = span.link.parameters.get("instructions")
         if not instructions and earlier_id:
-            message = f"{step.link.id} has no instructions; {earlier_id} has some, but responses do not inherit them"
-            yield LintIssue(message, step.end - 1, link_id=step.link.id)
-        earlier_id = step.link.id if instructions else earlier_id
+            message = f"{span.link.id} has no instructions; {earlier_id} has some, but responses do not inherit them"
+            yield LintIssue(message, span.end - 1, link_id=span.link.id)
+        earlier_id = span.link.id if instructions else earlier_id
 
 
 def explain_unknown_age(view: LintView) -> str:
@@ -76,8 +76,8 @@ def explain_unknown_age(view: LintView) -> str:
 
 def fix_store_false_in_chain(view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
     """Return to the last usable response before the first unstored one; see `continue_before`."""
-    at, first = item_issues(faults)[0]
-    return continue_before(view, at, "store-false-in-chain", first.message)
+    index, first = item_issues(faults)[0]
+    return continue_before(view, index, "store-false-in-chain", first.message)
 
 
 def continue_before(view: LintView, at: int, code: str, why: str) -> tuple[LintView, list[RepairChange]]:
@@ -86,9 +86,9 @@ def continue_before(view: LintView, at: int, code: str, why: str) -> tuple[LintV
     Without such a response the local store becomes the owner.
     """
     if view.is_chain:
-        good = [step for step in _server_spans(view) if step.end <= at and _can_continue(step.link, view)]
-        if good:
-            return _continue_from(view, good[-1], code, why)
+        usable = [span for span in _server_spans(view) if span.end <= at and _can_continue(span.link, view)]
+        if usable:
+            return _continue_from(view, usable[-1], code, why)
     return _own_locally(view, code, why)
 
 
@@ -99,46 +99,46 @@ def move_to_local_store(code: str, view: LintView, faults: Sequence[LintIssue]) 
 
 def fix_instructions_absent(view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
     """Set the last known instructions on the session record, which sends them with every later turn."""
-    said = [
-        step.link.parameters["instructions"] for step in view.output_spans if step.link.parameters.get("instructions")
+    instructions = [
+        span.link.parameters["instructions"] for span in view.output_spans if span.link.parameters.get("instructions")
     ]
     change = RepairChange(
         "instructions-absent", "instructions", "every turn sends the last known instructions from now on"
     )
-    return replace(view, instructions=str(said[-1])), [change]
+    return replace(view, instructions=str(instructions[-1])), [change]
 
 
-def _continue_from(view: LintView, step: OutputSpan, code: str, why: str) -> tuple[LintView, list[RepairChange]]:
-    kept = (*range(step.end), *range(view.server_count, len(view.items)))
+def _continue_from(view: LintView, span: OutputSpan, code: str, reason: str) -> tuple[LintView, list[RepairChange]]:
+    indexes = (*range(span.end), *range(view.server_count, len(view.items)))
     dropped = [
-        RepairChange(code, "dropped", f"it comes after {step.link.id}", view.source_indexes[at])
-        for at in range(step.end, view.server_count)
+        RepairChange(code, "dropped", f"it comes after {span.link.id}", view.source_indexes[index])
+        for index in range(span.end, view.server_count)
     ]
-    new = replace(
+    continued = replace(
         view,
-        items=tuple(view.items[at] for at in kept),
-        source_indexes=tuple(view.source_indexes[at] for at in kept),
-        server_count=step.end,
-        handle=step.link.id,
-        anchor=step.link,
-        output_spans=tuple(one for one in view.output_spans if one.end <= step.end),
+        items=tuple(view.items[index] for index in indexes),
+        source_indexes=tuple(view.source_indexes[index] for index in indexes),
+        server_count=span.end,
+        handle=span.link.id,
+        anchor=span.link,
+        output_spans=tuple(other for other in view.output_spans if other.end <= span.end),
     )
-    return new, [RepairChange(code, "anchor", f"{why}: the chain continues from {step.link.id}"), *dropped]
+    return continued, [RepairChange(code, "anchor", f"{reason}: the chain continues from {span.link.id}"), *dropped]
 
 
-def _own_locally(view: LintView, code: str, why: str) -> tuple[LintView, list[RepairChange]]:
-    return with_client_owner(view), [RepairChange(code, "owner", f"{why}: the local store owns the history now")]
+def _own_locally(view: LintView, code: str, reason: str) -> tuple[LintView, list[RepairChange]]:
+    return with_client_owner(view), [RepairChange(code, "owner", f"{reason}: the local store owns the history now")]
 
 
 def _server_spans(view: LintView) -> list[OutputSpan]:
     """Return the responses that the server owns, oldest first."""
-    return [step for step in view.output_spans if step.end <= view.server_count]
+    return [span for span in view.output_spans if span.end <= view.server_count]
 
 
 def _can_continue(link: Link, view: LintView) -> bool:
     age_s = _age_s(link, view)
-    young = age_s is None or age_s < RESPONSE_LIFETIME_S - EXPIRY_NOTICE_S
-    return link.is_stored and link.status in ANSWERED_STATUSES and link.id.startswith("resp_") and young
+    is_recent = age_s is None or age_s < RESPONSE_LIFETIME_S - EXPIRY_NOTICE_S
+    return link.is_stored and link.status in ANSWERED_STATUSES and link.id.startswith("resp_") and is_recent
 
 
 def _age_s(link: Link | None, view: LintView) -> float | None:

@@ -29,28 +29,30 @@ FOREIGN_ID_TYPES = frozenset({"item_reference", "local_shell_call_output"})
 
 def check_duplicate_item_id(view: LintView) -> Iterator[LintIssue]:
     """Report each item whose id an earlier item has."""
-    first: dict[str, int] = {}
-    for at, item in enumerate(view.items):
-        found = item.get("id")
-        if not isinstance(found, str) or item_type(item) in FOREIGN_ID_TYPES:
+    first_index: dict[str, int] = {}
+    for index, item in enumerate(view.items):
+        item_id = item.get("id")
+        if not isinstance(item_id, str) or item_type(item) in FOREIGN_ID_TYPES:
             continue
-        if found in first and at >= view.server_count:
-            yield LintIssue(f"{found} is the id of an earlier item", at, ".id", related_indexes=(first[found],))
-        first.setdefault(found, at)
+        if item_id in first_index and index >= view.server_count:
+            yield LintIssue(
+                f"{item_id} is the id of an earlier item", index, ".id", related_indexes=(first_index[item_id],)
+            )
+        first_index.setdefault(item_id, index)
 
 
 def fix_duplicate_item_id(view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
     """Drop each copy, and each item that requires its id; remove the `id` of the others."""
-    new: dict[int, Item | None] = {}
+    replacements: dict[int, Item | None] = {}
     changes = []
-    for at, fault in item_issues(faults):
-        item, (first,) = view.items[at], fault.related_indexes
-        copied = is_same_item(item, view.items[first]) or item_type(item) not in OPTIONAL_ID_TYPES
-        new[at] = None if copied else {key: value for key, value in item.items() if key != "id"}
-        why = fault.message if copied else f"{fault.message} with other content: the id was removed"
-        action = "dropped" if copied else "replaced"
-        changes.append(RepairChange("duplicate-item-id", action, why, view.source_indexes[at]))
-    return apply_edits(view, ItemEdits(new)), changes
+    for index, fault in item_issues(faults):
+        item, (first,) = view.items[index], fault.related_indexes
+        is_copy = is_same_item(item, view.items[first]) or item_type(item) not in OPTIONAL_ID_TYPES
+        replacements[index] = None if is_copy else {key: value for key, value in item.items() if key != "id"}
+        reason = fault.message if is_copy else f"{fault.message} with other content: the id was removed"
+        action = "dropped" if is_copy else "replaced"
+        changes.append(RepairChange("duplicate-item-id", action, reason, view.source_indexes[index]))
+    return apply_edits(view, ItemEdits(replacements)), changes
 
 
 MESSAGE_ROLES = ("user", "assistant", "system", "developer")
@@ -88,20 +90,24 @@ REQUIRED_FIELDS: Mapping[str, Mapping[str, Callable[[Json], bool]]] = {
 
 def check_malformed_item(view: LintView) -> Iterator[LintIssue]:
     """Report each item that lacks a type or a field that its type requires."""
-    for at, item in view.items_of_type("unknown"):
-        if view.sent_flags[at] and not _is_reference(item):
-            yield LintIssue("the item has neither a type nor a role", at)
-    for named, needs in REQUIRED_FIELDS.items():
-        for at in view.indexes_by_type.get(named, ()):
-            yield from _check_required_fields(view, at, needs)
+    for index, item in view.items_of_type("unknown"):
+        if view.sent_flags[index] and not _is_reference(item):
+            yield LintIssue("the item has neither a type nor a role", index)
+    for kind, required in REQUIRED_FIELDS.items():
+        for index in view.indexes_by_type.get(kind, ()):
+            yield from _check_required_fields(view, index, required)
 
 
-def _check_required_fields(view: LintView, at: int, needs: Mapping[str, Callable[[Json], bool]]) -> Iterator[LintIssue]:
-    item = view.items[at]
-    wrong = next((name for name, right in needs.items() if not right(item.get(name))), None)
-    if wrong is not None and view.sent_flags[at]:
+def _check_required_fields(
+    view: LintView, index: int, required: Mapping[str, Callable[[Json], bool]]
+) -> Iterator[LintIssue]:
+    item = view.items[index]
+    invalid_field = next((name for name, is_valid in required.items() if not is_valid(item.get(name))), None)
+    if invalid_field is not None and view.sent_flags[index]:
         yield LintIssue(
-            f"{item_type(item).replace('_', ' ')} {_describe_wrong_field(wrong, item.get(wrong))}", at, f".{wrong}"
+            f"{item_type(item).replace('_', ' ')} {_describe_wrong_field(invalid_field, item.get(invalid_field))}",
+            index,
+            f".{invalid_field}",
         )
 
 
@@ -125,25 +131,25 @@ CLOSING_BRACKETS = {"{": "}", "[": "]"}
 
 def check_invalid_arguments(view: LintView) -> Iterator[LintIssue]:
     """Report each function call whose arguments are not one JSON object."""
-    for at, item in view.items_of_type("function_call"):
-        wrong = _describe_invalid_arguments(item.get("arguments")) if view.sent_flags[at] else ""
-        if wrong:
-            yield LintIssue(f"the arguments of {item.get('name') or 'a call'} {wrong}", at, ARGUMENTS_FIELD)
+    for index, item in view.items_of_type("function_call"):
+        problem = _describe_invalid_arguments(item.get("arguments")) if view.sent_flags[index] else ""
+        if problem:
+            yield LintIssue(f"the arguments of {item.get('name') or 'a call'} {problem}", index, ARGUMENTS_FIELD)
 
 
 def fix_invalid_arguments(view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
     """Close truncated arguments; replace arguments that are not an object by `{}`."""
-    new: dict[int, Item] = {}
+    replacements: dict[int, Item] = {}
     changes = []
-    for at, fault in item_issues(faults):
-        item = view.items[at]
+    for index, fault in item_issues(faults):
+        item = view.items[index]
         text = _repair_arguments(item.get("arguments"))
-        new[at] = {**{key: value for key, value in item.items() if key != "status"}, "arguments": text}
-        why = (
+        replacements[index] = {**{key: value for key, value in item.items() if key != "status"}, "arguments": text}
+        reason = (
             f"{fault.message}: they are now {text if len(text) <= MAX_SHOWN_CHARS else text[:MAX_SHOWN_CHARS] + '...'}"
         )
-        changes.append(RepairChange("invalid-arguments", "replaced", why, view.source_indexes[at]))
-    return apply_edits(view, ItemEdits(new)), changes
+        changes.append(RepairChange("invalid-arguments", "replaced", reason, view.source_indexes[index]))
+    return apply_edits(view, ItemEdits(replacements)), changes
 
 
 MAX_SHOWN_CHARS = 60
@@ -160,9 +166,9 @@ def _repair_arguments(arguments: Json) -> str:
 
 def _first_json_value(text: str) -> str:
     """Return the JSON value at the start of `text`; "" if it is incomplete."""
-    begun = text.lstrip()
+    stripped = text.lstrip()
     try:
-        return begun[: json.JSONDecoder().raw_decode(begun)[1]]
+        return stripped[: json.JSONDecoder().raw_decode(stripped)[1]]
     except (ValueError, RecursionError):
         return ""
 
@@ -170,26 +176,26 @@ def _first_json_value(text: str) -> str:
 def close_json_object(text: str) -> str:
     """Close a truncated JSON object after the last complete value in it."""
     open_: list[str] = []
-    left = 0  # end of the longest prefix that can be closed; its open brackets are still open at the end
+    closable_end = 0  # end of the longest prefix that can be closed; its open brackets are still open at the end
     in_string = escaped = False
-    for at, sign in enumerate(text):
+    for index, char in enumerate(text):
         if in_string:
-            in_string, escaped = escaped or sign != '"', sign == "\\" and not escaped
-        elif sign == '"':
+            in_string, escaped = escaped or char != '"', char == "\\" and not escaped
+        elif char == '"':
             in_string = True
-        elif sign in CLOSING_BRACKETS:
-            open_.append(CLOSING_BRACKETS[sign])
-        elif sign in "}]" and open_:
+        elif char in CLOSING_BRACKETS:
+            open_.append(CLOSING_BRACKETS[char])
+        elif char in "}]" and open_:
             open_.pop()
-        if not in_string and sign in "{[}],":
-            left = at + (sign != ",")
-    return _close_whole_text(text, in_string, escaped, open_) or text[:left] + "".join(reversed(open_))
+        if not in_string and char in "{[}],":
+            closable_end = index + (char != ",")
+    return _close_whole_text(text, in_string, escaped, open_) or text[:closable_end] + "".join(reversed(open_))
 
 
 def _close_whole_text(text: str, in_string: bool, escaped: bool, open_: Sequence[str]) -> str:
     """Return all of `text` with its open string and brackets closed; "" if that is not valid."""
-    ended = (text[:-1] if escaped else text) + '"' if in_string else text
-    candidate = ended + "".join(reversed(open_))
+    quoted = (text[:-1] if escaped else text) + '"' if in_string else text
+    candidate = quoted + "".join(reversed(open_))
     return "" if _describe_invalid_arguments(candidate) else candidate
 
 
@@ -198,16 +204,16 @@ def _describe_invalid_arguments(arguments: Json) -> str:
     if not isinstance(arguments, str):
         return "are missing" if arguments is None else "are not a string"
     try:
-        found = json.loads(arguments)
-    except json.JSONDecodeError as wrong:
-        return "are truncated" if _is_truncated(arguments, wrong) else f"are not JSON: {wrong.msg.lower()}"
+        value = json.loads(arguments)
+    except json.JSONDecodeError as error:
+        return "are truncated" if _is_truncated(arguments, error) else f"are not JSON: {error.msg.lower()}"
     except (ValueError, RecursionError):
         return "cannot be parsed as JSON"
-    return "" if isinstance(found, dict) else "are not a JSON object"
+    return "" if isinstance(value, dict) else "are not a JSON object"
 
 
-def _is_truncated(arguments: str, wrong: json.JSONDecodeError) -> bool:
-    return wrong.pos >= len(arguments.rstrip()) or wrong.msg.startswith("Unterminated")
+def _is_truncated(arguments: str, error: json.JSONDecodeError) -> bool:
+    return error.pos >= len(arguments.rstrip()) or error.msg.startswith("Unterminated")
 
 
 CALL_WITHOUT_OUTPUT = "call-without-output"
@@ -223,23 +229,24 @@ def check_call_without_output(view: LintView) -> Iterator[LintIssue]:
     An output answers one call: of several earlier calls with its id, the last. An approval request may stay
     pending as long as no item of another type follows.
     """
-    last = max(
-        (at for at, item in enumerate(view.items) if item_type(item) not in RESPONSE_BY_APPROVAL_REQUEST), default=-1
+    last_index = max(
+        (index for index, item in enumerate(view.items) if item_type(item) not in RESPONSE_BY_APPROVAL_REQUEST),
+        default=-1,
     )
-    for at, item in view.items_of_type(*COUNTERPART_TYPES):
-        name = pair_id(item)
+    for index, item in view.items_of_type(*COUNTERPART_TYPES):
+        call_id = pair_id(item)
         if (
-            at in view.output_indexes
-            or name in view.pending_call_ids
-            or (name is None and item_type(item) not in OUTPUT_BY_HOSTED_CALL)
+            index in view.output_indexes
+            or call_id in view.pending_call_ids
+            or (call_id is None and item_type(item) not in OUTPUT_BY_HOSTED_CALL)
         ):
             continue
-        if item_type(item) in RESPONSE_BY_APPROVAL_REQUEST and at > last:
+        if item_type(item) in RESPONSE_BY_APPROVAL_REQUEST and index > last_index:
             continue
         if view.is_sent_verbatim or not is_incomplete_item(item):
             yield LintIssue(
                 f"{_call_label(item)} has no {_answer_noun(item)}",
-                at,
+                index,
                 _pair_id_field(item),
             )
 
@@ -254,33 +261,33 @@ def check_output_without_call(view: LintView) -> Iterator[LintIssue]:
         return
     expected: set[tuple[str, str | None]] = set()
     searches = 0
-    for at, item in view.items_of_type(*COUNTERPART_TYPES, *COUNTERPART_TYPES.values()):
-        name, kind = pair_id(item), item_type(item)
+    for index, item in view.items_of_type(*COUNTERPART_TYPES, *COUNTERPART_TYPES.values()):
+        call_id, kind = pair_id(item), item_type(item)
         if kind in COUNTERPART_TYPES:
-            expected.add((COUNTERPART_TYPES[kind], name))
-            searches += kind == "tool_search_call" and name is None
-        elif name is None:
+            expected.add((COUNTERPART_TYPES[kind], call_id))
+            searches += kind == "tool_search_call" and call_id is None
+        elif call_id is None:
             searches -= kind == "tool_search_output"
             if kind == "tool_search_output" and searches < 0:
                 searches = 0
-                yield LintIssue(f"this {_type_words(item)} has no earlier call", at, ".call_id")
-        elif (kind, name) not in expected:
+                yield LintIssue(f"this {_type_words(item)} has no earlier call", index, ".call_id")
+        elif (kind, call_id) not in expected:
             yield LintIssue(
-                f"this {_type_words(item)} has no earlier {_call_noun(item)} {name}", at, _pair_id_field(item)
+                f"this {_type_words(item)} has no earlier {_call_noun(item)} {call_id}", index, _pair_id_field(item)
             )
 
 
 def _check_superseded_outputs(view: LintView) -> Iterator[LintIssue]:
     """Report each output whose call has a later output; a call has one output."""
-    last = {place: at for place, at in view.output_indexes.items() if place >= 0}
+    output_by_call = {call_index: index for call_index, index in view.output_indexes.items() if call_index >= 0}
     current: dict[tuple[str, str], int] = {}
-    for at, item, name in view.paired_items:
+    for index, item, call_id in view.paired_items:
         kind = item_type(item)
         if kind in COUNTERPART_TYPES:
-            current[COUNTERPART_TYPES[kind], name] = at
-        elif (kind, name) in current and last.get(current[kind, name]) != at:
+            current[COUNTERPART_TYPES[kind], call_id] = index
+        elif (kind, call_id) in current and output_by_call.get(current[kind, call_id]) != index:
             yield LintIssue(
-                f"{_call_noun(item)} {name} also has a later {_answer_noun(item)}", at, _pair_id_field(item)
+                f"{_call_noun(item)} {call_id} also has a later {_answer_noun(item)}", index, _pair_id_field(item)
             )
 
 
@@ -310,58 +317,64 @@ def fix_call_without_output(view: LintView, faults: Sequence[LintIssue]) -> tupl
     whose output only the provider can create is dropped as well; a program is dropped with its calls.
     """
     batches = _batch_ends(view)
-    place = {at: max(batches[at], view.server_count - 1) for at, _ in item_issues(faults)}
-    for at, fault in item_issues(faults):
-        if at < view.server_count and not _can_be_closed(view, at, place[at]):
-            return continue_before(view, at, CALL_WITHOUT_OUTPUT, fault.message)
+    insert_after = {index: max(batches[index], view.server_count - 1) for index, _ in item_issues(faults)}
+    for index, fault in item_issues(faults):
+        if index < view.server_count and not _can_be_closed(view, index, insert_after[index]):
+            return continue_before(view, index, CALL_WITHOUT_OUTPUT, fault.message)
     insertions: dict[int, list[Item]] = {}
     dropped: dict[int, None] = {}
     changes = []
-    for at, fault in item_issues(faults):
-        call = view.items[at]
-        if at in dropped:
+    for index, fault in item_issues(faults):
+        call = view.items[index]
+        if index in dropped:
             continue
-        if _can_be_closed(view, at, place[at]):
-            insertions.setdefault(place[at], []).append(INTERRUPTED_OUTPUTS[item_type(call)](str(pair_id(call))))
+        if _can_be_closed(view, index, insert_after[index]):
+            insertions.setdefault(insert_after[index], []).append(
+                INTERRUPTED_OUTPUTS[item_type(call)](str(pair_id(call)))
+            )
             changes.append(
                 RepairChange(
                     CALL_WITHOUT_OUTPUT,
                     "added",
                     f"{fault.message}: an 'interrupted' output was added",
-                    view.source_indexes[at],
+                    view.source_indexes[index],
                 )
             )
         else:
-            for also in (at, *_program_call_indexes(view, call)):
-                if also not in dropped:
-                    dropped[also] = None
-                    why = f"{fault.message}, and none can be created"
-                    changes.append(RepairChange(CALL_WITHOUT_OUTPUT, "dropped", why, view.source_indexes[also]))
+            for drop_index in (index, *_program_call_indexes(view, call)):
+                if drop_index not in dropped:
+                    dropped[drop_index] = None
+                    reason = f"{fault.message}, and none can be created"
+                    changes.append(
+                        RepairChange(CALL_WITHOUT_OUTPUT, "dropped", reason, view.source_indexes[drop_index])
+                    )
     return apply_edits(view, ItemEdits(dropped, insertions)), changes
 
 
-def _can_be_closed(view: LintView, at: int, place: int) -> bool:
-    """Whether convo can create an output after item `place` that answers only this call."""
-    call = view.items[at]
-    kind, name = item_type(call), pair_id(call)
+def _can_be_closed(view: LintView, index: int, last_index: int) -> bool:
+    """Whether convo can create an output after item `last_index` that answers only this call."""
+    call = view.items[index]
+    kind, call_id = item_type(call), pair_id(call)
     return kind in INTERRUPTED_OUTPUTS and not any(
-        item_type(one) == kind and pair_id(one) == name for one in view.items[at + 1 : place + 1]
+        item_type(item) == kind and pair_id(item) == call_id for item in view.items[index + 1 : last_index + 1]
     )
 
 
 def _program_call_indexes(view: LintView, call: Item) -> Iterator[int]:
     """Yield the indexes of the calls that a program made, and of their outputs."""
     if item_type(call) == "program":
-        yield from (at for at, item in enumerate(view.items) if program_call_id(item) == pair_id(call) is not None)
+        yield from (
+            index for index, item in enumerate(view.items) if program_call_id(item) == pair_id(call) is not None
+        )
 
 
 def _batch_ends(view: LintView) -> list[int]:
     """Return for each item the index of the last item in its batch of consecutive calls and outputs."""
     ends = list(range(len(view.items)))
-    either = {*COUNTERPART_TYPES, *COUNTERPART_TYPES.values()}
-    for at in range(len(ends) - 2, -1, -1):
-        if item_type(view.items[at + 1]) in either:
-            ends[at] = ends[at + 1]
+    pair_types = {*COUNTERPART_TYPES, *COUNTERPART_TYPES.values()}
+    for index in range(len(ends) - 2, -1, -1):
+        if item_type(view.items[index + 1]) in pair_types:
+            ends[index] = ends[index + 1]
     return ends
 
 

@@ -144,38 +144,40 @@ class LintView:
         """Whether the next request sends an item, for each item."""
         if self.is_sent_verbatim:
             return (True,) * len(self.items)
-        sent = [at >= self.server_count and to_sendable(item) is not None for at, item in enumerate(self.items)]
+        sent = [index >= self.server_count and to_sendable(item) is not None for index, item in enumerate(self.items)]
         if self.is_server_side:
             return tuple(sent)
-        return tuple(goes and to_resendable(item) is not None for goes, item in zip(sent, self.items, strict=True))
+        return tuple(
+            is_sent and to_resendable(item) is not None for is_sent, item in zip(sent, self.items, strict=True)
+        )
 
     @cached_property
     def origin_links(self) -> tuple[Link | None, ...]:
         """The link that produced each item."""
-        found: list[Link | None] = [None] * len(self.items)
-        for link, begins, ends in self.output_spans:
-            for at in range(begins, ends):
-                found[at] = found[at] or link
-        return tuple(found)
+        links: list[Link | None] = [None] * len(self.items)
+        for link, start, end in self.output_spans:
+            for index in range(start, end):
+                links[index] = links[index] or link
+        return tuple(links)
 
     @cached_property
     def indexes_by_type(self) -> Mapping[str, Sequence[int]]:
         """The indexes of the items of each type."""
-        found: dict[str, list[int]] = {}
-        for at, item in enumerate(self.items):
-            found.setdefault(item_type(item), []).append(at)
-        return found
+        indexes: dict[str, list[int]] = {}
+        for index, item in enumerate(self.items):
+            indexes.setdefault(item_type(item), []).append(index)
+        return indexes
 
     def items_of_type(self, *kinds: str) -> list[tuple[int, Item]]:
         """Return the items of these types with their indexes, in order."""
-        places = sorted(at for one in kinds for at in self.indexes_by_type.get(one, ()))
-        return [(at, self.items[at]) for at in places]
+        indexes = sorted(index for kind in kinds for index in self.indexes_by_type.get(kind, ()))
+        return [(index, self.items[index]) for index in indexes]
 
     @cached_property
     def paired_items(self) -> Sequence[tuple[int, Item, str]]:
         """Calls and outputs that have a pairing id, each with its index and that id."""
-        found = self.items_of_type(*COUNTERPART_TYPES, *COUNTERPART_TYPES.values())
-        return [(at, item, name) for at, item in found if (name := pair_id(item)) is not None]
+        items = self.items_of_type(*COUNTERPART_TYPES, *COUNTERPART_TYPES.values())
+        return [(index, item, pairing_id) for index, item in items if (pairing_id := pair_id(item)) is not None]
 
     @cached_property
     def output_indexes(self) -> Mapping[int, int]:
@@ -239,25 +241,25 @@ def is_model_item(item: Item) -> bool:
 NON_MODEL_TYPES = frozenset({"compaction", COMPACTION_TRIGGER, MCP_APPROVAL_RESPONSE, "unknown"})
 
 
-def _find_anchor(known: ConversationView) -> tuple[str | None, Link | None]:
+def _find_anchor(view: ConversationView) -> tuple[str | None, Link | None]:
     """Return the response that a chain continues from; a response without an answer yields its previous one."""
-    links = {link.id: link for link in known.links}
-    handle = known.session.handle if known.session else known.handle
+    links = {link.id: link for link in view.links}
+    handle = view.session.handle if view.session else view.handle
     link = links.get(handle or "")
     if link and link.status not in ANSWERED_STATUSES:
         handle = link.previous_response_id
     return handle, links.get(handle or "")
 
 
-def _find_output_spans(known: ConversationView) -> tuple[OutputSpan, ...]:
-    places = {key: at for at, key in enumerate(known.path.keys, 1)}
-    places[known.path.root] = 0
-    found = [
-        OutputSpan(link, places[link.input_head], places[link.head])
-        for link in known.links
-        if link.status in ANSWERED_STATUSES and link.input_head in places and link.head in places
+def _find_output_spans(view: ConversationView) -> tuple[OutputSpan, ...]:
+    index_by_key = {key: index for index, key in enumerate(view.path.keys, 1)}
+    index_by_key[view.path.root] = 0
+    spans = [
+        OutputSpan(link, index_by_key[link.input_head], index_by_key[link.head])
+        for link in view.links
+        if link.status in ANSWERED_STATUSES and link.input_head in index_by_key and link.head in index_by_key
     ]
-    return tuple(sorted(found, key=lambda step: step.end))
+    return tuple(sorted(spans, key=lambda span: span.end))
 
 
 @dataclass(frozen=True)
@@ -271,9 +273,9 @@ class ItemEdits:
 def drop_items(code: str, view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
     """Drop the items that have these issues."""
     changes = [
-        RepairChange(code, "dropped", fault.message, view.source_indexes[at]) for at, fault in item_issues(faults)
+        RepairChange(code, "dropped", fault.message, view.source_indexes[index]) for index, fault in item_issues(faults)
     ]
-    return apply_edits(view, ItemEdits(dict.fromkeys(at for at, _ in item_issues(faults)))), changes
+    return apply_edits(view, ItemEdits(dict.fromkeys(index for index, _ in item_issues(faults)))), changes
 
 
 def apply_edits(view: LintView, edits: ItemEdits) -> LintView:
@@ -281,19 +283,19 @@ def apply_edits(view: LintView, edits: ItemEdits) -> LintView:
     items: list[Item] = []
     sources: list[int] = []
     starts, ends = [0], [0]  # new position of each old one: after the items inserted there, and before them
-    for at, item in enumerate(view.items):
-        whole = edits.replacements.get(at, item)
-        kept = [] if whole is None else [whole]
-        new = [*kept, *edits.insertions.get(at, ())]
-        ends.append(len(items) + len(kept))
+    for index, item in enumerate(view.items):
+        edited = edits.replacements.get(index, item)
+        remaining = [] if edited is None else [edited]
+        new = [*remaining, *edits.insertions.get(index, ())]
+        ends.append(len(items) + len(remaining))
         items += new
-        sources += [view.source_indexes[at]] * len(new)
+        sources += [view.source_indexes[index]] * len(new)
         starts.append(len(items))
-    steps = tuple(OutputSpan(link, starts[begins], ends[end]) for link, begins, end in view.output_spans)
+    spans = tuple(OutputSpan(link, starts[start], ends[end]) for link, start, end in view.output_spans)
     return replace(
         view,
         items=tuple(items),
         source_indexes=tuple(sources),
         server_count=ends[view.server_count],
-        output_spans=steps,
+        output_spans=spans,
     )

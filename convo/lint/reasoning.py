@@ -36,14 +36,14 @@ from convo.lint.model import (
 
 def check_reasoning_without_follower(view: LintView) -> Iterator[LintIssue]:
     """Report each reasoning item that no item of the model follows. Consecutive ones share one follower."""
-    last, followed = len(view.items), False
+    last_index, followed = len(view.items), False
     faults = []
-    for at, item in reversed(view.items_of_type("reasoning")):
-        if at + 1 != last:
-            followed = at + 1 < len(view.items) and is_model_item(view.items[at + 1])
-        last = at
-        if not followed and view.sent_flags[at]:
-            faults.append(LintIssue(f"{_reasoning_label(item)} is not followed by an item of the model", at))
+    for index, item in reversed(view.items_of_type("reasoning")):
+        if index + 1 != last_index:
+            followed = index + 1 < len(view.items) and is_model_item(view.items[index + 1])
+        last_index = index
+        if not followed and view.sent_flags[index]:
+            faults.append(LintIssue(f"{_reasoning_label(item)} is not followed by an item of the model", index))
     yield from reversed(faults)
 
 
@@ -52,98 +52,98 @@ def check_reasoning_id_replayed(view: LintView) -> Iterator[LintIssue]:
 
     An id with encrypted content is valid anywhere.
     """
-    for at, item in view.items_of_type("reasoning", "item_reference"):
-        if not view.sent_flags[at] or not str(item.get("id")).startswith("rs_") or _has_content(item):
+    for index, item in view.items_of_type("reasoning", "item_reference"):
+        if not view.sent_flags[index] or not str(item.get("id")).startswith("rs_") or _has_content(item):
             continue
-        link = view.origin_links[at]
+        link = view.origin_links[index]
         if link is None:
             if not view.has_unread_items:
                 yield LintIssue(
                     f"{_reasoning_label(item)} is only an id, and its server may not have stored it",
-                    at,
+                    index,
                     ".id",
                     is_warning=True,
                 )
         elif link.scope != EMBEDDED_SCOPE and not link.is_stored:
             yield LintIssue(
-                f"{_reasoning_label(item)} is only an id, and {link.id} was sent with store=false", at, ".id"
+                f"{_reasoning_label(item)} is only an id, and {link.id} was sent with store=false", index, ".id"
             )
         elif view.scope and link.scope != view.scope:
             yield LintIssue(
-                f"{_reasoning_label(item)} is only an id, stored at {link.scope} and not at {view.scope}", at, ".id"
+                f"{_reasoning_label(item)} is only an id, stored at {link.scope} and not at {view.scope}", index, ".id"
             )
 
 
 def check_missing_summary(view: LintView) -> Iterator[LintIssue]:
     """Report each reasoning item without the required `summary` list."""
-    for at, item in view.items_of_type("reasoning"):
-        if view.sent_flags[at] and not isinstance(item.get("summary"), list):
-            yield LintIssue(f"{_reasoning_label(item)} has no summary list", at, ".summary")
+    for index, item in view.items_of_type("reasoning"):
+        if view.sent_flags[index] and not isinstance(item.get("summary"), list):
+            yield LintIssue(f"{_reasoning_label(item)} has no summary list", index, ".summary")
 
 
 def check_missing_phase(view: LintView) -> Iterator[LintIssue]:
     """Report each assistant message without a phase, if others of the same model have one."""
-    messages = [(at, item) for at, item in view.items_of_type("message") if item.get("role") == "assistant"]
-    models_with_phase = {_origin_model(view, at) for at, item in messages if item.get("phase") is not None}
-    for at, item in messages:
+    messages = [(index, item) for index, item in view.items_of_type("message") if item.get("role") == "assistant"]
+    models_with_phase = {_origin_model(view, index) for index, item in messages if item.get("phase") is not None}
+    for index, item in messages:
         has_no_phase = item.get("phase") is None and item.get("status") in (None, "completed")
         if (
             models_with_phase
             and has_no_phase
-            and view.sent_flags[at]
-            and (_origin_model(view, at) in models_with_phase or _origin_model(view, at) is None)
+            and view.sent_flags[index]
+            and (_origin_model(view, index) in models_with_phase or _origin_model(view, index) is None)
         ):
-            yield LintIssue("this assistant message has no phase, although others have one", at, ".phase")
+            yield LintIssue("this assistant message has no phase, although others have one", index, ".phase")
 
 
 def drop_reasoning(code: str, view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
     """Drop these reasoning items and keep the items that follow them."""
     changes = [
-        RepairChange(code, "dropped", fault.message, view.source_indexes[at]) for at, fault in item_issues(faults)
+        RepairChange(code, "dropped", fault.message, view.source_indexes[index]) for index, fault in item_issues(faults)
     ]
-    return without_reasoning(view, [at for at, _ in item_issues(faults)]), changes
+    return without_reasoning(view, [index for index, _ in item_issues(faults)]), changes
 
 
 def fix_missing_summary(view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
-    new = {at: {**view.items[at], "summary": []} for at, _ in item_issues(faults)}
-    why = "an empty summary was added"
-    return apply_edits(view, ItemEdits(new)), [
-        RepairChange("missing-summary", "replaced", why, view.source_indexes[at]) for at in new
+    replacements = {index: {**view.items[index], "summary": []} for index, _ in item_issues(faults)}
+    reason = "an empty summary was added"
+    return apply_edits(view, ItemEdits(replacements)), [
+        RepairChange("missing-summary", "replaced", reason, view.source_indexes[index]) for index in replacements
     ]
 
 
 def fix_missing_phase(view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
     """Set phase "commentary" if an item of the model follows the message, else "final_answer"."""
-    new: dict[int, Item] = {}
+    replacements: dict[int, Item] = {}
     changes = []
-    for at, _ in item_issues(faults):
-        phase = "commentary" if at + 1 < len(view.items) and is_model_item(view.items[at + 1]) else "final_answer"
-        new[at] = {**view.items[at], "phase": phase}
-        why = f"its position in the turn implies {phase}"
-        changes.append(RepairChange("missing-phase", "replaced", why, view.source_indexes[at]))
-    return apply_edits(view, ItemEdits(new)), changes
+    for index, _ in item_issues(faults):
+        phase = "commentary" if index + 1 < len(view.items) and is_model_item(view.items[index + 1]) else "final_answer"
+        replacements[index] = {**view.items[index], "phase": phase}
+        reason = f"its position in the turn implies {phase}"
+        changes.append(RepairChange("missing-phase", "replaced", reason, view.source_indexes[index]))
+    return apply_edits(view, ItemEdits(replacements)), changes
 
 
 def without_reasoning(view: LintView, places: Sequence[int]) -> LintView:
     """Drop these items, and drop the ids of the items after them: with its id an item requires its reasoning."""
-    new: dict[int, Item | None] = dict.fromkeys(places)
-    for at in places:
-        follower = at + 1
+    replacements: dict[int, Item | None] = dict.fromkeys(places)
+    for index in places:
+        follower = index + 1
         while (
-            item_type(view.items[at]) == "reasoning"
+            item_type(view.items[index]) == "reasoning"
             and follower < len(view.items)
             and is_model_item(view.items[follower])
         ):
-            if follower in new or follower < view.server_count:
+            if follower in replacements or follower < view.server_count:
                 break
-            new[follower] = _without_optional_id(view.items[follower])
+            replacements[follower] = _without_optional_id(view.items[follower])
             follower += 1
-    return apply_edits(view, ItemEdits(new))
+    return apply_edits(view, ItemEdits(replacements))
 
 
 def _without_optional_id(item: Item) -> Item:
-    named = "id" in item and item_type(item) in OPTIONAL_ID_TYPES and item_type(item) != "reasoning"
-    return {key: value for key, value in item.items() if key != "id"} if named else item
+    has_optional_id = "id" in item and item_type(item) in OPTIONAL_ID_TYPES and item_type(item) != "reasoning"
+    return {key: value for key, value in item.items() if key != "id"} if has_optional_id else item
 
 
 def _has_content(item: Item) -> bool:
@@ -151,8 +151,8 @@ def _has_content(item: Item) -> bool:
     return bool(item.get(ENCRYPTED_FIELD) or item.get("content"))
 
 
-def _origin_model(view: LintView, at: int) -> str | None:
-    link = view.origin_links[at]
+def _origin_model(view: LintView, index: int) -> str | None:
+    link = view.origin_links[index]
     return link.model if link else None
 
 
@@ -170,17 +170,17 @@ SNAPSHOT_DATE = re.compile(r"-\d{4}-\d{2}-\d{2}$")
 
 def check_sealed_elsewhere(view: LintView) -> Iterator[LintIssue]:
     """Report encrypted content of another model, organisation or base URL than the next turn's, if known."""
-    for at, item in _sealed_items(view):
-        why = _describe_foreign_sealer(str(item[ENCRYPTED_FIELD]), view.origin_links[at], view)
-        if why:
-            yield LintIssue(f"the {item_type(item)} was encrypted by {why}", at, f".{ENCRYPTED_FIELD}")
+    for index, item in _sealed_items(view):
+        reason = _describe_foreign_sealer(str(item[ENCRYPTED_FIELD]), view.origin_links[index], view)
+        if reason:
+            yield LintIssue(f"the {item_type(item)} was encrypted by {reason}", index, f".{ENCRYPTED_FIELD}")
 
 
 def explain_unknown_sealers(view: LintView) -> str:
     """Return a sentence on why some encrypted items could not be checked; "" if all could."""
     unknown = sum(
-        not _is_sealer_known(str(item[ENCRYPTED_FIELD]), view.origin_links[at], view)
-        for at, item in _sealed_items(view)
+        not _is_sealer_known(str(item[ENCRYPTED_FIELD]), view.origin_links[index], view)
+        for index, item in _sealed_items(view)
     )
     if not unknown:
         return ""
@@ -194,15 +194,17 @@ def fix_sealed_elsewhere(view: LintView, faults: Sequence[LintIssue]) -> tuple[L
     A compaction item is kept: it is the only copy of its history.
     """
     return drop_reasoning(
-        SEALED_ELSEWHERE, view, [one for at, one in item_issues(faults) if item_type(view.items[at]) == "reasoning"]
+        SEALED_ELSEWHERE,
+        view,
+        [issue for index, issue in item_issues(faults) if item_type(view.items[index]) == "reasoning"],
     )
 
 
 def _sealed_items(view: LintView) -> Iterator[tuple[int, Item]]:
     """Yield the encrypted items that the next request sends."""
-    for at, item in enumerate(view.items):
-        if isinstance(item.get(ENCRYPTED_FIELD), str) and item[ENCRYPTED_FIELD] and view.sent_flags[at]:
-            yield at, item
+    for index, item in enumerate(view.items):
+        if isinstance(item.get(ENCRYPTED_FIELD), str) and item[ENCRYPTED_FIELD] and view.sent_flags[index]:
+            yield index, item
 
 
 def _is_sealer_known(seal: str, origin: Link | None, view: LintView) -> bool:
@@ -217,19 +219,21 @@ def _describe_foreign_sealer(seal: str, origin: Link | None, view: LintView) -> 
     if view.model is None or view.scope is None:
         return ""
     if seal.startswith(CONVO_SEAL_PREFIX):
-        elsewhere = origin.scope if origin else EMBEDDED_SCOPE
+        sealer_scope = origin.scope if origin else EMBEDDED_SCOPE
         return (
-            "" if elsewhere == view.scope else f"the gateway at {elsewhere}, but the next request goes to {view.scope}"
+            ""
+            if sealer_scope == view.scope
+            else f"the gateway at {sealer_scope}, but the next request goes to {view.scope}"
         )
     if origin and origin.scope != view.scope:
         return f"{origin.scope}, but the next request goes to {view.scope}"
-    maker = origin.model if origin else view.model
+    sealer_model = origin.model if origin else view.model
     if seal.startswith(PROVIDER_SEAL_PREFIX):
-        maker = unquote(seal.split(":")[1])
+        sealer_model = unquote(seal.split(":")[1])
     return (
         ""
-        if _without_snapshot_date(maker) == _without_snapshot_date(view.model)
-        else f"{maker}, but the next request goes to {view.model}"
+        if _without_snapshot_date(sealer_model) == _without_snapshot_date(view.model)
+        else f"{sealer_model}, but the next request goes to {view.model}"
     )
 
 
@@ -239,38 +243,42 @@ def _without_snapshot_date(name: str) -> str:
 
 def check_misplaced_compaction(view: LintView) -> Iterator[LintIssue]:
     """Report a compaction item inside a pair or on top of a server's history, and a trigger that is not last."""
-    for at, _ in view.items_of_type(COMPACTION_TRIGGER):
-        if at + 1 < len(view.items):
-            yield LintIssue("a compaction_trigger must be the last item of a request", at)
-    for at, _ in view.items_of_type("compaction"):
-        if at >= view.server_count and (view.server_count or view.has_unread_items):
+    for index, _ in view.items_of_type(COMPACTION_TRIGGER):
+        if index + 1 < len(view.items):
+            yield LintIssue("a compaction_trigger must be the last item of a request", index)
+    for index, _ in view.items_of_type("compaction"):
+        if index >= view.server_count and (view.server_count or view.has_unread_items):
             yield LintIssue(
-                "the server already has the history that this item replaces, so the model would read it twice", at
+                "the server already has the history that this item replaces, so the model would read it twice", index
             )
-    yield from _check_compaction_in_pair(view, [at for at, _ in view.items_of_type("compaction")])
+    yield from _check_compaction_in_pair(view, [index for index, _ in view.items_of_type("compaction")])
 
 
-def _check_compaction_in_pair(view: LintView, places: Sequence[int]) -> Iterator[LintIssue]:
+def _check_compaction_in_pair(view: LintView, compaction_indexes: Sequence[int]) -> Iterator[LintIssue]:
     """Report the last compaction item between a call and its output."""
     calls: dict[str, int] = {}
-    for at, item, name in view.paired_items if places else ():
+    for index, item, pairing_id in view.paired_items if compaction_indexes else ():
         if item_type(item) in COUNTERPART_TYPES:
-            calls[name] = at
-        elif name in calls and (before := bisect_left(places, at)) and calls[name] < places[before - 1]:
-            message = f"the compaction item is between call {name} and its output"
-            yield LintIssue(message, places[before - 1], related_indexes=(calls[name], at))
+            calls[pairing_id] = index
+        elif (
+            pairing_id in calls
+            and (count := bisect_left(compaction_indexes, index))
+            and calls[pairing_id] < compaction_indexes[count - 1]
+        ):
+            message = f"the compaction item is between call {pairing_id} and its output"
+            yield LintIssue(message, compaction_indexes[count - 1], related_indexes=(calls[pairing_id], index))
 
 
 def fix_misplaced_compaction(view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
     """Drop both halves of a pair around a compaction item; for other issues, drop the item itself."""
     dropped: dict[int, None] = {}
     changes = []
-    for itself, fault in item_issues(faults):
-        for at in fault.related_indexes or (itself,):
-            if at not in dropped:
-                dropped[at] = None
+    for item_index, fault in item_issues(faults):
+        for index in fault.related_indexes or (item_index,):
+            if index not in dropped:
+                dropped[index] = None
                 changes.append(
-                    RepairChange("misplaced-compaction", "dropped", _drop_reason(fault), view.source_indexes[at])
+                    RepairChange("misplaced-compaction", "dropped", _drop_reason(fault), view.source_indexes[index])
                 )
     return apply_edits(view, ItemEdits(dropped)), changes
 

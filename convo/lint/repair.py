@@ -36,11 +36,11 @@ def repair_view(view: LintView) -> RepairResult:
     Raises Unrepairable if dropping and completing items does not fix all of them.
     """
     changes: list[RepairChange] = []
-    while found := lint_history(view):
-        new, made = _repair_round(view, found)
-        if not made or new == view:  # a fix that changes nothing would repeat forever
-            raise Unrepairable([(one.code, one.issue.message) for one in found])
-        view, changes = new, changes + made
+    while findings := lint_history(view):
+        new, new_changes = _repair_round(view, findings)
+        if not new_changes or new == view:  # a fix that changes nothing would repeat forever
+            raise Unrepairable([(finding.code, finding.issue.message) for finding in findings])
+        view, changes = new, changes + new_changes
     return RepairResult(view, tuple(changes))
 
 
@@ -53,9 +53,9 @@ def repair_for_session(view: LintView) -> RepairResult:
     view = replace(view, pending_call_ids=frozenset())  # pending calls are resumed in the source, not in the copy
     if view.strategy not in UNCHANGED_SOURCES:
         return repair_view(view)
-    why = f"{UNCHANGED_SOURCES[view.strategy]} does not change: the local store has the repaired history"
-    here = repair_view(with_client_owner(view))
-    return RepairResult(here.view, (RepairChange("", "owner", why), *here.changes))
+    reason = f"{UNCHANGED_SOURCES[view.strategy]} does not change: the local store has the repaired history"
+    result = repair_view(with_client_owner(view))
+    return RepairResult(result.view, (RepairChange("", "owner", reason), *result.changes))
 
 
 UNCHANGED_SOURCES = {Strategy.REPLAY: "the file", Strategy.CONVERSATION: "the conversation at its endpoint"}
@@ -71,20 +71,20 @@ def repair_for_file(view: LintView) -> RepairResult:
     return RepairResult(second.view, first.changes + second.changes)
 
 
-def _repair_round(view: LintView, found: Sequence[LintFinding]) -> tuple[LintView, list[RepairChange]]:
+def _repair_round(view: LintView, findings: Sequence[LintFinding]) -> tuple[LintView, list[RepairChange]]:
     """Apply the fix of the first rule that can make one; no changes if none can."""
     for rule in LINT_RULES:
-        faults = [one.issue for one in found if one.code == rule.code]
-        new, made = _apply_fix(rule, view, faults) if faults else (view, [])
-        if made:
-            return new, made
+        faults = [finding.issue for finding in findings if finding.code == rule.code]
+        new, changes = _apply_fix(rule, view, faults) if faults else (view, [])
+        if changes:
+            return new, changes
     return view, []
 
 
 def _apply_fix(rule: LintRule, view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
     """Apply the fix of `rule`; for items that an endpoint owns, return to a response before them."""
-    owned = [(at, fault) for at, fault in item_issues(faults) if at < view.server_count]
+    owned = [(index, fault) for index, fault in item_issues(faults) if index < view.server_count]
     if not owned or rule.keeps_server_items:
         return rule.fix(view, faults)
-    (at, first), *_ = owned
-    return continue_before(view, at, rule.code, first.message)
+    (index, first), *_ = owned
+    return continue_before(view, index, rule.code, first.message)

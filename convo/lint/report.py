@@ -36,7 +36,7 @@ class LintReport:
 
     @property
     def error_count(self) -> int:
-        return sum(one.severity is Severity.ERROR for one in self.findings)
+        return sum(finding.severity is Severity.ERROR for finding in self.findings)
 
     @property
     def warning_count(self) -> int:
@@ -44,12 +44,12 @@ class LintReport:
 
     def finding_path(self, finding: LintFinding) -> str:
         """Return the JSON path of a finding; "$" for the whole conversation."""
-        place = "$" if finding.issue.item_index is None else self.item_paths[finding.issue.item_index]
-        return f"{place}{finding.issue.field}"
+        path = "$" if finding.issue.item_index is None else self.item_paths[finding.issue.item_index]
+        return f"{path}{finding.issue.field}"
 
     def finding_line(self, finding: LintFinding) -> int | None:
-        at = finding.issue.item_index
-        return self.item_lines[at] if at is not None and at < len(self.item_lines) else None
+        index = finding.issue.item_index
+        return self.item_lines[index] if index is not None and index < len(self.item_lines) else None
 
     def to_json(self) -> dict[str, Json]:
         """Return the object that `convo lint --json` prints."""
@@ -60,25 +60,25 @@ class LintReport:
             "items": len(self.view.items),
             "errors": self.error_count,
             "warnings": self.warning_count,
-            "findings": [self._finding_to_json(one) for one in self.findings],
-            "unjudged": [{"code": code, "message": why} for code, why in self.unchecked_rules],
+            "findings": [self._finding_to_json(finding) for finding in self.findings],
+            "unjudged": [{"code": code, "message": reason} for code, reason in self.unchecked_rules],
         }
 
-    def _finding_to_json(self, one: LintFinding) -> dict[str, Json]:
-        at = one.issue.item_index
-        item = None if at is None else self.view.items[at]
+    def _finding_to_json(self, finding: LintFinding) -> dict[str, Json]:
+        index = finding.issue.item_index
+        item = None if index is None else self.view.items[index]
         return {
-            "code": one.code,
-            "severity": str(one.severity),
-            "message": one.issue.message,
-            "path": self.finding_path(one),
-            "index": at,
-            "line": self.finding_line(one),
-            "key": self.node_keys[at] if at is not None and at < len(self.node_keys) else None,
+            "code": finding.code,
+            "severity": str(finding.severity),
+            "message": finding.issue.message,
+            "path": self.finding_path(finding),
+            "index": index,
+            "line": self.finding_line(finding),
+            "key": self.node_keys[index] if index is not None and index < len(self.node_keys) else None,
             "type": item_type(item) if item else None,
             "id": item.get("id") if item else None,
-            "response_id": one.issue.link_id,
-            "related": [self.item_paths[other] for other in one.issue.related_indexes],
+            "response_id": finding.issue.link_id,
+            "related": [self.item_paths[other] for other in finding.issue.related_indexes],
         }
 
 
@@ -92,13 +92,13 @@ def build_lint_report(
     item_lines: Sequence[int] = (),
 ) -> LintReport:
     """Run every rule on `view`; see `LintReport` for the other parameters."""
-    placed = [f"$[{at}]" for at in range(len(view.items))] if item_paths is None else item_paths
-    return LintReport(handle, view, lint_history(view), list_unchecked_rules(view), file, placed, node_keys, item_lines)
+    paths = [f"$[{index}]" for index in range(len(view.items))] if item_paths is None else item_paths
+    return LintReport(handle, view, lint_history(view), list_unchecked_rules(view), file, paths, node_keys, item_lines)
 
 
 SARIF_SCHEMA_URL = "https://json.schemastore.org/sarif-2.1.0.json"
 
-SARIF_RULE_INDEX = {rule.code: at for at, rule in enumerate(LINT_RULES)}
+SARIF_RULE_INDEX = {rule.code: index for index, rule in enumerate(LINT_RULES)}
 
 
 def build_sarif(reports: Sequence[LintReport], pages: Mapping[str, str], version: str) -> dict[str, Json]:
@@ -108,7 +108,7 @@ def build_sarif(reports: Sequence[LintReport], pages: Mapping[str, str], version
         "tool": {"driver": driver},
         "columnKind": "unicodeCodePoints",
         "invocations": [{"executionSuccessful": True, "toolExecutionNotifications": _sarif_notifications(reports)}],
-        "results": [_sarif_result(one, report) for report in reports for one in report.findings],
+        "results": [_sarif_result(finding, report) for report in reports for finding in report.findings],
     }
     return {"$schema": SARIF_SCHEMA_URL, "version": "2.1.0", "runs": [run]}
 
@@ -129,30 +129,30 @@ def _sarif_notifications(reports: Sequence[LintReport]) -> list[dict[str, Json]]
     return [
         {
             "level": "note",
-            "message": {"text": f"{report.handle}: {why}"},
+            "message": {"text": f"{report.handle}: {reason}"},
             "associatedRule": {"id": code, "index": SARIF_RULE_INDEX[code]},
         }
         for report in reports
-        for code, why in report.unchecked_rules
+        for code, reason in report.unchecked_rules
     ]
 
 
-def _sarif_result(one: LintFinding, report: LintReport) -> dict[str, Json]:
-    place = {"fullyQualifiedName": f"{report.handle}{report.finding_path(one).removeprefix('$')}"}
+def _sarif_result(finding: LintFinding, report: LintReport) -> dict[str, Json]:
+    location = {"fullyQualifiedName": f"{report.handle}{report.finding_path(finding).removeprefix('$')}"}
     return {
-        "ruleId": one.code,
-        "ruleIndex": SARIF_RULE_INDEX[one.code],
-        "level": str(one.severity),
-        "message": {"text": one.issue.message},
-        "locations": [{**_physical_location(one, report), "logicalLocations": [place]}],
+        "ruleId": finding.code,
+        "ruleIndex": SARIF_RULE_INDEX[finding.code],
+        "level": str(finding.severity),
+        "message": {"text": finding.issue.message},
+        "locations": [{**_physical_location(finding, report), "logicalLocations": [location]}],
     }
 
 
-def _physical_location(one: LintFinding, report: LintReport) -> dict[str, Json]:
+def _physical_location(finding: LintFinding, report: LintReport) -> dict[str, Json]:
     """Return the line in a file; {} for a history in a store."""
     if report.file is None:
         return {}
-    line = report.finding_line(one)
+    line = report.finding_line(finding)
     region = {"region": {"startLine": line}} if line else {}
     uri = f"file://{quote(report.file)}" if report.file.startswith("/") else quote(report.file)
     return {"physicalLocation": {"artifactLocation": {"uri": uri}, **region}}
@@ -168,49 +168,49 @@ def find_item_lines(text: str, field: str = "") -> tuple[int, ...]:
     text:   JSON that was parsed before, or JSON Lines
     field:  the member that contains the list, if `text` is one object
     """
-    begun, at, counted = [], 0, 1
+    lines, offset, line = [], 0, 1
     for start in _item_starts(text, field):
-        counted += text.count("\n", at, start)
-        begun.append(counted)
-        at = start
-    return tuple(begun)
+        line += text.count("\n", offset, start)
+        lines.append(line)
+        offset = start
+    return tuple(lines)
 
 
 def _item_starts(text: str, field: str) -> Iterator[int]:
-    at = _skip_whitespace(text, 0)
+    offset = _skip_whitespace(text, 0)
     if field:
-        at = _member_start(text, at, field)
-    inside = text[at : at + 1] == "["
-    at = _skip_whitespace(text, at + 1 if inside else at)
-    while at < len(text) and text[at] != "]":
-        yield at
-        at = _skip_whitespace(text, _value_end(text, at))
-        if text[at : at + 1] == ",":
-            at = _skip_whitespace(text, at + 1)
+        offset = _member_start(text, offset, field)
+    is_list = text[offset : offset + 1] == "["
+    offset = _skip_whitespace(text, offset + 1 if is_list else offset)
+    while offset < len(text) and text[offset] != "]":
+        yield offset
+        offset = _skip_whitespace(text, _value_end(text, offset))
+        if text[offset : offset + 1] == ",":
+            offset = _skip_whitespace(text, offset + 1)
 
 
-def _member_start(text: str, at: int, field: str) -> int:
+def _member_start(text: str, offset: int, field: str) -> int:
     """Return the index where the value of an object's member begins."""
-    at = _skip_whitespace(text, at + 1)
-    while at < len(text) and text[at] == '"':
-        name, at = _decode_value(text, at)
-        at = _skip_whitespace(text, _skip_whitespace(text, at) + 1)
+    offset = _skip_whitespace(text, offset + 1)
+    while offset < len(text) and text[offset] == '"':
+        name, offset = _decode_value(text, offset)
+        offset = _skip_whitespace(text, _skip_whitespace(text, offset) + 1)
         if name == field:
-            return at
-        at = _skip_whitespace(text, _value_end(text, at))
-        at = _skip_whitespace(text, at + 1)
+            return offset
+        offset = _skip_whitespace(text, _value_end(text, offset))
+        offset = _skip_whitespace(text, offset + 1)
     return len(text)
 
 
-def _value_end(text: str, at: int) -> int:
-    return _decode_value(text, at)[1]
+def _value_end(text: str, offset: int) -> int:
+    return _decode_value(text, offset)[1]
 
 
-def _decode_value(text: str, at: int) -> tuple[Json, int]:
-    return JSON_DECODER.raw_decode(text, at)
+def _decode_value(text: str, offset: int) -> tuple[Json, int]:
+    return JSON_DECODER.raw_decode(text, offset)
 
 
-def _skip_whitespace(text: str, at: int) -> int:
-    while at < len(text) and text[at] in JSON_WHITESPACE:
-        at += 1
-    return at
+def _skip_whitespace(text: str, offset: int) -> int:
+    while offset < len(text) and text[offset] in JSON_WHITESPACE:
+        offset += 1
+    return offset

@@ -167,16 +167,19 @@ UNCHECKED_REASONS: tuple[tuple[str, Callable[[LintView], str]], ...] = (
 
 def lint_history(view: LintView) -> tuple[LintFinding, ...]:
     """Return all findings in the order of the items; those about no item come last."""
-    found = [
+    findings = [
         LintFinding(rule.code, Severity.WARNING if fault.is_warning else rule.severity, fault)
         for rule in LINT_RULES
         for fault in rule.check(view)
     ]
     return tuple(
-        sorted(found, key=lambda one: len(view.items) if one.issue.item_index is None else one.issue.item_index)
+        sorted(
+            findings,
+            key=lambda finding: len(view.items) if finding.issue.item_index is None else finding.issue.item_index,
+        )
     )
 
 
 def list_unchecked_rules(view: LintView) -> tuple[tuple[str, str], ...]:
     """Return the code of each rule that could not check everything, and why."""
-    return tuple((code, why) for code, open_ in UNCHECKED_REASONS if (why := open_(view)))
+    return tuple((code, reason) for code, explain in UNCHECKED_REASONS if (reason := explain(view)))

@@ -45,25 +45,26 @@ def find_exposed_secrets(document: Mapping[str, Json]) -> tuple[ExposedSecret, .
 
 
 def _iter_secrets(document: Json) -> Iterator[ExposedSecret]:
-    ahead: list[tuple[str, str, Json]] = [("", "", document)]
-    while ahead:
-        path, name, value = ahead.pop()
+    stack: list[tuple[str, str, Json]] = [("", "", document)]
+    while stack:
+        path, name, value = stack.pop()
         if isinstance(value, Mapping):
             for field in value:
-                if words := _kind_of_text(field):
-                    yield ExposedSecret(f"{path}.*", words)
-            inside = [
-                (f"{path}{_path_step(field)}", "" if "logprob" in value else field, one) for field, one in value.items()
+                if description := _kind_of_text(field):
+                    yield ExposedSecret(f"{path}.*", description)
+            members = [
+                (f"{path}{_path_step(field)}", "" if "logprob" in value else field, member)
+                for field, member in value.items()
             ]
-            ahead += reversed(inside)
+            stack += reversed(members)
         elif isinstance(value, list):
-            ahead += reversed([(f"{path}[{at}]", name, one) for at, one in enumerate(value)])
+            stack += reversed([(f"{path}[{index}]", name, member) for index, member in enumerate(value)])
         elif (
             isinstance(value, str)
             and name not in OPAQUE_FIELDS
-            and (words := _kind_by_field_name(name, value) or _kind_of_text(value))
+            and (description := _kind_by_field_name(name, value) or _kind_of_text(value))
         ):
-            yield ExposedSecret(path, words)
+            yield ExposedSecret(path, description)
 
 
 def _path_step(field: str) -> str:
@@ -74,14 +75,14 @@ def _path_step(field: str) -> str:
 
 def _kind_by_field_name(name: str, value: str) -> str:
     """Return the description of a value whose field has the name of a secret; "" for none."""
-    said = value.strip()
-    is_one = (
+    text = value.strip()
+    is_secret = (
         SECRET_NAME.fullmatch(name)
-        and said
-        and PLACEHOLDER_PREFIX not in said
+        and text
+        and PLACEHOLDER_PREFIX not in text
         and _kind_of_text(value) not in SECRET_KIND_NAMES.values()
     )
-    return f"a secret, by the name of its field ({name})" if is_one else ""
+    return f"a secret, by the name of its field ({name})" if is_secret else ""
 
 
 def _kind_of_text(value: str) -> str:
@@ -107,13 +108,13 @@ _match_secret_kind_cached = lru_cache(maxsize=4096)(_match_secret_kind)
 
 def check_secret_in_state(view: LintView) -> Iterator[LintIssue]:
     """Report each value in the source RunState that looks like a secret."""
-    for path, words in view.exposed_secrets:
-        yield LintIssue(f"the file seems to contain {words}", field=path)
+    for path, description in view.exposed_secrets:
+        yield LintIssue(f"the file seems to contain {description}", field=path)
 
 
 def fix_secret_in_state(view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
     """Drop the findings: a history built from the items has no RunState around it, and the file does not change."""
-    why = "the repaired history has no context; texts of messages are not changed"
+    reason = "the repaired history has no context; texts of messages are not changed"
     return replace(view, exposed_secrets=()), [
-        RepairChange(SECRET_IN_STATE, "dropped", f"{fault.message}: {why}") for fault in faults
+        RepairChange(SECRET_IN_STATE, "dropped", f"{fault.message}: {reason}") for fault in faults
     ]

@@ -72,8 +72,8 @@ def list_decidable_approvals(document: RunDocument) -> tuple[PendingApproval, ..
         if document["phase"] != PAUSED_WORD:
             return ()
         return tuple(_iter_decidable(document))
-    except (KeyError, TypeError, IndexError) as wrong:
-        raise InvalidRunState("$", f"is not a complete run ({wrong!r})", hint=CHANGED_CODE_HINT) from wrong
+    except (KeyError, TypeError, IndexError) as error:
+        raise InvalidRunState("$", f"is not a complete run ({error!r})", hint=CHANGED_CODE_HINT) from error
 
 
 def _iter_decidable(document: RunDocument) -> Iterator[PendingApproval]:
@@ -121,48 +121,54 @@ def _find_enclosing_call(document: RunDocument, call_id: str) -> RunDocument | N
 
     Raises IllegalTransition if several nested runs have decided calls with this id.
     """
-    own = next((one for one in document["batch"] if one["id"] == call_id), None)
-    if own and own["stage"] in PENDING_STAGE_WORDS:
+    direct_call = next((call for call in document["batch"] if call["id"] == call_id), None)
+    if direct_call and direct_call["stage"] in PENDING_STAGE_WORDS:
         return None
-    inside = [one for one in document["batch"] if one["stage"] == NESTED_RUN_WORD]
-    waits = (one for one in inside if any(call_id == it.call_id for it in list_pending_approvals(one["inner"]["run"])))
-    found = next(waits, None)
-    if found or own:
-        return found
-    holds = [
-        one for one in inside if any(call_id == it.call_id for it in list_decidable_approvals(one["inner"]["run"]))
+    paused_calls = [call for call in document["batch"] if call["stage"] == NESTED_RUN_WORD]
+    pending_matches = (
+        call
+        for call in paused_calls
+        if any(call_id == approval.call_id for approval in list_pending_approvals(call["inner"]["run"]))
+    )
+    match = next(pending_matches, None)
+    if match or direct_call:
+        return match
+    decided_matches = [
+        call
+        for call in paused_calls
+        if any(call_id == approval.call_id for approval in list_decidable_approvals(call["inner"]["run"]))
     ]
-    if len(holds) > 1:
-        why = f"call {call_id} is ambiguous: {len(holds)} runs have a decided call with this id"
-        raise IllegalTransition(PHASE_BY_WORD[document["phase"]], "ApprovalDecided", why)
-    return holds[0] if holds else None
+    if len(decided_matches) > 1:
+        reason = f"call {call_id} is ambiguous: {len(decided_matches)} runs have a decided call with this id"
+        raise IllegalTransition(PHASE_BY_WORD[document["phase"]], "ApprovalDecided", reason)
+    return decided_matches[0] if decided_matches else None
 
 
 def pending_approval_from_call(call: ToolCall, agent: str) -> PendingApproval:
     """Build a PendingApproval from a call of a loaded run."""
-    unknown = call.stage is Stage.OUTCOME_UNKNOWN
-    verdict = call.approved if call.is_decided else None
-    hosted = call.tool is None
+    outcome_unknown = call.stage is Stage.OUTCOME_UNKNOWN
+    approved = call.approved if call.is_decided else None
+    is_hosted = call.tool is None
     return PendingApproval(
         call.id,
         format_lookup(call.lookup),
         call.arguments,
         agent,
-        outcome_unknown=unknown,
-        is_hosted=hosted,
-        approved=verdict,
+        outcome_unknown=outcome_unknown,
+        is_hosted=is_hosted,
+        approved=approved,
     )
 
 
 def _parse_pending_approval(call: RunDocument, agent: str) -> PendingApproval:
-    hosted = call["tool"] is None
+    is_hosted = call["tool"] is None
     return PendingApproval(
         call_id=call["id"],
         tool=format_lookup(call["lookup"]),
         arguments=call["arguments"],
         agent=agent,
         outcome_unknown=call["stage"] == OUTCOME_UNKNOWN_WORD,
-        is_hosted=hosted,
+        is_hosted=is_hosted,
         approved=call["verdict"] if _is_decided(call) else None,
     )
 
@@ -174,17 +180,19 @@ def format_lookup(lookup: Sequence[str]) -> str:
 
 def _apply_supplied_output(document: dict[str, Json], event: ToolOutputSupplied) -> dict[str, Json]:
     call = _require_pending_call(document, event.call_id, event, (OUTCOME_UNKNOWN_WORD,))
-    said = {
+    completed = {
         **call,
         "stage": DONE_WORD,
         "output": build_function_call_output(_to_tool_call(call), event.output),
         "ran": True,
     }
-    return _replace_call(document, said)
+    return _replace_call(document, completed)
 
 
 def _apply_decision(document: dict[str, Json], event: ApprovalDecided) -> dict[str, Json]:
-    decided = (one for one in document["batch"] if one["id"] == event.call_id and _is_decided(one))
+    decided = (
+        candidate for candidate in document["batch"] if candidate["id"] == event.call_id and _is_decided(candidate)
+    )
     call = next(decided, None) or _require_pending_call(document, event.call_id, event, PENDING_STAGE_WORDS)
     _check_arguments(call, event)
     document = _replace_call(document, _decide_call(call, event))
@@ -207,10 +215,10 @@ def _check_arguments(call: RunDocument, event: ApprovalDecided) -> None:
             "arguments can be changed only for one approved function call", hint="approve the call without --always"
         )
     try:
-        fits = isinstance(json.loads(event.arguments), dict)
+        is_object = isinstance(json.loads(event.arguments), dict)
     except (ValueError, RecursionError):
-        fits = False
-    if not fits:
+        is_object = False
+    if not is_object:
         raise InputFault(
             f"the arguments for {event.call_id} are not a JSON object", hint="pass a JSON object; nothing was changed"
         )
@@ -221,8 +229,10 @@ def _decide_call(call: RunDocument, event: ApprovalDecided) -> dict[str, Json]:
     if call["stage"] != OUTCOME_UNKNOWN_WORD:
         call["verdict"] = event.approve
     if call["tool"] is None:
-        said = build_mcp_approval_response(_to_tool_call(call), event.approve, None if event.approve else event.message)
-        return {**call, "stage": DONE_WORD, "output": said}
+        response = build_mcp_approval_response(
+            _to_tool_call(call), event.approve, None if event.approve else event.message
+        )
+        return {**call, "stage": DONE_WORD, "output": response}
     if not event.approve:
         return {**call, "stage": DONE_WORD, "output": build_rejection_output(_to_tool_call(call), event.message)}
     arguments = call["arguments"] if event.arguments is None else event.arguments
@@ -230,25 +240,25 @@ def _decide_call(call: RunDocument, event: ApprovalDecided) -> dict[str, Json]:
 
 
 def _other_sticky_decisions(document: RunDocument, call: RunDocument) -> list[Json]:
-    mine = document["agent"], call["lookup"]
-    return [one for one in document["always"] if (one["agent"], one["lookup"]) != mine]
+    tool_key = document["agent"], call["lookup"]
+    return [decision for decision in document["always"] if (decision["agent"], decision["lookup"]) != tool_key]
 
 
 def _build_sticky_decision(document: RunDocument, call: RunDocument, event: ApprovalDecided) -> dict[str, Json]:
-    said = {"agent": document["agent"], "lookup": call["lookup"], "tool": call["tool"], "approve": event.approve}
-    return said if event.approve or event.message is None else {**said, "message": event.message}
+    decision = {"agent": document["agent"], "lookup": call["lookup"], "tool": call["tool"], "approve": event.approve}
+    return decision if event.approve or event.message is None else {**decision, "message": event.message}
 
 
 def _require_pending_call(document: RunDocument, call_id: str, event: object, stages: Sequence[str]) -> RunDocument:
-    found = next((call for call in document["batch"] if call["id"] == call_id), None)
-    if found is None or document["phase"] != PAUSED_WORD or found["stage"] not in stages:
-        why = f"there is no call {call_id}" if found is None else f"call {call_id}: {STAGE_BY_WORD[found['stage']]}"
-        raise IllegalTransition(PHASE_BY_WORD[document["phase"]], type(event).__name__, why)
-    return found  # type: ignore[no-any-return]
+    match = next((call for call in document["batch"] if call["id"] == call_id), None)
+    if match is None or document["phase"] != PAUSED_WORD or match["stage"] not in stages:
+        reason = f"there is no call {call_id}" if match is None else f"call {call_id}: {STAGE_BY_WORD[match['stage']]}"
+        raise IllegalTransition(PHASE_BY_WORD[document["phase"]], type(event).__name__, reason)
+    return match  # type: ignore[no-any-return]
 
 
 def _replace_call(document: dict[str, Json], call: RunDocument) -> dict[str, Json]:
-    batch = [dict(call) if one["id"] == call["id"] else one for one in document["batch"]]
+    batch = [dict(call) if other["id"] == call["id"] else other for other in document["batch"]]
     return {**document, "batch": batch}
 
 

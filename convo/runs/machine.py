@@ -67,12 +67,12 @@ StepResult: TypeAlias = tuple[Run, tuple[RunEffect, ...]]
 
 
 def _on_run_started(run: Run, event: RunStarted) -> StepResult:
-    guards = run.current_agent.input_guardrails
-    first = [place for place, guard in enumerate(guards) if not guard.parallel]
-    if not first:
+    guardrails = run.current_agent.input_guardrails
+    indexes = [index for index, guardrail in enumerate(guardrails) if not guardrail.parallel]
+    if not indexes:
         return _request_model_call(run)
-    run = replace(run, phase=Phase.CHECKING_INPUT, open_guardrails=frozenset(first))
-    return run, tuple(CheckInputGuardrail(run.agent, place) for place in first)
+    run = replace(run, phase=Phase.CHECKING_INPUT, open_guardrails=frozenset(indexes))
+    return run, tuple(CheckInputGuardrail(run.agent, index) for index in indexes)
 
 
 def _on_guardrail_passed(run: Run, event: GuardrailPassed) -> StepResult:
@@ -86,12 +86,12 @@ def _on_guardrail_passed(run: Run, event: GuardrailPassed) -> StepResult:
 
 def _on_guardrail_tripped(run: Run, event: GuardrailTripped) -> StepResult:
     side = "output" if run.phase is Phase.CHECKING_OUTPUT else "input"
-    guards = run.current_agent.output_guardrails if side == "output" else run.current_agent.input_guardrails
+    guardrails = run.current_agent.output_guardrails if side == "output" else run.current_agent.input_guardrails
     run = _remove_guardrail(run, event.guardrail_index, event)
     return _fail_run(
         run,
         f"{side}_guardrail",
-        f"Guardrail {guards[event.guardrail_index].name} tripped: {event.reason}",
+        f"Guardrail {guardrails[event.guardrail_index].name} tripped: {event.reason}",
         cancel_tasks=True,
     )
 
@@ -103,8 +103,8 @@ def _on_model_responded(run: Run, event: ModelResponded) -> StepResult:
     if isinstance(calls, RunFailure):
         return _fail_run(run, calls.code, calls.message, cancel_tasks=bool(run.open_guardrails))
     names = dict.fromkeys((*run.used_tools.get(run.agent, ()), *iter_used_tool_names(event)))
-    used = {**run.used_tools, run.agent: tuple(names)} if names else run.used_tools
-    run = replace(run, calls=calls, text=extract_last_message_text(event), used_tools=used, has_response=True)
+    used_tools = {**run.used_tools, run.agent: tuple(names)} if names else run.used_tools
+    run = replace(run, calls=calls, text=extract_last_message_text(event), used_tools=used_tools, has_response=True)
     return (run, ()) if run.open_guardrails else _process_response(run)
 
 
@@ -145,12 +145,12 @@ def _on_approval_decided(run: Run, event: ApprovalDecided) -> StepResult:
     run = run.replace_call(_apply_decision(call, event))
     if not event.always:
         return run, ()
-    tool = run.agent, call.lookup
-    reasons = {key: words for key, words in run.sticky_rejection_messages.items() if key != tool}
+    tool_key = run.agent, call.lookup
+    messages = {key: message for key, message in run.sticky_rejection_messages.items() if key != tool_key}
     if not event.approve and event.message is not None:
-        reasons[tool] = event.message
+        messages[tool_key] = event.message
     run = replace(
-        run, sticky_decisions={**run.sticky_decisions, tool: event.approve}, sticky_rejection_messages=reasons
+        run, sticky_decisions={**run.sticky_decisions, tool_key: event.approve}, sticky_rejection_messages=messages
     )
     for other in run.calls_at(Stage.PENDING):
         if other.lookup == call.lookup:
@@ -174,10 +174,10 @@ def _on_input_added(run: Run, event: InputAdded) -> StepResult:
 
 def _on_run_resumed(run: Run, event: RunResumed) -> StepResult:
     """Run the ready calls; a call with a paused nested run becomes ready once that run can resume."""
-    inside = (
+    resumable = (
         call for call in run.calls_at(Stage.NESTED_RUN_PAUSED) if call.nested_run and _can_resume(call.nested_run.run)
     )
-    return run_ready_calls(_replace_calls(run, (replace(call, stage=Stage.READY) for call in inside)))
+    return run_ready_calls(_replace_calls(run, (replace(call, stage=Stage.READY) for call in resumable)))
 
 
 def _on_handoff_completed(run: Run, event: HandoffCompleted) -> StepResult:
@@ -195,12 +195,12 @@ def _request_model_call(run: Run, *earlier_effects: RunEffect) -> StepResult:
     effects = (*earlier_effects, AppendToHistory(run.staged_items)) if run.staged_items else earlier_effects
     run = replace(run, staged_items=(), calls=(), has_response=False, text=None)
     if run.limits.max_turns is not None and run.turn >= run.limits.max_turns:
-        failed, end = _fail_run(run, "max_turns", f"Max turns ({run.limits.max_turns}) exceeded")
-        return failed, (*effects, *end)
-    guards = run.current_agent.input_guardrails if run.turn == 0 else ()
-    beside = [place for place, guard in enumerate(guards) if guard.parallel]
-    run = replace(run, phase=Phase.CALLING_MODEL, turn=run.turn + 1, open_guardrails=frozenset(beside))
-    return run, (*effects, *(CheckInputGuardrail(run.agent, place) for place in beside), build_model_call(run))
+        failed, failure_effects = _fail_run(run, "max_turns", f"Max turns ({run.limits.max_turns}) exceeded")
+        return failed, (*effects, *failure_effects)
+    guardrails = run.current_agent.input_guardrails if run.turn == 0 else ()
+    indexes = [index for index, guardrail in enumerate(guardrails) if guardrail.parallel]
+    run = replace(run, phase=Phase.CALLING_MODEL, turn=run.turn + 1, open_guardrails=frozenset(indexes))
+    return run, (*effects, *(CheckInputGuardrail(run.agent, index) for index in indexes), build_model_call(run))
 
 
 def build_model_call(run: Run) -> CallModel:
@@ -213,12 +213,12 @@ def build_model_call(run: Run) -> CallModel:
 
 def run_ready_calls(run: Run) -> StepResult:
     """Start ready calls up to the limit of parallel calls. If none runs, pause the run or complete its calls."""
-    room = run.limits.max_parallel_calls - len(run.calls_at(Stage.RUNNING))
-    starts = run.calls_at(Stage.READY)[: max(room, 0)]
-    for call in starts:
+    free_slots = run.limits.max_parallel_calls - len(run.calls_at(Stage.RUNNING))
+    starting = run.calls_at(Stage.READY)[: max(free_slots, 0)]
+    for call in starting:
         run = run.replace_call(replace(call, stage=Stage.RUNNING))
     if run.calls_at(Stage.RUNNING):
-        return replace(run, phase=Phase.RUNNING_TOOLS), tuple(RunTool(call) for call in starts)
+        return replace(run, phase=Phase.RUNNING_TOOLS), tuple(RunTool(call) for call in starting)
     if run.pending:
         return replace(run, phase=Phase.PAUSED), (PauseRun(run.pending),)
     return _complete_calls(run)
@@ -226,13 +226,15 @@ def run_ready_calls(run: Run) -> StepResult:
 
 def _complete_calls(run: Run) -> StepResult:
     """Append the outputs of all calls, then hand off, finish or request the next model call."""
-    over = run.calls_at(Stage.HANDOFF)
-    for call in over:
-        words = format_handoff_output(run.graph[str(call.target)].name) if call is over[0] else IGNORED_HANDOFF_OUTPUT
-        run = run.replace_call(replace(call, output=build_function_call_output(call, words)))
+    handoffs = run.calls_at(Stage.HANDOFF)
+    for call in handoffs:
+        text = (
+            format_handoff_output(run.graph[str(call.target)].name) if call is handoffs[0] else IGNORED_HANDOFF_OUTPUT
+        )
+        run = run.replace_call(replace(call, output=build_function_call_output(call, text)))
     append = AppendToHistory(tuple(call.output for call in run.calls if call.output is not None))
-    if over:
-        call = over[0]
+    if handoffs:
+        call = handoffs[0]
         run = replace(run, phase=Phase.HANDING_OFF, calls=(call,))
         return run, (append, PrepareHandoff(call, run.agent, str(call.target)))
     for call in run.calls:
@@ -243,13 +245,13 @@ def _complete_calls(run: Run) -> StepResult:
 
 def _accept_final_output(run: Run, output: Json, *earlier_effects: RunEffect) -> StepResult:
     """Check the final output with the output guardrails, or finish the run if there are none."""
-    places = range(len(run.current_agent.output_guardrails))
-    run = replace(run, output=output, calls=(), open_guardrails=frozenset(places), phase=Phase.CHECKING_OUTPUT)
-    checks = tuple(CheckOutputGuardrail(run.agent, place, output) for place in places)
+    indexes = range(len(run.current_agent.output_guardrails))
+    run = replace(run, output=output, calls=(), open_guardrails=frozenset(indexes), phase=Phase.CHECKING_OUTPUT)
+    checks = tuple(CheckOutputGuardrail(run.agent, index, output) for index in indexes)
     if checks:
         return run, (*earlier_effects, *checks)
-    done, end = _finish_run(run)
-    return done, (*earlier_effects, *end)
+    finished, finish_effects = _finish_run(run)
+    return finished, (*earlier_effects, *finish_effects)
 
 
 def _fail_run(run: Run, code: str, message: str, *, cancel_tasks: bool = False) -> StepResult:
@@ -269,10 +271,10 @@ def _process_response(run: Run) -> StepResult:
     """Process a response that passed every guardrail."""
     if run.calls:
         run = _replace_calls(run, (_apply_sticky_rejection(run, call) for call in run.calls_at(Stage.PENDING)))
-        judging = run.calls_at(Stage.CHECKING_APPROVAL)
+        unevaluated = run.calls_at(Stage.CHECKING_APPROVAL)
         return (
-            (replace(run, phase=Phase.CHECKING_APPROVALS), tuple(map(EvaluateApproval, judging)))
-            if judging
+            (replace(run, phase=Phase.CHECKING_APPROVALS), tuple(map(EvaluateApproval, unevaluated)))
+            if unevaluated
             else run_ready_calls(run)
         )
     schema = run.current_agent.output
@@ -282,8 +284,8 @@ def _process_response(run: Run) -> StepResult:
         return _request_model_call(run)
     try:
         return _accept_final_output(run, schema.value(run.text))
-    except Mismatch as wrong:
-        return _fail_run(run, MODEL_BEHAVIOR, f"The final output does not match its schema: {wrong}")
+    except Mismatch as error:
+        return _fail_run(run, MODEL_BEHAVIOR, f"The final output does not match its schema: {error}")
 
 
 def _replace_calls(run: Run, changed_calls: Iterable[ToolCall]) -> Run:
@@ -294,19 +296,19 @@ def _replace_calls(run: Run, changed_calls: Iterable[ToolCall]) -> Run:
 
 def _apply_sticky_rejection(run: Run, call: ToolCall) -> ToolCall:
     """Return `call` with the output of a rejection if a sticky decision rejects its tool."""
-    tool = run.agent, call.lookup
-    if run.sticky_decisions.get(tool) is not False:
+    tool_key = run.agent, call.lookup
+    if run.sticky_decisions.get(tool_key) is not False:
         return call
     return replace(
         call,
         stage=Stage.DONE,
-        output=build_function_call_output(call, run.sticky_rejection_messages.get(tool, NOT_APPROVED)),
+        output=build_function_call_output(call, run.sticky_rejection_messages.get(tool_key, NOT_APPROVED)),
     )
 
 
 def _apply_approval_policy(run: Run, call: ToolCall, needed: bool) -> ToolCall:
-    waiting = replace(call, stage=Stage.PENDING)
-    return _apply_sticky_rejection(run, waiting) if needed else replace(call, stage=Stage.READY)
+    pending = replace(call, stage=Stage.PENDING)
+    return _apply_sticky_rejection(run, pending) if needed else replace(call, stage=Stage.READY)
 
 
 def _apply_decision(call: ToolCall, event: ApprovalDecided) -> ToolCall:
@@ -319,9 +321,9 @@ def _apply_decision(call: ToolCall, event: ApprovalDecided) -> ToolCall:
         return replace(call, stage=Stage.DONE, output=build_rejection_output(call, event.message))
     if event.arguments is None:
         return replace(call, stage=Stage.READY, output=None)
-    found = read_arguments(call.tool, event.arguments)
-    if isinstance(found, Wrong):
-        raise InputFault(found.words, hint="pass arguments that match the tool's schema")
+    parsed = read_arguments(call.tool, event.arguments)
+    if isinstance(parsed, Wrong):
+        raise InputFault(parsed.words, hint="pass arguments that match the tool's schema")
     return replace(call, stage=Stage.READY, arguments=event.arguments, output=None)
 
 
@@ -331,22 +333,24 @@ def _find_enclosing_call(run: Run, call_id: str) -> ToolCall | None:
     A model numbers its calls from the start in each run, so a call of a nested run can have the id of an outer call
     that is not pending. Raises IllegalTransition if several nested runs have decided calls with this id.
     """
-    own = run.find_call(call_id)
-    if own and own.stage in PENDING_STAGES:
+    direct_call = run.find_call(call_id)
+    if direct_call and direct_call.stage in PENDING_STAGES:
         return None
-    inside = [(call, call.nested_run.run) for call in run.calls_at(Stage.NESTED_RUN_PAUSED) if call.nested_run]
-    waits = (call for call, inner in inside if any(call_id == one.id for one in inner.pending))
-    found = next(waits, None)
-    if found or own:
-        return found
-    holds = [call for call, inner in inside if _contains_call(inner, call_id)]
-    if len(holds) > 1:
+    nested_runs = [(call, call.nested_run.run) for call in run.calls_at(Stage.NESTED_RUN_PAUSED) if call.nested_run]
+    pending_matches = (
+        call for call, inner in nested_runs if any(call_id == pending_call.id for pending_call in inner.pending)
+    )
+    match = next(pending_matches, None)
+    if match or direct_call:
+        return match
+    decided_matches = [call for call, inner in nested_runs if _contains_call(inner, call_id)]
+    if len(decided_matches) > 1:
         raise IllegalTransition(
             run.phase,
             "ApprovalDecided",
-            f"call {call_id} is ambiguous: {len(holds)} runs have a decided call with this id",
+            f"call {call_id} is ambiguous: {len(decided_matches)} runs have a decided call with this id",
         )
-    return holds[0] if holds else None
+    return decided_matches[0] if decided_matches else None
 
 
 def _contains_call(run: Run, call_id: str) -> bool:
@@ -358,14 +362,16 @@ def _with_nested_run(call: ToolCall, nested_run: NestedRun, run: Run) -> ToolCal
 
 
 def _can_resume(run: Run) -> bool:
-    inside = (call.nested_run.run for call in run.calls_at(Stage.NESTED_RUN_PAUSED) if call.nested_run)
-    return not run.pending or bool(run.calls_at(Stage.READY)) or any(map(_can_resume, inside))
+    nested_runs = (call.nested_run.run for call in run.calls_at(Stage.NESTED_RUN_PAUSED) if call.nested_run)
+    return not run.pending or bool(run.calls_at(Stage.READY)) or any(map(_can_resume, nested_runs))
 
 
 def _is_final_output(run: Run, call: ToolCall) -> bool:
-    after = run.current_agent.after_tools
-    named = isinstance(after, frozenset) and call.tool is not None and {call.tool.name, call.tool.title} & after
-    return after == "first output" or bool(named)
+    after_tools = run.current_agent.after_tools
+    is_listed = (
+        isinstance(after_tools, frozenset) and call.tool is not None and {call.tool.name, call.tool.title} & after_tools
+    )
+    return after_tools == "first output" or bool(is_listed)
 
 
 def _finish_run(run: Run) -> StepResult:
@@ -448,10 +454,10 @@ def step_run(run: Run, event: RunEvent) -> StepResult:
     Raises IllegalTransition if the event is not allowed in this phase, and InputFault for a decision that the call does
     not accept.
     """
-    kind = type(event)
-    if (run.phase, kind) not in TRANSITIONS:
-        raise IllegalTransition(run.phase, kind.__name__)
-    return EVENT_HANDLERS[kind](run, event)
+    event_type = type(event)
+    if (run.phase, event_type) not in TRANSITIONS:
+        raise IllegalTransition(run.phase, event_type.__name__)
+    return EVENT_HANDLERS[event_type](run, event)
 
 
 MODEL_BEHAVIOR = "model_behavior"
@@ -463,20 +469,20 @@ OUTCOME_UNKNOWN_MESSAGE = "The tool was started, and its outcome is unknown."
 def parse_tool_calls(run: Run, answer: ModelResponded) -> tuple[ToolCall, ...] | RunFailure:
     """Parse the calls of a response, in order; return a RunFailure for a call that the run cannot perform."""
     calls: dict[str, ToolCall] = {}
-    done = {
+    completed_ids = {
         get_call_id(item) for item in answer.output if is_client_output(item)
     }  # performed by the provider, such as calls of its own shell
     for item in answer.output:
         if (not is_client_call(item) and item_type(item) != MCP_APPROVAL_REQUEST) or (
-            is_client_call(item) and get_call_id(item) in done
+            is_client_call(item) and get_call_id(item) in completed_ids
         ):
             continue
-        found = _parse_tool_call(run, answer, item)
-        if isinstance(found, RunFailure):
-            return found
-        if found.id in calls:
-            return RunFailure(MODEL_BEHAVIOR, f"Two calls have the id {found.id}")
-        calls[found.id] = found
+        call = _parse_tool_call(run, answer, item)
+        if isinstance(call, RunFailure):
+            return call
+        if call.id in calls:
+            return RunFailure(MODEL_BEHAVIOR, f"Two calls have the id {call.id}")
+        calls[call.id] = call
     return tuple(calls.values())
 
 
@@ -490,8 +496,8 @@ def iter_used_tool_names(answer: ModelResponded) -> Iterator[str]:
     """Iterate over the names of the tools that a response used, with hosted tools and handoffs."""
     for item in answer.output:
         if item_type(item) == "function_call":
-            found = answer.tools.find(item)
-            yield found.title if found else str(item.get("name"))
+            tool = answer.tools.find(item)
+            yield tool.title if tool else str(item.get("name"))
         elif item_type(item).endswith("_call") and item_type(item) != "tool_search_call":
             yield item_type(item).removesuffix("_call")
 
@@ -513,29 +519,29 @@ def build_rejection_output(call: ToolCall, reason: str | None) -> Item:
 
 def build_mcp_approval_response(call: ToolCall, approve: bool, reason: str | None) -> Item:
     """Build the response item to an MCP approval request."""
-    said = {"type": MCP_APPROVAL_RESPONSE, "approval_request_id": call.id, "approve": approve}
-    return {**said, "reason": reason} if reason else said
+    response = {"type": MCP_APPROVAL_RESPONSE, "approval_request_id": call.id, "approve": approve}
+    return {**response, "reason": reason} if reason else response
 
 
-def _parse_tool_call(run: Run, answer: ModelResponded, item: Item) -> ToolCall | RunFailure:
+def _parse_tool_call(run: Run, response: ModelResponded, item: Item) -> ToolCall | RunFailure:
     if item_type(item) == MCP_APPROVAL_REQUEST:
         return _parse_mcp_request(run, item)
-    named = get_call_id(item)
-    if named is None:
+    call_id = get_call_id(item)
+    if call_id is None:
         return RunFailure(MODEL_BEHAVIOR, "A call has no id")
     if item_type(item) != "function_call":
         return RunFailure("unsupported", f"Calls of type {item_type(item)} are not supported")
-    name, written = str(item.get("name")), str(item.get("arguments") or "")
-    if not item.get("namespace") and name in answer.handoffs:
-        to = answer.handoffs[name]
-        run.graph[to]  # raises NotFound for an unknown agent
-        return ToolCall(item, named, Stage.HANDOFF, ("handoff", name), target=to, arguments=written)
-    tool = answer.tools.find(item)
+    name, arguments = str(item.get("name")), str(item.get("arguments") or "")
+    if not item.get("namespace") and name in response.handoffs:
+        target = response.handoffs[name]
+        run.graph[target]  # raises NotFound for an unknown agent
+        return ToolCall(item, call_id, Stage.HANDOFF, ("handoff", name), target=target, arguments=arguments)
+    tool = response.tools.find(item)
     if tool is None:
         return RunFailure(
             MODEL_BEHAVIOR, f"Tool {_qualified_tool_name(item)} not found in agent {run.current_agent.name}"
         )
-    return classify_call(run, ToolCall(item, named, Stage.READY, lookup_of(tool), tool, arguments=written))
+    return classify_call(run, ToolCall(item, call_id, Stage.READY, lookup_of(tool), tool, arguments=arguments))
 
 
 def classify_call(run: Run, call: ToolCall) -> ToolCall:
@@ -545,36 +551,38 @@ def classify_call(run: Run, call: ToolCall) -> ToolCall:
     arguments = read_arguments(tool, call.arguments)
     if isinstance(arguments, Wrong) and tool.record is not None:
         return replace(call, stage=Stage.DONE, output=build_function_call_output(call, arguments.words))
-    return replace(call, stage=_initial_stage(run, call.lookup, tool, fits=not isinstance(arguments, Wrong)))
+    return replace(
+        call, stage=_initial_stage(run, call.lookup, tool, has_valid_arguments=not isinstance(arguments, Wrong))
+    )
 
 
-def _initial_stage(run: Run, lookup: Lookup, tool: Tool, *, fits: bool) -> Stage:
+def _initial_stage(run: Run, lookup: Lookup, tool: Tool, *, has_valid_arguments: bool) -> Stage:
     """Return the stage of a new call. A tool with a sticky rejection is PENDING here; its output is added later."""
     if tool.needs_approval is False:
         return Stage.READY
     if run.sticky_decisions.get((run.agent, lookup)):
         return Stage.READY
-    return Stage.CHECKING_APPROVAL if callable(tool.needs_approval) and fits else Stage.PENDING
+    return Stage.CHECKING_APPROVAL if callable(tool.needs_approval) and has_valid_arguments else Stage.PENDING
 
 
 def _parse_mcp_request(run: Run, item: Item) -> ToolCall | RunFailure:
-    named, server, name = (item.get(field) for field in ("id", "server_label", "name"))
-    if not (isinstance(named, str) and isinstance(server, str) and isinstance(name, str)):
+    call_id, server, name = (item.get(field) for field in ("id", "server_label", "name"))
+    if not (isinstance(call_id, str) and isinstance(server, str) and isinstance(name, str)):
         return RunFailure(MODEL_BEHAVIOR, "An MCP approval request has no id, server or tool name")
-    call = ToolCall(item, named, Stage.PENDING, ("mcp", server, name), arguments=str(item.get("arguments") or ""))
-    always = run.sticky_decisions.get((run.agent, call.lookup))
-    if always is None:
+    call = ToolCall(item, call_id, Stage.PENDING, ("mcp", server, name), arguments=str(item.get("arguments") or ""))
+    decision = run.sticky_decisions.get((run.agent, call.lookup))
+    if decision is None:
         return call
     return replace(
         call,
         stage=Stage.DONE,
-        output=build_mcp_approval_response(call, always, run.sticky_rejection_messages.get((run.agent, call.lookup))),
+        output=build_mcp_approval_response(call, decision, run.sticky_rejection_messages.get((run.agent, call.lookup))),
     )
 
 
 def _qualified_tool_name(item: Item) -> str:
-    space = item.get("namespace")
-    return f"{space}.{item.get('name')}" if space and space != item.get("name") else str(item.get("name"))
+    namespace = item.get("namespace")
+    return f"{namespace}.{item.get('name')}" if namespace and namespace != item.get("name") else str(item.get("name"))
 
 
 def _message_text(message: Item) -> str:
@@ -621,5 +629,5 @@ def _build_missing_output(item: Item, call: ToolCall | None) -> Item:
             "reason": NOT_RUN_MESSAGE,
         }
     started = call is not None and call.stage in (Stage.RUNNING, Stage.OUTCOME_UNKNOWN, Stage.NESTED_RUN_PAUSED)
-    words = OUTCOME_UNKNOWN_MESSAGE if started else NOT_RUN_MESSAGE
-    return {"type": f"{item_type(item)}_output", "call_id": get_call_id(item), "output": words}
+    message = OUTCOME_UNKNOWN_MESSAGE if started else NOT_RUN_MESSAGE
+    return {"type": f"{item_type(item)}_output", "call_id": get_call_id(item), "output": message}

@@ -80,7 +80,7 @@ def run_to_json(run: Run) -> dict[str, Json]:
         "phase": PHASE_WORDS[run.phase],
         "turn": run.turn,
         "batch": [_call_to_json(call) for call in run.calls],
-        "guards": [{"place": place, "name": _guardrail_name(run, place)} for place in sorted(run.open_guardrails)],
+        "guards": [{"place": index, "name": _guardrail_name(run, index)} for index in sorted(run.open_guardrails)],
         "answered": run.has_response,
         "text": run.text,
         "used": {agent: list(names) for agent, names in run.used_tools.items()},
@@ -98,12 +98,12 @@ def run_from_json(document: Json, graph: Graph) -> Run:
     InvalidRunState if a tool, guardrail or output schema changed, or if the document is not a complete run.
     """
     if not isinstance(document, dict) or document.get("version") != RUN_DOCUMENT_VERSION:
-        said = document.get("version") if isinstance(document, dict) else document
-        raise UnknownSchema("$.version", repr(said)[:20], KNOWN_DOCUMENT_VERSIONS)
+        version = document.get("version") if isinstance(document, dict) else document
+        raise UnknownSchema("$.version", repr(version)[:20], KNOWN_DOCUMENT_VERSIONS)
     try:
         return _parse_run(document, graph)
-    except (KeyError, TypeError, ValueError, AttributeError) as wrong:
-        raise InvalidRunState("$", f"is not a complete run ({wrong!r})", hint=CHANGED_CODE_HINT) from wrong
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InvalidRunState("$", f"is not a complete run ({error!r})", hint=CHANGED_CODE_HINT) from error
 
 
 def _parse_run(document: Mapping[str, Any], graph: Graph) -> Run:
@@ -116,16 +116,18 @@ def _parse_run(document: Mapping[str, Any], graph: Graph) -> Run:
         _parse_limits(document["limits"]),
         PHASE_BY_WORD[document["phase"]],
         document["turn"],
-        tuple(_parse_call(one, graph, agent, f"$.batch[{at}]") for at, one in enumerate(document["batch"])),
+        tuple(_parse_call(entry, graph, agent, f"$.batch[{index}]") for index, entry in enumerate(document["batch"])),
         frozenset(guard["place"] for guard in document["guards"]),
         document["answered"],
         document["text"],
         {identity: tuple(names) for identity, names in document["used"].items()},
-        dict(_parse_sticky_decision(one, graph, f"$.always[{at}]") for at, one in enumerate(document["always"])),
+        dict(
+            _parse_sticky_decision(entry, graph, f"$.always[{index}]") for index, entry in enumerate(document["always"])
+        ),
         {
-            (one["agent"], tuple(one["lookup"])): one["message"]
-            for one in document["always"]
-            if isinstance(one.get("message"), str)
+            (entry["agent"], tuple(entry["lookup"])): entry["message"]
+            for entry in document["always"]
+            if isinstance(entry.get("message"), str)
         },
         tuple(document["staged"]),
         _parse_output(document["output"], graph, agent, document["text"]),
@@ -135,23 +137,23 @@ def _parse_run(document: Mapping[str, Any], graph: Graph) -> Run:
     return run
 
 
-def _parse_limits(said: Mapping[str, Any]) -> RunLimits:
+def _parse_limits(limits: Mapping[str, Any]) -> RunLimits:
     """Parse limits; a missing one has its default. Raises TypeError for an unknown key."""
-    _check_member_names(said, ("max_turns", "parallel"))
+    _check_member_names(limits, ("max_turns", "parallel"))
     default = RunLimits()
     return RunLimits(
-        max_turns=said.get("max_turns", default.max_turns),
-        max_parallel_calls=said.get("parallel", default.max_parallel_calls),
+        max_turns=limits.get("max_turns", default.max_turns),
+        max_parallel_calls=limits.get("parallel", default.max_parallel_calls),
     )
 
 
-def _parse_failure(said: Mapping[str, Any]) -> RunFailure:
-    _check_member_names(said, ("code", "message"))
-    return RunFailure(code=said["code"], message=said["message"])
+def _parse_failure(failure: Mapping[str, Any]) -> RunFailure:
+    _check_member_names(failure, ("code", "message"))
+    return RunFailure(code=failure["code"], message=failure["message"])
 
 
-def _check_member_names(said: Mapping[str, Any], known: Collection[str]) -> None:
-    unknown = [word for word in said if word not in known]
+def _check_member_names(members: Mapping[str, Any], known: Collection[str]) -> None:
+    unknown = [name for name in members if name not in known]
     if unknown:
         raise TypeError(f"unknown member {unknown[0]!r}")
 
@@ -176,63 +178,65 @@ def _call_to_json(call: ToolCall) -> dict[str, Json]:
 
 
 def _nested_run_to_json(call: ToolCall) -> Json:
-    inner = call.nested_run
-    return {"run": run_to_json(inner.run), "items": [dict(item) for item in inner.items]} if inner else None
-
-
-def _parse_call(said: Mapping[str, Any], graph: Graph, agent: str, where: str) -> ToolCall:
-    lookup = tuple(said["lookup"])
-    if said["to"] is not None:
-        graph[said["to"]]
-    tool = _require_tool(graph, agent, lookup, said["tool"], where)
-    return ToolCall(
-        said["item"],
-        said["id"],
-        STAGE_BY_WORD[said["stage"]],
-        lookup,
-        tool,
-        said["to"],
-        said["arguments"],
-        said["output"],
-        said["ran"],
-        _parse_nested_run(tool, said.get("inner"), where),
-        said.get("verdict"),
+    nested_run = call.nested_run
+    return (
+        {"run": run_to_json(nested_run.run), "items": [dict(item) for item in nested_run.items]} if nested_run else None
     )
 
 
-def _parse_nested_run(tool: Tool | None, said: Mapping[str, Any] | None, where: str) -> NestedRun | None:
-    if said is None:
+def _parse_call(document: Mapping[str, Any], graph: Graph, agent: str, path: str) -> ToolCall:
+    lookup = tuple(document["lookup"])
+    if document["to"] is not None:
+        graph[document["to"]]
+    tool = _require_tool(graph, agent, lookup, document["tool"], path)
+    return ToolCall(
+        document["item"],
+        document["id"],
+        STAGE_BY_WORD[document["stage"]],
+        lookup,
+        tool,
+        document["to"],
+        document["arguments"],
+        document["output"],
+        document["ran"],
+        _parse_nested_run(tool, document.get("inner"), path),
+        document.get("verdict"),
+    )
+
+
+def _parse_nested_run(tool: Tool | None, document: Mapping[str, Any] | None, path: str) -> NestedRun | None:
+    if document is None:
         return None
     if not isinstance(tool, AgentTool):
-        raise InvalidRunState(where, "has a nested run, but its tool is no longer an agent", hint=CHANGED_CODE_HINT)
-    return NestedRun(run_from_json(said["run"], tool.inside), tuple(said["items"]))
+        raise InvalidRunState(path, "has a nested run, but its tool is no longer an agent", hint=CHANGED_CODE_HINT)
+    return NestedRun(run_from_json(document["run"], tool.inside), tuple(document["items"]))
 
 
 def _sticky_decision_to_json(run: Run, agent: str, lookup: Lookup) -> dict[str, Json]:
-    holder = run.graph.agents.get(agent)
-    tool = _find_tool(holder.functions, lookup) if holder else None
-    approve, words = run.sticky_decisions[agent, lookup], run.sticky_rejection_messages.get((agent, lookup))
-    said = {"agent": agent, "lookup": list(lookup), "tool": _fingerprint(tool), "approve": approve}
-    return said if words is None else {**said, "message": words}
+    graph_agent = run.graph.agents.get(agent)
+    tool = _find_tool(graph_agent.functions, lookup) if graph_agent else None
+    approve, message = run.sticky_decisions[agent, lookup], run.sticky_rejection_messages.get((agent, lookup))
+    decision = {"agent": agent, "lookup": list(lookup), "tool": _fingerprint(tool), "approve": approve}
+    return decision if message is None else {**decision, "message": message}
 
 
-def _parse_sticky_decision(said: Mapping[str, Any], graph: Graph, where: str) -> tuple[tuple[str, Lookup], bool]:
-    agent, lookup = said["agent"], tuple(said["lookup"])
-    _require_tool(graph, agent, lookup, said["tool"], where)
-    return (agent, lookup), said["approve"]
+def _parse_sticky_decision(document: Mapping[str, Any], graph: Graph, path: str) -> tuple[tuple[str, Lookup], bool]:
+    agent, lookup = document["agent"], tuple(document["lookup"])
+    _require_tool(graph, agent, lookup, document["tool"], path)
+    return (agent, lookup), document["approve"]
 
 
-def _require_tool(graph: Graph, agent: str, lookup: Lookup, fingerprint: str | None, where: str) -> Tool | None:
+def _require_tool(graph: Graph, agent: str, lookup: Lookup, fingerprint: str | None, path: str) -> Tool | None:
     """Return the agent's tool if its schema is unchanged; None if the stored call had no tool."""
-    holder = graph[agent]
+    graph_agent = graph[agent]
     if fingerprint is None:
         return None
-    tool = _find_tool(holder.functions, lookup)
+    tool = _find_tool(graph_agent.functions, lookup)
     if tool is None:
         raise NotFound("tool", ".".join(lookup[1:]), hint=f"add it: agent {agent!r} had it when the run was stored")
     if _fingerprint(tool) != fingerprint:
         raise InvalidRunState(
-            where, f"is a call of tool {tool.title!r}, whose schema has changed", hint=CHANGED_CODE_HINT
+            path, f"is a call of tool {tool.title!r}, whose schema has changed", hint=CHANGED_CODE_HINT
         )
     return tool
 
@@ -249,23 +253,23 @@ def _fingerprint(tool: Tool | None) -> str | None:
 # -- guardrails and the final output ----------------------------------------------------------------
 
 
-def _guardrail_name(run: Run, place: int) -> str | None:
+def _guardrail_name(run: Run, index: int) -> str | None:
     """Return the guardrail's name; None for an index that a terminal run no longer has."""
-    guards = (
+    guardrails = (
         run.current_agent.output_guardrails
         if run.phase is Phase.CHECKING_OUTPUT
         else run.current_agent.input_guardrails
     )
-    return guards[place].name if place < len(guards) else None
+    return guardrails[index].name if index < len(guardrails) else None
 
 
-def _check_guardrails(run: Run, said: Iterable[Mapping[str, Any]]) -> None:
+def _check_guardrails(run: Run, open_guardrails: Iterable[Mapping[str, Any]]) -> None:
     """Raise InvalidRunState if an open guardrail has moved or is gone."""
-    for guard in said:
-        if run.phase not in TERMINAL_PHASES and _guardrail_name(run, guard["place"]) != guard["name"]:
-            where = f"$.guards[{guard['place']}]"
+    for guardrail in open_guardrails:
+        if run.phase not in TERMINAL_PHASES and _guardrail_name(run, guardrail["place"]) != guardrail["name"]:
+            path = f"$.guards[{guardrail['place']}]"
             raise InvalidRunState(
-                where, f"is guardrail {guard['name']!r}, which no longer exists", hint=CHANGED_CODE_HINT
+                path, f"is guardrail {guardrail['name']!r}, which no longer exists", hint=CHANGED_CODE_HINT
             )
 
 
@@ -278,17 +282,17 @@ def _output_to_json(run: Run) -> dict[str, Json]:
     return {"read": True}
 
 
-def _parse_output(said: Mapping[str, Any], graph: Graph, agent: str, words: str | None) -> Json:
-    if "value" in said:
-        return said["value"]
+def _parse_output(document: Mapping[str, Any], graph: Graph, agent: str, text: str | None) -> Json:
+    if "value" in document:
+        return document["value"]
     schema = graph[agent].output
     try:
-        if schema is not None and words is not None:
-            return schema.value(words)
-    except Mismatch as wrong:
+        if schema is not None and text is not None:
+            return schema.value(text)
+    except Mismatch as error:
         raise InvalidRunState(
-            "$.text", f"does not match the output schema of agent {agent!r}: {wrong}", hint=CHANGED_CODE_HINT
-        ) from wrong
+            "$.text", f"does not match the output schema of agent {agent!r}: {error}", hint=CHANGED_CODE_HINT
+        ) from error
     raise InvalidRunState(
         "$.output", f"needs the output schema that agent {agent!r} no longer has", hint=CHANGED_CODE_HINT
     )
@@ -296,9 +300,9 @@ def _parse_output(said: Mapping[str, Any], graph: Graph, agent: str, words: str 
 
 def _is_json(value: Json) -> bool:
     if isinstance(value, list):
-        return all(_is_json(one) for one in value)
+        return all(_is_json(element) for element in value)
     if isinstance(value, dict):
-        return all(type(key) is str and _is_json(one) for key, one in value.items())
+        return all(type(key) is str and _is_json(element) for key, element in value.items())
     return value is None or type(value) in (str, int, bool) or (type(value) is float and math.isfinite(value))
 
 
@@ -308,13 +312,13 @@ def apply_call_log(run: Run, started_call_ids: Container[str], results: Mapping[
     results:  outputs of completed calls, by call id
     """
 
-    def now(call: ToolCall) -> ToolCall:
+    def apply_log(call: ToolCall) -> ToolCall:
         if call.stage in (Stage.READY, Stage.RUNNING) and call.id in results:
             return complete_call(call, results[call.id])
-        begun = call.stage is Stage.READY and call.id in started_call_ids
-        return replace(call, stage=Stage.RUNNING) if begun else call
+        has_started = call.stage is Stage.READY and call.id in started_call_ids
+        return replace(call, stage=Stage.RUNNING) if has_started else call
 
-    return replace(run, calls=tuple(map(now, run.calls))) if run.phase is Phase.RUNNING_TOOLS else run
+    return replace(run, calls=tuple(map(apply_log, run.calls))) if run.phase is Phase.RUNNING_TOOLS else run
 
 
 def pause_interrupted_run(run: Run, results: Mapping[str, Json]) -> Run:
@@ -334,34 +338,34 @@ def recover_run(run: Run, results: Mapping[str, Json]) -> StepResult:
     """
     if run.phase is Phase.RUNNING_TOOLS:
         return run_ready_calls(_end_running_calls(run, results))
-    again = REPEATABLE_EFFECTS.get(run.phase)
-    return run, again(run) if again else ()
+    build_effects = REPEATABLE_EFFECTS.get(run.phase)
+    return run, build_effects(run) if build_effects else ()
 
 
 def _end_running_calls(run: Run, results: Mapping[str, Json]) -> Run:
     """Return `run` with every started call done, or with an unknown outcome if it has no output."""
     for call in run.calls_at(Stage.RUNNING):
-        known = call.id in results
+        has_output = call.id in results
         run = run.replace_call(
-            complete_call(call, results[call.id]) if known else replace(call, stage=Stage.OUTCOME_UNKNOWN)
+            complete_call(call, results[call.id]) if has_output else replace(call, stage=Stage.OUTCOME_UNKNOWN)
         )
     return run
 
 
 def _repeat_model_call(run: Run) -> tuple[RunEffect, ...]:
-    checks = tuple(CheckInputGuardrail(run.agent, place) for place in sorted(run.open_guardrails))
+    checks = tuple(CheckInputGuardrail(run.agent, index) for index in sorted(run.open_guardrails))
     return checks if run.has_response else (*checks, build_model_call(run))
 
 
 REPEATABLE_EFFECTS: dict[Phase, Callable[[Run], tuple[RunEffect, ...]]] = {
     Phase.CHECKING_INPUT: lambda run: tuple(
-        CheckInputGuardrail(run.agent, place) for place in sorted(run.open_guardrails)
+        CheckInputGuardrail(run.agent, index) for index in sorted(run.open_guardrails)
     ),
     Phase.CALLING_MODEL: _repeat_model_call,
     Phase.CHECKING_APPROVALS: lambda run: tuple(map(EvaluateApproval, run.calls_at(Stage.CHECKING_APPROVAL))),
     Phase.PAUSED: lambda run: (PauseRun(run.pending),),
     Phase.HANDING_OFF: lambda run: tuple(PrepareHandoff(call, run.agent, str(call.target)) for call in run.calls),
     Phase.CHECKING_OUTPUT: lambda run: tuple(
-        CheckOutputGuardrail(run.agent, place, run.output) for place in sorted(run.open_guardrails)
+        CheckOutputGuardrail(run.agent, index, run.output) for index in sorted(run.open_guardrails)
     ),
 }

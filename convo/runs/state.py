@@ -153,24 +153,24 @@ class Run:
     @property
     def pending_with_agents(self) -> tuple[tuple[str, ToolCall], ...]:
         """The pending calls, each with the identity of its agent."""
-        found: list[tuple[str, ToolCall]] = []
+        pending: list[tuple[str, ToolCall]] = []
         for call in self.calls:
             if call.stage in PENDING_STAGES:
-                found.append((self.agent, call))
+                pending.append((self.agent, call))
             elif call.stage is Stage.NESTED_RUN_PAUSED and call.nested_run:
-                found += call.nested_run.run.pending_with_agents
-        return tuple(found)
+                pending += call.nested_run.run.pending_with_agents
+        return tuple(pending)
 
     @property
     def decidable_with_agents(self) -> tuple[tuple[str, ToolCall], ...]:
         """The calls that are pending or were decided at this pause, in order, each with the identity of its agent."""
-        found: list[tuple[str, ToolCall]] = []
+        decidable: list[tuple[str, ToolCall]] = []
         for call in self.calls:
             if call.stage in PENDING_STAGES or call.is_decided:
-                found.append((self.agent, call))
+                decidable.append((self.agent, call))
             elif call.stage is Stage.NESTED_RUN_PAUSED and call.nested_run:
-                found += call.nested_run.run.decidable_with_agents
-        return tuple(found)
+                decidable += call.nested_run.run.decidable_with_agents
+        return tuple(decidable)
 
     def calls_at(self, stage: Stage) -> tuple[ToolCall, ...]:
         return tuple([call for call in self.calls if call.stage is stage])
@@ -180,8 +180,8 @@ class Run:
 
     def replace_call(self, call: ToolCall) -> "Run":
         """Return the run with `call` in place of the call with the same id."""
-        at = [one.id for one in self.calls].index(call.id)
-        return replace(self, calls=(*self.calls[:at], call, *self.calls[at + 1 :]))
+        index = [other.id for other in self.calls].index(call.id)
+        return replace(self, calls=(*self.calls[:index], call, *self.calls[index + 1 :]))
 
 
 @dataclass(frozen=True, slots=True)

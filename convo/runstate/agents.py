@@ -29,7 +29,7 @@ from convo.runstate.versions import LEDGER_SINCE, find_record_slots
 from convo.tools.tool import Lookup, toolbox
 
 OWN_RUN_ITEM_PATTERNS = tuple(
-    parse_path_pattern(holder) for holder in RUN_ITEM_PATTERNS if not holder.endswith("interruptions[]")
+    parse_path_pattern(pattern) for pattern in RUN_ITEM_PATTERNS if not pattern.endswith("interruptions[]")
 )
 """Places of the run's own run items; an interruption can belong to an agent used as a tool."""
 
@@ -48,22 +48,38 @@ def resolve_agent_identities(document: Json, graph: Graph, can_be_current: Calla
 
     Raises NotFound for an agent that the graph lacks, and InputFault if several agents can be the current one.
     """
-    names = {get_agent_identity(one): str(one["name"]) for one in _iter_agent_references(document)}
-    candidates = {said: _find_agents_by_name(graph, name) for said, name in names.items()}
-    known = {said: only[0] for said, only in candidates.items() if len(only) == 1}
-    own = {said: said.removeprefix(CONVO_IDENTITY_PREFIX) for said in names if said.startswith(CONVO_IDENTITY_PREFIX)}
-    known |= {said: identity for said, identity in own.items() if identity in candidates[said]}
-    shown = _resolve_by_handoffs(document, graph, known)
+    names = {get_agent_identity(reference): str(reference["name"]) for reference in _iter_agent_references(document)}
+    candidates = {state_identity: _find_agents_by_name(graph, name) for state_identity, name in names.items()}
+    known = {state_identity: matches[0] for state_identity, matches in candidates.items() if len(matches) == 1}
+    convo_identities = {
+        state_identity: state_identity.removeprefix(CONVO_IDENTITY_PREFIX)
+        for state_identity in names
+        if state_identity.startswith(CONVO_IDENTITY_PREFIX)
+    }
+    known |= {
+        state_identity: identity
+        for state_identity, identity in convo_identities.items()
+        if identity in candidates[state_identity]
+    }
+    by_handoff = _resolve_by_handoffs(document, graph, known)
     current = get_agent_identity(document["current_agent"])
     if current not in known:
-        fitting = [one for one in candidates[current] if can_be_current(one) and shown.get(current) in (None, one)]
-        known[current] = _require_single_agent(fitting, names[current])
-    for said, name in names.items():
-        if said not in known and said in shown:
-            known[said] = shown[said]
-        left = [one for one in candidates[said] if one not in known.values()]
-        if said not in known and len(left) == 1 and len(candidates[said]) == list(names.values()).count(name):
-            known[said] = left[0]
+        possible = [
+            candidate
+            for candidate in candidates[current]
+            if can_be_current(candidate) and by_handoff.get(current) in (None, candidate)
+        ]
+        known[current] = _require_single_agent(possible, names[current])
+    for state_identity, name in names.items():
+        if state_identity not in known and state_identity in by_handoff:
+            known[state_identity] = by_handoff[state_identity]
+        remaining = [candidate for candidate in candidates[state_identity] if candidate not in known.values()]
+        if (
+            state_identity not in known
+            and len(remaining) == 1
+            and len(candidates[state_identity]) == list(names.values()).count(name)
+        ):
+            known[state_identity] = remaining[0]
     return known
 
 
@@ -78,42 +94,42 @@ def _iter_agent_references(document: Json) -> Iterator[Json]:
 
 def _find_agents_by_name(graph: Graph, name: str) -> list[str]:
     """Return the identities of all agents with a name. Raises NotFound."""
-    same = [identity for identity, agent in graph.agents.items() if agent.name == name]
-    if not same:
+    identities = [identity for identity, agent in graph.agents.items() if agent.name == name]
+    if not identities:
         raise NotFound(
             "agent", name, hint=f"add this agent, which the state needs; known agents: {', '.join(graph.agents)}"
         )
-    return same
+    return identities
 
 
 def _resolve_by_handoffs(document: Json, graph: Graph, known: dict[str, str]) -> dict[str, str]:
     """Map the target of each completed handoff to the graph; the last handoff to an identity counts."""
-    led: dict[str, str] = {}
-    called: dict[str, str] = {}
+    targets: dict[str, str] = {}
+    handoff_names: dict[str, str] = {}
     for item in document.get("session_items") or document.get("generated_items") or ():
         raw, source, target = item["raw_item"], item.get("source_agent"), item.get("target_agent")
         if item.get("type") == "handoff_call_item":
-            called[str(raw.get("call_id"))] = str(raw.get("name"))
+            handoff_names[str(raw.get("call_id"))] = str(raw.get("name"))
         elif isinstance(source, dict) and isinstance(target, dict):
-            giver = known.get(get_agent_identity(source)) or led.get(get_agent_identity(source))
-            name = called.get(str(raw.get("call_id")))
-            to = (
-                next((one.target for one in build_handoff_tools(graph, giver) if one.name == name), None)
-                if giver
+            source_identity = known.get(get_agent_identity(source)) or targets.get(get_agent_identity(source))
+            name = handoff_names.get(str(raw.get("call_id")))
+            target_identity = (
+                next((tool.target for tool in build_handoff_tools(graph, source_identity) if tool.name == name), None)
+                if source_identity
                 else None
             )
-            if to is not None:
-                led[get_agent_identity(target)] = to
-    return led
+            if target_identity is not None:
+                targets[get_agent_identity(target)] = target_identity
+    return targets
 
 
-def _require_single_agent(fitting: list[str], name: str) -> str:
-    if len(fitting) == 1:
-        return fitting[0]
-    if not fitting:
+def _require_single_agent(matches: list[str], name: str) -> str:
+    if len(matches) == 1:
+        return matches[0]
+    if not matches:
         raise NotFound("agent", name, hint="add the tools that the state calls to an agent with this name")
     raise InputFault(
-        f"{len(fitting)} agents are named {name!r}, and the state does not identify the one that continues",
+        f"{len(matches)} agents are named {name!r}, and the state does not identify the one that continues",
         hint="give each agent a unique name",
     )
 
@@ -129,9 +145,9 @@ def write_sticky_decisions(state: RunState, run: Run) -> RunState:
         for slot in slots:
             if slot.can_be_sticky:
                 record = get_path(document, slot.steps) or {}
-                words = run.sticky_rejection_messages.get((agent, lookup))
-                lasting = add_verdict(record, (), ApprovalVerdict(approve, words, always=True), call.scope_digest())
-                document = replace_path(document, slot.steps, lasting)
+                message = run.sticky_rejection_messages.get((agent, lookup))
+                updated = add_verdict(record, (), ApprovalVerdict(approve, message, always=True), call.scope_digest())
+                document = replace_path(document, slot.steps, updated)
                 state = RunState(document, state.version)
     return state
 
@@ -143,40 +159,43 @@ def read_sticky_decisions(state: RunState, graph: Graph, known: Mapping[str, str
 
     Raises InvalidRunState if the digest of a decision is not that of the tool it names.
     """
-    found: StickyDecisions = {}
-    for holder, kept in state.records:
-        verdict = get_sticky_decision(kept.record)
-        if holder or kept.is_duplicate or verdict is None:
+    decisions: StickyDecisions = {}
+    for state_path, located in state.records:
+        verdict = get_sticky_decision(located.record)
+        if state_path or located.is_duplicate or verdict is None:
             continue
         tools = (
-            _iter_hosted_tools(state, graph, kept)
-            if kept.is_hosted
-            else _iter_function_tools(state, graph, known, kept)
+            _iter_hosted_tools(state, graph, located)
+            if located.is_hosted
+            else _iter_function_tools(state, graph, known, located)
         )
-        words = None if verdict else get_rejection_message(kept.record, None)
-        found.update((one, ApprovalVerdict(verdict, words, always=True)) for one in tools)
-    return found
+        message = None if verdict else get_rejection_message(located.record, None)
+        decisions.update((tool_key, ApprovalVerdict(verdict, message, always=True)) for tool_key in tools)
+    return decisions
 
 
-def _iter_hosted_tools(state: RunState, graph: Graph, kept: LocatedRecord) -> Iterator[tuple[str, Lookup]]:
-    said = get_path(state.document, (*kept.steps[:-1], "identity"))
-    if said.get("type") == "server_tool":
-        yield from ((agent, ("mcp", str(said.get("server_label")), kept.key)) for agent in graph.agents)
+def _iter_hosted_tools(state: RunState, graph: Graph, located: LocatedRecord) -> Iterator[tuple[str, Lookup]]:
+    identity = get_path(state.document, (*located.steps[:-1], "identity"))
+    if identity.get("type") == "server_tool":
+        yield from ((agent, ("mcp", str(identity.get("server_label")), located.key)) for agent in graph.agents)
 
 
 def _iter_function_tools(
-    state: RunState, graph: Graph, known: Mapping[str, str], kept: LocatedRecord
+    state: RunState, graph: Graph, known: Mapping[str, str], located: LocatedRecord
 ) -> Iterator[tuple[str, Lookup]]:
     """Iterate over the tools of a record. Raises InvalidRunState for the digest of another tool."""
-    owner = known.get(get_agent_identity(kept.agent)) if kept.agent else None
-    owners = list(graph.agents) if kept.agent is None else [owner] if owner else []
+    owner = known.get(get_agent_identity(located.agent)) if located.agent else None
+    owners = list(graph.agents) if located.agent is None else [owner] if owner else []
     for agent in owners:
         for lookup, tool in toolbox(graph[agent].functions).tools.items():
             call: StateCall = build_sticky_call(lookup, None)
-            if kept.key not in call.record_keys:
+            if located.key not in call.record_keys:
                 continue
-            if state.version.number >= LEDGER_SINCE.number and kept.record.get("sticky_scope") != call.scope_digest():
+            if (
+                state.version.number >= LEDGER_SINCE.number
+                and located.record.get("sticky_scope") != call.scope_digest()
+            ):
                 raise InvalidRunState(
-                    format_path((*kept.steps, "sticky_scope")), f"is not the digest of tool {tool.title}"
+                    format_path((*located.steps, "sticky_scope")), f"is not the digest of tool {tool.title}"
                 )
             yield agent, lookup

@@ -45,12 +45,14 @@ def apply_verdict(state: RunState, calls: Iterable[PendingCall], verdict: Approv
     ledger entry.
     """
     document = state.document
-    asked = defaultdict[PathSteps, list[PendingCall]](list)
-    for one in calls:
-        for holder in dict.fromkeys((one.state_path,) if state.is_bound else ((), one.state_path)):
-            asked[holder].append(one)  # before 1.15 the outermost state has their decisions too
-    for holder, its in asked.items():
-        document = replace_path(document, holder, _apply_in_document(state, get_path(document, holder), its, verdict))
+    calls_by_state = defaultdict[PathSteps, list[PendingCall]](list)
+    for call in calls:
+        for state_path in dict.fromkeys((call.state_path,) if state.is_bound else ((), call.state_path)):
+            calls_by_state[state_path].append(call)  # before 1.15 the outermost state has their decisions too
+    for state_path, state_calls in calls_by_state.items():
+        document = replace_path(
+            document, state_path, _apply_in_document(state, get_path(document, state_path), state_calls, verdict)
+        )
     return RunState(document, state.version)
 
 
@@ -60,71 +62,73 @@ def select_pending_calls(state: RunState, selector: str) -> tuple[PendingCall, .
     An id selects its call, decided or not. A tool's name and "all" select undecided calls only, so they never override
     an earlier decision. Raises NotFound if no pending call has this id or tool.
     """
-    by_id = tuple(one for one in state.pending if one.id == selector)
+    by_id = tuple(call for call in state.pending if call.id == selector)
     if by_id:
         return by_id
     if selector == ALL_CALLS:
         return state.list_undecided()
-    of_tool = tuple(one for one in state.pending if selector in (one.call.tool_name, *one.call.record_keys))
-    found = tuple(one for one in of_tool if one.id not in state.verdicts)
+    of_tool = tuple(call for call in state.pending if selector in (call.call.tool_name, *call.call.record_keys))
+    undecided = tuple(call for call in of_tool if call.id not in state.verdicts)
     if not of_tool:
-        waiting = ", ".join(one.id for one in state.pending)
+        ids = ", ".join(call.id for call in state.pending)
         raise NotFound(
-            "pending call", selector, hint=f"choose one of {waiting}" if waiting else "the state has no pending calls"
+            "pending call", selector, hint=f"choose one of {ids}" if ids else "the state has no pending calls"
         )
-    return found
+    return undecided
 
 
-def _apply_in_document(state: RunState, kept: Json, calls: Sequence[PendingCall], verdict: ApprovalVerdict) -> Json:
+def _apply_in_document(state: RunState, document: Json, calls: Sequence[PendingCall], verdict: ApprovalVerdict) -> Json:
     """Apply a verdict to the calls of one state, with one change for each record."""
     if state.is_bound:
-        kept = _add_ledger_entries(kept, calls)
-    noting = defaultdict[RecordSlot, list[PendingCall]](list)
-    for one in calls:
-        kept, slots = find_record_slots(state.version, kept, one.call, always=verdict.always)
-        if verdict.always and one.call.is_hosted and not (one.call.name and one.call.raw.get("server_label")):
-            raise InvalidUsage(f"{one.id} does not name its tool and server, so a decision cannot be permanent")
+        document = _add_ledger_entries(document, calls)
+    calls_by_slot = defaultdict[RecordSlot, list[PendingCall]](list)
+    for call in calls:
+        document, slots = find_record_slots(state.version, document, call.call, always=verdict.always)
+        if verdict.always and call.call.is_hosted and not (call.call.name and call.call.raw.get("server_label")):
+            raise InvalidUsage(f"{call.id} does not name its tool and server, so a decision cannot be permanent")
         for slot in slots:
-            noting[slot].append(one)
-    for slot, its in noting.items():
-        record = get_path(kept, slot.steps) or {}
-        _check_verdict_supported(state.version, its[0], record, verdict)
-        lasting = ApprovalVerdict(verdict.approve, verdict.message, verdict.always and slot.can_be_sticky)
-        scope = its[-1].call.scope_digest() if state.is_bound else None
-        kept = replace_path(kept, slot.steps, add_verdict(record, [one.id for one in its], lasting, scope))
-    return kept
+            calls_by_slot[slot].append(call)
+    for slot, slot_calls in calls_by_slot.items():
+        record = get_path(document, slot.steps) or {}
+        _check_verdict_supported(state.version, slot_calls[0], record, verdict)
+        slot_verdict = ApprovalVerdict(verdict.approve, verdict.message, verdict.always and slot.can_be_sticky)
+        scope = slot_calls[-1].call.scope_digest() if state.is_bound else None
+        document = replace_path(
+            document, slot.steps, add_verdict(record, [call.id for call in slot_calls], slot_verdict, scope)
+        )
+    return document
 
 
 def _add_ledger_entries(document: Json, calls: Sequence[PendingCall]) -> Json:
     ledger = get_path(document, LEDGER_PATH) or {}
-    fresh = {one.id: _require_ledger_entry(one) for one in calls if one.id not in ledger}
-    return replace_path(document, LEDGER_PATH, {**ledger, **fresh}) if fresh else document
+    new_entries = {call.id: _require_ledger_entry(call) for call in calls if call.id not in ledger}
+    return replace_path(document, LEDGER_PATH, {**ledger, **new_entries}) if new_entries else document
 
 
-def _require_ledger_entry(one: PendingCall) -> Json:
-    where: PathSteps = (*one.item_path, "raw_item")
+def _require_ledger_entry(call: PendingCall) -> Json:
+    path: PathSteps = (*call.item_path, "raw_item")
     try:
-        bound = build_ledger_entry(one.call)
-    except ValueError as wrong:
-        raise InvalidRunState(format_path(where), f"cannot be approved or rejected: {wrong}") from wrong
-    if bound is None:
+        entry = build_ledger_entry(call.call)
+    except ValueError as error:
+        raise InvalidRunState(format_path(path), f"cannot be approved or rejected: {error}") from error
+    if entry is None:
         raise InvalidRunState(
-            format_path(where), "does not name its tool and arguments, so it cannot be approved or rejected"
+            format_path(path), "does not name its tool and arguments, so it cannot be approved or rejected"
         )
-    return bound
+    return entry
 
 
-def _check_verdict_supported(version: Version, one: PendingCall, record: Json, verdict: ApprovalVerdict) -> None:
+def _check_verdict_supported(version: Version, call: PendingCall, record: Json, verdict: ApprovalVerdict) -> None:
     """Raise InvalidUsage if readers of this label would ignore a part of the decision."""
     if verdict.message is not None and version.number < REJECTION_MESSAGE_SINCE.number:
         raise InvalidUsage(
             f"a state with label {version.label} cannot contain the reason of a rejection",
             hint=f"remove the reason, or write a newer label with --schema {REJECTION_MESSAGE_SINCE.label}",
         )
-    overruled = verdict.approve and not verdict.always and get_sticky_decision(record) is False
-    if overruled and version.number < CALL_APPROVAL_WINS_SINCE.number:
+    is_override = verdict.approve and not verdict.always and get_sticky_decision(record) is False
+    if is_override and version.number < CALL_APPROVAL_WINS_SINCE.number:
         raise InvalidUsage(
-            f"{one.call.tool_name} is rejected always, and for readers of {version.label} that overrides {one.id}",
+            f"{call.call.tool_name} is rejected always, and for readers of {version.label} that overrides {call.id}",
             hint=f"approve it with --always, or write a newer label with --schema {CALL_APPROVAL_WINS_SINCE.label}",
         )
 
@@ -133,9 +137,9 @@ EDITABLE_CALL_TYPES = {"function_call", "custom_tool_call"}
 """Calls whose arguments are one string and whose tool the client runs."""
 
 CALL_COPY_PATTERNS = tuple(
-    parse_path_pattern(words)
-    for words in (
-        *(f"{holder}.raw_item" for holder in RUN_ITEM_PATTERNS),
+    parse_path_pattern(pattern)
+    for pattern in (
+        *(f"{item_pattern}.raw_item" for item_pattern in RUN_ITEM_PATTERNS),
         "last_processed_response.functions[].tool_call",
         "last_processed_response.custom_tool_actions[].tool_call",
         "model_responses[].output[]",
@@ -157,62 +161,70 @@ def edit_arguments(state: RunState, pending_call: PendingCall, arguments: str) -
     if pending_call.call.is_function:
         _check_json_object(arguments)
     document = state.document
-    for holder in _iter_enclosing_states(pending_call.state_path):
-        for way in tuple(_iter_call_copies(get_path(document, holder), pending_call.call.raw)):
+    for state_path in _iter_enclosing_states(pending_call.state_path):
+        for steps in tuple(_iter_call_copies(get_path(document, state_path), pending_call.call.raw)):
             field = ARGUMENT_FIELDS[pending_call.call.type]
-            document = replace_path(document, (*holder, *way, field), arguments)
+            document = replace_path(document, (*state_path, *steps, field), arguments)
     if state.is_bound:
         document = _rebind_call(document, pending_call)
     return RunState(document, state.version)
 
 
-def _check_editable(state: RunState, one: PendingCall) -> None:
-    for holder in _iter_enclosing_states(one.state_path):
-        inner = get_path(state.document, holder)
-        if inner.get("conversation_id") or inner.get("previous_response_id") or inner.get("auto_previous_response_id"):
+def _check_editable(state: RunState, call: PendingCall) -> None:
+    for state_path in _iter_enclosing_states(call.state_path):
+        document = get_path(state.document, state_path)
+        if (
+            document.get("conversation_id")
+            or document.get("previous_response_id")
+            or document.get("auto_previous_response_id")
+        ):
             raise InvalidUsage(
-                f"the arguments of {one.id} cannot be edited: a server stores the original call",
+                f"the arguments of {call.id} cannot be edited: a server stores the original call",
                 hint="reject the call, and give the arguments to use in the reason",
             )
-    if one.call.type not in EDITABLE_CALL_TYPES:
+    if call.call.type not in EDITABLE_CALL_TYPES:
         raise InvalidUsage(
-            f"the arguments of {one.id}, a {one.call.type}, cannot be edited", hint="approve or reject it"
+            f"the arguments of {call.id}, a {call.call.type}, cannot be edited", hint="approve or reject it"
         )
 
 
 def _check_json_object(arguments: str) -> None:
     try:
-        wrong = None if isinstance(json.loads(arguments), dict) else "are not a JSON object"
+        problem = None if isinstance(json.loads(arguments), dict) else "are not a JSON object"
     except (ValueError, RecursionError):
-        wrong = "are not JSON"
-    if wrong:
+        problem = "are not JSON"
+    if problem:
         raise InvalidRunState(
-            "$", f"is the start of the edited arguments, which {wrong}", hint="pass a JSON object; nothing was changed"
+            "$",
+            f"is the start of the edited arguments, which {problem}",
+            hint="pass a JSON object; nothing was changed",
         )
 
 
-def _iter_enclosing_states(holder: PathSteps) -> Iterator[PathSteps]:
-    """Iterate over the outermost state and each state down to `holder`: each repeats the pending calls of the next."""
+def _iter_enclosing_states(state_path: PathSteps) -> Iterator[PathSteps]:
+    """Iterate over the states from the outermost to `state_path`: each repeats the pending calls of the next."""
     yield ()
-    for end, step in enumerate(holder, 1):
+    for end, step in enumerate(state_path, 1):
         if step == "agent_run_state":
-            yield holder[:end]
+            yield state_path[:end]
 
 
 def _iter_call_copies(document: Json, raw: Item) -> Iterator[PathSteps]:
     """Iterate over the places where a document repeats a call."""
     for steps in CALL_COPY_PATTERNS:
-        for way, value in iter_path_matches(document, steps):
+        for path, value in iter_path_matches(document, steps):
             if isinstance(value, dict) and all(value.get(key) == raw.get(key) for key in ("type", "call_id", "name")):
-                yield way
+                yield path
 
 
-def _rebind_call(document: Json, one: PendingCall) -> Json:
-    item = get_path(document, one.item_path)
+def _rebind_call(document: Json, pending_call: PendingCall) -> Json:
+    item = get_path(document, pending_call.item_path)
     call = parse_state_call(item["raw_item"], item)
     assert call is not None
     try:
-        bound = build_ledger_entry(call)
-    except ValueError as wrong:
-        raise InvalidRunState(format_path((*one.item_path, "raw_item")), f"has no ledger entry: {wrong}") from wrong
-    return replace_path(document, (*one.state_path, *LEDGER_PATH, one.id), bound)
+        entry = build_ledger_entry(call)
+    except ValueError as error:
+        raise InvalidRunState(
+            format_path((*pending_call.item_path, "raw_item")), f"has no ledger entry: {error}"
+        ) from error
+    return replace_path(document, (*pending_call.state_path, *LEDGER_PATH, pending_call.id), entry)

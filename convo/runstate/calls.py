@@ -33,31 +33,33 @@ SDK_RESUME_HINT = "use --decide-only -o decided.json, and resume with the Agents
 
 def read_last_response(document: Json) -> tuple[Item, ...]:
     """Return the items of the last response, with its calls as they would run."""
-    answers = document.get("model_responses") or [{}]
+    responses = document.get("model_responses") or [{}]
     planned = {call.id: call.raw for _, call in iter_actions(document)}
-    said = answers[-1].get("output") or []
-    return tuple(planned.get(answerable_call_id(item), item) for item in said)
+    output = responses[-1].get("output") or []
+    return tuple(planned.get(answerable_call_id(item), item) for item in output)
 
 
 def answerable_call_id(item: Item) -> str | None:
     """Return the id that connects a call, its output and its approval."""
-    found = item.get("id") if item_type(item) == MCP_APPROVAL_REQUEST else item.get("approval_request_id")
-    return found if isinstance(found, str) else get_call_id(item)
+    call_id = item.get("id") if item_type(item) == MCP_APPROVAL_REQUEST else item.get("approval_request_id")
+    return call_id if isinstance(call_id, str) else get_call_id(item)
 
 
 def collect_outputs(document: Json) -> dict[str, Item]:
     """Return the outputs in a state, by call id."""
-    raws = (item["raw_item"] for item in document.get("generated_items") or ())
-    found = {
-        answerable_call_id(raw): raw for raw in raws if is_client_output(raw) or item_type(raw) == MCP_APPROVAL_RESPONSE
+    raw_items = (item["raw_item"] for item in document.get("generated_items") or ())
+    outputs = {
+        answerable_call_id(raw): raw
+        for raw in raw_items
+        if is_client_output(raw) or item_type(raw) == MCP_APPROVAL_RESPONSE
     }
-    return {call: raw for call, raw in found.items() if call is not None}
+    return {call_id: raw for call_id, raw in outputs.items() if call_id is not None}
 
 
 def collect_started_call_ids(document: Json) -> set[str]:
     """Return the calls that started, by the ledger; the outcome of one without an output is unknown."""
     ledger = get_path(document, LEDGER_PATH) or {}
-    return {call for call, entry in ledger.items() if entry["executed"]}
+    return {call_id for call_id, entry in ledger.items() if entry["executed"]}
 
 
 def import_calls(document: Json, run: Run) -> tuple[ToolCall, ...]:
@@ -66,43 +68,51 @@ def import_calls(document: Json, run: Run) -> tuple[ToolCall, ...]:
     Raises NotFound for a missing tool, InvalidRunState for a tool whose schema differs from the one in the state, and
     Unsupported for a pending call of a kind that convo does not perform.
     """
-    done = collect_outputs(document)
-    _check_planned_calls(document, done)
+    outputs = collect_outputs(document)
+    _check_planned_calls(document, outputs)
     open_calls = tuple(
-        item for item in read_last_response(document) if answerable_call_id(item) not in done or _is_client_call(item)
+        item
+        for item in read_last_response(document)
+        if answerable_call_id(item) not in outputs or _is_client_call(item)
     )
-    wrong = find_agent_mismatch(document, run.graph, run.agent)
-    if wrong is not None:
-        raise wrong
-    ways = {offer.name: offer.target for offer in build_handoff_tools(run.graph, run.agent)}
-    calls = parse_tool_calls(run, ModelResponded(open_calls, toolbox(run.current_agent.functions), ways))
+    mismatch = find_agent_mismatch(document, run.graph, run.agent)
+    if mismatch is not None:
+        raise mismatch
+    targets = {tool.name: tool.target for tool in build_handoff_tools(run.graph, run.agent)}
+    calls = parse_tool_calls(run, ModelResponded(open_calls, toolbox(run.current_agent.functions), targets))
     if isinstance(calls, RunFailure):
-        words = calls.message[:1].lower() + calls.message[1:]
-        raise Unsupported("convo", f"the pending calls of this state: {words}", hint=SDK_RESUME_HINT)
-    waiting = {answerable_call_id(one.value["raw_item"]) for one in iter_interruptions(document)}
-    inside = find_open_nested_states(document)
-    begun = collect_started_call_ids(document)
+        problem = calls.message[:1].lower() + calls.message[1:]
+        raise Unsupported("convo", f"the pending calls of this state: {problem}", hint=SDK_RESUME_HINT)
+    pending_ids = {answerable_call_id(match.value["raw_item"]) for match in iter_interruptions(document)}
+    nested_states = find_open_nested_states(document)
+    started_ids = collect_started_call_ids(document)
     return tuple(
-        _mark_nested(call) if call.id in inside else _mark_stage(call, done, call.id in waiting, call.id in begun)
+        _mark_nested(call)
+        if call.id in nested_states
+        else _mark_stage(call, outputs, call.id in pending_ids, call.id in started_ids)
         for call in calls
     )
 
 
-def _check_planned_calls(document: Json, done: Collection[str]) -> None:
+def _check_planned_calls(document: Json, completed_ids: Collection[str]) -> None:
     """Raise InvalidRunState unless the calls to run are the calls that the model made.
 
     A call that the model never made gets an output that no server accepts; a call that is not planned never runs.
     """
-    answers = document.get("model_responses") or [{}]
-    output = answers[-1].get("output") or []
-    said = {answerable_call_id(item) for item in output}
-    planned = {call.id for _, call in iter_actions(document)}
+    responses = document.get("model_responses") or [{}]
+    output = responses[-1].get("output") or []
+    made_ids = {answerable_call_id(item) for item in output}
+    planned_ids = {call.id for _, call in iter_actions(document)}
     for steps, call in iter_actions(document):
-        if call.id not in said:
+        if call.id not in made_ids:
             raise InvalidRunState(format_path(steps), "is not a call of the last response in model_responses")
-    for place, item in enumerate(output):
-        if _needs_answer(item) and answerable_call_id(item) not in planned and answerable_call_id(item) not in done:
-            steps = ("model_responses", len(answers) - 1, "output", place)
+    for index, item in enumerate(output):
+        if (
+            _needs_answer(item)
+            and answerable_call_id(item) not in planned_ids
+            and answerable_call_id(item) not in completed_ids
+        ):
+            steps = ("model_responses", len(responses) - 1, "output", index)
             raise InvalidRunState(
                 format_path(steps), "is a call without an output that last_processed_response does not contain"
             )
@@ -111,13 +121,13 @@ def _check_planned_calls(document: Json, done: Collection[str]) -> None:
 def find_agent_mismatch(document: Json, graph: Graph, identity: str) -> ConvoError | None:
     """Return the reason why an agent of the graph cannot have made the last response's calls; None if it can."""
     agent = graph[identity]
-    ways = {offer.name for offer in build_handoff_tools(graph, identity)}
-    said = dict(_iter_recorded_schemas(document))
+    handoff_names = {tool.name for tool in build_handoff_tools(graph, identity)}
+    schemas = dict(_iter_recorded_schemas(document))
     for item in read_last_response(document):
-        if item_type(item) == "function_call" and item.get("name") not in ways:
-            found = _find_tool_mismatch(agent, item, said.get(get_call_id(item)))
-            if found is not None:
-                return found
+        if item_type(item) == "function_call" and item.get("name") not in handoff_names:
+            mismatch = _find_tool_mismatch(agent, item, schemas.get(get_call_id(item)))
+            if mismatch is not None:
+                return mismatch
     return None
 
 
@@ -128,38 +138,38 @@ def _iter_recorded_schemas(document: Json) -> Iterator[tuple[str | None, tuple[P
         yield get_call_id(action["tool_call"]), (steps, get_path(document, steps))
 
 
-def _find_tool_mismatch(agent: Agent, item: Item, shown: tuple[PathSteps, Json] | None) -> ConvoError | None:
+def _find_tool_mismatch(agent: Agent, item: Item, recorded: tuple[PathSteps, Json] | None) -> ConvoError | None:
     tool = toolbox(agent.functions).find(item)
     if tool is None:
         return NotFound(
             "tool", str(item.get("name")), hint=f"add it: agent {agent.name!r} called it before the run was paused"
         )
-    if shown is None or shown[1] is None or strip_annotations(shown[1]) == strip_annotations(tool.parameters):
+    if recorded is None or recorded[1] is None or strip_annotations(recorded[1]) == strip_annotations(tool.parameters):
         return None
-    words = f"differs from the schema of tool {tool.title!r}, so the approved call is not the call that would run"
-    return InvalidRunState(format_path(shown[0]), words, hint="resume with the tools that the run was paused with")
+    problem = f"differs from the schema of tool {tool.title!r}, so the approved call is not the call that would run"
+    return InvalidRunState(format_path(recorded[0]), problem, hint="resume with the tools that the run was paused with")
 
 
 def strip_annotations(schema: Json) -> Json:
     """Return a schema without annotations, for comparison."""
     if isinstance(schema, list):
-        return [strip_annotations(one) for one in schema]
+        return [strip_annotations(element) for element in schema]
     if not isinstance(schema, Mapping):
         return schema
-    said = {
-        key: below
-        for key, below in schema.items()
-        if key not in SCHEMA_ANNOTATIONS and (key, below) != ("required", [])
+    members = {
+        key: value
+        for key, value in schema.items()
+        if key not in SCHEMA_ANNOTATIONS and (key, value) != ("required", [])
     }
-    return {key: _strip_member(key, below) for key, below in said.items()}
+    return {key: _strip_member(key, value) for key, value in members.items()}
 
 
-def _strip_member(key: str, below: Json) -> Json:
-    if key == "required" and isinstance(below, list):
-        return sorted(map(str, below))
-    if key in SCHEMA_MAPS and isinstance(below, Mapping):
-        return {name: strip_annotations(one) for name, one in below.items()}
-    return strip_annotations(below)
+def _strip_member(key: str, value: Json) -> Json:
+    if key == "required" and isinstance(value, list):
+        return sorted(map(str, value))
+    if key in SCHEMA_MAPS and isinstance(value, Mapping):
+        return {name: strip_annotations(schema) for name, schema in value.items()}
+    return strip_annotations(value)
 
 
 def _needs_answer(item: Item) -> bool:
@@ -173,22 +183,22 @@ def _is_client_call(item: Item) -> bool:
 
 def find_open_nested_states(document: Json) -> dict[str, PathMatch]:
     """Return the states of agents used as tools whose call has no output, by call id."""
-    done = collect_outputs(document)
-    found = (
-        (get_call_id(get_path(document, (*place.steps[:-1], "tool_call"))), place)
-        for place in iter_nested_states(document)
+    outputs = collect_outputs(document)
+    states = (
+        (get_call_id(get_path(document, (*match.steps[:-1], "tool_call"))), match)
+        for match in iter_nested_states(document)
     )
-    return {call: place for call, place in found if call is not None and call not in done}
+    return {call_id: match for call_id, match in states if call_id is not None and call_id not in outputs}
 
 
 def _mark_nested(call: ToolCall) -> ToolCall:
     return replace(call, stage=Stage.NESTED_RUN_PAUSED, output=None)
 
 
-def _mark_stage(call: ToolCall, done: Mapping[str, Item], waits: bool, begun: bool) -> ToolCall:
-    if call.id in done:
-        return replace(call, stage=Stage.DONE, output=done[call.id], has_run=call.tool is not None)
-    if begun and call.tool is not None:
+def _mark_stage(call: ToolCall, outputs: Mapping[str, Item], is_pending: bool, has_started: bool) -> ToolCall:
+    if call.id in outputs:
+        return replace(call, stage=Stage.DONE, output=outputs[call.id], has_run=call.tool is not None)
+    if has_started and call.tool is not None:
         return replace(call, stage=Stage.OUTCOME_UNKNOWN, output=None)
-    undone = call.stage is Stage.CHECKING_APPROVAL or (waits and call.stage is not Stage.HANDOFF)
-    return replace(call, stage=Stage.PENDING, output=None) if undone else call
+    needs_decision = call.stage is Stage.CHECKING_APPROVAL or (is_pending and call.stage is not Stage.HANDOFF)
+    return replace(call, stage=Stage.PENDING, output=None) if needs_decision else call

@@ -69,8 +69,8 @@ def iter_path_matches(value: Json, steps: Sequence[str], prefix: PathSteps = ())
                 members = enumerate(value)
             elif step == "*" and isinstance(value, dict):
                 members = value.items()
-            for key, below in members:
-                yield from iter_path_matches(below, steps[at + 1 :], (*prefix, key))
+            for key, child in members:
+                yield from iter_path_matches(child, steps[at + 1 :], (*prefix, key))
             return
         if not isinstance(value, dict) or step not in value:
             return
@@ -96,18 +96,18 @@ def replace_path(value: Json, steps: Sequence[PathStep], new: Json) -> Json:
         return new
     step, rest = steps[0], steps[1:]
     if isinstance(step, int):
-        return [replace_path(below, rest, new) if index == step else below for index, below in enumerate(value)]
-    inside = value if isinstance(value, dict) else {}
-    return {**inside, step: replace_path(inside.get(step), rest, new)}
+        return [replace_path(child, rest, new) if index == step else child for index, child in enumerate(value)]
+    members = value if isinstance(value, dict) else {}
+    return {**members, step: replace_path(members.get(step), rest, new)}
 
 
 def remove_path(value: Json, steps: Sequence[PathStep]) -> Json:
     """Return `value` without the member at a path; only a key is removed, so elements of lists keep their indexes."""
-    *way, last = steps
-    holder = get_path(value, way)
-    if not isinstance(holder, dict) or last not in holder:
+    *parent_steps, last = steps
+    parent = get_path(value, parent_steps)
+    if not isinstance(parent, dict) or last not in parent:
         return value
-    return replace_path(value, way, {key: below for key, below in holder.items() if key != last})
+    return replace_path(value, parent_steps, {key: child for key, child in parent.items() if key != last})
 
 
 MAX_STATE_BYTES = 64 * 1024 * 1024
@@ -164,14 +164,16 @@ def describe_json_type(value: Json) -> str:
 def _decode_utf8(data: bytes) -> str:
     if len(data) > MAX_STATE_BYTES:
         raise InvalidRunState("$", f"has {len(data):,} bytes; the limit is {MAX_STATE_BYTES:,}")
-    for mark, words in BYTE_ORDER_MARKS:
+    for mark, description in BYTE_ORDER_MARKS:
         if data.startswith(mark):
-            raise InvalidRunState("$", f"begins with {words}", hint="save the file as UTF-8 without a byte order mark")
+            raise InvalidRunState(
+                "$", f"begins with {description}", hint="save the file as UTF-8 without a byte order mark"
+            )
     try:
         return data.decode("utf-8")
-    except UnicodeDecodeError as wrong:
-        text = data[: wrong.start].decode("utf-8")
-        raise InvalidRunState(locate_offset(text, wrong.start), f"is not UTF-8 at byte {wrong.start}") from wrong
+    except UnicodeDecodeError as error:
+        text = data[: error.start].decode("utf-8")
+        raise InvalidRunState(locate_offset(text, error.start), f"is not UTF-8 at byte {error.start}") from error
 
 
 def _has_too_many_members(data: bytes) -> bool:
@@ -192,16 +194,16 @@ def _count_member_marks(data: bytes) -> Iterator[int]:
     Escapes are removed first, so every remaining quote starts or ends a string. Strings without a comma or bracket are
     removed next; then every second piece between quotes is outside a string.
     """
-    at = inside = 0
-    while at < len(data):
-        window = data[at : at + SCAN_CHUNK_BYTES]
-        if (len(window) - len(window.rstrip(b"\\"))) % 2:
-            window = data[at : at + SCAN_CHUNK_BYTES + 1]
-        at += len(window)
-        whole = window.replace(b"\\\\", b"").replace(b'\\"', b"")
-        pieces = whole.translate(None, UNCOUNTED_BYTES).replace(b'""', b"").split(b'"')
-        yield sum(map(len, pieces[inside::2]))
-        inside = (inside + len(pieces) - 1) % 2
+    offset = in_string = 0
+    while offset < len(data):
+        chunk = data[offset : offset + SCAN_CHUNK_BYTES]
+        if (len(chunk) - len(chunk.rstrip(b"\\"))) % 2:
+            chunk = data[offset : offset + SCAN_CHUNK_BYTES + 1]
+        offset += len(chunk)
+        unescaped = chunk.replace(b"\\\\", b"").replace(b'\\"', b"")
+        pieces = unescaped.translate(None, UNCOUNTED_BYTES).replace(b'""', b"").split(b'"')
+        yield sum(map(len, pieces[in_string::2]))
+        in_string = (in_string + len(pieces) - 1) % 2
 
 
 def _load_json(text: str) -> Json:
@@ -209,15 +211,15 @@ def _load_json(text: str) -> Json:
         return json.loads(
             text, object_pairs_hook=_make_object, parse_constant=_reject_constant, parse_float=_parse_float
         )
-    except RecursionError as wrong:
-        raise _too_deep_error(text) from wrong
-    except json.JSONDecodeError as wrong:
-        words = f"has a JSON syntax error: {wrong.msg.lower()} (line {wrong.lineno}, column {wrong.colno})"
-        raise InvalidRunState(locate_offset(text, wrong.pos), words) from wrong
-    except _InvalidValue as wrong:
-        raise _invalid_value_error(text, wrong) from None
-    except ValueError as wrong:
-        raise InvalidRunState(_locate_token(text, _is_too_long_number), "is a number with too many digits") from wrong
+    except RecursionError as error:
+        raise _too_deep_error(text) from error
+    except json.JSONDecodeError as error:
+        problem = f"has a JSON syntax error: {error.msg.lower()} (line {error.lineno}, column {error.colno})"
+        raise InvalidRunState(locate_offset(text, error.pos), problem) from error
+    except _InvalidValue as error:
+        raise _invalid_value_error(text, error) from None
+    except ValueError as error:
+        raise InvalidRunState(_locate_token(text, _is_too_long_number), "is a number with too many digits") from error
 
 
 class _InvalidValue(ValueError):
@@ -246,14 +248,16 @@ def _parse_float(token: str) -> float:
     return number
 
 
-def _invalid_value_error(text: str, wrong: _InvalidValue) -> InvalidRunState:
-    if isinstance(wrong, _DuplicateKey):
-        where = next((found for found in _iter_duplicate_keys(text)), "$")
-        return InvalidRunState(where, "is a duplicate key; readers differ on which value counts")
-    token = str(wrong)
+def _invalid_value_error(text: str, error: _InvalidValue) -> InvalidRunState:
+    if isinstance(error, _DuplicateKey):
+        path = next((candidate for candidate in _iter_duplicate_keys(text)), "$")
+        return InvalidRunState(path, "is a duplicate key; readers differ on which value counts")
+    token = str(error)
     if NON_FINITE_PATTERN.fullmatch(token):
-        return InvalidRunState(_locate_token(text, lambda found: found == token), f"is {token}, which is not JSON")
-    return InvalidRunState(_locate_token(text, lambda found: found == token), "is a number that is too large")
+        return InvalidRunState(
+            _locate_token(text, lambda candidate: candidate == token), f"is {token}, which is not JSON"
+        )
+    return InvalidRunState(_locate_token(text, lambda candidate: candidate == token), "is a number that is too large")
 
 
 def _measure_depth(document: Json) -> int:
@@ -263,8 +267,8 @@ def _measure_depth(document: Json) -> int:
         levels += 1
         level = [
             value
-            for holder in level
-            for value in (holder.values() if type(holder) is dict else holder)
+            for container in level
+            for value in (container.values() if type(container) is dict else container)
             if type(value) is dict or type(value) is list
         ]
     return levels
@@ -287,32 +291,32 @@ class JsonToken(NamedTuple):
 
 def locate_offset(text: str, offset: int) -> str:
     """Return the JSON path of the last token before `offset`; `$` beyond `MAX_SCANNED_CHARS`."""
-    way: list[PathStep] = []
+    steps: list[PathStep] = []
     if offset > MAX_SCANNED_CHARS:
-        return format_path(way)
-    for found in _iter_tokens(text):
-        if found.offset >= offset:
+        return format_path(steps)
+    for token in _iter_tokens(text):
+        if token.offset >= offset:
             break
-        way = _known_steps(found.steps)
-    return format_path(way)
+        steps = _known_steps(token.steps)
+    return format_path(steps)
 
 
 def _iter_tokens(text: str) -> Iterator[JsonToken]:
     """Iterate over the tokens. All share one list of steps, so a caller that keeps the steps copies them."""
-    way: list[PathStep | None] = []
+    steps: list[PathStep | None] = []
     for match in TOKEN_PATTERN.finditer(text, 0, MAX_SCANNED_CHARS):
-        mark = match[0]
-        is_key = mark[0] == '"' and bool(way) and way[-1] is None
+        symbol = match[0]
+        is_key = symbol[0] == '"' and bool(steps) and steps[-1] is None
         if is_key:
-            way[-1] = _parse_key(mark)
-        elif mark == "," and way:
-            last = way[-1]
-            way[-1] = last + 1 if isinstance(last, int) else None
-        elif mark in "}]" and way:
-            way.pop()
-        yield JsonToken(match.start(), mark, way, is_key)
-        if mark in "{[":
-            way.append(None if mark == "{" else 0)
+            steps[-1] = _parse_key(symbol)
+        elif symbol == "," and steps:
+            last = steps[-1]
+            steps[-1] = last + 1 if isinstance(last, int) else None
+        elif symbol in "}]" and steps:
+            steps.pop()
+        yield JsonToken(match.start(), symbol, steps, is_key)
+        if symbol in "{[":
+            steps.append(None if symbol == "{" else 0)
 
 
 def _parse_key(token: str) -> str:
@@ -322,18 +326,18 @@ def _parse_key(token: str) -> str:
         return token[1:-1]
 
 
-def _known_steps(way: Sequence[PathStep | None]) -> list[PathStep]:
-    return [step for step in way if step is not None]
+def _known_steps(steps: Sequence[PathStep | None]) -> list[PathStep]:
+    return [step for step in steps if step is not None]
 
 
 def _too_deep_error(text: str) -> InvalidRunState:
-    deep = next((found.steps for found in _iter_tokens(text) if len(found.steps) > MAX_DEPTH), ())
-    return InvalidRunState(format_path(_known_steps(deep)[:8]) + "…", f"is nested deeper than {MAX_DEPTH} levels")
+    steps = next((token.steps for token in _iter_tokens(text) if len(token.steps) > MAX_DEPTH), ())
+    return InvalidRunState(format_path(_known_steps(steps)[:8]) + "…", f"is nested deeper than {MAX_DEPTH} levels")
 
 
-def _locate_token(text: str, fits: Callable[[str], bool]) -> str:
-    """Return the path of the first token for which `fits` returns True."""
-    return next((format_path(_known_steps(found.steps)) for found in _iter_tokens(text) if fits(found.text)), "$")
+def _locate_token(text: str, is_match: Callable[[str], bool]) -> str:
+    """Return the path of the first token for which `is_match` returns True."""
+    return next((format_path(_known_steps(token.steps)) for token in _iter_tokens(text) if is_match(token.text)), "$")
 
 
 def _is_too_long_number(token: str) -> bool:
@@ -343,13 +347,13 @@ def _is_too_long_number(token: str) -> bool:
 def _iter_duplicate_keys(text: str) -> Iterator[str]:
     """Iterate over the paths of duplicate keys."""
     seen: list[set[str]] = []
-    for found in _iter_tokens(text):
-        while len(seen) > len(found.steps):
+    for token in _iter_tokens(text):
+        while len(seen) > len(token.steps):
             seen.pop()
-        while len(seen) < len(found.steps):
+        while len(seen) < len(token.steps):
             seen.append(set())
-        key = found.steps[-1] if found.is_key else None
+        key = token.steps[-1] if token.is_key else None
         if isinstance(key, str):
             if key in seen[-1]:
-                yield format_path(_known_steps(found.steps))
+                yield format_path(_known_steps(token.steps))
             seen[-1].add(key)

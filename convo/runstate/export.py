@@ -58,14 +58,14 @@ def export_run_state(run: Run, account: RunTranscript) -> RunState:
     return write_sticky_decisions(_write_decisions(run_state_from_json(_build_document(run, account)), run.calls), run)
 
 
-def _check_exportable(run: Run, account: RunTranscript) -> None:
-    if run.graph.duplicates and (account.base or not account.convo_only):
+def _check_exportable(run: Run, transcript: RunTranscript) -> None:
+    if run.graph.duplicates and (transcript.base or not transcript.convo_only):
         raise InputFault(
             f"several agents are named {run.graph.duplicates[0]!r}, and only the Agents SDK can number them",
             hint="give each agent a unique name",
         )
     unknown = run.calls_at(Stage.OUTCOME_UNKNOWN)
-    if unknown and not account.allow_unknown_outcomes:
+    if unknown and not transcript.allow_unknown_outcomes:
         raise StateFault(
             f"call {unknown[0].id} was started and its outcome is unknown; the Agents SDK would run it again",
             hint="supply the output of the call, or approve running it again, then resume",
@@ -81,15 +81,18 @@ def _check_exportable(run: Run, account: RunTranscript) -> None:
 
 def _write_decisions(state: RunState, calls: Iterable[ToolCall]) -> RunState:
     """Write the decisions and edited arguments of pending calls to the state."""
-    waiting = {one.id: one for one in state.pending}
-    said = [call for call in calls if call.id in waiting and call.stage not in PENDING_STAGES]
-    for call in said:
+    pending = {pending_call.id: pending_call for pending_call in state.pending}
+    decided = [call for call in calls if call.id in pending and call.stage not in PENDING_STAGES]
+    for call in decided:
         if call.tool is not None and call.arguments != str(call.item.get("arguments") or ""):
-            state = edit_arguments(state, waiting[call.id], call.arguments)
-    waiting = {one.id: one for one in state.pending}
-    verdicts = sorted(((_verdict_from_call(call), waiting[call.id]) for call in said), key=lambda one: one[0].approve)
-    for verdict, alike in groupby(verdicts, itemgetter(0)):
-        state = apply_verdict(state, (one for _, one in alike), verdict)
+            state = edit_arguments(state, pending[call.id], call.arguments)
+    pending = {pending_call.id: pending_call for pending_call in state.pending}
+    verdicts = sorted(
+        ((_verdict_from_call(call), pending[call.id]) for call in decided),
+        key=lambda pair: pair[0].approve,
+    )
+    for verdict, group in groupby(verdicts, itemgetter(0)):
+        state = apply_verdict(state, (pending_call for _, pending_call in group), verdict)
     return state
 
 
@@ -98,39 +101,48 @@ def _verdict_from_call(call: ToolCall) -> ApprovalVerdict:
         return ApprovalVerdict(approve=True)
     if call.tool is None:
         return ApprovalVerdict(bool(call.output.get("approve")), call.output.get("reason"))
-    words = call.output.get("output")
-    return ApprovalVerdict(approve=False, message=None if words == NOT_APPROVED else words)
+    text = call.output.get("output")
+    return ApprovalVerdict(approve=False, message=None if text == NOT_APPROVED else text)
 
 
 # -- the document ---------------------------------------------------------------------------------
 
 
-def _build_document(run: Run, account: RunTranscript) -> dict[str, Json]:
-    base = relabel_state(account.base, NEWEST_VERSION.label)[0].document if account.base else {}
-    told = _model_calls_since_base(base, run.agent, account.model_calls) if base else account.model_calls
-    fresh = told[1:] if base else told
-    inside = {
-        call.id: _export_nested_run(call, call.nested_run, account, base)
+def _build_document(run: Run, transcript: RunTranscript) -> dict[str, Json]:
+    base = relabel_state(transcript.base, NEWEST_VERSION.label)[0].document if transcript.base else {}
+    model_calls = _model_calls_since_base(base, run.agent, transcript.model_calls) if base else transcript.model_calls
+    new_calls = model_calls[1:] if base else model_calls
+    nested_states = {
+        call.id: _export_nested_run(call, call.nested_run, transcript, base)
         for call in run.calls_at(Stage.NESTED_RUN_PAUSED)
         if call.nested_run
     }
     speaker = GraphAgent(run.graph, run.agent)
-    shown = {answerable_call_id(one.value["raw_item"]): one.value for one in iter_interruptions(base)}
-    own = [
-        shown.get(call.id) or run_items.build_approval_item(speaker, call)
+    approval_items = {answerable_call_id(match.value["raw_item"]): match.value for match in iter_interruptions(base)}
+    interruptions = [
+        approval_items.get(call.id) or run_items.build_approval_item(speaker, call)
         for call in run.calls
         if is_interruption(call)
     ]
-    asked = [*own, *iter_nested_interruptions(inside)]
-    answer = fresh[-1].output if fresh else None
-    begun = [*inside, *(call.id for call in run.calls_at(Stage.OUTCOME_UNKNOWN))]
-    session = _build_run_items(run, told, base, base.get("session_items") or base.get("generated_items") or ())
-    summed = account.summarized_calls and max(0, account.summarized_calls - len(account.model_calls) + len(told))
-    seen = {} if summed else base
-    kept = _build_run_items(run, told[summed:], seen, seen.get("generated_items") or ())
-    answers = [
+    all_interruptions = [*interruptions, *iter_nested_interruptions(nested_states)]
+    last_output = new_calls[-1].output if new_calls else None
+    started_ids = [*nested_states, *(call.id for call in run.calls_at(Stage.OUTCOME_UNKNOWN))]
+    session_items = _build_run_items(
+        run, model_calls, base, base.get("session_items") or base.get("generated_items") or ()
+    )
+    summarized_count = transcript.summarized_calls and max(
+        0, transcript.summarized_calls - len(transcript.model_calls) + len(model_calls)
+    )
+    visible_base = {} if summarized_count else base
+    generated_items = _build_run_items(
+        run, model_calls[summarized_count:], visible_base, visible_base.get("generated_items") or ()
+    )
+    responses = [
         *(base.get("model_responses") or ()),
-        *(build_model_response([dict(item) for item in turn.output], turn.response_id, turn.usage) for turn in fresh),
+        *(
+            build_model_response([dict(item) for item in model_call.output], model_call.response_id, model_call.usage)
+            for model_call in new_calls
+        ),
     ]
     return {
         SCHEMA_VERSION_KEY: NEWEST_VERSION.label,
@@ -139,129 +151,149 @@ def _build_document(run: Run, account: RunTranscript) -> dict[str, Json]:
         **{
             key: value
             for key, value in base.items()
-            if key != SCHEMA_VERSION_KEY and not (fresh and key in LAST_RESPONSE_MEMBERS)
+            if key != SCHEMA_VERSION_KEY and not (new_calls and key in LAST_RESPONSE_MEMBERS)
         },
         "current_turn": run.turn - (run.phase is Phase.CALLING_MODEL),
         "current_agent": speaker.reference,
-        "original_input": seen.get("original_input", [dict(item) for item in account.input_items]),
+        "original_input": visible_base.get("original_input", [dict(item) for item in transcript.input_items]),
         "pending_input": [dict(item) for item in run.staged_items],
-        "model_responses": answers,
-        "context": _build_context(account, base.get("context") or {}, [*session, *own], fresh, begun),
+        "model_responses": responses,
+        "context": _build_context(
+            transcript, base.get("context") or {}, [*session_items, *interruptions], new_calls, started_ids
+        ),
         "tool_use_tracker": {
-            get_agent_identity(GraphAgent(run.graph, one).reference): list(names)
-            for one, names in run.used_tools.items()
+            get_agent_identity(GraphAgent(run.graph, identity).reference): list(names)
+            for identity, names in run.used_tools.items()
         },
         "max_turns": run.limits.max_turns,
         "no_active_agent_run": True,
-        **_build_owner(account, base),
+        **_build_owner(transcript, base),
         "generated_prompt_cache_key": base.get("generated_prompt_cache_key"),
         "reasoning_item_id_policy": base.get("reasoning_item_id_policy"),
-        "generated_items": [*kept, *own],
-        "session_items": [*session, *own],
-        **_build_session_indexes(base, session, kept, len(own)),
-        "current_step": build_current_step(run, asked),
-        "last_model_response": answers[-1] if answers else None,
-        "last_processed_response": build_processed_response(run, base, answer, asked, inside),
+        "generated_items": [*generated_items, *interruptions],
+        "session_items": [*session_items, *interruptions],
+        **_build_session_indexes(base, session_items, generated_items, len(interruptions)),
+        "current_step": build_current_step(run, all_interruptions),
+        "last_model_response": responses[-1] if responses else None,
+        "last_processed_response": build_processed_response(run, base, last_output, all_interruptions, nested_states),
     }
 
 
-def _export_nested_run(call: ToolCall, inner: NestedRun, account: RunTranscript, base: Mapping[str, Json]) -> RunState:
+def _export_nested_run(
+    call: ToolCall, nested_run: NestedRun, transcript: RunTranscript, base: Mapping[str, Json]
+) -> RunState:
     """Export the nested run of a call; its base is the nested state of the base document."""
-    there = find_open_nested_states(base).get(call.id)
-    first = next((at for at, item in enumerate(inner.items) if not is_user_message(item)), len(inner.items))
-    told = split_model_calls(inner.run.graph, inner.run.graph.start, inner.items[first:])
-    if told and inner.run.calls:
-        told[-1] = replace(told[-1], agent=inner.run.agent)
-    within = wrap_document(there.value) if there else None
+    match = find_open_nested_states(base).get(call.id)
+    input_count = next(
+        (index for index, item in enumerate(nested_run.items) if not is_user_message(item)), len(nested_run.items)
+    )
+    model_calls = split_model_calls(nested_run.run.graph, nested_run.run.graph.start, nested_run.items[input_count:])
+    if model_calls and nested_run.run.calls:
+        model_calls[-1] = replace(model_calls[-1], agent=nested_run.run.agent)
+    nested_base = wrap_document(match.value) if match else None
     return export_run_state(
-        inner.run,
+        nested_run.run,
         RunTranscript(
-            inner.items[:first], told, context_values=account.context_values, base=within, convo_only=account.convo_only
+            nested_run.items[:input_count],
+            model_calls,
+            context_values=transcript.context_values,
+            base=nested_base,
+            convo_only=transcript.convo_only,
         ),
     )
 
 
-def _model_calls_since_base(base: Mapping[str, Json], agent: str, told: Sequence[ModelCall]) -> list[ModelCall]:
+def _model_calls_since_base(base: Mapping[str, Json], agent: str, model_calls: Sequence[ModelCall]) -> list[ModelCall]:
     """Return the model calls from the base's last response on; a transcript without that response gets it prepended."""
-    last = read_last_response(base)
-    meant = [digest(item) for item in last]
-    same = [at for at, turn in enumerate(told) if turn.output and [digest(item) for item in turn.output] == meant]
-    if same:
-        return list(told[same[-1] :])
-    if told and not told[0].output:
-        return [replace(told[0], output=last), *told[1:]]
-    return [ModelCall(told[0].agent if told else agent, last), *told]
+    last_output = read_last_response(base)
+    last_digests = [digest(item) for item in last_output]
+    matches = [
+        index
+        for index, model_call in enumerate(model_calls)
+        if model_call.output and [digest(item) for item in model_call.output] == last_digests
+    ]
+    if matches:
+        return list(model_calls[matches[-1] :])
+    if model_calls and not model_calls[0].output:
+        return [replace(model_calls[0], output=last_output), *model_calls[1:]]
+    return [ModelCall(model_calls[0].agent if model_calls else agent, last_output), *model_calls]
 
 
 def _build_run_items(
-    run: Run, told: Sequence[ModelCall], base: Mapping[str, Json], there: Iterable[Mapping[str, Any]]
+    run: Run, model_calls: Sequence[ModelCall], base: Mapping[str, Json], base_items: Iterable[Mapping[str, Any]]
 ) -> list[Any]:
     """Build the run items of the model calls after those of the base; an output that the base has stays unchanged."""
-    items: list[Any] = [item for item in there if item["type"] != APPROVAL_ITEM]
-    held = {get_call_id(item["raw_item"]) for item in items if is_client_output(item["raw_item"])}
-    for number, turn in enumerate(told):
-        speaker = GraphAgent(run.graph, turn.agent)
-        items += () if base and not number else run_items.build_response_items(speaker, turn.output)
-        after = [item for item in turn.added_items if not (is_client_output(item) and get_call_id(item) in held)]
-        items += run_items.build_followup_items(speaker, turn.output, after)
-    if told:
-        done = [call.output for call in run.calls if call.output and call.has_run and call.id not in held]
-        items += run_items.build_followup_items(GraphAgent(run.graph, run.agent), told[-1].output, done)
+    items: list[Any] = [item for item in base_items if item["type"] != APPROVAL_ITEM]
+    answered_ids = {get_call_id(item["raw_item"]) for item in items if is_client_output(item["raw_item"])}
+    for index, model_call in enumerate(model_calls):
+        speaker = GraphAgent(run.graph, model_call.agent)
+        items += () if base and not index else run_items.build_response_items(speaker, model_call.output)
+        added_items = [
+            item
+            for item in model_call.added_items
+            if not (is_client_output(item) and get_call_id(item) in answered_ids)
+        ]
+        items += run_items.build_followup_items(speaker, model_call.output, added_items)
+    if model_calls:
+        outputs = [call.output for call in run.calls if call.output and call.has_run and call.id not in answered_ids]
+        items += run_items.build_followup_items(GraphAgent(run.graph, run.agent), model_calls[-1].output, outputs)
     return items
 
 
 def _build_session_indexes(
-    base: Mapping[str, Json], session: list[Any], kept: list[Any], waiting: int
+    base: Mapping[str, Json], session_items: list[Any], generated_items: list[Any], pending_count: int
 ) -> dict[str, Json]:
     """Map generated items to session items, and correct the base's indexes of items that a summary repeats.
 
     The base's indexes counted approval items, which are removed.
     """
-    start = len(session) - len(kept)
-    same = [start + at if session[start + at] == item else None for at, item in enumerate(kept)]
-    before = [item["type"] == APPROVAL_ITEM for item in base.get("session_items") or ()]
+    start = len(session_items) - len(generated_items)
+    indexes = [
+        start + index if session_items[start + index] == item else None for index, item in enumerate(generated_items)
+    ]
+    are_approval_items = [item["type"] == APPROVAL_ITEM for item in base.get("session_items") or ()]
     refs = base.get("nested_history_owned_session_item_refs") or ()
     return {
-        "generated_session_item_indexes": [*same, *range(len(session), len(session) + waiting)],
+        "generated_session_item_indexes": [*indexes, *range(len(session_items), len(session_items) + pending_count)],
         "nested_history_owned_session_item_refs": [
-            {**ref, "index": ref["index"] - sum(before[: ref["index"]])} for ref in refs
+            {**ref, "index": ref["index"] - sum(are_approval_items[: ref["index"]])} for ref in refs
         ],
     }
 
 
 def _build_context(
-    account: RunTranscript,
+    transcript: RunTranscript,
     base: Mapping[str, Any],
     items: list[Any],
-    fresh: Sequence[ModelCall],
-    begun: Iterable[str],
+    new_calls: Sequence[ModelCall],
+    started_ids: Iterable[str],
 ) -> dict[str, Json]:
-    done = {str(get_call_id(item["raw_item"])) for item in items if is_client_output(item["raw_item"])}
+    completed_ids = {str(get_call_id(item["raw_item"])) for item in items if is_client_output(item["raw_item"])}
     try:
-        ledger = run_items.build_ledger(items, done)
-    except ValueError as wrong:
-        raise InvalidRunState("$.context.tool_invocations", f"lacks the entry of a call: {wrong}") from wrong
-    for call, entry in (base.get("tool_invocations") or {}).items():
-        over = {"executed": True, "completed": True} if call in done else {}
-        ledger[call] = {**entry, **over}
-    for call in begun:
-        ledger[call] = {**ledger[call], "executed": True}
+        ledger = run_items.build_ledger(items, completed_ids)
+    except ValueError as error:
+        raise InvalidRunState("$.context.tool_invocations", f"lacks the entry of a call: {error}") from error
+    for call_id, entry in (base.get("tool_invocations") or {}).items():
+        flags = {"executed": True, "completed": True} if call_id in completed_ids else {}
+        ledger[call_id] = {**entry, **flags}
+    for call_id in started_ids:
+        ledger[call_id] = {**ledger[call_id], "executed": True}
     return {
         "approvals": {},
         **base,
-        "usage": total_usage(base.get("usage"), [turn.usage for turn in fresh]),
+        "usage": total_usage(base.get("usage"), [model_call.usage for model_call in new_calls]),
         "tool_invocations": ledger,
-        **build_context_members(account.context_values, base),
+        **build_context_members(transcript.context_values, base),
     }
 
 
-def _build_owner(account: RunTranscript, base: Mapping[str, Json]) -> dict[str, Json]:
-    owner = STRATEGIES[account.strategy]
-    given = base.get("previous_response_id") is not None and not base.get("auto_previous_response_id")
+def _build_owner(transcript: RunTranscript, base: Mapping[str, Json]) -> dict[str, Json]:
+    strategy = STRATEGIES[transcript.strategy]
+    is_explicit = base.get("previous_response_id") is not None and not base.get("auto_previous_response_id")
     return {
-        "conversation_id": account.handle if owner.uses_conversation else None,
-        "previous_response_id": account.handle if owner.uses_response else None,
-        "auto_previous_response_id": owner.uses_response and not given,
+        "conversation_id": transcript.handle if strategy.uses_conversation else None,
+        "previous_response_id": transcript.handle if strategy.uses_response else None,
+        "auto_previous_response_id": strategy.uses_response and not is_explicit,
     }
 
 
@@ -287,7 +319,7 @@ def build_current_step(run: Run, waiting: list[Json]) -> Json:
 def iter_nested_interruptions(inside: Mapping[str, RunState]) -> Iterator[Json]:
     """Iterate over the interruptions of nested states, which are interruptions of the outer run too."""
     for state in inside.values():
-        yield from (one.value for one in iter_interruptions(state.document))
+        yield from (match.value for match in iter_interruptions(state.document))
 
 
 def build_processed_response(
@@ -310,7 +342,7 @@ def build_processed_response(
             "functions": _build_function_actions(run, last.get("functions") or (), nested_states),
             "interruptions": approval_items,
         }
-    over = [call for call in run.calls if call.stage is Stage.HANDOFF]
+    handoffs = [call for call in run.calls if call.stage is Stage.HANDOFF]
     return {
         "new_items": list(run_items.build_response_items(GraphAgent(run.graph, run.agent), answer)),
         "tools_used": [call.tool.title if call.tool else call.lookup[-1] for call in run.calls],
@@ -318,7 +350,7 @@ def build_processed_response(
             run, (run_items.build_function_action(call) for call in run.calls if call.tool), nested_states
         ),
         **{key: [] for key in UNSUPPORTED_ACTION_LISTS},
-        "handoffs": [{"tool_call": dict(call.item), "handoff": {"tool_name": call.lookup[-1]}} for call in over],
+        "handoffs": [{"tool_call": dict(call.item), "handoff": {"tool_name": call.lookup[-1]}} for call in handoffs],
         "mcp_approval_requests": [run_items.build_mcp_request(call) for call in run.calls if call.lookup[0] == "mcp"],
         "interruptions": approval_items,
         "mcp_tool_bindings": {},
@@ -326,17 +358,17 @@ def build_processed_response(
 
 
 def _build_function_actions(
-    run: Run, actions: Iterable[Mapping[str, Json]], inside: Mapping[str, RunState]
+    run: Run, actions: Iterable[Mapping[str, Json]], nested_states: Mapping[str, RunState]
 ) -> list[Json]:
     """Build the actions of function calls, with the current nested states."""
-    made_of: list[Json] = []
+    built_actions: list[Json] = []
     calls = {call.id: call for call in run.calls}
     for action in actions:
         call = calls.get(str(get_call_id(action["tool_call"])))
-        kept = {key: value for key, value in action.items() if key != "agent_run_state" or call is None}
-        within = {"agent_run_state": inside[call.id].document} if call and call.id in inside else {}
-        made_of.append({**kept, **within})
-    return made_of
+        members = {key: value for key, value in action.items() if key != "agent_run_state" or call is None}
+        nested_state = {"agent_run_state": nested_states[call.id].document} if call and call.id in nested_states else {}
+        built_actions.append({**members, **nested_state})
+    return built_actions
 
 
 TOKEN_FIELDS = ("input_tokens", "output_tokens", "total_tokens")
@@ -367,34 +399,34 @@ def total_usage(base_usage: UsageJson | None, answers: Iterable[UsageJson | None
     )
 
 
-def _count_usage(answers: list[UsageJson | None], *, entries: bool) -> dict[str, Json]:
-    said = [one for one in answers if one]
+def _count_usage(usages: list[UsageJson | None], *, entries: bool) -> dict[str, Json]:
+    reported = [usage for usage in usages if usage]
     return {
-        "requests": len(answers),
-        **{key: sum(one.get(key) or 0 for one in said) for key in TOKEN_FIELDS},
-        **{name: [_sum_details(said, name)] for name in TOKEN_DETAILS},
-        "request_usage_entries": [_build_usage_entry(one) for one in said] if entries else [],
+        "requests": len(usages),
+        **{key: sum(usage.get(key) or 0 for usage in reported) for key in TOKEN_FIELDS},
+        **{name: [_sum_details(reported, name)] for name in TOKEN_DETAILS},
+        "request_usage_entries": [_build_usage_entry(usage) for usage in reported] if entries else [],
     }
 
 
-def _sum_details(said: Iterable[UsageJson], name: str) -> dict[str, int]:
-    counted = dict(TOKEN_DETAILS[name])
-    for one in said:
-        for key, value in (one.get(name) or {}).items():
-            counted[key] = counted.get(key, 0) + (value if isinstance(value, int) else 0)
-    return counted
+def _sum_details(usages: Iterable[UsageJson], name: str) -> dict[str, int]:
+    totals = dict(TOKEN_DETAILS[name])
+    for usage in usages:
+        for key, value in (usage.get(name) or {}).items():
+            totals[key] = totals.get(key, 0) + (value if isinstance(value, int) else 0)
+    return totals
 
 
-def _build_usage_entry(one: UsageJson) -> dict[str, Json]:
+def _build_usage_entry(usage: UsageJson) -> dict[str, Json]:
     return {
-        **{key: one.get(key) or 0 for key in TOKEN_FIELDS},
-        **{name: _sum_details([one], name) for name in TOKEN_DETAILS},
+        **{key: usage.get(key) or 0 for key in TOKEN_FIELDS},
+        **{name: _sum_details([usage], name) for name in TOKEN_DETAILS},
     }
 
 
-def _add_usage(before: UsageJson, more: dict[str, Json]) -> dict[str, Json]:
+def _add_usage(before: UsageJson, addition: dict[str, Json]) -> dict[str, Json]:
     """Add two usages; other members of the first one stay."""
-    counts = {key: (before.get(key) or 0) + more[key] for key in ("requests", *TOKEN_FIELDS)}
-    details = {name: [_sum_details([*(before.get(name) or ()), *more[name]], name)] for name in TOKEN_DETAILS}
-    entries = [*(before.get("request_usage_entries") or ()), *more["request_usage_entries"]]
+    counts = {key: (before.get(key) or 0) + addition[key] for key in ("requests", *TOKEN_FIELDS)}
+    details = {name: [_sum_details([*(before.get(name) or ()), *addition[name]], name)] for name in TOKEN_DETAILS}
+    entries = [*(before.get("request_usage_entries") or ()), *addition["request_usage_entries"]]
     return {**before, **counts, **details, "request_usage_entries": entries}

@@ -49,14 +49,14 @@ ACTION_LISTS = {
 
 def iter_nested_states(document: Json) -> Iterator[PathMatch]:
     """Iterate over the states of agents used as tools, one level down."""
-    return (place for place in iter_path_matches(document, NESTED_STATE_PATTERN) if isinstance(place.value, dict))
+    return (match for match in iter_path_matches(document, NESTED_STATE_PATTERN) if isinstance(match.value, dict))
 
 
 def iter_states(document: Json, prefix: PathSteps = ()) -> Iterator[PathMatch]:
     """Iterate over `document` and all nested states, outer states first."""
     yield PathMatch(prefix, document)
-    for inner, child in iter_nested_states(document):
-        yield from iter_states(child, (*prefix, *inner))
+    for steps, child in iter_nested_states(document):
+        yield from iter_states(child, (*prefix, *steps))
 
 
 def iter_interruptions(document: Json) -> Iterator[PathMatch]:
@@ -68,33 +68,33 @@ def iter_interruptions(document: Json) -> Iterator[PathMatch]:
 
 def iter_actions(document: Json) -> Iterator[tuple[PathSteps, StateCall]]:
     """Iterate over the calls that the run would perform, with their paths."""
-    for key, holder in ACTION_LISTS.items():
-        for way, action in iter_path_matches(document, ("last_processed_response", key, "[]")):
-            call = parse_state_call(action.get("tool_call"), _action_tool_fields(action, holder))
+    for key, tool_key in ACTION_LISTS.items():
+        for steps, action in iter_path_matches(document, ("last_processed_response", key, "[]")):
+            call = parse_state_call(action.get("tool_call"), _action_tool_fields(action, tool_key))
             if call is not None:
-                yield (*way, "tool_call"), call
-    for way, request in iter_path_matches(document, MCP_REQUEST_PATTERN):
+                yield (*steps, "tool_call"), call
+    for steps, request in iter_path_matches(document, MCP_REQUEST_PATTERN):
         call = parse_state_call(request.get("raw_item")) if isinstance(request, dict) else None
         if call is not None:
-            yield (*way, "raw_item"), call
+            yield (*steps, "raw_item"), call
 
 
 def iter_unresolved_calls(document: Json) -> Iterator[StateCall]:
     """Iterate over the calls of agents used as tools that are open because their run is paused."""
-    for way, _ in iter_nested_states(document):
-        action = get_path(document, way[:-1])
+    for steps, _ in iter_nested_states(document):
+        action = get_path(document, steps[:-1])
         call = parse_state_call(action.get("tool_call"), _action_tool_fields(action, "tool"))
         if call is not None:
             yield call
 
 
-def _action_tool_fields(action: Json, holder: str) -> dict[str, Json]:
+def _action_tool_fields(action: Json, tool_key: str) -> dict[str, Json]:
     """Return the tool of an action under the keys of an approval item."""
-    tool = action.get(holder)
+    tool = action.get(tool_key)
     if not isinstance(tool, dict):
         return {}
-    name, space = tool.get("name") or tool.get("tool_name"), tool.get("namespace")
-    return {"tool_name": name, "tool_namespace": space, "tool_lookup_key": tool.get("lookupKey")}
+    name, namespace = tool.get("name") or tool.get("tool_name"), tool.get("namespace")
+    return {"tool_name": name, "tool_namespace": namespace, "tool_lookup_key": tool.get("lookupKey")}
 
 
 DecisionRecord: TypeAlias = Mapping[str, Json]
@@ -134,8 +134,8 @@ class ApprovalVerdict:
 
 def list_decided_call_ids(record: DecisionRecord, side: str) -> list[str]:
     """Return the ids of the calls that `record` decides; `side` is "approved" or "rejected"."""
-    said = record.get(side)
-    return [call for call in said if isinstance(call, str)] if isinstance(said, list) else []
+    decided = record.get(side)
+    return [call for call in decided if isinstance(call, str)] if isinstance(decided, list) else []
 
 
 def get_sticky_decision(record: DecisionRecord) -> bool | None:
@@ -148,51 +148,51 @@ def get_sticky_decision(record: DecisionRecord) -> bool | None:
 def get_rejection_message(record: DecisionRecord, call: str | None) -> str | None:
     """Return the message for the model if this call is rejected; None for the default message."""
     by_call = record.get("rejection_messages")
-    words = by_call.get(call) if isinstance(by_call, dict) and call is not None else None
-    if words is None and get_sticky_decision(record) is False:
-        words = record.get("sticky_rejection_message")
-    return words if isinstance(words, str) else None
+    message = by_call.get(call) if isinstance(by_call, dict) and call is not None else None
+    if message is None and get_sticky_decision(record) is False:
+        message = record.get("sticky_rejection_message")
+    return message if isinstance(message, str) else None
 
 
 def add_verdict(
     record: DecisionRecord, calls: Collection[str], verdict: ApprovalVerdict, scope: str | None
 ) -> DecisionRecord:
     """Return `record` with a decision on each of `calls`, which replaces earlier decisions on these calls."""
-    meant = dict.fromkeys(calls)
+    call_ids = dict.fromkeys(calls)
     if verdict.always:
-        return _add_sticky_verdict(record, meant, verdict, scope)
+        return _add_sticky_verdict(record, call_ids, verdict, scope)
     side, other = ("approved", "rejected") if verdict.approve else ("rejected", "approved")
     changed = {**record, "approved": record.get("approved", []), "rejected": record.get("rejected", [])}
     if isinstance(changed[other], list):
-        changed[other] = [one for one in changed[other] if one not in meant]
+        changed[other] = [call_id for call_id in changed[other] if call_id not in call_ids]
     if changed[side] is not True:
         earlier = changed[side] if isinstance(changed[side], list) else []
-        changed[side] = [*[one for one in earlier if one not in meant], *meant]
-    return _set_rejection_messages(changed, meant, None if verdict.approve else verdict.message)
+        changed[side] = [*[call_id for call_id in earlier if call_id not in call_ids], *call_ids]
+    return _set_rejection_messages(changed, call_ids, None if verdict.approve else verdict.message)
 
 
 def merge_decision_records(one: DecisionRecord, other: DecisionRecord) -> DecisionRecord:
     """Merge two records of one tool; if they differ, a rejection wins."""
-    both = {**one, **other}
+    merged = {**one, **other}
     for side in ("approved", "rejected"):
         sides = (one.get(side), other.get(side))
-        both[side] = (
+        merged[side] = (
             True
             if True in sides
             else list(dict.fromkeys([*list_decided_call_ids(one, side), *list_decided_call_ids(other, side)]))
         )
-    if both["rejected"] is True and both["approved"] is True:
-        both["approved"] = list(
+    if merged["rejected"] is True and merged["approved"] is True:
+        merged["approved"] = list(
             dict.fromkeys([*list_decided_call_ids(one, "approved"), *list_decided_call_ids(other, "approved")])
         )
-    words = {**(one.get("rejection_messages") or {}), **(other.get("rejection_messages") or {})}
-    return {**both, "rejection_messages": words} if words else both
+    messages = {**(one.get("rejection_messages") or {}), **(other.get("rejection_messages") or {})}
+    return {**merged, "rejection_messages": messages} if messages else merged
 
 
 def merge_record_at(document: Json, steps: PathSteps, record: DecisionRecord) -> Json:
     """Return `document` with `record` at a place, merged with the record that is there."""
-    there = get_path(document, steps)
-    return replace_path(document, steps, merge_decision_records(there, record) if there else record)
+    existing = get_path(document, steps)
+    return replace_path(document, steps, merge_decision_records(existing, record) if existing else record)
 
 
 def _add_sticky_verdict(
@@ -212,12 +212,16 @@ def _add_sticky_verdict(
     return changed if verdict.approve else _set_rejection_messages(changed, calls, verdict.message)
 
 
-def _set_rejection_messages(record: dict[str, Json], calls: Collection[str], words: str | None) -> DecisionRecord:
-    by_call = {one: said for one, said in (record.get("rejection_messages") or {}).items() if one not in calls}
-    if words is not None:
-        by_call |= dict.fromkeys(calls, words)
+def _set_rejection_messages(record: dict[str, Json], calls: Collection[str], message: str | None) -> DecisionRecord:
+    messages = {
+        call_id: earlier
+        for call_id, earlier in (record.get("rejection_messages") or {}).items()
+        if call_id not in calls
+    }
+    if message is not None:
+        messages |= dict.fromkeys(calls, message)
     rest = {key: value for key, value in record.items() if key != "rejection_messages"}
-    return {**rest, "rejection_messages": by_call} if by_call else rest
+    return {**rest, "rejection_messages": messages} if messages else rest
 
 
 RUN_ITEM_PATTERNS = (
@@ -313,14 +317,14 @@ class Version:
 
     def iter_own_members(self, document: Json) -> Iterator[PathMatch]:
         """Iterate over the places of `document`, without nested states, that no older label has."""
-        for words in self.keys:
-            yield from iter_path_matches(document, parse_path_pattern(words))
+        for pattern in self.keys:
+            yield from iter_path_matches(document, parse_path_pattern(pattern))
         yield from self.find_values(document)
 
 
 def expand_item_keys(*keys: str) -> tuple[str, ...]:
     """Return the patterns of keys of a run item, in all places of run items."""
-    return tuple(f"{holder}.{key}" for holder in RUN_ITEM_PATTERNS for key in keys)
+    return tuple(f"{pattern}.{key}" for pattern in RUN_ITEM_PATTERNS for key in keys)
 
 
 def make_loss(place: PathMatch, why: str) -> RelabelLoss:
@@ -336,5 +340,5 @@ def has_content(value: Json) -> bool:
 def _format_lost_value(value: Json) -> str:
     if isinstance(value, list | dict):
         return f"{len(value)} {'entry' if len(value) == 1 else 'entries'}"
-    words = str(value)
-    return words if len(words) <= 60 else words[:59] + "…"
+    text = str(value)
+    return text if len(text) <= 60 else text[:59] + "…"

@@ -80,8 +80,8 @@ class StateCall:
     @property
     def id(self) -> str | None:
         """The provider's string; None for a missing id or one that is not a string."""
-        found = self.raw.get("id") if self.is_hosted else self.raw.get("call_id")
-        return found if isinstance(found, str) and found else None
+        call_id = self.raw.get("id") if self.is_hosted else self.raw.get("call_id")
+        return call_id if isinstance(call_id, str) and call_id else None
 
     @property
     def arguments(self) -> Json:
@@ -106,8 +106,8 @@ class StateCall:
 
     def _own_record_key(self) -> str:
         match self.lookup or make_lookup_key(self.name, self.namespace):
-            case ("namespaced", space, name):
-                return f"{space}.{name}"
+            case ("namespaced", namespace, name):
+                return f"{namespace}.{name}"
             case ("deferred_top_level", name) if self.lookup:
                 return f"deferred_top_level:{name}"
             case ("deferred_top_level", name):
@@ -135,9 +135,9 @@ class StateCall:
         if self.type not in ARGUMENT_FIELDS or self.arguments is None or self.id is None or scope is None:
             return None
         meaning: dict[str, Json] = {"approval_scope": scope}
-        said_by_scope = ("name", "namespace") if self.is_function else ()
+        scope_fields = ("name", "namespace") if self.is_function else ()
         for field, value in self.raw.items():
-            if field in FINGERPRINT_FIELDS and value is not None and field not in said_by_scope:
+            if field in FINGERPRINT_FIELDS and value is not None and field not in scope_fields:
                 meaning[field] = _parse_arguments(value) if field == "arguments" else _drop_nulls(value)
         return CallBinding(scope, _hash_json(meaning))
 
@@ -147,9 +147,9 @@ def _scope_digest(
     kind: str, role: str | None, lookup: LookupKey | None, name: str | None = None, server: str | None = None
 ) -> str:
     """Return the digest of a tool; cached, because a long run calls few tools many times."""
-    named = {"type": kind, "invocation_role": role, "name": name, "server_label": server}
-    said: dict[str, Json] = {key: value for key, value in named.items() if value}
-    return _hash_json({**said, "tool_lookup_key": list(lookup)} if lookup else said)
+    fields = {"type": kind, "invocation_role": role, "name": name, "server_label": server}
+    set_fields: dict[str, Json] = {key: value for key, value in fields.items() if value}
+    return _hash_json({**set_fields, "tool_lookup_key": list(lookup)} if lookup else set_fields)
 
 
 def parse_state_call(raw: Json, run_item: Mapping[str, Json] | None = None) -> StateCall | None:
@@ -159,13 +159,13 @@ def parse_state_call(raw: Json, run_item: Mapping[str, Json] | None = None) -> S
         return None
     run_item = run_item or {}
     name = _non_empty_string(run_item.get("tool_name")) or _non_empty_string(raw.get("name"))
-    space = _non_empty_string(run_item.get("tool_namespace")) or _non_empty_string(raw.get("namespace"))
+    namespace = _non_empty_string(run_item.get("tool_namespace")) or _non_empty_string(raw.get("namespace"))
     agent = run_item.get("agent")
     return StateCall(
         raw=raw,
         name=name,
-        lookup=_parse_lookup_key(run_item.get("tool_lookup_key")) or _implied_lookup_key(raw, name, space),
-        namespace=space,
+        lookup=_parse_lookup_key(run_item.get("tool_lookup_key")) or _implied_lookup_key(raw, name, namespace),
+        namespace=namespace,
         has_bare_name_alias=run_item.get("allow_bare_name_alias") is True,
         agent=agent if isinstance(agent, dict) else None,
     )
@@ -180,18 +180,18 @@ def make_lookup_key(name: str | None, namespace: str | None) -> LookupKey | None
     return ("namespaced", namespace, name) if namespace else ("bare", name)
 
 
-def _implied_lookup_key(raw: Item, name: str | None, space: str | None) -> LookupKey | None:
+def _implied_lookup_key(raw: Item, name: str | None, namespace: str | None) -> LookupKey | None:
     """Return the lookup of a function whose approval item has none."""
-    return make_lookup_key(name, space) if raw.get("type") == "function_call" and space != name else None
+    return make_lookup_key(name, namespace) if raw.get("type") == "function_call" and namespace != name else None
 
 
-def _parse_lookup_key(said: Json) -> LookupKey | None:
-    if not isinstance(said, dict):
+def _parse_lookup_key(value: Json) -> LookupKey | None:
+    if not isinstance(value, dict):
         return None
-    kind, name, space = (_non_empty_string(said.get(key)) for key in ("kind", "name", "namespace"))
+    kind, name, namespace = (_non_empty_string(value.get(key)) for key in ("kind", "name", "namespace"))
     if name and kind in ("bare", "deferred_top_level"):
         return (kind, name)
-    return (kind, space, name) if name and kind == "namespaced" and space else None
+    return (kind, namespace, name) if name and kind == "namespaced" and namespace else None
 
 
 def _unwrap_hosted_call(raw: Json) -> Json:
@@ -201,8 +201,8 @@ def _unwrap_hosted_call(raw: Json) -> Json:
     inner = raw.get("provider_data")
     if not isinstance(inner, dict) or inner.get("type") != MCP_APPROVAL_REQUEST:
         return raw
-    named = {"name": inner.get("name") or raw.get("name"), "id": inner.get("id", raw.get("call_id") or raw.get("id"))}
-    return {**raw, **inner, **named}
+    fields = {"name": inner.get("name") or raw.get("name"), "id": inner.get("id", raw.get("call_id") or raw.get("id"))}
+    return {**raw, **inner, **fields}
 
 
 def _non_empty_string(value: Json) -> str | None:
@@ -215,8 +215,8 @@ def _parse_arguments(arguments: Json) -> Json:
         return arguments
     try:
         return _STRICT_DECODER.decode(arguments)
-    except RecursionError as wrong:
-        raise ValueError("its arguments are nested too deep") from wrong
+    except RecursionError as error:
+        raise ValueError("its arguments are nested too deep") from error
     except ValueError:
         return arguments
 
@@ -231,15 +231,15 @@ _CANONICAL_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ens
 
 def _drop_nulls(value: Json) -> Json:
     if isinstance(value, dict):
-        return {key: _drop_nulls(below) for key, below in value.items() if below is not None}
-    return [_drop_nulls(below) for below in value] if isinstance(value, list) else value
+        return {key: _drop_nulls(member) for key, member in value.items() if member is not None}
+    return [_drop_nulls(member) for member in value] if isinstance(value, list) else value
 
 
 def _hash_json(value: Json) -> str:
     try:
-        exact = _CANONICAL_ENCODER.encode(value).encode("utf-8")
-    except UnicodeEncodeError as wrong:
-        raise ValueError("its arguments contain a lone surrogate (half a character)") from wrong
-    except RecursionError as wrong:
-        raise ValueError("its arguments are nested too deep") from wrong
-    return sha256(exact).hexdigest()
+        encoded = _CANONICAL_ENCODER.encode(value).encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ValueError("its arguments contain a lone surrogate (half a character)") from error
+    except RecursionError as error:
+        raise ValueError("its arguments are nested too deep") from error
+    return sha256(encoded).hexdigest()

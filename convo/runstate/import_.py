@@ -75,7 +75,7 @@ def import_run_state(state: RunState, graph: Graph, values: Mapping[str, Json] |
     """
     document = state.document
     run = _import_run(state, graph, state.decisions)
-    items, held = _import_history(document, run)
+    items, confirmed_count = _import_history(document, run)
     strategy, handle = _read_owner(document)
     _check_paused_sendable(document, run, strategy)
     return ImportedRun(
@@ -83,7 +83,7 @@ def import_run_state(state: RunState, graph: Graph, values: Mapping[str, Json] |
         items,
         strategy,
         handle,
-        held if handle else 0,
+        confirmed_count if handle else 0,
         tuple(_iter_response_ids(document)),
         read_context_values(document) if values is None else values,
         item_hash(document),
@@ -101,25 +101,29 @@ def _import_run(state: RunState, graph: Graph, decisions: tuple[StateDecision, .
     document = state.document
     if document.get("terminal_unrecoverable"):
         raise StateFault("this run cannot be resumed: its last response was blocked", hint="start a new run")
-    known = resolve_agent_identities(
+    identities = resolve_agent_identities(
         document, graph, lambda identity: find_agent_mismatch(document, graph, identity) is None
     )
-    lasting = read_sticky_decisions(state, graph, known)
+    sticky = read_sticky_decisions(state, graph, identities)
     run = Run(
         graph,
-        known[get_agent_identity(document["current_agent"])],
+        identities[get_agent_identity(document["current_agent"])],
         RunLimits(max_turns=document["max_turns"]),
         Phase.PAUSED,
         document["current_turn"],
-        used_tools={known[said]: tuple(names) for said, names in _iter_used_tools(document) if said in known},
-        sticky_decisions={tool: verdict.approve for tool, verdict in lasting.items()},
+        used_tools={
+            identities[state_identity]: tuple(names)
+            for state_identity, names in _iter_used_tools(document)
+            if state_identity in identities
+        },
+        sticky_decisions={tool: verdict.approve for tool, verdict in sticky.items()},
         sticky_rejection_messages={
-            tool: verdict.message for tool, verdict in lasting.items() if verdict.message is not None
+            tool: verdict.message for tool, verdict in sticky.items() if verdict.message is not None
         },
         staged_items=tuple(document.get("pending_input") or ()),
     )
-    waits = get_path(document, ("current_step", "type")) == INTERRUPTION_STEP
-    return _import_paused_run(state, run, decisions) if waits else _import_unpaused_run(state, run)
+    is_interrupted = get_path(document, ("current_step", "type")) == INTERRUPTION_STEP
+    return _import_paused_run(state, run, decisions) if is_interrupted else _import_unpaused_run(state, run)
 
 
 def _import_nested_run(call: ToolCall, state: RunState, decisions: tuple[StateDecision, ...]) -> ToolCall:
@@ -144,59 +148,62 @@ def _check_paused_sendable(document: Json, run: Run, strategy: Strategy) -> None
         check_sendable(document, run, strategy)
 
 
-def _prefix_error(place: PathSteps, wrong: InvalidRunState) -> InvalidRunState:
+def _prefix_error(prefix: PathSteps, error: InvalidRunState) -> InvalidRunState:
     """Return an error of a nested state with its path in the outer state."""
-    words = wrong.message.removeprefix(f"{wrong.path} ")
-    return InvalidRunState(format_path(place) + wrong.path.removeprefix("$"), words, hint=wrong.hint)
+    problem = error.message.removeprefix(f"{error.path} ")
+    return InvalidRunState(format_path(prefix) + error.path.removeprefix("$"), problem, hint=error.hint)
 
 
 def _import_paused_run(state: RunState, run: Run, decisions: tuple[StateDecision, ...]) -> Run:
     """Return the run with the calls of the last response and the decisions on them."""
     run = replace(run, calls=import_calls(state.document, run))
-    for call_id, place in find_open_nested_states(state.document).items():
+    for call_id, match in find_open_nested_states(state.document).items():
         call = run.find_call(call_id)
         if call is None:
-            raise InvalidRunState(format_path(place.steps), "belongs to a call that is not in the last response")
+            raise InvalidRunState(format_path(match.steps), "belongs to a call that is not in the last response")
         try:
-            run = run.replace_call(_import_nested_run(call, wrap_document(place.value), decisions))
-        except InvalidRunState as wrong:
-            raise _prefix_error(place.steps, wrong) from wrong
+            run = run.replace_call(_import_nested_run(call, wrap_document(match.value), decisions))
+        except InvalidRunState as error:
+            raise _prefix_error(match.steps, error) from error
     by_call = defaultdict[str | None, list[StateDecision]](list)
     for decision in decisions:
         by_call[decision.call_id].append(decision)
-    for one in state.pending:
-        if one.state_path:
+    for pending in state.pending:
+        if pending.state_path:
             continue
-        call = run.find_call(one.id)
+        call = run.find_call(pending.id)
         if call is None:
-            raise _unplanned_call_error(one, state, run)
-        said = [decision for decision in by_call[one.id] if not decision.always] or by_call[one.id]
-        if said and call.stage is not Stage.OUTCOME_UNKNOWN:  # approving a call does not approve running it again
-            words = next((decision.message for decision in said if decision.message), None)
-            run, _ = step_run(run, ApprovalDecided(one.id, all(decision.approve for decision in said), words))
+            raise _unplanned_call_error(pending, state, run)
+        call_decisions = [decision for decision in by_call[pending.id] if not decision.always] or by_call[pending.id]
+        # approving a call does not approve running it again
+        if call_decisions and call.stage is not Stage.OUTCOME_UNKNOWN:
+            message = next((decision.message for decision in call_decisions if decision.message), None)
+            run, _ = step_run(
+                run, ApprovalDecided(pending.id, all(decision.approve for decision in call_decisions), message)
+            )
     return run
 
 
-def _unplanned_call_error(one: PendingCall, state: RunState, run: Run) -> InvalidRunState:
+def _unplanned_call_error(pending_call: PendingCall, state: RunState, run: Run) -> InvalidRunState:
     """Return the error for a pending call that the last response lacks.
 
     In label 1.0 it can be the call of an agent used as a tool, whose state is not stored; otherwise it was made up.
     """
-    where = format_path((*one.item_path, "raw_item"))
+    path = format_path((*pending_call.item_path, "raw_item"))
     if state.label == LABELS[0] and run.calls_at(Stage.READY):
-        words = f"is a pending call of a nested agent, whose state label {state.label} does not store"
+        problem = f"is a pending call of a nested agent, whose state label {state.label} does not store"
         return InvalidRunState(
-            where, words, hint="start the run again with a newer release; this one cannot be resumed"
+            path, problem, hint="start the run again with a newer release; this one cannot be resumed"
         )
-    return InvalidRunState(where, "is pending, but is not a call of the last response")
+    return InvalidRunState(path, "is pending, but is not a call of the last response")
 
 
 def _import_unpaused_run(state: RunState, run: Run) -> Run:
     """Return the run between two turns or at its end; labels before 1.15 do not distinguish them."""
-    raws = [item["raw_item"] for item in state.document.get("generated_items") or ()]
-    if state.document.get("current_step") is not None or not raws:
+    raw_items = [item["raw_item"] for item in state.document.get("generated_items") or ()]
+    if state.document.get("current_step") is not None or not raw_items:
         return run
-    last = raws[-1]
+    last = raw_items[-1]
     if is_assistant_message(last):
         return replace(run, phase=Phase.DONE, text=item_text(last), output=_parse_final_output(run, item_text(last)))
     if is_client_output(last) and (state.is_bound or run.current_agent.after_tools != "ask again"):
@@ -204,13 +211,13 @@ def _import_unpaused_run(state: RunState, run: Run) -> Run:
     return run
 
 
-def _parse_final_output(run: Run, words: str) -> Json:
+def _parse_final_output(run: Run, text: str) -> Json:
     try:
-        return run.current_agent.output.value(words) if run.current_agent.output else words
-    except Mismatch as wrong:
+        return run.current_agent.output.value(text) if run.current_agent.output else text
+    except Mismatch as error:
         raise InvalidRunState(
-            "$.generated_items", f"ends with an output that does not match its schema: {wrong}"
-        ) from wrong
+            "$.generated_items", f"ends with an output that does not match its schema: {error}"
+        ) from error
 
 
 # -- the history and its owner ----------------------------------------------------------------------
@@ -219,27 +226,27 @@ def _parse_final_output(run: Run, words: str) -> Json:
 def _import_history(document: Json, run: Run) -> tuple[tuple[Item, ...], int]:
     """Return the history, and how many of its items the server of the last response has."""
     history = [*iter_history(document, {call.id for call in run.calls})]
-    return tuple(place.value for place in history), count_confirmed_items(document, history)
+    return tuple(match.value for match in history), count_confirmed_items(document, history)
 
 
 def _read_owner(document: Json) -> tuple[Strategy, str | None]:
-    conversation, chained = document.get("conversation_id"), document.get("previous_response_id")
-    if conversation is not None:
-        return Strategy.CONVERSATION, conversation
-    if chained is not None or document.get("auto_previous_response_id"):
-        return Strategy.CHAIN, [chained, *_iter_response_ids(document)][-1]
+    conversation_id, response_id = document.get("conversation_id"), document.get("previous_response_id")
+    if conversation_id is not None:
+        return Strategy.CONVERSATION, conversation_id
+    if response_id is not None or document.get("auto_previous_response_id"):
+        return Strategy.CHAIN, [response_id, *_iter_response_ids(document)][-1]
     return Strategy.SESSION, None
 
 
 def _iter_response_ids(document: Json) -> Iterator[str]:
-    answers = document.get("model_responses") or ()
-    return (answer["response_id"] for answer in answers if isinstance(answer.get("response_id"), str))
+    responses = document.get("model_responses") or ()
+    return (response["response_id"] for response in responses if isinstance(response.get("response_id"), str))
 
 
 def _iter_used_tools(document: Json) -> Iterator[tuple[str, list[str]]]:
-    for said, names in (document.get("tool_use_tracker") or {}).items():
+    for identity, names in (document.get("tool_use_tracker") or {}).items():
         if isinstance(names, list):
-            yield said, [str(name) for name in names]
+            yield identity, [str(name) for name in names]
 
 
 GENERATED_ITEMS = "generated_items"
@@ -250,29 +257,33 @@ def iter_history(document: Json, worked_on: Collection[str]) -> Iterator[PathMat
 
     worked_on:  ids of the calls whose outputs are not part of the history yet
     """
-    begun = document["original_input"]
-    if isinstance(begun, str):
-        yield PathMatch(("original_input",), {"role": "user", "content": begun})
+    original_input = document["original_input"]
+    if isinstance(original_input, str):
+        yield PathMatch(("original_input",), {"role": "user", "content": original_input})
     else:
-        yield from (PathMatch(("original_input", at), item) for at, item in enumerate(begun))
-    for at, generated in enumerate(document.get(GENERATED_ITEMS) or ()):
+        yield from (PathMatch(("original_input", index), item) for index, item in enumerate(original_input))
+    for index, generated in enumerate(document.get(GENERATED_ITEMS) or ()):
         raw = generated["raw_item"]
         if generated.get("type") != APPROVAL_ITEM and not (
             is_call_answer(raw) and answerable_call_id(raw) in worked_on
         ):
-            yield PathMatch((GENERATED_ITEMS, at, "raw_item"), raw)
+            yield PathMatch((GENERATED_ITEMS, index, "raw_item"), raw)
 
 
 def count_confirmed_items(document: Json, history: Sequence[PathMatch]) -> int:
     """Count the items of the history that the server of the last response has."""
-    answer = read_last_response(document)
-    names = {_item_id(item) for item in answer} - {None}
-    nameless = [item for item in answer if _item_id(item) is None]
-    last = 0
-    for before, (steps, raw) in enumerate(history, 1):
-        if steps[0] == GENERATED_ITEMS and not is_call_answer(raw) and (_item_id(raw) in names or raw in nameless):
-            last = before
-    return last or (len(history) if answer else 0)
+    response_items = read_last_response(document)
+    ids = {_item_id(item) for item in response_items} - {None}
+    items_without_id = [item for item in response_items if _item_id(item) is None]
+    last_position = 0
+    for position, (steps, raw) in enumerate(history, 1):
+        if (
+            steps[0] == GENERATED_ITEMS
+            and not is_call_answer(raw)
+            and (_item_id(raw) in ids or raw in items_without_id)
+        ):
+            last_position = position
+    return last_position or (len(history) if response_items else 0)
 
 
 def is_call_answer(raw: Item) -> bool:
@@ -281,5 +292,5 @@ def is_call_answer(raw: Item) -> bool:
 
 
 def _item_id(raw: Item) -> str | None:
-    found = raw.get("id") or raw.get("call_id")
-    return found if isinstance(found, str) else None
+    item_id = raw.get("id") or raw.get("call_id")
+    return item_id if isinstance(item_id, str) else None

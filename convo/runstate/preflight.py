@@ -20,12 +20,12 @@ from convo.strategies.state import STRATEGIES
 
 def check_sendable(document: Json, run: Run, strategy: Strategy) -> None:
     """Raise InvalidRunState if a server would reject the next request."""
-    worked_on = frozenset(call.id for call in run.calls)
-    history = [*iter_history(document, worked_on)]
+    open_call_ids = frozenset(call.id for call in run.calls)
+    history = [*iter_history(document, open_call_ids)]
     if STRATEGIES[strategy].is_server_side:
-        had = [*_iter_response_items(document)]
-        history = [*had, *history[count_confirmed_items(document, history) :], *_iter_pending_input(document)]
-        view = LintView(_list_items(history), strategy, server_count=len(had), pending_call_ids=worked_on)
+        server_items = [*_iter_response_items(document)]
+        history = [*server_items, *history[count_confirmed_items(document, history) :], *_iter_pending_input(document)]
+        view = LintView(_list_items(history), strategy, server_count=len(server_items), pending_call_ids=open_call_ids)
         _raise_fault(check_malformed_item(view), history)
         _raise_fault(
             (
@@ -37,17 +37,17 @@ def check_sendable(document: Json, run: Run, strategy: Strategy) -> None:
         )
         return
     history += _iter_pending_input(document)
-    view = LintView(_list_items(history), strategy, pending_call_ids=worked_on)
+    view = LintView(_list_items(history), strategy, pending_call_ids=open_call_ids)
     for rule in (check_malformed_item, check_output_without_call, check_call_without_output):
         _raise_fault(rule(view), history)
-    _check_open_calls(document, history, worked_on)
+    _check_open_calls(document, history, open_call_ids)
 
 
-def _check_open_calls(document: Json, history: Sequence[PathMatch], worked_on: Collection[str]) -> None:
+def _check_open_calls(document: Json, history: Sequence[PathMatch], open_call_ids: Collection[str]) -> None:
     """Raise InvalidRunState for an open call that is only in the last response, which is not sent."""
-    there = {answerable_call_id(raw) for _, raw in history if not is_call_answer(raw)}
+    history_call_ids = {answerable_call_id(raw) for _, raw in history if not is_call_answer(raw)}
     for steps, item in _iter_response_items(document):
-        if answerable_call_id(item) in worked_on and answerable_call_id(item) not in there:
+        if answerable_call_id(item) in open_call_ids and answerable_call_id(item) not in history_call_ids:
             raise InvalidRunState(
                 format_path(steps), "is a call that is not in generated_items, so its output would have no call"
             )
@@ -66,7 +66,7 @@ def _fault_location(fault: LintIssue, history: Sequence[PathMatch]) -> PathMatch
 
 
 def _list_items(history: Sequence[PathMatch]) -> tuple[Item, ...]:
-    return tuple(place.value for place in history)
+    return tuple(match.value for match in history)
 
 
 def _iter_response_items(document: Json) -> Iterator[PathMatch]:

@@ -61,7 +61,7 @@ REQUIRED_WHEN_PAUSED = ("model_responses", "last_processed_response", "generated
 
 DOWNGRADE_WARNING = "this could bypass the approval checks of newer readers"
 
-RUN_ITEM_LIST_PATHS = tuple(parse_path_pattern(holder.removesuffix("[]")) for holder in RUN_ITEM_PATTERNS[:3])
+RUN_ITEM_LIST_PATHS = tuple(parse_path_pattern(pattern.removesuffix("[]")) for pattern in RUN_ITEM_PATTERNS[:3])
 
 
 def parse_run_state(data: bytes) -> RunState:
@@ -77,22 +77,22 @@ def run_state_from_json(document: Json) -> RunState:
     """Validate a parsed document as a state. Raises the errors of `parse_run_state`."""
     _check_not_javascript(document)
     version = _read_version(document, ())
-    for way, inner in _iter_bounded_states(document):
-        if way and _read_version(inner, way) != version:
-            words = (
+    for prefix, inner in _iter_bounded_states(document):
+        if prefix and _read_version(inner, prefix) != version:
+            problem = (
                 f"is {inner[SCHEMA_VERSION_KEY]} inside a state of {version.label}; "
                 f"releases write the same label in both; {DOWNGRADE_WARNING}"
             )
-            raise InvalidRunState(format_path((*way, SCHEMA_VERSION_KEY)), words)
-        check_shape(inner, way)
-        _check_no_newer_members(inner, version, way)
-        _check_owner(inner, way)
-        _check_step(inner, way)
+            raise InvalidRunState(format_path((*prefix, SCHEMA_VERSION_KEY)), problem)
+        check_shape(inner, prefix)
+        _check_no_newer_members(inner, version, prefix)
+        _check_owner(inner, prefix)
+        _check_step(inner, prefix)
     state = wrap_document(document)
-    for way, inner in iter_states(document):
-        _check_pending(inner, version, way)
+    for prefix, inner in iter_states(document):
+        _check_pending(inner, version, prefix)
         if state.is_bound:
-            _check_ledger(inner, way)
+            _check_ledger(inner, prefix)
     _check_decision_records(state)
     return state
 
@@ -101,141 +101,151 @@ def _check_not_javascript(document: Json) -> None:
     """Raise JavaScriptRunState for a document with the members of the JavaScript SDK."""
     if isinstance(document, dict) and JAVASCRIPT_MEMBERS & document.keys() and not PYTHON_MEMBERS & document.keys():
         label = document.get(SCHEMA_VERSION_KEY)
-        said = f" (label {label[:20]})" if isinstance(label, str) else ""
-        words = f"is a RunState of the JavaScript SDK, @openai/agents{said}; convo supports those of the Python SDK"
-        raise JavaScriptRunState("$", words)
+        label_note = f" (label {label[:20]})" if isinstance(label, str) else ""
+        problem = (
+            f"is a RunState of the JavaScript SDK, @openai/agents{label_note}; convo supports those of the Python SDK"
+        )
+        raise JavaScriptRunState("$", problem)
 
 
-def _read_version(document: Json, way: PathSteps) -> Version:
+def _read_version(document: Json, prefix: PathSteps) -> Version:
     if SCHEMA_VERSION_KEY not in document:
         raise InvalidRunState(
-            format_path((*way, SCHEMA_VERSION_KEY)), "is missing; it must be the schema version of the RunState"
+            format_path((*prefix, SCHEMA_VERSION_KEY)), "is missing; it must be the schema version of the RunState"
         )
     label = document[SCHEMA_VERSION_KEY]
     if not isinstance(label, str):
         raise InvalidRunState(
-            format_path((*way, SCHEMA_VERSION_KEY)), f"must be a string, not {describe_json_type(label)}"
+            format_path((*prefix, SCHEMA_VERSION_KEY)), f"must be a string, not {describe_json_type(label)}"
         )
     if label not in VERSION_BY_LABEL:
         shown = repr(label if len(label) <= 20 else label[:19] + "…")
-        raise UnknownSchema(format_path((*way, SCHEMA_VERSION_KEY)), shown, LABELS)
+        raise UnknownSchema(format_path((*prefix, SCHEMA_VERSION_KEY)), shown, LABELS)
     return VERSION_BY_LABEL[label]
 
 
 def _iter_bounded_states(document: Json) -> Iterator[tuple[PathSteps, Json]]:
-    for way, inner in iter_states(document):
-        if way.count("agent_run_state") > MAX_NESTED_STATES:
-            raise InvalidRunState(format_path(way), f"is a state inside {MAX_NESTED_STATES} others; that is the limit")
-        yield way, inner
+    for prefix, inner in iter_states(document):
+        if prefix.count("agent_run_state") > MAX_NESTED_STATES:
+            raise InvalidRunState(
+                format_path(prefix), f"is a state inside {MAX_NESTED_STATES} others; that is the limit"
+            )
+        yield prefix, inner
 
 
-def _check_no_newer_members(document: Json, version: Version, way: PathSteps) -> None:
+def _check_no_newer_members(document: Json, version: Version, prefix: PathSteps) -> None:
     """Raise InvalidRunState for content that is newer than the document's label."""
     if document["max_turns"] is None and version.number < UNLIMITED_TURNS_SINCE.number:
         raise InvalidRunState(
-            format_path((*way, "max_turns")), f"is null, which needs label 1.10 or later; the label is {version.label}"
+            format_path((*prefix, "max_turns")),
+            f"is null, which needs label 1.10 or later; the label is {version.label}",
         )
     for newer in list_versions_after(version):
-        for place in newer.iter_own_members(document):
-            words = f"needs label {newer.label} or later, but the label is {version.label}; {DOWNGRADE_WARNING}"
-            raise InvalidRunState(format_path((*way, *place.steps)), words)
+        for match in newer.iter_own_members(document):
+            problem = f"needs label {newer.label} or later, but the label is {version.label}; {DOWNGRADE_WARNING}"
+            raise InvalidRunState(format_path((*prefix, *match.steps)), problem)
 
 
-def _check_owner(document: Json, way: PathSteps) -> None:
+def _check_owner(document: Json, prefix: PathSteps) -> None:
     """Raise InvalidRunState if the history has two owners."""
-    chained = document.get("previous_response_id") is not None or document.get("auto_previous_response_id") is True
-    if document.get("conversation_id") is not None and chained:
-        words = "is set together with conversation_id; a history has one owner"
-        raise InvalidRunState(format_path((*way, "previous_response_id")), words)
+    is_chained = document.get("previous_response_id") is not None or document.get("auto_previous_response_id") is True
+    if document.get("conversation_id") is not None and is_chained:
+        problem = "is set together with conversation_id; a history has one owner"
+        raise InvalidRunState(format_path((*prefix, "previous_response_id")), problem)
 
 
-def _check_step(document: Json, way: PathSteps) -> None:
+def _check_step(document: Json, prefix: PathSteps) -> None:
     """Raise InvalidRunState if a reader could not find the pending calls and would continue without them."""
     step = document.get("current_step")
     if step is None and "current_step" not in document and document.get("generated_items"):
-        words = "is missing; readers would continue and lose the pending calls (null means none)"
-        raise InvalidRunState(format_path((*way, "current_step")), words)
+        problem = "is missing; readers would continue and lose the pending calls (null means none)"
+        raise InvalidRunState(format_path((*prefix, "current_step")), problem)
     if step is not None and "type" not in step:
         raise InvalidRunState(
-            format_path((*way, "current_step", "type")), "is missing; readers would lose the pending calls"
+            format_path((*prefix, "current_step", "type")), "is missing; readers would lose the pending calls"
         )
     if step is None or step["type"] != INTERRUPTION_STEP or not any(iter_interruptions(document)):
         return
     for key in REQUIRED_WHEN_PAUSED:
         if not document.get(key):
             raise InvalidRunState(
-                format_path((*way, key)), "is missing or empty, and a paused run cannot be resumed without it"
+                format_path((*prefix, key)), "is missing or empty, and a paused run cannot be resumed without it"
             )
 
 
 # -- a pending call is the call that would run ------------------------------------------------------
 
 
-def _check_pending(document: Json, version: Version, way: PathSteps) -> None:
+def _check_pending(document: Json, version: Version, prefix: PathSteps) -> None:
     """Raise InvalidRunState for a pending call that has no unique id, is another agent's or differs from its action."""
-    nested = {call.id for _, child in iter_nested_states(document) for _, call in _iter_pending_calls(child)}
-    planned = {call.id: (place, call) for place, call in iter_actions(document)}
+    nested_ids = {call.id for _, child in iter_nested_states(document) for _, call in _iter_pending_calls(child)}
+    planned_calls = {call.id: (steps, call) for steps, call in iter_actions(document)}
     seen: set[str] = set()
-    for place, call in _iter_pending_calls(document, way):
+    for steps, call in _iter_pending_calls(document, prefix):
         if call.id is None:
             raise InvalidRunState(
-                format_path((*way, *place, "raw_item")), "has no call id, so it cannot be approved or rejected"
+                format_path((*prefix, *steps, "raw_item")), "has no call id, so it cannot be approved or rejected"
             )
         if call.id in seen:
             raise InvalidRunState(
-                format_path((*way, *place, "raw_item")),
+                format_path((*prefix, *steps, "raw_item")),
                 f"is the second pending call with id {call.id!r}; a decision would be ambiguous",
             )
         seen.add(call.id)
-        if call.id in nested or (version.number < NESTED_STATE_SINCE.number and call.id not in planned):
+        if call.id in nested_ids or (version.number < NESTED_STATE_SINCE.number and call.id not in planned_calls):
             continue
         if call.agent != document["current_agent"]:
-            words = "is not the current agent, and not the agent of a nested state"
-            raise InvalidRunState(format_path((*way, *place, "agent")), words)
-        _check_planned_call(call, planned.get(call.id), (*way, *place, "raw_item"), way)
+            problem = "is not the current agent, and not the agent of a nested state"
+            raise InvalidRunState(format_path((*prefix, *steps, "agent")), problem)
+        _check_planned_call(call, planned_calls.get(call.id), (*prefix, *steps, "raw_item"), prefix)
 
 
-def _iter_pending_calls(document: Json, way: PathSteps = ()) -> Iterator[tuple[PathSteps, StateCall]]:
-    for place, item in iter_interruptions(document):
+def _iter_pending_calls(document: Json, prefix: PathSteps = ()) -> Iterator[tuple[PathSteps, StateCall]]:
+    for steps, item in iter_interruptions(document):
         call = parse_state_call(item["raw_item"], item)
         if call is None:
             raise InvalidRunState(
-                format_path((*way, *place, "raw_item")), "is not a call that can be approved or rejected"
+                format_path((*prefix, *steps, "raw_item")), "is not a call that can be approved or rejected"
             )
-        yield place, call
+        yield steps, call
 
 
 def _check_planned_call(
-    shown: StateCall, planned: tuple[PathSteps, StateCall] | None, here: PathSteps, way: PathSteps
+    shown: StateCall, planned: tuple[PathSteps, StateCall] | None, shown_path: PathSteps, prefix: PathSteps
 ) -> None:
     """Raise InvalidRunState if the action of a pending call is missing or has another tool or arguments."""
     if planned is None:
-        raise InvalidRunState(format_path(here), "is pending, but is not a call in last_processed_response")
-    place, call = planned
-    for what, one, other in (("tool", shown.name, call.name), ("arguments", shown.arguments, call.arguments)):
-        if one != other and not (what == "tool" and None in (one, other)):
-            words = f"differs from {format_path(here)} in its {what}; the approved call must be the call that runs"
-            raise InvalidRunState(format_path((*way, *place)), words)
+        raise InvalidRunState(format_path(shown_path), "is pending, but is not a call in last_processed_response")
+    steps, call = planned
+    for field, shown_value, planned_value in (
+        ("tool", shown.name, call.name),
+        ("arguments", shown.arguments, call.arguments),
+    ):
+        if shown_value != planned_value and not (field == "tool" and None in (shown_value, planned_value)):
+            problem = (
+                f"differs from {format_path(shown_path)} in its {field}; the approved call must be the call that runs"
+            )
+            raise InvalidRunState(format_path((*prefix, *steps)), problem)
 
 
 # -- from 1.15 on, decisions are bound to their calls --------------------------------------------------
 
 
-def _check_ledger(document: Json, way: PathSteps) -> None:
+def _check_ledger(document: Json, prefix: PathSteps) -> None:
     """Raise InvalidRunState if a ledger entry does not fit the call with its id."""
     ledger = get_path(document, LEDGER_PATH) or {}
     seen: set[tuple[str, str, str, str]] = set()
-    for raw, shown, roles in _iter_recorded_calls(document) if ledger else ():
-        said = _call_signature(raw)
-        if said is None or said in seen or said[0] not in ledger:
+    for raw, run_item, roles in _iter_recorded_calls(document) if ledger else ():
+        signature = _call_signature(raw)
+        if signature is None or signature in seen or signature[0] not in ledger:
             continue
-        seen.add(said)
-        call = parse_state_call(raw, shown)
-        if call is None or ledger[said[0]]["type"] != call.type or not _has_tool_name(call):
+        seen.add(signature)
+        call = parse_state_call(raw, run_item)
+        if call is None or ledger[signature[0]]["type"] != call.type or not _has_tool_name(call):
             continue
-        if not _is_bound_to(ledger[said[0]], call, roles, (*way, *LEDGER_PATH, said[0])):
-            words = "is the entry of another call; the tool or the arguments of the call in this state were changed"
-            raise InvalidRunState(format_path((*way, *LEDGER_PATH, said[0])), words)
+        if not _is_bound_to(ledger[signature[0]], call, roles, (*prefix, *LEDGER_PATH, signature[0])):
+            problem = "is the entry of another call; the tool or the arguments of the call in this state were changed"
+            raise InvalidRunState(format_path((*prefix, *LEDGER_PATH, signature[0])), problem)
 
 
 def _iter_recorded_calls(document: Json) -> Iterator[tuple[Json, Json, tuple[str | None, ...]]]:
@@ -252,12 +262,12 @@ def _iter_recorded_calls(document: Json) -> Iterator[tuple[Json, Json, tuple[str
 
 def _call_signature(raw: Json) -> tuple[str, str, str, str] | None:
     """Return the id, type, name and arguments of a call; None for an item that is not a call."""
-    kind = raw.get("type")
-    field = ARGUMENT_FIELDS.get(kind) if isinstance(kind, str) else None
+    call_type = raw.get("type")
+    field = ARGUMENT_FIELDS.get(call_type) if isinstance(call_type, str) else None
     if field is None:
         return None
-    call = raw.get("id") if kind == MCP_APPROVAL_REQUEST else raw.get("call_id")
-    return (call, str(kind), str(raw.get("name")), str(raw.get(field))) if isinstance(call, str) else None
+    call_id = raw.get("id") if call_type == MCP_APPROVAL_REQUEST else raw.get("call_id")
+    return (call_id, str(call_type), str(raw.get("name")), str(raw.get(field))) if isinstance(call_id, str) else None
 
 
 def _has_tool_name(call: StateCall) -> bool:
@@ -265,38 +275,42 @@ def _has_tool_name(call: StateCall) -> bool:
     return call.lookup is not None if call.is_function else call.name is not None
 
 
-def _is_bound_to(entry: Json, call: StateCall, roles: tuple[str | None, ...], place: PathSteps) -> bool:
+def _is_bound_to(entry: Json, call: StateCall, roles: tuple[str | None, ...], path: PathSteps) -> bool:
     """Return whether a ledger entry fits a call; a deferred tool can be called under its bare name."""
-    said = (entry["approval_scope"], entry["fingerprint"])
+    digests = (entry["approval_scope"], entry["fingerprint"])
     deferred = [("deferred_top_level", call.tool_name)] if call.is_function else []
     try:
         for lookup in (call.lookup, *deferred):
-            meant = call if lookup == call.lookup else replace(call, lookup=lookup)
-            bindings = [meant.binding(role) for role in roles]
-            if any(one is None or (one.scope, one.fingerprint) == said for one in bindings):
+            candidate = call if lookup == call.lookup else replace(call, lookup=lookup)
+            bindings = [candidate.binding(role) for role in roles]
+            if any(binding is None or (binding.scope, binding.fingerprint) == digests for binding in bindings):
                 return True
-    except ValueError as wrong:
-        raise InvalidRunState(format_path(place), f"is the entry of a call that cannot have one: {wrong}") from wrong
+    except ValueError as error:
+        raise InvalidRunState(format_path(path), f"is the entry of a call that cannot have one: {error}") from error
     return False
 
 
 def _check_decision_records(state: RunState) -> None:
     """Raise InvalidRunState for a call that is both approved and rejected, or a decision without its digest."""
-    for holder, kept in state.records:
-        both = set(list_decided_call_ids(kept.record, "approved")) & set(list_decided_call_ids(kept.record, "rejected"))
-        if both:
-            raise InvalidRunState(format_path((*holder, *kept.steps)), f"approves and rejects {min(both)!r} at once")
+    for state_path, located in state.records:
+        contradictory = set(list_decided_call_ids(located.record, "approved")) & set(
+            list_decided_call_ids(located.record, "rejected")
+        )
+        if contradictory:
+            raise InvalidRunState(
+                format_path((*state_path, *located.steps)), f"approves and rejects {min(contradictory)!r} at once"
+            )
         if not state.is_bound:
             continue
-        ledger = get_path(state.document, (*holder, *LEDGER_PATH)) or {}
+        ledger = get_path(state.document, (*state_path, *LEDGER_PATH)) or {}
         for side in ("approved", "rejected"):
-            for call in list_decided_call_ids(kept.record, side):
-                if call not in ledger:
-                    words = f"decides on {call!r} without its entry in tool_invocations, which 1.15 and later need"
-                    raise InvalidRunState(format_path((*holder, *kept.steps, side)), words)
-        if get_sticky_decision(kept.record) is not None and not isinstance(kept.record.get("sticky_scope"), str):
-            words = f"has a permanent decision without the tool's digest, which {LEDGER_SINCE.label} and later need"
-            raise InvalidRunState(format_path((*holder, *kept.steps)), words)
+            for call_id in list_decided_call_ids(located.record, side):
+                if call_id not in ledger:
+                    problem = f"decides on {call_id!r} without its entry in tool_invocations, which 1.15 and later need"
+                    raise InvalidRunState(format_path((*state_path, *located.steps, side)), problem)
+        if get_sticky_decision(located.record) is not None and not isinstance(located.record.get("sticky_scope"), str):
+            problem = f"has a permanent decision without the tool's digest, which {LEDGER_SINCE.label} and later need"
+            raise InvalidRunState(format_path((*state_path, *located.steps)), problem)
 
 
 MAX_COUNT = 2**53
@@ -327,17 +341,17 @@ def _is_count(value: Json) -> bool:
     return type(value) is int and 0 <= value < MAX_COUNT
 
 
-def _or_null(fits: Callable[[Json], bool]) -> Callable[[Json], bool]:
-    return lambda value: value is None or fits(value)
+def _or_null(is_valid: Callable[[Json], bool]) -> Callable[[Json], bool]:
+    return lambda value: value is None or is_valid(value)
 
 
 def _is_agent(value: Json) -> bool:
-    named = isinstance(value, dict) and isinstance(value.get("name"), str)
-    return named and isinstance(value.get("identity", ""), str)
+    has_name = isinstance(value, dict) and isinstance(value.get("name"), str)
+    return has_name and isinstance(value.get("identity", ""), str)
 
 
 def _is_object_list(value: Json) -> bool:
-    return isinstance(value, list) and all(isinstance(one, dict) for one in value)
+    return isinstance(value, list) and all(isinstance(element, dict) for element in value)
 
 
 def _is_input(value: Json) -> bool:
@@ -349,15 +363,15 @@ def _is_decision(value: Json) -> bool:
 
 
 def _is_decision_record(value: Json) -> bool:
-    sides = (
+    has_valid_sides = (
         isinstance(value, dict) and _is_decision(value.get("approved", [])) and _is_decision(value.get("rejected", []))
     )
-    return sides and isinstance(value.get("rejection_messages") or {}, dict)
+    return has_valid_sides and isinstance(value.get("rejection_messages") or {}, dict)
 
 
 def _is_action_list(value: Json) -> bool:
     return isinstance(value, list) and all(
-        isinstance(one, dict) and isinstance(one.get("tool_call"), dict) for one in value
+        isinstance(action, dict) and isinstance(action.get("tool_call"), dict) for action in value
     )
 
 
@@ -370,8 +384,8 @@ def _is_hosted_record(value: Json) -> bool:
 
 
 def _is_function_record(value: Json) -> bool:
-    said = isinstance(value, dict) and isinstance(value.get("tool_key"), str)
-    return said and _is_agent(value.get("agent")) and _is_decision_record(value.get("decision"))
+    has_tool_key = isinstance(value, dict) and isinstance(value.get("tool_key"), str)
+    return has_tool_key and _is_agent(value.get("agent")) and _is_decision_record(value.get("decision"))
 
 
 def _is_ledger_entry(value: Json) -> bool:
@@ -379,9 +393,9 @@ def _is_ledger_entry(value: Json) -> bool:
     if not isinstance(value, dict) or str(value.get("type")) not in ARGUMENT_FIELDS:
         return False
     digests = (value.get("approval_scope"), value.get("fingerprint"))
-    marks = (value.get("executed"), value.get("completed"))
-    exact = all(isinstance(digest, str) and DIGEST_PATTERN.fullmatch(digest) for digest in digests)
-    return exact and all(type(mark) is bool for mark in marks) and marks != (False, True)
+    flags = (value.get("executed"), value.get("completed"))
+    are_digests = all(isinstance(digest, str) and DIGEST_PATTERN.fullmatch(digest) for digest in digests)
+    return are_digests and all(type(flag) is bool for flag in flags) and flags != (False, True)
 
 
 def _is_session_write(value: Json) -> bool:
@@ -439,7 +453,7 @@ SHAPE_RULES = (
 )
 COMPILED_SHAPE_RULES = tuple((rule, parse_path_pattern(rule.path_pattern)) for rule in SHAPE_RULES)
 
-RUN_ITEM_LIST_PATTERNS = tuple(parse_path_pattern(holder.removesuffix("[]")) for holder in RUN_ITEM_PATTERNS)
+RUN_ITEM_LIST_PATTERNS = tuple(parse_path_pattern(pattern.removesuffix("[]")) for pattern in RUN_ITEM_PATTERNS)
 CALL_PATTERNS = tuple(
     map(
         parse_path_pattern,
@@ -452,85 +466,89 @@ CALL_STRING_FIELDS = ("name", "namespace", "arguments")
 def check_shape(document: Json, way: PathSteps = ()) -> None:
     """Check the types of one state's members, without nested states. Raises InvalidRunState."""
     for rule, steps in COMPILED_SHAPE_RULES:
-        for place in iter_path_matches(document, steps):
-            if not rule.is_valid(place.value):
+        for match in iter_path_matches(document, steps):
+            if not rule.is_valid(match.value):
                 raise InvalidRunState(
-                    format_path((*way, *place.steps)), f"must be {rule.expectation}, not {_describe_value(place.value)}"
+                    format_path((*way, *match.steps)), f"must be {rule.expectation}, not {_describe_value(match.value)}"
                 )
         if rule.is_required and rule.path_pattern not in document:
             raise InvalidRunState(format_path((*way, rule.path_pattern)), "is missing; every release needs it")
-    for place in chain(_iter_invalid_run_items(document), _iter_invalid_calls(document)):
-        raise InvalidRunState(format_path((*way, *place.steps)), f"must be {place.value}")
+    for match in chain(_iter_invalid_run_items(document), _iter_invalid_calls(document)):
+        raise InvalidRunState(format_path((*way, *match.steps)), f"must be {match.value}")
     _check_guardrail_result_start(document, way)
 
 
 def _describe_value(value: Json) -> str:
     """Return a short value itself, or the type of any other value."""
-    words = repr(value) if isinstance(value, str) else str(value)
-    return words if type(value) in (str, int, float) and len(words) < 24 else describe_json_type(value)
+    text = repr(value) if isinstance(value, str) else str(value)
+    return text if type(value) in (str, int, float) and len(text) < 24 else describe_json_type(value)
 
 
 def _iter_invalid_run_items(document: Json) -> Iterator[PathMatch]:
     """Iterate over the places of invalid run items, each with the form expected there."""
     for steps in RUN_ITEM_LIST_PATTERNS:
-        for way, listed in iter_path_matches(document, steps):
-            if not isinstance(listed, list):
-                yield PathMatch(way, f"a list of run items, not {describe_json_type(listed)}")
+        for path, run_items in iter_path_matches(document, steps):
+            if not isinstance(run_items, list):
+                yield PathMatch(path, f"a list of run items, not {describe_json_type(run_items)}")
                 return
-            for index, item in enumerate(listed):
-                wrong = _find_run_item_fault(item, (*way, index))
-                if wrong is not None:
-                    yield wrong
+            for index, item in enumerate(run_items):
+                fault = _find_run_item_fault(item, (*path, index))
+                if fault is not None:
+                    yield fault
 
 
-def _find_run_item_fault(item: Json, way: PathSteps) -> PathMatch | None:
+def _find_run_item_fault(item: Json, path: PathSteps) -> PathMatch | None:
     if not isinstance(item, dict) or not isinstance(item.get("raw_item"), dict):
-        return PathMatch(way, "a run item with its raw_item")
+        return PathMatch(path, "a run item with its raw_item")
     for key in AGENT_MEMBERS:
         if not (item.get(key) is None or isinstance(item[key], str) or _is_agent(item[key])):
-            return PathMatch((*way, key), "an object with the agent's name")
-    return _find_non_string_field(item["raw_item"], (*way, "raw_item"))
+            return PathMatch((*path, key), "an object with the agent's name")
+    return _find_non_string_field(item["raw_item"], (*path, "raw_item"))
 
 
 def _iter_invalid_calls(document: Json) -> Iterator[PathMatch]:
     """Iterate over the places in function calls where a name, namespace or arguments are not a string."""
     for steps in CALL_PATTERNS:
-        for way, raw in iter_path_matches(document, steps):
-            wrong = _find_non_string_field(raw, way)
-            if wrong is not None:
-                yield wrong
+        for path, raw in iter_path_matches(document, steps):
+            fault = _find_non_string_field(raw, path)
+            if fault is not None:
+                yield fault
 
 
-def _find_non_string_field(raw: Json, way: PathSteps) -> PathMatch | None:
+def _find_non_string_field(raw: Json, path: PathSteps) -> PathMatch | None:
     if raw.get("type") == "function_call":
         for field in CALL_STRING_FIELDS:
             if not isinstance(raw.get(field), str | None):
-                return PathMatch((*way, field), f"a string, not {describe_json_type(raw[field])}")
+                return PathMatch((*path, field), f"a string, not {describe_json_type(raw[field])}")
     return None
 
 
-def _check_guardrail_result_start(document: Json, way: PathSteps) -> None:
+def _check_guardrail_result_start(document: Json, prefix: PathSteps) -> None:
     """Raise InvalidRunState if the guardrail results of the last response start after the end of the list."""
     steps = ("last_processed_response", "tool_output_guardrail_result_start")
     results = document.get("tool_output_guardrail_results") or []
-    for place in iter_path_matches(document, steps):
-        if place.value is not None and not (_is_count(place.value) and place.value <= len(results)):
-            raise InvalidRunState(format_path((*way, *steps)), f"is more than the {len(results)} results")
+    for match in iter_path_matches(document, steps):
+        if match.value is not None and not (_is_count(match.value) and match.value <= len(results)):
+            raise InvalidRunState(format_path((*prefix, *steps)), f"is more than the {len(results)} results")
 
 
 def run_state_summary_to_json(state: RunState) -> dict[str, Json]:
     """Return a summary of a state; `arguments` are the raw string, or an object if the call has one."""
     document = state.document
-    waiting = {one.id for one in state.pending}
+    pending_ids = {call.id for call in state.pending}
     return {
         "schema_version": state.label,
         "current_agent": state.agent,
-        "pending": [state_call_to_json(one) for one in state.pending],
+        "pending": [state_call_to_json(call) for call in state.pending],
         "decisions": [
-            _decision_to_json(one) for one in state.decisions if one.call_id is None or one.call_id in waiting
+            _decision_to_json(decision)
+            for decision in state.decisions
+            if decision.call_id is None or decision.call_id in pending_ids
         ],
         "past_decisions": [
-            _decision_to_json(one) for one in state.decisions if one.call_id and one.call_id not in waiting
+            _decision_to_json(decision)
+            for decision in state.decisions
+            if decision.call_id and decision.call_id not in pending_ids
         ],
         "conversation_id": document.get("conversation_id"),
         "previous_response_id": document.get("previous_response_id"),
@@ -547,13 +565,13 @@ def state_call_to_json(one: PendingCall) -> dict[str, Json]:
     return {"call_id": one.id, "tool_name": one.call.tool_name, "arguments": one.call.arguments, "agent": one.agent}
 
 
-def _decision_to_json(one: StateDecision) -> dict[str, Json]:
+def _decision_to_json(decision: StateDecision) -> dict[str, Json]:
     return {
-        "call_id": one.call_id,
-        "tool_name": one.tool,
-        "agent": one.agent,
-        "decision": "approve" if one.approve else "reject",
-        "always": one.always,
-        "message": one.message,
-        "authenticated": one.is_bound,
+        "call_id": decision.call_id,
+        "tool_name": decision.tool,
+        "agent": decision.agent,
+        "decision": "approve" if decision.approve else "reject",
+        "always": decision.always,
+        "message": decision.message,
+        "authenticated": decision.is_bound,
     }

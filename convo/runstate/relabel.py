@@ -27,99 +27,103 @@ def relabel_state(state: RunState, label: str) -> tuple[RunState, tuple[RelabelL
     target, document = VERSION_BY_LABEL[label], state.document
     losses: list[RelabelLoss] = []
     for version in _list_crossed_versions(state.version, target):
-        down = target.number < state.version.number
-        document, gone = _cross_version(document, version, (), down=down)
-        losses += gone
+        is_downgrade = target.number < state.version.number
+        document, new_losses = _cross_version(document, version, (), is_downgrade=is_downgrade)
+        losses += new_losses
     try:
         return run_state_from_json(_set_label(document, label)), tuple(losses)
-    except InvalidRunState as wrong:
+    except InvalidRunState as error:
         raise InvalidUsage(
-            f"the pending calls of this {state.label} state cannot be written as {label}: {wrong.message}",
+            f"the pending calls of this {state.label} state cannot be written as {label}: {error.message}",
             hint="choose a label closer to {state.label}",
-        ) from wrong
+        ) from error
 
 
 def _list_crossed_versions(start: Version, end: Version) -> tuple[Version, ...]:
     """Return the versions between two labels, in the order in which they are crossed."""
-    crossed = [one for one in VERSIONS if min(start.number, end.number) < one.number <= max(start.number, end.number)]
+    crossed = [
+        version
+        for version in VERSIONS
+        if min(start.number, end.number) < version.number <= max(start.number, end.number)
+    ]
     return tuple(crossed if start.number < end.number else reversed(crossed))
 
 
-def _cross_version(document: Json, version: Version, way: PathSteps, *, down: bool) -> RelabelResult:
-    """Move a document and its nested states across one version: nested states first if `down`, else last."""
-    if down:
-        document, inner = _cross_version_nested(document, version, way, down=True)
-        document, outer = version.to_older(document)
-        document, gone = _remove_version_keys(document, version)
-        return document, (*inner, *_prefix_losses(way, (*outer, *gone)))
-    document, outer = version.from_older(document)
-    document, inner = _cross_version_nested(document, version, way, down=False)
-    return document, (*_prefix_losses(way, outer), *inner)
+def _cross_version(document: Json, version: Version, prefix: PathSteps, *, is_downgrade: bool) -> RelabelResult:
+    """Move a document and its nested states across one version: nested states first if `is_downgrade`, else last."""
+    if is_downgrade:
+        document, inner_losses = _cross_version_nested(document, version, prefix, is_downgrade=True)
+        document, outer_losses = version.to_older(document)
+        document, removed = _remove_version_keys(document, version)
+        return document, (*inner_losses, *_prefix_losses(prefix, (*outer_losses, *removed)))
+    document, outer_losses = version.from_older(document)
+    document, inner_losses = _cross_version_nested(document, version, prefix, is_downgrade=False)
+    return document, (*_prefix_losses(prefix, outer_losses), *inner_losses)
 
 
-def _cross_version_nested(document: Json, version: Version, way: PathSteps, *, down: bool) -> RelabelResult:
+def _cross_version_nested(document: Json, version: Version, prefix: PathSteps, *, is_downgrade: bool) -> RelabelResult:
     losses: tuple[RelabelLoss, ...] = ()
-    if down and version is NESTED_STATE_SINCE:
+    if is_downgrade and version is NESTED_STATE_SINCE:
         return document, losses
-    for inner, child in tuple(iter_nested_states(document)):
-        moved, gone = _cross_version(child, version, (*way, *inner), down=down)
-        document = replace_path(document, inner, moved)
-        losses += gone
+    for steps, child in tuple(iter_nested_states(document)):
+        moved, new_losses = _cross_version(child, version, (*prefix, *steps), is_downgrade=is_downgrade)
+        document = replace_path(document, steps, moved)
+        losses += new_losses
     return document, losses
 
 
 def _remove_version_keys(document: Json, version: Version) -> RelabelResult:
     """Remove the keys that came with `version`; return one loss for each pattern of keys."""
     losses: list[RelabelLoss] = []
-    for words in version.keys:
-        document, said = _remove_matches(document, parse_path_pattern(words))
-        why = f"labels before {version.label} cannot store it"
-        if len(said) > 1:
-            losses.append(RelabelLoss(f"$.{words}", f"{len(said):,} places", why))
-        losses += [make_loss(place, why) for place in said if len(said) == 1]
+    for pattern in version.keys:
+        document, matches = _remove_matches(document, parse_path_pattern(pattern))
+        reason = f"labels before {version.label} cannot store it"
+        if len(matches) > 1:
+            losses.append(RelabelLoss(f"$.{pattern}", f"{len(matches):,} places", reason))
+        losses += [make_loss(match, reason) for match in matches if len(matches) == 1]
     return document, tuple(losses)
 
 
-def _remove_matches(document: Json, steps: tuple[str, ...], way: PathSteps = ()) -> tuple[Json, list[PathMatch]]:
+def _remove_matches(document: Json, steps: tuple[str, ...], prefix: PathSteps = ()) -> tuple[Json, list[PathMatch]]:
     """Remove the members that match a pattern; return those that are worth reporting."""
-    *down, last = steps
-    if not down:
-        place = PathMatch((*way, last), document.get(last)) if isinstance(document, dict) else None
-        if place is None or last not in document:
+    *parent_steps, last = steps
+    if not parent_steps:
+        match = PathMatch((*prefix, last), document.get(last)) if isinstance(document, dict) else None
+        if match is None or last not in document:
             return document, []
-        return remove_path(document, (last,)), [place] if _is_reportable(place.value) else []
-    return _remove_matches_below(document, steps, way)
+        return remove_path(document, (last,)), [match] if _is_reportable(match.value) else []
+    return _remove_matches_below(document, steps, prefix)
 
 
-def _remove_matches_below(document: Json, steps: tuple[str, ...], way: PathSteps) -> tuple[Json, list[PathMatch]]:
+def _remove_matches_below(document: Json, steps: tuple[str, ...], prefix: PathSteps) -> tuple[Json, list[PathMatch]]:
     step, rest = steps[0], steps[1:]
-    said: list[PathMatch] = []
+    matches: list[PathMatch] = []
     if step == "[]" and isinstance(document, list):
-        pairs = [_remove_matches(below, rest, (*way, index)) for index, below in enumerate(document)]
-        return [below for below, _ in pairs], [place for _, places in pairs for place in places]
+        pairs = [_remove_matches(child, rest, (*prefix, index)) for index, child in enumerate(document)]
+        return [child for child, _ in pairs], [match for _, child_matches in pairs for match in child_matches]
     if not isinstance(document, dict) or step == "[]":
-        return document, said
+        return document, matches
     changed = dict(document)
     for key in tuple(document) if step == "*" else (step,):
         if key in document:
-            changed[key], places = _remove_matches(document[key], rest, (*way, key))
-            said += places
-    return changed, said
+            changed[key], child_matches = _remove_matches(document[key], rest, (*prefix, key))
+            matches += child_matches
+    return changed, matches
 
 
 def _is_reportable(value: Json) -> bool:
-    bare = isinstance(value, dict) and value.get("kind") == "bare"
-    return has_content(value) and not bare and value not in DEFAULT_VALUES
+    is_bare = isinstance(value, dict) and value.get("kind") == "bare"
+    return has_content(value) and not is_bare and value not in DEFAULT_VALUES
 
 
-def _prefix_losses(way: PathSteps, losses: tuple[RelabelLoss, ...]) -> tuple[RelabelLoss, ...]:
+def _prefix_losses(prefix: PathSteps, losses: tuple[RelabelLoss, ...]) -> tuple[RelabelLoss, ...]:
     """Return the losses of a nested state with their paths in the outer state."""
-    if not way:
+    if not prefix:
         return losses
-    return tuple(RelabelLoss(format_path(way) + loss.path.removeprefix("$"), loss.what, loss.why) for loss in losses)
+    return tuple(RelabelLoss(format_path(prefix) + loss.path.removeprefix("$"), loss.what, loss.why) for loss in losses)
 
 
 def _set_label(document: Json, label: str) -> Json:
-    for inner, child in tuple(iter_nested_states(document)):
-        document = replace_path(document, inner, _set_label(child, label))
+    for steps, child in tuple(iter_nested_states(document)):
+        document = replace_path(document, steps, _set_label(child, label))
     return {**document, SCHEMA_VERSION_KEY: label}

@@ -48,14 +48,14 @@ def build_context_members(values: Mapping[str, Json], base: Mapping[str, Json] |
 
 def read_context_values(document: Json) -> Mapping[str, Json]:
     """Return the application's context values, or NO_VALUES. Raises InputFault if the context is not a mapping."""
-    said, meta = read_context_description(document), get_path(document, ("context", "context_meta")) or {}
-    if meta.get("omitted") or meta.get("requires_deserializer") or not isinstance(said or {}, dict):
-        kinds = meta.get("class_path") or meta.get("original_type") or "not a mapping"
+    context, meta = read_context_description(document), get_path(document, ("context", "context_meta")) or {}
+    if meta.get("omitted") or meta.get("requires_deserializer") or not isinstance(context or {}, dict):
+        type_name = meta.get("class_path") or meta.get("original_type") or "not a mapping"
         raise InputFault(
-            f"the context of this run was {kinds}, which cannot be restored from a state",
+            f"the context of this run was {type_name}, which cannot be restored from a state",
             hint="pass it with --context FILE.json, or FILE.py:NAME for an object or function",
         )
-    return NO_VALUES if said is None else dict(said)
+    return NO_VALUES if context is None else dict(context)
 
 
 def read_context_description(document: Json) -> Json:
@@ -66,8 +66,8 @@ def read_context_description(document: Json) -> Json:
 def _check_context_value(name: str, value: Json) -> None:
     try:
         item_hash({name: value})
-    except NotCanonical as wrong:
-        raise InputFault(f"the context's {name!r} is not JSON, so it cannot be restored") from wrong
+    except NotCanonical as error:
+        raise InputFault(f"the context's {name!r} is not JSON, so it cannot be restored") from error
 
 
 RUN_ITEM_TYPES = {
@@ -106,7 +106,7 @@ class GraphAgent:
     @property
     def handoff_targets(self) -> dict[str, str]:
         """Names of the handoff tools -> identities of their targets."""
-        return {offer.name: offer.target for offer in build_handoff_tools(self.graph, self.identity)}
+        return {tool.name: tool.target for tool in build_handoff_tools(self.graph, self.identity)}
 
     def find_tool(self, call: Item) -> Tool | None:
         return toolbox(self.graph[self.identity].functions).find(call)
@@ -114,9 +114,9 @@ class GraphAgent:
 
 def build_response_items(speaker: GraphAgent, output: Iterable[Item]) -> Iterator[dict[str, Json]]:
     """Build the run items of a response."""
-    ways = speaker.handoff_targets
+    targets = speaker.handoff_targets
     for item in output:
-        if item_type(item) == "function_call" and item.get("name") in ways and not item.get("namespace"):
+        if item_type(item) == "function_call" and item.get("name") in targets and not item.get("namespace"):
             yield _build_run_item("handoff_call_item", speaker, item)
         elif item_type(item) in TOOL_CALL_TYPES:
             yield {**_build_run_item("tool_call_item", speaker, item), **_build_tool_fields(speaker, item)}
@@ -128,13 +128,13 @@ def build_followup_items(
     speaker: GraphAgent, output: Iterable[Item], after: Iterable[Item]
 ) -> Iterator[dict[str, Json]]:
     """Build the run items that follow a response: outputs of its calls, approval responses and messages of the user."""
-    ways = speaker.handoff_targets
+    targets = speaker.handoff_targets
     names = {get_call_id(item): str(item.get("name")) for item in output if item_type(item) == "function_call"}
     for item in after:
-        to = ways.get(names.get(get_call_id(item), ""))
-        if is_client_output(item) and to is not None and item.get("output") != IGNORED_HANDOFF_OUTPUT:
-            both = {"source_agent": speaker.reference, "target_agent": GraphAgent(speaker.graph, to).reference}
-            yield {**_build_run_item("handoff_output_item", speaker, item), **both}
+        target = targets.get(names.get(get_call_id(item), ""))
+        if is_client_output(item) and target is not None and item.get("output") != IGNORED_HANDOFF_OUTPUT:
+            agents = {"source_agent": speaker.reference, "target_agent": GraphAgent(speaker.graph, target).reference}
+            yield {**_build_run_item("handoff_output_item", speaker, item), **agents}
         elif is_client_output(item):
             yield {**_build_run_item("tool_call_output_item", speaker, item), "output": item.get("output")}
         elif item_type(item) == MCP_APPROVAL_RESPONSE:
@@ -148,19 +148,19 @@ def build_approval_item(speaker: GraphAgent, call: ToolCall) -> dict[str, Json]:
     item = _build_run_item(APPROVAL_ITEM, speaker, call.item)
     if call.tool is None:
         return {**item, "tool_name": call.lookup[-1]}
-    space = {"tool_namespace": call.tool.namespace.name} if call.tool.namespace else {}
+    namespace = {"tool_namespace": call.tool.namespace.name} if call.tool.namespace else {}
     origin = {"tool_origin": {"type": "function"}}
-    return {**item, "tool_name": call.tool.name, **space, "tool_lookup_key": lookup_to_json(call.lookup), **origin}
+    return {**item, "tool_name": call.tool.name, **namespace, "tool_lookup_key": lookup_to_json(call.lookup), **origin}
 
 
 def build_function_action(call: ToolCall) -> dict[str, Json]:
     """Build the action of a function call."""
     tool = call.tool
     assert tool
-    space = {"namespace": tool.namespace.name, "qualifiedName": tool.title} if tool.namespace else {}
-    said = {"description": tool.description, "paramsJsonSchema": dict(tool.parameters)}
-    named = {"name": tool.name, **space, "lookupKey": lookup_to_json(call.lookup), **said}
-    return {"tool_call": dict(call.item), "tool": named}
+    namespace = {"namespace": tool.namespace.name, "qualifiedName": tool.title} if tool.namespace else {}
+    definition = {"description": tool.description, "paramsJsonSchema": dict(tool.parameters)}
+    tool_json = {"name": tool.name, **namespace, "lookupKey": lookup_to_json(call.lookup), **definition}
+    return {"tool_call": dict(call.item), "tool": tool_json}
 
 
 def build_mcp_request(call: ToolCall) -> dict[str, Json]:
@@ -171,8 +171,8 @@ def build_mcp_request(call: ToolCall) -> dict[str, Json]:
 
 def lookup_to_json(lookup: Lookup) -> dict[str, Json]:
     """Return a lookup as the format stores it."""
-    kinds, *space, name = lookup
-    return {"kind": kinds, **({"namespace": space[0]} if space else {}), "name": name}
+    kind, *namespace, name = lookup
+    return {"kind": kind, **({"namespace": namespace[0]} if namespace else {}), "name": name}
 
 
 def build_ledger(items: Iterable[Mapping[str, Json]], completed_call_ids: Iterable[str]) -> dict[str, Json]:
@@ -182,7 +182,7 @@ def build_ledger(items: Iterable[Mapping[str, Json]], completed_call_ids: Iterab
 
     Raises ValueError for arguments without a digest.
     """
-    over = frozenset(completed_call_ids)
+    completed = frozenset(completed_call_ids)
     ledger: dict[str, Json] = {}
     for item in items:
         call = parse_state_call(item["raw_item"], item)
@@ -191,12 +191,12 @@ def build_ledger(items: Iterable[Mapping[str, Json]], completed_call_ids: Iterab
         role = HANDOFF_ROLE if item["type"] == "handoff_call_item" else None
         binding = call.binding(role)
         if binding is not None:
-            marks = {"executed": call.id in over, "completed": call.id in over}
+            flags = {"executed": call.id in completed, "completed": call.id in completed}
             ledger[call.id] = {
                 "type": call.type,
                 "approval_scope": binding.scope,
                 "fingerprint": binding.fingerprint,
-                **marks,
+                **flags,
             }
     return ledger
 
@@ -210,8 +210,8 @@ def build_sticky_call(lookup: Lookup, agent: Mapping[str, Json] | None) -> State
     return StateCall({"type": "function_call", "name": lookup[-1]}, lookup[-1], lookup, agent=agent)
 
 
-def _build_run_item(named: str, speaker: GraphAgent, raw: Item) -> dict[str, Json]:
-    return {"type": named, "raw_item": dict(raw), "agent": speaker.reference}
+def _build_run_item(kind: str, speaker: GraphAgent, raw: Item) -> dict[str, Json]:
+    return {"type": kind, "raw_item": dict(raw), "agent": speaker.reference}
 
 
 def _build_tool_fields(speaker: GraphAgent, item: Item) -> dict[str, Json]:
@@ -222,9 +222,9 @@ def _build_tool_fields(speaker: GraphAgent, item: Item) -> dict[str, Json]:
     if tool is None:
         return {"tool_name": str(item.get("name"))}
     key = lookup_of(tool)
-    plain = key == make_lookup_key(str(item.get("name")), item.get("namespace"))
-    told = {"tool_name": tool.name, "description": tool.description, "tool_origin": {"type": "function"}}
-    return told if plain else {**told, "tool_lookup_key": lookup_to_json(key)}
+    is_default = key == make_lookup_key(str(item.get("name")), item.get("namespace"))
+    fields = {"tool_name": tool.name, "description": tool.description, "tool_origin": {"type": "function"}}
+    return fields if is_default else {**fields, "tool_lookup_key": lookup_to_json(key)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,12 +274,12 @@ class RunTranscript:
 
 def split_model_calls(graph: Graph, first: str, items: Iterable[Item]) -> list[ModelCall]:
     """Split the items of a run into its model calls; `first` is the identity of the first agent."""
-    told: list[ModelCall] = []
+    model_calls: list[ModelCall] = []
     agent = first
     for output, after in split_responses(items):
-        told.append(ModelCall(agent, output, after))
+        model_calls.append(ModelCall(agent, output, after))
         agent = _agent_after_response(graph, agent, output)
-    return told
+    return model_calls
 
 
 def split_responses(items: Iterable[Item]) -> Iterator[tuple[list[Item], list[Item]]]:
@@ -287,17 +287,17 @@ def split_responses(items: Iterable[Item]) -> Iterator[tuple[list[Item], list[It
     output: list[Item] = []
     after: list[Item] = []
     for item in items:
-        added = is_client_output(item) or is_user_message(item) or item_type(item) == MCP_APPROVAL_RESPONSE
-        if after and not added:
+        is_added = is_client_output(item) or is_user_message(item) or item_type(item) == MCP_APPROVAL_RESPONSE
+        if after and not is_added:
             yield output, after
             output, after = [], []
-        (after if added else output).append(item)
+        (after if is_added else output).append(item)
     if output or after:
         yield output, after
 
 
 def _agent_after_response(graph: Graph, agent: str, output: Sequence[Item]) -> str:
     """Return the identity of the next agent; if a response has several handoffs, the first one counts."""
-    ways = {offer.name: offer.target for offer in build_handoff_tools(graph, agent)}
-    called = (str(item.get("name")) for item in output if get_call_id(item) and not item.get("namespace"))
-    return next((ways[name] for name in called if name in ways), agent)
+    targets = {tool.name: tool.target for tool in build_handoff_tools(graph, agent)}
+    names = (str(item.get("name")) for item in output if get_call_id(item) and not item.get("namespace"))
+    return next((targets[name] for name in names if name in targets), agent)

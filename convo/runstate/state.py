@@ -94,46 +94,49 @@ class RunState:
     @cached_property
     def pending(self) -> tuple[PendingCall, ...]:
         """All pending calls, with those of agents used as tools, in the order of the interruptions."""
-        waiting: dict[str, PendingCall] = {}
-        for holder, document in iter_states(self.document):
-            for way, item in iter_interruptions(document):
+        calls: dict[str, PendingCall] = {}
+        for state_path, document in iter_states(self.document):
+            for steps, item in iter_interruptions(document):
                 call = parse_state_call(item.get("raw_item"), item)
                 if call is not None and call.id is not None:
-                    place = waiting[call.id].item_path if call.id in waiting else (*holder, *way)
-                    waiting[call.id] = PendingCall(call, place, holder)
-        return tuple(waiting.values())
+                    item_path = calls[call.id].item_path if call.id in calls else (*state_path, *steps)
+                    calls[call.id] = PendingCall(call, item_path, state_path)
+        return tuple(calls.values())
 
     @cached_property
     def records(self) -> tuple[tuple[PathSteps, LocatedRecord], ...]:
         """All decision records, each with the path of the state that contains it."""
         return tuple(
-            (holder, kept)
-            for holder, document in iter_states(self.document)
+            (state_path, located)
+            for state_path, document in iter_states(self.document)
             for version in reversed(list_versions_up_to(self.version))
-            for kept in version.find_records(document)
+            for located in version.find_records(document)
         )
 
     @cached_property
     def decisions(self) -> tuple[StateDecision, ...]:
         """All decisions: those on a call, and sticky ones once for each pending call they cover."""
-        found = (
-            one for holder, kept in self.records if not kept.is_duplicate for one in self._iter_decisions(holder, kept)
+        all_decisions = (
+            decision
+            for state_path, located in self.records
+            if not located.is_duplicate
+            for decision in self._iter_decisions(state_path, located)
         )
-        return tuple(dict.fromkeys(found))
+        return tuple(dict.fromkeys(all_decisions))
 
     @cached_property
     def verdicts(self) -> dict[str, bool]:
         """The decision on each pending call: its own one, else the sticky one that covers it."""
-        own, sticky = dict[str, bool](), dict[str, bool]()
-        for one in self.decisions:
-            if one.call_id is not None:
-                found = sticky if one.always else own
-                found[one.call_id] = one.approve and found.get(one.call_id, True)
-        return {**sticky, **own}
+        own_verdicts, sticky_verdicts = dict[str, bool](), dict[str, bool]()
+        for decision in self.decisions:
+            if decision.call_id is not None:
+                verdicts = sticky_verdicts if decision.always else own_verdicts
+                verdicts[decision.call_id] = decision.approve and verdicts.get(decision.call_id, True)
+        return {**sticky_verdicts, **own_verdicts}
 
     def list_undecided(self) -> tuple[PendingCall, ...]:
         """Return the pending calls without a decision."""
-        return tuple(one for one in self.pending if one.id not in self.verdicts)
+        return tuple(call for call in self.pending if call.id not in self.verdicts)
 
     @property
     def usage(self) -> dict[str, int]:
@@ -141,40 +144,57 @@ class RunState:
         usage = get_path(self.document, ("context", "usage")) or {}
         return {key: usage.get(key, 0) for key in USAGE_FIELDS}
 
-    def _iter_decisions(self, holder: PathSteps, kept: LocatedRecord) -> Iterator[StateDecision]:
-        agents = {one.id: one.agent for one in self.pending}
-        ledger = get_path(self.document, (*holder, *LEDGER_PATH)) or {}
+    def _iter_decisions(self, state_path: PathSteps, located: LocatedRecord) -> Iterator[StateDecision]:
+        agents = {call.id: call.agent for call in self.pending}
+        ledger = get_path(self.document, (*state_path, *LEDGER_PATH)) or {}
         by_call = [
-            (call, side == "approved")
+            (call_id, side == "approved")
             for side in ("approved", "rejected")
-            for call in list_decided_call_ids(kept.record, side)
+            for call_id in list_decided_call_ids(located.record, side)
         ]
-        for call, approve in by_call:
-            words = None if approve else get_rejection_message(kept.record, call)
-            owner = (kept.agent or {}).get("name") or agents.get(call)
-            yield StateDecision(call, kept.key, approve, False, words, owner, self.is_bound and call in ledger)
-        verdict = get_sticky_decision(kept.record)
+        for call_id, approve in by_call:
+            message = None if approve else get_rejection_message(located.record, call_id)
+            agent_name = (located.agent or {}).get("name") or agents.get(call_id)
+            yield StateDecision(
+                call_id, located.key, approve, False, message, agent_name, self.is_bound and call_id in ledger
+            )
+        verdict = get_sticky_decision(located.record)
         if verdict is not None:
-            yield from self._iter_sticky_decisions(holder, kept, verdict, {call for call, _ in by_call})
+            yield from self._iter_sticky_decisions(state_path, located, verdict, {call_id for call_id, _ in by_call})
 
     def _iter_sticky_decisions(
-        self, holder: PathSteps, kept: LocatedRecord, verdict: bool, apart: set[str]
+        self, state_path: PathSteps, located: LocatedRecord, verdict: bool, decided_ids: set[str]
     ) -> Iterator[StateDecision]:
-        covered = [one for one in self.pending if one.id not in apart and self._covers(holder, kept, one)]
-        bound = self.is_bound and isinstance(kept.record.get("sticky_scope"), str)
-        owner = (kept.agent or {}).get("name")
+        covered = [
+            call for call in self.pending if call.id not in decided_ids and self._covers(state_path, located, call)
+        ]
+        is_bound = self.is_bound and isinstance(located.record.get("sticky_scope"), str)
+        agent_name = (located.agent or {}).get("name")
         if not covered:
-            yield StateDecision(None, kept.key, verdict, True, get_rejection_message(kept.record, None), owner, bound)
-        for one in covered:
             yield StateDecision(
-                one.id, kept.key, verdict, True, get_rejection_message(kept.record, one.id), owner or one.agent, bound
+                None, located.key, verdict, True, get_rejection_message(located.record, None), agent_name, is_bound
+            )
+        for call in covered:
+            yield StateDecision(
+                call.id,
+                located.key,
+                verdict,
+                True,
+                get_rejection_message(located.record, call.id),
+                agent_name or call.agent,
+                is_bound,
             )
 
-    def _covers(self, holder: PathSteps, kept: LocatedRecord, one: PendingCall) -> bool:
+    def _covers(self, state_path: PathSteps, located: LocatedRecord, call: PendingCall) -> bool:
         """Return whether a sticky record covers a pending call; before 1.15 outermost ones cover nested states too."""
-        near = one.state_path == holder or not self.is_bound
-        mine = kept.agent is None or kept.agent == one.call.agent
-        return near and mine and kept.key in one.call.record_keys and (not kept.is_hosted or one.call.is_hosted)
+        is_in_scope = call.state_path == state_path or not self.is_bound
+        is_same_agent = located.agent is None or located.agent == call.call.agent
+        return (
+            is_in_scope
+            and is_same_agent
+            and located.key in call.call.record_keys
+            and (not located.is_hosted or call.call.is_hosted)
+        )
 
 
 def wrap_document(document: Json) -> RunState:

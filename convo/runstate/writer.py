@@ -25,8 +25,8 @@ def serialize_run_state(state: RunState) -> str:
     """Serialize `state` as JSON text; parsing it gives equal JSON values. Raises InvalidRunState."""
     try:
         return _serialize_value(state.document, EXPANDED_LEVELS, "") + "\n"
-    except (RecursionError, ValueError) as wrong:
-        raise InvalidRunState("$", f"cannot be written as JSON: {wrong}") from wrong
+    except (RecursionError, ValueError) as error:
+        raise InvalidRunState("$", f"cannot be written as JSON: {error}") from error
 
 
 def _serialize_value(value: Json, levels: int, indent: str) -> str:
@@ -34,10 +34,10 @@ def _serialize_value(value: Json, levels: int, indent: str) -> str:
         return STATE_ENCODER.encode(value)
     deeper = indent + "  "
     if isinstance(value, list):
-        return "[\n" + ",\n".join(deeper + STATE_ENCODER.encode(one) for one in value) + f"\n{indent}]"
+        return "[\n" + ",\n".join(deeper + STATE_ENCODER.encode(element) for element in value) + f"\n{indent}]"
     members = (
-        f"{deeper}{STATE_ENCODER.encode(key)}: {_serialize_value(below, levels - 1, deeper)}"
-        for key, below in value.items()
+        f"{deeper}{STATE_ENCODER.encode(key)}: {_serialize_value(member, levels - 1, deeper)}"
+        for key, member in value.items()
     )
     return "{\n" + ",\n".join(members) + f"\n{indent}}}"
 
@@ -50,9 +50,9 @@ MIN_KEY_BYTES = 16
 
 def sign_state(state: RunState, key: bytes) -> RunState:
     """Return `state` with a new signature by `key`. Raises InvalidUsage for a key that is too short."""
-    plain = remove_signature(state)
-    mark = {"algorithm": SIGNATURE_ALGORITHM, "value": _compute_mac(plain.document, key)}
-    return RunState({**plain.document, SIGNATURE_KEY: mark}, state.version)
+    unsigned = remove_signature(state)
+    signature = {"algorithm": SIGNATURE_ALGORITHM, "value": _compute_mac(unsigned.document, key)}
+    return RunState({**unsigned.document, SIGNATURE_KEY: signature}, state.version)
 
 
 def remove_signature(state: RunState) -> RunState:
@@ -65,10 +65,10 @@ def verify_signature(state: RunState, key: bytes) -> None:
 
     Raises NotSigned if it is not, and InvalidUsage for a key that is too short.
     """
-    mark = state.document.get(SIGNATURE_KEY)
-    if not isinstance(mark, dict):
+    signature = state.document.get(SIGNATURE_KEY)
+    if not isinstance(signature, dict):
         raise NotSigned("the state has no convo signature")
-    value = str(mark.get("value")) if mark.get("algorithm") == SIGNATURE_ALGORITHM else ""
+    value = str(signature.get("value")) if signature.get("algorithm") == SIGNATURE_ALGORITHM else ""
     if not hmac.compare_digest(
         value.encode("utf-8", "replace"), _compute_mac(remove_signature(state).document, key).encode()
     ):
@@ -82,7 +82,7 @@ def _compute_mac(document: Json, key: bytes) -> str:
             hint="create one with openssl rand -hex 32",
         )
     try:
-        name = item_hash(document)
-    except NotCanonical as wrong:
-        raise NotSigned(f"the state cannot be signed: {wrong}") from wrong
-    return hmac.new(key, SIGNATURE_PREFIX + name.encode(), sha256).hexdigest()
+        digest = item_hash(document)
+    except NotCanonical as error:
+        raise NotSigned(f"the state cannot be signed: {error}") from error
+    return hmac.new(key, SIGNATURE_PREFIX + digest.encode(), sha256).hexdigest()

@@ -28,16 +28,16 @@ def undo_last_answer(state: ConversationState, last: Link | None) -> Conversatio
     Raises InvalidUsage when there is no input, and WrongOwner when a conversation has confirmed the turn.
     """
     if state.unconfirmed_nodes:
-        kept = state.path.first(last_user_depth(state.path))
-        if len(kept) > max(state.path.depth(state.confirmed_head), compaction_depth(state.path)):
-            return replace(state, path=kept)
-    back = state.owner.undo_confirmed_turn(state, last)
-    inputs = (
+        shortened = state.path.first(last_user_depth(state.path))
+        if len(shortened) > max(state.path.depth(state.confirmed_head), compaction_depth(state.path)):
+            return replace(state, path=shortened)
+    undone = state.owner.undo_confirmed_turn(state, last)
+    input_path = (
         state.path.up_to(last.input_head)
         if last and state.is_server_side
         else state.path.first(last_user_depth(state.path))
     )
-    return replace(back, path=inputs)
+    return replace(undone, path=input_path)
 
 
 def undo_last_turn(state: ConversationState, last: Link | None) -> ConversationState:
@@ -47,13 +47,13 @@ def undo_last_turn(state: ConversationState, last: Link | None) -> ConversationS
     return state.owner.undo_confirmed_turn(state, last)
 
 
-def _without_last_input(held: ConversationState) -> Path:
+def _without_last_input(state: ConversationState) -> Path:
     """Return the path without the last input. Complete turns before it stay, also where a new root begins with them.
 
     Raises InvalidUsage when there is no input after the last compaction.
     """
-    kept = max(last_answer_depth(held), held.path.depth(held.confirmed_head), compaction_depth(held.path))
-    return shorten_path(held.path, kept if kept < len(held.path) else last_turn_start(held.path))
+    depth = max(last_answer_depth(state), state.path.depth(state.confirmed_head), compaction_depth(state.path))
+    return shorten_path(state.path, depth if depth < len(state.path) else last_turn_start(state.path))
 
 
 def rewind_to_depth(state: ConversationState, depth: int, next_link: Link | None) -> ConversationState:
@@ -81,8 +81,8 @@ def replace_history(state: ConversationState, point: Path, replacement: Sequence
     """
     later = items_after_point(state.path, point)
     confirmed = max(0, state.path.depth(state.confirmed_head) - len(point))
-    form = state.owner.to_new_items
-    path = Path(state.path.root).append([*form(replacement), *form(later[:confirmed])])
+    convert = state.owner.to_new_items
+    path = Path(state.path.root).append([*convert(replacement), *convert(later[:confirmed])])
     return state.owner.replace_path(state, path.append(later[confirmed:]), len(path))
 
 

@@ -27,10 +27,16 @@ def build_request_body(
     request_input: RequestInput, *, model: str, instructions: str | None, parameters: Mapping[str, Json]
 ) -> dict[str, Json]:
     """Build the request body. Instructions are in every request: no owner keeps them from turn to turn."""
-    said = {"instructions": instructions} if instructions else {}
-    made = {"model": model, **said, "input": list(request_input.items), **request_input.state_fields, **parameters}
-    both = [*request_input.state_fields.get("include", ()), *(parameters.get("include") or ())]
-    return {**made, "include": list(dict.fromkeys(both))} if both else made
+    instruction_field = {"instructions": instructions} if instructions else {}
+    body = {
+        "model": model,
+        **instruction_field,
+        "input": list(request_input.items),
+        **request_input.state_fields,
+        **parameters,
+    }
+    include = [*request_input.state_fields.get("include", ()), *(parameters.get("include") or ())]
+    return {**body, "include": list(dict.fromkeys(include))} if include else body
 
 
 def apply_cancellation(state: ConversationState, output: Sequence[Item]) -> ConversationState:
@@ -44,8 +50,8 @@ OUTPUT_TYPES = frozenset(OUTPUT_BY_CALL.values())
 
 def newest_sendable_items(items: Sequence[Item], limit: int | None) -> list[Item]:
     """Return the sendable items among the newest `limit` of `items`; None: among all."""
-    kept = items if limit is None else items[max(len(items) - limit, 0) :]
-    return _drop_unpaired_items(kept, is_truncated=len(kept) < len(items))
+    newest = items if limit is None else items[max(len(items) - limit, 0) :]
+    return _drop_unpaired_items(newest, is_truncated=len(newest) < len(items))
 
 
 def _drop_unpaired_items(items: Sequence[Item], *, is_truncated: bool) -> list[Item]:
@@ -75,8 +81,8 @@ def _drop_unpaired_items(items: Sequence[Item], *, is_truncated: bool) -> list[I
 
 def drop_superseded_outputs(items: Sequence[Item]) -> list[Item]:
     """Return `items` with one output for each call, the later one."""
-    outputs = set(output_index_by_call(items).values())
-    return [item for at, item in enumerate(items) if item_type(item) not in OUTPUT_TYPES or at in outputs]
+    output_indexes = set(output_index_by_call(items).values())
+    return [item for index, item in enumerate(items) if item_type(item) not in OUTPUT_TYPES or index in output_indexes]
 
 
 def _is_pending_shell_call(item: Item) -> bool:
@@ -115,37 +121,37 @@ def reconcile(state: ConversationState, tail: Sequence[Item]) -> ConversationSta
     """
     if not tail:
         return state
-    rest = _missing_at_owner([node.item for node in state.unconfirmed_nodes], tail)
+    missing = _missing_at_owner([node.item for node in state.unconfirmed_nodes], tail)
     confirmed = state.path.up_to(state.confirmed_head).append(tail)
-    return replace(state, path=confirmed.append(rest), confirmed_head=confirmed.head)
+    return replace(state, path=confirmed.append(missing), confirmed_head=confirmed.head)
 
 
 def items_after_confirmed(state: ConversationState, newest_first: Sequence[Item]) -> list[Item] | None:
     """Return the owner's items after the confirmed head, oldest first; None when they do not reach back to it."""
     if state.confirmed_head == state.path.root:
         return list(reversed(newest_first))
-    known = state.path.up_to(state.confirmed_head).nodes[-1].item
-    for at, item in enumerate(newest_first):
-        if _is_same_answer(item, known):
-            return list(reversed(newest_first[:at]))
+    confirmed_item = state.path.up_to(state.confirmed_head).nodes[-1].item
+    for index, item in enumerate(newest_first):
+        if _is_same_answer(item, confirmed_item):
+            return list(reversed(newest_first[:index]))
     return None
 
 
-def _missing_at_owner(said: list[Item], tail: Sequence[Item]) -> list[Item]:
-    """Return the items of `said` that the owner lacks.
+def _missing_at_owner(unconfirmed: list[Item], tail: Sequence[Item]) -> list[Item]:
+    """Return the items of `unconfirmed` that the owner lacks.
 
     A partial response is dropped where the owner has the complete one.
     """
-    if not said:
-        return said
-    start = next((at for at, item in enumerate(tail) if is_same_item(item, said[0])), len(tail))
-    taken = common_prefix_length(said, tail[start:])
-    rest = said[taken:]
-    answered = taken and len(tail) > start + taken
-    return list(dropwhile(lambda item: not is_user_message(item), rest)) if answered else rest
+    if not unconfirmed:
+        return unconfirmed
+    start = next((index for index, item in enumerate(tail) if is_same_item(item, unconfirmed[0])), len(tail))
+    shared_count = common_prefix_length(unconfirmed, tail[start:])
+    remaining = unconfirmed[shared_count:]
+    is_answered = shared_count and len(tail) > start + shared_count
+    return list(dropwhile(lambda item: not is_user_message(item), remaining)) if is_answered else remaining
 
 
-def _is_same_answer(item: Item, known: Item) -> bool:
+def _is_same_answer(item: Item, other: Item) -> bool:
     """Compare two items by id where both have one, since two responses may have the same text."""
-    ids = (item.get("id"), known.get("id"))
-    return ids[0] == ids[1] if all(ids) else is_same_item(item, known)
+    ids = (item.get("id"), other.get("id"))
+    return ids[0] == ids[1] if all(ids) else is_same_item(item, other)

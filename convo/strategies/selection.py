@@ -43,38 +43,43 @@ def select_owner(flags: Collection[Strategy], handle: str | None, *, use_last_se
     """
     if handle:
         check_handle(handle)
-    belongs = owner_of_handle(handle) if handle else None
+    handle_owner = owner_of_handle(handle) if handle else None
     if len(flags) > 1:
-        named = " and ".join(f"--{flag}" for flag in sorted(flags))
+        flag_names = " and ".join(f"--{flag}" for flag in sorted(flags))
         raise WrongOwner(
-            f"{named} cannot be used together: a conversation has one owner{_owner_clause(handle)}",
-            hint=_flags_hint(belongs),
+            f"{flag_names} cannot be used together: a conversation has one owner{_owner_clause(handle)}",
+            hint=_flags_hint(handle_owner),
         )
     if use_last_session and handle:
         raise InvalidUsage(
             "-c and --from cannot be used together: -c continues the session used last", hint="use one of them"
         )
     strategy = next(iter(flags), None)
-    if strategy and handle and belongs not in (strategy, Strategy.SESSION) and _is_certain_mismatch(strategy, belongs):
+    if (
+        strategy
+        and handle
+        and handle_owner not in (strategy, Strategy.SESSION)
+        and _is_certain_mismatch(strategy, handle_owner)
+    ):
         raise WrongOwner(
             f"--{strategy} expects {STRATEGIES[strategy].handle_format}{_owner_clause(handle)}",
-            hint=_flags_hint(belongs),
+            hint=_flags_hint(handle_owner),
         )
-    return OwnerSelection(strategy or _implied_strategy(belongs), handle, use_last_session)
+    return OwnerSelection(strategy or _implied_strategy(handle_owner), handle, use_last_session)
 
 
 def parse_turn_handle(handle: str) -> tuple[str, int | None]:
     """Split "HANDLE@N" into HANDLE and N; N is None without one. N counts from 1; -1 is all but the last turn."""
-    found = TURN_HANDLE_PATTERN.fullmatch(handle)
-    return (found[1], int(found[2])) if found else (handle, None)
+    match = TURN_HANDLE_PATTERN.fullmatch(handle)
+    return (match[1], int(match[2])) if match else (handle, None)
 
 
 def check_handle(handle: str) -> None:
     """Raise InvalidUsage for a malformed id of a response or a conversation, such as "conv_1/../../admin"."""
     noun = STRATEGIES[owner_of_handle(handle)].id_noun
     if noun and not is_valid_id(handle):
-        shown = repr(handle[:64])[1:-1] + ("..." if len(handle) > 64 else "")
-        raise InvalidUsage(f"'{shown}' is not the id of a {noun}", hint="convo sessions lists the conversations")
+        excerpt = repr(handle[:64])[1:-1] + ("..." if len(handle) > 64 else "")
+        raise InvalidUsage(f"'{excerpt}' is not the id of a {noun}", hint="convo sessions lists the conversations")
 
 
 def owner_of_handle(handle: str) -> Strategy:
@@ -97,22 +102,22 @@ def is_session_handle(handle: str) -> bool:
     return owner_of_handle(handle) is Strategy.SESSION
 
 
-def _is_certain_mismatch(strategy: Strategy, belongs: Strategy | None) -> bool:
+def _is_certain_mismatch(strategy: Strategy, handle_owner: Strategy | None) -> bool:
     """Return whether the owners differ for certain: only ids prove an owner, files and sessions may have any name."""
-    return any(one and STRATEGIES[one].handle_prefix for one in (strategy, belongs))
+    return any(owner and STRATEGIES[owner].handle_prefix for owner in (strategy, handle_owner))
 
 
-def _implied_strategy(belongs: Strategy | None) -> Strategy | None:
+def _implied_strategy(handle_owner: Strategy | None) -> Strategy | None:
     """Return the strategy that a handle implies; a session's name implies none, its record has it."""
-    return None if belongs is Strategy.SESSION else belongs
+    return None if handle_owner is Strategy.SESSION else handle_owner
 
 
 def _owner_clause(handle: str | None) -> str:
     if not handle:
         return ""
-    belongs = owner_of_handle(handle)
-    return f"; {handle!r} belongs to {STRATEGIES[belongs].description} (--{belongs})"
+    handle_owner = owner_of_handle(handle)
+    return f"; {handle!r} belongs to {STRATEGIES[handle_owner].description} (--{handle_owner})"
 
 
-def _flags_hint(belongs: Strategy | None) -> str:
-    return f"--{belongs} --from HANDLE" if belongs else "convo chat --help"
+def _flags_hint(handle_owner: Strategy | None) -> str:
+    return f"--{handle_owner} --from HANDLE" if handle_owner else "convo chat --help"

@@ -360,16 +360,16 @@ def _resendable_items(path: Path) -> Prefix[Item]:
     A key identifies a whole prefix, so the cached items of the last turn are extended for the next one, and
     a long history is not converted again with every turn.
     """
-    near = range(len(path), max(0, len(path) - MAX_LOOKBACK_NODES), -1)
-    known = next((place for place in near if path.nodes[place - 1].key in _RESENDABLE_CACHE), 0)
-    before = _RESENDABLE_CACHE[path.nodes[known - 1].key] if known else Prefix[Item]()
-    forms = before.append(
-        _map_not_none(to_resendable, _map_not_none(to_sendable, (node.item for node in path.nodes[known:])))
+    depths = range(len(path), max(0, len(path) - MAX_LOOKBACK_NODES), -1)
+    cached_depth = next((depth for depth in depths if path.nodes[depth - 1].key in _RESENDABLE_CACHE), 0)
+    cached = _RESENDABLE_CACHE[path.nodes[cached_depth - 1].key] if cached_depth else Prefix[Item]()
+    items = cached.append(
+        _map_not_none(to_resendable, _map_not_none(to_sendable, (node.item for node in path.nodes[cached_depth:])))
     )
-    _RESENDABLE_CACHE[path.head] = forms
+    _RESENDABLE_CACHE[path.head] = items
     while len(_RESENDABLE_CACHE) > MAX_CACHED_PATHS:
         del _RESENDABLE_CACHE[next(iter(_RESENDABLE_CACHE))]
-    return forms
+    return items
 
 
 def to_resendable_items(items: Iterable[Item]) -> tuple[Item, ...]:
@@ -377,8 +377,8 @@ def to_resendable_items(items: Iterable[Item]) -> tuple[Item, ...]:
     return _map_not_none(to_sendable, _map_not_none(to_resendable, items))
 
 
-def _map_not_none(form: Callable[[Item], Item | None], items: Iterable[Item]) -> tuple[Item, ...]:
-    return tuple(formed for item in items if (formed := form(item)) is not None)
+def _map_not_none(convert: Callable[[Item], Item | None], items: Iterable[Item]) -> tuple[Item, ...]:
+    return tuple(converted for item in items if (converted := convert(item)) is not None)
 
 
 # -- turns on a path ------------------------------------------------------------------------------
@@ -391,7 +391,12 @@ def last_answer_depth(state: ConversationState) -> int:
     """
     confirmed = state.path.depth(state.confirmed_head)
     return next(
-        (at for at in range(len(state.path), confirmed, -1) if is_complete_answer(state.path.nodes[at - 1].item)), 0
+        (
+            depth
+            for depth in range(len(state.path), confirmed, -1)
+            if is_complete_answer(state.path.nodes[depth - 1].item)
+        ),
+        0,
     )
 
 
@@ -403,22 +408,22 @@ def is_complete_answer(item: Item) -> bool:
 
 def compaction_depth(path: Path) -> int:
     """Return the number of nodes up to and including the last compaction."""
-    return next((at for at in range(len(path), 0, -1) if is_compaction(path.nodes[at - 1].item)), 0)
+    return next((depth for depth in range(len(path), 0, -1) if is_compaction(path.nodes[depth - 1].item)), 0)
 
 
 def last_user_depth(path: Path) -> int:
     """Return the number of nodes up to and including the last user message; 0 without one."""
-    return next((at for at in range(len(path), 0, -1) if is_user_message(path.nodes[at - 1].item)), 0)
+    return next((depth for depth in range(len(path), 0, -1) if is_user_message(path.nodes[depth - 1].item)), 0)
 
 
 def last_turn_start(path: Path) -> int:
     """Return the number of nodes before the last run of user messages, which ends at a compaction."""
-    at, least = last_user_depth(path), compaction_depth(path)
-    if at <= least:
+    depth, least_depth = last_user_depth(path), compaction_depth(path)
+    if depth <= least_depth:
         return len(path)
-    while at > least and is_user_message(path.nodes[at - 1].item):
-        at -= 1
-    return at
+    while depth > least_depth and is_user_message(path.nodes[depth - 1].item):
+        depth -= 1
+    return depth
 
 
 def shorten_path(path: Path, count: int) -> Path:

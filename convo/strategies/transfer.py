@@ -111,12 +111,16 @@ class TransferPlan:
 
 def plan_transfer(items: Sequence[TransferItem], target: TransferTarget) -> TransferPlan:
     """Decide which of `items` are transferred to `target`, and in which form."""
-    report = LossCollector()
-    formed = [_convert_item(one, target, report.recorder_at(place)) for place, one in enumerate(items, 1)]
-    _drop_traces_without_reasoning(items, formed, report)
-    _check_call_pairs(formed, report)
-    kept = [(one, item) for one, item in zip(items, formed, strict=True) if item is not None]
-    return TransferPlan(tuple(item for _, item in kept), sum(one.is_confirmed for one, _ in kept), report.losses())
+    collector = LossCollector()
+    converted = [
+        _convert_item(entry, target, collector.recorder_at(position)) for position, entry in enumerate(items, 1)
+    ]
+    _drop_traces_without_reasoning(items, converted, collector)
+    _check_call_pairs(converted, collector)
+    kept = [(entry, item) for entry, item in zip(items, converted, strict=True) if item is not None]
+    return TransferPlan(
+        tuple(item for _, item in kept), sum(entry.is_confirmed for entry, _ in kept), collector.losses()
+    )
 
 
 RecordLoss = Callable[..., None]
@@ -131,31 +135,31 @@ class LossCollector:
     def recorder_at(self, place: int) -> RecordLoss:
         """Return a function that records a loss at `place`."""
 
-        def tell(code: str, effect: LossEffect, why: str) -> None:
-            self._positions.setdefault((code, effect, why), []).append(place)
+        def record(code: str, effect: LossEffect, reason: str) -> None:
+            self._positions.setdefault((code, effect, reason), []).append(place)
 
-        return tell
+        return record
 
     def losses(self) -> tuple[TransferLoss, ...]:
         """Return the losses collected so far."""
-        return tuple(TransferLoss(*named, tuple(places)) for named, places in self._positions.items())
+        return tuple(TransferLoss(*key, tuple(positions)) for key, positions in self._positions.items())
 
 
-def _convert_item(one: TransferItem, target: TransferTarget, tell: RecordLoss) -> Item | None:
+def _convert_item(entry: TransferItem, target: TransferTarget, record: RecordLoss) -> Item | None:
     """Return one item in the form for `target`; None when it is left out."""
     for rule in TRANSFER_RULES:
-        found = rule(one, target)
-        if found is None:
+        loss = rule(entry, target)
+        if loss is None:
             continue
-        code, effect, why = found
-        tell(code, effect, why)
+        code, effect, reason = loss
+        record(code, effect, reason)
         if effect is LossEffect.LEFT_OUT:
             return None
-    item: Item | None = _drop_uploaded_files(one, target, tell)
+    item: Item | None = _drop_uploaded_files(entry, target, record)
     if item is not None and target.is_server_side and "id" in item:
-        item = _drop_id(item, tell)
+        item = _drop_id(item, record)
     if item is not None and target.owner.uses_conversation:
-        return _convert_incomplete(item, one, tell)
+        return _convert_incomplete(item, entry, record)
     return item
 
 
@@ -163,37 +167,41 @@ RuleLoss = tuple[str, LossEffect, str] | None
 TransferRule = Callable[[TransferItem, TransferTarget], RuleLoss]
 
 
-def _check_plain_reasoning(one: TransferItem, target: TransferTarget) -> RuleLoss:
-    if item_type(one.item) != "reasoning" or one.item.get(ENCRYPTED_FIELD):
+def _check_plain_reasoning(entry: TransferItem, target: TransferTarget) -> RuleLoss:
+    if item_type(entry.item) != "reasoning" or entry.item.get(ENCRYPTED_FIELD):
         return None
     effect = LossEffect.LEFT_OUT if target.is_server_side else LossEffect.NOT_SENT
     return "reasoning_unsealed", effect, "reasoning without encrypted content exists only on its server"
 
 
-def _check_encrypted(one: TransferItem, target: TransferTarget) -> RuleLoss:
-    if not isinstance(one.item.get(ENCRYPTED_FIELD), str) or not one.item[ENCRYPTED_FIELD]:
+def _check_encrypted(entry: TransferItem, target: TransferTarget) -> RuleLoss:
+    if not isinstance(entry.item.get(ENCRYPTED_FIELD), str) or not entry.item[ENCRYPTED_FIELD]:
         return None
-    maker = _find_sealer(one)
-    if maker.scope is None and maker.model is None:
-        return _check_unknown_sealer(one, target)
-    if _can_decrypt(maker, target, item_type(one.item)):
+    origin = _find_sealer(entry)
+    if origin.scope is None and origin.model is None:
+        return _check_unknown_sealer(entry, target)
+    if _can_decrypt(origin, target, item_type(entry.item)):
         return None
-    by = " at ".join(str(part) for part in (maker.model, maker.scope) if part)
-    if item_type(one.item) == "reasoning":
-        return "reasoning_elsewhere", LossEffect.LEFT_OUT, f"reasoning that only {by} can decrypt"
-    return "compaction_elsewhere", LossEffect.LEFT_OUT, f"a summary of the earlier history that only {by} can decrypt"
+    origin_text = " at ".join(str(part) for part in (origin.model, origin.scope) if part)
+    if item_type(entry.item) == "reasoning":
+        return "reasoning_elsewhere", LossEffect.LEFT_OUT, f"reasoning that only {origin_text} can decrypt"
+    return (
+        "compaction_elsewhere",
+        LossEffect.LEFT_OUT,
+        f"a summary of the earlier history that only {origin_text} can decrypt",
+    )
 
 
-def _check_unknown_sealer(one: TransferItem, target: TransferTarget) -> RuleLoss:
-    if item_type(one.item) == "reasoning" and target.is_server_side:
+def _check_unknown_sealer(entry: TransferItem, target: TransferTarget) -> RuleLoss:
+    if item_type(entry.item) == "reasoning" and target.is_server_side:
         return "reasoning_unknown", LossEffect.LEFT_OUT, "encrypted reasoning of unknown origin"
     return "seal_unknown", LossEffect.KEPT, "encrypted content of unknown origin; other models and endpoints reject it"
 
 
-def _check_hosted_tool_trace(one: TransferItem, target: TransferTarget) -> RuleLoss:
-    if not _is_hosted_tool_trace(one.item) or one.origin.scope in (None, target.scope):
+def _check_hosted_tool_trace(entry: TransferItem, target: TransferTarget) -> RuleLoss:
+    if not _is_hosted_tool_trace(entry.item) or entry.origin.scope in (None, target.scope):
         return None
-    return "hosted_elsewhere", LossEffect.LEFT_OUT, f"the call of a hosted tool that {one.origin.scope} ran"
+    return "hosted_elsewhere", LossEffect.LEFT_OUT, f"the call of a hosted tool that {entry.origin.scope} ran"
 
 
 def _is_hosted_tool_trace(item: Item) -> bool:
@@ -201,8 +209,8 @@ def _is_hosted_tool_trace(item: Item) -> bool:
     return not (item_type(item) in NON_TOOL_TYPES or is_client_call(item) or is_client_output(item))
 
 
-def _check_reference(one: TransferItem, target: TransferTarget) -> RuleLoss:
-    if item_type(one.item) != ITEM_REFERENCE or one.origin.scope == target.scope:
+def _check_reference(entry: TransferItem, target: TransferTarget) -> RuleLoss:
+    if item_type(entry.item) != ITEM_REFERENCE or entry.origin.scope == target.scope:
         return None
     return "reference_elsewhere", LossEffect.LEFT_OUT, "a reference to an item that another server stores"
 
@@ -218,95 +226,99 @@ TRANSFER_RULES: tuple[TransferRule, ...] = (
 # -- forms ----------------------------------------------------------------------------------------
 
 
-def _drop_uploaded_files(one: TransferItem, target: TransferTarget, tell: RecordLoss) -> Item | None:
+def _drop_uploaded_files(entry: TransferItem, target: TransferTarget, record: RecordLoss) -> Item | None:
     """Return the item without uploaded files that only its own server has; None when it has nothing else."""
-    content = one.item.get("content")
-    if not isinstance(content, list) or one.origin.scope in (None, target.scope):
-        return one.item
-    rest = [part for part in content if not _is_uploaded_file(part)]
-    if len(rest) == len(content):
-        return one.item
-    why = f"a file that was uploaded to {one.origin.scope}"
-    tell("file_elsewhere", LossEffect.CHANGED if rest else LossEffect.LEFT_OUT, why)
-    return {**one.item, "content": rest} if rest else None
+    content = entry.item.get("content")
+    if not isinstance(content, list) or entry.origin.scope in (None, target.scope):
+        return entry.item
+    remaining = [part for part in content if not _is_uploaded_file(part)]
+    if len(remaining) == len(content):
+        return entry.item
+    reason = f"a file that was uploaded to {entry.origin.scope}"
+    record("file_elsewhere", LossEffect.CHANGED if remaining else LossEffect.LEFT_OUT, reason)
+    return {**entry.item, "content": remaining} if remaining else None
 
 
 def _is_uploaded_file(part: Json) -> bool:
     return isinstance(part, dict) and isinstance(part.get("file_id"), str)
 
 
-def _drop_id(item: Item, tell: RecordLoss) -> Item:
-    sent = to_resendable(item)
-    if sent is None or sent is item:
+def _drop_id(item: Item, record: RecordLoss) -> Item:
+    resendable = to_resendable(item)
+    if resendable is None or resendable is item:
         return item
-    tell("item_ids", LossEffect.CHANGED, "the new owner assigns its own ids")
-    return sent
+    record("item_ids", LossEffect.CHANGED, "the new owner assigns its own ids")
+    return resendable
 
 
-def _convert_incomplete(item: Item, one: TransferItem, tell: RecordLoss) -> Item | None:
+def _convert_incomplete(item: Item, entry: TransferItem, record: RecordLoss) -> Item | None:
     """Return a confirmed incomplete item in a form that a conversation accepts."""
-    if not one.is_confirmed or to_sendable(item) is item:
+    if not entry.is_confirmed or to_sendable(item) is item:
         return item
-    words = to_sendable(item)
-    why = "incomplete, so only its text can be sent again" if words else "incomplete and without text"
-    tell("cut_off", LossEffect.CHANGED if words else LossEffect.LEFT_OUT, why)
-    return words
+    sendable = to_sendable(item)
+    reason = "incomplete, so only its text can be sent again" if sendable else "incomplete and without text"
+    record("cut_off", LossEffect.CHANGED if sendable else LossEffect.LEFT_OUT, reason)
+    return sendable
 
 
 def _drop_traces_without_reasoning(
-    said: Sequence[TransferItem], formed: list[Item | None], report: LossCollector
+    entries: Sequence[TransferItem], converted: list[Item | None], collector: LossCollector
 ) -> None:
     """Leave out the traces of hosted tools after reasoning that is left out: a server accepts both or neither."""
-    lost = False
-    for at, one in enumerate(said):
-        if item_type(one.item) == "reasoning":
-            lost = formed[at] is None
-        elif not is_complete_answer(one.item):
-            lost = False
-        elif lost and formed[at] is not None and _is_hosted_tool_trace(one.item):
-            why = "the call of a hosted tool that needs the reasoning before it"
-            report.recorder_at(at + 1)("hosted_without_reasoning", LossEffect.LEFT_OUT, why)
-            formed[at] = None
+    is_reasoning_lost = False
+    for index, entry in enumerate(entries):
+        if item_type(entry.item) == "reasoning":
+            is_reasoning_lost = converted[index] is None
+        elif not is_complete_answer(entry.item):
+            is_reasoning_lost = False
+        elif is_reasoning_lost and converted[index] is not None and _is_hosted_tool_trace(entry.item):
+            reason = "the call of a hosted tool that needs the reasoning before it"
+            collector.recorder_at(index + 1)("hosted_without_reasoning", LossEffect.LEFT_OUT, reason)
+            converted[index] = None
 
 
-def _check_call_pairs(formed: list[Item | None], report: LossCollector) -> None:
+def _check_call_pairs(converted: list[Item | None], collector: LossCollector) -> None:
     """Report calls without an output, and leave out outputs without a call."""
     calls: dict[str, int] = {}
-    for place, item in enumerate(formed, 1):
-        named = get_call_id(item) if item else None
-        if item is None or named is None:
+    for position, item in enumerate(converted, 1):
+        call_id = get_call_id(item) if item else None
+        if item is None or call_id is None:
             continue
         if is_client_call(item):
-            calls[named] = place
-        elif is_client_output(item) and calls.pop(named, None) is None and not _has_call(formed[: place - 1], named):
-            report.recorder_at(place)(
+            calls[call_id] = position
+        elif (
+            is_client_output(item)
+            and calls.pop(call_id, None) is None
+            and not _has_call(converted[: position - 1], call_id)
+        ):
+            collector.recorder_at(position)(
                 "orphan_output", LossEffect.LEFT_OUT, "an output whose call is not in this history"
             )
-            formed[place - 1] = None
-    for place in calls.values():
-        report.recorder_at(place)(
+            converted[position - 1] = None
+    for position in calls.values():
+        collector.recorder_at(position)(
             "open_call", LossEffect.KEPT, "a call without an output: send the output first, or use convo repair"
         )
 
 
-def _has_call(before: Iterable[Item | None], named: str) -> bool:
-    return any(item is not None and is_client_call(item) and get_call_id(item) == named for item in before)
+def _has_call(earlier: Iterable[Item | None], call_id: str) -> bool:
+    return any(item is not None and is_client_call(item) and get_call_id(item) == call_id for item in earlier)
 
 
 # -- origin of encrypted content ------------------------------------------------------------------
 
 
-def _find_sealer(one: TransferItem) -> ItemOrigin:
+def _find_sealer(entry: TransferItem) -> ItemOrigin:
     """Return the origin of encrypted content: the server it came from, otherwise the one named in the content."""
-    seal = one.item[ENCRYPTED_FIELD]
-    if one.origin.scope not in (None, EMBEDDED_SCOPE):
-        return one.origin
+    seal = entry.item[ENCRYPTED_FIELD]
+    if entry.origin.scope not in (None, EMBEDDED_SCOPE):
+        return entry.origin
     if seal.startswith(PROVIDER_SEAL_PREFIX):
         return ItemOrigin(EMBEDDED_SCOPE, unquote(seal.split(":")[1]))
-    return ItemOrigin(EMBEDDED_SCOPE) if seal.startswith(CONVO_SEAL_PREFIX) else one.origin
+    return ItemOrigin(EMBEDDED_SCOPE) if seal.startswith(CONVO_SEAL_PREFIX) else entry.origin
 
 
-def _can_decrypt(maker: ItemOrigin, target: TransferTarget, named: str) -> bool:
-    if maker.scope not in (None, target.scope):
+def _can_decrypt(origin: ItemOrigin, target: TransferTarget, kind: str) -> bool:
+    if origin.scope not in (None, target.scope):
         return False
-    return named != "reasoning" or maker.model in (None, target.model)
+    return kind != "reasoning" or origin.model in (None, target.model)

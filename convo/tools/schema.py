@@ -58,9 +58,9 @@ class Record:
 
     @property
     def schema(self) -> JsonSchema:
-        needed = [field.name for field in self.fields if self.strict or field.default is None]
+        required = [field.name for field in self.fields if self.strict or field.default is None]
         properties = {field.name: self._build_property(field) for field in self.fields}
-        return {"type": "object", "properties": properties, "required": needed, "additionalProperties": False}
+        return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
     def read(self, value: Json, place: str) -> dict[str, object]:
         """Return the values of the fields, by name.
@@ -69,41 +69,41 @@ class Record:
         """
         if not isinstance(value, dict):
             raise Mismatch(_mismatch_message(place, "an object", value))
-        wrong = [
+        errors = [
             f"{_join_place(place, name)}: there is no such field" for name in value if name not in self._field_names
         ]
         values: dict[str, object] = {}
         for field in self.fields:
             try:
                 values[field.name] = self._read_field(field, value, place)
-            except Mismatch as found:
-                wrong.append(str(found))
-        if wrong:
-            raise Mismatch("; ".join(wrong))
+            except Mismatch as error:
+                errors.append(str(error))
+        if errors:
+            raise Mismatch("; ".join(errors))
         return values
 
     @property
     def _field_names(self) -> set[str]:
         return {field.name for field in self.fields}
 
-    def _read_field(self, field: Field, written: Mapping[str, Json], place: str) -> object:
-        if field.name in written:
-            return field.form.read(written[field.name], _join_place(place, field.name))
+    def _read_field(self, field: Field, values: Mapping[str, Json], place: str) -> object:
+        if field.name in values:
+            return field.form.read(values[field.name], _join_place(place, field.name))
         if field.default is None:
             raise Mismatch(f"{_join_place(place, field.name)}: is missing")
         return field.default()
 
     def _build_property(self, field: Field) -> JsonSchema:
         """Build the schema of a field; if strict, the default is in the description, as the API rejects `default`."""
-        schema, words = dict(field.form.schema), field.description or field.form.schema.get("description")
+        schema, description = dict(field.form.schema), field.description or field.form.schema.get("description")
         default = field.default() if field.default else None
         default = default.value if isinstance(default, Enum) else default
         if isinstance(default, str | int | float):
             if self.strict:
-                words = " ".join(part for part in (words, f"Default: {json.dumps(default)}.") if part)
+                description = " ".join(part for part in (description, f"Default: {json.dumps(default)}.") if part)
             else:
                 schema["default"] = default
-        return {**schema, "description": words} if words else schema
+        return {**schema, "description": description} if description else schema
 
 
 def form(kind: Any, where: str, *, strict: bool = True, inside: tuple[type, ...] = ()) -> Form:
@@ -116,9 +116,9 @@ def form(kind: Any, where: str, *, strict: bool = True, inside: tuple[type, ...]
     """
     origin, parts = get_origin(kind) or kind, get_args(kind)
     if origin is Annotated:
-        plain = form(parts[0], where, strict=strict, inside=inside)
-        words = next((part for part in parts[1:] if isinstance(part, str)), None)
-        return Form({**plain.schema, "description": words}, plain.read) if words else plain
+        inner = form(parts[0], where, strict=strict, inside=inside)
+        description = next((part for part in parts[1:] if isinstance(part, str)), None)
+        return Form({**inner.schema, "description": description}, inner.read) if description else inner
     if kind in SCALAR_FORMS:
         return SCALAR_FORMS[kind]
     if origin is Literal:
@@ -141,11 +141,13 @@ def form(kind: Any, where: str, *, strict: bool = True, inside: tuple[type, ...]
 # -- scalars --------------------------------------------------------------------------------------
 
 
-def _make_scalar_form(name: str, words: str, fits: Callable[[Json], bool], make: Callable[[Json], object]) -> Form:
+def _make_scalar_form(
+    name: str, expectation: str, is_valid: Callable[[Json], bool], convert: Callable[[Json], object]
+) -> Form:
     def read(value: Json, place: str) -> object:
-        if not fits(value):
-            raise Mismatch(_mismatch_message(place, words, value))
-        return make(value)
+        if not is_valid(value):
+            raise Mismatch(_mismatch_message(place, expectation, value))
+        return convert(value)
 
     return Form({"type": name}, read)
 
@@ -170,21 +172,21 @@ SCALAR_FORMS: dict[Any, Form] = {
 JSON_TYPE_NAMES = {str: "string", int: "integer", bool: "boolean", float: "number", NoneType: "null"}
 
 
-def _make_choice_form(values: Iterable[Json], make: Callable[[Json], object] = _return_value) -> Form:
+def _make_choice_form(values: Iterable[Json], convert: Callable[[Json], object] = _return_value) -> Form:
     allowed = list(values)
-    kinds = {JSON_TYPE_NAMES.get(type(value)) for value in allowed}
+    json_types = {JSON_TYPE_NAMES.get(type(value)) for value in allowed}
 
     def read(value: Json, place: str) -> object:
-        if not any(type(value) is type(one) and value == one for one in allowed):
-            raise Mismatch(_mismatch_message(place, " or ".join(repr(one) for one in allowed), value))
-        return make(value)
+        if not any(type(value) is type(choice) and value == choice for choice in allowed):
+            raise Mismatch(_mismatch_message(place, " or ".join(repr(choice) for choice in allowed), value))
+        return convert(value)
 
-    single = next(iter(kinds)) if len(kinds) == 1 else None
-    return Form({"type": single, "enum": allowed} if single else {"enum": allowed}, read)
+    json_type = next(iter(json_types)) if len(json_types) == 1 else None
+    return Form({"type": json_type, "enum": allowed} if json_type else {"enum": allowed}, read)
 
 
 def _make_enum_form(kind: type[Enum]) -> Form:
-    return _make_choice_form([one.value for one in kind], kind)
+    return _make_choice_form([member.value for member in kind], kind)
 
 
 # -- arrays, unions and records --------------------------------------------------------------------
@@ -214,22 +216,22 @@ def _make_array_form(origin: Any, element: Form) -> Form:
     def read(value: Json, place: str) -> object:
         if not isinstance(value, list):
             raise Mismatch(_mismatch_message(place, "an array", value))
-        return ARRAY_TYPES[origin]([element.read(one, f"{place}[{at}]") for at, one in enumerate(value)])
+        return ARRAY_TYPES[origin]([element.read(item, f"{place}[{index}]") for index, item in enumerate(value)])
 
     return Form({"type": "array", "items": element.schema}, read)
 
 
 def _make_union_form(forms: list[Form]) -> Form:
     def read(value: Json, place: str) -> object:
-        wrong: list[str] = []
-        for one in forms:
+        errors: list[str] = []
+        for option in forms:
             try:
-                return one.read(value, place)
-            except Mismatch as found:
-                wrong.append(str(found))
-        raise Mismatch(" or ".join(dict.fromkeys(wrong)))
+                return option.read(value, place)
+            except Mismatch as error:
+                errors.append(str(error))
+        raise Mismatch(" or ".join(dict.fromkeys(errors)))
 
-    return Form({"anyOf": [one.schema for one in forms]}, read)
+    return Form({"anyOf": [option.schema for option in forms]}, read)
 
 
 def _make_record_form(kind: Any, where: str, strict: bool, inside: tuple[type, ...]) -> Form:
@@ -237,7 +239,7 @@ def _make_record_form(kind: Any, where: str, strict: bool, inside: tuple[type, .
         raise InputFault(
             f"{where} is {_format_type(kind)}, which contains itself", hint="use a list of flat records instead"
         )
-    words = told(kind).fields if kind.__doc__ else {}
+    descriptions = told(kind).fields if kind.__doc__ else {}
     hints = get_type_hints(kind, include_extras=True)
     defaults = _default_factories(kind)
     fields = tuple(
@@ -245,7 +247,7 @@ def _make_record_form(kind: Any, where: str, strict: bool, inside: tuple[type, .
             name,
             form(hint, f"field {name!r} of {where}", strict=strict, inside=(*inside, kind)),
             defaults.get(name),
-            words.get(name),
+            descriptions.get(name),
         )
         for name, hint in hints.items()
     )
@@ -261,20 +263,20 @@ def made_by(make: Callable[..., object], place: str, /, *given: object, **named:
         return make(*given, **named)
     except Mismatch:
         raise
-    except Exception as refused:
-        raise Mismatch(f"{place or 'it'}: {refused!r}") from refused
+    except Exception as error:
+        raise Mismatch(f"{place or 'it'}: {error!r}") from error
 
 
 def _default_factories(kind: Any) -> dict[str, Callable[[], object]]:
     if not dataclasses.is_dataclass(kind):
         return {}
-    found: dict[str, Callable[[], object]] = {}
-    for one in dataclasses.fields(kind):
-        if one.default is not dataclasses.MISSING:
-            found[one.name] = lambda value=one.default: value  # type: ignore[misc]
-        elif one.default_factory is not dataclasses.MISSING:
-            found[one.name] = one.default_factory
-    return found
+    factories: dict[str, Callable[[], object]] = {}
+    for field in dataclasses.fields(kind):
+        if field.default is not dataclasses.MISSING:
+            factories[field.name] = lambda value=field.default: value  # type: ignore[misc]
+        elif field.default_factory is not dataclasses.MISSING:
+            factories[field.name] = field.default_factory
+    return factories
 
 
 def _make_open_form(origin: Any, parts: tuple[Any, ...], where: str) -> Form:
@@ -286,7 +288,7 @@ def _make_open_form(origin: Any, parts: tuple[Any, ...], where: str) -> Form:
     def read(value: Json, place: str) -> object:
         if not isinstance(value, dict):
             raise Mismatch(_mismatch_message(place, "an object", value))
-        return {name: values.read(one, _join_place(place, name)) for name, one in value.items()}
+        return {name: values.read(member, _join_place(place, name)) for name, member in value.items()}
 
     return Form({"type": "object", "additionalProperties": values.schema or True}, read)
 
@@ -298,9 +300,9 @@ def _join_place(place: str, name: str) -> str:
     return f"{place}.{name}" if place else name
 
 
-def _mismatch_message(place: str, words: str, value: Json) -> str:
+def _mismatch_message(place: str, expectation: str, value: Json) -> str:
     shown = repr(value)
-    return f"{place or 'it'}: must be {words}, not {shown if len(shown) <= 40 else shown[:39] + '…'}"
+    return f"{place or 'it'}: must be {expectation}, not {shown if len(shown) <= 40 else shown[:39] + '…'}"
 
 
 def _format_type(kind: Any) -> str:
@@ -342,8 +344,8 @@ def told(documented: object, names: Collection[str] = ()) -> Told:
     lines = (inspect.getdoc(documented) or "").splitlines()
     if inspect.isclass(documented) and _is_generated_docstring(documented, lines):
         return Told()
-    begin = next((at for at, line in enumerate(lines) if _ends_description(lines, at, names)), len(lines))
-    return Told("\n".join(lines[:begin]).strip(), _parse_field_descriptions(lines[begin:], names))
+    start = next((index for index, line in enumerate(lines) if _ends_description(lines, index, names)), len(lines))
+    return Told("\n".join(lines[:start]).strip(), _parse_field_descriptions(lines[start:], names))
 
 
 def _is_generated_docstring(kind: type, lines: list[str]) -> bool:
@@ -351,40 +353,44 @@ def _is_generated_docstring(kind: type, lines: list[str]) -> bool:
     return len(lines) == 1 and lines[0].startswith(f"{kind.__name__}(")
 
 
-def _ends_description(lines: list[str], at: int, names: Collection[str]) -> bool:
-    line = lines[at]
-    underlined = at + 1 < len(lines) and bool(UNDERLINE.match(lines[at + 1])) and bool(line.strip())
-    plain = GOOGLE_FIELD.match(line)
-    named = plain is not None and plain.group(1) in names
+def _ends_description(lines: list[str], index: int, names: Collection[str]) -> bool:
+    line = lines[index]
+    is_underlined = index + 1 < len(lines) and bool(UNDERLINE.match(lines[index + 1])) and bool(line.strip())
+    match = GOOGLE_FIELD.match(line)
+    is_known_field = match is not None and match.group(1) in names
     return bool(
-        underlined or named or SPHINX_FIELD.match(line) or FIELDS_HEADING.match(line) or OTHER_HEADING.fullmatch(line)
+        is_underlined
+        or is_known_field
+        or SPHINX_FIELD.match(line)
+        or FIELDS_HEADING.match(line)
+        or OTHER_HEADING.fullmatch(line)
     )
 
 
 def _parse_field_descriptions(lines: list[str], names: Collection[str]) -> dict[str, str]:
     """Return the description of each field; indented continuation lines are joined to one line."""
-    found: dict[str, list[str]] = {}
+    lines_by_field: dict[str, list[str]] = {}
     current: str | None = None
     block = ""
-    for at, line in enumerate(lines):
-        if _is_heading(lines, at):
+    for index, line in enumerate(lines):
+        if _is_heading(lines, index):
             block, current = _heading_style(line), None
             continue
-        began = _parse_field_start(line, block, names)
-        if began:
-            current = began[0]
-            found[current] = [began[1]]
+        field_start = _parse_field_start(line, block, names)
+        if field_start:
+            current = field_start[0]
+            lines_by_field[current] = [field_start[1]]
         elif line.strip() and current and line.startswith((" ", "\t")):
-            found[current].append(line.strip())
+            lines_by_field[current].append(line.strip())
         elif line.strip() or not block:
             current = None
-    return {name: " ".join(part for part in parts if part) for name, parts in found.items() if any(parts)}
+    return {name: " ".join(part for part in parts if part) for name, parts in lines_by_field.items() if any(parts)}
 
 
-def _is_heading(lines: list[str], at: int) -> bool:
-    line = lines[at]
-    below = at + 1 < len(lines) and bool(UNDERLINE.match(lines[at + 1]))
-    return below or bool(UNDERLINE.match(line) or FIELDS_HEADING.match(line) or OTHER_HEADING.fullmatch(line))
+def _is_heading(lines: list[str], index: int) -> bool:
+    line = lines[index]
+    is_underlined = index + 1 < len(lines) and bool(UNDERLINE.match(lines[index + 1]))
+    return is_underlined or bool(UNDERLINE.match(line) or FIELDS_HEADING.match(line) or OTHER_HEADING.fullmatch(line))
 
 
 def _heading_style(line: str) -> str:
@@ -400,11 +406,11 @@ def _parse_field_start(line: str, block: str, names: Collection[str]) -> tuple[s
     if sphinx := SPHINX_PARAM.match(line):
         return sphinx.group(1), sphinx.group(2).strip()
     if block == "google" and line.startswith((" ", "\t")) and (google := GOOGLE_FIELD.match(line.strip())):
-        deep = len(line) - len(line.lstrip()) > 4 and google.group(1) not in names
-        return None if deep else (google.group(1), google.group(2).strip())
+        is_continuation = len(line) - len(line.lstrip()) > 4 and google.group(1) not in names
+        return None if is_continuation else (google.group(1), google.group(2).strip())
     if block == "numpy" and (numpy := NUMPY_FIELD.match(line)):
         return numpy.group(1), ""
-    plain = GOOGLE_FIELD.match(line)
-    if not block and plain and plain.group(1) in names:
-        return plain.group(1), plain.group(2).strip()
+    match = GOOGLE_FIELD.match(line)
+    if not block and match and match.group(1) in names:
+        return match.group(1), match.group(2).strip()
     return None

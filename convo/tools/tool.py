@@ -130,30 +130,31 @@ def tool(
     Raises InputFault for a parameter that a schema cannot express and for an invalid setting.
     """
     if function is None:
-        return lambda plain: _make_tool(plain, name, description, strict, settings)
+        return lambda decorated: _make_tool(decorated, name, description, strict, settings)
     return _make_tool(function, name, description, strict, settings)
 
 
 def _make_tool(
     function: Callable[..., object], name: str | None, description: str | None, strict: bool, settings: dict[str, Any]
 ) -> Tool:
-    called = name or function.__name__
+    tool_name = name or function.__name__
     if settings.get("timeout_s") is not None and settings["timeout_s"] <= 0:
         raise InputFault(
-            f"tool {called!r} has a timeout of {settings['timeout_s']} seconds", hint="set timeout_s to more than 0"
+            f"tool {tool_name!r} has a timeout of {settings['timeout_s']} seconds", hint="set timeout_s to more than 0"
         )
     signature = inspect.signature(function)
     hints = get_type_hints(function, include_extras=True)
-    words = told(function, tuple(signature.parameters))
+    docstring = told(function, tuple(signature.parameters))
     parameters = list(signature.parameters.values())
     takes_context = bool(parameters) and hints.get(parameters[0].name) is Context
     fields = tuple(
-        _make_parameter_field(one, hints, words.fields, called, strict) for one in parameters[takes_context:]
+        _make_parameter_field(parameter, hints, docstring.fields, tool_name, strict)
+        for parameter in parameters[takes_context:]
     )
     record = Record(fields, strict)
     return Tool(
-        name=called,
-        description=words.words if description is None else description,
+        name=tool_name,
+        description=docstring.words if description is None else description,
         parameters=record.schema,
         run=function,
         record=record,
@@ -164,19 +165,25 @@ def _make_tool(
 
 
 def _make_parameter_field(
-    one: inspect.Parameter, hints: Mapping[str, Any], words: Mapping[str, str], called: str, strict: bool
+    parameter: inspect.Parameter,
+    hints: Mapping[str, Any],
+    descriptions: Mapping[str, str],
+    tool_name: str,
+    strict: bool,
 ) -> Field:
-    where = f"parameter {one.name!r} of tool {called!r}"
-    if one.kind not in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY):
+    where = f"parameter {parameter.name!r} of tool {tool_name!r}"
+    if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
         raise InputFault(
             f"{where} has no name that a model could use", hint="use a list, or a named parameter for each value"
         )
-    if one.name not in hints:
+    if parameter.name not in hints:
         raise InputFault(f"{where} has no type", hint="add a type annotation: the schema is built from the types")
-    if hints[one.name] is Context:
+    if hints[parameter.name] is Context:
         raise InputFault(f"{where} is the Context, but not the first parameter", hint="move it to the first position")
-    default = None if one.default is one.empty else _make_default_factory(one.default)
-    return Field(one.name, form(hints[one.name], where, strict=strict), default, words.get(one.name))
+    default = None if parameter.default is parameter.empty else _make_default_factory(parameter.default)
+    return Field(
+        parameter.name, form(hints[parameter.name], where, strict=strict), default, descriptions.get(parameter.name)
+    )
 
 
 def _make_default_factory(value: object) -> Callable[[], object]:
@@ -198,10 +205,10 @@ def lookup_of(tool: Tool) -> Lookup:
 
 
 def _lookup_of_call(call: Item) -> Lookup:
-    name, space = str(call.get("name")), call.get("namespace")
-    if not isinstance(space, str) or not space:
+    name, namespace = str(call.get("name")), call.get("namespace")
+    if not isinstance(namespace, str) or not namespace:
         return ("bare", name)
-    return ("deferred_top_level", name) if space == name else ("namespaced", space, name)
+    return ("deferred_top_level", name) if namespace == name else ("namespaced", namespace, name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +227,7 @@ def toolbox(tools: Iterable[Tool]) -> Toolbox:
 
     Raises InputFault for two tools that a call could not distinguish.
     """
-    found: dict[Lookup, Tool] = {}
+    by_lookup: dict[Lookup, Tool] = {}
     titles: set[str] = set()
     for tool in tools:
         if tool.namespace and tool.namespace.name == tool.name:
@@ -228,11 +235,11 @@ def toolbox(tools: Iterable[Tool]) -> Toolbox:
                 f"tool {tool.title!r} has the name of its namespace", hint="rename one: that form means a deferred tool"
             )
         lookup = lookup_of(tool)
-        if lookup in found or (tool.title in titles and lookup[0] != "deferred_top_level"):
+        if lookup in by_lookup or (tool.title in titles and lookup[0] != "deferred_top_level"):
             raise InputFault(f"two tools are named {tool.title!r}", hint="rename one, or give it a namespace")
-        found[lookup] = tool
+        by_lookup[lookup] = tool
         titles.add(tool.title)
-    return Toolbox(found)
+    return Toolbox(by_lookup)
 
 
 def definitions(tools: Sequence[Tool | Hosted]) -> list[dict[str, Json]]:
@@ -240,43 +247,43 @@ def definitions(tools: Sequence[Tool | Hosted]) -> list[dict[str, Json]]:
 
     Raises InputFault for a namespace with two descriptions, and for deferred tools without a tool search.
     """
-    made: list[dict[str, Json]] = []
+    entries: list[dict[str, Json]] = []
     groups: dict[str, dict[str, Json]] = {}
     for tool in tools:
         if not isinstance(tool, Tool):
-            made.append(dict(tool))
+            entries.append(dict(tool))
         elif tool.namespace is None:
-            made.append(_build_function_definition(tool))
+            entries.append(_build_function_definition(tool))
         else:
-            _add_to_namespace(groups, made, tool)
+            _add_to_namespace(groups, entries, tool)
     deferred = [tool.title for tool in tools if isinstance(tool, Tool) and tool.deferred]
-    if deferred and not any(one.get("type") == "tool_search" for one in made):
+    if deferred and not any(entry.get("type") == "tool_search" for entry in entries):
         raise InputFault(
             f"tool {deferred[0]!r} is deferred, but there is no tool search", hint='add {"type": "tool_search"}'
         )
-    return made
+    return entries
 
 
-def _add_to_namespace(groups: dict[str, dict[str, Json]], made: list[dict[str, Json]], tool: Tool) -> None:
+def _add_to_namespace(groups: dict[str, dict[str, Json]], entries: list[dict[str, Json]], tool: Tool) -> None:
     assert tool.namespace
     name, description = tool.namespace.name, tool.namespace.description
     if name not in groups:
         groups[name] = {"type": "namespace", "name": name, "description": description, "tools": []}
-        made.append(groups[name])
+        entries.append(groups[name])
     if groups[name]["description"] != description:
         raise InputFault(f"namespace {name!r} has two descriptions", hint="use the same description for all its tools")
     groups[name]["tools"].append(_build_function_definition(tool))
 
 
 def _build_function_definition(tool: Tool) -> dict[str, Json]:
-    said: dict[str, Json] = {
+    definition: dict[str, Json] = {
         "type": "function",
         "name": tool.name,
         "description": tool.description,
         "parameters": dict(tool.parameters),
         "strict": tool.strict,
     }
-    return {**said, "defer_loading": True} if tool.deferred else said
+    return {**definition, "defer_loading": True} if tool.deferred else definition
 
 
 NOT_APPROVED = "Tool execution was not approved."
@@ -317,24 +324,26 @@ def read_arguments(tool: Tool, written: str) -> dict[str, object] | Wrong:
     """
     try:
         value = ARGUMENT_DECODER.decode(written.strip() or "{}")
-    except (ValueError, RecursionError) as mistake:
-        return _invalid_arguments(tool, f"they are not JSON ({_describe_mistake(mistake)})")
+    except (ValueError, RecursionError) as error:
+        return _invalid_arguments(tool, f"they are not JSON ({_describe_mistake(error)})")
     if not isinstance(value, dict):
         return _invalid_arguments(tool, "they must be one JSON object")
     if tool.record is None:
         return value
     try:
         return tool.record.read(value, "")
-    except (Mismatch, RecursionError) as mistake:
-        return _invalid_arguments(tool, _describe_mistake(mistake))
+    except (Mismatch, RecursionError) as error:
+        return _invalid_arguments(tool, _describe_mistake(error))
 
 
-def _invalid_arguments(tool: Tool, what: str) -> Wrong:
-    return Wrong(f"Invalid arguments for tool {tool.title}: {what}. Call it again with arguments that fit its schema.")
+def _invalid_arguments(tool: Tool, reason: str) -> Wrong:
+    return Wrong(
+        f"Invalid arguments for tool {tool.title}: {reason}. Call it again with arguments that fit its schema."
+    )
 
 
-def _describe_mistake(mistake: Exception) -> str:
-    return "nested too deep" if isinstance(mistake, RecursionError) else str(mistake)
+def _describe_mistake(error: Exception) -> str:
+    return "nested too deep" if isinstance(error, RecursionError) else str(error)
 
 
 def _reject_json_constant(constant: str) -> Json:

@@ -115,30 +115,30 @@ async def prepare_compaction(
     Raises StateFault if a call has no output yet or the result would not be smaller, InvalidUsage if the requested
     method is impossible, StoreFull before any request if the disk is nearly full, and the errors of the endpoint.
     """
-    standing = await _snapshot_history(chat)
-    planned = plan_compaction(standing, options)
+    snapshot = await _snapshot_history(chat)
+    plan = plan_compaction(snapshot, options)
     if not preview:
         await chat.deps.store.admin.check_disk_space()
-    if planned.method is CompactionMethod.IN_PLACE and preview:
-        planned = plan_from_items(planned, is_embedded=standing.is_embedded)
+    if plan.method is CompactionMethod.IN_PLACE and preview:
+        plan = plan_from_items(plan, is_embedded=snapshot.is_embedded)
     if (
         chat.state.owner.uses_conversation
-        and planned.method is not CompactionMethod.IN_PLACE
+        and plan.method is not CompactionMethod.IN_PLACE
         and not (confirmed or preview)
     ):
         raise _confirmation_required(chat.session.handle)
-    if planned.method is CompactionMethod.IN_PLACE:
-        there = await _count_conversation(chat, standing.path)
-        return PreparedCompaction(planned, standing.path, (), there, there)
-    found = await run_compaction(
-        planned, chat.options, chat.deps.endpoint, allow_fallback=options.mode is CompactionMode.AUTO
+    if plan.method is CompactionMethod.IN_PLACE:
+        count = await _count_conversation(chat, snapshot.path)
+        return PreparedCompaction(plan, snapshot.path, (), count, count)
+    output = await run_compaction(
+        plan, chat.options, chat.deps.endpoint, allow_fallback=options.mode is CompactionMode.AUTO
     )
     counts: list[tuple[TokenCount, TokenCount]] = []
-    for window in found.replacements:
-        counts.append(await _count_before_and_after(chat, standing.path.items, window))
+    for window in output.replacements:
+        counts.append(await _count_before_and_after(chat, snapshot.path.items, window))
         before, after = counts[-1]
         if after.tokens < before.tokens:
-            return PreparedCompaction(found.plan, standing.path, window, before, after, found.usage, found.notes)
+            return PreparedCompaction(output.plan, snapshot.path, window, before, after, output.usage, output.notes)
     before, after = counts[-1]
     raise StateFault(
         f"the compacted history would not be smaller: {before} tokens before, {after} after; nothing was changed",
@@ -159,41 +159,41 @@ async def apply_compaction(chat: Chat, prepared: PreparedCompaction, *, confirme
     link_id = chat.deps.new_id("try")
     await chat.refresh()  # so that the branch includes items appended meanwhile
     chat.load_state()
-    async with branch_kept_on_success(chat, link_id) as old:
+    async with branch_kept_on_success(chat, link_id) as old_handle:
         await chat.replace_history(
-            lambda held: replace_history(held, prepared.source_path, prepared.replacement),
-            lambda held: _compaction_link(chat, prepared, held, link_id),
+            lambda state: replace_history(state, prepared.source_path, prepared.replacement),
+            lambda state: _compaction_link(chat, prepared, state, link_id),
         )
-    later = len(chat.state.path) - len(chat.state.owner.to_new_items(prepared.replacement))
-    return CompactionResult(prepared, prepared.count_after, old, later)
+    later_count = len(chat.state.path) - len(chat.state.owner.to_new_items(prepared.replacement))
+    return CompactionResult(prepared, prepared.count_after, old_handle, later_count)
 
 
 async def _snapshot_history(chat: Chat) -> HistorySnapshot:
     """Load the confirmed history; a conversation is read from its endpoint, since others may write to it."""
-    held = chat.load_state()
-    path = held.path.up_to(held.confirmed_head)
-    if held.owner.uses_conversation and held.handle:
-        path = await load_conversation_history(held.handle, chat.deps)
+    state = chat.load_state()
+    path = state.path.up_to(state.confirmed_head)
+    if state.owner.uses_conversation and state.handle:
+        path = await load_conversation_history(state.handle, chat.deps)
     return HistorySnapshot(
-        held.strategy, path, chat.deps.endpoint.scope == EMBEDDED_SCOPE, await _stored_responses(chat, held)
+        state.strategy, path, chat.deps.endpoint.scope == EMBEDDED_SCOPE, await _stored_responses(chat, state)
     )
 
 
-async def _stored_responses(chat: Chat, held: ConversationState) -> Mapping[Key, str]:
+async def _stored_responses(chat: Chat, state: ConversationState) -> Mapping[Key, str]:
     """Map history positions to the stored responses that end there."""
     scope, session = chat.deps.endpoint.scope, chat.session
-    found = {
+    responses = {
         link.head: link.id
         for link in await chat.deps.store.links(session.id)
         if link.is_stored and link.status in ANSWERED_STATUSES and link.id.startswith("resp_") and link.scope == scope
     }
-    if held.owner.uses_response and held.handle:
-        return {**found, held.confirmed_head: held.handle}
-    edited = (held.path.head, held.confirmed_head) != (session.head, session.confirmed_head)
+    if state.owner.uses_response and state.handle:
+        return {**responses, state.confirmed_head: state.handle}
+    is_edited = (state.path.head, state.confirmed_head) != (session.head, session.confirmed_head)
     return (
-        found
-        if edited or session.link_id not in found.values()
-        else {**found, held.confirmed_head: str(session.link_id)}
+        responses
+        if is_edited or session.link_id not in responses.values()
+        else {**responses, state.confirmed_head: str(session.link_id)}
     )
 
 
@@ -201,31 +201,31 @@ async def _count_before_and_after(
     chat: Chat, before: Sequence[Item], after: Sequence[Item]
 ) -> tuple[TokenCount, TokenCount]:
     """Count the tokens of both: by the endpoint, or by our own count where it has none."""
-    ask = make_endpoint_counter(chat.deps.endpoint)
-    theirs = [
-        await ask({"model": chat.options.wire_model, "input": list(to_resendable_items(items))})
+    count_input = make_endpoint_counter(chat.deps.endpoint)
+    counts = [
+        await count_input({"model": chat.options.wire_model, "input": list(to_resendable_items(items))})
         for items in (before, after)
     ]
-    one, other = theirs
-    if one is not None and other is not None:
-        return TokenCount(one, is_estimate=False), TokenCount(other, is_estimate=False)
+    count_before, count_after = counts
+    if count_before is not None and count_after is not None:
+        return TokenCount(count_before, is_estimate=False), TokenCount(count_after, is_estimate=False)
     return count_tokens(before), count_tokens(after)
 
 
 async def _count_conversation(chat: Chat, path: Path) -> TokenCount:
     """Count the tokens of a conversation that a model receives."""
     body = {"model": chat.options.wire_model, "conversation": chat.session.handle}
-    theirs = await make_endpoint_counter(chat.deps.endpoint)(body)
+    tokens = await make_endpoint_counter(chat.deps.endpoint)(body)
     return (
         count_tokens(path.items[last_compaction_index(path.items) or 0 :])
-        if theirs is None
-        else TokenCount(theirs, is_estimate=False)
+        if tokens is None
+        else TokenCount(tokens, is_estimate=False)
     )
 
 
-def _compaction_link(chat: Chat, one: PreparedCompaction, held: ConversationState, link_id: str) -> Link:
+def _compaction_link(chat: Chat, prepared: PreparedCompaction, state: ConversationState, link_id: str) -> Link:
     """Build the link of a compaction; its replacement is the context of the next request."""
-    head = Path(held.path.root).append(held.owner.to_new_items(one.replacement)).head
+    head = Path(state.path.root).append(state.owner.to_new_items(prepared.replacement)).head
     session = chat.session
     return Link(
         id=link_id,
@@ -233,14 +233,14 @@ def _compaction_link(chat: Chat, one: PreparedCompaction, held: ConversationStat
         head=head,
         sent_count=0,
         model=chat.options.model,
-        strategy=held.strategy,
+        strategy=state.strategy,
         status="completed",
         created_at=chat.deps.clock.now(),
         parent_id=session.link_id,
         session_id=session.id,
         scope=session.scope,
         parameters={"context_management": COMPACTION_PARAMETER},
-        usage=one.usage,
+        usage=prepared.usage,
         is_stored=False,
     )
 
@@ -251,78 +251,87 @@ async def _compact_in_place(chat: Chat, prepared: PreparedCompaction, *, confirm
     Raises InvalidUsage if the endpoint refused and a new conversation was not confirmed. Raises EndpointFault if it
     returned no compaction item; the items that it added are deleted again.
     """
-    handle, asking = chat.session.handle or "", chat.options
-    said = {"instructions": asking.instructions} if asking.instructions else {}
+    handle, options = chat.session.handle or "", chat.options
+    instruction_field = {"instructions": options.instructions} if options.instructions else {}
     try:
         response = await collect_response(
             chat.deps.endpoint,
-            {"model": asking.wire_model, **said, "input": [COMPACTION_TRIGGER_ITEM], "conversation": handle},
+            {
+                "model": options.wire_model,
+                **instruction_field,
+                "input": [COMPACTION_TRIGGER_ITEM],
+                "conversation": handle,
+            },
         )
-    except RequestRefused as refused:
+    except RequestRefused as refusal:
         if not confirmed:
-            raise _confirmation_required(handle) from refused
-        other = await prepare_compaction(chat, CompactionOptions(mode=CompactionMode.INPUT), confirmed=True)
-        return await _compact_into_new_conversation(chat, other)
+            raise _confirmation_required(handle) from refusal
+        prepared_input = await prepare_compaction(chat, CompactionOptions(mode=CompactionMode.INPUT), confirmed=True)
+        return await _compact_into_new_conversation(chat, prepared_input)
     try:
         check_compacted(response)
     except EndpointFault as fault:
-        left = await _delete_output(chat, handle, response)
+        failed_deletions = await _delete_output(chat, handle, response)
         raise EndpointFault(
-            f"{fault.message}; {left or 'nothing was changed'}",
+            f"{fault.message}; {failed_deletions or 'nothing was changed'}",
             code=fault.code,
             hint=f"convo compact {quote(handle)} --mode input --yes, for a new conversation",
         ) from fault
     path = await load_conversation_history(handle, chat.deps)
     output = response.get("output") or ()
 
-    def mirrored(held: ConversationState) -> ConversationState:
-        waiting = [node.item for node in held.unconfirmed_nodes]
-        return replace(held, path=path.append(waiting), confirmed_head=path.head)
+    def update_mirror(state: ConversationState) -> ConversationState:
+        unconfirmed = [node.item for node in state.unconfirmed_nodes]
+        return replace(state, path=path.append(unconfirmed), confirmed_head=path.head)
 
-    def link(held: ConversationState) -> Link:
-        saw = path.first(len(path) - len(output)).head
-        done = _compaction_link(chat, prepared, held, response.get("id") or chat.deps.new_id("try"))
-        used = response.get("usage")
-        return replace(done, input_head=saw, head=path.head, usage=used, is_stored=True, conversation_id=handle)
+    def make_link(state: ConversationState) -> Link:
+        input_head = path.first(len(path) - len(output)).head
+        link = _compaction_link(chat, prepared, state, response.get("id") or chat.deps.new_id("try"))
+        usage = response.get("usage")
+        return replace(link, input_head=input_head, head=path.head, usage=usage, is_stored=True, conversation_id=handle)
 
-    await chat.replace_history(mirrored, link)
+    await chat.replace_history(update_mirror, make_link)
     return CompactionResult(prepared, await _count_conversation(chat, path), None, len(chat.state.unconfirmed_nodes))
 
 
 async def _delete_output(chat: Chat, handle: str, response: Response) -> str:
     """Delete the items of an unwanted response; returns a description of the failed deletions, or ""."""
-    stay = 0
+    failed_count = 0
     for item in response.get("output") or ():
         try:
             await chat.deps.endpoint.delete_conversation_item(handle, str(item.get("id")))
         except ConvoError:
-            stay += 1
-    return f"{stay} items of its response could not be deleted from {handle}" if stay else ""
+            failed_count += 1
+    return f"{failed_count} items of its response could not be deleted from {handle}" if failed_count else ""
 
 
 async def _compact_into_new_conversation(chat: Chat, prepared: PreparedCompaction) -> CompactionResult:
     """Seed a new conversation with the replacement and the items appended to the old one meanwhile."""
-    old = chat.session.handle
-    later = items_after_point(await load_conversation_history(old or "", chat.deps), prepared.source_path)
-    there = await seed_conversation(to_resendable_items((*prepared.replacement, *later)), chat.deps)
+    old_handle = chat.session.handle
+    later_items = items_after_point(await load_conversation_history(old_handle or "", chat.deps), prepared.source_path)
+    seeded = await seed_conversation(to_resendable_items((*prepared.replacement, *later_items)), chat.deps)
 
-    def moved(held: ConversationState) -> ConversationState:
-        waiting = [node.item for node in held.unconfirmed_nodes]
-        return replace(held, path=there.path.append(waiting), confirmed_head=there.path.head, handle=there.handle)
+    def switch_conversation(state: ConversationState) -> ConversationState:
+        unconfirmed = [node.item for node in state.unconfirmed_nodes]
+        return replace(
+            state, path=seeded.path.append(unconfirmed), confirmed_head=seeded.path.head, handle=seeded.handle
+        )
 
-    def link(held: ConversationState) -> Link:
-        link = _compaction_link(chat, prepared, held, chat.deps.new_id("try"))
-        return replace(link, input_head=there.path.head, head=there.path.head)
+    def make_link(state: ConversationState) -> Link:
+        link = _compaction_link(chat, prepared, state, chat.deps.new_id("try"))
+        return replace(link, input_head=seeded.path.head, head=seeded.path.head)
 
     try:
-        await chat.replace_history(moved, link)
+        await chat.replace_history(switch_conversation, make_link)
     except BaseException:
         with suppress(ConvoError):
-            now = await chat.deps.store.session(chat.session.id)
-            if now is None or now.handle != there.handle:
-                await delete_seeded_conversation(there.handle, chat.deps)
+            stored = await chat.deps.store.session(chat.session.id)
+            if stored is None or stored.handle != seeded.handle:
+                await delete_seeded_conversation(seeded.handle, chat.deps)
         raise
-    return CompactionResult(prepared, prepared.count_after, old, len(later) + len(chat.state.unconfirmed_nodes))
+    return CompactionResult(
+        prepared, prepared.count_after, old_handle, len(later_items) + len(chat.state.unconfirmed_nodes)
+    )
 
 
 def _confirmation_required(handle: str | None) -> InvalidUsage:
@@ -368,20 +377,22 @@ async def run_compaction(
     Raises the errors of the endpoint.
     """
     if planned.method is CompactionMethod.SUMMARY:
-        words, usage, notes = await _summarize(planned, planned.compacted_items, asking, endpoint, MAX_SUMMARY_SPLITS)
+        summary, usage, notes = await _summarize(planned, planned.compacted_items, asking, endpoint, MAX_SUMMARY_SPLITS)
         return CompactionOutput(
-            planned, build_replacements(planned, count_item_tokens(planned.compacted_items), words), usage, notes
+            planned, build_replacements(planned, count_item_tokens(planned.compacted_items), summary), usage, notes
         )
     try:
-        answer = await endpoint.compact(_compact_body(planned, asking))
-        check_compacted(answer)
+        response = await endpoint.compact(_compact_body(planned, asking))
+        check_compacted(response)
     except EndpointFault as fault:
-        other = _fallback_plan(planned, fault, is_embedded=endpoint.scope == EMBEDDED_SCOPE) if allow_fallback else None
-        if other is None:
+        fallback = (
+            _fallback_plan(planned, fault, is_embedded=endpoint.scope == EMBEDDED_SCOPE) if allow_fallback else None
+        )
+        if fallback is None:
             raise
-        found = await run_compaction(other, asking, endpoint, allow_fallback=True)
-        return found._replace(notes=(f"{fault.message}; compacted by {other.method} instead", *found.notes))
-    return CompactionOutput(planned, ((*answer["output"], *planned.kept_items),), answer.get("usage"))
+        result = await run_compaction(fallback, asking, endpoint, allow_fallback=True)
+        return result._replace(notes=(f"{fault.message}; compacted by {fallback.method} instead", *result.notes))
+    return CompactionOutput(planned, ((*response["output"], *planned.kept_items),), response.get("usage"))
 
 
 def check_compacted(answer: Mapping[str, Json]) -> None:
@@ -391,23 +402,23 @@ def check_compacted(answer: Mapping[str, Json]) -> None:
         raise EndpointFault("the response has no compaction item", code=NOT_COMPACTED)
 
 
-def _compact_body(made: CompactionPlan, asking: RequestOptions) -> dict[str, Json]:
-    said = {"instructions": asking.instructions} if asking.instructions else {}
-    if made.method is CompactionMethod.PREVIOUS:
-        return {"model": asking.wire_model, **said, "previous_response_id": made.previous_response_id}
-    return {"model": asking.wire_model, **said, "input": list(to_resendable_items(made.compacted_items))}
+def _compact_body(plan: CompactionPlan, options: RequestOptions) -> dict[str, Json]:
+    instruction_field = {"instructions": options.instructions} if options.instructions else {}
+    if plan.method is CompactionMethod.PREVIOUS:
+        return {"model": options.wire_model, **instruction_field, "previous_response_id": plan.previous_response_id}
+    return {"model": options.wire_model, **instruction_field, "input": list(to_resendable_items(plan.compacted_items))}
 
 
-def _fallback_plan(made: CompactionPlan, fault: EndpointFault, *, is_embedded: bool) -> CompactionPlan | None:
+def _fallback_plan(plan: CompactionPlan, fault: EndpointFault, *, is_embedded: bool) -> CompactionPlan | None:
     """Return another plan if the endpoint's error says that it lacks the planned method, else None."""
-    if made.method is CompactionMethod.PREVIOUS and fault.code == PREVIOUS_RESPONSE_NOT_FOUND:
-        return plan_from_items(made, is_embedded=is_embedded)
+    if plan.method is CompactionMethod.PREVIOUS and fault.code == PREVIOUS_RESPONSE_NOT_FOUND:
+        return plan_from_items(plan, is_embedded=is_embedded)
     if fault.code == NOT_COMPACTED and not is_embedded:
-        return CompactionPlan(CompactionMethod.SUMMARY, made.compacted_items, made.kept_items, None, made.focus)
-    if made.method is CompactionMethod.INPUT and fault.status in COMPACTION_UNSUPPORTED_STATUSES and not is_embedded:
-        return CompactionPlan(CompactionMethod.SUMMARY, made.compacted_items, made.kept_items, None, made.focus)
-    if made.method is CompactionMethod.PREVIOUS and fault.status in COMPACTION_UNSUPPORTED_STATUSES:
-        return CompactionPlan(CompactionMethod.SUMMARY, made.compacted_items, made.kept_items, None, made.focus)
+        return CompactionPlan(CompactionMethod.SUMMARY, plan.compacted_items, plan.kept_items, None, plan.focus)
+    if plan.method is CompactionMethod.INPUT and fault.status in COMPACTION_UNSUPPORTED_STATUSES and not is_embedded:
+        return CompactionPlan(CompactionMethod.SUMMARY, plan.compacted_items, plan.kept_items, None, plan.focus)
+    if plan.method is CompactionMethod.PREVIOUS and fault.status in COMPACTION_UNSUPPORTED_STATUSES:
+        return CompactionPlan(CompactionMethod.SUMMARY, plan.compacted_items, plan.kept_items, None, plan.focus)
     return None
 
 
@@ -420,57 +431,57 @@ class SummaryResult(NamedTuple):
 
 
 async def _summarize(
-    made: CompactionPlan, folded: Sequence[Item], asking: RequestOptions, endpoint: Endpoint, splits: int
+    plan: CompactionPlan, items: Sequence[Item], options: RequestOptions, endpoint: Endpoint, splits: int
 ) -> SummaryResult:
-    """Let the model summarize `folded`; a history that is too long is summarized in two steps."""
-    request = build_summary_request(folded, focus=made.focus, context=asking.instructions)
-    body = {"model": asking.wire_model, "instructions": request.instructions, "input": list(request.items)}
+    """Let the model summarize `items`; a history that is too long is summarized in two steps."""
+    request = build_summary_request(items, focus=plan.focus, context=options.instructions)
+    body = {"model": options.wire_model, "instructions": request.instructions, "input": list(request.items)}
     try:
         return _parse_summary(await collect_response(endpoint, {**body, "store": False}))
-    except (EndpointFault, WindowExceeded) as wrong:
-        half = middle_cut_point(folded)
-        if not splits or half is None or not _is_window_exceeded(wrong):
+    except (EndpointFault, WindowExceeded) as error:
+        middle = middle_cut_point(items)
+        if not splits or middle is None or not _is_window_exceeded(error):
             raise
-    first = await _summarize(made, folded[:half], asking, endpoint, splits - 1)
-    whole = await _summarize(made, (summary_message(first.text), *folded[half:]), asking, endpoint, splits - 1)
+    first = await _summarize(plan, items[:middle], options, endpoint, splits - 1)
+    second = await _summarize(plan, (summary_message(first.text), *items[middle:]), options, endpoint, splits - 1)
     return SummaryResult(
-        whole.text, _add_usage(first.usage, whole.usage), tuple(dict.fromkeys(first.notes + whole.notes))
+        second.text, _add_usage(first.usage, second.usage), tuple(dict.fromkeys(first.notes + second.notes))
     )
 
 
 async def collect_response(endpoint: Endpoint, body: Mapping[str, Json]) -> Response:
     """Return the completed response to `body`. Raises the errors of the endpoint, and EndpointFault if it failed."""
-    last: Response | None = None
+    response: Response | None = None
     async with aclosing(endpoint.create(body)) as events:
         async for event in events:
-            last = event["response"] if event["type"] in TERMINAL_EVENTS else last
-    if last is None:
+            response = event["response"] if event["type"] in TERMINAL_EVENTS else response
+    if response is None:
         raise StreamBroken("the endpoint's stream ended before the response was complete")
-    if last.get("status") == "failed":
-        raise make_response_fault(last)
-    return last
+    if response.get("status") == "failed":
+        raise make_response_fault(response)
+    return response
 
 
 def _parse_summary(response: Response) -> SummaryResult:
-    words = extract_summary(response.get("output") or ())
-    if not words:
+    summary = extract_summary(response.get("output") or ())
+    if not summary:
         raise StreamBroken("the model returned an empty summary")
-    cut = make_incomplete_error(response)
-    notes = (f"the summary is incomplete ({cut['code']}): its end is missing",) if cut else ()
-    return SummaryResult(words, response.get("usage"), notes)
+    incomplete = make_incomplete_error(response)
+    notes = (f"the summary is incomplete ({incomplete['code']}): its end is missing",) if incomplete else ()
+    return SummaryResult(summary, response.get("usage"), notes)
 
 
-def _is_window_exceeded(wrong: ConvoError) -> bool:
-    return isinstance(wrong, WindowExceeded) or (
-        isinstance(wrong, RequestRefused) and wrong.code == WindowExceeded.code
+def _is_window_exceeded(error: ConvoError) -> bool:
+    return isinstance(error, WindowExceeded) or (
+        isinstance(error, RequestRefused) and error.code == WindowExceeded.code
     )
 
 
-def _add_usage(one: Mapping[str, Json] | None, other: Mapping[str, Json] | None) -> Mapping[str, Json] | None:
+def _add_usage(first: Mapping[str, Json] | None, second: Mapping[str, Json] | None) -> Mapping[str, Json] | None:
     """Add the tokens of two requests, without their details."""
-    if not one or not other:
-        return one or other
-    return {name: (one.get(name) or 0) + (other.get(name) or 0) for name in ("input_tokens", "output_tokens")}
+    if not first or not second:
+        return first or second
+    return {name: (first.get(name) or 0) + (second.get(name) or 0) for name in ("input_tokens", "output_tokens")}
 
 
 BRANCH_SUFFIX = "before"
@@ -482,70 +493,72 @@ async def branch_kept_on_success(chat: Chat, link_id: str) -> AsyncIterator[str 
 
     If the block fails, the branch is removed, unless the store shows that the link was committed all the same.
     """
-    before = chat.session
-    if before.replay_file:
-        name, undo = _branch_replay_file(chat)
+    session = chat.session
+    if session.replay_file:
+        name, remove_branch = _branch_replay_file(chat)
     elif not chat.state.is_server_side:
-        name, undo = await _branch_session(chat)
+        name, remove_branch = await _branch_session(chat)
     else:
-        yield before.handle
+        yield session.handle
         return
     try:
         yield name
     except BaseException:
-        if undo:
-            await _remove_unless_committed(chat, link_id, undo)
+        if remove_branch:
+            await _remove_unless_committed(chat, link_id, remove_branch)
         raise
 
 
 RemoveBranch: TypeAlias = Callable[[], Awaitable[None]]
 
 
-async def _remove_unless_committed(chat: Chat, link_id: str, undo: RemoveBranch) -> None:
-    """Call `undo`, except if the link was committed or the store cannot be read."""
+async def _remove_unless_committed(chat: Chat, link_id: str, remove_branch: RemoveBranch) -> None:
+    """Call `remove_branch`, except if the link was committed or the store cannot be read."""
     with suppress(ConvoError):
-        now = await chat.deps.store.session(chat.session.id)
-        if now is None or now.link_id != link_id:
-            await undo()
+        stored = await chat.deps.store.session(chat.session.id)
+        if stored is None or stored.link_id != link_id:
+            await remove_branch()
 
 
 async def _branch_session(chat: Chat) -> tuple[str, RemoveBranch | None]:
     """Create a session with the same head, and return its name; an earlier copy is reused."""
     store, session = chat.deps.store, chat.session
-    wish = f"{session.name}-{BRANCH_SUFFIX}"
-    for one in await store.sessions():
-        if one.head == session.head and one.name.startswith(wish):
-            return one.name, None
-    name = await find_free_session_name(store, wish)
-    now = await store.session(session.id)
-    behind = (
-        max(now.use_order - 1, 0) if now and now.use_order else 0
+    base_name = f"{session.name}-{BRANCH_SUFFIX}"
+    for existing in await store.sessions():
+        if existing.head == session.head and existing.name.startswith(base_name):
+            return existing.name, None
+    name = await find_free_session_name(store, base_name)
+    stored = await store.session(session.id)
+    use_order = (
+        max(stored.use_order - 1, 0) if stored and stored.use_order else 0
     )  # below the session's own, so that `-c` continues that one
-    twin = replace(session, id=chat.deps.new_id("ses"), name=name, created_at=chat.deps.clock.now(), use_order=behind)
-    await store.commit(Transaction(session=twin, expected_session_head=None))
+    branch = replace(
+        session, id=chat.deps.new_id("ses"), name=name, created_at=chat.deps.clock.now(), use_order=use_order
+    )
+    await store.commit(Transaction(session=branch, expected_session_head=None))
 
-    async def undo() -> None:
-        await store.remove_session(twin.id)
+    async def remove_branch() -> None:
+        await store.remove_session(branch.id)
 
-    return name, undo
+    return name, remove_branch
 
 
 def _branch_replay_file(chat: Chat) -> tuple[str, RemoveBranch | None]:
     """Copy the replay file in its folder, and return the path; an earlier copy is reused."""
     stem, suffix = os.path.splitext(chat.session.handle or "")
     content = format_replay_file(chat.state.path.items)
-    for place in iter_numbered_paths(f"{stem}-{BRANCH_SUFFIX}{suffix}"):
-        if not os.path.lexists(place):
+    for path in iter_numbered_paths(f"{stem}-{BRANCH_SUFFIX}{suffix}"):
+        if not os.path.lexists(path):
             break
-        if _has_content(FilePath(place), content):
-            return place, None
-    ReplayFile(place).write(chat.state.path.items)
+        if _has_content(FilePath(path), content):
+            return path, None
+    ReplayFile(path).write(chat.state.path.items)
 
-    async def undo() -> None:
+    async def remove_branch() -> None:
         with suppress(OSError):
-            os.unlink(place)
+            os.unlink(path)
 
-    return place, undo
+    return path, remove_branch
 
 
 def _has_content(file: FilePath, content: str) -> bool:
@@ -593,16 +606,20 @@ class AutoCompaction:
 
     def check_due(self, chat: Chat) -> CompactionDue | None:
         """Return the reason to compact now, or None. Raises nothing and reads no item."""
-        last = chat.record.last_link
-        if last is None or is_compaction_link(last) or _is_just_compacted(chat.state):
+        last_link = chat.record.last_link
+        if last_link is None or is_compaction_link(last_link) or _is_just_compacted(chat.state):
             return None
-        known = find_model_window(chat.options.model, self._window_settings)
-        window = known.context if known else None
-        tokens, bound = (
-            tokens_if_over_threshold(self._threshold, Usage.from_json(last.usage), window),
+        limits = find_model_window(chat.options.model, self._window_settings)
+        window = limits.context if limits else None
+        tokens, threshold = (
+            tokens_if_over_threshold(self._threshold, Usage.from_json(last_link.usage), window),
             threshold_tokens(self._threshold, window),
         )
-        return CompactionDue(tokens, bound, window) if tokens and bound and tokens >= self._retry_at_tokens else None
+        return (
+            CompactionDue(tokens, threshold, window)
+            if tokens and threshold and tokens >= self._retry_at_tokens
+            else None
+        )
 
     async def compact_chat(
         self, chat: Chat, reached: CompactionDue, noted: Callable[[str], None]
@@ -620,8 +637,8 @@ class AutoCompaction:
             return await apply_compaction(chat, await prepare_compaction(chat, CompactionOptions()))
         except Interrupted:
             raise
-        except ConvoError as wrong:
-            noted(f"not compacted: {wrong.message}")
+        except ConvoError as error:
+            noted(f"not compacted: {error.message}")
             return None
 
 
@@ -630,22 +647,26 @@ def is_compaction_link(link: Link) -> bool:
     return link.parameters.get("context_management") == COMPACTION_PARAMETER
 
 
-def _is_just_compacted(held: ConversationState) -> bool:
+def _is_just_compacted(state: ConversationState) -> bool:
     """Whether no response followed the compaction: the tokens of the new history are unknown until then."""
-    confirmed = held.path.depth(held.confirmed_head)
-    last = held.path.nodes[confirmed - 1].item if confirmed else None
-    return last is not None and is_compaction(last)
+    confirmed_depth = state.path.depth(state.confirmed_head)
+    last_item = state.path.nodes[confirmed_depth - 1].item if confirmed_depth else None
+    return last_item is not None and is_compaction(last_item)
 
 
-def _request_endpoint_compaction(chat: Chat, reached: CompactionDue) -> str:
+def _request_endpoint_compaction(chat: Chat, due: CompactionDue) -> str:
     """Add `context_management` to all later requests, if the server supports it. Returns a message for the user."""
     if not _has_context_management(chat.deps.endpoint.scope):
         return "its endpoint does not compact automatically: convo compact HANDLE --yes continues in a new conversation"
-    wanted = [{"type": "compaction", "compact_threshold": reached.threshold_tokens}]
-    chat.options = replace(chat.options, parameters={**chat.options.parameters, "context_management": wanted})
+    context_management = [{"type": "compaction", "compact_threshold": due.threshold_tokens}]
+    chat.options = replace(
+        chat.options, parameters={**chat.options.parameters, "context_management": context_management}
+    )
     return "its endpoint will compact it"
 
 
 def _has_context_management(scope: Scope) -> bool:
     host = urlsplit(scope.url).hostname or ""
-    return scope == EMBEDDED_SCOPE or any(host == one or host.endswith(f".{one}") for one in CONTEXT_MANAGEMENT_HOSTS)
+    return scope == EMBEDDED_SCOPE or any(
+        host == domain or host.endswith(f".{domain}") for domain in CONTEXT_MANAGEMENT_HOSTS
+    )

@@ -72,9 +72,14 @@ class ConversationSource:
 
         Metadata, links and a name that contains a secret are left out.
         """
-        said = tuple(replace(one, item=item) for one, item in zip(self.transfer_items, document.items, strict=True))
-        named = document.name if document.name == self.name else None
-        return replace(self, transfer_items=said, name=named, instructions=document.instructions, metadata={}, links=())
+        transfer_items = tuple(
+            replace(transfer_item, item=item)
+            for transfer_item, item in zip(self.transfer_items, document.items, strict=True)
+        )
+        name = document.name if document.name == self.name else None
+        return replace(
+            self, transfer_items=transfer_items, name=name, instructions=document.instructions, metadata={}, links=()
+        )
 
     def to_document(self) -> ConversationDocument:
         """Return the conversation as a document that a file can contain."""
@@ -93,27 +98,29 @@ class ConversationSource:
 async def load_source(known: ConversationView, store: Store, endpoint: Endpoint | None = None) -> ConversationSource:
     """Load the conversation of `known`, and compare it with its owner where possible.
 
-    endpoint:  of an owner that remembers; None trusts the record
+    endpoint:  that of the owner, if it stores the history; None: use the local record only
 
     Raises ItemDeleted if an item of the history was deleted, and the errors of the endpoint.
     """
     handle = _owner_handle(known)
-    held, notes = ConversationState(known.strategy, known.path, known.confirmed_head, handle), list(known.notes)
+    state, notes = ConversationState(known.strategy, known.path, known.confirmed_head, handle), list(known.notes)
     metadata: Mapping[str, str] = {}
-    if held.owner.uses_conversation and handle and endpoint:
-        held, metadata, told = await _read_from_owner(held, store, endpoint, whole=known.unreadable_head is None)
-        notes = [*notes, *told] if known.unreadable_head is None else told
+    if state.owner.uses_conversation and handle and endpoint:
+        state, metadata, owner_notes = await _read_from_owner(
+            state, store, endpoint, is_complete=known.unreadable_head is None
+        )
+        notes = [*notes, *owner_notes] if known.unreadable_head is None else owner_notes
     elif known.unreadable_head:
         raise ItemDeleted(known.unreadable_head)
-    elif held.owner.uses_response and endpoint and known.session and held.unconfirmed_nodes:
-        held = reconcile(held, (await load_owner_tail(held, endpoint, store)).items)
-    links = [*known.links, *await _links_on_path(store, held.path)]
+    elif state.owner.uses_response and endpoint and known.session and state.unconfirmed_nodes:
+        state = reconcile(state, (await load_owner_tail(state, endpoint, store)).items)
+    links = [*known.links, *await _links_on_path(store, state.path)]
     return ConversationSource(
         handle=known.handle,
         scope=known.scope,
         model=known.model,
-        state=held,
-        transfer_items=_to_transfer_items(held, links, known.scope),
+        state=state,
+        transfer_items=_to_transfer_items(state, links, known.scope),
         name=known.session.name if known.session else None,
         instructions=_source_instructions(known),
         created_at=known.session.created_at if known.session else None,
@@ -123,51 +130,53 @@ async def load_source(known: ConversationView, store: Store, endpoint: Endpoint 
     )
 
 
-def _owner_handle(known: ConversationView) -> str | None:
-    if known.session:
-        return known.session.handle
-    return known.handle if STRATEGIES[known.strategy].is_server_side else None
+def _owner_handle(view: ConversationView) -> str | None:
+    if view.session:
+        return view.session.handle
+    return view.handle if STRATEGIES[view.strategy].is_server_side else None
 
 
-def _source_instructions(known: ConversationView) -> str | None:
+def _source_instructions(view: ConversationView) -> str | None:
     """Return the instructions of each turn: from the record, else from the last link."""
-    if known.session:
-        return known.session.instructions
-    at = next((link for link in known.links if link.id == known.current_link_id), None)
-    said = at.parameters.get("instructions") if at else None
-    return said if isinstance(said, str) else None
+    if view.session:
+        return view.session.instructions
+    current_link = next((link for link in view.links if link.id == view.current_link_id), None)
+    instructions = current_link.parameters.get("instructions") if current_link else None
+    return instructions if isinstance(instructions, str) else None
 
 
 OwnerHistory = tuple[ConversationState, Mapping[str, str], list[str]]
 
 
-async def _read_from_owner(held: ConversationState, store: Store, endpoint: Endpoint, *, whole: bool) -> OwnerHistory:
+async def _read_from_owner(
+    state: ConversationState, store: Store, endpoint: Endpoint, *, is_complete: bool
+) -> OwnerHistory:
     """Load a conversation from its endpoint, followed by the items that only the record has."""
-    handle = held.handle or ""
+    handle = state.handle or ""
     try:
         resource = await endpoint.retrieve_conversation(handle)
-        theirs = await _read_conversation_items(handle, store, endpoint)
+        owner_items = await _read_conversation_items(handle, store, endpoint)
     except Unreachable as failure:
-        if not whole:
+        if not is_complete:
             raise
-        return held, {}, [f"{failure.message}; using the local copy"]
-    ours = held.path.up_to(held.confirmed_head).items
-    if common_prefix_length(ours, theirs) == len(ours):
-        held = reconcile(held, theirs[len(ours) :])
+        return state, {}, [f"{failure.message}; using the local copy"]
+    confirmed_items = state.path.up_to(state.confirmed_head).items
+    if common_prefix_length(confirmed_items, owner_items) == len(confirmed_items):
+        state = reconcile(state, owner_items[len(confirmed_items) :])
         notes = []
     else:
-        confirmed = Path(root_key(store.tenant)).append(theirs)
-        waiting = [node.item for node in held.unconfirmed_nodes]
-        held = replace(held, path=confirmed.append(waiting), confirmed_head=confirmed.head)
+        confirmed = Path(root_key(store.tenant)).append(owner_items)
+        unconfirmed = [node.item for node in state.unconfirmed_nodes]
+        state = replace(state, path=confirmed.append(unconfirmed), confirmed_head=confirmed.head)
         notes = ["the local record differs from the conversation; using the conversation"]
-    return held, resource.get("metadata") or {}, notes
+    return state, resource.get("metadata") or {}, notes
 
 
 async def _read_conversation_items(conversation_id: str, store: Store, endpoint: Endpoint) -> Sequence[Item]:
     """Load the items of a conversation, from the store if it is our own, else from its endpoint."""
-    found = await store.conversation(conversation_id) if endpoint.scope == EMBEDDED_SCOPE else None
-    if found:
-        return (await store.path(found.head)).items
+    conversation = await store.conversation(conversation_id) if endpoint.scope == EMBEDDED_SCOPE else None
+    if conversation:
+        return (await store.path(conversation.head)).items
     return await list_all_items(
         lambda after: endpoint.list_conversation_items(conversation_id, after=after, limit=PAGE_ITEMS, order="asc")
     )
@@ -175,31 +184,33 @@ async def _read_conversation_items(conversation_id: str, store: Store, endpoint:
 
 async def _links_on_path(store: Store, path: Path) -> Sequence[Link]:
     """Load the links whose response begins on this path, after the last item of their input."""
-    keys, answer = (path.root, *path.keys), [False, *(is_complete_answer(node.item) for node in path.nodes)]
-    ends = [key for key, before, then in zip(keys, answer, answer[1:], strict=False) if then and not before]
+    keys, is_answer = (path.root, *path.keys), [False, *(is_complete_answer(node.item) for node in path.nodes)]
+    ends = [key for key, before, after in zip(keys, is_answer, is_answer[1:], strict=False) if after and not before]
     return await store.responses_to(*ends)
 
 
-def _to_transfer_items(held: ConversationState, links: Sequence[Link], scope: Scope | None) -> tuple[TransferItem, ...]:
-    made = _item_origins(held.path, links)
-    confirmed = held.path.depth(held.confirmed_head)
-    there = ItemOrigin(scope) if held.is_server_side else UNKNOWN_ORIGIN
+def _to_transfer_items(
+    state: ConversationState, links: Sequence[Link], scope: Scope | None
+) -> tuple[TransferItem, ...]:
+    origins = _item_origins(state.path, links)
+    confirmed_depth = state.path.depth(state.confirmed_head)
+    default_origin = ItemOrigin(scope) if state.is_server_side else UNKNOWN_ORIGIN
     return tuple(
-        TransferItem(node.item, made.get(node.key, there), is_confirmed=at < confirmed)
-        for at, node in enumerate(held.path.nodes)
+        TransferItem(node.item, origins.get(node.key, default_origin), is_confirmed=index < confirmed_depth)
+        for index, node in enumerate(state.path.nodes)
     )
 
 
 def _item_origins(path: Path, links: Sequence[Link]) -> dict[Key, ItemOrigin]:
     """Map each response item of this path to its origin."""
     keys = path.keys
-    depth = {key: at for at, key in enumerate(keys, 1)} | {path.root: 0}
-    found: dict[Key, ItemOrigin] = {}
+    depth = {key: position for position, key in enumerate(keys, 1)} | {path.root: 0}
+    origins: dict[Key, ItemOrigin] = {}
     for link in links:
         if link.head in depth and link.input_head in depth:
-            answered = keys[depth[link.input_head] : depth[link.head]]
-            found |= dict.fromkeys(answered, ItemOrigin(link.scope, link.model))
-    return found
+            output_keys = keys[depth[link.input_head] : depth[link.head]]
+            origins |= dict.fromkeys(output_keys, ItemOrigin(link.scope, link.model))
+    return origins
 
 
 SEED_BATCH_ITEMS = 20
@@ -224,8 +235,8 @@ async def seed_conversation(
     created = await edges.endpoint.create_conversation(items[:SEED_BATCH_ITEMS], metadata or None)
     handle = str(created["id"])
     try:
-        for at in range(SEED_BATCH_ITEMS, len(items), SEED_BATCH_ITEMS):
-            await edges.endpoint.add_conversation_items(handle, items[at : at + SEED_BATCH_ITEMS])
+        for start in range(SEED_BATCH_ITEMS, len(items), SEED_BATCH_ITEMS):
+            await edges.endpoint.add_conversation_items(handle, items[start : start + SEED_BATCH_ITEMS])
         path = await load_conversation_history(handle, edges)
         if len(path) != len(items):
             raise StateFault(f"{handle} has {len(path)} items, but {len(items)} were sent")
@@ -247,18 +258,18 @@ async def convert_chat(chat: Chat, to: Strategy) -> tuple[Chat, TransferPlan]:
     Raises InvalidUsage if the conversation is empty or has that strategy already, and the errors of
     `convert_conversation`.
     """
-    edges = chat.deps
+    deps = chat.deps
     chat.load_state()
-    session = await edges.store.session(chat.session.id)
+    session = await deps.store.session(chat.session.id)
     if session is None:
         raise InvalidUsage("the conversation has no message yet", hint=f"exit, and start with convo chat --{to}")
-    source = await load_source(await load_session_view(edges.store, session), edges.store, edges.endpoint)
-    target = TransferTarget(to, edges.endpoint.scope, chat.options.model)
+    source = await load_source(await load_session_view(deps.store, session), deps.store, deps.endpoint)
+    target = TransferTarget(to, deps.endpoint.scope, chat.options.model)
     check_convertible(source, target)
-    carried = plan_transfer(source.transfer_items, target)
-    beside = SessionWriter(edges.store, edges.clock, edges.new_id)
-    made = await convert_conversation(source, carried, target, ConvertDestination(), beside, edges.endpoint)
-    return Chat(await load_session_record(made, edges), chat.options, edges), carried
+    plan = plan_transfer(source.transfer_items, target)
+    writer = SessionWriter(deps.store, deps.clock, deps.new_id)
+    converted = await convert_conversation(source, plan, target, ConvertDestination(), writer, deps.endpoint)
+    return Chat(await load_session_record(converted, deps), chat.options, deps), plan
 
 
 MAX_NAME_ATTEMPTS = 5
@@ -282,18 +293,18 @@ class SessionWriter:
 
         Raises Conflict if `name` is taken, and StoreFault.
         """
-        grow = (AppendItems(path.root, path.items),) if path.items else ()
-        for left in reversed(range(MAX_NAME_ATTEMPTS)):
+        appends = (AppendItems(path.root, path.items),) if path.items else ()
+        for attempts_left in reversed(range(MAX_NAME_ATTEMPTS)):
             session = replace(session, name=name or await find_free_session_name(self.store, session.name))
             try:
                 await shielded(
                     self.store.commit(
-                        Transaction(appends=grow, links=tuple(links), session=session, expected_session_head=None)
+                        Transaction(appends=appends, links=tuple(links), session=session, expected_session_head=None)
                     )
                 )
                 break
             except Conflict:
-                if name or not left:
+                if name or not attempts_left:
                     raise
         return session
 
@@ -308,8 +319,8 @@ class ConvertDestination:
 
 def check_convertible(source: ConversationSource, target: TransferTarget) -> None:
     """Raise InvalidUsage if the conversation has the target's owner already."""
-    same_place = source.scope == target.scope or not target.is_server_side
-    if source.strategy is target.strategy and same_place and not target.owner.uses_conversation:
+    is_same_place = source.scope == target.scope or not target.is_server_side
+    if source.strategy is target.strategy and is_same_place and not target.owner.uses_conversation:
         raise InvalidUsage(
             f"{source.handle} already has the strategy {target.strategy}", hint="use convo chat --fork for a second one"
         )
@@ -334,18 +345,18 @@ async def convert_conversation(
         assert endpoint
         return await _convert_to_conversation(source, plan, target, destination, writer, endpoint)
     path = Path(root_key(writer.store.tenant)).append(plan.items)
-    mark = path.first(target.owner.confirmed_at_start(plan.confirmed_count)).head
+    confirmed_head = path.first(target.owner.confirmed_at_start(plan.confirmed_count)).head
     session = _new_session(source, target, path, writer)
-    session = replace(session, confirmed_head=mark)
+    session = replace(session, confirmed_head=confirmed_head)
     if target.owner.uses_file:
         return await _convert_to_file(session, path, destination, writer)
     return await writer.write_session(session, path, destination.name)
 
 
-def _new_session(source: ConversationSource, target: TransferTarget, path: Path, beside: SessionWriter) -> Session:
-    now = beside.clock.now()
+def _new_session(source: ConversationSource, target: TransferTarget, path: Path, writer: SessionWriter) -> Session:
+    now = writer.clock.now()
     return Session(
-        id=beside.new_id("ses"),
+        id=writer.new_id("ses"),
         name=source.name or (make_session_name(path.items[0]) if path.items else "chat"),
         strategy=target.strategy,
         model=target.model,
@@ -358,15 +369,17 @@ def _new_session(source: ConversationSource, target: TransferTarget, path: Path,
     )
 
 
-async def _convert_to_file(session: Session, path: Path, wish: ConvertDestination, beside: SessionWriter) -> Session:
-    file = await _choose_file(session, path, wish, beside.store)
+async def _convert_to_file(
+    session: Session, path: Path, destination: ConvertDestination, writer: SessionWriter
+) -> Session:
+    file = await _choose_file(session, path, destination, writer.store)
     is_new = not file.exists()
     file.check_writable()
     if is_new:
         file.write(path.items)
     session = replace(session, handle=str(file.path), file_head=path.head)
     try:
-        return await beside.write_session(session, path, wish.name)
+        return await writer.write_session(session, path, destination.name)
     except ConvoError:
         if is_new:
             with suppress(OSError):
@@ -374,10 +387,14 @@ async def _convert_to_file(session: Session, path: Path, wish: ConvertDestinatio
         raise
 
 
-async def _choose_file(session: Session, path: Path, wish: ConvertDestination, store: Store) -> ReplayFile:
+async def _choose_file(session: Session, path: Path, destination: ConvertDestination, store: Store) -> ReplayFile:
     """Return the file for `path`: a new one, or one that a killed conversion wrote. Raises Conflict for any other."""
-    places = [wish.file] if wish.file else iter_numbered_paths(to_absolute_path(f"{wish.name or session.name}.json"))
-    for file in map(ReplayFile, places):
+    paths = (
+        [destination.file]
+        if destination.file
+        else iter_numbered_paths(to_absolute_path(f"{destination.name or session.name}.json"))
+    )
+    for file in map(ReplayFile, paths):
         if not file.exists() or await _is_unclaimed_copy(file, path, store):
             return file
     raise Conflict(f"{file.path} already exists", hint="choose a new file with --as")
@@ -396,19 +413,19 @@ def _file_holds_path(file: ReplayFile, path: Path) -> bool:
 
 async def _convert_to_conversation(
     source: ConversationSource,
-    carried: TransferPlan,
+    plan: TransferPlan,
     target: TransferTarget,
-    wish: ConvertDestination,
-    beside: SessionWriter,
+    destination: ConvertDestination,
+    writer: SessionWriter,
     endpoint: Endpoint,
 ) -> Session:
-    seed, rest = carried.items[: carried.confirmed_count], carried.items[carried.confirmed_count :]
-    edges = ChatDeps(beside.store, endpoint, beside.clock, beside.new_id)
-    made = await seed_conversation(seed, edges, source.metadata)
-    path = made.path.append(rest)
-    session = replace(_new_session(source, target, path, beside), confirmed_head=made.path.head, handle=made.handle)
+    confirmed_items, unconfirmed_items = plan.items[: plan.confirmed_count], plan.items[plan.confirmed_count :]
+    deps = ChatDeps(writer.store, endpoint, writer.clock, writer.new_id)
+    seeded = await seed_conversation(confirmed_items, deps, source.metadata)
+    path = seeded.path.append(unconfirmed_items)
+    session = replace(_new_session(source, target, path, writer), confirmed_head=seeded.path.head, handle=seeded.handle)
     try:
-        return await beside.write_session(session, path, wish.name)
+        return await writer.write_session(session, path, destination.name)
     except BaseException:
-        await delete_seeded_conversation(made.handle, edges)
+        await delete_seeded_conversation(seeded.handle, deps)
         raise

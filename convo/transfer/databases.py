@@ -40,22 +40,22 @@ def _agents_session_document(database: "ForeignDatabase", session: str, created:
     return ConversationDocument(items=items, confirmed_count=len(items), name=session, created_at=created)
 
 
-def _parse_item(data: str, where: str) -> dict[str, Json]:
+def _parse_item(data: str, location: str) -> dict[str, Json]:
     try:
         item = json.loads(data)
-    except (ValueError, RecursionError, TypeError) as wrong:
-        raise InputFault(f"{where} is not JSON: {wrong}") from wrong
+    except (ValueError, RecursionError, TypeError) as error:
+        raise InputFault(f"{location} is not JSON: {error}") from error
     if not isinstance(item, dict) or item_type(item) == "unknown":
-        raise InputFault(f"{where} is not an item")
+        raise InputFault(f"{location} is not an item")
     return item
 
 
 def read_llm_logs(database: "ForeignDatabase") -> list[ConversationDocument]:
     """Read all conversations that have items, oldest first."""
-    new = read_llm_threads(database) if "threads" in database.tables else {}
-    old = read_llm_conversations(database, excluded_ids=new)
-    found = [document for document in (*old.values(), *new.values()) if document.items]
-    return sorted(found, key=lambda document: document.created_at or 0)
+    threads = read_llm_threads(database) if "threads" in database.tables else {}
+    conversations = read_llm_conversations(database, excluded_ids=threads)
+    documents = [document for document in (*conversations.values(), *threads.values()) if document.items]
+    return sorted(documents, key=lambda document: document.created_at or 0)
 
 
 DatabaseRow = Mapping[str, Any]
@@ -95,25 +95,28 @@ def _read_checked(
 ) -> list[ConversationDocument]:
     """Call `read`; a value of a wrong type raises InputFault, since a column of SQLite accepts any type."""
     try:
-        found = read(database)
-    except (TypeError, ValueError, LookupError, AttributeError, RecursionError) as wrong:
-        raise InputFault("a row of the database has an unknown form") from wrong
-    if not all(isinstance(one.name, str | None) and isinstance(one.instructions, str | None) for one in found):
+        documents = read(database)
+    except (TypeError, ValueError, LookupError, AttributeError, RecursionError) as error:
+        raise InputFault("a row of the database has an unknown form") from error
+    if not all(
+        isinstance(document.name, str | None) and isinstance(document.instructions, str | None)
+        for document in documents
+    ):
         raise InputFault("a conversation in the database has a name that is not text")
-    return found
+    return documents
 
 
 @contextmanager
 def _open_read_only(file: Path) -> Iterator[ForeignDatabase]:
     import sqlite3
 
-    still = "" if os.path.exists(f"{file}-wal") else "&immutable=1"
+    immutable_option = "" if os.path.exists(f"{file}-wal") else "&immutable=1"
     try:
-        with closing(sqlite3.connect(f"file:{quote(str(file))}?mode=ro{still}", uri=True)) as connection:
+        with closing(sqlite3.connect(f"file:{quote(str(file))}?mode=ro{immutable_option}", uri=True)) as connection:
             connection.row_factory = sqlite3.Row
             yield ForeignDatabase(connection)
-    except sqlite3.Error as wrong:
-        raise InputFault(f"the database cannot be read: {wrong}") from wrong
+    except sqlite3.Error as error:
+        raise InputFault(f"the database cannot be read: {error}") from error
 
 
 MESSAGES_SQL = """
@@ -131,14 +134,14 @@ PARTS_SQL = "SELECT id, type, text, payload FROM parts WHERE message_hash = ? OR
 
 def read_llm_threads(database: ForeignDatabase) -> dict[str, ConversationDocument]:
     """Read all threads by id; a thread has the id of the conversation that it was migrated from. Raises InputFault."""
-    most = database.rows("SELECT COUNT(*) AS many FROM messages")[0]["many"]
+    message_count = database.rows("SELECT COUNT(*) AS many FROM messages")[0]["many"]
     rows = database.rows("SELECT id, name, tip_message_hash AS tip, datetime_utc FROM threads ORDER BY id")
-    return {row["id"]: _thread_document(database, row, most) for row in rows}
+    return {row["id"]: _thread_document(database, row, message_count) for row in rows}
 
 
-def _thread_document(database: ForeignDatabase, thread: Mapping[str, Any], most: int) -> ConversationDocument:
-    messages = database.rows(MESSAGES_SQL, thread["tip"], most + 1)
-    if len(messages) > most:
+def _thread_document(database: ForeignDatabase, thread: Mapping[str, Any], message_count: int) -> ConversationDocument:
+    messages = database.rows(MESSAGES_SQL, thread["tip"], message_count + 1)
+    if len(messages) > message_count:
         raise InputFault(f"the messages of thread {thread['id']} have a cycle")
     items = tuple(item for message in messages for item in _message_items(database, message))
     system = item_text(items[0]) if items and items[0].get("role") == "system" else None
@@ -160,34 +163,34 @@ def _message_items(database: ForeignDatabase, message: Mapping[str, Any]) -> Ite
         part = {**payload, "type": row["type"], "id": row["id"]}
         if row["text"] is not None:
             part["text"] = row["text"]
-        alone = ITEM_BUILDERS.get(part["type"])
-        if alone is None:
+        build_items = ITEM_BUILDERS.get(part["type"])
+        if build_items is None:
             content += _content_parts(database, part, message["role"])
             continue
         if content:
             yield _build_message(message["role"], content)
             content = []
-        yield from alone(part)
+        yield from build_items(part)
     if content:
         yield _build_message(message["role"], content)
 
 
 def _build_message(role: str, content: list[dict[str, Json]]) -> Item:
-    known = role if role in ("user", "assistant", "system", "developer") else "user"
-    return {"type": "message", "role": known, "content": content}
+    known_role = role if role in ("user", "assistant", "system", "developer") else "user"
+    return {"type": "message", "role": known_role, "content": content}
 
 
 def _content_parts(database: ForeignDatabase, part: Mapping[str, Json], role: str) -> Iterator[dict[str, Json]]:
     if part["type"] == "attachment":
-        named = (part.get("attachment") or {}).get("id")
-        if named:
-            yield read_attachment(database, named)
+        attachment_id = (part.get("attachment") or {}).get("id")
+        if attachment_id:
+            yield read_attachment(database, attachment_id)
         return
-    words = part.get("text")
-    if words is None:
-        words = "".join(_resolve_text_ref(database, piece) for piece in part.get("text_ref") or ())
-    if words:
-        yield {"type": "output_text" if role == "assistant" else "input_text", "text": words}
+    text = part.get("text")
+    if text is None:
+        text = "".join(_resolve_text_ref(database, piece) for piece in part.get("text_ref") or ())
+    if text:
+        yield {"type": "output_text" if role == "assistant" else "input_text", "text": text}
 
 
 def _resolve_text_ref(database: ForeignDatabase, piece: Mapping[str, Json]) -> str:
@@ -215,13 +218,13 @@ ITEM_BUILDERS = {"reasoning": _reasoning_items, "tool_call": _call_items, "tool_
 
 
 def function_call_item(call_id: str, name: str, arguments: Json) -> Item:
-    written = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
-    return {"type": "function_call", "call_id": call_id, "name": name, "arguments": written}
+    arguments_json = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
+    return {"type": "function_call", "call_id": call_id, "name": name, "arguments": arguments_json}
 
 
 def function_call_output_item(call_id: str, said: Json) -> Item:
-    words = said if isinstance(said, str) else json.dumps(said)
-    return {"type": "function_call_output", "call_id": call_id, "output": words}
+    text = said if isinstance(said, str) else json.dumps(said)
+    return {"type": "function_call_output", "call_id": call_id, "output": text}
 
 
 RESPONSES_SQL = "SELECT * FROM responses WHERE conversation_id = ? ORDER BY datetime_utc, id"
@@ -247,25 +250,25 @@ def _conversation_document(database: ForeignDatabase, conversation: Mapping[str,
         items=items,
         confirmed_count=len(items),
         name=conversation["name"],
-        instructions=next((said for one in responses if (said := _system_prompt(database, one))), None),
+        instructions=next((prompt for row in responses if (prompt := _system_prompt(database, row))), None),
         created_at=parse_llm_time(responses[0]["datetime_utc"], database) if responses else None,
     )
 
 
 def _response_items(database: ForeignDatabase, response: Mapping[str, Any]) -> Iterator[Item]:
     """Yield the items of a response: outputs of earlier calls, prompt, reasoning, answer, calls."""
-    for at, row in enumerate(_rows_if_table(database, "tool_results", response["id"])):
-        yield function_call_output_item(row["tool_call_id"] or f"call_{row['name']}_{at}", row["output"])
-    asked = "\n".join(filter(None, [*_fragment_texts(database, "prompt_fragments", response), response["prompt"]]))
-    along = database.rows(ATTACHMENTS_SQL, response["id"]) if "prompt_attachments" in database.tables else []
-    if asked or along:
-        yield user_message(asked, *(attachment_part(row) for row in along))
-    if thought := response.get("reasoning"):
-        yield {"type": "reasoning", "summary": [{"type": "summary_text", "text": thought}]}
+    for index, row in enumerate(_rows_if_table(database, "tool_results", response["id"])):
+        yield function_call_output_item(row["tool_call_id"] or f"call_{row['name']}_{index}", row["output"])
+    prompt = "\n".join(filter(None, [*_fragment_texts(database, "prompt_fragments", response), response["prompt"]]))
+    attachments = database.rows(ATTACHMENTS_SQL, response["id"]) if "prompt_attachments" in database.tables else []
+    if prompt or attachments:
+        yield user_message(prompt, *(attachment_part(row) for row in attachments))
+    if reasoning := response.get("reasoning"):
+        yield {"type": "reasoning", "summary": [{"type": "summary_text", "text": reasoning}]}
     if response["response"]:
         yield assistant_message(response["response"])
-    for at, row in enumerate(_rows_if_table(database, "tool_calls", response["id"])):
-        yield function_call_item(row["tool_call_id"] or f"call_{row['name']}_{at}", row["name"], row["arguments"])
+    for index, row in enumerate(_rows_if_table(database, "tool_calls", response["id"])):
+        yield function_call_item(row["tool_call_id"] or f"call_{row['name']}_{index}", row["name"], row["arguments"])
 
 
 def _system_prompt(database: ForeignDatabase, response: Mapping[str, Any]) -> str:
@@ -288,8 +291,8 @@ def _rows_if_table(database: ForeignDatabase, table: str, response_id: str) -> l
 
 def read_attachment(database: ForeignDatabase, attachment_id: str) -> dict[str, Json]:
     """Return an attachment as a content part; of a file that is not in the database only the path is given."""
-    found = database.rows("SELECT type, path, url, content FROM attachments WHERE id = ?", attachment_id)
-    return attachment_part(found[0]) if found else _placeholder_part(f"an attachment that is gone: {attachment_id}")
+    rows = database.rows("SELECT type, path, url, content FROM attachments WHERE id = ?", attachment_id)
+    return attachment_part(rows[0]) if rows else _placeholder_part(f"an attachment that is gone: {attachment_id}")
 
 
 def attachment_part(row: Mapping[str, Any]) -> dict[str, Json]:
@@ -308,12 +311,12 @@ def attachment_part(row: Mapping[str, Any]) -> dict[str, Json]:
 
 
 def read_fragment(database: ForeignDatabase, fragment_id: int) -> str:
-    found = database.rows("SELECT content FROM fragments WHERE id = ?", fragment_id)
-    return found[0]["content"] if found else ""
+    rows = database.rows("SELECT content FROM fragments WHERE id = ?", fragment_id)
+    return rows[0]["content"] if rows else ""
 
 
 def parse_llm_time(datetime_utc: str | None, database: ForeignDatabase) -> float | None:
-    """A time of `llm`'s as seconds since 1970."""
+    """Return a time of `llm` in seconds since 1970."""
     return (
         database.rows("SELECT CAST(strftime('%s', ?) AS INTEGER) AS at", datetime_utc)[0]["at"]
         if datetime_utc
@@ -321,5 +324,5 @@ def parse_llm_time(datetime_utc: str | None, database: ForeignDatabase) -> float
     )
 
 
-def _placeholder_part(words: str) -> dict[str, Json]:
-    return {"type": "input_text", "text": f"[{words}]"}
+def _placeholder_part(text: str) -> dict[str, Json]:
+    return {"type": "input_text", "text": f"[{text}]"}

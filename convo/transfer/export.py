@@ -29,15 +29,15 @@ def render_replay(document: ConversationDocument) -> str:
 
 
 def render_jsonl(document: ConversationDocument, *, include_links: bool = False) -> str:
-    found = document_to_lines(document) if include_links else iter(document.items)
-    return "".join(format_json_line(one) + "\n" for one in found)
+    objects = document_to_lines(document) if include_links else iter(document.items)
+    return "".join(format_json_line(line_object) + "\n" for line_object in objects)
 
 
 def render_markdown_export(document: ConversationDocument, *, include_data: bool = True) -> str:
     """Render for reading; with `include_data` the result can be imported again."""
     blocks = [f"# {_one_line(document.name or 'A conversation')}", *_header_blocks(document)]
-    for at, item in enumerate(document.items, 1):
-        blocks.append(f"## {at}. {_one_line(item_title(item))}")
+    for position, item in enumerate(document.items, 1):
+        blocks.append(f"## {position}. {_one_line(item_title(item))}")
         blocks += [PASSAGE_RENDERERS[passage.form](passage) for passage in item_passages(item)]
     blocks.append(
         COMMENT_BEGIN + document_to_embedded_json(document) + COMMENT_END if include_data else COMMENT_WITHOUT_DATA
@@ -52,8 +52,8 @@ def _header_blocks(document: ConversationDocument) -> Iterator[str]:
         yield "Instructions:\n\n" + _render_fence(Passage("code", replace_unprintable(document.instructions)))
 
 
-def _one_line(words: str) -> str:
-    return " ".join(replace_unprintable(words).split())
+def _one_line(text: str) -> str:
+    return " ".join(replace_unprintable(text).split())
 
 
 def _render_prose(passage: Passage) -> str:
@@ -61,11 +61,11 @@ def _render_prose(passage: Passage) -> str:
 
 
 def _render_quote(passage: Passage) -> str:
-    return "\n".join(f"> {one}".rstrip() for one in passage.text.split("\n"))
+    return "\n".join(f"> {line}".rstrip() for line in passage.text.split("\n"))
 
 
-def _inline_code(words: str) -> str:
-    return f"`{replace_unprintable(words).replace('`', '')}`"
+def _inline_code(text: str) -> str:
+    return f"`{replace_unprintable(text).replace('`', '')}`"
 
 
 def _render_fence(passage: Passage) -> str:

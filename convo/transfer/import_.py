@@ -59,8 +59,8 @@ def read_documents(place: str) -> list[ConversationDocument]:
 
             return read_database(file)
         return [parse_conversation_document(_decode_text(data))]
-    except InputFault as wrong:
-        raise Unreadable(f"{place}: {wrong.message}", hint=wrong.hint) from wrong
+    except InputFault as error:
+        raise Unreadable(f"{place}: {error.message}", hint=error.hint) from error
 
 
 def parse_conversation_document(text: str) -> ConversationDocument:
@@ -68,27 +68,27 @@ def parse_conversation_document(text: str) -> ConversationDocument:
     start = text.lstrip()
     if not start:
         raise InputFault("the file is empty", hint=f"import {IMPORT_FORMATS}")
-    found = next((read(start) for begins, read in DOCUMENT_PARSERS if begins(start)), None)
-    if found is None:
+    document = next((read(start) for is_format, read in DOCUMENT_PARSERS if is_format(start)), None)
+    if document is None:
         raise InputFault("unrecognized file format", hint=f"import {IMPORT_FORMATS}")
-    return found
+    return document
 
 
 def _parse_objects(text: str) -> ConversationDocument:
     """Parse one object, or one object a line."""
     try:
-        whole: Json = json.loads(text)
+        document: Json = json.loads(text)
     except (ValueError, RecursionError):
-        lines = [_load_json(one, at) for at, one in enumerate(text.split("\n"), 1) if one.strip()]
+        lines = [_load_json(line, number) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
         return document_from_lines(lines) if is_document(lines[0]) else _parse_items(text)
-    return _parse_object(whole, text)
+    return _parse_object(document, text)
 
 
-def _parse_object(found: Json, text: str) -> ConversationDocument:
-    if is_document(found):
-        return document_from_json(found) if "items" in found else document_from_lines([found])
-    if "$schemaVersion" in found:
-        return document_from_run_state(found)
+def _parse_object(document: Json, text: str) -> ConversationDocument:
+    if is_document(document):
+        return document_from_json(document) if "items" in document else document_from_lines([document])
+    if "$schemaVersion" in document:
+        return document_from_run_state(document)
     return _parse_items(text)
 
 
@@ -136,30 +136,30 @@ def _no_data_error() -> InputFault:
 def _load_json(text: str, line: int | None = None) -> Json:
     try:
         return json.loads(text)
-    except (ValueError, RecursionError) as wrong:
-        where = f"line {line}" if line else "the file"
-        raise InputFault(f"{where} is not JSON: {wrong}", hint="check whether the file is complete") from wrong
+    except (ValueError, RecursionError) as error:
+        location = f"line {line}" if line else "the file"
+        raise InputFault(f"{location} is not JSON: {error}", hint="check whether the file is complete") from error
 
 
-def _read_bytes(file: FilePath, place: str) -> bytes:
+def _read_bytes(file: FilePath, path: str) -> bytes:
     """Read a whole text, or the first bytes of a database. Raises NotFound and Unreadable."""
     try:
         if file.is_dir():
-            raise Unreadable(f"{place} is a folder", hint="choose a file in it")
-        with file.open("rb") as opened:
-            start = opened.read(len(SQLITE_HEADER))
-            return start if start == SQLITE_HEADER else start + read_whole_stream(opened)
-    except FileNotFoundError as wrong:
-        raise NotFound("file", place, hint="check the path") from wrong
-    except OSError as wrong:
-        raise Unreadable(f"{place} cannot be read: {format_os_error(wrong)}") from wrong
+            raise Unreadable(f"{path} is a folder", hint="choose a file in it")
+        with file.open("rb") as stream:
+            start = stream.read(len(SQLITE_HEADER))
+            return start if start == SQLITE_HEADER else start + read_whole_stream(stream)
+    except FileNotFoundError as error:
+        raise NotFound("file", path, hint="check the path") from error
+    except OSError as error:
+        raise Unreadable(f"{path} cannot be read: {format_os_error(error)}") from error
 
 
 def _decode_text(data: bytes) -> str:
     try:
         return data.decode("utf-8-sig")
-    except UnicodeDecodeError as wrong:
-        raise InputFault("the file is not UTF-8 text or a database", hint=f"import {IMPORT_FORMATS}") from wrong
+    except UnicodeDecodeError as error:
+        raise InputFault("the file is not UTF-8 text or a database", hint=f"import {IMPORT_FORMATS}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,8 +181,8 @@ async def import_document(
     that cannot be stored, and StoreFault.
     """
     session_id, now = imported_session_id(document, name, writer.store.tenant), writer.clock.now()
-    there = await writer.store.session(session_id)
-    if there and name is not None and there.name != name:
+    existing = await writer.store.session(session_id)
+    if existing and name is not None and existing.name != name:
         session_id = writer.new_id("ses")  # the earlier import was renamed since, and its old name is requested again
     path = Path(root_key(writer.store.tenant)).append(document.items)
     links = await _missing_links(document, path, session_id, writer)
@@ -204,8 +204,8 @@ async def import_document(
 def imported_session_id(document: ConversationDocument, name: str | None, tenant: str) -> str:
     """Return the session id that an import of `document` under the requested name gets; the same one each time."""
     head = Path(root_key(tenant)).append(document.items).head
-    own = [document.confirmed_count, document.name, document.model, document.instructions, document.created_at]
-    parts = [str(head), *own, [dict(link) for link in document.links], name]
+    fields = [document.confirmed_count, document.name, document.model, document.instructions, document.created_at]
+    parts = [str(head), *fields, [dict(link) for link in document.links], name]
     return f"ses_{sha256(json.dumps(parts).encode()).hexdigest()[:32]}"
 
 
@@ -216,18 +216,18 @@ async def find_imported_sessions(
 
     name:  the name requested for the only document; a session with another name does not count
     """
-    found = [await store.session(imported_session_id(one, name, store.tenant)) for one in documents]
+    sessions = [await store.session(imported_session_id(document, name, store.tenant)) for document in documents]
     if name is not None:
-        return [one if one and one.name == name else None for one in found]
+        return [session if session and session.name == name else None for session in sessions]
     if len(documents) == 1:
-        return list(found)
-    begun: dict[float | None, list[Session]] = {}
+        return list(sessions)
+    sessions_by_creation: dict[float | None, list[Session]] = {}
     for session in await store.sessions():
         if session.strategy is Strategy.SESSION:
-            begun.setdefault(session.created_at, []).append(session)
+            sessions_by_creation.setdefault(session.created_at, []).append(session)
     return [
-        there or await _find_continued_session(begun.get(one.created_at, ()), one, store)
-        for one, there in zip(documents, found, strict=True)
+        existing or await _find_continued_session(sessions_by_creation.get(document.created_at, ()), document, store)
+        for document, existing in zip(documents, sessions, strict=True)
     ]
 
 
@@ -253,17 +253,17 @@ def imported_session_name(document: ConversationDocument) -> str:
 
 
 async def _missing_links(
-    document: ConversationDocument, path: Path, session_id: str, beside: SessionWriter
+    document: ConversationDocument, path: Path, session_id: str, writer: SessionWriter
 ) -> list[Link]:
     """Parse the links that the store does not have. Raises Unreadable."""
     try:
-        links = [link_from_json(found, path, session_id) for found in document.links]
-    except InputFault as wrong:
-        raise Unreadable(wrong.message) from wrong
+        links = [link_from_json(link_json, path, session_id) for link_json in document.links]
+    except InputFault as error:
+        raise Unreadable(error.message) from error
     common = commonprefix([link.id for link in links])  # noqa: RUF071  ids are compared character by character
-    if not links or not await beside.store.find_handles(common, limit=1):
+    if not links or not await writer.store.find_handles(common, limit=1):
         return links
-    return [link for link in links if await beside.store.link(link.id) is None]
+    return [link for link in links if await writer.store.link(link.id) is None]
 
 
 SERVER_STATE_FIELDS = ("conversation_id", "previous_response_id")
@@ -282,10 +282,12 @@ def document_from_run_state(found: Json) -> ConversationDocument:
 
 def run_state_items(state: RunState) -> list[Item]:
     """Return the items of a run, from its input on."""
-    asked = state.document["original_input"]
-    said = [{"role": "user", "content": asked}] if isinstance(asked, str) else list(asked)
+    original_input = state.document["original_input"]
+    input_items = (
+        [{"role": "user", "content": original_input}] if isinstance(original_input, str) else list(original_input)
+    )
     return [
-        *said,
+        *input_items,
         *(item["raw_item"] for item in state.document.get("generated_items") or [] if not is_approval_item(item)),
     ]
 

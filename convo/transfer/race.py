@@ -54,33 +54,33 @@ class RaceResult:
 
     @property
     def request_bytes(self) -> int:
-        return sum(lap.request_bytes for lap in self.turns)
+        return sum(turn.request_bytes for turn in self.turns)
 
     @property
     def sent_count(self) -> int:
-        return sum(lap.sent_count for lap in self.turns)
+        return sum(turn.sent_count for turn in self.turns)
 
     @property
     def usage(self) -> Usage | None:
         """Tokens of all turns; None unless every turn reported them."""
-        told = [lap.usage for lap in self.turns if lap.usage]
-        return sum(told, start=Usage()) if told and len(told) == len(self.turns) else None
+        reported = [turn.usage for turn in self.turns if turn.usage]
+        return sum(reported, start=Usage()) if reported and len(reported) == len(self.turns) else None
 
     def cost_usd(self, price: Price | None) -> float | None:
         """Return the cost of all turns in USD; None unless every turn's cost is known."""
-        costs = [lap.usage.cost_usd(price) if lap.usage else None for lap in self.turns]
-        known = [cost for cost in costs if cost is not None]
-        return sum(known) if known and len(known) == len(costs) else None
+        costs = [turn.usage.cost_usd(price) if turn.usage else None for turn in self.turns]
+        known_costs = [cost for cost in costs if cost is not None]
+        return sum(known_costs) if known_costs and len(known_costs) == len(costs) else None
 
     @property
     def first_token_s(self) -> float | None:
         """Median over the turns of the time to the first token, in seconds; None if no turn has one."""
-        told = [lap.first_token_s for lap in self.turns if lap.first_token_s is not None]
-        return median(told) if told else None
+        latencies = [turn.first_token_s for turn in self.turns if turn.first_token_s is not None]
+        return median(latencies) if latencies else None
 
     @property
     def duration_s(self) -> float:
-        return sum(lap.duration_s for lap in self.turns)
+        return sum(turn.duration_s for turn in self.turns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,38 +119,38 @@ async def run_race(course: RacePlan, watch: RaceObserver = RaceObserver()) -> li
     """
     await course.deps.endpoint.warm(course.asking.wire_model)
     await _remove_killed_races(course.deps)
-    lanes = []
+    results = []
     for strategy in RACE_ORDER:
-        lanes.append(await _run_strategy(course, strategy, watch))
-        watch.on_strategy_end(lanes[-1])
-    return lanes
+        results.append(await _run_strategy(course, strategy, watch))
+        watch.on_strategy_end(results[-1])
+    return results
 
 
-async def _run_strategy(course: RacePlan, strategy: Strategy, watch: RaceObserver) -> RaceResult:
-    tally = CountingEndpoint(course.deps.endpoint)
-    edges = replace(course.deps, endpoint=cast(Endpoint, tally))
+async def _run_strategy(plan: RacePlan, strategy: Strategy, observer: RaceObserver) -> RaceResult:
+    endpoint = CountingEndpoint(plan.deps.endpoint)
+    deps = replace(plan.deps, endpoint=cast(Endpoint, endpoint))
     name = await find_free_session_name(
-        edges.store, f"race-{strategy}" if course.keep_sessions else f"{RACE_NAME_PREFIX}{strategy}"
+        deps.store, f"race-{strategy}" if plan.keep_sessions else f"{RACE_NAME_PREFIX}{strategy}"
     )
-    file = find_free_file(str(course.folder / f"race-{strategy}.json")) if STRATEGIES[strategy].uses_file else None
-    want = OwnerSelection(strategy, file)
-    chat = await open_chat(want, None, course.asking, edges, name=name)
-    lane = RaceResult(strategy, session=name if course.keep_sessions else None)
-    async with _session_lease(chat, keep_session=course.keep_sessions):
+    file = find_free_file(str(plan.folder / f"race-{strategy}.json")) if STRATEGIES[strategy].uses_file else None
+    selection = OwnerSelection(strategy, file)
+    chat = await open_chat(selection, None, plan.asking, deps, name=name)
+    result = RaceResult(strategy, session=name if plan.keep_sessions else None)
+    async with _session_lease(chat, keep_session=plan.keep_sessions):
         try:
-            for number, words in enumerate(course.messages):
-                watch.on_turn_start(strategy, number)
-                lap = await _run_turn(chat, words, tally)
-                lane = replace(lane, turns=(*lane.turns, lap))
-                watch.on_turn_end(strategy, number + 1, lap)
+            for number, text in enumerate(plan.messages):
+                observer.on_turn_start(strategy, number)
+                turn = await _run_turn(chat, text, endpoint)
+                result = replace(result, turns=(*result.turns, turn))
+                observer.on_turn_end(strategy, number + 1, turn)
         except ConvoError as failure:
-            lane = replace(lane, error={"code": failure.code, "message": failure.message})
-    return lane
+            result = replace(result, error={"code": failure.code, "message": failure.message})
+    return result
 
 
-async def _run_turn(chat: Chat, words: str, tally: "CountingEndpoint") -> RaceTurn:
-    tally.request_bytes = 0
-    async with aclosing(chat.send([user_message(words)])) as events:
+async def _run_turn(chat: Chat, text: str, endpoint: "CountingEndpoint") -> RaceTurn:
+    endpoint.request_bytes = 0
+    async with aclosing(chat.send([user_message(text)])) as events:
         async for _ in events:
             pass
     assert chat.turn
@@ -159,14 +159,14 @@ async def _run_turn(chat: Chat, words: str, tally: "CountingEndpoint") -> RaceTu
     if link.status not in ANSWERED_STATUSES:
         raise EndpointFault(f"a turn ended with status {link.status}")
     return RaceTurn(
-        tally.request_bytes, link.sent_count, Usage.from_json(link.usage), link.first_token_s, link.duration_s or 0.0
+        endpoint.request_bytes, link.sent_count, Usage.from_json(link.usage), link.first_token_s, link.duration_s or 0.0
     )
 
 
 @asynccontextmanager
 async def _session_lease(chat: Chat, *, keep_session: bool) -> AsyncIterator[None]:
     """Hold the lease of a session; without `keep_session` the session is deleted at the end."""
-    hold = await acquire_session_lease(chat.deps.store, chat.session)
+    lease = await acquire_session_lease(chat.deps.store, chat.session)
     try:
         yield
     finally:
@@ -174,38 +174,38 @@ async def _session_lease(chat: Chat, *, keep_session: bool) -> AsyncIterator[Non
             if not keep_session:
                 await _delete_at_endpoint(chat.session, chat.deps)
         finally:
-            await hold.release()
+            await lease.release()
         if not keep_session and await chat.deps.store.session(chat.session.id):
             await delete_sessions(chat.deps.store, [chat.session])
 
 
-async def _remove_killed_races(edges: ChatDeps) -> None:
+async def _remove_killed_races(deps: ChatDeps) -> None:
     """Delete the sessions of killed races, with their data at this endpoint."""
-    for session in await edges.store.sessions():
-        if not session.name.startswith(RACE_NAME_PREFIX) or session.scope not in (EMBEDDED_SCOPE, edges.endpoint.scope):
+    for session in await deps.store.sessions():
+        if not session.name.startswith(RACE_NAME_PREFIX) or session.scope not in (EMBEDDED_SCOPE, deps.endpoint.scope):
             continue
         with suppress(Busy, NotFound):  # that race still runs, or another process deletes it now
-            hold = await acquire_session_lease(edges.store, session)
+            lease = await acquire_session_lease(deps.store, session)
             try:
-                await _delete_at_endpoint(session, edges)
+                await _delete_at_endpoint(session, deps)
             finally:
-                await hold.release()
-            await delete_sessions(edges.store, [session])
+                await lease.release()
+            await delete_sessions(deps.store, [session])
 
 
-async def _delete_at_endpoint(session: Session, edges: ChatDeps) -> None:
+async def _delete_at_endpoint(session: Session, deps: ChatDeps) -> None:
     """Delete a session's responses and conversation at a remote endpoint, ignoring its errors.
 
     The record is deleted after this: if the process is killed in between, another one can repeat the deletion.
     """
     if session.scope == EMBEDDED_SCOPE:
         return
-    for link in filter(_is_stored_response, await edges.store.links(session.id)):
+    for link in filter(_is_stored_response, await deps.store.links(session.id)):
         with suppress(ConvoError):
-            await edges.endpoint.delete(link.id)
+            await deps.endpoint.delete(link.id)
     if session.conversation_id:
         with suppress(ConvoError):
-            await edges.endpoint.delete_conversation(session.conversation_id)
+            await deps.endpoint.delete_conversation(session.conversation_id)
 
 
 def _is_stored_response(link: Link) -> bool:

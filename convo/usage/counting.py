@@ -49,19 +49,19 @@ class Tokenizer(Protocol):
 def count_tokens(items: Sequence[Item], instructions: str | None = None, tools: Json = None) -> TokenCount:
     """Count the tokens of a request's input, without the tokens that the model's chat template adds for itself."""
     texts = [*map(searchable_text, items), *_overhead_texts(instructions, tools)]
-    beside = sum(map(_non_text_tokens, items))
-    counted = _count_texts(texts)
+    non_text_tokens = sum(map(_non_text_tokens, items))
+    text_count = _count_texts(texts)
     return TokenCount(
-        tokens=counted.tokens + beside + ITEM_OVERHEAD_TOKENS * len(items),
-        is_estimate=counted.is_estimate or beside > 0,
+        tokens=text_count.tokens + non_text_tokens + ITEM_OVERHEAD_TOKENS * len(items),
+        is_estimate=text_count.is_estimate or non_text_tokens > 0,
     )
 
 
 def count_item_tokens(items: Sequence[Item]) -> tuple[int, ...]:
     """Count the tokens of each item; the sum equals `count_tokens` of all items."""
-    words, _ = _tokens_of_each_text([*map(searchable_text, items)])
+    counts, _ = _tokens_of_each_text([*map(searchable_text, items)])
     return tuple(
-        found + _non_text_tokens(item) + ITEM_OVERHEAD_TOKENS for found, item in zip(words, items, strict=True)
+        count + _non_text_tokens(item) + ITEM_OVERHEAD_TOKENS for count, item in zip(counts, items, strict=True)
     )
 
 
@@ -80,16 +80,16 @@ def _overhead_texts(instructions: str | None, tools: Json) -> Iterator[str]:
 
 
 def _count_texts(texts: Sequence[str]) -> TokenCount:
-    found, estimated = _tokens_of_each_text(texts)
-    return TokenCount(sum(found), estimated)
+    counts, is_estimate = _tokens_of_each_text(texts)
+    return TokenCount(sum(counts), is_estimate)
 
 
 def _tokens_of_each_text(texts: Sequence[str]) -> tuple[Sequence[int], bool]:
     """Count the tokens of each text; the second value is whether they are estimated."""
-    words = load_tokenizer()
-    if words is None:
+    tokenizer = load_tokenizer()
+    if tokenizer is None:
         return [-(-len(text.encode("utf-8", "replace")) // BYTES_PER_TOKEN) for text in texts], True
-    return words.batch_count([_replace_surrogates(text) for text in texts], TOKENIZER_ENCODING, 1), False
+    return tokenizer.batch_count([_replace_surrogates(text) for text in texts], TOKENIZER_ENCODING, 1), False
 
 
 def _replace_surrogates(text: str) -> str:
@@ -180,13 +180,13 @@ class Usage:
         """Parse a usage object; None if there is none. A count that is not a positive whole number becomes 0."""
         if not usage:
             return None
-        into, out = usage.get("input_tokens_details"), usage.get("output_tokens_details")
+        input_details, output_details = usage.get("input_tokens_details"), usage.get("output_tokens_details")
         return cls(
             input_tokens=_read_token_count(usage, "input_tokens"),
-            cached_tokens=_read_token_count(into, "cached_tokens"),
+            cached_tokens=_read_token_count(input_details, "cached_tokens"),
             output_tokens=_read_token_count(usage, "output_tokens"),
-            reasoning_tokens=_read_token_count(out, "reasoning_tokens"),
-            cache_write_tokens=_read_token_count(into, "cache_write_tokens"),
+            reasoning_tokens=_read_token_count(output_details, "reasoning_tokens"),
+            cache_write_tokens=_read_token_count(input_details, "cache_write_tokens"),
         )
 
     def cost_usd(self, price: Price | None) -> float | None:
@@ -210,7 +210,7 @@ class Usage:
         )
 
 
-def _read_token_count(figures: Json, name: str) -> int:
+def _read_token_count(usage: Json, name: str) -> int:
     """Return a count, or 0 for any invalid value of a server."""
-    found = figures.get(name) if isinstance(figures, Mapping) else None
-    return found if type(found) is int and found > 0 else 0
+    count = usage.get(name) if isinstance(usage, Mapping) else None
+    return count if type(count) is int and count > 0 else 0

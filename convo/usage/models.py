@@ -37,9 +37,11 @@ def find_price(model: str, price_settings: Mapping[str, Price]) -> Price | None:
     `price_settings` take precedence over models.toml; a dated name without a price has that of the name without its
     date.
     """
-    known = load_prices()
-    plain = MODEL_DATE_SUFFIX.sub("", model)
-    return price_settings.get(model) or known.get(model) or price_settings.get(plain) or known.get(plain)
+    prices = load_prices()
+    undated_model = MODEL_DATE_SUFFIX.sub("", model)
+    return (
+        price_settings.get(model) or prices.get(model) or price_settings.get(undated_model) or prices.get(undated_model)
+    )
 
 
 @cache
@@ -88,10 +90,10 @@ def find_model_window(
     """
     name = model.rpartition("/")[2]
     known = load_model_windows().get(name) or load_model_windows().get(MODEL_DATE_SUFFIX.sub("", name))
-    said = window_settings.get(model)
-    if said is None:
+    limits = window_settings.get(model)
+    if limits is None:
         return known
-    return ModelWindow(said.context_tokens, said.output_tokens, known.counted if known else None, SETTINGS_SOURCE)
+    return ModelWindow(limits.context_tokens, limits.output_tokens, known.counted if known else None, SETTINGS_SOURCE)
 
 
 @cache

@@ -99,5 +99,5 @@ def _decide_from_options(
 
     from convo.cli.approvals import InboxDecision, decide_calls
 
-    verdict = InboxDecision(approve, is_sticky, edit_arguments)
-    asyncio.run(decide_calls(get_root_options(ctx).config, calls, run, verdict, as_json=as_json))
+    decision = InboxDecision(approve, is_sticky, edit_arguments)
+    asyncio.run(decide_calls(get_root_options(ctx).config, calls, run, decision, as_json=as_json))

@@ -82,7 +82,7 @@ class RequestFlags:
         if self.max_output_tokens is not None and self.max_output_tokens < 1:
             raise InvalidUsage("--max-output-tokens must be at least 1", hint="convo chat --max-output-tokens 1000")
         fields = {"temperature": self.temperature, "max_output_tokens": self.max_output_tokens}
-        return {field: given for field, given in fields.items() if given is not None}
+        return {field: value for field, value in fields.items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -117,10 +117,10 @@ def chat_command(
     from convo.terminal.signals import run_until_terminated
 
     output.validate()
-    continues = bool(strategy.handle or strategy.continue_last or strategy.fork)
-    run.validate(instructions=request.instructions, schema_file=request.schema_file, is_continued=continues)
+    is_continued = bool(strategy.handle or strategy.continue_last or strategy.fork)
+    run.validate(instructions=request.instructions, schema_file=request.schema_file, is_continued=is_continued)
     files = (*(request.attachments or ()), request.schema_file, run.context, strategy.handle)
-    asked = ChatOptions(
+    options = ChatOptions(
         strategies=strategy.strategies,
         handle=strategy.handle,
         continue_last=strategy.continue_last,
@@ -139,4 +139,4 @@ def chat_command(
     out = ChatOutput(
         output.quiet, output.as_json, output.as_jsonl, is_streamed=not output.no_stream, is_plain=output.plain
     )
-    raise typer.Exit(asyncio.run(run_until_terminated(run_chat(asked, out))))
+    raise typer.Exit(asyncio.run(run_until_terminated(run_chat(options, out))))

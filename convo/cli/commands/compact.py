@@ -54,8 +54,8 @@ def compact_command(
     from convo.cli.compact import CompactCommandOptions, run_compact
     from convo.compaction.planning import CompactionOptions
 
-    wish = CompactionOptions(mode, focus, keep)
-    asked = CompactCommandOptions(
-        handle, wish, model, preview=preview, yes=yes, as_json=as_json, config=get_root_options(ctx).config
+    compaction = CompactionOptions(mode, focus, keep)
+    options = CompactCommandOptions(
+        handle, compaction, model, preview=preview, yes=yes, as_json=as_json, config=get_root_options(ctx).config
     )
-    asyncio.run(run_compact(asked))
+    asyncio.run(run_compact(options))

@@ -52,7 +52,7 @@ def convert_command(
     from convo.cli.convert import ConvertOptions, run_convert
 
     patterns = tuple(pattern or ())
-    asked = ConvertOptions(
+    options = ConvertOptions(
         handle, to, name, model, provider, redact, patterns, dry_run, as_json, get_root_options(ctx).config
     )
-    asyncio.run(run_convert(asked))
+    asyncio.run(run_convert(options))

@@ -47,14 +47,14 @@ def diff_command(
     if wire and server:
         raise InvalidUsage("--wire and --server cannot be used together", hint="use one of them")
     if server == (b is not None):
-        wanted = "one handle with --server" if server else "two handles, or one with --server"
-        raise InvalidUsage(f"convo diff takes {wanted}", hint="convo diff --help")
+        expected = "one handle with --server" if server else "two handles, or one with --server"
+        raise InvalidUsage(f"convo diff takes {expected}", hint="convo diff --help")
     import asyncio
 
     from convo.cli.diff import DiffOptions, run_diff
 
-    sides = DiffOptions(
+    options = DiffOptions(
         a, b, compare_requests=wire, compare_with_owner=server, provider=provider, config=get_root_options(ctx).config
     )
-    differs = asyncio.run(run_diff(sides, as_json=as_json))
-    raise typer.Exit(int(differs and exit_code))
+    has_differences = asyncio.run(run_diff(options, as_json=as_json))
+    raise typer.Exit(int(has_differences and exit_code))

@@ -97,7 +97,7 @@ def export_command(
 
     from convo.cli.export import ExportOptions, run_export
 
-    asked = ExportOptions(
+    options = ExportOptions(
         handle=handle,
         export_format=output.export_format and str(output.export_format),
         file=parse_output_path(output.file),
@@ -113,4 +113,4 @@ def export_command(
         as_json=as_json,
         config=get_root_options(ctx).config,
     )
-    asyncio.run(run_export(asked))
+    asyncio.run(run_export(options))

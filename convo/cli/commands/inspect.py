@@ -56,10 +56,10 @@ class InspectFormatFlags:
     def selected_format(self) -> str:
         """Return the requested format; "" for the tree. Raises InvalidUsage for more than one."""
         forms = {"--items": self.items, "--raw": self.raw, "--json": self.as_json, "--chart": self.chart}
-        chosen = [flag for flag, on in {**forms, "--html": self.html is not None}.items() if on]
-        if len(chosen) > 1:
-            raise InvalidUsage(f"{' and '.join(chosen)} cannot be used together", hint="use one of them")
-        return chosen[0] if chosen else ""
+        selected = [flag for flag, is_set in {**forms, "--html": self.html is not None}.items() if is_set]
+        if len(selected) > 1:
+            raise InvalidUsage(f"{' and '.join(selected)} cannot be used together", hint="use one of them")
+        return selected[0] if selected else ""
 
 
 @dataclass(frozen=True)
@@ -82,13 +82,16 @@ def inspect_command(
     provider: ProviderOption = None,
 ) -> None:
     """Inspect a conversation: its owner, requests, items, tokens and cost."""
-    form, config = output.selected_format(), get_root_options(ctx).config
+    output_format, config = output.selected_format(), get_root_options(ctx).config
     if display.watch or display.until_idle:
         _watch_one_handle(
-            handles, config, display, {form: bool(form), "--remote": remote, "--provider": bool(provider)}
+            handles,
+            config,
+            display,
+            {output_format: bool(output_format), "--remote": remote, "--provider": bool(provider)},
         )
         return
-    if not form and len(handles) == 1 and handles[0] in BARE_PREFIXES:
+    if not output_format and len(handles) == 1 and handles[0] in BARE_PREFIXES:
         from convo.cli.resolve import print_newest_handles
 
         print_newest_handles(handles[0], config)
@@ -97,29 +100,29 @@ def inspect_command(
 
     states = {handle: find_run_state(handle, config) for handle in dict.fromkeys(handles)}
     if all(states.values()) and output.html is None:
-        print_run_states(handles, states, form, paged=not display.no_pager)
+        print_run_states(handles, states, output_format, paged=not display.no_pager)
         return
     import asyncio
 
     from convo.cli.inspect import print_views
     from convo.cli.resolve import LookupOptions, resolve_handles
 
-    others = [handle for handle in handles if not states[handle]]
-    found = iter(asyncio.run(resolve_handles(others, LookupOptions(config, provider, remote))))
-    subjects = [states[handle] or next(found) for handle in handles]
+    store_handles = [handle for handle in handles if not states[handle]]
+    resolved = iter(asyncio.run(resolve_handles(store_handles, LookupOptions(config, provider, remote))))
+    views = [states[handle] or next(resolved) for handle in handles]
     if output.html is not None:
         from convo.cli.inspect import write_html_page
 
-        write_html_page(subjects, handles, parse_output_path(output.html))
+        write_html_page(views, handles, parse_output_path(output.html))
     else:
-        print_views(subjects, handles, form, paged=not display.no_pager)
+        print_views(views, handles, output_format, paged=not display.no_pager)
 
 
 def _watch_one_handle(
     handles: list[str], config: Path | None, display: InspectDisplayFlags, other_flags: dict[str, bool]
 ) -> None:
     """Watch one handle. Raises InvalidUsage for several handles, or for an option that is not possible with --watch."""
-    other = next((flag for flag, on in other_flags.items() if on), None)
+    other = next((flag for flag, is_set in other_flags.items() if is_set), None)
     if not display.watch:
         raise InvalidUsage("--until-idle requires --watch", hint="add --watch")
     if len(handles) > 1 or handles == ["-"]:

@@ -54,7 +54,7 @@ def lint_command(
         raise InvalidUsage("no handle was given", hint="convo lint @last")
     from convo.cli.resolve import LookupOptions
 
-    where = LookupOptions(get_root_options(ctx).config, provider, remote)
-    found = lint.run_lint(handles, where, LintFormat.json if as_json else output_format, strict=strict)
-    if found:
+    lookup = LookupOptions(get_root_options(ctx).config, provider, remote)
+    has_findings = lint.run_lint(handles, lookup, LintFormat.json if as_json else output_format, strict=strict)
+    if has_findings:
         raise typer.Exit(lint.FINDINGS_EXIT_CODE)

@@ -89,14 +89,14 @@ class NextAgentFlags:
 
     def to_run_flags(self, system: str | None) -> RunFlags:
         """Return the options as RunFlags. Raises InvalidUsage for options that cannot be used together."""
-        said = RunFlags(
+        flags = RunFlags(
             agent=self.agent,
             context=self.context,
             session_limit=self.session_limit,
             input_filter=self.input_filter,
         )
-        said.validate(instructions=system, is_continued=True)
-        return said
+        flags.validate(instructions=system, is_continued=True)
+        return flags
 
 
 @app.command("next", epilog=EXAMPLES)
@@ -113,7 +113,7 @@ def next_command(
     url: UrlOption = None,
 ) -> None:
     """Show the exact next request, and the context that the server prepends."""
-    form = output.selected_format()
+    output_format = output.selected_format()
     if count not in COUNT_CHOICES:
         raise InvalidUsage(f"--count accepts {', '.join(COUNT_CHOICES)}, not {count!r}", hint="convo next --help")
     import asyncio
@@ -122,7 +122,7 @@ def next_command(
     from convo.cli.next import NextOptions, prepare_next_request, print_next_request
 
     files = (handle, *(request.attachments or ()), agents.context)
-    wished = NextOptions(
+    options = NextOptions(
         handle=handle,
         prompt=read_message(prompt or [], files, example='convo next HANDLE "..."') or "",
         model=request.model,
@@ -134,4 +134,4 @@ def next_command(
         config=get_root_options(ctx).config,
         run_flags=agents.to_run_flags(request.instructions),
     )
-    print_next_request(*asyncio.run(prepare_next_request(wished)), output_format=form, base_url=url)
+    print_next_request(*asyncio.run(prepare_next_request(options)), output_format=output_format, base_url=url)

@@ -55,7 +55,7 @@ def race_command(
 
     if as_json and as_jsonl:
         raise InvalidUsage("--json and --jsonl cannot be used together", hint="use one of them")
-    asked = RaceOptions(
+    options = RaceOptions(
         turns=tuple(turns or ()),
         script=script,
         model=model,
@@ -65,5 +65,5 @@ def race_command(
         as_jsonl=as_jsonl,
         config=get_root_options(ctx).config,
     )
-    said = read_race_turns(asked)
-    raise typer.Exit(asyncio.run(run_and_print_race(asked, said)))
+    messages = read_race_turns(options)
+    raise typer.Exit(asyncio.run(run_and_print_race(options, messages)))

@@ -80,7 +80,7 @@ class ResumeRunFlags:
 
     def to_run_flags(self, state: OptionalText) -> RunFlags:
         """Return the options as RunFlags; `state` is the file for the state of a paused run."""
-        return RunFlags(**{name: said for name, said in asdict(self).items() if name != "model"}, state=state)
+        return RunFlags(**{name: value for name, value in asdict(self).items() if name != "model"}, state=state)
 
 
 @dataclass(frozen=True)
@@ -149,9 +149,13 @@ def _decide_without_resuming(
         raise InvalidUsage("--decide-only requires -o", hint="-o decided.json, or -o -")
     if output.out == "-" and as_json:
         raise InvalidUsage("--json and -o - would both write to stdout", hint="use -o FILE")
-    approve, reject, edit = (tuple(words or ()) for words in (decisions.approve, decisions.reject, decisions.edit))
-    place = resume.DecidedStateOutput(output.out, output.schema, output.sign, output.verify, output.key_env, as_json)
-    return resume.write_decided_state(state, resume.StateDecisions(approve, reject, edit, decisions.always), place)
+    approve, reject, edit = (tuple(values or ()) for values in (decisions.approve, decisions.reject, decisions.edit))
+    destination = resume.DecidedStateOutput(
+        output.out, output.schema, output.sign, output.verify, output.key_env, as_json
+    )
+    return resume.write_decided_state(
+        state, resume.StateDecisions(approve, reject, edit, decisions.always), destination
+    )
 
 
 def _resume_here(
@@ -171,7 +175,7 @@ def _resume_here(
     from convo.cli.resume import SigningOptions, load_verified_state
     from convo.terminal.signals import run_until_terminated
 
-    said = RequestedDecisions(
+    requested = RequestedDecisions(
         approve=tuple(decisions.approve or ()),
         reject=tuple(decisions.reject or ()),
         edit=tuple(decisions.edit or ()),
@@ -183,7 +187,7 @@ def _resume_here(
     if output.out is not None:
         check_state_path(output.out)
     document = load_verified_state(state, config, SigningOptions(output.key_env, output.verify))
-    resuming = resumed_run.ResumeRequest(
-        state, document, said, run_flags.to_run_flags(output.out), run_flags.model, config
+    request = resumed_run.ResumeRequest(
+        state, document, requested, run_flags.to_run_flags(output.out), run_flags.model, config
     )
-    return asyncio.run(run_until_terminated(resumed_run.resume_paused_run(resuming, out)))
+    return asyncio.run(run_until_terminated(resumed_run.resume_paused_run(request, out)))

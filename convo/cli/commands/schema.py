@@ -95,8 +95,8 @@ def schema_command(
     if command:
         sys.stdout.write(read_schema(" ".join(command) + (" --jsonl" if jsonl else "")))
         return
-    wide = max(map(len, SCHEMA_FILES))
-    sys.stdout.write("".join(f"{name:<{wide}}  {read_schema_id(file)}\n" for name, file in SCHEMA_FILES.items()))
+    width = max(map(len, SCHEMA_FILES))
+    sys.stdout.write("".join(f"{name:<{width}}  {read_schema_id(file)}\n" for name, file in SCHEMA_FILES.items()))
 
 
 def read_schema(name: str) -> str:

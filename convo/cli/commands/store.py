@@ -52,34 +52,36 @@ def store_migrate_command(
     as_json: JsonOption = False,
 ) -> None:
     """Migrate the schema to this version of convo."""
-    from convo.cli import store as storing
+    from convo.cli import store as store_commands
     from convo.errors import InvalidUsage
 
     if print_sql:
-        parts = storing.SchemaSqlOptions(partitions, after_migration)
-        storing.print_schema_sql(get_root_options(ctx).config, SettingFlags(store=store), parts, as_json=as_json)
+        options = store_commands.SchemaSqlOptions(partitions, after_migration)
+        store_commands.print_schema_sql(
+            get_root_options(ctx).config, SettingFlags(store=store), options, as_json=as_json
+        )
     elif partitions:
         raise InvalidUsage("--partitions requires --print-sql", hint="convo store migrate --print-sql --partitions 16")
     elif after_migration:
         raise InvalidUsage("--above requires --print-sql", hint="convo store migrate --print-sql --above 1")
     else:
-        storing.run_migrations(get_root_options(ctx).config, SettingFlags(store=store), as_json=as_json)
+        store_commands.run_migrations(get_root_options(ctx).config, SettingFlags(store=store), as_json=as_json)
 
 
 @app.command("stats")
 def store_stats_command(ctx: typer.Context, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Show rows, bytes and age by tenant."""
-    from convo.cli import store as storing
+    from convo.cli import store as store_commands
 
-    storing.print_tenant_stats(get_root_options(ctx).config, SettingFlags(store=store), as_json=as_json)
+    store_commands.print_tenant_stats(get_root_options(ctx).config, SettingFlags(store=store), as_json=as_json)
 
 
 @app.command("check")
 def store_check_command(ctx: typer.Context, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Verify the database file and every row, without changes."""
-    from convo.cli import store as storing
+    from convo.cli import store as store_commands
 
-    if not storing.print_store_check(get_root_options(ctx).config, SettingFlags(store=store), as_json=as_json):
+    if not store_commands.print_store_check(get_root_options(ctx).config, SettingFlags(store=store), as_json=as_json):
         raise typer.Exit(1)
 
 
@@ -93,9 +95,9 @@ def store_backup_command(
     as_json: JsonOption = False,
 ) -> None:
     """Copy the database to a new file, or print the pg_dump command."""
-    from convo.cli import store as storing
+    from convo.cli import store as store_commands
 
-    storing.copy_to_backup(get_root_options(ctx).config, SettingFlags(store=store), file, as_json=as_json)
+    store_commands.copy_to_backup(get_root_options(ctx).config, SettingFlags(store=store), file, as_json=as_json)
 
 
 @app.command("recover")
@@ -108,9 +110,11 @@ def store_recover_command(
     as_json: JsonOption = False,
 ) -> None:
     """Copy the readable rows of a damaged database to a new file."""
-    from convo.cli import store as storing
+    from convo.cli import store as store_commands
 
-    if not storing.copy_readable_rows(get_root_options(ctx).config, SettingFlags(store=store), file, as_json=as_json):
+    if not store_commands.copy_readable_rows(
+        get_root_options(ctx).config, SettingFlags(store=store), file, as_json=as_json
+    ):
         raise typer.Exit(1)
 
 
@@ -133,7 +137,7 @@ def store_prune_command(
     as_json: JsonOption = False,
 ) -> None:
     """Delete data unused since a cutoff (dry run by default)."""
-    from convo.cli import store as storing
+    from convo.cli import store as store_commands
 
-    asked = storing.PruneOptions(older_than, tenant, yes)
-    storing.prune_tenants(get_root_options(ctx).config, SettingFlags(store=store), asked, as_json=as_json)
+    options = store_commands.PruneOptions(older_than, tenant, yes)
+    store_commands.prune_tenants(get_root_options(ctx).config, SettingFlags(store=store), options, as_json=as_json)

@@ -119,5 +119,5 @@ def list_versions_after(version: Version) -> tuple[Version, ...]:
 
 def find_record_slots(version: Version, document: Json, call: StateCall, *, always: bool) -> RecordSlots:
     """Return the places of a decision on `call` in this label, by the newest version with a rule for such calls."""
-    found = (one.find_slots(document, call, always) for one in list_versions_up_to(version))
-    return next(answer for answer in found if answer is not None)
+    results = (candidate.find_slots(document, call, always) for candidate in list_versions_up_to(version))
+    return next(result for result in results if result is not None)

@@ -7,24 +7,25 @@ from convo.runstate.document import PathMatch, iter_path_matches, parse_path_pat
 from convo.runstate.format import RUN_ITEM_PATTERNS, Version
 
 RAW_ITEM_PATTERNS = tuple(
-    parse_path_pattern(words) for words in (*(f"{holder}.raw_item" for holder in RUN_ITEM_PATTERNS), "original_input[]")
+    parse_path_pattern(pattern)
+    for pattern in (*(f"{item_pattern}.raw_item" for item_pattern in RUN_ITEM_PATTERNS), "original_input[]")
 )
 
 
 def _find_program_items(document: Json) -> Iterator[PathMatch]:
     """Find items of programs that called tools; older readers would treat their calls as the model's own."""
     for steps in RAW_ITEM_PATTERNS:
-        for place in iter_path_matches(document, steps):
-            if _is_program_item(place.value):
-                yield place
+        for match in iter_path_matches(document, steps):
+            if _is_program_item(match.value):
+                yield match
 
 
 def _is_program_item(raw: Json) -> bool:
     if not isinstance(raw, dict):
         return False
     caller = raw.get("caller")
-    called = isinstance(caller, dict) and caller.get("type") == "program"
-    return called or raw.get("type") in ("program", "program_output")
+    is_called_by_program = isinstance(caller, dict) and caller.get("type") == "program"
+    return is_called_by_program or raw.get("type") in ("program", "program_output")
 
 
 VERSION = Version(

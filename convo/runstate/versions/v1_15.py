@@ -38,20 +38,20 @@ def build_ledger_entry(call: StateCall, *, executed: bool = False) -> dict[str, 
     binding = call.binding()
     if binding is None:
         return None
-    marks = {"executed": executed, "completed": False}
-    return {"type": call.type, "approval_scope": binding.scope, "fingerprint": binding.fingerprint, **marks}
+    flags = {"executed": executed, "completed": False}
+    return {"type": call.type, "approval_scope": binding.scope, "fingerprint": binding.fingerprint, **flags}
 
 
 def _find_hosted_records(document: Json) -> Iterator[LocatedRecord]:
-    for index, one in enumerate(get_path(document, HOSTED_APPROVALS_PATH) or []):
-        identity = one["identity"]
-        echo = identity.get("type") == "query"
+    for index, record in enumerate(get_path(document, HOSTED_APPROVALS_PATH) or []):
+        identity = record["identity"]
+        is_duplicate = identity.get("type") == "query"
         yield LocatedRecord(
             (*HOSTED_APPROVALS_PATH, index, "decision"),
             _hosted_tool_key(identity),
-            one["decision"],
+            record["decision"],
             is_hosted=True,
-            is_duplicate=echo,
+            is_duplicate=is_duplicate,
         )
 
 
@@ -63,19 +63,19 @@ def _find_slots(document: Json, call: StateCall, always: bool) -> RecordSlots | 
     if not call.is_hosted:
         return None
     server = {"type": "server_tool", "server_label": call.raw.get("server_label"), "tool_name": call.raw.get("name")}
-    asked = {"type": "query", "tool_name": call.tool_name, "request_id": call.id}
+    query = {"type": "query", "tool_name": call.tool_name, "request_id": call.id}
     slots = []
-    for identity, lasting in ((server, True), (asked, False)):
+    for identity, is_sticky in ((server, True), (query, False)):
         document, index = _ensure_record(document, identity)
-        slots.append(RecordSlot((*HOSTED_APPROVALS_PATH, index, "decision"), can_be_sticky=lasting))
+        slots.append(RecordSlot((*HOSTED_APPROVALS_PATH, index, "decision"), can_be_sticky=is_sticky))
     return document, tuple(slots)
 
 
 def _ensure_record(document: Json, identity: Json) -> tuple[Json, int]:
     """Return the document with a record for `identity`, and the record's index."""
     records = get_path(document, HOSTED_APPROVALS_PATH) or []
-    for index, one in enumerate(records):
-        if one["identity"] == identity:
+    for index, record in enumerate(records):
+        if record["identity"] == identity:
             return document, index
     empty = {"identity": identity, "decision": {"approved": [], "rejected": []}}
     return replace_path(document, HOSTED_APPROVALS_PATH, [*records, empty]), len(records)
@@ -95,17 +95,19 @@ def _to_older(document: Json) -> RelabelResult:
     if any(_find_run_again_step(document)):
         document = {**document, "current_step": None}  # as older releases wrote it at the same point
     if get_path(document, LEDGER_PATH):
-        why = "labels before 1.15 approve a call by its id alone, whatever its arguments are"
-        losses.append(RelabelLoss(format_path(LEDGER_PATH), f"{len(get_path(document, LEDGER_PATH))} bound calls", why))
+        reason = "labels before 1.15 approve a call by its id alone, whatever its arguments are"
+        losses.append(
+            RelabelLoss(format_path(LEDGER_PATH), f"{len(get_path(document, LEDGER_PATH))} bound calls", reason)
+        )
     document = remove_path(remove_path(document, LEDGER_PATH), ("current_step", "data", "llm_end_hooks_started"))
-    for kept in _find_hosted_records(document):
-        if not kept.is_duplicate:
-            document = _merge_into_approvals(document, kept)
+    for located in _find_hosted_records(document):
+        if not located.is_duplicate:
+            document = _merge_into_approvals(document, located)
     document = remove_path(document, HOSTED_APPROVALS_PATH)
-    for way, child in iter_nested_states(document):
+    for steps, child in iter_nested_states(document):
         for key, record in (get_path(child, APPROVALS_PATH) or {}).items():
             document = _merge_into_approvals(document, LocatedRecord((), key, record))
-        document = replace_path(document, (*way, *APPROVALS_PATH), {})
+        document = replace_path(document, (*steps, *APPROVALS_PATH), {})
     return document, tuple(losses)
 
 
@@ -115,22 +117,22 @@ def _move_input_items(document: Json) -> Json:
     Older readers ignore such run items; as input they are sent in the same position.
     """
     items = document.get("generated_items") or []
-    end = max((at for at, item in enumerate(items, 1) if item.get("type") == INPUT_RUN_ITEM), default=0)
+    end = max((count for count, item in enumerate(items, 1) if item.get("type") == INPUT_RUN_ITEM), default=0)
     if not end:
         return document
-    begun = document["original_input"]
-    before = [{"role": "user", "content": begun}] if isinstance(begun, str) else begun
-    said = [item["raw_item"] for item in items[:end] if item.get("type") != APPROVAL_ITEM]
-    changed = {**document, "original_input": [*before, *said], "generated_items": items[end:]}
+    original_input = document["original_input"]
+    input_items = [{"role": "user", "content": original_input}] if isinstance(original_input, str) else original_input
+    moved = [item["raw_item"] for item in items[:end] if item.get("type") != APPROVAL_ITEM]
+    changed = {**document, "original_input": [*input_items, *moved], "generated_items": items[end:]}
     return remove_path(
         remove_path(changed, ("generated_session_item_indexes",)), ("nested_history_owned_session_item_refs",)
     )
 
 
-def _merge_into_approvals(document: Json, kept: LocatedRecord) -> Json:
+def _merge_into_approvals(document: Json, located: LocatedRecord) -> Json:
     """Merge a record into the one of its tool in `context.approvals`."""
-    record = {key: value for key, value in kept.record.items() if key != "sticky_scope"}
-    return merge_record_at(document, (*APPROVALS_PATH, kept.key), record)
+    record = {key: value for key, value in located.record.items() if key != "sticky_scope"}
+    return merge_record_at(document, (*APPROVALS_PATH, located.key), record)
 
 
 # -- from the label before ---------------------------------------------------------------------------
@@ -139,22 +141,24 @@ def _merge_into_approvals(document: Json, kept: LocatedRecord) -> Json:
 def _from_older(document: Json) -> RelabelResult:
     document = _move_nested_decisions(document)
     ledger = dict(get_path(document, LEDGER_PATH) or {})
-    inner = {call.id for _, child in iter_nested_states(document) for call in _iter_pending_calls(child)}
+    nested_ids = {call.id for _, child in iter_nested_states(document) for call in _iter_pending_calls(child)}
     for call in (*_iter_pending_calls(document), *iter_unresolved_calls(document)):
         if (
             call.id
             and call.id not in ledger
-            and call.id not in inner
-            and (bound := _build_pending_entry(document, call))
+            and call.id not in nested_ids
+            and (entry := _build_pending_entry(document, call))
         ):
-            ledger[call.id] = bound
+            ledger[call.id] = entry
     document = replace_path(document, LEDGER_PATH, ledger)
     return _bind_records(document)
 
 
 def _build_pending_entry(document: Json, call: StateCall) -> dict[str, Json] | None:
-    holds = {get_path(document, (*way[:-1], "tool_call", "call_id")) for way, _ in iter_nested_states(document)}
-    return build_ledger_entry(call, executed=call.id in holds)
+    nested_call_ids = {
+        get_path(document, (*steps[:-1], "tool_call", "call_id")) for steps, _ in iter_nested_states(document)
+    }
+    return build_ledger_entry(call, executed=call.id in nested_call_ids)
 
 
 def _iter_pending_calls(document: Json) -> Iterator[StateCall]:
@@ -166,12 +170,12 @@ def _iter_pending_calls(document: Json) -> Iterator[StateCall]:
 
 def _move_nested_decisions(document: Json) -> Json:
     """Move the decisions on calls of agents used as tools to the nested states."""
-    for way, child in iter_nested_states(document):
+    for steps, child in iter_nested_states(document):
         for call in _iter_pending_calls(child):
             for key in call.record_keys:
                 record = get_path(document, (*APPROVALS_PATH, key))
                 if record:
-                    document = replace_path(document, (*way, *APPROVALS_PATH, key), record)
+                    document = replace_path(document, (*steps, *APPROVALS_PATH, key), record)
                     document = remove_path(document, (*APPROVALS_PATH, key))
     return document
 
@@ -180,21 +184,21 @@ def _bind_records(document: Json) -> RelabelResult:
     """Add the tool's digest to sticky records, and move the records of hosted tools."""
     losses: list[RelabelLoss] = []
     calls = {key: call for call in _iter_pending_calls(document) for key in call.record_keys}
-    known = set(get_path(document, LEDGER_PATH) or {})
-    for kept in tuple(_find_approval_records(document)):
-        call = calls.get(kept.key)
+    ledger_ids = set(get_path(document, LEDGER_PATH) or {})
+    for located in tuple(_find_approval_records(document)):
+        call = calls.get(located.key)
         if call is not None and call.is_hosted:
-            document = _move_hosted_record(document, kept, call)
-        elif get_sticky_decision(kept.record) is not None or kept.record.get("approved") is False:
-            document, loss = _bind_sticky_record(document, kept, call)
+            document = _move_hosted_record(document, located, call)
+        elif get_sticky_decision(located.record) is not None or located.record.get("approved") is False:
+            document, loss = _bind_sticky_record(document, located, call)
             losses += loss
         elif (
-            not {*list_decided_call_ids(kept.record, "approved"), *list_decided_call_ids(kept.record, "rejected")}
-            <= known
+            not {*list_decided_call_ids(located.record, "approved"), *list_decided_call_ids(located.record, "rejected")}
+            <= ledger_ids
         ):
-            document = remove_path(document, kept.steps)
-            why = "from 1.15 on a decision needs its call; these calls have ended, so the decision is not needed"
-            losses.append(RelabelLoss(format_path(kept.steps), f"decisions on calls of {kept.key}", why))
+            document = remove_path(document, located.steps)
+            reason = "from 1.15 on a decision needs its call; these calls have ended, so the decision is not needed"
+            losses.append(RelabelLoss(format_path(located.steps), f"decisions on calls of {located.key}", reason))
     return document, tuple(losses)
 
 
@@ -203,23 +207,29 @@ def _find_approval_records(document: Json) -> Iterator[LocatedRecord]:
         yield LocatedRecord((*APPROVALS_PATH, key), key, record)
 
 
-def _bind_sticky_record(document: Json, kept: LocatedRecord, call: StateCall | None) -> tuple[Json, list[RelabelLoss]]:
+def _bind_sticky_record(
+    document: Json, located: LocatedRecord, call: StateCall | None
+) -> tuple[Json, list[RelabelLoss]]:
     scope = call.scope_digest() if call else None
     if scope:
-        return replace_path(document, kept.steps, {**kept.record, "sticky_scope": scope}), []
-    why = "no call of this tool is pending, so the decision cannot be bound to it; the next call needs approval again"
-    return remove_path(document, kept.steps), [
-        RelabelLoss(format_path(kept.steps), f"a permanent decision on {kept.key}", why)
+        return replace_path(document, located.steps, {**located.record, "sticky_scope": scope}), []
+    reason = (
+        "no call of this tool is pending, so the decision cannot be bound to it; the next call needs approval again"
+    )
+    return remove_path(document, located.steps), [
+        RelabelLoss(format_path(located.steps), f"a permanent decision on {located.key}", reason)
     ]
 
 
-def _move_hosted_record(document: Json, kept: LocatedRecord, call: StateCall) -> Json:
+def _move_hosted_record(document: Json, located: LocatedRecord, call: StateCall) -> Json:
     """Move a decision on a hosted tool to its place in this label, as a decision on one call."""
-    document = remove_path(document, kept.steps)
-    found = _find_slots(document, call, False)
-    assert found is not None
-    document, slots = found
-    record = {key: value for key, value in kept.record.items() if key in ("approved", "rejected", "rejection_messages")}
+    document = remove_path(document, located.steps)
+    slot_result = _find_slots(document, call, False)
+    assert slot_result is not None
+    document, slots = slot_result
+    record = {
+        key: value for key, value in located.record.items() if key in ("approved", "rejected", "rejection_messages")
+    }
     by_call = {**record, **{side: list_decided_call_ids(record, side) for side in ("approved", "rejected")}}
     for slot in slots:
         document = replace_path(document, slot.steps, by_call)

@@ -26,9 +26,9 @@ FUNCTION_APPROVALS_PATH = ("context", "function_tool_approvals")
 
 
 def _find_records(document: Json) -> Iterator[LocatedRecord]:
-    for index, one in enumerate(get_path(document, FUNCTION_APPROVALS_PATH) or []):
+    for index, record in enumerate(get_path(document, FUNCTION_APPROVALS_PATH) or []):
         yield LocatedRecord(
-            (*FUNCTION_APPROVALS_PATH, index, "decision"), one["tool_key"], one["decision"], agent=one["agent"]
+            (*FUNCTION_APPROVALS_PATH, index, "decision"), record["tool_key"], record["decision"], agent=record["agent"]
         )
 
 
@@ -45,8 +45,8 @@ def _find_slots(document: Json, call: StateCall, always: bool) -> RecordSlots | 
 def _ensure_record(document: Json, agent: Json, key: str) -> tuple[Json, int]:
     """Return the document with a record for this agent's tool, and the record's index."""
     records = get_path(document, FUNCTION_APPROVALS_PATH) or []
-    for index, one in enumerate(records):
-        if one["agent"] == agent and one["tool_key"] == key:
+    for index, record in enumerate(records):
+        if record["agent"] == agent and record["tool_key"] == key:
             return document, index
     empty = {"agent": agent, "tool_key": key, "decision": {"approved": [], "rejected": []}}
     return replace_path(document, FUNCTION_APPROVALS_PATH, [*records, empty]), len(records)
@@ -55,12 +55,14 @@ def _ensure_record(document: Json, agent: Json, key: str) -> tuple[Json, int]:
 def _to_older(document: Json) -> RelabelResult:
     """Store the records under their tools' names, without agents."""
     losses: list[RelabelLoss] = []
-    for kept in _find_records(document):
-        document = merge_record_at(document, (*APPROVALS_PATH, kept.key), kept.record)
-        if get_sticky_decision(kept.record) is not None:
-            why = "labels before 1.18 have no agent here: the decision applies to every agent with this tool"
+    for located in _find_records(document):
+        document = merge_record_at(document, (*APPROVALS_PATH, located.key), located.record)
+        if get_sticky_decision(located.record) is not None:
+            reason = "labels before 1.18 have no agent here: the decision applies to every agent with this tool"
             losses.append(
-                RelabelLoss(format_path(kept.steps), f"that {kept.key} belongs to {_agent_name(kept.agent)}", why)
+                RelabelLoss(
+                    format_path(located.steps), f"that {located.key} belongs to {_agent_name(located.agent)}", reason
+                )
             )
     return remove_path(document, FUNCTION_APPROVALS_PATH), tuple(losses)
 
@@ -86,8 +88,8 @@ def _move_to_agent(document: Json, agent: Json, key: str) -> tuple[Json, list[Re
     document = replace_path(document, (*FUNCTION_APPROVALS_PATH, index, "decision"), record)
     if get_sticky_decision(record) is None:
         return document, []
-    why = f"from 1.18 on it applies to one agent, {_agent_name(agent)}; calls of other agents need approval"
-    return document, [RelabelLoss(format_path((*APPROVALS_PATH, key)), f"a decision on {key} for every agent", why)]
+    reason = f"from 1.18 on it applies to one agent, {_agent_name(agent)}; calls of other agents need approval"
+    return document, [RelabelLoss(format_path((*APPROVALS_PATH, key)), f"a decision on {key} for every agent", reason)]
 
 
 def _agent_name(agent: Json) -> str:
