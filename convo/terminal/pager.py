@@ -28,15 +28,15 @@ SGR_SEQUENCE = re.compile(r"\x1b\[[\d;]*m")
 def print_paged(text: str, environ: Mapping[str, str] = os.environ) -> None:
     """Print `text` on stdout, through a pager if it is taller than the terminal."""
     command = (
-        get_pager_command(environ)
-        if _is_interactive(environ) and is_taller_than(text, *shutil.get_terminal_size())
+        _get_pager_command(environ)
+        if _is_interactive(environ) and _is_taller_than(text, *shutil.get_terminal_size())
         else ()
     )
     if not command or not _run_pager(text, command, sys.stdout, environ):
         sys.stdout.write(text)
 
 
-def get_pager_command(environ: Mapping[str, str]) -> tuple[str, ...]:
+def _get_pager_command(environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return the pager command with its arguments; empty if nothing is to be paged."""
     value = environ.get("PAGER")
     if value is None:
@@ -47,7 +47,7 @@ def get_pager_command(environ: Mapping[str, str]) -> tuple[str, ...]:
         return LESS_COMMAND
 
 
-def is_taller_than(text: str, columns: int, rows: int) -> bool:
+def _is_taller_than(text: str, columns: int, rows: int) -> bool:
     """Whether `text` and the prompt after it take more than `rows` lines of `columns`."""
     lines = text.rstrip("\n").split("\n")
     return sum(max(1, -(-text_width(SGR_SEQUENCE.sub("", line)) // max(1, columns))) for line in lines) >= rows

@@ -1,31 +1,73 @@
-"""Which pager is taken, and for what."""
+"""Output that is taller than the terminal is shown by the pager of $PAGER, else by less."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
-from convo.terminal.pager import get_pager_command, is_taller_than, print_paged
+from convo.terminal.pager import print_paged
+
+Page = Callable[..., str]
+
+LONG = "a\n" * 30
+
+
+@pytest.fixture
+def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Page]:
+    """Print a text at a terminal; the result is the command line of the pager that was started, "" without one."""
+    begun = tmp_path / "begun"
+    for name in ("less", "most", "a b/pager"):
+        program = tmp_path / name
+        program.parent.mkdir(exist_ok=True)
+        program.write_text(f'#!/bin/sh\necho "${{0##*/}}" "$@" >"{begun}"; cat >/dev/null\n')
+        program.chmod(0o755)
+    screen, terminal = os.openpty()
+    with open(terminal, "w", closefd=False) as out, open(terminal, closefd=False) as keys:
+
+        def paged(text: str = LONG, columns: int = 80, rows: int = 24, **environ: str) -> str:
+            monkeypatch.setenv("COLUMNS", str(columns))
+            monkeypatch.setenv("LINES", str(rows))
+            begun.unlink(missing_ok=True)
+            with monkeypatch.context() as streams:
+                streams.setattr(sys, "stdout", out)
+                streams.setattr(sys, "stdin", keys)
+                print_paged(text, {"PATH": f"{tmp_path}:{os.environ['PATH']}", "TERM": "xterm", **environ})
+            return begun.read_text().strip() if begun.exists() else ""
+
+        yield paged
+    os.close(screen)
+    os.close(terminal)
 
 
 @pytest.mark.parametrize(
-    ("said", "command"),
+    ("pager", "command"),
     [
-        ({}, ("less",)),
-        ({"PAGER": "most -w"}, ("most", "-w")),
-        ({"PAGER": "'/a b/pager' -x"}, ("/a b/pager", "-x")),
-        ({"PAGER": "cat"}, ()),
-        ({"PAGER": ""}, ()),
-        ({"PAGER": "less 'open"}, ("less",)),
+        (None, "less"),
+        ("most -w", "most -w"),
+        ("'{folder}/a b/pager' -x", "pager -x"),
+        ("cat", ""),
+        ("", ""),
+        ("less 'open", "less"),
+        ("no-such-pager", ""),
     ],
 )
-def test_pager_names_the_command_and_its_words(said: dict[str, str], command: tuple[str, ...]) -> None:
-    assert get_pager_command(said) == command
+def test_pager_names_the_command_and_its_words(pager: str | None, command: str, page: Page, tmp_path: Path) -> None:
+    said = {} if pager is None else {"PAGER": pager.format(folder=tmp_path)}
+    assert page(**said) == command
 
 
-def test_lines_are_counted_as_the_terminal_breaks_them_and_a_row_is_left_for_the_prompt() -> None:
-    assert not is_taller_than("a\nb\n", 80, 3)
-    assert is_taller_than("a\nb\nc\n", 80, 3)
-    assert is_taller_than("x" * 161, 80, 3)
-    assert not is_taller_than("\x1b[33m" + "x" * 80 + "\x1b[0m", 80, 2)
-    assert is_taller_than("宽" * 41, 80, 2)
+def test_lines_are_counted_as_the_terminal_breaks_them_and_a_row_is_left_for_the_prompt(page: Page) -> None:
+    assert not page("a\nb\n", 80, 3)
+    assert page("a\nb\nc\n", 80, 3)
+    assert page("x" * 161, 80, 3)
+    assert not page("\x1b[33m" + "x" * 80 + "\x1b[0m", 80, 2)
+    assert page("宽" * 41, 80, 2)
+
+
+def test_a_terminal_that_cannot_be_drawn_on_has_no_pager(page: Page) -> None:
+    assert not page(TERM="dumb")
 
 
 def test_what_goes_into_a_pipe_is_written_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
