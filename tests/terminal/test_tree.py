@@ -1,6 +1,7 @@
 """The links of a conversation, as they are drawn."""
 
 import re
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -136,3 +137,8 @@ def test_ids_are_cut_where_they_still_differ(ids: list[str], short: list[str]) -
         talk.turn(id_, "hi", "ho", after=before)
     lines = list(table_lines(fit_link_table(talk.known(ids[-1]), DisplayOptions()), DisplayOptions()))
     assert [re.findall(r"resp_\w+", line) for line in lines[1:]] == [[one] for one in short]
+
+
+def test_a_conversation_without_responses_has_no_rows() -> None:
+    view = replace(chain(1).known("resp_1"), links=(), current_link_id=None)
+    assert list(table_lines(fit_link_table(view, DisplayOptions()), DisplayOptions()))[1:] == []
