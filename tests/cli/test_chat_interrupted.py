@@ -157,4 +157,4 @@ def test_without_a_prompt_a_closed_stdin_is_an_empty_message(start: Start) -> No
     process = start("chat", *ECHO, shell='exec "$@" <&-')
     _, err = process.communicate(timeout=60)
     assert process.returncode == 2
-    assert err.startswith("convo: there is nothing to send")
+    assert err.startswith("convo: the message is empty")

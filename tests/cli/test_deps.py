@@ -45,5 +45,5 @@ def test_what_has_to_wait_is_refused_where_no_loop_runs(home: Path) -> None:
     async def wait(store: Store) -> None:
         await asyncio.sleep(0)
 
-    with pytest.raises(RuntimeError, match="had to wait"):
+    with pytest.raises(RuntimeError, match="has to wait"):
         read_from_store(load_settings(), wait)

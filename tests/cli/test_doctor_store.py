@@ -102,7 +102,7 @@ def test_a_server_that_cannot_be_reached_is_told_without_its_password(convo: Con
     one = found(convo, "store", "--store", "postgresql://me:hush@127.0.0.1:1/convo")
 
     assert one["found"] == "PostgreSQL at 127.0.0.1:1/convo cannot be used: Connection refused"
-    assert one["next"].startswith("start the server there")
+    assert one["next"].startswith("start the server, or correct the host and port")
 
 
 @pytest.mark.needs("postgresql")

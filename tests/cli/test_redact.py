@@ -124,7 +124,7 @@ def test_a_setting_that_is_none_is_refused(convo: Convo, tmp_path: Path, pattern
     (tmp_path / "home" / "config").mkdir(parents=True, exist_ok=True)
     (tmp_path / "home" / "config" / "config.toml").write_text(f"redact = ['{pattern}']\n")
     got = convo("export", "@last", "--redact")
-    assert (got.exit, "'redact' holds" in got.err) == (2, True)
+    assert (got.exit, "'redact' contains" in got.err) == (2, True)
 
 
 def test_a_pattern_that_would_never_come_to_an_end_is_given_up(

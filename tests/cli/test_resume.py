@@ -242,7 +242,7 @@ def test_a_run_that_has_ended_leaves_a_file_that_runs_no_tool_again(
 
 
 @pytest.mark.parametrize(
-    ("out", "exit_", "says"), [("nowhere/out.json", 1, "is not a folder"), (".", 2, "is not a file")]
+    ("out", "exit_", "says"), [("nowhere/out.json", 1, "is not a folder"), (".", 2, "is not a regular file")]
 )
 def test_that_the_file_can_be_written_is_known_before_a_tool_runs(
     out: str, exit_: int, says: str, paused: tuple[str, str], convo: Convo

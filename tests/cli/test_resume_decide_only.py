@@ -252,7 +252,7 @@ def test_edited_arguments_are_approved(convo: Convo, state: Path, monkeypatch: p
     ("editor", "words"),
     [
         ("", "EDITOR is not set"),
-        ("false", "false ended with 1"),
+        ("false", "false exited with 1"),
         ("./nope", "./nope cannot be run"),
         ("truncate -s 0", "JSON"),
     ],

@@ -137,14 +137,14 @@ def test_without_a_store_nothing_can_be_gone_on_from(aliases: tuple[str, str]) -
     assert (got.status_code, got.json()["error"]["type"]) == (400, "invalid_request_error")
 
 
-def test_the_openai_package_and_a_database_are_loaded_when_they_are_asked_for(aliases: tuple[str, str]) -> None:
+def test_the_openai_package_and_postgresql_are_loaded_when_they_are_asked_for(aliases: tuple[str, str]) -> None:
     """A server that asks no provider starts fast and stays small."""
     with serving("--store", "memory", before=aliases, python=("-X", "importtime")) as server:
         server.ask("hello")
         server.end(signal.SIGTERM)
     loaded = {line.rpartition("|")[2].strip() for line in server.err.splitlines() if line.startswith("import time:")}
     assert "starlette.routing" in loaded
-    assert not loaded & {"openai", "pydantic", "httpx2", "anthropic", "psycopg", "sqlite3", "rich", "prompt_toolkit"}
+    assert not loaded & {"openai", "pydantic", "httpx2", "anthropic", "psycopg", "rich", "prompt_toolkit"}
 
 
 # -- keys -----------------------------------------------------------------------------------------

@@ -45,7 +45,7 @@ def test_each_tenants_rows_bytes_and_age_stand_in_a_line(convo: Convo, home: Pat
     said = f"stored in {file}, which is incomplete without its -wal; back it up with convo store backup FILE\n"
     assert (got.exit, got.err) == (0, said)
     head, line = got.out.splitlines()
-    kinds = ["sessions", "responses", "conversations", "items", "places", "events", "runs"]
+    kinds = ["sessions", "responses", "conversations", "items", "nodes", "events", "runs"]
     assert head.split() == ["tenant", *kinds, "size", "oldest", "newest"]
     assert line.split()[:8] == ["local", "3", "4", "1", "8", "8", "0", "0"]
     assert line.split()[-4:] == ["2023-11-14", "22:14", "2023-11-14", "22:17"]

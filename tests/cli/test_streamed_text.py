@@ -121,5 +121,5 @@ def test_the_log_of_serve_names_a_differing_text(
 def test_inspect_names_the_provider_of_each_model(convo: Convo) -> None:
     convo("chat", "-m", "scripted/echo", "--session", "hi")
 
-    assert "model     scripted/echo\n" in convo("inspect", "hi").out
+    assert "model        scripted/echo\n" in convo("inspect", "hi").out
     assert convo("inspect", "hi", "--json").json()["links"][0]["provider"] == "scripted"

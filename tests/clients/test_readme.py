@@ -44,8 +44,8 @@ def test_the_agents_pause_and_go_on_as_it_is_shown(convo: Convo, tmp_path: Path)
         command, *lines = told.splitlines()
         got = convo(*shlex.split(command), *model)
         said = [line for line in (got.err + got.out).splitlines() if " · " not in line]
-        assert [re.sub(r"(is in ).*", r"\1", line) for line in said] == [
-            re.sub(r"(is in ).*", r"\1", line) for line in lines if " · " not in line
+        assert [re.sub(r"(saved to ).*", r"\1", line) for line in said] == [
+            re.sub(r"(saved to ).*", r"\1", line) for line in lines if " · " not in line
         ]
 
 

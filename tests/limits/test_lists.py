@@ -40,7 +40,7 @@ def test_a_list_that_gives_the_same_page_again_is_not_read_for_ever(
     got = convo("inspect", "conv_1", "--provider", "openai")
 
     assert got.exit == 1
-    assert "lists items without an end" in got.err
+    assert "the server's list of items does not end" in got.err
     assert len(server.asked) <= 4
 
 

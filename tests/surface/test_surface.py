@@ -250,7 +250,7 @@ def test_the_alterations_of_a_checkout_are_found_and_nothing_else(tmp_path: Path
         variable=("CONVO_TENANT", "CONVO_CUSTOMER"),
         code=("call-without-output", "call-without-answer"),
         parameter=("reset_tool_choice", "reset_choice"),
-        sentence=("an output whose call does not stand before it", "an output without an earlier call"),
+        sentence=("the response is incomplete", "the response is not complete"),
     )
     found = compared(after, "sources", "imports", "rules")
     assert [(one.section, one.kind, one.name) for one in found] == [

@@ -27,6 +27,11 @@ TIMEOUT_S = 30
 LONG = {"text": "one two three four five six seven eight nine ten " * 10}
 
 
+def unwrapped(shown: str) -> str:
+    """Text of a screen without its line breaks and indents."""
+    return " ".join(shown.split())
+
+
 def slowly(*after: dict[str, Any]) -> tuple[str, str]:
     """The flags of a first answer that takes half a minute, and of others `after` it."""
     return scripted(LONG, *after, chunk=4, delay_s=0.25)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.chatting import ECHO, kept, receipts, said, scripted, sessions
-from tests.terminal.terminal import at_terminal, slowly
+from tests.terminal.terminal import at_terminal, slowly, unwrapped
 
 pytestmark = pytest.mark.needs("terminal")
 
@@ -48,7 +48,7 @@ def test_the_last_line_says_how_to_come_back_and_works_as_it_stands(home: Path) 
     assert back == """convo chat --from 'it'"'"'s mine'"""
     with at_terminal(command=back) as person:
         person.is_asked()
-        assert "session it's mine" in person.says("again")
+        assert "session it's mine" in unwrapped(person.says("again"))
         assert person.leaves() == 0
     assert len(said(home, "it's mine")) == 4
 
@@ -63,7 +63,7 @@ def test_the_way_back_names_the_settings_that_know_the_store(tmp_path: Path) -> 
     assert back == "convo --config 'my settings.toml' chat --from hello"
     with at_terminal(command=f"{back} again") as person:
         assert person.ends() == 0
-        assert "session hello" in person.shown
+        assert "session hello" in unwrapped(person.shown)
 
 
 def test_nothing_said_is_nothing_to_come_back_to(home: Path) -> None:
@@ -157,7 +157,7 @@ def test_an_unknown_command_is_never_sent(home: Path) -> None:
         person.is_asked()
         for typed, hint in UNKNOWN.items():
             shown = person.says(typed)
-            assert f"convo: no command '{typed.split()[0]}'; nothing was sent\n  try: {hint}\n" in shown
+            assert f"convo: unknown command '{typed.split()[0]}'; nothing was sent\n  try: {hint}\n" in shown
         person.says("hello")
         assert person.leaves() == 0
     assert said(home, "mine") == ["user: hello", "assistant: hello"]
@@ -259,7 +259,7 @@ def test_a_fork_goes_on_in_a_session_of_its_own(home: Path) -> None:
         for words in ("one", "two"):
             person.says(words)
         assert "continuing mine-2, 2 items; mine is unchanged" in person.says("/fork 1")
-        assert "session mine-2" in person.says("other")
+        assert "session mine-2" in unwrapped(person.says("other"))
         assert "choose a turn from 0 (the start) to 2 (the last)" in person.says("/fork 7")
         assert "takes a turn number" in person.says("/rewind x")
         assert person.leaves() == 0
@@ -289,8 +289,8 @@ def test_the_last_message_is_changed_where_it_stands_and_asked_again(home: Path)
         person.types("/edit\r")
         person.sees("edit> ")
         person.types(", you")
-        assert person.says("").splitlines()[-2] == "hello, you"
-        assert person.says("/edit goodbye").splitlines()[-2] == "goodbye"
+        assert "hello, you" in person.says("").splitlines()
+        assert "goodbye" in person.says("/edit goodbye").splitlines()
         assert person.leaves() == 0
     assert said(home, "mine") == ["user: goodbye", "assistant: goodbye"]
 
@@ -318,7 +318,7 @@ def test_ctrl_d_at_the_prompt_that_changes_a_message_does_not_leave_the_chat(key
         person.presses("u")
         person.presses("d")
         assert "nothing was changed" in person.is_asked()
-        assert person.says("still here").splitlines()[-2] == "still here"
+        assert "still here" in person.says("still here").splitlines()
         assert person.leaves() == 0
     assert said(home, "mine")[-2:] == ["user: still here", "assistant: still here"]
 

@@ -9,7 +9,7 @@ from tests.cli.chatting import ECHO, receipts, said
 from tests.cli.held import held, talks
 from tests.loopback import Loopback, answers
 from tests.running import Convo
-from tests.terminal.terminal import at_terminal
+from tests.terminal.terminal import at_terminal, unwrapped
 
 pytestmark = pytest.mark.needs("terminal")
 
@@ -78,7 +78,7 @@ def test_a_session_that_is_open_elsewhere_is_offered_as_a_fork(yes: bool, home: 
             second.types("y\r" if yes else "\r")
             if yes:
                 second.is_asked()
-                assert "session mine-2" in second.says("mine too")
+                assert "session mine-2" in unwrapped(second.says("mine too"))
                 assert second.leaves() == 0
             else:
                 assert second.ends() == 1

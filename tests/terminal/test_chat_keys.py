@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.chatting import ECHO, receipts, said, scripted
-from tests.terminal.terminal import at_terminal, slowly
+from tests.terminal.terminal import at_terminal, slowly, unwrapped
 
 pytestmark = pytest.mark.needs("terminal")
 
@@ -23,7 +23,7 @@ def test_ctrl_c_stops_the_answer_and_not_the_chat(home: Path) -> None:
         person.presses("c")
         shown = person.is_asked()
         assert receipts(shown)[0]["status"] == "cancelled"
-        assert "stopped; the output so far is saved; /retry sends the message again, /undo undoes the turn\n" in shown
+        assert "the output so far is saved; /retry sends the message again, /undo undoes the turn" in unwrapped(shown)
         assert "2 unconfirmed" in person.says("/status")
         assert "\nfine\n" in person.says("go on")
         assert person.leaves() == 0

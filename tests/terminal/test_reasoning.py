@@ -22,7 +22,7 @@ def test_the_text_of_a_thought_is_told_and_its_summary_where_that_is_all() -> No
 def test_a_thought_is_folded_into_one_row_that_says_how_much_it_is() -> None:
     assert format_reasoning_line("Hm.\n\nYes\x1b.", DisplayOptions(40)) == "reasoning: Hm. Yes\\x1b."
     row = format_reasoning_line(THOUGHT, DisplayOptions(60))
-    assert row == "reasoning: The sky scatters blue ligh… (32 words; /reasoning)"
+    assert row == "reasoning: The sky scatters blue li… (32 words; /reasoning)"
     assert len(row) < 60
     assert format_reasoning_line("a", DisplayOptions(40, has_color=True)) == "\x1b[2mreasoning: a\x1b[0m"
     assert format_reasoning_line(" ", DisplayOptions(40)) == ""

@@ -288,11 +288,11 @@ def test_the_command_names_each_session_and_writes_one_private_file(file: Path, 
 
     assert got.exit == 1
     words = [line.split()[0] for line in got.out.splitlines()]
-    assert (set(words), len(words)) == ({"whole", "cut"}, 22)
+    assert (set(words), len(words)) == ({"complete", "truncated"}, 22)
     assert (tmp_path / "new.db").stat().st_mode & 0o777 == 0o600
     assert convo("store", "check", "--store", "sqlite:new.db").exit == 0
     again = convo("store", "recover", "again.db", "--store", f"sqlite:{file}", "--json").json()
-    assert (again["ok"], len(again["sessions"]["cut"])) == (False, words.count("cut"))
+    assert (again["ok"], len(again["sessions"]["cut"])) == (False, words.count("truncated"))
 
 
 def test_a_whole_database_is_recovered_with_exit_0_and_no_file_is_overwritten(
