@@ -18,10 +18,10 @@ LONG = "a\n" * 30
 def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Page]:
     """Print a text at a terminal; the result is the command line of the pager that was started, "" without one."""
     begun = tmp_path / "begun"
-    for name in ("less", "most", "a b/pager"):
+    for name in ("less", "most", "cat", "a b/pager"):
         program = tmp_path / name
         program.parent.mkdir(exist_ok=True)
-        program.write_text(f'#!/bin/sh\necho "${{0##*/}}" "$@" >"{begun}"; cat >/dev/null\n')
+        program.write_text(f'#!/bin/sh\necho "${{0##*/}}" "$@" >"{begun}"; exec /bin/cat >/dev/null\n')
         program.chmod(0o755)
     screen, terminal = os.openpty()
     with open(terminal, "w", closefd=False) as out, open(terminal, closefd=False) as keys:
