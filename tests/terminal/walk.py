@@ -82,7 +82,7 @@ STEPS = (
     Step("instructions as they are", "/instructions\r", "Be brief."),
     Step("the same by its other name", "/system\r", "Be brief."),
     Step("the request that comes next", "/next and now?\r", "of the context window of"),
-    Step("the chain as a tree", "/inspect\r", "hello there →"),
+    Step("the chain as a tree", "/inspect\r", "preview"),
     Step("who owns it", "/owner\r", "the full history"),
     Step("nothing to compact", "/compact\r", "try:"),
     Step("nothing to stop", "/stop\r", "Ctrl-C stops an answer"),
