@@ -101,10 +101,6 @@ def _bracket_ipv6(host: str) -> str:
     return f"[{host}]" if host.count(":") > 1 and not host.startswith("[") else host
 
 
-_TOKENS_PER_PRICE = 1_000_000
-"""Tokens that a price is for."""
-
-
 class ContextLimits(NamedTuple):
     """Limits of a model in tokens: input and output together, and the output if it is known."""
 
@@ -133,24 +129,6 @@ class Price(NamedTuple):
     max_input_tokens: int | None = None
     source: str = ""
     long_input_factors: tuple[float, float] | None = None
-
-    def cost_usd(
-        self, *, input_tokens: int, cached_tokens: int, output_tokens: int, written_tokens: int = 0
-    ) -> float | None:
-        """Return the cost of one call; `input_tokens` includes cached and written tokens, as in usage objects.
-
-        Returns None if the price of a part is unknown.
-        """
-        input_factor, output_factor = 1.0, 1.0
-        if self.max_input_tokens is not None and input_tokens > self.max_input_tokens:
-            if self.long_input_factors is None:
-                return None
-            input_factor, output_factor = self.long_input_factors
-        if written_tokens and self.written is None:
-            return None
-        uncached_tokens = input_tokens - cached_tokens - written_tokens
-        input_cost = uncached_tokens * self.input + cached_tokens * self.cached + written_tokens * (self.written or 0.0)
-        return (input_factor * input_cost + output_factor * output_tokens * self.output) / _TOKENS_PER_PRICE
 
     def __str__(self) -> str:
         return f"input {self.input:g}, cached {self.cached:g}, output {self.output:g} USD per million tokens"

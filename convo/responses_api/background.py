@@ -3,6 +3,7 @@
 A run starts with a queued link and a lease, and appends its events to a log in the store.
 Followers on any replica read that log. One transaction closes the run; it fails if another
 process closed it first, so a run ends exactly once. The terminal event is built from the link.
+`EmbeddedService.sweep` in `endpoint` closes the runs of replicas that died.
 """
 
 import asyncio

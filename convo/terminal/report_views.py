@@ -11,8 +11,8 @@ from convo.errors import InvalidUsage
 from convo.history.items import item_preview, item_type
 from convo.history.records import Session, Strategy
 from convo.lint.model import RepairChange, Severity
+from convo.strategies.conversion import TransferLoss
 from convo.strategies.state import STRATEGIES
-from convo.strategies.transfer import TransferLoss
 from convo.terminal.status_line import format_owner_handle
 from convo.terminal.terminal import (
     Column,

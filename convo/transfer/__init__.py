@@ -1,4 +1,4 @@
 """Transfer of conversations: convert, compact, race, import and export.
 
-Read `convert` first. `convo.strategies.transfer` decides which items can be transferred.
+Read `convert` first. `convo.strategies.conversion` decides which items can be transferred.
 """

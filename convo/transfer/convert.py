@@ -27,9 +27,7 @@ from convo.inspect.serialize import ConversationDocument, links_to_json
 from convo.inspect.view import ConversationView
 from convo.runtime import Clock, NewId, shielded
 from convo.stores.base import AppendItems, Store, Transaction
-from convo.strategies.requests import reconcile
-from convo.strategies.state import STRATEGIES, ConversationState, is_complete_answer
-from convo.strategies.transfer import (
+from convo.strategies.conversion import (
     UNKNOWN_ORIGIN,
     ItemOrigin,
     TransferItem,
@@ -37,6 +35,8 @@ from convo.strategies.transfer import (
     TransferTarget,
     plan_transfer,
 )
+from convo.strategies.requests import reconcile
+from convo.strategies.state import STRATEGIES, ConversationState, is_complete_answer
 
 
 @dataclass(frozen=True)

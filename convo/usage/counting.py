@@ -26,6 +26,9 @@ IMAGE_TOKENS, LOW_DETAIL_IMAGE_TOKENS = 765, 85
 BASE64_CHARS_PER_BYTE = 4 / 3
 """Base64 characters per byte."""
 
+TOKENS_PER_PRICE = 1_000_000
+"""The number of tokens that a price is for."""
+
 MAX_BYTES_PER_CHAR = 4
 """The maximum in UTF-8; a token is at least one byte."""
 
@@ -190,15 +193,21 @@ class Usage:
         )
 
     def cost_usd(self, price: Price | None) -> float | None:
-        """Return the cost of the call in USD; None if a price is unknown."""
-        if price is None:
+        """Return the cost of the call in USD; None if the price of a part is unknown."""
+        if price is None or (self.cache_write_tokens and price.written is None):
             return None
-        return price.cost_usd(
-            input_tokens=self.input_tokens,
-            cached_tokens=self.cached_tokens,
-            output_tokens=self.output_tokens,
-            written_tokens=self.cache_write_tokens,
+        input_factor, output_factor = 1.0, 1.0
+        if price.max_input_tokens is not None and self.input_tokens > price.max_input_tokens:
+            if price.long_input_factors is None:
+                return None
+            input_factor, output_factor = price.long_input_factors
+        uncached_tokens = self.input_tokens - self.cached_tokens - self.cache_write_tokens
+        input_cost = (
+            uncached_tokens * price.input
+            + self.cached_tokens * price.cached
+            + self.cache_write_tokens * (price.written or 0.0)
         )
+        return (input_factor * input_cost + output_factor * self.output_tokens * price.output) / TOKENS_PER_PRICE
 
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(

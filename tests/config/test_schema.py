@@ -5,6 +5,7 @@ import pytest
 from convo.config.schema import SETTINGS_SCHEMA
 from convo.config.values import toml_type_name
 from convo.errors import InvalidSettings
+from convo.usage.counting import Usage
 from tests.config.given import settings
 
 NOT_A_VARIABLE = "must be the name of an environment variable; the value may be a key and is not shown"
@@ -176,13 +177,13 @@ def test_a_value_is_called_what_toml_calls_it(value: object, words: str) -> None
 def test_what_a_call_costs_counts_cached_tokens_apart() -> None:
     price = settings(user='[prices]\n"a/b" = {input = 2, cached = 0.5, output = 10}').prices["a/b"]
 
-    cost = price.cost_usd(input_tokens=1_000_000, cached_tokens=400_000, output_tokens=100_000)
+    cost = Usage(input_tokens=1_000_000, cached_tokens=400_000, output_tokens=100_000).cost_usd(price)
     assert cost == pytest.approx(0.6 * 2 + 0.4 * 0.5 + 0.1 * 10)
 
 
 def test_cached_tokens_cost_what_others_do_when_nothing_else_is_said() -> None:
     price = settings(user='[prices]\n"a/b" = {input = 2, output = 10}').prices["a/b"]
-    assert price.cost_usd(input_tokens=1_000_000, cached_tokens=400_000, output_tokens=0) == pytest.approx(2)
+    assert Usage(input_tokens=1_000_000, cached_tokens=400_000).cost_usd(price) == pytest.approx(2)
 
 
 def test_the_limits_of_a_server_hold_for_every_key_and_a_name_may_have_its_own() -> None:

@@ -8,7 +8,8 @@ from convo.errors import InvalidUsage, NotSigned
 from convo.runstate.approvals import apply_verdict
 from convo.runstate.format import ApprovalVerdict
 from convo.runstate.reader import parse_run_state, run_state_from_json
-from convo.runstate.writer import SIGNATURE_KEY, remove_signature, serialize_run_state, sign_state, verify_signature
+from convo.runstate.signature import SIGNATURE_KEY, remove_signature, sign_state, verify_signature
+from convo.runstate.writer import serialize_run_state
 from tests.runstate import snapshots
 from tests.runstate.sdk import go_on
 from tests.runstate.snapshots import of_label, story

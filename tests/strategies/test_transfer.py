@@ -6,7 +6,7 @@ import pytest
 
 from convo.history.items import Item, assistant_message, user_message
 from convo.history.records import EMBEDDED_SCOPE, Scope, Strategy
-from convo.strategies.transfer import ItemOrigin, TransferItem, TransferPlan, TransferTarget, plan_transfer
+from convo.strategies.conversion import ItemOrigin, TransferItem, TransferPlan, TransferTarget, plan_transfer
 
 OPENAI = Scope("https://api.openai.com/v1")
 OTHER = Scope("https://api.openai.com/v1", "org-other")
