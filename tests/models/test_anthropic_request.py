@@ -228,5 +228,5 @@ def test_the_version_in_the_name_decides_how_a_model_thinks(model: str, thinking
 
 
 def test_models_before_3_7_do_not_think() -> None:
-    with pytest.raises(Unsupported, match="effort of reasoning"):
+    with pytest.raises(Unsupported, match="a reasoning effort"):
         body("claude-3-5-sonnet-20241022", reasoning={"effort": "low"})
