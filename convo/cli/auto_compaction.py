@@ -19,10 +19,11 @@ async def compact_if_due(chat: Chat, auto_compaction: AutoCompaction, note: Call
     due = auto_compaction.check_due(chat)
     if due is None:
         return
+    head = chat.session.head
     try:
         result = await run_interruptibly(auto_compaction.compact_chat(chat, due, note))
-    except Interrupted:
-        note(COMPACTION_STOPPED)
+    except Interrupted:  # a commit that has begun is completed first
+        note(COMPACTION_STOPPED if chat.session.head == head else "the history was compacted before the interrupt")
         return
     if result:
         note(format_compaction(chat.session, result))

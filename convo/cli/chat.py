@@ -21,7 +21,7 @@ from convo.config.loader import SettingFlags, load_settings
 from convo.config.settings import Settings
 from convo.errors import ConvoError, Interrupted, InvalidUsage
 from convo.history.items import Item, Json, StreamEvent, item_text, item_type, user_message
-from convo.history.records import Link, Strategy
+from convo.history.records import EMBEDDED_SCOPE, Link, Strategy
 from convo.strategies.selection import is_file_handle
 from convo.terminal.answer import consume_interruptibly
 from convo.terminal.terminal import AnswerPrinter
@@ -172,7 +172,7 @@ async def run_interactive_chat(
         format_reasoning=context.get_reasoning_formatter(),
     )
     owner = chat.state.owner
-    is_in_store = not (owner.uses_file or owner.is_server_side)
+    is_in_store = not owner.uses_file and (not owner.is_server_side or chat.session.scope == EMBEDDED_SCOPE)
     saved_text = "not saved" if is_in_store and context.is_store_ephemeral else owner.where_saved
     repl.notify(f"{chat.options.model}, {saved_text}. Type /help for commands.")
     if presenter:

@@ -70,7 +70,8 @@ async def _open_read_only_chat(view: ConversationView, options: RequestOptions, 
     new_session = Session(
         "", view.handle, state.strategy, options.model, path.head, state.confirmed_head, 0.0, 0.0, scope
     )
-    session = replace(view.session or new_session, handle=state.handle)
+    handle = state.handle if state.is_server_side else None  # without its file, a replay is neither read nor written
+    session = replace(view.session or new_session, handle=handle)
     last_link = await load_last_link(deps.store, view.session) if view.session else find_current_link(view)
     record = SessionRecord(session, path, last_link, deps, is_saved=bool(view.session))
     record.state = state

@@ -32,6 +32,7 @@ from convo.cli.decision_flags import (
 from convo.cli.deps import open_configured_store
 from convo.cli.paused_files import get_marked_run_id
 from convo.cli.run_options import RunFlags
+from convo.cli.state_input import STDIN_HANDLE
 from convo.config.loader import SettingFlags, load_settings
 from convo.config.settings import Settings
 from convo.errors import Busy, InvalidUsage, StateFault
@@ -160,7 +161,9 @@ class ResumedRunOpener:
         if imported.run.phase in TERMINAL_PHASES:
             raise StateFault(
                 f"the run of {self._request.handle} has already ended",
-                hint=f"convo inspect {quote(self._request.handle)}",
+                hint="cat STATE.json | convo inspect -"
+                if self._request.handle == STDIN_HANDLE
+                else f"convo inspect {quote(self._request.handle)}",
             )
         choose_decisions(self._request.decisions, _list_decidable_calls(imported.run))
         context = self._make_chat_context(imported.strategy, imported.handle)

@@ -128,6 +128,12 @@ def test_looking_at_what_agents_would_send_keeps_nothing(convo: Convo, home: Pat
     assert from_store(home, kept) == before
 
 
+def test_a_replayed_file_that_is_broken_does_not_stop_a_preview_of_agents(convo: Convo, tmp_path: Path) -> None:
+    convo("chat", "--replay", "-n", "mine", *ECHO, "one")
+    (tmp_path / "conversation.json").write_text("{")
+    assert "one" in convo("next", "mine", "two", *agents(), *ECHO).out
+
+
 def test_a_flag_about_agents_needs_some(convo: Convo, home: Path) -> None:
     held(home, talks("mine", Strategy.CHAIN, "one"))
     got = convo("next", "mine", "--session-limit", "3")

@@ -414,7 +414,8 @@ def _database_uri(file: Path) -> str:
 def open_empty_store() -> sqlite3.Connection:
     """Open an empty store in memory, for any thread, but one at a time."""
     db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-    db.execute("PRAGMA foreign_keys = ON")
+    for setting in ("foreign_keys = ON", "secure_delete = ON", "temp_store = MEMORY"):
+        db.execute(f"PRAGMA {setting}")
     migrate_schema(db)
     return db
 
