@@ -75,7 +75,7 @@ class RunTasks:
     async def guardrails_passed(self) -> bool:
         """Wait until all parallel guardrails are done or one rejects; return whether all passed.
 
-        Called when the response is complete: from then on it is not cancelled, whatever the result is.
+        Called when the response is complete; a guardrail that rejects does not cancel it any more.
         """
         self._is_response_complete = True
         while self._guardrail_tasks and self.rejection is None:

@@ -220,7 +220,7 @@ def _build_document(head: Mapping[str, Json], items: Sequence[Json], links: Sequ
         raise InputFault(f"item {invalid} is not an object")
     for link in links:
         if not isinstance(link, dict) or not _is_valid_link(link, len(items)):
-            raise InputFault("a link is invalid")
+            raise InputFault("a link has missing or wrong fields")
     if not 0 <= head["acknowledged"] <= len(items):
         raise InputFault("'acknowledged' is not between 0 and the number of items")
     return ConversationDocument(
@@ -295,7 +295,7 @@ def link_from_json(found: Mapping[str, Json], path: Path, session: str) -> Link:
             is_stored=found.get("stored", True),
         )
     except (TypeError, ValueError, KeyError) as error:
-        raise InputFault("a link is invalid") from error
+        raise InputFault("a link has missing or wrong fields") from error
 
 
 LINK_FIELD_TYPES: dict[str, tuple[type, ...]] = {

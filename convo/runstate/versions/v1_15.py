@@ -95,7 +95,7 @@ def _to_older(document: Json) -> RelabelResult:
     if any(_find_run_again_step(document)):
         document = {**document, "current_step": None}  # as older releases wrote it at the same point
     if get_path(document, LEDGER_PATH):
-        reason = "labels before 1.15 approve a call by its id alone, whatever its arguments are"
+        reason = "labels before 1.15 approve a call by its id alone, also with other arguments"
         losses.append(
             RelabelLoss(format_path(LEDGER_PATH), f"{len(get_path(document, LEDGER_PATH))} bound calls", reason)
         )
