@@ -21,7 +21,7 @@ from convo.history.items import Item, Json
 from convo.history.records import Strategy
 from convo.runs.state import RunLimits
 from convo.stores.base import Store
-from convo.strategies.state import STRATEGIES
+from convo.strategies.strategy import STRATEGIES
 from convo.tools.tool import NO_VALUES, Hosted, Tool, definitions, toolbox
 
 RESERVED_SETTINGS = frozenset(

@@ -66,7 +66,7 @@ from convo.runs.state import (
 )
 from convo.runtime import shielded
 from convo.stores.base import AgentCall, AgentRun
-from convo.strategies.state import ConversationState
+from convo.strategies.strategy import ConversationState
 from convo.tools.tool import Context, read_arguments
 
 NestedRunner = Callable[[ToolCall, AgentTool], Awaitable[ToolReturned | NestedRunPaused]]

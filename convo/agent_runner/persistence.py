@@ -19,7 +19,6 @@ from convo.errors import InvalidUsage, NotFound
 from convo.history.items import Item, Json, is_client_call
 from convo.history.records import Session
 from convo.history.tree import Key, Path
-from convo.runs.approvals import PendingApproval, format_lookup
 from convo.runs.machine import build_missing_outputs
 from convo.runs.serialize import STAGE_WORDS, apply_call_log, run_from_json, run_to_json
 from convo.runs.state import (
@@ -39,8 +38,9 @@ from convo.runs.state import (
     Stage,
     ToolReturned,
 )
+from convo.runs.stored_approvals import PendingApproval, format_lookup
 from convo.stores.base import UNCHANGED_DOCUMENT, AgentCall, AgentRun, Store
-from convo.strategies.state import ConversationState
+from convo.strategies.strategy import ConversationState
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from convo.history.records import Link
 from convo.history.tree import Path
 from convo.runs.state import CallModel, ModelResponded, PrepareHandoff, Run
 from convo.strategies.requests import drop_superseded_outputs, newest_sendable_items
-from convo.strategies.state import ConversationState, RequestInput
+from convo.strategies.strategy import ConversationState, RequestInput
 from convo.tools.tool import Context, Hosted, Tool, Toolbox, definitions, toolbox
 
 

@@ -16,9 +16,9 @@ from convo.runs.state import Phase, Run
 from convo.runstate.export import export_run_state
 from convo.runstate.import_ import import_run_state
 from convo.runstate.run_items import ModelCall, RunTranscript, split_model_calls, split_responses
-from convo.runstate.state import RunState
+from convo.runstate.run_state import RunState
 from convo.stores.base import AgentRun, Store
-from convo.strategies.state import STRATEGIES
+from convo.strategies.strategy import STRATEGIES
 
 
 async def build_run_state(

@@ -30,7 +30,7 @@ from convo.history.tree import Path
 from convo.stores.base import Store
 from convo.strategies.branching import rewind_to_depth, undo_last_answer, undo_last_turn
 from convo.strategies.requests import is_unsent_request
-from convo.strategies.state import ConversationState
+from convo.strategies.strategy import ConversationState
 
 if TYPE_CHECKING:
     from convo.inspect.view import ConversationView

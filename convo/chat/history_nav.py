@@ -13,7 +13,7 @@ from convo.history.records import Link, Session
 from convo.history.tree import Key, Path
 from convo.stores.base import Store
 from convo.strategies.branching import rewind_to_depth
-from convo.strategies.state import ConversationState
+from convo.strategies.strategy import ConversationState
 
 
 @dataclass(frozen=True, slots=True)

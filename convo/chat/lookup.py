@@ -16,7 +16,7 @@ from convo.history.records import SCRATCH_PREFIX, Link, Session
 from convo.history.tree import root_key
 from convo.stores.base import Conversation, HandleMatch, Store
 from convo.strategies.selection import check_handle, owner_of_handle, parse_turn_handle
-from convo.strategies.state import STRATEGIES
+from convo.strategies.strategy import STRATEGIES
 
 LAST_HANDLE = "@last"
 

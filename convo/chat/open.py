@@ -34,7 +34,7 @@ from convo.history.records import EMBEDDED_SCOPE, Link, Session, Strategy
 from convo.history.tree import Path, root_key
 from convo.stores.base import Store
 from convo.strategies.selection import OwnerSelection, owner_of_handle
-from convo.strategies.state import STRATEGIES, ConversationState, last_answer_depth
+from convo.strategies.strategy import STRATEGIES, ConversationState, last_answer_depth
 
 DEFAULT_REPLAY_FILE = "conversation.json"
 """The file of a new replayed conversation without a file name; a number is added until the name is free."""

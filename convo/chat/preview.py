@@ -5,7 +5,7 @@ are not stored: a link has the input's head, the number of items sent and the pa
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from convo.chat.turn import RequestOptions
@@ -15,17 +15,63 @@ from convo.errors import ConvoError, ItemDeleted, NotFound
 from convo.history.items import Item, Json
 from convo.history.records import EMBEDDED_SCOPE, INTERNAL_PARAMETERS, Link, Strategy, client_parameters
 from convo.history.tree import Node, Path, Prefix, root_key
-from convo.inspect.context_window import ContextUsage, NextRequest, category_parts, request_parts, sum_context_usage
+from convo.inspect.context_window import (
+    ContextUsage,
+    category_parts,
+    context_usage_to_json,
+    request_parts,
+    sum_context_usage,
+)
 from convo.inspect.diff import SentRequest
 from convo.inspect.tree import ancestor_ids
 from convo.inspect.view import ConversationView
 from convo.strategies.requests import build_request_body
-from convo.strategies.state import STRATEGIES, ConversationState, RequestInput
+from convo.strategies.strategy import STRATEGIES, ConversationState, RequestInput
 from convo.usage.counting import Usage
 from convo.usage.models import NO_WINDOW_SETTINGS, find_model_window, has_encrypted_reasoning
 
 NON_REPEATED_FIELDS = INTERNAL_PARAMETERS | {"instructions", "generate", "background"}
 """Fields of a request that the next request does not simply repeat."""
+
+
+@dataclass(frozen=True, repr=False)  # asyncio's debug output formats results, and this repr would be long
+class NextRequest:
+    """The next request.
+
+    handle:           the name of the conversation
+    owner_handle:     the handle that the owner continues from; None if the server prepends nothing
+    prepended_nodes:  the nodes that the owner prepends
+    model:            "provider/model"
+    url:              target of the POST; None if the request stays in this process
+    body:             the request as it is sent
+    headers:          without secrets; `{key}` is written for the key
+    key_env:          the variable that holds the key; None if none is needed
+    """
+
+    handle: str
+    strategy: Strategy
+    owner_handle: str | None
+    prepended_nodes: tuple[Node, ...]
+    model: str
+    url: str | None
+    body: Mapping[str, Json]
+    context_usage: ContextUsage
+    headers: Mapping[str, str]
+    key_env: str | None = None
+
+
+def next_request_to_json(coming: NextRequest) -> dict[str, Json]:
+    """Return the object that `convo next --json` prints."""
+    return {
+        "handle": coming.handle,
+        "strategy": str(coming.strategy),
+        "model": coming.model,
+        "method": "POST",
+        "url": coming.url,
+        "before": {"owner": coming.owner_handle, "items": [node.item for node in coming.prepended_nodes]},
+        "body": dict(coming.body),
+        **context_usage_to_json(coming.context_usage),
+    }
 
 
 def make_continuation_state(view: ConversationView) -> ConversationState:

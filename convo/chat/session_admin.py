@@ -15,7 +15,7 @@ from convo.history.tree import Key, Path, root_key
 from convo.lint.model import LintView
 from convo.runtime import Clock, NewId
 from convo.stores.base import AppendItems, Store, Transaction
-from convo.strategies.state import STRATEGIES
+from convo.strategies.strategy import STRATEGIES
 
 MAX_LISTED_RUNS = 1_000_000
 

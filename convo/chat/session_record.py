@@ -19,7 +19,7 @@ from convo.runtime import Clock, NewId, describe_process, is_process_dead, proce
 from convo.stores.base import AgentCall, AgentRun, AppendItems, Store, Transaction, session_name_taken_error
 from convo.stores.lease import LeaseGuard
 from convo.strategies.selection import is_session_handle
-from convo.strategies.state import STRATEGIES, ConversationState
+from convo.strategies.strategy import STRATEGIES, ConversationState
 
 
 @dataclass(frozen=True, slots=True)

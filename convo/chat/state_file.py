@@ -14,7 +14,7 @@ from convo.chat.files import PRIVATE_MODE, format_os_error, resolve_links, write
 from convo.errors import InvalidRunState, InvalidUsage, NotFound, StoreFault, StoreReadOnly, Unreadable
 from convo.runstate.document import MAX_STATE_BYTES
 from convo.runstate.reader import parse_run_state
-from convo.runstate.state import RunState
+from convo.runstate.run_state import RunState
 from convo.runstate.writer import serialize_run_state
 
 STATE_MARKERS = (b"$schemaVersion", b"current_agent", b"current_turn", b'"currentAgent"')

@@ -46,7 +46,7 @@ from convo.strategies.requests import (
     items_after_confirmed,
     reconcile,
 )
-from convo.strategies.state import ConversationState, RequestInput, RetryAction, last_answer_depth
+from convo.strategies.strategy import ConversationState, RequestInput, RetryAction, last_answer_depth
 
 if TYPE_CHECKING:
     from tenacity import RetryCallState

@@ -31,7 +31,7 @@ from convo.inspect.tree import build_remote_chain, order_by_conversation
 from convo.inspect.view import ConversationView, OpenRun, PathIndex
 from convo.stores.base import AgentRun, Store
 from convo.strategies.selection import owner_of_handle
-from convo.strategies.state import STRATEGIES
+from convo.strategies.strategy import STRATEGIES
 
 
 async def load_handle_view(store: Store, handle: str, *, read_files: bool = True) -> ConversationView:
@@ -405,7 +405,9 @@ async def _to_open_run(store: Store, session: Session, row: AgentRun) -> OpenRun
 
 def _get_pending_ids(document: Mapping[str, Json]) -> tuple[str, ...]:
     """Return the ids of the pending calls; none when another version of convo stored the run in an unknown form."""
-    from convo.runs.approvals import list_pending_approvals  # imported only for an open run: the import takes time
+    from convo.runs.stored_approvals import (
+        list_pending_approvals,  # imported only for an open run: the import takes time
+    )
 
     try:
         return tuple(call.call_id for call in list_pending_approvals(document))

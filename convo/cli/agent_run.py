@@ -41,7 +41,7 @@ from convo.history.items import Item, Json, StreamEvent, item_text, item_type
 from convo.history.records import Link
 from convo.runs.state import Run, RunLimits, Stage
 from convo.runstate.run_items import read_context_values
-from convo.runstate.state import RunState
+from convo.runstate.run_state import RunState
 from convo.stores.base import AgentRun
 from convo.terminal.agent_chat import RunPrinter
 from convo.terminal.answer import consume_interruptibly
@@ -348,7 +348,7 @@ class RunPresenter:
 
 def pending_calls_to_json(runner: AgentRunner) -> list[dict[str, Json]]:
     """Return the pending calls, with the keys of `convo inspect STATE --json`."""
-    from convo.runs.approvals import pending_approval_from_call
+    from convo.runs.stored_approvals import pending_approval_from_call
 
     pending = (
         [pending_approval_from_call(call, agent) for agent, call in runner.run.pending_with_agents]

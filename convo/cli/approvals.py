@@ -21,11 +21,16 @@ from convo.cli.output import print_json, print_line
 from convo.config.loader import load_settings
 from convo.errors import AmbiguousHandle, Busy, NotFound
 from convo.history.items import Json
-from convo.runs.approvals import PendingApproval, apply_decisions, list_decidable_approvals, list_pending_approvals
 from convo.runs.state import ApprovalDecided
+from convo.runs.stored_approvals import (
+    PendingApproval,
+    apply_decisions,
+    list_decidable_approvals,
+    list_pending_approvals,
+)
 from convo.runtime import SystemClock
 from convo.stores.base import AgentRun, Store, Transaction
-from convo.terminal.approvals import PausedRun, render_paused_runs, render_pending_call
+from convo.terminal.approval_prompt import PausedRun, render_paused_runs, render_pending_call
 from convo.terminal.terminal import detect_display, escape_control_chars, format_count
 
 ConfigPath: TypeAlias = Path | None
@@ -166,7 +171,7 @@ def _iter_unchanged_decision_notes(
 async def _build_decision(selected_call: SelectedCall, decision: InboxDecision) -> ApprovalDecided:
     arguments = None
     if decision.edit_arguments:
-        from convo.terminal.approvals import edit_arguments_in_editor
+        from convo.terminal.approval_prompt import edit_arguments_in_editor
 
         arguments = await asyncio.to_thread(
             edit_arguments_in_editor, selected_call.call.arguments

@@ -46,7 +46,7 @@ from convo.runtime import SystemClock, random_id
 from convo.stores.base import Store
 from convo.stores.lease import LeaseGuard
 from convo.strategies.selection import OwnerSelection, owner_of_handle, select_owner
-from convo.strategies.state import STRATEGIES
+from convo.strategies.strategy import STRATEGIES
 from convo.terminal.answer import ANSWERS_PLAIN, format_reasoning_line, make_answer_renderer, reasoning_text
 from convo.terminal.status_line import format_receipt
 from convo.terminal.terminal import (

@@ -34,7 +34,7 @@ from convo.runtime import SystemClock, random_id
 from convo.stores.base import Store
 from convo.strategies.conversion import TransferPlan, TransferTarget, plan_transfer
 from convo.strategies.selection import is_file_handle
-from convo.strategies.state import STRATEGIES
+from convo.strategies.strategy import STRATEGIES
 from convo.terminal.report_views import new_session_rows, render_losses
 from convo.terminal.terminal import detect_display, detect_display_without_color, render_key_values
 from convo.transfer.convert import (

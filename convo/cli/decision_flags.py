@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from convo.errors import InvalidUsage, NotFound
-from convo.runs.approvals import PendingApproval
 from convo.runs.state import ApprovalDecided, ToolOutputSupplied
-from convo.terminal.approvals import edit_arguments_in_editor
+from convo.runs.stored_approvals import PendingApproval
+from convo.terminal.approval_prompt import edit_arguments_in_editor
 
 ChoiceT = TypeVar("ChoiceT")
 

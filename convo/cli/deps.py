@@ -14,7 +14,7 @@ from convo.config.storage import Storage
 from convo.history.items import Json
 from convo.history.records import Session
 from convo.stores.base import Store
-from convo.strategies.state import STRATEGIES
+from convo.strategies.strategy import STRATEGIES
 
 if TYPE_CHECKING:
     from convo.chat.turn import RequestOptions

@@ -25,7 +25,7 @@ from convo.inspect.diff import SentRequest, diff_histories, diff_requests, histo
 from convo.inspect.view import ConversationView
 from convo.stores.base import Store
 from convo.strategies.selection import parse_turn_handle
-from convo.strategies.state import STRATEGIES
+from convo.strategies.strategy import STRATEGIES
 from convo.terminal.diff_view import DiffSide, render_history_diff, render_request_diff
 from convo.terminal.terminal import detect_display
 

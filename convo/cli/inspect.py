@@ -26,7 +26,7 @@ from convo.errors import InvalidUsage
 from convo.history.records import UNFINISHED_STATUSES
 from convo.inspect.serialize import conversation_to_json
 from convo.inspect.view import ConversationView
-from convo.runstate.state import RunState
+from convo.runstate.run_state import RunState
 from convo.runtime import SystemClock
 from convo.terminal.inspect_view import (
     build_tree_rows,

@@ -26,7 +26,7 @@ from convo.inspect.view import ConversationView
 from convo.lint.model import LintView, lint_view_of_conversation, lint_view_of_file
 from convo.lint.report import LintReport, build_lint_report, find_item_lines
 from convo.lint.secrets import find_exposed_secrets
-from convo.runstate.state import RunState
+from convo.runstate.run_state import RunState
 from convo.runtime import SystemClock
 from convo.stores.base import Store
 from convo.transfer.import_ import is_approval_item, run_state_items

@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING
 from convo.chat.files import load_attachment
 from convo.chat.lookup import find_session_by_handle
 from convo.chat.preview import (
+    NextRequest,
     RequestTokenCounter,
     build_next_request,
     get_instructions,
     get_repeated_parameters,
     make_continuation_state,
     make_endpoint_counter,
+    next_request_to_json,
     skip_remote_count,
 )
 from convo.chat.turn import RequestOptions
@@ -41,11 +43,10 @@ from convo.config.loader import RecordedEndpoint, SettingFlags, choose_model, lo
 from convo.config.settings import ModelChoice, Settings
 from convo.endpoints.base import Endpoint
 from convo.history.items import user_message
-from convo.inspect.context_window import NextRequest, next_request_to_json
 from convo.inspect.view import ConversationView
 from convo.stores.base import Store
 from convo.strategies.selection import owner_of_handle
-from convo.strategies.state import STRATEGIES
+from convo.strategies.strategy import STRATEGIES
 from convo.terminal.inspect_view import build_curl_command, render_next_request
 from convo.terminal.terminal import detect_display, escape_control_chars
 

@@ -14,7 +14,7 @@ from convo.chat.files import PRIVATE_MODE, format_os_error, write_atomic
 from convo.chat.state_file import load_state_file
 from convo.config.paths import make_private_folder
 from convo.errors import InputFault, NotFound, StoreFault
-from convo.runstate.state import RunState
+from convo.runstate.run_state import RunState
 from convo.stores.base import Store
 
 RUN_MARK_KEY = "convo"

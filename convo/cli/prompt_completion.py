@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from convo.config.settings import Settings
 from convo.stores.base import Store
-from convo.strategies.state import STRATEGIES
+from convo.strategies.strategy import STRATEGIES
 from convo.terminal.prompt import (
     COMMAND_NAME,
     FILE_ARGUMENT,

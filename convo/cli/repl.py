@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from convo.chat.preview import RequestTokenCounter
     from convo.cli.agent_run import RunPresenter
     from convo.endpoints.base import Endpoint
-    from convo.strategies.state import RequestInput
+    from convo.strategies.strategy import RequestInput
 
 
 MAX_PREPENDED_ITEMS = 5

@@ -24,7 +24,7 @@ from convo.history.tree import root_key
 from convo.inspect.diff import describe_drift
 from convo.inspect.view import ConversationView
 from convo.stores.base import Store
-from convo.strategies.state import STRATEGIES
+from convo.strategies.strategy import STRATEGIES
 from convo.terminal.inspect_view import render_conversation
 from convo.terminal.terminal import detect_display_without_color, escape_control_chars
 

@@ -28,11 +28,11 @@ from convo.runstate.approvals import apply_verdict, edit_arguments, select_pendi
 from convo.runstate.format import ApprovalVerdict, RelabelLoss
 from convo.runstate.reader import run_state_summary_to_json, state_call_to_json
 from convo.runstate.relabel import relabel_state
+from convo.runstate.run_state import RunState
 from convo.runstate.signature import remove_signature, sign_state, verify_signature
-from convo.runstate.state import RunState
 from convo.runstate.versions import LABELS, VERSIONS
 from convo.runstate.writer import serialize_run_state
-from convo.terminal.approvals import edit_arguments_in_editor
+from convo.terminal.approval_prompt import edit_arguments_in_editor
 from convo.terminal.run_state_view import loss_lines
 from convo.terminal.terminal import escape_control_chars, format_count
 

@@ -39,15 +39,15 @@ from convo.errors import Busy, InvalidUsage, StateFault
 from convo.history.canonical import item_hash
 from convo.history.items import Item, get_call_id, is_client_output, item_type
 from convo.history.records import Strategy
-from convo.runs import approvals
 from convo.runs.machine import step_run
 from convo.runs.serialize import PHASE_WORDS
 from convo.runs.state import TERMINAL_PHASES, ApprovalDecided, Phase, Run, Stage, ToolOutputSupplied
+from convo.runs.stored_approvals import PendingApproval, pending_approval_from_call
 from convo.runstate.calls import answerable_call_id, find_open_nested_states
 from convo.runstate.format import iter_actions, iter_interruptions
 from convo.runstate.import_ import import_run_state
 from convo.runstate.run_items import read_context_description
-from convo.runstate.state import RunState
+from convo.runstate.run_state import RunState
 from convo.stores.base import AgentRun, Store
 
 ENDED_STATUSES = ("done", "failed", "stopped")
@@ -380,7 +380,7 @@ def _iter_answered_call_words(items: Sequence[Item]) -> Iterator[str]:
 
 
 async def _resume_interactively(presenter: RunPresenter, out: ChatOutput) -> int:
-    from convo.terminal.approvals import ask_for_decisions
+    from convo.terminal.approval_prompt import ask_for_decisions
     from convo.terminal.prompt import read_plain_line
     from convo.terminal.terminal import detect_display_without_color
 
@@ -407,7 +407,7 @@ async def _abort_run(presenter: RunPresenter, out: ChatOutput, start_count: int)
 
 def _print_decisions(
     events: Sequence[ApprovalDecided | ToolOutputSupplied],
-    pending: Sequence[approvals.PendingApproval],
+    pending: Sequence[PendingApproval],
     out: ChatOutput,
 ) -> None:
     calls = {call.call_id: call for call in pending}
@@ -425,10 +425,10 @@ def _print_decisions(
         )
 
 
-def _list_pending_calls(run: Run) -> list[approvals.PendingApproval]:
-    return [approvals.pending_approval_from_call(call, agent) for agent, call in run.pending_with_agents]
+def _list_pending_calls(run: Run) -> list[PendingApproval]:
+    return [pending_approval_from_call(call, agent) for agent, call in run.pending_with_agents]
 
 
-def _list_decidable_calls(run: Run) -> list[approvals.PendingApproval]:
+def _list_decidable_calls(run: Run) -> list[PendingApproval]:
     """Return the pending calls, and those that are decided and not performed yet."""
-    return [approvals.pending_approval_from_call(call, agent) for agent, call in run.decidable_with_agents]
+    return [pending_approval_from_call(call, agent) for agent, call in run.decidable_with_agents]

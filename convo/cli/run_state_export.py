@@ -17,7 +17,7 @@ from convo.cli.run_options import RunFlags
 from convo.config.settings import Settings
 from convo.errors import NotFound
 from convo.runstate.relabel import relabel_state
-from convo.runstate.state import RunState
+from convo.runstate.run_state import RunState
 from convo.runstate.versions import NEWEST_VERSION
 from convo.runstate.writer import serialize_run_state
 from convo.terminal.run_state_view import loss_lines

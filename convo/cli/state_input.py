@@ -14,7 +14,7 @@ from convo.chat.files import format_os_error
 from convo.chat.state_file import is_state_like, parse_state_bytes, read_state_bytes, read_state_stream
 from convo.errors import AmbiguousHandle, InvalidUsage, NotFound, Unreadable
 from convo.runstate.reader import run_state_summary_to_json
-from convo.runstate.state import RunState
+from convo.runstate.run_state import RunState
 from convo.runstate.writer import serialize_run_state
 from convo.terminal.pager import print_paged
 from convo.terminal.run_state_view import render_paused_state

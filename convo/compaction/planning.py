@@ -34,7 +34,7 @@ from convo.history.items import (
 )
 from convo.history.records import Strategy
 from convo.history.tree import Key, Path
-from convo.strategies.state import STRATEGIES
+from convo.strategies.strategy import STRATEGIES
 from convo.usage.counting import Usage
 
 

@@ -1,16 +1,13 @@
-"""Context use: tokens of each part of the next request, and the request itself.
+"""Context use: tokens of each part of the next request.
 
 Parts are tools, instructions, items that the owner prepends, and input. Counts are made before sending; an endpoint's
 own count replaces them as one figure.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from convo.history.items import Item, Json, is_assistant_message, is_user_message, item_type
-from convo.history.records import Strategy
-from convo.history.tree import Node
 from convo.usage.counting import TOKENIZER_ENCODING, TokenCount, count_tokens
 from convo.usage.models import ModelWindow
 
@@ -105,7 +102,7 @@ def sum_context_usage(
     )
 
 
-def _context_usage_to_json(filling: ContextUsage) -> dict[str, Json]:
+def context_usage_to_json(filling: ContextUsage) -> dict[str, Json]:
     """Return the JSON object of the context usage."""
     window = filling.window
     return {
@@ -144,43 +141,3 @@ def _items_part(name: str, items: Sequence[Item], window: ModelWindow | None) ->
 def _flag_estimate(count: TokenCount, window: ModelWindow | None) -> TokenCount:
     """Mark the count as an estimate if the model's encoding is unknown or not the tokenizer's."""
     return count._replace(is_estimate=count.is_estimate or window is None or window.counted != TOKENIZER_ENCODING)
-
-
-@dataclass(frozen=True, repr=False)  # asyncio's debug output formats results, and this repr would be long
-class NextRequest:
-    """The next request.
-
-    handle:           the name of the conversation
-    owner_handle:     the handle that the owner continues from; None if the server prepends nothing
-    prepended_nodes:  the nodes that the owner prepends
-    model:            "provider/model"
-    url:              target of the POST; None if the request stays in this process
-    body:             the request as it is sent
-    headers:          without secrets; `{key}` is written for the key
-    key_env:          the variable that holds the key; None if none is needed
-    """
-
-    handle: str
-    strategy: Strategy
-    owner_handle: str | None
-    prepended_nodes: tuple[Node, ...]
-    model: str
-    url: str | None
-    body: Mapping[str, Json]
-    context_usage: ContextUsage
-    headers: Mapping[str, str]
-    key_env: str | None = None
-
-
-def next_request_to_json(coming: NextRequest) -> dict[str, Json]:
-    """Return the object that `convo next --json` prints."""
-    return {
-        "handle": coming.handle,
-        "strategy": str(coming.strategy),
-        "model": coming.model,
-        "method": "POST",
-        "url": coming.url,
-        "before": {"owner": coming.owner_handle, "items": [node.item for node in coming.prepended_nodes]},
-        "body": dict(coming.body),
-        **_context_usage_to_json(coming.context_usage),
-    }

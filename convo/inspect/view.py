@@ -14,7 +14,7 @@ from convo.config.sections import Price
 from convo.history.items import Item, is_assistant_message, item_preview
 from convo.history.records import Link, Scope, Session, Strategy
 from convo.history.tree import Key, Node, Path
-from convo.strategies.state import STRATEGIES
+from convo.strategies.strategy import STRATEGIES
 from convo.usage.counting import Usage, estimate_tokens
 from convo.usage.models import find_price
 

@@ -1,25 +1,19 @@
-"""Lint rules for single items and pairs: required fields, ids, arguments, calls and outputs.
+"""Lint rules for single items: required fields, ids, arguments.
 
-Unknown item types are not checked: they may be newer than this list. Truncated arguments are closed. A call
-without output gets an "interrupted" output of the matching type, or is dropped if convo cannot create one
-(screenshots, hosted calls).
+Unknown item types are not checked: they may be newer than this list. Truncated arguments are closed.
 """
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from convo.history.items import OPTIONAL_ID_TYPES, Item, Json, item_type
-from convo.history.pairing import OUTPUT_BY_HOSTED_CALL, RESPONSE_BY_APPROVAL_REQUEST, pair_id, program_call_id
 from convo.history.tree import is_same_item
-from convo.lint.chain import continue_before
 from convo.lint.model import (
-    COUNTERPART_TYPES,
     ItemEdits,
     LintIssue,
     LintView,
     RepairChange,
     apply_edits,
-    is_incomplete_item,
     item_issues,
 )
 
@@ -214,206 +208,3 @@ def _describe_invalid_arguments(arguments: Json) -> str:
 
 def _is_truncated(arguments: str, error: json.JSONDecodeError) -> bool:
     return error.pos >= len(arguments.rstrip()) or error.msg.startswith("Unterminated")
-
-
-CALL_WITHOUT_OUTPUT = "call-without-output"
-
-INTERRUPTED_MESSAGE = "The call was interrupted before it gave an output."
-
-
-def check_call_without_output(view: LintView) -> Iterator[LintIssue]:
-    """Report each call without a later output.
-
-    An incomplete call is reported only if the items are sent verbatim: otherwise it is not sent as a call.
-
-    An output answers one call: of several earlier calls with its id, the last. An approval request may stay
-    pending as long as no item of another type follows.
-    """
-    last_index = max(
-        (index for index, item in enumerate(view.items) if item_type(item) not in RESPONSE_BY_APPROVAL_REQUEST),
-        default=-1,
-    )
-    for index, item in view.items_of_type(*COUNTERPART_TYPES):
-        call_id = pair_id(item)
-        if (
-            index in view.output_indexes
-            or call_id in view.pending_call_ids
-            or (call_id is None and item_type(item) not in OUTPUT_BY_HOSTED_CALL)
-        ):
-            continue
-        if item_type(item) in RESPONSE_BY_APPROVAL_REQUEST and index > last_index:
-            continue
-        if view.is_sent_verbatim or not is_incomplete_item(item):
-            yield LintIssue(
-                f"{_call_label(item)} has no {_answer_noun(item)}",
-                index,
-                _pair_id_field(item),
-            )
-
-
-def check_output_without_call(view: LintView) -> Iterator[LintIssue]:
-    """Report each output without an earlier call, and each output that a later output of its call replaces.
-
-    If a server owns items that were not read, a missing call is not reported: it may be among them.
-    """
-    yield from _check_superseded_outputs(view)
-    if view.has_unread_items:
-        return
-    expected: set[tuple[str, str | None]] = set()
-    searches = 0
-    for index, item in view.items_of_type(*COUNTERPART_TYPES, *COUNTERPART_TYPES.values()):
-        call_id, kind = pair_id(item), item_type(item)
-        if kind in COUNTERPART_TYPES:
-            expected.add((COUNTERPART_TYPES[kind], call_id))
-            searches += kind == "tool_search_call" and call_id is None
-        elif call_id is None:
-            searches -= kind == "tool_search_output"
-            if kind == "tool_search_output" and searches < 0:
-                searches = 0
-                yield LintIssue(f"this {_type_words(item)} has no earlier call", index, ".call_id")
-        elif (kind, call_id) not in expected:
-            yield LintIssue(
-                f"this {_type_words(item)} has no earlier {_call_noun(item)} {call_id}", index, _pair_id_field(item)
-            )
-
-
-def _check_superseded_outputs(view: LintView) -> Iterator[LintIssue]:
-    """Report each output whose call has a later output; a call has one output."""
-    output_by_call = {call_index: index for call_index, index in view.output_indexes.items() if call_index >= 0}
-    current: dict[tuple[str, str], int] = {}
-    for index, item, call_id in view.paired_items:
-        kind = item_type(item)
-        if kind in COUNTERPART_TYPES:
-            current[COUNTERPART_TYPES[kind], call_id] = index
-        elif (kind, call_id) in current and output_by_call.get(current[kind, call_id]) != index:
-            yield LintIssue(
-                f"{_call_noun(item)} {call_id} also has a later {_answer_noun(item)}", index, _pair_id_field(item)
-            )
-
-
-def _call_label(item: Item) -> str:
-    return f"{_type_words(item)} {pair_id(item) or ''}".rstrip()
-
-
-def _answer_noun(item: Item) -> str:
-    return "response" if item_type(item) in RESPONSE_BY_APPROVAL_REQUEST else "output"
-
-
-def _call_noun(item: Item) -> str:
-    return "request" if item_type(item) in RESPONSE_BY_APPROVAL_REQUEST.values() else "call"
-
-
-def _pair_id_field(item: Item) -> str:
-    """Return the JSON path of the id that pairs a call with its output."""
-    return {"mcp_approval_request": ".id", "mcp_approval_response": ".approval_request_id"}.get(
-        item_type(item), ".call_id"
-    )
-
-
-def fix_call_without_output(view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
-    """Add an "interrupted" output for each call, after the batch of calls that the call belongs to.
-
-    A call is dropped if a later call in the batch has its id: an output could not tell which of them it answers. A call
-    whose output only the provider can create is dropped as well; a program is dropped with its calls.
-    """
-    batches = _batch_ends(view)
-    insert_after = {index: max(batches[index], view.server_count - 1) for index, _ in item_issues(faults)}
-    for index, fault in item_issues(faults):
-        if index < view.server_count and not _can_be_closed(view, index, insert_after[index]):
-            return continue_before(view, index, CALL_WITHOUT_OUTPUT, fault.message)
-    insertions: dict[int, list[Item]] = {}
-    dropped: dict[int, None] = {}
-    changes = []
-    for index, fault in item_issues(faults):
-        call = view.items[index]
-        if index in dropped:
-            continue
-        if _can_be_closed(view, index, insert_after[index]):
-            insertions.setdefault(insert_after[index], []).append(
-                INTERRUPTED_OUTPUTS[item_type(call)](str(pair_id(call)))
-            )
-            changes.append(
-                RepairChange(
-                    CALL_WITHOUT_OUTPUT,
-                    "added",
-                    f"{fault.message}: an 'interrupted' output was added",
-                    view.source_indexes[index],
-                )
-            )
-        else:
-            for drop_index in (index, *_program_call_indexes(view, call)):
-                if drop_index not in dropped:
-                    dropped[drop_index] = None
-                    reason = f"{fault.message}, and none can be created"
-                    changes.append(
-                        RepairChange(CALL_WITHOUT_OUTPUT, "dropped", reason, view.source_indexes[drop_index])
-                    )
-    return apply_edits(view, ItemEdits(dropped, insertions)), changes
-
-
-def _can_be_closed(view: LintView, index: int, last_index: int) -> bool:
-    """Whether convo can create an output after item `last_index` that answers only this call."""
-    call = view.items[index]
-    kind, call_id = item_type(call), pair_id(call)
-    return kind in INTERRUPTED_OUTPUTS and not any(
-        item_type(item) == kind and pair_id(item) == call_id for item in view.items[index + 1 : last_index + 1]
-    )
-
-
-def _program_call_indexes(view: LintView, call: Item) -> Iterator[int]:
-    """Yield the indexes of the calls that a program made, and of their outputs."""
-    if item_type(call) == "program":
-        yield from (
-            index for index, item in enumerate(view.items) if program_call_id(item) == pair_id(call) is not None
-        )
-
-
-def _batch_ends(view: LintView) -> list[int]:
-    """Return for each item the index of the last item in its batch of consecutive calls and outputs."""
-    ends = list(range(len(view.items)))
-    pair_types = {*COUNTERPART_TYPES, *COUNTERPART_TYPES.values()}
-    for index in range(len(ends) - 2, -1, -1):
-        if item_type(view.items[index + 1]) in pair_types:
-            ends[index] = ends[index + 1]
-    return ends
-
-
-def _type_words(item: Item) -> str:
-    return item_type(item).replace("_", " ")
-
-
-def _output_builder(output_kind: str, *, by: str = "call_id") -> Callable[[str], dict[str, Json]]:
-    return lambda name: {"type": output_kind, by: name, "output": INTERRUPTED_MESSAGE}
-
-
-def _shell_output(name: str) -> dict[str, Json]:
-    result = {"stdout": "", "stderr": INTERRUPTED_MESSAGE, "outcome": {"type": "exit", "exit_code": 130}}
-    return {"type": "shell_call_output", "call_id": name, "output": [result]}
-
-
-def _patch_output(name: str) -> dict[str, Json]:
-    return {**_output_builder("apply_patch_call_output")(name), "status": "failed"}
-
-
-def _local_shell_output(name: str) -> dict[str, Json]:
-    return {"type": "local_shell_call_output", "id": name, "output": json.dumps({"output": INTERRUPTED_MESSAGE})}
-
-
-def _approval_response(name: str) -> dict[str, Json]:
-    return {
-        "type": "mcp_approval_response",
-        "approval_request_id": name,
-        "approve": False,
-        "reason": INTERRUPTED_MESSAGE,
-    }
-
-
-INTERRUPTED_OUTPUTS: Mapping[str, Callable[[str], dict[str, Json]]] = {
-    "function_call": _output_builder("function_call_output"),
-    "custom_tool_call": _output_builder("custom_tool_call_output"),
-    "local_shell_call": _local_shell_output,
-    "shell_call": _shell_output,
-    "apply_patch_call": _patch_output,
-    "mcp_approval_request": _approval_response,
-}
-"""The builder of an "interrupted" output, by type of the call."""

@@ -22,7 +22,7 @@ from convo.history.items import (
 from convo.history.pairing import OUTPUT_BY_CALL, RESPONSE_BY_APPROVAL_REQUEST, output_index_by_call, pair_id
 from convo.history.records import ANSWERED_STATUSES, Link, Scope, Strategy
 from convo.inspect.view import ConversationView
-from convo.strategies.state import STRATEGIES
+from convo.strategies.strategy import STRATEGIES
 
 
 class Severity(StrEnum):

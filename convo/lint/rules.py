@@ -1,14 +1,14 @@
 """The lint rules as a table, and `lint_history`, which runs them all.
 
 A code never changes its meaning: users name it in CI. The order is the order of repair: owner and anchor first, then
-single items, then pairs. A fix may leave issues to a later rule, never to an earlier one.
+single items, then calls and outputs. A fix may leave issues to a later rule, never to an earlier one.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple, TypeAlias
 
-from convo.lint import chain, items, reasoning, secrets
+from convo.lint import calls, chain, items, reasoning, secrets
 from convo.lint.model import LintFinding, LintIssue, LintView, RepairChange, Severity, drop_items
 
 RuleCheck: TypeAlias = Callable[[LintView], Iterator[LintIssue]]
@@ -114,15 +114,15 @@ LINT_RULES: tuple[LintRule, ...] = (
         "output-without-call",
         ERROR,
         "an output without an earlier call",
-        items.check_output_without_call,
+        calls.check_output_without_call,
         partial(drop_items, "output-without-call"),
     ),
     LintRule(
         "call-without-output",
         ERROR,
         "a call without an output",
-        items.check_call_without_output,
-        items.fix_call_without_output,
+        calls.check_call_without_output,
+        calls.fix_call_without_output,
         keeps_server_items=True,
     ),
     LintRule(

@@ -1,1 +1,1 @@
-"""RunState documents of the Agents SDK: read `reader` for validation, `state` for the parsed view."""
+"""RunState documents of the Agents SDK: read `reader` for validation, `run_state` for the parsed view."""

@@ -24,7 +24,7 @@ from convo.runstate.format import (
 )
 from convo.runstate.identity import StateCall
 from convo.runstate.run_items import CONVO_IDENTITY_PREFIX, GraphAgent, build_sticky_call
-from convo.runstate.state import RunState
+from convo.runstate.run_state import RunState
 from convo.runstate.versions import LEDGER_SINCE, find_record_slots
 from convo.tools.tool import Lookup, toolbox
 

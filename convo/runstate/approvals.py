@@ -28,7 +28,7 @@ from convo.runstate.format import (
     get_sticky_decision,
 )
 from convo.runstate.identity import ARGUMENT_FIELDS, parse_state_call
-from convo.runstate.state import PendingCall, RunState
+from convo.runstate.run_state import PendingCall, RunState
 from convo.runstate.versions import REJECTION_MESSAGE_SINCE, VERSION_BY_LABEL, find_record_slots
 from convo.runstate.versions.v1_15 import build_ledger_entry
 

@@ -28,9 +28,9 @@ from convo.runstate.run_items import (
     build_context_members,
     split_model_calls,
 )
-from convo.runstate.state import RunState, wrap_document
+from convo.runstate.run_state import RunState, wrap_document
 from convo.runstate.versions import NEWEST_VERSION
-from convo.strategies.state import STRATEGIES
+from convo.strategies.strategy import STRATEGIES
 from convo.tools.tool import NOT_APPROVED
 
 EXPORTABLE_PHASES = {Phase.PAUSED, Phase.DONE, Phase.NEW, Phase.CALLING_MODEL}

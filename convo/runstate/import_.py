@@ -35,7 +35,7 @@ from convo.runstate.calls import (
 from convo.runstate.document import PathMatch, PathSteps, format_path, get_path
 from convo.runstate.format import APPROVAL_ITEM, INTERRUPTION_STEP
 from convo.runstate.run_items import read_context_values
-from convo.runstate.state import PendingCall, RunState, StateDecision, wrap_document
+from convo.runstate.run_state import PendingCall, RunState, StateDecision, wrap_document
 from convo.runstate.versions import LABELS
 from convo.tools.schema import Mismatch
 

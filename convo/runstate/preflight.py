@@ -9,13 +9,14 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from convo.errors import InvalidRunState
 from convo.history.items import Item, Json
 from convo.history.records import Strategy
-from convo.lint.items import check_call_without_output, check_malformed_item, check_output_without_call
+from convo.lint.calls import check_call_without_output, check_output_without_call
+from convo.lint.items import check_malformed_item
 from convo.lint.model import LintIssue, LintView
 from convo.runs.state import Run
 from convo.runstate.calls import answerable_call_id
 from convo.runstate.document import PathMatch, format_path, iter_path_matches, parse_path_pattern
 from convo.runstate.import_ import GENERATED_ITEMS, count_confirmed_items, is_call_answer, iter_history
-from convo.strategies.state import STRATEGIES
+from convo.strategies.strategy import STRATEGIES
 
 
 def check_sendable(document: Json, run: Run, strategy: Strategy) -> None:

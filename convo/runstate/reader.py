@@ -38,7 +38,7 @@ from convo.runstate.format import (
     list_decided_call_ids,
 )
 from convo.runstate.identity import ARGUMENT_FIELDS, HANDOFF_ROLE, StateCall, parse_state_call
-from convo.runstate.state import PendingCall, RunState, StateDecision, wrap_document
+from convo.runstate.run_state import PendingCall, RunState, StateDecision, wrap_document
 from convo.runstate.versions import (
     LABELS,
     LEDGER_SINCE,

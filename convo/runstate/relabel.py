@@ -9,7 +9,7 @@ from convo.history.items import Json
 from convo.runstate.document import PathMatch, PathSteps, format_path, parse_path_pattern, remove_path, replace_path
 from convo.runstate.format import RelabelLoss, RelabelResult, Version, has_content, iter_nested_states, make_loss
 from convo.runstate.reader import SCHEMA_VERSION_KEY, run_state_from_json
-from convo.runstate.state import RunState
+from convo.runstate.run_state import RunState
 from convo.runstate.versions import LABELS, NESTED_STATE_SINCE, VERSION_BY_LABEL, VERSIONS
 
 DEFAULT_VALUES = ({"type": "function"}, {"type": "next_step_run_again"})

@@ -25,7 +25,7 @@ from convo.runs.state import ToolCall
 from convo.runstate.document import get_path
 from convo.runstate.format import APPROVAL_ITEM, INPUT_RUN_ITEM
 from convo.runstate.identity import HANDOFF_ROLE, StateCall, make_lookup_key, parse_state_call
-from convo.runstate.state import RunState
+from convo.runstate.run_state import RunState
 from convo.tools.tool import NO_VALUES, Lookup, Tool, lookup_of, toolbox
 
 NONE_META = {"original_type": "none", "serialized_via": "none", "requires_deserializer": False, "omitted": False}

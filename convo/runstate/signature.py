@@ -11,7 +11,7 @@ from convo.errors import InvalidUsage, NotCanonical, NotSigned
 from convo.history.canonical import item_hash
 from convo.history.items import Json
 from convo.runstate.document import remove_path
-from convo.runstate.state import RunState
+from convo.runstate.run_state import RunState
 
 SIGNATURE_KEY = "$convoSignature"
 SIGNATURE_ALGORITHM = "hmac-sha256"

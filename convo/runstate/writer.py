@@ -7,7 +7,7 @@ import json
 
 from convo.errors import InvalidRunState
 from convo.history.items import Json
-from convo.runstate.state import RunState
+from convo.runstate.run_state import RunState
 
 STATE_ENCODER = json.JSONEncoder(allow_nan=False)
 

@@ -24,7 +24,7 @@ from convo.server import http
 from convo.server.routes import HandlerContext
 from convo.server.sse import join_output_text
 from convo.stores.base import Store
-from convo.strategies.state import STRATEGIES
+from convo.strategies.strategy import STRATEGIES
 
 DEFAULT_SESSION_LIMIT, MAX_SESSION_LIMIT = 50, 1000
 """Number of sessions listed."""

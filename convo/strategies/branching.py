@@ -11,7 +11,7 @@ from convo.errors import Conflict, InvalidUsage
 from convo.history.items import Item
 from convo.history.records import Link
 from convo.history.tree import Path, common_prefix_length
-from convo.strategies.state import (
+from convo.strategies.strategy import (
     ConversationState,
     compaction_depth,
     last_answer_depth,

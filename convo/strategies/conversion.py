@@ -28,7 +28,7 @@ from convo.history.items import (
     to_sendable,
 )
 from convo.history.records import EMBEDDED_SCOPE, Scope, Strategy
-from convo.strategies.state import STRATEGIES, StateStrategy, is_complete_answer
+from convo.strategies.strategy import STRATEGIES, StateStrategy, is_complete_answer
 
 ITEM_REFERENCE = "item_reference"
 

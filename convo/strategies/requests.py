@@ -20,7 +20,7 @@ from convo.history.items import (
 from convo.history.pairing import OUTPUT_BY_CALL, output_index_by_call, program_call_id
 from convo.history.records import Strategy
 from convo.history.tree import common_prefix_length, is_same_item
-from convo.strategies.state import STRATEGIES, ConversationState, RequestInput, RetryAction, RetryDecision
+from convo.strategies.strategy import STRATEGIES, ConversationState, RequestInput, RetryAction, RetryDecision
 
 
 def build_request_body(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from convo.errors import InvalidUsage, WrongOwner
 from convo.history.items import is_valid_id
 from convo.history.records import Strategy
-from convo.strategies.state import STRATEGIES
+from convo.strategies.strategy import STRATEGIES
 
 TURN_HANDLE_PATTERN = re.compile(r"(.+)@(-?\d{1,9})", re.ASCII)
 """A handle and a turn number."""

@@ -13,7 +13,7 @@ from convo.agent_runner.runner import AgentRunner
 from convo.agents.agent import plain_json
 from convo.errors import InvalidUsage, StateFault
 from convo.history.items import Item, Json, StreamEvent, decode_json_escapes, item_text, item_type
-from convo.terminal.approvals import ask_for_decisions
+from convo.terminal.approval_prompt import ask_for_decisions
 from convo.terminal.terminal import (
     UNANNOUNCED_TYPES,
     AnswerPrinter,

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from shlex import quote
 
+from convo.chat.preview import NextRequest
 from convo.history.accumulator import STREAMED_TEXT_DIFFERS, STREAMED_TEXT_DIFFERS_MESSAGE
 from convo.history.items import (
     Item,
@@ -22,7 +23,6 @@ from convo.history.items import (
     searchable_text,
 )
 from convo.history.records import IGNORED_PARAMETER, Link
-from convo.inspect.context_window import NextRequest
 from convo.inspect.serialize import link_provider
 from convo.inspect.tree import LinkRow, iter_link_rows
 from convo.inspect.view import (
@@ -36,7 +36,7 @@ from convo.inspect.view import (
     max_input_tokens,
     sum_link_usage,
 )
-from convo.strategies.state import STRATEGIES
+from convo.strategies.strategy import STRATEGIES
 from convo.terminal.status_line import describe_open_run, format_continue_command, format_cost, format_token_counts
 from convo.terminal.terminal import (
     COLUMN_GAP,

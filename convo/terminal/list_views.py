@@ -8,7 +8,7 @@ from convo.chat.lookup import SessionSummary
 from convo.history.items import Item
 from convo.history.records import Session
 from convo.stores.base import PruneResult, TenantStats
-from convo.strategies.state import STRATEGIES
+from convo.strategies.strategy import STRATEGIES
 from convo.terminal.terminal import (
     Column,
     DisplayOptions,

@@ -12,7 +12,7 @@ from convo.history.items import item_preview, item_type
 from convo.history.records import Session, Strategy
 from convo.lint.model import RepairChange, Severity
 from convo.strategies.conversion import TransferLoss
-from convo.strategies.state import STRATEGIES
+from convo.strategies.strategy import STRATEGIES
 from convo.terminal.status_line import format_owner_handle
 from convo.terminal.terminal import (
     Column,

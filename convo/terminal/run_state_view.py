@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from convo.history.items import decode_json_escapes
 from convo.runstate.format import RelabelLoss
-from convo.runstate.state import PendingCall, RunState, StateDecision
+from convo.runstate.run_state import PendingCall, RunState, StateDecision
 from convo.terminal.terminal import (
     Column,
     DisplayOptions,

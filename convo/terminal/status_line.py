@@ -12,7 +12,7 @@ from typing import NamedTuple
 from convo.config.sections import Price
 from convo.history.records import Link, Session
 from convo.inspect.view import OpenRun
-from convo.strategies.state import STRATEGIES, ConversationState
+from convo.strategies.strategy import STRATEGIES, ConversationState
 from convo.terminal.terminal import text_width, truncate_text
 from convo.usage.counting import Usage
 

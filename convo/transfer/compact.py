@@ -59,7 +59,7 @@ from convo.history.records import ANSWERED_STATUSES, EMBEDDED_SCOPE, Link, Scope
 from convo.history.tree import Key, Path
 from convo.stores.base import Transaction
 from convo.strategies.branching import items_after_point, replace_history
-from convo.strategies.state import ConversationState, to_resendable_items
+from convo.strategies.strategy import ConversationState, to_resendable_items
 from convo.transfer.convert import delete_seeded_conversation, seed_conversation
 from convo.usage.counting import TokenCount, Usage, count_item_tokens, count_tokens
 from convo.usage.models import NO_WINDOW_SETTINGS, find_model_window

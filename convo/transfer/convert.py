@@ -36,7 +36,7 @@ from convo.strategies.conversion import (
     plan_transfer,
 )
 from convo.strategies.requests import reconcile
-from convo.strategies.state import STRATEGIES, ConversationState, is_complete_answer
+from convo.strategies.strategy import STRATEGIES, ConversationState, is_complete_answer
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ from convo.inspect.serialize import (
     link_from_json,
 )
 from convo.runstate.reader import run_state_from_json
-from convo.runstate.state import RunState
+from convo.runstate.run_state import RunState
 from convo.stores.base import Store
 from convo.transfer.convert import SessionWriter
 

@@ -23,7 +23,7 @@ from convo.errors import Busy, ConvoError, EndpointFault, NotFound
 from convo.history.items import Json, StreamEvent, user_message
 from convo.history.records import ANSWERED_STATUSES, EMBEDDED_SCOPE, SCRATCH_PREFIX, Link, Session, Strategy
 from convo.strategies.selection import OwnerSelection
-from convo.strategies.state import STRATEGIES
+from convo.strategies.strategy import STRATEGIES
 from convo.usage.counting import Usage
 
 RACE_ORDER = tuple(STRATEGIES)

@@ -10,8 +10,8 @@ from convo.agents.graph import agent_tool
 from convo.chat.turn import RequestOptions
 from convo.errors import InvalidUsage, RunFailed
 from convo.history.records import Strategy
-from convo.runs.approvals import list_pending_approvals
 from convo.runs.state import ApprovalDecided
+from convo.runs.stored_approvals import list_pending_approvals
 from convo.stores.factory import open_store
 from tests.chat.agents import calls, history, inputs, own, read, running, say, scripted, words
 from tests.chat.conftest import Bench

@@ -18,7 +18,7 @@ from convo.runs.state import ApprovalDecided, RunLimits, ToolOutputSupplied
 from convo.runstate.import_ import import_run_state
 from convo.runstate.reader import parse_run_state
 from convo.runstate.writer import serialize_run_state
-from convo.strategies.state import STRATEGIES
+from convo.strategies.strategy import STRATEGIES
 from convo.tools.tool import Context, tool
 from tests.chat.agents import calls, history, inputs, own, read, running, say, scripted, words
 from tests.chat.conftest import Bench

@@ -27,7 +27,7 @@ from convo.runstate.reader import parse_run_state
 from convo.strategies.branching import replace_history
 from convo.strategies.requests import decide_retry, reconcile
 from convo.strategies.selection import select_owner
-from convo.strategies.state import ConversationState, RetryAction
+from convo.strategies.strategy import ConversationState, RetryAction
 from tests.runstate import snapshots
 from tests.runstate.stories import agents
 

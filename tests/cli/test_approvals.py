@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from convo.history.records import Strategy
-from convo.runs.approvals import list_pending_approvals
 from convo.runs.serialize import run_from_json, run_to_json
 from convo.runs.state import Run
+from convo.runs.stored_approvals import list_pending_approvals
 from convo.stores.base import AgentRun, Transaction
 from convo.stores.factory import open_store
 from tests.cli.held import DATABASE, Story, Teller, held

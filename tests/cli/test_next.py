@@ -13,7 +13,7 @@ import pytest
 from convo.errors import RequestRefused
 from convo.history.records import Strategy
 from convo.stores.base import Store
-from convo.strategies.state import STRATEGIES
+from convo.strategies.strategy import STRATEGIES
 from tests.cli.agenting import REFUND, agents, from_store
 from tests.cli.chatting import ECHO, scripted
 from tests.cli.held import Teller, held, talks

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from convo.history.records import Strategy
-from convo.strategies.state import STRATEGIES
+from convo.strategies.strategy import STRATEGIES
 from tests.loopback import Loopback, answers
 from tests.running import Convo, Got, Launch
 from tests.wire import answered, said, spoken, state

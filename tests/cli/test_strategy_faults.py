@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from convo.history.records import Strategy
-from convo.strategies.state import STRATEGIES
+from convo.strategies.strategy import STRATEGIES
 from tests.cli.chatting import ECHO
 from tests.cli.held import DATABASE
 from tests.loopback import (

@@ -33,7 +33,7 @@ from convo.runstate.approvals import apply_verdict
 from convo.runstate.format import ApprovalVerdict
 from convo.runstate.import_ import import_run_state
 from convo.runstate.reader import parse_run_state
-from convo.runstate.state import RunState as State
+from convo.runstate.run_state import RunState as State
 from convo.runstate.writer import serialize_run_state
 from convo.runtime import SystemClock, random_id
 from convo.stores.base import Store

@@ -4,14 +4,13 @@ from typing import Any
 
 import pytest
 
+from convo.chat.preview import NextRequest, next_request_to_json
 from convo.history.items import assistant_message, user_message
 from convo.history.records import Strategy
 from convo.inspect.context_window import (
     COUNTED_BY_ENDPOINT,
     COUNTED_BY_ESTIMATE,
-    NextRequest,
     category_parts,
-    next_request_to_json,
     request_parts,
     sum_context_usage,
 )

@@ -16,7 +16,7 @@ from convo.lint.rules import LINT_RULES, lint_history
 from convo.responses_api.deps import EndpointOptions
 from convo.stores.base import AppendItems, Conversation, Store, Transaction
 from convo.stores.memory import MemoryStore
-from convo.strategies.state import ConversationState
+from convo.strategies.strategy import ConversationState
 from tests.clock import FixedClock
 from tests.embedding import embedded
 from tests.lint.corpus import CORPUS, Broken

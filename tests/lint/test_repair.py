@@ -12,7 +12,7 @@ from convo.errors import Unrepairable
 from convo.history.items import Item, item_type
 from convo.history.records import Strategy
 from convo.lint import repair
-from convo.lint.items import INTERRUPTED_MESSAGE
+from convo.lint.calls import INTERRUPTED_MESSAGE
 from convo.lint.model import LintView, RepairChange, lint_view_of_conversation, lint_view_of_file
 from convo.lint.repair import RepairResult, repair_for_file, repair_for_session
 from convo.lint.rules import LINT_RULES, lint_history

@@ -7,7 +7,6 @@ import pytest
 from convo.agents.agent import Agent
 from convo.agents.graph import agent_tool, graph
 from convo.errors import IllegalTransition, InputFault, InvalidRunState, NotFound
-from convo.runs.approvals import apply_decisions, list_pending_approvals
 from convo.runs.machine import build_missing_outputs, step_run
 from convo.runs.serialize import recover_run, run_from_json, run_to_json
 from convo.runs.state import (
@@ -26,6 +25,7 @@ from convo.runs.state import (
     ToolOutputSupplied,
     ToolReturned,
 )
+from convo.runs.stored_approvals import apply_decisions, list_pending_approvals
 from tests.runs.driving import FREE, GUARDED, answer, call, outputs, run_of, told
 
 CLERK = Agent("clerk", tools=(GUARDED,))

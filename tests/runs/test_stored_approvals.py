@@ -8,9 +8,9 @@ import pytest
 from convo.agents.agent import Agent
 from convo.errors import ConvoError, IllegalTransition, InputFault, InvalidRunState, UnknownSchema
 from convo.history.items import Json
-from convo.runs import approvals
 from convo.runs.serialize import recover_run, run_from_json, run_to_json
 from convo.runs.state import ApprovalDecided, Run, RunResumed, RunStarted, ToolOutputSupplied
+from convo.runs.stored_approvals import apply_decisions, list_decidable_approvals, list_pending_approvals
 from tests.runs.driving import FREE, GUARDED, answer, call, run_of, says, told
 from tests.steps import Steps
 
@@ -37,22 +37,20 @@ def document(run: Run) -> dict[str, Json]:
 
 
 def test_what_waits_is_read_from_the_document_alone() -> None:
-    found = approvals.list_pending_approvals(document(paused()))
+    found = list_pending_approvals(document(paused()))
     assert [(one.call_id, one.tool, one.agent, one.arguments) for one in found] == [
         ("g1", "guarded", "shop", '{"text": "x"}'),
         ("g2", "guarded", "shop", '{"text": "x"}'),
         ("m1", "crm.drop", "shop", "{}"),
     ]
     assert [(one.outcome_unknown, one.is_hosted) for one in found] == [(False, False), (False, False), (False, True)]
-    assert [(one.call_id, one.outcome_unknown) for one in approvals.list_pending_approvals(document(unknown()))] == [
-        ("u1", True)
-    ]
+    assert [(one.call_id, one.outcome_unknown) for one in list_pending_approvals(document(unknown()))] == [("u1", True)]
 
 
 def test_a_run_that_is_not_paused_waits_for_nothing() -> None:
     run, _ = told(run_of(Agent("shop")), RunStarted())
-    assert approvals.list_pending_approvals(document(run)) == ()
-    assert approvals.list_pending_approvals(document(told(run, answer(run, says("done")))[0])) == ()
+    assert list_pending_approvals(document(run)) == ()
+    assert list_pending_approvals(document(told(run, answer(run, says("done")))[0])) == ()
 
 
 @pytest.mark.parametrize(
@@ -72,7 +70,7 @@ def test_a_run_that_is_not_paused_waits_for_nothing() -> None:
 )
 def test_a_decision_says_the_same_as_on_the_run_itself(event: ApprovalDecided) -> None:
     run = paused()
-    changed = approvals.apply_decisions(document(run), [event])
+    changed = apply_decisions(document(run), [event])
     assert changed == document(told(run, event)[0])
     assert run_from_json(changed, run.graph) == told(run, event)[0]
 
@@ -82,7 +80,7 @@ def test_a_decision_says_the_same_as_on_the_run_itself(event: ApprovalDecided) -
 )
 def test_what_came_of_an_unknown_outcome_is_said_the_same_way(event: ApprovalDecided | ToolOutputSupplied) -> None:
     run = unknown()
-    assert approvals.apply_decisions(document(run), [event]) == document(told(run, event)[0])
+    assert apply_decisions(document(run), [event]) == document(told(run, event)[0])
 
 
 def test_several_decisions_are_all_in_the_document() -> None:
@@ -94,9 +92,9 @@ def test_several_decisions_are_all_in_the_document() -> None:
             ApprovalDecided("g2", approve=False),
         ],
     )
-    changed = approvals.apply_decisions(document(run), events)
+    changed = apply_decisions(document(run), events)
     assert changed == document(told(run, *events)[0])
-    assert approvals.list_pending_approvals(changed) == ()
+    assert list_pending_approvals(changed) == ()
 
 
 def test_four_times_the_decisions_take_about_four_times_the_work() -> None:
@@ -104,17 +102,17 @@ def test_four_times_the_decisions_take_about_four_times_the_work() -> None:
     for count in (50, 200):
         before = document(paused(*(call(f"g{n}", "guarded") for n in range(count))))
         with Steps() as steps:
-            changed = approvals.apply_decisions(before, [ApprovalDecided(f"g{n}", approve=True) for n in range(count)])
+            changed = apply_decisions(before, [ApprovalDecided(f"g{n}", approve=True) for n in range(count)])
         works.append(steps.taken)
-        assert approvals.list_pending_approvals(changed) == ()
+        assert list_pending_approvals(changed) == ()
     assert works[1] < 5 * works[0]
 
 
 def test_a_later_decision_for_good_takes_the_place_of_an_earlier_one() -> None:
-    (no,) = approvals.apply_decisions(document(paused()), [ApprovalDecided("g1", approve=False, always=True)])["always"]
+    (no,) = apply_decisions(document(paused()), [ApprovalDecided("g1", approve=False, always=True)])["always"]
     another = {**no, "lookup": ["bare", "free"]}
     before = {**document(paused()), "always": [no, another]}
-    changed = approvals.apply_decisions(before, [ApprovalDecided("g1", approve=True, always=True)])
+    changed = apply_decisions(before, [ApprovalDecided("g1", approve=True, always=True)])
     assert (no["approve"], changed["always"]) == (False, [another, {**no, "approve": True}])
 
 
@@ -133,7 +131,7 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(
 ) -> None:
     before = document(paused())
     with pytest.raises(error, match=says):
-        approvals.apply_decisions(before, [ApprovalDecided("g2", approve=True), event])
+        apply_decisions(before, [ApprovalDecided("g2", approve=True), event])
     assert before == document(paused())
 
 
@@ -150,28 +148,28 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(
 )
 def test_a_decision_can_be_changed_until_the_run_goes_on(first: ApprovalDecided, second: ApprovalDecided) -> None:
     run = paused()
-    changed = approvals.apply_decisions(document(run), [first, second])
+    changed = apply_decisions(document(run), [first, second])
     after, _ = told(run, first, second)
     assert changed == document(after)
     assert run_from_json(changed, run.graph) == after
-    (one,) = [one for one in approvals.list_decidable_approvals(changed) if one.call_id == second.call_id]
+    (one,) = [one for one in list_decidable_approvals(changed) if one.call_id == second.call_id]
     assert one.approved is second.approve
-    assert second.call_id not in [one.call_id for one in approvals.list_pending_approvals(changed)]
+    assert second.call_id not in [one.call_id for one in list_pending_approvals(changed)]
 
 
 def test_a_decision_on_an_unknown_outcome_is_final() -> None:
-    changed = approvals.apply_decisions(document(unknown()), [ApprovalDecided("u1", approve=False)])
-    assert approvals.list_decidable_approvals(changed) == ()
+    changed = apply_decisions(document(unknown()), [ApprovalDecided("u1", approve=False)])
+    assert list_decidable_approvals(changed) == ()
     with pytest.raises(IllegalTransition, match="call u1: done"):
-        approvals.apply_decisions(changed, [ApprovalDecided("u1", approve=True)])
+        apply_decisions(changed, [ApprovalDecided("u1", approve=True)])
 
 
 def test_a_run_kept_by_an_older_release_keeps_its_decisions() -> None:
-    changed = approvals.apply_decisions(document(paused()), [ApprovalDecided("g1", approve=True)])
+    changed = apply_decisions(document(paused()), [ApprovalDecided("g1", approve=True)])
     old = {**changed, "batch": [{k: v for k, v in one.items() if k != "verdict"} for one in changed["batch"]]}
-    assert [one.call_id for one in approvals.list_decidable_approvals(old)] == ["g2", "m1"]
+    assert [one.call_id for one in list_decidable_approvals(old)] == ["g2", "m1"]
     with pytest.raises(IllegalTransition, match="call g1: ready to run"):
-        approvals.apply_decisions(old, [ApprovalDecided("g1", approve=False)])
+        apply_decisions(old, [ApprovalDecided("g1", approve=False)])
 
 
 def test_the_reason_of_a_sticky_rejection_is_told_of_later_calls() -> None:
@@ -189,4 +187,4 @@ def test_the_reason_of_a_sticky_rejection_is_told_of_later_calls() -> None:
 @pytest.mark.parametrize(("spoilt", "error"), [({"version": 9}, UnknownSchema), ({"version": 1}, InvalidRunState)])
 def test_a_document_that_is_none_is_refused(spoilt: dict[str, Json], error: type[ConvoError]) -> None:
     with pytest.raises(error):
-        approvals.list_pending_approvals(spoilt)
+        list_pending_approvals(spoilt)

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from convo.errors import IllegalTransition, InvalidRunState
-from convo.runs.approvals import apply_decisions, list_pending_approvals
 from convo.runs.machine import step_run
 from convo.runs.serialize import run_from_json, run_to_json
 from convo.runs.state import (
@@ -21,6 +20,7 @@ from convo.runs.state import (
     RunStarted,
     Stage,
 )
+from convo.runs.stored_approvals import apply_decisions, list_pending_approvals
 from tests.runs.stored_runs import DECIDED, GRAPH, RUNS, Stored, without_verdicts
 
 FOLDER = File(__file__).parent / "stored"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from convo.runstate.reader import parse_run_state
-from convo.runstate.state import RunState
+from convo.runstate.run_state import RunState
 
 HERE = Path(__file__).parent
 

@@ -10,7 +10,7 @@ from convo.errors import InvalidRunState, InvalidUsage, NotFound
 from convo.runstate.approvals import apply_verdict, select_pending_calls
 from convo.runstate.format import ApprovalVerdict
 from convo.runstate.reader import parse_run_state, run_state_from_json, run_state_summary_to_json
-from convo.runstate.state import PendingCall, RunState
+from convo.runstate.run_state import PendingCall, RunState
 from convo.runstate.writer import serialize_run_state
 from tests.runstate import snapshots
 from tests.runstate.snapshots import document, index, of_label, snapshot

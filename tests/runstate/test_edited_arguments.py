@@ -6,7 +6,7 @@ from convo.errors import InvalidRunState, InvalidUsage
 from convo.runstate.approvals import apply_verdict, edit_arguments
 from convo.runstate.format import ApprovalVerdict
 from convo.runstate.reader import parse_run_state
-from convo.runstate.state import RunState
+from convo.runstate.run_state import RunState
 from convo.runstate.versions import LABELS
 from convo.runstate.writer import serialize_run_state
 from tests.runstate import snapshots

@@ -23,9 +23,9 @@ from convo.runstate.format import ApprovalVerdict
 from convo.runstate.import_ import ImportedRun, import_run_state
 from convo.runstate.reader import parse_run_state, run_state_from_json, run_state_summary_to_json
 from convo.runstate.run_items import RunTranscript
-from convo.runstate.state import RunState
+from convo.runstate.run_state import RunState
 from convo.runstate.writer import serialize_run_state
-from convo.strategies.state import STRATEGIES
+from convo.strategies.strategy import STRATEGIES
 from convo.tools.tool import Tool
 from tests.runstate import snapshots
 from tests.runstate.snapshots import index, snapshot, story

@@ -15,7 +15,7 @@ from convo.runstate.export import export_run_state
 from convo.runstate.format import ApprovalVerdict
 from convo.runstate.reader import run_state_summary_to_json
 from convo.runstate.run_items import ModelCall, RunTranscript
-from convo.runstate.state import RunState
+from convo.runstate.run_state import RunState
 from convo.tools.tool import toolbox
 from tests.runs.driving import made as tool_made
 from tests.steps import Steps

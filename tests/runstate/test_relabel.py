@@ -10,7 +10,7 @@ from convo.runstate.approvals import apply_verdict
 from convo.runstate.format import ApprovalVerdict, RelabelLoss
 from convo.runstate.reader import parse_run_state, run_state_summary_to_json
 from convo.runstate.relabel import relabel_state
-from convo.runstate.state import RunState
+from convo.runstate.run_state import RunState
 from convo.runstate.versions import LABELS, NEWEST_VERSION, VERSIONS
 from convo.runstate.writer import serialize_run_state
 from tests.runstate import snapshots

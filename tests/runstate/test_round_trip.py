@@ -12,7 +12,7 @@ from convo.runstate.approvals import apply_verdict
 from convo.runstate.document import parse_document
 from convo.runstate.format import ApprovalVerdict
 from convo.runstate.reader import parse_run_state, run_state_from_json
-from convo.runstate.state import RunState
+from convo.runstate.run_state import RunState
 from convo.runstate.versions import LABELS
 from convo.runstate.writer import serialize_run_state
 from tests.runstate import snapshots

@@ -6,7 +6,7 @@ from convo.history.items import Item, assistant_message, user_message
 from convo.history.records import Strategy
 from convo.history.tree import Path, root_key
 from convo.strategies.requests import items_after_confirmed, reconcile
-from convo.strategies.state import ConversationState
+from convo.strategies.strategy import ConversationState
 
 BEFORE = (user_message("hi"), {**assistant_message("hello"), "id": "msg_1"})
 ANSWER = {**assistant_message("the whole answer"), "id": "msg_2", "status": "completed"}

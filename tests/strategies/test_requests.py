@@ -9,7 +9,7 @@ from convo.history.items import Item, assistant_message, user_message
 from convo.history.records import Strategy
 from convo.history.tree import Path, root_key
 from convo.strategies.requests import apply_cancellation, build_request_body
-from convo.strategies.state import ConversationState, RequestInput
+from convo.strategies.strategy import ConversationState, RequestInput
 
 CLIENTS = [Strategy.REPLAY, Strategy.SESSION]
 ENDPOINTS = [Strategy.CONVERSATION, Strategy.CHAIN]

@@ -5,7 +5,7 @@ import pytest
 from convo.errors import NO_CONNECTION, ConvoError, KeyRefused, RequestRefused, StreamBroken, TryLater, Unreachable
 from convo.history.records import Strategy
 from convo.strategies.requests import decide_retry
-from convo.strategies.state import RetryAction
+from convo.strategies.strategy import RetryAction
 
 LOCKED = TryLater("locked", code="conversation_locked", status=400)
 BUSY = TryLater("slow down", status=429)

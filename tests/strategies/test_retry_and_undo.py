@@ -9,7 +9,7 @@ from convo.history.items import Item, assistant_message, user_message
 from convo.history.records import Link, Strategy
 from convo.history.tree import Key, Path, root_key
 from convo.strategies.branching import undo_last_answer, undo_last_turn
-from convo.strategies.state import ConversationState
+from convo.strategies.strategy import ConversationState
 
 START = Path(root_key("local"))
 ONE = (user_message("one"), assistant_message("first"))

@@ -9,7 +9,7 @@ from convo.history.items import Item, assistant_message, user_message
 from convo.history.records import Link, Strategy
 from convo.history.tree import Path, root_key
 from convo.strategies.branching import rewind_to_depth
-from convo.strategies.state import ConversationState
+from convo.strategies.strategy import ConversationState
 
 CALL: Item = {"type": "function_call", "call_id": "c", "name": "tea", "arguments": "{}"}
 OUTPUT: Item = {"type": "function_call_output", "call_id": "c", "output": "hot"}

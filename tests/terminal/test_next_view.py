@@ -4,10 +4,11 @@ import json
 from dataclasses import replace
 from typing import Any
 
+from convo.chat.preview import NextRequest
 from convo.history.items import assistant_message, user_message
 from convo.history.records import Strategy
 from convo.history.tree import Path, root_key
-from convo.inspect.context_window import NextRequest, request_parts, sum_context_usage
+from convo.inspect.context_window import request_parts, sum_context_usage
 from convo.terminal.inspect_view import build_curl_command, render_next_request
 from convo.terminal.terminal import DisplayOptions
 from convo.usage.models import ModelWindow

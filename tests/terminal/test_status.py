@@ -5,7 +5,7 @@ from dataclasses import replace
 from convo.history.items import assistant_message, user_message
 from convo.history.records import Scope, Session, Strategy
 from convo.history.tree import Path, root_key
-from convo.strategies.state import ConversationState
+from convo.strategies.strategy import ConversationState
 from convo.terminal.status_line import format_status
 
 EMPTY = Path(root_key("local"))

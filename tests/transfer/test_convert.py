@@ -12,7 +12,7 @@ from convo.history.canonical import Digest, digest
 from convo.history.items import Item, item_text, item_type, user_message
 from convo.history.records import EMBEDDED_SCOPE, Session, Strategy
 from convo.strategies.conversion import LossEffect, TransferTarget, plan_transfer
-from convo.strategies.state import STRATEGIES
+from convo.strategies.strategy import STRATEGIES
 from convo.transfer.convert import ConvertDestination, SessionWriter, check_convertible, convert_conversation
 from tests.chat.recorded import Fault
 from tests.transfer.histories import ECHO, SEALED, Hall, say

@@ -20,10 +20,9 @@ from convo.stores.base import (
     SessionStats,
     Transaction,
 )
-from convo.stores.postgres import commit, gc, records, runs, search, tree
+from convo.stores.postgres import commit, gc, leases, records, runs, search, tree
 from convo.stores.postgres import records as links
 from convo.stores.postgres import runs as agents
-from convo.stores.postgres import runs as leases
 from convo.stores.postgres.admin import PostgresAdmin
 from convo.stores.postgres.commit import CommitPlan, plan_commit
 from convo.stores.postgres.connection import PostgresDatabase

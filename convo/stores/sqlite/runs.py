@@ -1,17 +1,16 @@
-"""Response runs and their events, agent runs and their tool calls, leases.
+"""Response runs and their events, agent runs and their tool calls.
 
-A run ends once: the second writer gets `Conflict`, and nothing that it sent is stored. Leases expire by the
-clock of the machine that holds the file.
+A run ends once: the second writer gets `Conflict`, and nothing that it sent is stored.
 """
 
 import sqlite3
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from convo.errors import Busy, NotFound
+from convo.errors import NotFound
 from convo.history.items import StreamEvent
 from convo.stores import base
-from convo.stores.base import UNCHANGED_DOCUMENT, AgentCall, AgentRun, Lease
+from convo.stores.base import UNCHANGED_DOCUMENT, AgentCall, AgentRun
 from convo.stores.codec import decode_json, encode_json
 from convo.stores.sqlite.tenant_rows import Row, TenantConnection, database_time_s, to_query_name
 
@@ -204,39 +203,3 @@ def delete_agent_runs(t: TenantConnection, session: int) -> None:
 def _agent_run_from_row(row: Row) -> AgentRun:
     run_id, session, revision, status, body, created_at, changed_at, state = row
     return AgentRun(run_id, session, revision, status, decode_json(body), created_at, changed_at, state)
-
-
-def acquire_lease(t: TenantConnection, name: str, holder: str, ttl_s: float, dead_holder: str | None) -> Lease:
-    """Acquire or renew a lease. Raises Busy and NotCanonical."""
-    base.check_stored_name(name)
-    base.check_stored_name(holder)
-    now = database_time_s(t.db)
-    row = t.fetch_row("SELECT holder, expires_at FROM leases WHERE tenant = ? AND name = ?", t.tenant_number, name)
-    if row and row[1] > now and row[0] not in (holder, dead_holder):
-        raise Busy(name, row[0])
-    t.execute(
-        "INSERT INTO leases (tenant, name, holder, expires_at) VALUES (?, ?, ?, ?) ON CONFLICT (tenant, name)"
-        " DO UPDATE SET (holder, expires_at) = (excluded.holder, excluded.expires_at)",
-        *(t.tenant_number, name, holder, now + ttl_s),
-    )
-    return Lease(name, holder, now + ttl_s)
-
-
-def release_lease(t: TenantConnection, lease: Lease) -> None:
-    t.execute(
-        "DELETE FROM leases WHERE tenant = ? AND name = ? AND holder = ?",
-        t.tenant_number,
-        to_query_name(lease.name),
-        to_query_name(lease.holder),
-    )
-
-
-def select_lease_holder(t: TenantConnection, name: str) -> str | None:
-    """Return the holder of a lease that has not expired."""
-    row = t.fetch_row(
-        "SELECT holder FROM leases WHERE tenant = ? AND name = ? AND expires_at > ?",
-        t.tenant_number,
-        to_query_name(name),
-        database_time_s(t.db),
-    )
-    return str(row[0]) if row else None

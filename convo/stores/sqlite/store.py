@@ -21,10 +21,9 @@ from convo.stores.base import (
     SessionStats,
     Transaction,
 )
-from convo.stores.sqlite import connection, gc, records, runs, search, tenant_rows, tree
+from convo.stores.sqlite import connection, gc, leases, records, runs, search, tenant_rows, tree
 from convo.stores.sqlite import records as links
 from convo.stores.sqlite import runs as agents
-from convo.stores.sqlite import runs as leases
 from convo.stores.sqlite.admin import SqliteAdmin
 from convo.stores.sqlite.connection import SqliteDatabase
 from convo.stores.sqlite.tenant_rows import TenantConnection

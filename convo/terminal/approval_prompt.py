@@ -17,8 +17,8 @@ from convo.agent_runner.runner import AgentRunner
 from convo.chat.files import format_os_error
 from convo.errors import ConvoError, Interrupted, InvalidUsage
 from convo.history.items import decode_json_escapes
-from convo.runs.approvals import PendingApproval, pending_approval_from_call
 from convo.runs.state import ApprovalDecided, ToolOutputSupplied
+from convo.runs.stored_approvals import PendingApproval, pending_approval_from_call
 from convo.runtime import temporary_folder
 from convo.terminal.signals import ignore_signal, on_signal
 from convo.terminal.terminal import (

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from convo.lint.items import INTERRUPTED_MESSAGE
+from convo.lint.calls import INTERRUPTED_MESSAGE
 from convo.lint.model import lint_view_of_file
 from convo.lint.repair import repair_for_file
 from convo.lint.rules import lint_history
