@@ -156,8 +156,26 @@ class ReplController(ChatContext):
         return self._settings.editing
 
     def check_input_supported(self, chat: Chat, parts: Sequence[Json]) -> None:
+        """Reject input that the model would reject, before anything is stored.
+
+        Raises Unsupported for a model that takes text only, and WindowExceeded for parts that are larger than its
+        context window without the history.
+        """
         assert self._settings
-        check_input_supported(chat.options.model, parts, self._settings)
+        model = chat.options.model
+        media = [MEDIA_NAMES[part["type"]] for part in parts if part.get("type") in MEDIA_NAMES]
+        if media and is_text_only_model(model):
+            raise Unsupported(
+                model,
+                media[0],
+                param="input",
+                hint="choose another model with /model, or remove the attachment with /detach",
+            )
+        text_parts = [part for part in parts if part.get("type") == "input_text"]
+        window = find_model_window(model, self._settings.windows)
+        needed_tokens = estimate_tokens(user_message("", *text_parts)) if text_parts else 0
+        if window and needed_tokens > window.context:
+            raise WindowExceeded(model, needed_tokens, window.context)
 
     async def compact(self, chat: Chat, text: str) -> str:
         """Run /compact with its arguments and return the report. Raises the errors of `compact_open_chat`."""
@@ -287,27 +305,6 @@ def _sum_cost_usd(links: Sequence[Link], prices: Mapping[str, Price]) -> float |
 
     total = sum_link_usage(links, prices)
     return total.cost_usd if total else None
-
-
-def check_input_supported(model: str, parts: Sequence[Json], settings: Settings) -> None:
-    """Reject input that the model would reject, before anything is stored.
-
-    Raises Unsupported for a model that takes text only, and WindowExceeded for parts that are larger than its context
-    window without the history.
-    """
-    media = [MEDIA_NAMES[part["type"]] for part in parts if part.get("type") in MEDIA_NAMES]
-    if media and is_text_only_model(model):
-        raise Unsupported(
-            model,
-            media[0],
-            param="input",
-            hint="choose another model with /model, or remove the attachment with /detach",
-        )
-    text_parts = [part for part in parts if part.get("type") == "input_text"]
-    window = find_model_window(model, settings.windows)
-    needed_tokens = estimate_tokens(user_message("", *text_parts)) if text_parts else 0
-    if window and needed_tokens > window.context:
-        raise WindowExceeded(model, needed_tokens, window.context)
 
 
 async def render_recent_sessions(store: Store) -> str:

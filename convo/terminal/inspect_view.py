@@ -70,13 +70,13 @@ def render_conversation(view: ConversationView, display: DisplayOptions, *, with
     ]
     lines += table_lines(table, display) if table else _item_lines(view, display)
     if with_chart and display.width is not None and len(view.links) > 1:
-        lines += ["", *token_chart_lines(view, display)]
+        lines += ["", *_token_chart_lines(view, display)]
     return display.translate_box_chars("\n".join(lines).rstrip("\n"))
 
 
 def render_token_chart(view: ConversationView, display: DisplayOptions) -> str:
     """Render the chart of input tokens alone, also where the output is no terminal."""
-    return display.translate_box_chars("\n".join(token_chart_lines(view, display)) or NO_CHART_TEXT)
+    return display.translate_box_chars("\n".join(_token_chart_lines(view, display)) or NO_CHART_TEXT)
 
 
 def render_path_items(view: ConversationView, display: DisplayOptions) -> str:
@@ -357,7 +357,7 @@ MIN_BAR_CELLS = 12
 CHART_HEADING = "context"
 
 
-def token_chart_lines(known: ConversationView, display: DisplayOptions) -> Iterator[str]:
+def _token_chart_lines(known: ConversationView, display: DisplayOptions) -> Iterator[str]:
     """Yield a line for each request, then the legend; nothing where no endpoint reported input tokens."""
     rows = build_tree_rows(known)
     shares = [input_token_share(row.stats) for row in rows]

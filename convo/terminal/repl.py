@@ -152,7 +152,7 @@ class Repl:
 
     def show_last_turns(self) -> None:
         """Print the last turns, if there are any."""
-        for line in last_turn_lines(self.chat.state.path.items, self.display):
+        for line in _last_turn_lines(self.chat.state.path.items, self.display):
             self._err.write(line + "\n")
         self._err.flush()
 
@@ -257,10 +257,15 @@ class Repl:
 
     async def _handle_line(self, line: str) -> None:
         self._has_escape = False
-        if is_slash_command(line):
+        text = line.lstrip()
+        if text.startswith("//"):  # a message that begins with a slash is typed with two
+            work = self._send_message(text.removeprefix("/"))
+        elif text.startswith("/"):
             work = dispatch_command(self, line.strip())
+        elif line.startswith("!"):
+            work = run_shell_line(self, line)
         else:
-            work = run_shell_line(self, line) if line.startswith("!") else self._send_message(unescape_slash(line))
+            work = self._send_message(line)
         with self.reader.watch_stop_key(self._on_escape):
             await self._report_errors(work)
 
@@ -297,16 +302,6 @@ class Repl:
             self.notify(self.host.receipt(self.chat))
 
 
-def is_slash_command(line: str) -> bool:
-    """Whether `line` is a slash command and not a message; blanks before the slash are allowed."""
-    return line.lstrip().startswith("/") and not line.lstrip().startswith("//")
-
-
-def unescape_slash(line: str) -> str:
-    """Return the message in `line`: one that begins with a slash is typed with two."""
-    return line.lstrip().removeprefix("/") if line.lstrip().startswith("//") else line
-
-
 PREVIEW_TURNS = 2
 MAX_PREVIEW_LINES = 6
 """Lines of each message."""
@@ -314,7 +309,7 @@ MAX_PREVIEW_LINES = 6
 PREVIEW_COLUMNS = 80
 
 
-def last_turn_lines(items: Sequence[Item], display: DisplayOptions, turns: int = PREVIEW_TURNS) -> Iterator[str]:
+def _last_turn_lines(items: Sequence[Item], display: DisplayOptions, turns: int = PREVIEW_TURNS) -> Iterator[str]:
     """Yield the lines of the last turns; nothing without messages."""
     messages = [
         item for item in items if (is_user_message(item) or is_assistant_message(item)) and item_text(item).strip()

@@ -79,7 +79,7 @@ def _format_attachment_size(size: int) -> str:
 
 async def handle_attach(repl: "Repl", text: str) -> None:
     if text:
-        added = [(name, load_attachment(name)) for name in split_file_names(text)]
+        added = [(name, load_attachment(name)) for name in _split_file_names(text)]
         repl.host.check_input_supported(repl.chat, [part for _, part in [*repl.attachments, *added]])
         repl.attachments.extend(added)
     if not repl.attachments:
@@ -89,7 +89,7 @@ async def handle_attach(repl: "Repl", text: str) -> None:
 
 
 async def handle_detach(repl: "Repl", text: str) -> None:
-    names = split_file_names(text) or [name for name, _ in repl.attachments]
+    names = _split_file_names(text) or [name for name, _ in repl.attachments]
     remaining = [attachment for attachment in repl.attachments if attachment[0] not in names]
     if len(remaining) == len(repl.attachments):
         raise InvalidUsage("no such attachment" if names else "no attachments", hint="/attach lists the attachments")
@@ -97,7 +97,7 @@ async def handle_detach(repl: "Repl", text: str) -> None:
     repl.print_message(f"{format_count(len(remaining), 'attachment')} left" if remaining else "no attachments left")
 
 
-def split_file_names(text: str) -> Sequence[str]:
+def _split_file_names(text: str) -> Sequence[str]:
     """Split `text` into file names; names with blanks are quoted. Raises InvalidUsage for an unclosed quote."""
     try:
         return shlex.split(text)
@@ -184,9 +184,9 @@ async def handle_copy(repl: "Repl", words: str) -> None:
     ]
     if not answers:
         raise InvalidUsage("no answer to copy yet", hint="send a message")
-    text = find_last_code_block(answers[-1]) if words else answers[-1]
+    text = _find_last_code_block(answers[-1]) if words else answers[-1]
     targets = [
-        *(["the terminal"] if repl.send_control_sequence(build_osc52_sequence(text)) else []),
+        *(["the terminal"] if repl.send_control_sequence(_build_osc52_sequence(text)) else []),
         *await copy_with_programs(text, os.environ),
     ]
     if not targets:
@@ -194,7 +194,7 @@ async def handle_copy(repl: "Repl", words: str) -> None:
     repl.print_message(f"copied {format_count(len(text), 'character')} ({', '.join(targets)})")
 
 
-def find_last_code_block(answer: str) -> str:
+def _find_last_code_block(answer: str) -> str:
     """Return the last fenced block of an answer, without its fence. Raises InvalidUsage if there is none."""
     blocks = [match["code"] for match in CODE_BLOCK.finditer(answer)]
     if not blocks:
@@ -202,7 +202,7 @@ def find_last_code_block(answer: str) -> str:
     return blocks[-1]
 
 
-def build_osc52_sequence(text: str) -> str:
+def _build_osc52_sequence(text: str) -> str:
     """Build the control sequence that copies `text`; "" if it exceeds `MAX_OSC52_BYTES`."""
     raw = text.encode("utf-8", "replace")
     return f"\x1b]52;c;{base64.b64encode(raw).decode('ascii')}\x07" if len(raw) <= MAX_OSC52_BYTES else ""
@@ -536,7 +536,7 @@ async def run_shell_line(repl: "Repl", line: str) -> None:
     if code:
         repl.print_message(format_exit(code))
     if is_attached and code not in INTERRUPT_EXIT_CODES:
-        repl.attachments.append((f"!{command}", make_output_part(command, output, code)))
+        repl.attachments.append((f"!{command}", _make_output_part(command, output, code)))
         repl.print_message("attached to the next message; /detach removes it")
 
 
@@ -570,7 +570,7 @@ async def _start_shell(
         ) from error
 
 
-def make_output_part(command: str, output: str, exit_code: int) -> dict[str, Json]:
+def _make_output_part(command: str, output: str, exit_code: int) -> dict[str, Json]:
     """Make a content part from a command and its output."""
     ending = f"\n{format_exit(exit_code)}" if exit_code else ""
     return {"type": "input_text", "text": f"$ {command}\n{_shorten_output(output.rstrip())}{ending}"}

@@ -6,18 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from convo.cli.repl import check_input_supported
-from convo.config.loader import SettingFlags, read_settings_inputs, resolve_settings
-from convo.config.sections import ContextLimits
-from convo.errors import InvalidUsage, Unsupported, WindowExceeded
-from convo.history.items import Json
-from convo.terminal.slash_commands import (
-    MAX_OUTPUT_CHARS,
-    format_attachment,
-    load_mentioned_files,
-    make_output_part,
-    split_file_names,
-)
+from convo.terminal.slash_commands import MAX_OUTPUT_CHARS, format_attachment, load_mentioned_files
+from tests.cli.chatting import ECHO, kept, scripted, sessions
+from tests.terminal.plain_repl import run_repl
 
 FILES = ("notes.md", "my notes.md", "a/b.py", "app")
 
@@ -64,41 +55,63 @@ def test_a_text_goes_as_text_and_a_picture_as_a_picture(tmp_path: Path) -> None:
     assert format_attachment("dot.png", image) == "  + dot.png (image, 2 KB)"
 
 
-@pytest.mark.parametrize(("model", "refused"), [("local/smollm2", True), ("deepseek/x", True), ("openai/gpt-5", False)])
-def test_a_picture_is_refused_before_it_is_said_to_a_model_that_knows_words_alone(model: str, refused: bool) -> None:
-    picture: Json = {"type": "input_image", "image_url": "data:image/png;base64,AA=="}
-    settings = resolve_settings(read_settings_inputs(None, SettingFlags()))
-    if refused:
-        with pytest.raises(Unsupported, match="does not support images"):
-            check_input_supported(model, [picture], settings)
-    else:
-        check_input_supported(model, [picture], settings)
+@pytest.mark.parametrize(("model", "refused"), [("deepseek/x", True), ("openai/gpt-5", False)])
+@pytest.mark.needs("posix")
+def test_a_picture_is_refused_before_it_is_said_to_a_model_that_knows_words_alone(
+    model: str, refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("OPENAI_API_KEY", "DEEPSEEK_API_KEY"):
+        monkeypatch.setenv(name, "test-key")
+    Path("dot.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(20))
+    got = run_repl("-m", model, lines=["/attach dot.png"])
+    assert ("does not support images" in got.err, "  + dot.png (image" in got.err) == (refused, not refused)
 
 
-def test_a_text_that_is_longer_than_the_window_is_refused_before_it_is_said() -> None:
-    settings = resolve_settings(read_settings_inputs(None, SettingFlags()))._replace(
-        windows={"my/model": ContextLimits(1_000, None)}
-    )
-    check_input_supported("my/model", [{"type": "input_text", "text": "word " * 100}], settings)
-    with pytest.raises(WindowExceeded):
-        check_input_supported("my/model", [{"type": "input_text", "text": "word " * 10_000}], settings)
+@pytest.mark.needs("posix")
+def test_a_text_that_is_longer_than_the_window_is_refused_before_it_is_said(home: Path) -> None:
+    (home / "config").mkdir(parents=True)
+    (home / "config" / "config.toml").write_text('[windows."scripted/echo"]\ncontext = 1000\n')
+    Path("short.txt").write_text("word " * 100)
+    Path("long.txt").write_text("word " * 10_000)
+    got = run_repl(*ECHO, lines=["/attach short.txt", "/attach long.txt", "read @long.txt"])
+    assert "  + short.txt (text" in got.err
+    assert "  + long.txt (text" not in got.err
+    assert got.err.count("context window") == 2
+    assert sessions(home) == []
 
 
+@pytest.mark.needs("posix")
 def test_names_with_blanks_stand_in_quotes() -> None:
-    assert split_file_names("a.md 'my notes.md'") == ["a.md", "my notes.md"]
-    with pytest.raises(InvalidUsage, match="unclosed quote"):
-        split_file_names("'a.md")
+    for name in ("a.md", "my notes.md"):
+        Path(name).write_text("text")
+    got = run_repl(*ECHO, lines=["/attach a.md 'my notes.md'", "/attach 'a.md", "/detach 'my notes.md'"])
+    assert "  + a.md (text" in got.err
+    assert "  + my notes.md (text" in got.err
+    assert """unclosed quote in "'a.md\"""" in got.err
+    assert "1 attachment left" in got.err
 
 
-def test_what_a_command_said_goes_with_its_name_and_how_it_ended() -> None:
-    assert make_output_part("ls", "a\nb\n", 0)["text"] == "$ ls\na\nb"
-    assert make_output_part("false", "", 1)["text"] == "$ false\n\n(exit code 1)"
-    assert make_output_part("x", "", -9)["text"].endswith("(ended by signal 9)")
+def attached_texts(home: Path, *commands: str) -> list[str]:
+    """The texts that a message takes along after these commands of the shell."""
+    run_repl(*scripted({"text": "ok"}), "-n", "mine", lines=[*(f"!!{command}" for command in commands), "hello"])
+    items, _ = kept(home, "mine")
+    return [part["text"] for part in items[0]["content"][1:]]
 
 
-def test_of_a_long_output_both_ends_go() -> None:
-    said = make_output_part("x", "a" * MAX_OUTPUT_CHARS + "b" * MAX_OUTPUT_CHARS, 0)["text"]
-    assert said.startswith("$ x\naaa")
-    assert said.endswith("bbb")
-    assert make_output_part("x", "a" * MAX_OUTPUT_CHARS, 0)["text"] == "$ x\n" + "a" * MAX_OUTPUT_CHARS
-    assert f"[{MAX_OUTPUT_CHARS:,} characters left out]" in said
+@pytest.mark.needs("posix")
+def test_what_a_command_said_goes_with_its_name_and_how_it_ended(home: Path) -> None:
+    printed, failed, killed = attached_texts(home, r"printf 'a\nb\n'", "false", "kill -9 $$")
+    assert printed == "$ printf 'a\\nb\\n'\na\nb"
+    assert failed == "$ false\n\n(exit code 1)"
+    assert killed == "$ kill -9 $$\n\n(ended by signal 9)"
+
+
+@pytest.mark.needs("posix")
+def test_of_a_long_output_both_ends_go(home: Path) -> None:
+    Path("long.txt").write_text("a" * MAX_OUTPUT_CHARS + "b" * MAX_OUTPUT_CHARS)
+    Path("longest.txt").write_text("a" * MAX_OUTPUT_CHARS)
+    shortened, whole = attached_texts(home, "cat long.txt", "cat longest.txt")
+    assert shortened.startswith("$ cat long.txt\naaa")
+    assert shortened.endswith("bbb")
+    assert whole == "$ cat longest.txt\n" + "a" * MAX_OUTPUT_CHARS
+    assert f"[{MAX_OUTPUT_CHARS:,} characters left out]" in shortened

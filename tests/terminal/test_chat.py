@@ -158,6 +158,9 @@ def test_an_unknown_command_is_never_sent(home: Path) -> None:
         for typed, hint in UNKNOWN.items():
             shown = person.says(typed)
             assert f"convo: unknown command '{typed.split()[0]}'; nothing was sent\n  try: {hint}\n" in shown
+        person.pastes("\n/xyzzy")
+        person.sees("/xyzzy")
+        assert "unknown command '/xyzzy'; nothing was sent" in person.says("")
         person.says("hello")
         assert person.leaves() == 0
     assert said(home, "mine") == ["user: hello", "assistant: hello"]

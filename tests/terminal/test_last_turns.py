@@ -1,8 +1,25 @@
-"""The last turns of a conversation that is gone on with."""
+"""The last turns of a conversation that is continued."""
 
-from convo.history.items import assistant_message, user_message
-from convo.terminal.repl import MAX_PREVIEW_LINES, last_turn_lines
-from convo.terminal.terminal import DisplayOptions, text_width
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from convo.history.items import Item, assistant_message, user_message
+from convo.terminal.repl import MAX_PREVIEW_LINES
+from convo.terminal.terminal import text_width
+from tests.cli.chatting import ECHO
+from tests.terminal.plain_repl import run_repl
+
+pytestmark = pytest.mark.needs("posix")
+
+
+def shown_turns(items: Sequence[Item], *, terminal: bool = False) -> list[str]:
+    """The lines between the first line of a chat and its first prompt."""
+    Path("talk.json").write_text(json.dumps(items))
+    err = run_repl(*ECHO, "--from", "./talk.json", terminal=terminal).err
+    return err.partition(" commands.\n")[2].partition("continue: ")[0].removesuffix("> \n").splitlines()
 
 
 def test_the_last_turns_are_shown_with_who_said_them() -> None:
@@ -14,23 +31,18 @@ def test_the_last_turns_are_shown_with_who_said_them() -> None:
         user_message("three"),
         assistant_message("3"),
     ]
-    assert list(last_turn_lines(items, DisplayOptions(80))) == [
-        "… 2 earlier messages",
-        "> two",
-        "  2",
-        "  or so",
-        "> three",
-        "  3",
-    ]
+    assert shown_turns(items) == ["… 2 earlier messages", "> two", "  2", "  or so", "> three", "  3"]
 
 
 def test_they_are_dim_where_there_are_colours() -> None:
-    assert list(last_turn_lines([user_message("hi")], DisplayOptions(80, has_color=True))) == ["\x1b[2m> hi\x1b[0m"]
+    assert shown_turns([user_message("hi")], terminal=True) == ["\x1b[2m> hi\x1b[0m"]
 
 
-def test_what_is_long_is_cut_to_the_terminal_and_to_a_few_lines() -> None:
+def test_what_is_long_is_cut_to_the_terminal_and_to_a_few_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("NO_COLOR", "1")
     long = assistant_message("\n".join(["word " * 50] * (MAX_PREVIEW_LINES + 3)))
-    lines = list(last_turn_lines([user_message("日本語" * 40), long], DisplayOptions(40)))
+    lines = shown_turns([user_message("日本語" * 40), long], terminal=True)
     assert max(map(text_width, lines)) <= 40
     assert lines[-1] == "  … 3 more lines"
     assert len(lines) == MAX_PREVIEW_LINES + 2
@@ -38,9 +50,9 @@ def test_what_is_long_is_cut_to_the_terminal_and_to_a_few_lines() -> None:
 
 def test_files_that_went_along_are_not_shown_and_nothing_is_nothing() -> None:
     said = user_message("read it", {"type": "input_text", "text": "notes.md:\n# Notes"})
-    assert list(last_turn_lines([said], DisplayOptions(80))) == ["> read it"]
-    assert list(last_turn_lines([], DisplayOptions(80))) == []
+    assert shown_turns([said]) == ["> read it"]
+    assert shown_turns([]) == []
 
 
 def test_control_characters_are_spelled_out() -> None:
-    assert list(last_turn_lines([user_message("a\x1b[2Jb")], DisplayOptions(80))) == ["> a\\x1b[2Jb"]
+    assert shown_turns([user_message("a\x1b[2Jb")]) == ["> a\\x1b[2Jb"]

@@ -11,14 +11,12 @@ from prompt_toolkit.history import FileHistory, History
 from prompt_toolkit.input.vt100_parser import Vt100Parser
 from prompt_toolkit.key_binding import KeyPress
 
-from convo.errors import InvalidUsage
 from convo.terminal.line_editor import (
     MAX_HISTORY_BYTES,
     PromptHistory,
     merge_paste,
     open_prompt_history,
 )
-from convo.terminal.slash_commands import MAX_OSC52_BYTES, build_osc52_sequence, find_last_code_block
 
 
 def pressed(typed: str) -> list[KeyPress]:
@@ -119,19 +117,3 @@ def test_a_place_that_cannot_be_had_costs_the_memory_alone(tmp_path: Path) -> No
     history = open_prompt_history(tmp_path / "prompts")
     history.append_string("one")
     assert asyncio.run(loaded(history)) == ["one"]
-
-
-# -- copying ---------------------------------------------------------------------------------------
-
-
-def test_the_last_block_of_code_is_copied_without_its_fence() -> None:
-    answer = "So:\n```python\nprint(1)\n```\nor\n~~~\n```\nx\n~~~\n"
-    assert find_last_code_block(answer) == "```\nx\n"
-    assert find_last_code_block(answer.partition("or")[0]) == "print(1)\n"
-    with pytest.raises(InvalidUsage, match="no code block"):
-        find_last_code_block("no code")
-
-
-def test_a_terminal_is_asked_to_copy_no_more_than_it_takes() -> None:
-    assert build_osc52_sequence("hé") == "\x1b]52;c;aMOp\x07"
-    assert build_osc52_sequence("x" * (MAX_OSC52_BYTES + 1)) == ""

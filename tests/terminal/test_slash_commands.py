@@ -1,10 +1,21 @@
-"""How a line after a slash is read; what each command does is tried in a terminal."""
+"""How a line after a slash is read, and /copy; what the other commands do is tried in a terminal."""
+
+import base64
+import re
+from pathlib import Path
 
 import pytest
 
 from convo.errors import InvalidUsage
-from convo.terminal.repl import is_slash_command, unescape_slash
-from convo.terminal.slash_commands import SLASH_COMMAND_ALIASES, SLASH_COMMANDS, parse_slash_command
+from convo.terminal.slash_commands import (
+    MAX_OSC52_BYTES,
+    SLASH_COMMAND_ALIASES,
+    SLASH_COMMANDS,
+    parse_slash_command,
+)
+from tests.cli.chatting import ECHO, said, scripted, sessions
+from tests.running import Got
+from tests.terminal.plain_repl import run_repl
 
 
 @pytest.mark.parametrize(
@@ -41,20 +52,56 @@ def test_what_is_no_command_is_an_error_with_a_suggestion(line: str, hint: str) 
     assert refused.value.hint == hint
 
 
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [("hello", "hello"), ("a /b", "a /b"), ("//x", "/x"), ("  //x", "/x"), ("///x", "//x"), ("  two", "  two")],
-)
-def test_what_is_a_message_and_what_it_says(line: str, said: str) -> None:
-    assert not is_slash_command(line)
-    assert unescape_slash(line) == said
+@pytest.mark.needs("posix")
+def test_a_message_that_begins_with_a_slash_is_typed_with_two(home: Path) -> None:
+    messages = {"hello": "hello", "a /b": "a /b", "//x": "/x", "  //x": "/x", "///x": "//x", "  two": "  two"}
+    run_repl(*ECHO, "-n", "mine", lines=list(messages))
+    assert said(home, "mine")[::2] == [f"user: {message}" for message in messages.values()]
 
 
-@pytest.mark.parametrize("line", ["/", "/x", "  /x", "\n/x", "/x //y"])
-def test_what_begins_with_one_slash_is_never_a_message(line: str) -> None:
-    assert is_slash_command(line)
+@pytest.mark.needs("posix")
+def test_a_line_that_begins_with_one_slash_is_never_a_message(home: Path) -> None:
+    got = run_repl(*ECHO, lines=["/", "/x", "  /x", "/x //y"])
+    assert got.err.count("nothing was sent") == 4
+    assert sessions(home) == []
 
 
 def test_an_alias_stands_for_a_command_and_hides_none() -> None:
     assert set(SLASH_COMMAND_ALIASES.values()) <= set(SLASH_COMMANDS)
     assert not set(SLASH_COMMAND_ALIASES) & set(SLASH_COMMANDS)
+
+
+# -- /copy -----------------------------------------------------------------------------------------
+
+COPY_SEQUENCE = re.compile(r"\x1b\]52;c;([A-Za-z0-9+/=]*)\x07")
+
+
+def copied_texts(got: Got) -> list[str]:
+    """The texts that the terminal was told to copy."""
+    return [base64.b64decode(text).decode() for text in COPY_SEQUENCE.findall(got.err)]
+
+
+@pytest.fixture
+def no_clipboard_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("TMUX", "WAYLAND_DISPLAY", "DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.needs("posix")
+@pytest.mark.usefixtures("no_clipboard_program")
+def test_copy_code_copies_the_last_code_block_without_its_fence() -> None:
+    answer = "So:\n```python\nprint(1)\n```\nor\n~~~\n```\nx\n~~~\n"
+    model = scripted({"text": answer.partition("or")[0]}, {"text": answer}, {"text": "no code"})
+    got = run_repl(*model, lines=["one", "/copy code", "two", "/copy code", "three", "/copy code"], terminal=True)
+    assert copied_texts(got) == ["print(1)\n", "```\nx\n"]
+    assert "the last answer has no code block\n  try: /copy copies all of it" in got.err
+
+
+@pytest.mark.needs("posix")
+@pytest.mark.usefixtures("no_clipboard_program")
+def test_a_terminal_is_told_to_copy_no_more_than_it_accepts() -> None:
+    longest = "x" * MAX_OSC52_BYTES
+    model = scripted({"text": "hé"}, {"text": longest}, {"text": f"{longest}x"}, chunk=len(longest))
+    got = run_repl(*model, lines=["one", "/copy", "two", "/copy", "three", "/copy"], terminal=True)
+    assert "\x1b]52;c;aMOp\x07" in got.err
+    assert copied_texts(got) == ["hé", longest]

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from convo.history.records import Strategy
 from convo.inspect.view import ConversationView
-from convo.terminal.inspect_view import render_conversation, render_token_chart, token_chart_lines
+from convo.terminal.inspect_view import render_conversation, render_token_chart
 from convo.terminal.terminal import ASCII_BARS, DisplayOptions, text_width
 from tests.inspect.built import Talk
 
@@ -86,9 +86,11 @@ def test_the_owner_stands_in_every_line_where_links_of_several_owners_meet() -> 
 def test_nothing_is_drawn_where_no_endpoint_told_what_was_seen() -> None:
     talk = Talk()
     talk.turn("resp_1", "hi", "hello", usage=None)
-    assert list(token_chart_lines(talk.known("resp_1"), DisplayOptions(80))) == []
     assert render_token_chart(talk.known("resp_1"), DisplayOptions(80)) == "no request reported its input tokens"
     assert (
         render_token_chart(replace(talk.known("resp_1"), links=()), DisplayOptions(80))
         == "no request reported its input tokens"
     )
+    talk.turn("resp_2", "and you?", "fine", after="resp_1", usage=None)
+    shown = render_conversation(talk.known("resp_2"), DisplayOptions(80))
+    assert shown == render_conversation(talk.known("resp_2"), DisplayOptions(80), with_chart=False)
