@@ -77,7 +77,7 @@ async def _serve_until_stopped(settings: Settings, verbose: bool, strict: bool) 
         ):
             service = open_service(settings, store=store, clock=clock, new_id=random_id, strict=strict)
             await service.check_ready()  # also starts the recovery of work that other replicas left
-            log = print_access_line if verbose else None
+            log = _print_access_line if verbose else None
             gateway = Gateway(
                 service, serve_settings, InspectorDeps(store, settings.prices),
                 clock=clock, new_id=random_id, authenticator=keys, log=log, report_store_fault=StoreFaultPrinter(),
@@ -105,7 +105,7 @@ async def _open_migrated_store(settings: Settings) -> "Store":
     return store
 
 
-def print_access_line(exchange: "HttpExchange") -> None:
+def _print_access_line(exchange: "HttpExchange") -> None:
     """Print one line about a finished request, without message text and keys."""
     scope = exchange.scope
     path = scope["raw_path"].decode("ascii", "replace")

