@@ -124,7 +124,7 @@ def describe_process(identity: str) -> str:
     return f"process {pid} on {machine.partition('@')[0]}" if pid else identity
 
 
-def process_tag() -> str:
+def _process_tag() -> str:
     """Identify this process in the characters of a file name: a hash of the machine, the pid and the start time."""
     return f"{_machine_hash()}-{os.getpid()}-{_start_time_ticks(os.getpid())}"
 
@@ -238,7 +238,7 @@ def temporary_folder(prefix: str) -> Iterator[Path]:
 
 
 def _new_temporary_name(prefix: str) -> str:
-    return f"{prefix}{process_tag()}-{os.urandom(4).hex()}"
+    return f"{prefix}{_process_tag()}-{os.urandom(4).hex()}"
 
 
 def _remove_leftovers(folder: Path, prefix: str) -> None:

@@ -274,6 +274,14 @@ def new_database(version: str = NEWEST, *, schema: bool = True, partitions: int 
     return url
 
 
+def schema_1_sql(partitions: int = 0) -> str:
+    """The first part of the schema's SQL: that of the first migration."""
+    from convo.stores.postgres.connection import schema_sql
+
+    later = schema_sql(partitions, after_migration=1).removeprefix("BEGIN;\n\n")
+    return schema_sql(partitions).removesuffix(later) + "COMMIT;\n"
+
+
 def drop(url: str) -> None:
     import psycopg
     from psycopg.conninfo import conninfo_to_dict

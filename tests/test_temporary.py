@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from convo.runtime import make_temporary_folder, open_temporary_file, process_tag, temporary_folder
+from convo.runtime import make_temporary_folder, open_temporary_file, temporary_folder
 
 pytestmark = pytest.mark.needs("linux")
 
@@ -45,15 +45,19 @@ def test_a_block_that_ends_removes_its_folder(scratch_root: Path) -> None:
 
 
 def test_files_of_living_processes_and_of_people_stay(tmp_path: Path) -> None:
-    theirs = {".convo-notes", ".convo.toml", f".convo-{process_tag()}", "convo-test-mine"}
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    handle, other = open_temporary_file(tmp_path)
+    os.close(handle)
+    theirs = {".convo-notes", ".convo.toml", other.name.rpartition("-")[0], "convo-test-mine"}
     for name in theirs:
-        (tmp_path / name).touch()
-    first, _ = open_temporary_file(tmp_path)
-    second, _ = open_temporary_file(tmp_path)
+        (folder / name).touch()
+    first, _ = open_temporary_file(folder)
+    second, _ = open_temporary_file(folder)
     os.close(first)
     os.close(second)
-    make_temporary_folder("convo-test-", str(tmp_path))
-    assert len(names(tmp_path)) == len(theirs) + 3
+    make_temporary_folder("convo-test-", str(folder))
+    assert len(names(folder)) == len(theirs) + 3
 
 
 def test_a_file_of_another_machine_is_removed_after_a_day(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ class CompactionContent:
     before:           instructions and user messages before the summary
     summary:          None when nothing had to be summarized
     after:            the end of the history, unchanged
-    covered_digests:  the `short_digest` of each message that it replaces
+    covered_digests:  the short digest of each message that it replaces
     """
 
     tenant: str
@@ -58,7 +58,7 @@ class CompactionContent:
     covered_digests: frozenset[str] = frozenset()
 
 
-def short_digest(item: Item) -> str:
+def _short_digest(item: Item) -> str:
     """Return the first hex digits of the digest of `item`; enough to distinguish the messages of one history."""
     return digest(item).partition(":")[2][:SHORT_DIGEST_DIGITS]
 
@@ -110,7 +110,7 @@ def items_shown_to_model(items: Sequence[Item], decrypt: DecryptCompaction) -> t
     uncovered = (
         item
         for item in items[:index]
-        if _is_user_or_instruction(item) and short_digest(item) not in content.covered_digests
+        if _is_user_or_instruction(item) and _short_digest(item) not in content.covered_digests
     )
     return (*uncovered, *expand_compaction(content), *items[index + 1 :])
 
@@ -130,10 +130,10 @@ def covered_message_digests(
     """
     index = last_compaction_index(items)
     earlier = None if index is None else decrypt(items[index])
-    digests = {short_digest(item) for item in items if _is_user_or_instruction(item)} | (
+    digests = {_short_digest(item) for item in items if _is_user_or_instruction(item)} | (
         earlier.covered_digests if earlier else set()
     )
-    return frozenset(digests - {short_digest(item) for item in kept_messages})
+    return frozenset(digests - {_short_digest(item) for item in kept_messages})
 
 
 def _is_user_or_instruction(item: Item) -> bool:

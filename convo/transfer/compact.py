@@ -159,7 +159,7 @@ async def apply_compaction(chat: Chat, prepared: PreparedCompaction, *, confirme
     link_id = chat.deps.new_id("try")
     await chat.refresh()  # so that the branch includes items appended meanwhile
     chat.load_state()
-    async with branch_kept_on_success(chat, link_id) as old_handle:
+    async with _branch_kept_on_success(chat, link_id) as old_handle:
         await chat.replace_history(
             lambda state: replace_history(state, prepared.source_path, prepared.replacement),
             lambda state: _compaction_link(chat, prepared, state, link_id),
@@ -488,7 +488,7 @@ BRANCH_SUFFIX = "before"
 
 
 @asynccontextmanager
-async def branch_kept_on_success(chat: Chat, link_id: str) -> AsyncIterator[str | None]:
+async def _branch_kept_on_success(chat: Chat, link_id: str) -> AsyncIterator[str | None]:
     """Keep the current history of `chat` under its own handle, and yield the handle. Raises StoreFault and Conflict.
 
     If the block fails, the branch is removed, unless the store shows that the link was committed all the same.

@@ -138,7 +138,7 @@ def test_the_steps_that_it_names_lead_from_an_older_database_to_one_that_works(c
     role = f"app_{databases.name_of(url)}"
     theirs = databases.as_role(url, role)
     with psycopg.connect(url, autocommit=True) as db:
-        db.execute(connection.read_migration(1))
+        db.execute(databases.schema_1_sql())
         db.execute(f"CREATE ROLE {role} LOGIN")
         db.execute(f"GRANT USAGE ON SCHEMA convo TO {role}")
         db.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA convo TO {role}")

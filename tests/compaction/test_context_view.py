@@ -14,10 +14,10 @@ from convo.compaction.window import (
     encode_compaction,
     items_shown_to_model,
     last_compaction_index,
-    short_digest,
     summary_message,
 )
 from convo.errors import InputFault
+from convo.history.canonical import digest
 from convo.history.items import Item
 from tests.compaction.histories import histories, instructions, is_whole, message
 from tests.history.arbitrary import ITEMS
@@ -104,7 +104,7 @@ def test_an_older_convo_refuses_a_newer_form() -> None:
 @given(ITEMS, ITEMS)
 def test_what_is_sealed_comes_out_as_it_went_in(before: Item, after: Item) -> None:
     """Half surrogate pairs, large integers and unknown kinds too."""
-    sealed = CompactionContent("acme", (before,), "Summary \ud83d", (after,), frozenset({short_digest(after)}))
+    sealed = CompactionContent("acme", (before,), "Summary \ud83d", (after,), frozenset({digest(after)}))
     assert decode_compaction(encode_compaction(sealed)) == sealed
 
 
@@ -120,5 +120,5 @@ def test_no_pair_is_torn_and_no_instruction_lost_by_a_compaction(items: list[Ite
     )
     found = items_shown_to_model([*items, ours(), *later], Drawer(sealed))
     assert is_whole(found)
-    assert sorted(map(short_digest, instructions(found))) == sorted(map(short_digest, instructions([*items, *later])))
+    assert sorted(map(digest, instructions(found))) == sorted(map(digest, instructions([*items, *later])))
     assert items_shown_to_model([ours(), *later], Drawer(sealed)) == found

@@ -6,8 +6,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from convo.compaction.window import short_digest
 from convo.errors import RequestRefused
+from convo.history.canonical import digest
 from convo.history.items import Item, item_type
 from convo.responses_api.endpoint import EmbeddedEndpoint
 from convo.runtime import SystemClock, random_id
@@ -44,8 +44,8 @@ def test_past_a_threshold_the_model_sees_a_whole_history_that_is_no_longer_than_
     shown = reader.asks[-1].input
     assert [item_type(item) for item in output].count("compaction") <= 1
     assert is_whole(shown)
-    assert sorted(map(short_digest, instructions(shown))) == sorted(map(short_digest, instructions(items)))
-    assert short_digest(shown[-1]) == short_digest(LAST)
+    assert sorted(map(digest, instructions(shown))) == sorted(map(digest, instructions(items)))
+    assert digest(shown[-1]) == digest(LAST)
     assert count_tokens(shown).tokens <= count_tokens([*items, LAST]).tokens
 
 
@@ -57,7 +57,7 @@ def test_a_trigger_is_answered_by_exactly_one_compaction_from_which_to_go_on(ite
     reader, _ = run([*output, LAST], summary)
     shown = reader.asks[-1].input
     assert is_whole(shown)
-    assert short_digest(shown[-1]) == short_digest(LAST)
+    assert digest(shown[-1]) == digest(LAST)
     assert count_tokens(shown).tokens <= count_tokens([*items, LAST]).tokens
 
 

@@ -14,7 +14,8 @@ from convo.endpoints.base import Endpoint
 from convo.errors import InvalidUsage, RequestRefused, StateFault
 from convo.history.items import item_text
 from convo.history.records import Scope, Strategy
-from convo.transfer.compact import branch_kept_on_success, prepare_compaction
+from convo.stores.base import Transaction
+from convo.transfer.compact import prepare_compaction
 from tests.transfer.talks import CLIENT, LONG, NAME, SUMMARY, Talk, asked, compact, read
 
 
@@ -227,13 +228,12 @@ async def test_a_copy_at_another_endpoint_cannot_be_looked_up(talk: Talk) -> Non
         await prepare_compaction(chat, CompactionOptions(mode=CompactionMode.PREVIOUS))
 
 
-async def test_an_attempt_after_one_that_came_to_nothing_makes_no_second_branch(talk: Talk) -> None:
+async def test_a_branch_that_an_interrupted_compaction_left_is_used_again(talk: Talk) -> None:
     chat = await talk.begun(Strategy.SESSION)
-    names = []
-    for _ in range(2):
-        async with branch_kept_on_success(chat, "try_1") as name:
-            names.append(name)
-    assert names == [f"{NAME}-before"] * 2
+    branch = replace(chat.session, id="ses_branch", name=f"{NAME}-before", use_order=0)
+    await talk.store.commit(Transaction(session=branch, expected_session_head=None))
+    done = await compact(chat)
+    assert done.old_handle == f"{NAME}-before"
     assert sorted(one.name for one in await talk.store.sessions()) == [NAME, f"{NAME}-before"]
 
 

@@ -400,7 +400,7 @@ async def migrate_schema(db: DatabaseConnection, place: str) -> Sequence[int]:
             raise StoreTooNew(place, version, SCHEMA_VERSION)
         missing = range(version + 1, SCHEMA_VERSION + 1)
         for number in missing:
-            await db.execute(partition_tables(read_migration(number), await _select_number(db, COUNT_PARTITIONS)))
+            await db.execute(_migration_sql(number, await _select_number(db, COUNT_PARTITIONS)))
     return list(missing)
 
 
@@ -416,13 +416,21 @@ def schema_sql(partitions: int = 0, *, after_migration: int = 0) -> str:
     after_migration:  the number of the last migration that ran already
     """
     numbers = range(after_migration + 1, SCHEMA_VERSION + 1)
-    scripts = (partition_tables(read_migration(number), partitions) for number in numbers)
+    scripts = (_migration_sql(number, partitions) for number in numbers)
     return "BEGIN;\n\n" + "\n".join(scripts) + "\nCOMMIT;\n" if numbers else ""
 
 
-def partition_tables(text: str, partitions: int) -> str:
-    """Return a migration with this number of hash partitions, by tenant, for each of its tables."""
-    return CREATE_TABLE_PATTERN.sub(lambda table: _partition_table(table, partitions), text) if partitions else text
+@cache
+def _migration_sql(number: int, partitions: int) -> str:
+    """Return a migration and the statement that records that it ran.
+
+    partitions:  hash partitions, by tenant, of each of its tables; 0: plain tables
+    """
+    (file,) = MIGRATIONS_FOLDER.glob(f"{number:04}_*.sql")
+    text = file.read_text(encoding="utf-8")
+    if partitions:
+        text = CREATE_TABLE_PATTERN.sub(lambda table: _partition_table(table, partitions), text)
+    return f"{text}\nINSERT INTO convo.migrations (number) VALUES ({number});\n"
 
 
 def _partition_table(table: re.Match[str], partitions: int) -> str:
@@ -433,10 +441,3 @@ def _partition_table(table: re.Match[str], partitions: int) -> str:
         for part in range(partitions)
     )
     return "\n".join((f"CREATE TABLE {name} ({table['body']}) PARTITION BY HASH (tenant);", *parts))
-
-
-@cache
-def read_migration(number: int) -> str:
-    """Return a migration, with the statement that records that it ran."""
-    (file,) = MIGRATIONS_FOLDER.glob(f"{number:04}_*.sql")
-    return f"{file.read_text(encoding='utf-8')}\nINSERT INTO convo.migrations (number) VALUES ({number});\n"

@@ -18,8 +18,6 @@ from convo.stores.postgres.connection import (
     MIGRATIONS_FOLDER,
     SCHEMA_VERSION,
     PostgresDatabase,
-    partition_tables,
-    read_migration,
 )
 from convo.stores.postgres.store import PostgresStore
 from tests import databases
@@ -134,7 +132,7 @@ async def test_a_database_of_schema_1_keeps_everything_and_gets_what_it_lacks(pa
     async with opened(url) as store:
         await store.commit(everything("local"))
     run(url, *BACK_TO_1)
-    run(first, partition_tables(read_migration(1), partitions))
+    run(first, databases.schema_1_sql(partitions))
     assert described(url) == described(first) != new
 
     async with opened(url) as store:
