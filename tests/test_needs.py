@@ -91,9 +91,10 @@ def test_each_long_variant_is_drawn_by_one_of_four_commits(suite: pytest.Pyteste
     assert len(drawn) == len(set(drawn)) == 40
 
 
-def test_a_test_that_hangs_fails(pytester: pytest.Pytester) -> None:
+def test_a_test_that_hangs_fails(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     pytester.makepyfile("import threading\n\ndef test_hangs():\n    threading.Event().wait()\n")
-    result = pytester.runpytest_subprocess("-n", "0", "-o", "timeout=0.2", "-p", "no:cacheprovider")
+    result = pytester.runpytest_subprocess("-p", "pytest_timeout", "-o", "timeout=0.2", "-p", "no:cacheprovider")
     result.stdout.fnmatch_lines(["*Timeout*0.2*"])
     assert result.ret == 1
 

@@ -214,7 +214,7 @@ def test_once_a_tool_has_run_the_file_is_written_however_the_run_ends(convo: Con
     """The model has no second answer: elsewhere the file must not let the tool run again."""
     convo("chat", *agents(), *scripted(REFUND), "--state", "state.json", "-n", "mine", "pay back")
     Path("silent.json").write_text(
-        json.dumps({"replies": [REFUND, {"error": {"message": "broken", "status": 500, "retry_after_s": 0}}]})
+        json.dumps({"replies": [REFUND, {"error": {"message": "broken", "status": 400}}]})
     )
     broken = "-m", f"scripted/{Path('silent.json').absolute()}"
     got = convo("resume", "state.json", *agents(), *broken, "--approve", "all", "-o", "state.json")

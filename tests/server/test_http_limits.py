@@ -107,9 +107,12 @@ def test_a_socket_names_its_protocol() -> None:
 def test_a_client_that_takes_nothing_is_left(serve: Serve) -> None:
     """Its place is free again, though it never closes."""
     served = serve(write_s=0.1, max_requests=1)
-    body = json.dumps({"model": "echo", "input": "x" * 2_000_000, "stream": True, "store": False}).encode()
+    served.script("slow", {"text": "x" * 8_000_000}, chunk=8_000)  # more than the socket's buffers take
+    body = json.dumps({"model": "slow", "input": "hi", "stream": True, "store": False}).encode()
     head = b"POST /v1/responses HTTP/1.1\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body)
-    with socket.create_connection(("127.0.0.1", served.port)) as client:
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.connect(("127.0.0.1", served.port))
         client.sendall(head + body)
         assert client.recv(17) == b"HTTP/1.1 200 OK\r\n"
         while served.ask({"model": "echo", "input": "hi"}).status_code == 503:
