@@ -555,74 +555,78 @@ KEY_PREFIX_PATTERN = re.compile(r"(?:^|[^0-9a-f])([0-9a-f]{32,64})\Z")
 """Matches the digits at the end of an item's id that name a node."""
 
 
-def merge_link(there: Link | None, new: Link) -> Link:
-    """Return the link that is stored after `new` was written over `there`.
+def merge_link(stored: Link | None, new: Link) -> Link:
+    """Return the link that is stored after `new` was written over `stored`.
 
     An unfinished link is replaced. A final one keeps its values; only an empty session, parent or first token is
     filled in.
     """
-    if there is None or there.status in UNFINISHED_STATUSES:
+    if stored is None or stored.status in UNFINISHED_STATUSES:
         return new
     return replace(
-        there,
-        session_id=there.session_id or new.session_id,
-        parent_id=there.parent_id or new.parent_id,
-        first_token_s=new.first_token_s if there.first_token_s is None else there.first_token_s,
+        stored,
+        session_id=stored.session_id or new.session_id,
+        parent_id=stored.parent_id or new.parent_id,
+        first_token_s=new.first_token_s if stored.first_token_s is None else stored.first_token_s,
     )
 
 
-def check_expected_head(what: str, expected: ExpectedHead, there: Key | None) -> None:
-    """Check that the head of `what` is the one that a transaction expects; `there` is None if there is no record.
+def check_expected_head(subject: str, expected: ExpectedHead, stored: Key | None) -> None:
+    """Check that the head of `subject` is the one that a transaction expects; `stored` is None if there is no record.
 
     Raises Conflict.
     """
-    if isinstance(expected, AnyHead) or expected == there:
+    if isinstance(expected, AnyHead) or expected == stored:
         return
-    if there is None:
-        raise Conflict(f"{what} no longer exists", hint="convo sessions")
-    raise Conflict(f"{what} already exists" if expected is None else f"{what} changed since it was read")
+    if stored is None:
+        raise Conflict(f"{subject} no longer exists", hint="convo sessions")
+    raise Conflict(f"{subject} already exists" if expected is None else f"{subject} changed since it was read")
 
 
-def check_next_revision(new: AgentRun, there: int) -> None:
-    """Check that a run has the revision after the stored one, `there`; 0: there is no such run. Raises Conflict."""
-    if new.revision == there + 1:
+def check_next_revision(new: AgentRun, stored_revision: int) -> None:
+    """Check that a run has the revision after `stored_revision`; 0: there is no such run. Raises Conflict."""
+    if new.revision == stored_revision + 1:
         return
-    if not there:
+    if not stored_revision:
         raise Conflict(f"{new.id} no longer exists", hint="convo approvals")
     raise Conflict(f"{new.id} changed since it was read" if new.revision > 1 else f"{new.id} already exists")
 
 
-def iter_referenced_keys(change: Transaction) -> Iterator[Key]:
+def iter_referenced_keys(transaction: Transaction) -> Iterator[Key]:
     """Iterate over the key of every node that a record of the transaction references."""
-    for link in change.links:
+    for link in transaction.links:
         yield from (link.input_head, link.head)
-    if change.session:
-        yield from (change.session.head, change.session.confirmed_head)
-        yield from (change.session.file_head,) if change.session.file_head else ()
-    if change.conversation:
-        yield change.conversation.head
+    if transaction.session:
+        yield from (transaction.session.head, transaction.session.confirmed_head)
+        yield from (transaction.session.file_head,) if transaction.session.file_head else ()
+    if transaction.conversation:
+        yield transaction.conversation.head
 
 
-def iter_stored_names(change: Transaction) -> Iterator[str]:
+def iter_stored_names(transaction: Transaction) -> Iterator[str]:
     """Iterate over every name in the transaction that is stored in a column and not in JSON."""
-    for link in change.links:
+    for link in transaction.links:
         yield from (
             link.id,
             *((link.parent_id,) if link.parent_id else ()),
             *((link.session_id,) if link.session_id else ()),
         )
-    if change.session:
-        yield from (change.session.id, change.session.name, change.session.link_id or "")
-    if change.conversation:
-        yield change.conversation.id
-    if change.agent_run:
-        yield from (change.agent_run.id, change.agent_run.session_id, change.agent_run.source_state_hash or "")
-    for call in change.agent_calls:
+    if transaction.session:
+        yield from (transaction.session.id, transaction.session.name, transaction.session.link_id or "")
+    if transaction.conversation:
+        yield transaction.conversation.id
+    if transaction.agent_run:
+        yield from (
+            transaction.agent_run.id,
+            transaction.agent_run.session_id,
+            transaction.agent_run.source_state_hash or "",
+        )
+    for call in transaction.agent_calls:
         yield from (call.run_id, call.call_id)
 
 
-def check_stored_names(change: Transaction) -> None:
-    for name in iter_stored_names(change):
+def check_stored_names(transaction: Transaction) -> None:
+    for name in iter_stored_names(transaction):
         check_stored_name(name)
 
 
@@ -638,8 +642,8 @@ def check_item_ids(conversation: Conversation, length: int) -> None:
         raise InputFault(f"{conversation.id} has {length} items, but {len(conversation.item_ids)} ids for them")
 
 
-def check_sequence_numbers(events: Sequence[StreamEvent], kept: int) -> int:
-    """Return the sequence number of the last of `events`, which are appended after number `kept`.
+def check_sequence_numbers(events: Sequence[StreamEvent], last_number: int) -> int:
+    """Return the sequence number of the last of `events`, which are appended after number `last_number`.
 
     Raises Conflict if one does not follow the one before it, InputFault if one has no number.
     """
@@ -647,10 +651,10 @@ def check_sequence_numbers(events: Sequence[StreamEvent], kept: int) -> int:
         number = event.get("sequence_number")
         if type(number) is not int or not 0 <= number <= MAX_INTEGER:
             raise InputFault("an event has no sequence number")
-        if number <= kept:
-            raise Conflict(f"event {number} does not follow event {kept}")
-        kept = number
-    return kept
+        if number <= last_number:
+            raise Conflict(f"event {number} does not follow event {last_number}")
+        last_number = number
+    return last_number
 
 
 def own_item_id(item: Item) -> str:

@@ -53,17 +53,17 @@ def decode_link(row: Sequence[Any]) -> Link:
     )
 
 
-def encode_route(made: Link) -> tuple[list[Json], str | None]:
+def encode_route(link: Link) -> tuple[list[Json], str | None]:
     """Return the part of a link that repeats from call to call, and the integers of its usage."""
-    form, figures = split_integers(made.usage)
-    scope = [made.scope.url, made.scope.organisation, made.scope.project]
-    return [made.model, made.strategy, *scope, made.conversation_id, made.is_stored, form], figures
+    form, figures = split_integers(link.usage)
+    scope = [link.scope.url, link.scope.organisation, link.scope.project]
+    return [link.model, link.strategy, *scope, link.conversation_id, link.is_stored, form], figures
 
 
-def encode_previous_response_id(made: Link) -> str | None:
+def encode_previous_response_id(link: Link) -> str | None:
     """Return the value of the column `previous`."""
-    is_chained = made.parent_id is not None and made.previous_response_id == made.parent_id
-    return SAME_AS_PARENT if is_chained else made.previous_response_id
+    is_chained = link.parent_id is not None and link.previous_response_id == link.parent_id
+    return SAME_AS_PARENT if is_chained else link.previous_response_id
 
 
 def decode_session(row: Sequence[Any]) -> Session:
@@ -100,10 +100,12 @@ def is_session_record(record: str) -> bool:
     return True
 
 
-def encode_session_record(made: Session) -> str:
+def encode_session_record(session: Session) -> str:
     """Return the JSON of a session's column `record`. Raises NotCanonical."""
-    scope = [made.scope.url, made.scope.organisation, made.scope.project]
-    return encode_json([made.strategy, made.model, made.created_at, *scope, made.handle, made.instructions])
+    scope = [session.scope.url, session.scope.organisation, session.scope.project]
+    return encode_json(
+        [session.strategy, session.model, session.created_at, *scope, session.handle, session.instructions]
+    )
 
 
 def split_integers(value: Json) -> tuple[Json, str | None]:
@@ -118,9 +120,9 @@ def split_integers(value: Json) -> tuple[Json, str | None]:
     return form, encode_json(integers)[1:-1]
 
 
-def merge_integers(form: Json, figures: str) -> Json:
+def merge_integers(form: Json, integers: str) -> Json:
     """Return the value that `split_integers` split."""
-    return _put_integers(form, iter(decode_json(f"[{figures}]")))
+    return _put_integers(form, iter(decode_json(f"[{integers}]")))
 
 
 def _take_integers(value: Json, integers: list[int]) -> Json:
@@ -194,18 +196,18 @@ def tokenize_item(item: Item) -> str:
     return tokenize(searchable_text(item))
 
 
-def parse_search_phrases(words: str) -> tuple[str, ...]:
+def parse_search_phrases(query: str) -> tuple[str, ...]:
     """Return the phrases that a search requires: the terms of each word, which must be adjacent."""
-    return tuple(dict.fromkeys(phrase for word in words.split() if (phrase := tokenize(word))))
+    return tuple(dict.fromkeys(phrase for word in query.split() if (phrase := tokenize(word))))
 
 
-def phrase_density(cut: str, sought: tuple[str, ...]) -> float:
+def phrase_density(terms: str, phrases: tuple[str, ...]) -> float:
     """Return the density of the phrases in a text; 0 if one is missing, or if there are none.
 
-    cut:  the text, from `tokenize`
+    terms:  the text, from `tokenize`
     """
-    counts = [f" {cut} ".count(f" {phrase} ") for phrase in sought]
-    return sum(counts) / len(cut) if all(counts) and counts else 0.0
+    counts = [f" {terms} ".count(f" {phrase} ") for phrase in phrases]
+    return sum(counts) / len(terms) if all(counts) and counts else 0.0
 
 
 def _normalize_text(text: str) -> str:

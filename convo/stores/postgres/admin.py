@@ -111,10 +111,10 @@ class PostgresAdmin:
         ]
         return PruneResult(sessions, responses, conversations)
 
-    async def _prune_kind(self, tenant: str, choose: gc.OldRowFinder, before: float) -> int:
+    async def _prune_kind(self, tenant: str, find_old_rows: gc.OldRowFinder, before: float) -> int:
         total = 0
         while count := await self._database.run(
-            lambda db: gc.prune_batch(TenantConnection.from_name(db, tenant), choose, before), no_time_limit=True
+            lambda db: gc.prune_batch(TenantConnection.from_name(db, tenant), find_old_rows, before), no_time_limit=True
         ):
             total += count
         return total

@@ -92,12 +92,12 @@ SELECT id, parent, item FROM up
 """
 
 
-async def check_database(db: DatabaseConnection, place: str, progress: ReportProgress) -> StoreCheckReport:
+async def check_database(db: DatabaseConnection, location: str, progress: ReportProgress) -> StoreCheckReport:
     """Check every row of every tenant.
 
     Raises StoreUnavailable or StoreTooNew if the tables are not those of this convo.
     """
-    await connection.check_schema_version(db, place)
+    await connection.check_schema_version(db, location)
     await db.execute(BEGIN_SNAPSHOT.sql)
     check = _DatabaseCheck(db, progress)
     await check.run()

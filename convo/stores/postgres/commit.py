@@ -112,29 +112,29 @@ class CommitPlan:
             key = self.planned_nodes[key].parent
         return path[::-1]
 
-    def check_nodes(self, there: Mapping[Key, ExistingNode]) -> None:
+    def check_nodes(self, existing: Mapping[Key, ExistingNode]) -> None:
         """Check that every node that the transaction names is stored or planned. Raises NotFound."""
         for append in self.transaction.appends:
-            self._check_node(append.after, there)
+            self._check_node(append.after, existing)
         for key in (*base.iter_referenced_keys(self.transaction), *self.transaction.erased_nodes):
-            self._check_node(key, there)
+            self._check_node(key, existing)
 
     def _check_node(self, key: Key, existing: Mapping[Key, ExistingNode]) -> None:
         if key not in existing and key not in self.planned_nodes:
             raise base.node_not_found_error(key)
 
-    def depth(self, key: Key, there: Mapping[Key, ExistingNode]) -> int:
+    def depth(self, key: Key, existing: Mapping[Key, ExistingNode]) -> int:
         """Return the number of items on the path to `key`."""
         count = 0
-        while key not in there:
+        while key not in existing:
             count, key = count + 1, self.planned_nodes[key].parent
-        return count + there[key].depth
+        return count + existing[key].depth
 
 
-def plan_commit(change: Transaction) -> CommitPlan:
+def plan_commit(transaction: Transaction) -> CommitPlan:
     """Plan the nodes of a transaction. Raises NotCanonical and NotFound."""
-    base.check_stored_names(change)
-    return CommitPlan(change, _plan_nodes(change.appends))
+    base.check_stored_names(transaction)
+    return CommitPlan(transaction, _plan_nodes(transaction.appends))
 
 
 def _plan_nodes(appends: Iterable[AppendItems]) -> dict[Key, PlannedNode]:
@@ -495,21 +495,21 @@ def _format_term_array(t: TenantConnection, terms: str) -> str:
     return "{" + ",".join(map(str, sorted(hash_terms(t, terms)))) + "}"
 
 
-def hash_terms(t: TenantConnection, cut: str) -> set[int]:
+def hash_terms(t: TenantConnection, terms: str) -> set[int]:
     """Return the hashes of terms, salted by tenant, so that a search reads no index entries of other tenants.
 
-    cut:  from `tokenize`; different terms may have the same hash, so matches must be verified
+    terms:  from `tokenize`; different terms may have the same hash, so matches must be verified
     """
     salt = t.tenant_number & 0xFFFFFFFF
-    return {crc32(term.encode(), salt) - 2**31 for term in set(cut.split())}
+    return {crc32(term.encode(), salt) - 2**31 for term in set(terms.split())}
 
 
 # -- records --------------------------------------------------------------------------------------
 
 
-def _build_link_upserts(t: TenantConnection, change: Transaction, reads: CommitReads) -> Iterator[Statement]:
+def _build_link_upserts(t: TenantConnection, transaction: Transaction, reads: CommitReads) -> Iterator[Statement]:
     statuses = dict(reads.link_statuses)
-    for link in change.links:
+    for link in transaction.links:
         yield from links.build_link_upsert(t, link, statuses.get(link.id))
         if statuses.get(link.id, "queued") in UNFINISHED_STATUSES:
             statuses[link.id] = link.status
@@ -591,13 +591,16 @@ SELECT id FROM convo.nodes WHERE tenant = $1 AND id <> ALL($2::uuid[])
 """Other nodes of erased items: on the paths of a conversation's links, not on its own."""
 
 
-async def _erase_items(t: TenantConnection, change: Transaction) -> list[UUID]:
+async def _erase_items(t: TenantConnection, transaction: Transaction) -> list[UUID]:
     """Erase the items of a transaction's `erased_nodes`; return their ids, because they may have no node any more."""
-    if not change.erased_nodes:
+    if not transaction.erased_nodes:
         return []
-    nodes = [tenant_rows.node_id(key) for key in change.erased_nodes]
-    if change.conversation:
-        conversation = tenant_rows.escape_name(change.conversation.id), tenant_rows.node_id(change.conversation.head)
+    nodes = [tenant_rows.node_id(key) for key in transaction.erased_nodes]
+    if transaction.conversation:
+        conversation = (
+            tenant_rows.escape_name(transaction.conversation.id),
+            tenant_rows.node_id(transaction.conversation.head),
+        )
         nodes += [node for (node,) in await t.fetch_all(SELECT_OTHER_NODES_OF_ITEMS, nodes, *conversation)]
     rows = await t.fetch_all(SELECT_NODE_ITEMS, nodes)
     erased_ids = [(node, tenant_rows.escape_name(base.own_item_id(decode_body(body)))) for node, _, body in rows]
@@ -605,9 +608,9 @@ async def _erase_items(t: TenantConnection, change: Transaction) -> list[UUID]:
     return [item for _, item, _ in rows]
 
 
-async def delete_unreferenced_nodes(t: TenantConnection, places: Iterable[UUID], items: Iterable[UUID] = ()) -> None:
-    """Delete those of `places` and `items` that nothing references, and everything that this leaves unreferenced."""
-    candidates, candidate_items = set(places), set(items)
+async def delete_unreferenced_nodes(t: TenantConnection, nodes: Iterable[UUID], items: Iterable[UUID] = ()) -> None:
+    """Delete those of `nodes` and `items` that nothing references, and everything that this leaves unreferenced."""
+    candidates, candidate_items = set(nodes), set(items)
     while candidates:
         rows = await t.fetch_all(DELETE_UNREFERENCED_PATHS, sorted(candidates))
         candidates = {parent for _, parent, _ in rows} - {node for node, _, _ in rows}

@@ -236,15 +236,15 @@ NO_WRITE_ERRORS = (errors.InsufficientPrivilege, errors.ReadOnlySqlTransaction)
 
 
 @contextmanager
-def translate_errors(place: str) -> Iterator[None]:
+def translate_errors(location: str) -> Iterator[None]:
     """Translate the errors of psycopg and of the operating system. Raises ConvoError."""
     try:
         yield
     except psycopg.Error as error:
-        raise _to_convo_error(error, place) from error
+        raise _to_convo_error(error, location) from error
     except OSError as error:
         raise StoreUnavailable(
-            f"{place} cannot be reached: {error.strerror or error}", hint=DEFAULT_CONNECTION_HINT
+            f"{location} cannot be reached: {error.strerror or error}", hint=DEFAULT_CONNECTION_HINT
         ) from error
 
 
@@ -271,8 +271,8 @@ def _to_store_fault(error: psycopg.Error, location: str, summary: str) -> StoreF
     return StoreUnavailable(f"{location} cannot be used: {summary}", hint=choose_connection_hint(str(error), location))
 
 
-def unmigrated_error(place: str) -> StoreUnavailable:
-    return StoreUnavailable(f"{place} lacks tables of this version of convo", hint=MIGRATE_COMMAND)
+def unmigrated_error(location: str) -> StoreUnavailable:
+    return StoreUnavailable(f"{location} lacks tables of this version of convo", hint=MIGRATE_COMMAND)
 
 
 def _error_summary(error: psycopg.Error) -> str:
@@ -333,23 +333,25 @@ CONNECTION_ERROR_PREFIX = re.compile(
 """Start of the driver's messages, which repeats the location."""
 
 
-def choose_connection_hint(words: str, place: str) -> str:
+def choose_connection_hint(message: str, location: str) -> str:
     """Return the next step for a failed connection.
 
-    words:  the driver's whole message
-    place:  the server, as in messages
+    message:   the driver's whole message
+    location:  the server, as in messages
     """
-    if UNREACHABLE_PATTERN.search(words) and (SUPABASE_DIRECT_HOST.search(place) or SUPABASE_POOLER_HOST.search(place)):
-        return SUPABASE_DIRECT_HINT if SUPABASE_DIRECT_HOST.search(place) else SUPABASE_POOLER_HINT
+    if UNREACHABLE_PATTERN.search(message) and (
+        SUPABASE_DIRECT_HOST.search(location) or SUPABASE_POOLER_HOST.search(location)
+    ):
+        return SUPABASE_DIRECT_HINT if SUPABASE_DIRECT_HOST.search(location) else SUPABASE_POOLER_HINT
     return next(
-        (next_step for pattern, next_step in CONNECTION_HINTS if re.search(pattern, words, re.IGNORECASE)),
+        (next_step for pattern, next_step in CONNECTION_HINTS if re.search(pattern, message, re.IGNORECASE)),
         DEFAULT_CONNECTION_HINT,
     )
 
 
-def _shorten_message(words: str) -> str:
+def _shorten_message(message: str) -> str:
     """Return the first line of a message, without the location."""
-    return CONNECTION_ERROR_PREFIX.sub("", words.strip().partition("\n")[0], count=1)
+    return CONNECTION_ERROR_PREFIX.sub("", message.strip().partition("\n")[0], count=1)
 
 
 SCHEMA_VERSION = 3
@@ -371,13 +373,13 @@ CREATE_TABLE_PATTERN = re.compile(
 """Matches a table of tenants' rows, which can be partitioned; the other tables are shared by all tenants."""
 
 
-async def check_schema_version(db: DatabaseConnection, place: str) -> None:
+async def check_schema_version(db: DatabaseConnection, location: str) -> None:
     """Check that the tables are those of this convo. Raises StoreUnavailable and StoreTooNew."""
     version = await read_schema_version(db)
     if version > SCHEMA_VERSION:
-        raise StoreTooNew(place, version, SCHEMA_VERSION)
+        raise StoreTooNew(location, version, SCHEMA_VERSION)
     if version < SCHEMA_VERSION:
-        raise unmigrated_error(place)
+        raise unmigrated_error(location)
 
 
 async def read_schema_version(db: DatabaseConnection) -> int:
@@ -388,7 +390,7 @@ async def read_schema_version(db: DatabaseConnection) -> int:
     return await _select_number(db, SELECT_SCHEMA_VERSION)
 
 
-async def migrate_schema(db: DatabaseConnection, place: str) -> Sequence[int]:
+async def migrate_schema(db: DatabaseConnection, location: str) -> Sequence[int]:
     """Run the missing migrations, safe with concurrent callers, and return their numbers. Raises StoreTooNew.
 
     New tables get as many partitions as the existing ones have.
@@ -397,7 +399,7 @@ async def migrate_schema(db: DatabaseConnection, place: str) -> Sequence[int]:
         await db.execute(f"SELECT pg_advisory_xact_lock({MIGRATION_LOCK_ID})")
         version = await read_schema_version(db)
         if version > SCHEMA_VERSION:
-            raise StoreTooNew(place, version, SCHEMA_VERSION)
+            raise StoreTooNew(location, version, SCHEMA_VERSION)
         missing = range(version + 1, SCHEMA_VERSION + 1)
         for number in missing:
             await db.execute(_migration_sql(number, await _select_number(db, COUNT_PARTITIONS)))

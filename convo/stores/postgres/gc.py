@@ -169,22 +169,22 @@ OldRowFinder: TypeAlias = Callable[[TenantConnection, float, int | None], Awaita
 """Returns the ids of at most this many records older than a moment; None: all."""
 
 
-async def find_old_conversations(t: TenantConnection, before: float, most: int | None) -> Sequence[str]:
+async def find_old_conversations(t: TenantConnection, before: float, limit: int | None) -> Sequence[str]:
     """Return conversations that were not created or used since, and that no retained session references."""
     handles = [decode_json(record)[6] for (record,) in await t.fetch_all(SELECT_RETAINED_RECORDS, before)]
     retained = [handle for handle in handles if handle]
     return [
-        conversation_id for (conversation_id,) in await t.fetch_all(SELECT_OLD_CONVERSATIONS, before, retained, most)
+        conversation_id for (conversation_id,) in await t.fetch_all(SELECT_OLD_CONVERSATIONS, before, retained, limit)
     ]
 
 
-async def find_old_sessions(t: TenantConnection, before: float, most: int | None) -> Sequence[str]:
-    return [session_id for (session_id,) in await t.fetch_all(SELECT_OLD_SESSIONS, before, most)]
+async def find_old_sessions(t: TenantConnection, before: float, limit: int | None) -> Sequence[str]:
+    return [session_id for (session_id,) in await t.fetch_all(SELECT_OLD_SESSIONS, before, limit)]
 
 
-async def find_old_links(t: TenantConnection, before: float, most: int | None) -> Sequence[str]:
+async def find_old_links(t: TenantConnection, before: float, limit: int | None) -> Sequence[str]:
     """Return links of deleted or prunable sessions, and old ones that no session made."""
-    return [link_id for (link_id,) in await t.fetch_all(SELECT_OLD_LINKS, before, most)]
+    return [link_id for (link_id,) in await t.fetch_all(SELECT_OLD_LINKS, before, limit)]
 
 
 async def count_prunable(t: TenantConnection, before: float) -> PruneResult:
@@ -197,15 +197,15 @@ async def count_prunable(t: TenantConnection, before: float) -> PruneResult:
     )
 
 
-async def prune_batch(t: TenantConnection, choose: OldRowFinder, before: float) -> int:
+async def prune_batch(t: TenantConnection, find_old_rows: OldRowFinder, before: float) -> int:
     """Delete a batch of old records and return their number; 0 if there are none left."""
     await _begin_exclusive(t)
-    ids = await choose(t, before, MAX_ROWS_PER_BATCH)
+    ids = await find_old_rows(t, before, MAX_ROWS_PER_BATCH)
     if not ids:
         return 0
-    if choose is find_old_links:
+    if find_old_rows is find_old_links:
         await _delete_unreferenced_and_commit(t, [], await _delete_links(t, ids))
     else:
-        delete = _delete_sessions if choose is find_old_sessions else _delete_conversations
+        delete = _delete_sessions if find_old_rows is find_old_sessions else _delete_conversations
         await _delete_unreferenced_and_commit(t, await delete(t, ids), [])
     return len(ids)

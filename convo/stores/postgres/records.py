@@ -294,8 +294,8 @@ async def select_conversation_links(t: TenantConnection, conversation_id: str) -
     return await _select_links_oldest_first(t, WHERE_CONVERSATION, tenant_rows.escape_name(conversation_id))
 
 
-async def select_responses_to(t: TenantConnection, saw: Collection[Key]) -> Sequence[Link]:
-    node_ids = {key: tenant_rows.node_id(key) for key in saw if tenant_rows.is_node_key(key)}
+async def select_responses_to(t: TenantConnection, input_heads: Collection[Key]) -> Sequence[Link]:
+    node_ids = {key: tenant_rows.node_id(key) for key in input_heads if tenant_rows.is_node_key(key)}
     if not node_ids:
         return []
     links = await _select_links_oldest_first(t, "WHERE tenant = $1 AND saw = ANY ($2::uuid[])", [*node_ids.values()])
@@ -328,47 +328,47 @@ def _link_from_row(row: Row) -> Link:
     return decode_link((*ids, *columns[:6], previous, *columns[7:]))
 
 
-def build_link_upsert(t: TenantConnection, made: Link, there: LinkStatus | None) -> Iterable[Statement]:
+def build_link_upsert(t: TenantConnection, link: Link, stored_status: LinkStatus | None) -> Iterable[Statement]:
     """Write a link and its shared JSON, by the rules of `merge_link`. Raises NotCanonical."""
-    if there is not None and there not in UNFINISHED_STATUSES:
+    if stored_status is not None and stored_status not in UNFINISHED_STATUSES:
         values = (
-            tenant_rows.escape_optional_name(made.session_id),
-            tenant_rows.escape_optional_name(made.parent_id),
-            made.first_token_s,
+            tenant_rows.escape_optional_name(link.session_id),
+            tenant_rows.escape_optional_name(link.parent_id),
+            link.first_token_s,
         )
-        yield t.statement(UPDATE_FINAL_LINK, tenant_rows.escape_name(made.id), *values)
+        yield t.statement(UPDATE_FINAL_LINK, tenant_rows.escape_name(link.id), *values)
         return
-    route, figures = encode_route(made)
+    route, figures = encode_route(link)
     repeated = {
         "route": encode_json(route),
-        **({"parameters": encode_json(made.parameters)} if made.parameters else {}),
+        **({"parameters": encode_json(link.parameters)} if link.parameters else {}),
     }
     hashes = {kind: tenant_rows.json_uuid(body) for kind, body in repeated.items()}
-    previous = encode_previous_response_id(made)
+    previous = encode_previous_response_id(link)
     yield t.statement(
-        INSERT_JSON, *_sort_json_columns(repeated, hashes, tenant_rows.escape_optional_name(made.conversation_id))
+        INSERT_JSON, *_sort_json_columns(repeated, hashes, tenant_rows.escape_optional_name(link.conversation_id))
     )
     yield t.statement(
-        UPDATE_LINK if there else INSERT_LINK,
+        UPDATE_LINK if stored_status else INSERT_LINK,
         *(
-            tenant_rows.escape_name(made.id),
-            tenant_rows.escape_optional_name(made.parent_id),
-            tenant_rows.escape_optional_name(made.session_id),
+            tenant_rows.escape_name(link.id),
+            tenant_rows.escape_optional_name(link.parent_id),
+            tenant_rows.escape_optional_name(link.session_id),
         ),
         *(
-            tenant_rows.node_id(made.input_head),
-            tenant_rows.node_id(made.head),
-            made.sent_count,
+            tenant_rows.node_id(link.input_head),
+            tenant_rows.node_id(link.head),
+            link.sent_count,
             hashes["route"],
-            made.status,
-            made.created_at,
+            link.status,
+            link.created_at,
         ),
         *(
             previous if previous == SAME_AS_PARENT else tenant_rows.escape_optional_name(previous),
-            made.duration_s,
-            made.first_token_s,
+            link.duration_s,
+            link.first_token_s,
         ),
-        *(hashes.get("parameters"), figures, encode_json(made.error) if made.error is not None else None),
+        *(hashes.get("parameters"), figures, encode_json(link.error) if link.error is not None else None),
     )
 
 

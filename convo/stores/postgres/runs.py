@@ -176,30 +176,30 @@ def _agent_run_from_row(row: Row) -> AgentRun:
 # -- writing --------------------------------------------------------------------------------------
 
 
-def build_agent_run_reads(t: TenantConnection, change: Transaction) -> Mapping[str, Statement]:
+def build_agent_run_reads(t: TenantConnection, transaction: Transaction) -> Mapping[str, Statement]:
     """Return the queries that are needed before agent runs are written; none if the transaction has none."""
-    run, statements = change.agent_run, {}
-    if run or change.agent_calls:
-        run_ids = {call.run_id for call in change.agent_calls} | ({run.id} if run else set())
+    run, statements = transaction.agent_run, {}
+    if run or transaction.agent_calls:
+        run_ids = {call.run_id for call in transaction.agent_calls} | ({run.id} if run else set())
         statements["agent runs"] = t.statement(LOCK_AGENT_RUNS, sorted(map(tenant_rows.escape_name, run_ids)))
-    if run and not _writes_own_session(change, run):
+    if run and not _writes_own_session(transaction, run):
         statements["agent session"] = t.statement(SELECT_SESSION_EXISTS, tenant_rows.escape_name(run.session_id))
     return statements
 
 
-def check_agent_run_revision(change: Transaction, told: Mapping[str, list[Row]]) -> None:
+def check_agent_run_revision(transaction: Transaction, results: Mapping[str, list[Row]]) -> None:
     """Check that a run has the revision after the stored one. Raises Conflict."""
-    if change.agent_run:
-        base.check_next_revision(change.agent_run, _stored_revisions(told).get(change.agent_run.id, 0))
+    if transaction.agent_run:
+        base.check_next_revision(transaction.agent_run, _stored_revisions(results).get(transaction.agent_run.id, 0))
 
 
-def check_agent_run_references(change: Transaction, told: Mapping[str, list[Row]]) -> None:
+def check_agent_run_references(transaction: Transaction, results: Mapping[str, list[Row]]) -> None:
     """Check that a run's session and each call's run exist. Raises NotFound."""
-    run = change.agent_run
-    if run and not _writes_own_session(change, run) and not told["agent session"]:
+    run = transaction.agent_run
+    if run and not _writes_own_session(transaction, run) and not results["agent session"]:
         raise NotFound("session", run.session_id)
-    run_ids = {*_stored_revisions(told), *((run.id,) if run else ())}
-    for call in change.agent_calls:
+    run_ids = {*_stored_revisions(results), *((run.id,) if run else ())}
+    for call in transaction.agent_calls:
         if call.run_id not in run_ids:
             raise base.agent_run_not_found_error(call.run_id)
 
@@ -244,8 +244,8 @@ def build_agent_run_deletes(t: TenantConnection, sessions: Sequence[str]) -> lis
     return [t.statement(sql, sessions) for sql in DELETE_AGENT_RUNS]
 
 
-def _writes_own_session(change: Transaction, run: AgentRun) -> bool:
-    return change.session is not None and change.session.id == run.session_id
+def _writes_own_session(transaction: Transaction, run: AgentRun) -> bool:
+    return transaction.session is not None and transaction.session.id == run.session_id
 
 
 def _stored_revisions(results: Mapping[str, list[Row]]) -> dict[str, int]:

@@ -98,8 +98,8 @@ async def find_handles(t: TenantConnection, prefix: str, limit: int) -> Sequence
     ]
 
 
-async def search_items(t: TenantConnection, sought: str, limit: int) -> Sequence[SearchHit]:
-    phrases = parse_search_phrases(sought)
+async def search_items(t: TenantConnection, query: str, limit: int) -> Sequence[SearchHit]:
+    phrases = parse_search_phrases(query)
     await t.run_pipeline(BEGIN_SNAPSHOT)
     if not phrases or not await t.fetch_value(SELECT_ANY_SESSION):
         return []

@@ -60,10 +60,10 @@ class ConnectionWorker:
     It calls `work` with jobs that may share a transaction; `work` sets the result or the error of each.
     """
 
-    def __init__(self, work: Callable[[Sequence[QueuedJob[Any]]], None]) -> None:
+    def __init__(self, run_jobs: Callable[[Sequence[QueuedJob[Any]]], None]) -> None:
         from concurrent.futures import ThreadPoolExecutor
 
-        self._run_jobs = work
+        self._run_jobs = run_jobs
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="convo-sqlite")
         self._lock, self._is_busy = Lock(), False
         self._queue: list[QueuedJob[Any]] = []
@@ -80,12 +80,12 @@ class ConnectionWorker:
             self._executor.submit(self._process_queue)
         return await queued.future
 
-    async def shut_down(self, work: Callable[[], None]) -> None:
-        """Run `work` after all queued jobs, then shut down."""
+    async def shut_down(self, function: Callable[[], None]) -> None:
+        """Run `function` after all queued jobs, then shut down."""
         from asyncio import get_running_loop
 
         try:
-            await get_running_loop().run_in_executor(self._executor, work)
+            await get_running_loop().run_in_executor(self._executor, function)
         finally:
             self._executor.shutdown(wait=False)
 
@@ -364,12 +364,12 @@ class SqliteDatabase:
         db.execute("PRAGMA temp_store = MEMORY")  # otherwise the undo data of a statement would be written to a file
         self._applied_migrations = migrate_schema(db)
 
-    def _retry_while_busy(self, work: Callable[[], None]) -> None:
+    def _retry_while_busy(self, function: Callable[[], None]) -> None:
         """Retry errors that SQLite raises without waiting: two processes that create one file at the same time."""
         deadline = time.monotonic() + self._busy_timeout_s
         while True:
             try:
-                return work()
+                return function()
             except sqlite3.OperationalError as error:
                 if not is_busy(error) or time.monotonic() > deadline:
                     raise
@@ -458,13 +458,13 @@ def _result_code(error: sqlite3.Error) -> int:
     return int(getattr(error, "sqlite_errorcode", 0))
 
 
-def is_busy(wrong: sqlite3.Error) -> bool:
-    return _result_code(wrong) & 0xFF in BUSY_CODES
+def is_busy(error: sqlite3.Error) -> bool:
+    return _result_code(error) & 0xFF in BUSY_CODES
 
 
-def is_disk_full(wrong: sqlite3.Error | OSError, file: Path) -> bool:
+def is_disk_full(error: sqlite3.Error | OSError, file: Path) -> bool:
     """Return whether an error was caused by a full disk or a size limit."""
-    fault = _to_store_fault(wrong, file) if isinstance(wrong, sqlite3.Error) else _os_error_to_store_fault(wrong, file)
+    fault = _to_store_fault(error, file) if isinstance(error, sqlite3.Error) else _os_error_to_store_fault(error, file)
     return isinstance(fault, StoreFull)
 
 
@@ -481,9 +481,9 @@ def _to_store_fault(error: sqlite3.Error, file: Path) -> StoreFault:
     return damaged_file_error(message, file) if primary in DAMAGED_CODES else error_type(message)
 
 
-def damaged_file_error(said: str, file: Path) -> StoreUnavailable:
+def damaged_file_error(message: str, file: Path) -> StoreUnavailable:
     """Return the error for a file with unusable content; its hint is the command that recovers the readable rows."""
-    return StoreUnavailable(said, hint=f"convo store recover NEW.db --store {quote(f'sqlite:{file}')}")
+    return StoreUnavailable(message, hint=f"convo store recover NEW.db --store {quote(f'sqlite:{file}')}")
 
 
 def _os_error_to_store_fault(error: OSError, file: Path) -> StoreFault:

@@ -101,9 +101,9 @@ def select_session(t: TenantConnection, name_or_id: str) -> Session | None:
     return decode_session(row) if row else None
 
 
-def select_session_by_rowid(t: TenantConnection, n: int) -> Session:
+def select_session_by_rowid(t: TenantConnection, rowid: int) -> Session:
     """Return the session in this row."""
-    row = t.fetch_row(SELECT_SESSIONS + "WHERE sessions.n = ?", n)
+    row = t.fetch_row(SELECT_SESSIONS + "WHERE sessions.n = ?", rowid)
     assert row is not None
     return decode_session(row)
 
@@ -150,11 +150,11 @@ class SessionRow(NamedTuple):
     is_link_placeholder: bool
     name: str
     head: int
-    mark: int
-    written: int | None
+    confirmed_head: int
+    file_head: int | None
     link: int | None
     used_at: float
-    used: int | None
+    use_order: int | None
 
 
 def check_stored_session(t: TenantConnection, new: Session, expected: base.ExpectedHead) -> SessionRow | None:
@@ -174,7 +174,7 @@ def check_stored_session(t: TenantConnection, new: Session, expected: base.Expec
     return stored
 
 
-def upsert_session(t: TenantConnection, new: Session, there: SessionRow | None) -> tuple[int, ...]:
+def upsert_session(t: TenantConnection, new: Session, stored: SessionRow | None) -> tuple[int, ...]:
     """Write a record over the row from `check_stored_session`; return the nodes that the old one referenced."""
     row: dict[str, object] = {
         "name": new.name,
@@ -183,31 +183,31 @@ def upsert_session(t: TenantConnection, new: Session, there: SessionRow | None) 
         "written": node_rowid(t, new.file_head) if new.file_head else None,
         "link": link_rowid(t, new.link_id),
         "used_at": new.used_at,
-        "used": _use_number(t, new, there),
+        "used": _use_number(t, new, stored),
         "record": encode_session_record(new),
     }
-    if there is None:
+    if stored is None:
         n = t.find_rowid("sessions", new.id)
         if n is None:
             t.insert_row("sessions", new.id, row)
         else:  # the row has only an id, or was removed
             t.update_row("sessions", n, {**row, "removed": 0}, {})
         return ()
-    t.update_row("sessions", there.rowid, row, _session_columns(there))
-    if there.link is not None and there.is_link_placeholder:
-        delete_unreferenced_link(t, there.link)
-    return tuple(n for n in (there.head, there.mark, there.written) if n is not None)
+    t.update_row("sessions", stored.rowid, row, _session_columns(stored))
+    if stored.link is not None and stored.is_link_placeholder:
+        delete_unreferenced_link(t, stored.link)
+    return tuple(n for n in (stored.head, stored.confirmed_head, stored.file_head) if n is not None)
 
 
 def _session_columns(stored: SessionRow) -> dict[str, object]:
     return {
         "name": stored.name,
         "head": stored.head,
-        "mark": stored.mark,
-        "written": stored.written,
+        "mark": stored.confirmed_head,
+        "written": stored.file_head,
         "link": stored.link,
         "used_at": stored.used_at,
-        "used": stored.used,
+        "used": stored.use_order,
     }
 
 
@@ -216,9 +216,9 @@ def _use_number(t: TenantConnection, new: Session, stored: SessionRow | None) ->
     if new.use_order is not None:
         return new.use_order
     if stored and stored.used_at == new.used_at:
-        return stored.used
+        return stored.use_order
     highest: int = t.fetch_value(SELECT_LAST_USE, t.tenant_number, new.id)
-    return stored.used if stored and stored.used is not None and stored.used > highest else highest + 1
+    return stored.use_order if stored and stored.use_order is not None and stored.use_order > highest else highest + 1
 
 
 # -- conversations --------------------------------------------------------------------------------
@@ -263,10 +263,10 @@ def check_stored_conversation(
     return stored
 
 
-def upsert_conversation(t: TenantConnection, new: Conversation, there: ConversationRow | None) -> tuple[int, ...]:
+def upsert_conversation(t: TenantConnection, new: Conversation, stored: ConversationRow | None) -> tuple[int, ...]:
     """Write a conversation and the ids that it assigned; return the node that was its head before."""
     head = node_rowid(t, new.head)
-    n, old_head, length, _ = there or (_insert_conversation(t, new, head), NO_NODE, 0, b"")
+    n, old_head, length, _ = stored or (_insert_conversation(t, new, head), NO_NODE, 0, b"")
     rows = t.fetch_all(SELECT_MEMBERS, head, old_head, n)
     if rows[-1][0] == old_head:  # the new head is a descendant of the old one, or the same
         nodes = rows[-2::-1]
@@ -279,7 +279,7 @@ def upsert_conversation(t: TenantConnection, new: Conversation, there: Conversat
         *(head, len(new.item_ids), new.created_at, encode_json(dict(new.metadata)), n),
     )
     _insert_assigned_ids(t, n, nodes, new.item_ids[length:])
-    return (old_head,) if there else ()
+    return (old_head,) if stored else ()
 
 
 def delete_assigned_ids(t: TenantConnection, conversation: int, head: int) -> None:
@@ -350,8 +350,8 @@ def select_session_links(t: TenantConnection, session_id: str) -> Sequence[Link]
     )
 
 
-def select_responses_to(t: TenantConnection, saw: Sequence[Key]) -> Sequence[Link]:
-    nodes = [row[0] for row in (find_node(t, key) for key in saw) if row]
+def select_responses_to(t: TenantConnection, input_heads: Sequence[Key]) -> Sequence[Link]:
+    nodes = [row[0] for row in (find_node(t, key) for key in input_heads) if row]
     return (
         _select_links_oldest_first(t, "WHERE links.saw IN (SELECT value FROM json_each(?))", encode_json(nodes))
         if nodes

@@ -148,22 +148,22 @@ def check_agent_run_revision(t: TenantConnection, new: AgentRun) -> AgentRunRow 
     return stored
 
 
-def upsert_agent_run(t: TenantConnection, new: AgentRun, there: AgentRunRow | None) -> None:
+def upsert_agent_run(t: TenantConnection, new: AgentRun, stored: AgentRunRow | None) -> None:
     """Write a run over the row from `check_agent_run_revision`. Raises NotFound and NotCanonical."""
     row: dict[str, object] = {
-        "session": _require_session_rowid(t, new.session_id, there),
+        "session": _require_session_rowid(t, new.session_id, stored),
         "revision": new.revision,
         "status": new.status,
         "state": new.source_state_hash,
         "created_at": new.created_at,
         "changed_at": new.changed_at,
     }
-    if there:
-        n = t.rowids["agent_runs", new.id] = there.rowid
-        t.update_row("agent_runs", n, row, {"session": there.session})
+    if stored:
+        n = t.rowids["agent_runs", new.id] = stored.rowid
+        t.update_row("agent_runs", n, row, {"session": stored.session})
     else:
         n = t.insert_row("agent_runs", new.id, row)
-    if new.document is not UNCHANGED_DOCUMENT or there is None:
+    if new.document is not UNCHANGED_DOCUMENT or stored is None:
         t.execute(UPSERT_AGENT_DOCUMENT, t.tenant_number, n, encode_json(dict(new.document)))
 
 

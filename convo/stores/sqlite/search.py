@@ -80,9 +80,9 @@ def find_handles(t: TenantConnection, prefix: str, limit: int) -> Sequence[Handl
     return [HandleMatch(kind, record_id, name or select_first_words(t, node)) for kind, record_id, name, node in rows]
 
 
-def search_items(t: TenantConnection, sought: str, limit: int) -> Sequence[SearchHit]:
+def search_items(t: TenantConnection, query: str, limit: int) -> Sequence[SearchHit]:
     hits: list[SearchHit] = []
-    for n, item in _matching_items(t, parse_search_phrases(sought)):
+    for n, item in _matching_items(t, parse_search_phrases(query)):
         hits += [
             SearchHit(select_session_by_rowid(t, session), Key(key.hex()), item)
             for session, key in t.fetch_all(SELECT_SESSIONS_OF_ITEM, n)

@@ -155,62 +155,64 @@ class SqliteStore:
         await self.database.write(lambda db: job(TenantConnection.find(db, self.tenant), name), create=False)
 
 
-def apply_transaction(t: TenantConnection, change: Transaction) -> None:
+def apply_transaction(t: TenantConnection, transaction: Transaction) -> None:
     """Apply a transaction. Raises the errors of `Store.commit`; the caller rolls back."""
-    base.check_stored_names(change)
+    base.check_stored_names(transaction)
     session_row = (
-        records.check_stored_session(t, change.session, change.expected_session_head) if change.session else None
-    )
-    conversation_row = (
-        records.check_stored_conversation(t, change.conversation, change.expected_conversation_head)
-        if change.conversation
+        records.check_stored_session(t, transaction.session, transaction.expected_session_head)
+        if transaction.session
         else None
     )
-    run_row = agents.check_agent_run_revision(t, change.agent_run) if change.agent_run else None
-    ended_response = runs.require_open_run(t, change.ended_run_id) if change.ended_run_id else None
-    detached_nodes = [tree.insert_missing_nodes(t, append) for append in change.appends]
-    for link in change.links:
+    conversation_row = (
+        records.check_stored_conversation(t, transaction.conversation, transaction.expected_conversation_head)
+        if transaction.conversation
+        else None
+    )
+    run_row = agents.check_agent_run_revision(t, transaction.agent_run) if transaction.agent_run else None
+    ended_response = runs.require_open_run(t, transaction.ended_run_id) if transaction.ended_run_id else None
+    detached_nodes = [tree.insert_missing_nodes(t, append) for append in transaction.appends]
+    for link in transaction.links:
         detached_nodes += links.upsert_link(t, link)
-    if change.session:
-        detached_nodes += records.upsert_session(t, change.session, session_row)
-    if change.conversation:
-        detached_nodes += records.upsert_conversation(t, change.conversation, conversation_row)
-    for n in _nodes_to_erase(t, change):
+    if transaction.session:
+        detached_nodes += records.upsert_session(t, transaction.session, session_row)
+    if transaction.conversation:
+        detached_nodes += records.upsert_conversation(t, transaction.conversation, conversation_row)
+    for n in _nodes_to_erase(t, transaction):
         tree.erase_item(t, n)
-    if change.started_run_id:
-        runs.start_response_run(t, change.started_run_id)
+    if transaction.started_run_id:
+        runs.start_response_run(t, transaction.started_run_id)
     if ended_response is not None:
         runs.end_response_run(t, ended_response)
-    if change.agent_run:
-        agents.upsert_agent_run(t, change.agent_run, run_row)
-    for call in change.agent_calls:
+    if transaction.agent_run:
+        agents.upsert_agent_run(t, transaction.agent_run, run_row)
+    for call in transaction.agent_calls:
         agents.upsert_agent_call(t, call)
-    tree.delete_unreferenced_nodes(t, set(detached_nodes) - _referenced_nodes(t, change))
-    if change.erased_nodes:
+    tree.delete_unreferenced_nodes(t, set(detached_nodes) - _referenced_nodes(t, transaction))
+    if transaction.erased_nodes:
         connection.request_vacuum(t.db)
 
 
-def _referenced_nodes(t: TenantConnection, change: Transaction) -> set[int]:
+def _referenced_nodes(t: TenantConnection, transaction: Transaction) -> set[int]:
     """Return nodes that are certainly referenced: by a record of this transaction, or as the start of an append.
 
     If such a start is unreferenced after all, deleting the node after it checks it too.
     """
-    heads = [append.after for append in change.appends if append.items]
-    if change.session:
-        heads += [change.session.head, change.session.confirmed_head]
-    if change.conversation:
-        heads.append(change.conversation.head)
+    heads = [append.after for append in transaction.appends if append.items]
+    if transaction.session:
+        heads += [transaction.session.head, transaction.session.confirmed_head]
+    if transaction.conversation:
+        heads.append(transaction.conversation.head)
     return {tree.node_rowid(t, key) for key in heads}
 
 
-def _nodes_to_erase(t: TenantConnection, change: Transaction) -> set[int]:
+def _nodes_to_erase(t: TenantConnection, transaction: Transaction) -> set[int]:
     """Return the nodes whose items are erased. Raises NotFound."""
-    erased_nodes = [tree.node_rowid(t, key) for key in change.erased_nodes]
-    if not erased_nodes or not change.conversation:
+    erased_nodes = [tree.node_rowid(t, key) for key in transaction.erased_nodes]
+    if not erased_nodes or not transaction.conversation:
         return set(erased_nodes)
     routes, head = (
-        tenant_rows.select_route_rowids(t, change.conversation.id),
-        tree.node_rowid(t, change.conversation.head),
+        tenant_rows.select_route_rowids(t, transaction.conversation.id),
+        tree.node_rowid(t, transaction.conversation.head),
     )
     return {
         *erased_nodes,

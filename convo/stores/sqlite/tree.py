@@ -128,10 +128,10 @@ def select_first_words(t: TenantConnection, n: int) -> str:
     return "" if item is None else item_preview(item)
 
 
-def insert_missing_nodes(t: TenantConnection, growth: AppendItems) -> int:
+def insert_missing_nodes(t: TenantConnection, append: AppendItems) -> int:
     """Insert the nodes that are not stored yet and return the rowid of the last. Raises NotFound."""
-    node, key, is_new = node_rowid(t, growth.after), growth.after, False
-    for item in growth.items:
+    node, key, is_new = node_rowid(t, append.after), append.after, False
+    for item in append.items:
         hashed = item_hash(item)
         key = child_key(key, hashed)
         row = None if is_new else find_node(t, key)  # a new node has no children
@@ -172,9 +172,9 @@ def _insert_missing_item(t: TenantConnection, hashed: Hash, item: Item) -> int:
     return n
 
 
-def select_other_nodes_of_item(t: TenantConnection, gone: int, routes: Sequence[int], head: int) -> list[int]:
+def select_other_nodes_of_item(t: TenantConnection, node: int, routes: Sequence[int], head: int) -> list[int]:
     """Return other nodes of an erased node's item: on paths of links with these routes, not on the path to `head`."""
-    values = {"gone": gone, "routes": json.dumps(routes), "head": head}
+    values = {"gone": node, "routes": json.dumps(routes), "head": head}
     return [n for (n,) in t.db.execute(SELECT_OTHER_NODES_OF_ITEM, values).fetchall()]
 
 
