@@ -103,17 +103,17 @@ class RemoteEndpoint:
 
     def __init__(
         self,
-        account: OpenAIClientOptions,
+        options: OpenAIClientOptions,
         *,
         http_client: "AsyncClient | None" = None,
         limits: ResponseLimits = DEFAULT_RESPONSE_LIMITS,
     ) -> None:
-        self._account, self._http_client, self._limits = account, http_client, limits
+        self._options, self._http_client, self._limits = options, http_client, limits
         self._sse_client: SSEClient | None = None
 
     @property
     def scope(self) -> Scope:
-        return self._account.scope
+        return self._options.scope
 
     async def create(self, body: Mapping[str, Json]) -> AsyncGenerator[StreamEvent, None]:
         check_request_ids(body)
@@ -131,7 +131,7 @@ class RemoteEndpoint:
 
     def build_http_request(self, body: Mapping[str, Json]) -> HttpRequest:
         check_request_ids(body)
-        url, headers = build_url_and_headers(self._account, "/responses")
+        url, headers = build_url_and_headers(self._options, "/responses")
         return HttpRequest(url, {**self._prepare_body(body), "stream": True}, headers)
 
     def connect(self) -> ResendingConnection:
@@ -271,10 +271,10 @@ class RemoteEndpoint:
         """List the model names, for `convo.models.base`."""
         with map_provider_errors(self._error_context({})):
             response = await self._connect_openai().get("/models", cast_to=object)
-        return parse_model_names(response, self._account.provider)
+        return parse_model_names(response, self._options.provider)
 
     async def check_request(self, body: Mapping[str, Json]) -> None:
-        await check_provider_reachable(self, self._account.provider)
+        await check_provider_reachable(self, self._options.provider)
 
     async def warm(self, model: str) -> None:
         await asyncio.to_thread(import_module, "openai")
@@ -334,8 +334,8 @@ class RemoteEndpoint:
         with map_provider_errors(self._error_context({})):
             resource = response.http_response.json()
         if not isinstance(resource, dict):
-            raise StreamBroken(f"{self._account.provider} sent a response that is not a JSON object")
-        check_response_ids(resource, self._account.provider)
+            raise StreamBroken(f"{self._options.provider} sent a response that is not a JSON object")
+        check_response_ids(resource, self._options.provider)
         return resource
 
     async def _fetch_response(
@@ -355,12 +355,12 @@ class RemoteEndpoint:
         return {**body, **replaced}
 
     def _restore_own_items(self, items: Sequence[Item], model: str = "") -> list[Item]:
-        account = self._account
+        account = self._options
         issuer_tag = make_issuer_tag(account.provider, model, account.base_url, account.organisation, account.project)
         return untag_tagged_items(items, issuer_tag, account.provider)
 
     def _error_context(self, body: Mapping[str, Json]) -> ErrorContext:
-        account = self._account
+        account = self._options
         return ErrorContext(
             account.provider, account.base_url, model=body.get("model"), key=account.token or account.key
         )
@@ -384,7 +384,7 @@ class RemoteEndpoint:
 
             http_client = self._http_client or DefaultAsyncHttpxClient(follow_redirects=False)
             self._sse_client = make_sse_client(
-                self._account, make_openai_client(self._account, http_client, self._limits), http_client, self._limits
+                self._options, make_openai_client(self._options, http_client, self._limits), http_client, self._limits
             )
         return self._sse_client
 

@@ -192,9 +192,9 @@ _DEFAULT_REFUSAL = "The model will not answer this."
 class AnthropicEventTranslator:
     """Translates the events of one response to events of the Responses API."""
 
-    def __init__(self, answer: ResponseEventWriter, issuer: str) -> None:
+    def __init__(self, writer: ResponseEventWriter, issuer: str) -> None:
         """`issuer` tags the encrypted content (see `convo.models.base`)."""
-        self._writer, self._issuer = answer, issuer
+        self._writer, self._issuer = writer, issuer
         self._open_block: dict[str, Json] = {}
         self._buffers: dict[str, StringIO] = {}
         self._has_arguments = False
@@ -272,12 +272,12 @@ class AnthropicEventTranslator:
             case "signature_delta":
                 self._append_to_block("signature", delta["signature"])
 
-    def _append_to_block(self, name: str, piece: str) -> None:
+    def _append_to_block(self, name: str, text: str) -> None:
         """Append to a thinking block; in a buffer, because appending to a string copies it each time."""
         if name not in self._buffers:
             self._buffers[name] = StringIO(newline="")
             self._buffers[name].write(self._open_block.get(name, ""))
-        self._buffers[name].write(piece)
+        self._buffers[name].write(text)
 
     def _finish_block(self) -> Iterator[StreamEvent]:
         block, self._open_block = self._open_block, {}
@@ -384,7 +384,7 @@ def list_ignored_anthropic_fields(
     reasoning_fields = (
         ("effort", "summary", "generate_summary") if _get_thinking_mode(request.model) != "none" else ("effort",)
     )
-    names = [*list_ignored_parameters(parameters, known=known_fields, reasoning=reasoning_fields)]
+    names = [*list_ignored_parameters(parameters, known_fields=known_fields, reasoning_fields=reasoning_fields)]
     options = parameters.get("prompt_cache_options") or {}
     names += [f"prompt_cache_options.{name}" for name, value in options.items() if name != "mode" and value is not None]
     names += list_ignored_item_fields(request.input)

@@ -394,20 +394,22 @@ _TOOL_FIELDS = frozenset({"type", "name", "description", "parameters", "strict"}
 
 
 def list_ignored_parameters(
-    parameters: Mapping[str, Json], *, known: Collection[str], reasoning: Collection[str]
+    parameters: Mapping[str, Json], *, known_fields: Collection[str], reasoning_fields: Collection[str]
 ) -> Iterator[str]:
     """List the optional parameters that a translation drops.
 
-    known:      the extra fields that are sent or translated
-    reasoning:  the subfields of `reasoning` that are sent or translated
+    known_fields:      the extra fields that are sent or translated
+    reasoning_fields:  the subfields of `reasoning` that are sent or translated
     """
     for name, value in parameters.items():
         if value is None:
             continue
-        if (name in PROVIDER_EXTRA_FIELDS and name not in known) or name == "max_tool_calls":
+        if (name in PROVIDER_EXTRA_FIELDS and name not in known_fields) or name == "max_tool_calls":
             yield name
         elif name == "reasoning":
-            yield from (f"reasoning.{field}" for field in value if value[field] is not None and field not in reasoning)
+            yield from (
+                f"reasoning.{field}" for field in value if value[field] is not None and field not in reasoning_fields
+            )
         elif name == "tools":
             functions = (tool for tool in value if tool.get("type") == "function")
             yield from (f"tools.{field}" for tool in functions for field in _unknown_fields(tool, _TOOL_FIELDS))
@@ -427,8 +429,8 @@ def list_ignored_item_fields(items: Iterable[Item]) -> Iterator[str]:
                         yield f"input.{part.get('type')}.{name}"
 
 
-def _unknown_fields(value: Mapping[str, Json], known: Collection[str]) -> Iterator[str]:
-    """List the fields of `value` that are not empty and not `known`."""
+def _unknown_fields(value: Mapping[str, Json], known_fields: Collection[str]) -> Iterator[str]:
+    """List the fields of `value` that are not empty and not in `known_fields`."""
     for name, inner in value.items():
-        if name not in known and inner not in (None, [], {}):
+        if name not in known_fields and inner not in (None, [], {}):
             yield name

@@ -159,9 +159,9 @@ _BASE_URL_HINT = "check the provider's base_url; it often ends in /v1"
 class ChatChunkTranslator:
     """Translates the chunks of one response to events of the Responses API."""
 
-    def __init__(self, answer: ResponseEventWriter, new_id: NewId, issuer: str | None = None) -> None:
+    def __init__(self, writer: ResponseEventWriter, new_id: NewId, issuer: str | None = None) -> None:
         """`issuer` tags the reasoning where the server needs it back (see `convo.models.base`)."""
-        self._writer, self._new_id, self._issuer = answer, new_id, issuer
+        self._writer, self._new_id, self._issuer = writer, new_id, issuer
         self._open_call: tuple[int, str] | None = None
         self._has_chunks = False
         self._has_arguments = True
@@ -228,10 +228,10 @@ class ChatChunkTranslator:
         if text and self._issuer is not None:
             yield from self._writer.write_encrypted_content(self._issuer + encode_reasoning_text(text))
 
-    def _translate_tool_call(self, piece: Mapping[str, Json]) -> Iterator[StreamEvent]:
+    def _translate_tool_call(self, delta: Mapping[str, Json]) -> Iterator[StreamEvent]:
         """Translate a part of a call. A new index or a new id starts the next call: some servers send no index."""
-        function = _typed(piece.get("function"), dict)
-        index, call_id = _typed(piece.get("index"), int), _typed(piece.get("id"), str)
+        function = _typed(delta.get("function"), dict)
+        index, call_id = _typed(delta.get("index"), int), _typed(delta.get("id"), str)
         if self._open_call is None or self._open_call[0] != index or call_id not in ("", self._open_call[1]):
             name = _typed(function.get("name"), str)
             if not name:
@@ -343,7 +343,11 @@ def list_ignored_chat_fields(
 ) -> tuple[str, ...]:
     """List the fields that `build_chat_body` ignores, named as in `convo.models.base`."""
     reasoning_fields = ("effort", "summary", "generate_summary") if dialect.has_reasoning else ("effort",)
-    names = [*list_ignored_parameters(request.parameters, known=dialect.extra_fields, reasoning=reasoning_fields)]
+    names = [
+        *list_ignored_parameters(
+            request.parameters, known_fields=dialect.extra_fields, reasoning_fields=reasoning_fields
+        )
+    ]
     if not dialect.has_thinking and INCLUDE_ENCRYPTED_REASONING in (request.parameters.get("include") or ()):
         names.append(f"include.{INCLUDE_ENCRYPTED_REASONING}")
     names += list_ignored_item_fields(request.input)

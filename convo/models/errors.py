@@ -107,12 +107,12 @@ class ErrorContext:
         parts = urlsplit(self.url)
         return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
-    def clean_message(self, words: str) -> str:
+    def clean_message(self, message: str) -> str:
         """Return the message on one line, with keys masked and without a final full stop."""
         if self.key is not None:
-            words = words.replace(self.key.reveal(), "***")
-        words = words[:_MAX_SCANNED_CHARS]
-        return " ".join(_KEY_LIKE.sub("***", words).split())[:_MAX_MESSAGE_CHARS].rstrip(". ")
+            message = message.replace(self.key.reveal(), "***")
+        message = message[:_MAX_SCANNED_CHARS]
+        return " ".join(_KEY_LIKE.sub("***", message).split())[:_MAX_MESSAGE_CHARS].rstrip(". ")
 
     def clean_error_fields(self, error: Mapping[str, Json]) -> dict[str, Any]:
         """Return the error object with keys masked in its name fields."""
@@ -135,13 +135,13 @@ class map_provider_errors:  # noqa: N801 - used like a function: `with map_provi
         return None
 
     def __exit__(
-        self, kind: type[BaseException] | None, wrong: BaseException | None, trace: TracebackType | None
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if not isinstance(wrong, Exception) or isinstance(wrong, ConvoError):
+        if not isinstance(error, Exception) or isinstance(error, ConvoError):
             return
-        fault = to_endpoint_fault(wrong, self._context, is_streaming=self.is_streaming)
+        fault = to_endpoint_fault(error, self._context, is_streaming=self.is_streaming)
         if fault is not None:
-            raise fault from wrong
+            raise fault from error
 
 
 def to_endpoint_fault(
@@ -176,11 +176,16 @@ def to_endpoint_fault(
 
 
 def fault_from_status(
-    status: int, body: Json, context: ErrorContext, *, retry_after_s: float | None = None, again: bool | None = None
+    status: int,
+    body: Json,
+    context: ErrorContext,
+    *,
+    retry_after_s: float | None = None,
+    should_retry: bool | None = None,
 ) -> EndpointFault:
     """Build the error for a response with an error status; `body` is an error object or anything else.
 
-    again:  the server's own statement whether a retry makes sense; None if it makes none
+    should_retry:  the server's own statement whether a retry makes sense; None if it makes none
     """
     error = context.clean_error_fields(_error_object(body))
     message = context.clean_message(error["message"])
@@ -204,7 +209,7 @@ def fault_from_status(
         message = message or f"{context.provider} returned HTTP {status}"
         return RequestRefused(message, hint="the account needs credit: see the provider's billing page", **fields)
     is_temporary = status in (408, 409, 429) or status >= 500 or error.get("code") == "conversation_locked"
-    if is_temporary if again is None else again:
+    if is_temporary if should_retry is None else should_retry:
         return TryLater(message or f"{context.provider} returned HTTP {status}", retry_after_s=retry_after_s, **fields)
     if not message or message.lower() in _FRAMEWORK_MESSAGES:
         return RequestRefused(
@@ -213,13 +218,13 @@ def fault_from_status(
     return RequestRefused(message, **fields)
 
 
-def fault_from_response(answer: "Response", context: ErrorContext) -> EndpointFault:
+def fault_from_response(response: "Response", context: ErrorContext) -> EndpointFault:
     """Build the error for a response that has been read and has an error status."""
     try:
-        body = answer.json()
+        body = response.json()
     except (ValueError, RecursionError):
-        body = answer.text
-    return fault_from_status(answer.status_code, body, context, **_retry_options(answer.headers))
+        body = response.text
+    return fault_from_status(response.status_code, body, context, **_retry_options(response.headers))
 
 
 def fault_from_stream_error(body: Json, context: ErrorContext, *, is_streaming: bool) -> EndpointFault:
@@ -346,7 +351,7 @@ def _retry_options(headers: Mapping[str, str]) -> dict[str, Any]:
     """Read from the headers whether and when to retry."""
     header = headers.get("x-should-retry")
     should_retry = None if header not in ("true", "false") else header == "true"
-    return {"retry_after_s": _retry_after_s(headers), "again": should_retry}
+    return {"retry_after_s": _retry_after_s(headers), "should_retry": should_retry}
 
 
 def _retry_after_s(headers: Mapping[str, str]) -> float | None:

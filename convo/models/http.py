@@ -143,13 +143,13 @@ class SSEDecoder:
         self._partial_line, self._data = BytesIO(), BytesIO()
         self._ended_with_cr, self._is_first_line = False, True
 
-    def feed(self, piece: bytes) -> list[str]:
+    def feed(self, chunk: bytes) -> list[str]:
         """Return the data of each event that the chunk completes. Raises UnicodeDecodeError or LimitReached."""
-        if self._ended_with_cr and piece.startswith(b"\n"):  # the second half of a CRLF that was split
-            piece = piece[1:]
-        self._ended_with_cr = piece.endswith(b"\r")
+        if self._ended_with_cr and chunk.startswith(b"\n"):  # the second half of a CRLF that was split
+            chunk = chunk[1:]
+        self._ended_with_cr = chunk.endswith(b"\r")
         events = []
-        for line in piece.splitlines(keepends=True):
+        for line in chunk.splitlines(keepends=True):
             if not line.endswith((b"\n", b"\r")):
                 self._partial_line.write(line)
                 continue
@@ -213,13 +213,13 @@ READ_CHUNK_BYTES = 8 * 1024
 """Bytes of a stream that are parsed before other tasks may run."""
 
 
-def _split_chunk(piece: bytes | None) -> list[bytes]:
-    if piece is None:
+def _split_chunk(chunk: bytes | None) -> list[bytes]:
+    if chunk is None:
         return [b""]
     return (
-        [piece]
-        if len(piece) <= READ_CHUNK_BYTES
-        else [piece[start : start + READ_CHUNK_BYTES] for start in range(0, len(piece), READ_CHUNK_BYTES)]
+        [chunk]
+        if len(chunk) <= READ_CHUNK_BYTES
+        else [chunk[start : start + READ_CHUNK_BYTES] for start in range(0, len(chunk), READ_CHUNK_BYTES)]
     )
 
 
@@ -656,15 +656,15 @@ class Decompressor:
         self._zlib: Any = None
         self._head = b""
 
-    def decompress(self, piece: bytes) -> Iterator[bytes]:
+    def decompress(self, data: bytes) -> Iterator[bytes]:
         """Yield the decompressed chunks. Raises zlib.error."""
         if self._zlib is None:
-            self._head += piece
+            self._head += data
             if len(self._head) < 2:
                 return
-            piece, self._zlib = self._head, zlib.decompressobj(_zlib_window_bits(self._head))
-        while piece and not self._zlib.eof:
-            chunk = self._zlib.decompress(piece, DECOMPRESS_CHUNK_BYTES)
-            piece = self._zlib.unconsumed_tail
+            data, self._zlib = self._head, zlib.decompressobj(_zlib_window_bits(self._head))
+        while data and not self._zlib.eof:
+            chunk = self._zlib.decompress(data, DECOMPRESS_CHUNK_BYTES)
+            data = self._zlib.unconsumed_tail
             if chunk:
                 yield chunk

@@ -52,12 +52,12 @@ class LimitedModel:
         await self._model.aclose()
 
 
-async def apply_idle_limit(answer: Awaitable[_T], limits: ResponseLimits) -> _T:
+async def apply_idle_limit(response: Awaitable[_T], limits: ResponseLimits) -> _T:
     """Await a response that is not streamed. Raises LimitReached after the idle limit of a stream."""
     timeout = asyncio.timeout(limits.idle_s)
     try:
         async with timeout:
-            return await answer
+            return await response
     except TimeoutError as error:
         if not timeout.expired():
             raise

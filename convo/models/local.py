@@ -181,8 +181,8 @@ class LocalEngine:
         """Return the exit code or signal as text, None while the process runs. Waits briefly for a pending exit."""
         return await asyncio.to_thread(self.process.exit_reason, _EXIT_GRACE_S) if self.process else None
 
-    def _needs_restart(self, started: asyncio.Task[ChatModel]) -> bool:
-        return started.exception() is not None or self.process is None or self.process.exit_reason() is not None
+    def _needs_restart(self, start_task: asyncio.Task[ChatModel]) -> bool:
+        return start_task.exception() is not None or self.process is None or self.process.exit_reason() is not None
 
     async def _start(self, process: EngineProcess) -> ChatModel:
         address, _ = await asyncio.gather(

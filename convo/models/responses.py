@@ -238,11 +238,13 @@ _USAGE_COUNTS = ("input_tokens", "output_tokens", "total_tokens")
 _USAGE_DETAILS = ("input_tokens_details", "output_tokens_details")
 
 
-def _clean_usage(reported: Mapping[str, Json] | None) -> Json:
+def _clean_usage(reported_usage: Mapping[str, Json] | None) -> Json:
     """Remove the counts that are no numbers of tokens; fields unknown to the API stay."""
-    if not reported:
+    if not reported_usage:
         return None
-    usage = {name: value for name, value in reported.items() if name not in _USAGE_COUNTS or is_token_count(value)}
+    usage = {
+        name: value for name, value in reported_usage.items() if name not in _USAGE_COUNTS or is_token_count(value)
+    }
     for name in _USAGE_DETAILS:
         if name in usage:
             details = usage[name] or {}

@@ -41,7 +41,7 @@ def make_usage(input_tokens: int, output_tokens: int, *, cached: int = 0, writte
     }
 
 
-class PartPlace(NamedTuple):
+class PartList(NamedTuple):
     """The list of an item that contains a part, and the names in the part's events."""
 
     list_name: str
@@ -49,8 +49,8 @@ class PartPlace(NamedTuple):
     event_name: str
 
 
-IN_CONTENT = PartPlace("content", "content_index", "content_part")
-IN_SUMMARY = PartPlace("summary", "summary_index", "reasoning_summary_part")
+CONTENT_PARTS = PartList("content", "content_index", "content_part")
+SUMMARY_PARTS = PartList("summary", "summary_index", "reasoning_summary_part")
 
 
 class ResponseEventWriter:
@@ -71,7 +71,7 @@ class ResponseEventWriter:
         self._output: list[dict[str, Json]] = []
         self._open_item: dict[str, Json] | None = None
         self._open_part: dict[str, Json] | None = None
-        self._place = IN_CONTENT
+        self._part_list = CONTENT_PARTS
         self._delta_buffer, self._pending_surrogate = StringIO(newline=""), ""
         self._call_ids: set[str] = set()
 
@@ -173,9 +173,9 @@ class ResponseEventWriter:
         yield from self._finish_part()
         assert self._open_item is not None
         self._open_part = deepcopy(_PART_TEMPLATES[part])
-        self._place = IN_SUMMARY if part == "summary_text" else IN_CONTENT
-        self._open_item[self._place.list_name].append(self._open_part)
-        yield self._make_part_event(f"response.{self._place.event_name}.added", part=deepcopy(self._open_part))
+        self._part_list = SUMMARY_PARTS if part == "summary_text" else CONTENT_PARTS
+        self._open_item[self._part_list.list_name].append(self._open_part)
+        yield self._make_part_event(f"response.{self._part_list.event_name}.added", part=deepcopy(self._open_part))
 
     def _write_part(self, part: dict[str, Json]) -> Iterator[StreamEvent]:
         assert self._open_item is not None
@@ -222,8 +222,8 @@ class ResponseEventWriter:
         fields: dict[str, Json] = {"logprobs": part.get("logprobs") or []} if part["type"] == "output_text" else {}
         name = _PART_EVENT_NAMES.get(part["type"], part["type"])
         yield self._make_part_event(f"response.{name}.done", **{field: part[field]}, **fields)
-        yield self._make_part_event(f"response.{self._place.event_name}.done", part=part)
-        self._open_part, self._place = None, IN_CONTENT
+        yield self._make_part_event(f"response.{self._part_list.event_name}.done", part=part)
+        self._open_part, self._part_list = None, CONTENT_PARTS
 
     def _finish_item(self, status: str) -> Iterator[StreamEvent]:
         yield from self._finish_part()
@@ -251,7 +251,7 @@ class ResponseEventWriter:
 
     def _make_part_event(self, name: str, /, **fields: Json) -> StreamEvent:
         assert self._open_item is not None
-        index: dict[str, Json] = {self._place.index_field: len(self._open_item[self._place.list_name]) - 1}
+        index: dict[str, Json] = {self._part_list.index_field: len(self._open_item[self._part_list.list_name]) - 1}
         return self._make_event(name, **index, **fields)
 
 

@@ -182,7 +182,7 @@ async def load_item_decryptor(history: Sequence[Item], deps: EndpointDeps) -> De
 
 
 async def _summarize(
-    compaction: CompactionInput, items: Sequence[Item], splits: int
+    compaction: CompactionInput, items: Sequence[Item], max_splits: int
 ) -> tuple[str, Mapping[str, Json] | None]:
     """Return the model's summary of `items`, and its usage; split the items if they do not fit."""
     undecryptable = next((item for item in items if item_type(item) == "compaction"), None)
@@ -192,10 +192,10 @@ async def _summarize(
         return await _request_summary(compaction, items)
     except ConvoError as error:
         middle = middle_cut_point(items)
-        if not is_window_exceeded(error) or middle is None or not splits:
+        if not is_window_exceeded(error) or middle is None or not max_splits:
             raise
-    first_summary, first_usage = await _summarize(compaction, items[:middle], splits - 1)
-    summary, usage = await _summarize(compaction, (summary_message(first_summary), *items[middle:]), splits - 1)
+    first_summary, first_usage = await _summarize(compaction, items[:middle], max_splits - 1)
+    summary, usage = await _summarize(compaction, (summary_message(first_summary), *items[middle:]), max_splits - 1)
     return summary, add_usage(first_usage, usage)
 
 

@@ -60,14 +60,14 @@ class ForegroundRun:
         self.end_event = asyncio.Event()
         self._task: asyncio.Task[object] | None = None
 
-    async def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """Await `work` of the model until `stop`. Raises TryLater if it was stopped."""
+    async def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Await `coroutine` of the model until `stop`. Raises TryLater if it was stopped."""
         if self.is_stopped:
-            work.close()
+            coroutine.close()
             raise _shutting_down_error()
         self._task, self.is_suspended = asyncio.current_task(), False
         try:
-            return await work
+            return await coroutine
         except asyncio.CancelledError:
             if self.is_stopped and self._task is not None and self._task.uncancel() == 0:
                 raise _shutting_down_error() from None
@@ -101,10 +101,10 @@ class ActiveRuns:
             raise _shutting_down_error()
 
     def start_task(
-        self, work: Coroutine[Any, Any, None], *, stop: Callable[[], object] | None = None
+        self, coroutine: Coroutine[Any, Any, None], *, stop: Callable[[], object] | None = None
     ) -> asyncio.Task[None]:
-        """Start a task for `work`; at shutdown `stop` is called instead of cancelling it."""
-        task = asyncio.create_task(work)
+        """Start a task for `coroutine`; at shutdown `stop` is called instead of cancelling it."""
+        task = asyncio.create_task(coroutine)
         self._tasks[task] = stop or task.cancel
         task.add_done_callback(self._tasks.pop)
         return task

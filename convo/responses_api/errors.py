@@ -28,8 +28,8 @@ def invalid_type_error(name: str, expected: str, got: str) -> RequestRefused:
     )
 
 
-def invalid_value_error(name: str, got: object, known: Iterable[str]) -> RequestRefused:
-    values = [f"'{value}'" for value in known]
+def invalid_value_error(name: str, got: object, supported: Iterable[str]) -> RequestRefused:
+    values = [f"'{value}'" for value in supported]
     last = f"and {values.pop()}" if len(values) > 1 else values.pop()
     listed = f"{', '.join(values)}, {last}" if len(values) > 1 else " ".join([*values, last])
     return RequestRefused(f"Invalid value: '{got}'. Supported values are: {listed}", code="invalid_value", param=name)

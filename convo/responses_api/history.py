@@ -67,23 +67,25 @@ async def load_request_history(request: ResponseRequest, store: Store) -> Loaded
     return LoadedHistory(path, ids, previous=link)
 
 
-async def resolve_references(items: Sequence[Item], known: Sequence[str], store: Store) -> Mapping[str, Item]:
-    """Return the items that the references in `items` name, by id, except those that are `known` already.
+async def resolve_references(items: Sequence[Item], history_ids: Sequence[str], store: Store) -> Mapping[str, Item]:
+    """Return the items that the references in `items` name, by id, except those in `history_ids`.
 
     Raises RequestRefused for a reference to no item.
     """
     referenced: dict[str, Item] = {}
     for item_id in (target_id for target_id in map(referenced_id, items) if target_id is not None):
-        item = None if item_id in known else await store.item(item_id)
+        item = None if item_id in history_ids else await store.item(item_id)
         if item is not None:
             referenced[item_id] = item
-        elif item_id not in known:
+        elif item_id not in history_ids:
             raise errors.item_not_found_error(item_id)
     return referenced
 
 
-def select_new_items(items: Sequence[Item], known: Sequence[str], referenced: Mapping[str, Item]) -> tuple[Item, ...]:
-    """Return the items that `items` add to a history whose items have the ids in `known`.
+def select_new_items(
+    items: Sequence[Item], history_ids: Sequence[str], referenced: Mapping[str, Item]
+) -> tuple[Item, ...]:
+    """Return the items that `items` add to a history whose items have the ids in `history_ids`.
 
     A reference to an item of the history adds nothing.
 
@@ -91,7 +93,7 @@ def select_new_items(items: Sequence[Item], known: Sequence[str], referenced: Ma
 
     Raises RequestRefused for an item that the history already has.
     """
-    known_ids, new_items = set(known), []
+    known_ids, new_items = set(history_ids), []
     for item in items:
         target_id = referenced_id(item)
         if target_id is not None and target_id in known_ids:
@@ -186,10 +188,10 @@ def remove_incomplete_items(items: Sequence[Item]) -> tuple[Item, ...]:
     return tuple(item for item in parts if item is not None)
 
 
-def _complete_part(item: Item, answered: Collection[str | None]) -> Item | None:
+def _complete_part(item: Item, answered_ids: Collection[str | None]) -> Item | None:
     """Return the part of an incomplete item that can be sent; a call with an output is sent unchanged."""
     if is_client_call(item):
-        return item if _pair_id(item) in answered else None
+        return item if _pair_id(item) in answered_ids else None
     return to_sendable(item) if is_assistant_message(item) or item_type(item) == "reasoning" else item
 
 
@@ -230,9 +232,9 @@ def id_prefix(item: Item) -> str:
     return ID_PREFIXES.get(item_type(item), "item")
 
 
-def resolve_item_ids(path: Path, given: Mapping[Key, str] | None = None) -> tuple[str, ...]:
-    """Return the id of each item on `path`: its own, else the one `given` for its node, else one built from the key."""
-    known_ids = given or {}
+def resolve_item_ids(path: Path, assigned_ids: Mapping[Key, str] | None = None) -> tuple[str, ...]:
+    """Return the id of each item on `path`: its own, else the one in `assigned_ids`, else one built from the key."""
+    known_ids = assigned_ids or {}
     return tuple(
         own_id(node.item) or known_ids.get(node.key) or f"{id_prefix(node.item)}_{node.key[:NODE_KEY_DIGITS]}"
         for node in path.nodes
@@ -295,19 +297,19 @@ def _cursor_index(name: str, item_id: str, ids: Sequence[str]) -> int:
 NOT_MODEL_OUTPUT_TYPES = frozenset({"compaction", "compaction_trigger", "mcp_approval_response"})
 
 
-def check_strict_input(given: Sequence[Item], known: Collection[str], history: Sequence[Item]) -> None:
-    """Check the given items as the real API does; `known` are the ids of the items before them.
+def check_strict_input(items: Sequence[Item], known_ids: Collection[str], history: Sequence[Item]) -> None:
+    """Check `items` as the real API does; `known_ids` are the ids of the items before them.
 
-    history:  the items before them, followed by the given ones
+    history:  the items before them, followed by `items`
 
     Raises RequestRefused with the real API's messages.
     """
-    for index, item in enumerate(given):
+    for index, item in enumerate(items):
         if item_type(item) == "reasoning":
-            _check_reasoning(index, item, given[index + 1 :], known)
+            _check_reasoning(index, item, items[index + 1 :], known_ids)
         elif item_type(item) == "function_call":
             _check_arguments(index, item)
-        elif item_type(item) == "compaction" and len(history) > len(given):
+        elif item_type(item) == "compaction" and len(history) > len(items):
             raise RequestRefused(
                 "A compaction item cannot follow the history that it replaces", param=f"input[{index}]"
             )

@@ -132,18 +132,18 @@ ZERO_USAGE = {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
 
 
 def build_compaction_resource(
-    response_id: str, created_at: float, window: Sequence[Item], used: Mapping[str, Json] | None
+    response_id: str, created_at: float, window: Sequence[Item], usage: Mapping[str, Json] | None
 ) -> Response:
     """Build the API's resource of a compaction.
 
-    used:  None if the provider did not report it; the API has no value for that, so zero is shown
+    usage:  None if the provider did not report it; the API has no value for that, so zero is shown
     """
     return {
         "id": response_id,
         "object": "response.compaction",
         "created_at": int(created_at),
         "output": list(window),
-        "usage": _usage_field(used or {"total_tokens": 0}),
+        "usage": _usage_field(usage or {"total_tokens": 0}),
     }
 
 
@@ -300,13 +300,13 @@ def build_failed_event(fault: ConvoError, output: Sequence[Item]) -> StreamEvent
     return {"type": "response.failed", "response": {"output": list(output), "error": error}}
 
 
-def build_limit_event(reached: LimitReached, output: Sequence[Item]) -> StreamEvent:
+def build_limit_event(limit_error: LimitReached, output: Sequence[Item]) -> StreamEvent:
     """Build the terminal event of a response that reached a limit: failed for a time limit, else incomplete.
 
     output:  the partial output; the link stores the limit's name beside its error
     """
-    status, code = ("failed", "server_error") if reached.is_time_limit else ("incomplete", "max_output_tokens")
-    error = {"code": code, "message": reached.message, "limit": reached.limit}
+    status, code = ("failed", "server_error") if limit_error.is_time_limit else ("incomplete", "max_output_tokens")
+    error = {"code": code, "message": limit_error.message, "limit": limit_error.limit}
     return {"type": f"response.{status}", "response": {"output": list(output), "error": error}}
 
 
@@ -344,6 +344,6 @@ def build_turn_transaction(
     return replace(build_append_transaction(history.conversation, history.path, new_items, new_id), links=(link,))
 
 
-def rebase_turn_transaction(change: Transaction, input_path: Path, result: TurnResult) -> Transaction:
-    """Rebuild `change` so that it appends the whole path from the root: a node that it builds on was deleted."""
-    return replace(change, appends=(AppendItems(input_path.root, (*input_path.items, *result.output)),))
+def rebase_turn_transaction(transaction: Transaction, input_path: Path, result: TurnResult) -> Transaction:
+    """Rebuild `transaction` so that it appends the whole path from the root: a node that it builds on was deleted."""
+    return replace(transaction, appends=(AppendItems(input_path.root, (*input_path.items, *result.output)),))

@@ -150,9 +150,9 @@ class ResponseStream:
     """
 
     def __init__(
-        self, events: AsyncGenerator[StreamEvent, None], *, sent_only: bool = False, hidden: bool = False
+        self, events: AsyncGenerator[StreamEvent, None], *, is_sent_only: bool = False, is_hidden: bool = False
     ) -> None:
-        self._events, self._is_sent_only, self._is_hidden = events, sent_only, hidden
+        self._events, self._is_sent_only, self._is_hidden = events, is_sent_only, is_hidden
         self.finished_items: list[Item] = []
         self._accumulator, self._streamed_text = ResponseAccumulator(), StreamedTextChecksum()
         self._event_count = 0
@@ -254,7 +254,7 @@ class ResponseTurn:
             model_events = await exit_stack.enter_async_context(aclosing(stream_model_events(turn)))
             is_streamed = turn.request.stream
             stream = ResponseStream(
-                model_events, sent_only=is_server and is_streamed, hidden=is_server and not is_streamed
+                model_events, is_sent_only=is_server and is_streamed, is_hidden=is_server and not is_streamed
             )
             try:
                 event = await foreground.wait(stream.read_first())
@@ -382,9 +382,9 @@ async def _drain_finished_response(stream: ResponseStream, event: StreamEvent) -
     return result if result.is_confirmed else None
 
 
-async def commit_turn(store: Store, change: Transaction, turn: PreparedTurn, result: TurnResult) -> None:
-    """Commit `change`, even if a node that it builds on was deleted in the meantime, or never stored."""
+async def commit_turn(store: Store, transaction: Transaction, turn: PreparedTurn, result: TurnResult) -> None:
+    """Commit `transaction`, even if a node that it builds on was deleted in the meantime, or never stored."""
     try:
-        await store.commit(change)
+        await store.commit(transaction)
     except NotFound:
-        await store.commit(response.rebase_turn_transaction(change, turn.input_path, result))
+        await store.commit(response.rebase_turn_transaction(transaction, turn.input_path, result))

@@ -87,12 +87,12 @@ def _validate_range(name: str, kind: str, value: float, minimum: float, maximum:
         raise errors.above_maximum_error(name, kind, maximum, value)
 
 
-def enum_validator(*known: str) -> Validator:
+def enum_validator(*supported: str) -> Validator:
     def check(name: str, value: Json) -> None:
         if not isinstance(value, str):
             raise errors.invalid_type_error(name, "a string", describe_type(value))
-        if value not in known:
-            raise errors.invalid_value_error(name, value, known)
+        if value not in supported:
+            raise errors.invalid_value_error(name, value, supported)
 
     return check
 
@@ -144,9 +144,9 @@ def validate_metadata(name: str, value: Json) -> None:
         string_validator(max_length=MAX_METADATA_VALUE_LENGTH)(f"{name}.{key}", text)
 
 
-def validate_known_fields(known: Collection[str], given: Collection[str], *, prefix: str = "") -> None:
+def validate_known_fields(known_fields: Collection[str], fields: Collection[str], *, prefix: str = "") -> None:
     """Raise RequestRefused with the name of the first unknown field, after `prefix`."""
-    unknown = sorted(set(given) - set(known))
+    unknown = sorted(set(fields) - set(known_fields))
     if unknown:
         raise errors.unknown_parameter_error(prefix + unknown[0])
 

@@ -14,24 +14,28 @@ def unknown_url_error(method: str, path: str) -> RequestRefused:
     return RequestRefused(f"Invalid URL ({method} {path}){advice}", status=404)
 
 
-def method_not_allowed_error(method: str, path: str, allowed: str) -> RequestRefused:
+def method_not_allowed_error(method: str, path: str, allowed_methods: str) -> RequestRefused:
     return RequestRefused(
-        f"Not allowed to {method} on {path}; allowed are {allowed}", code="method_not_supported", status=405
+        f"Not allowed to {method} on {path}; allowed are {allowed_methods}", code="method_not_supported", status=405
     )
 
 
-def unsupported_content_type_error(given: str) -> RequestRefused:
-    header = f"you specified the header 'Content-Type: {given}'" if given else "you specified no Content-Type header"
+def unsupported_content_type_error(content_type: str) -> RequestRefused:
+    header = (
+        f"you specified the header 'Content-Type: {content_type}'"
+        if content_type
+        else "you specified no Content-Type header"
+    )
     return RequestRefused(
-        f"Unsupported content type: '{given}'. This API method only accepts 'application/json' requests, but {header}. "
-        "Please try again with a supported content type",
+        f"Unsupported content type: '{content_type}'. This API method only accepts 'application/json' requests, "
+        f"but {header}. Please try again with a supported content type",
         code="unsupported_content_type",
     )
 
 
-def unsupported_encoding_error(given: str) -> RequestRefused:
+def unsupported_encoding_error(encoding: str) -> RequestRefused:
     return RequestRefused(
-        f"Unsupported content encoding '{given}': send the body as it is", code="unsupported_encoding", status=415
+        f"Unsupported content encoding '{encoding}': send the body as it is", code="unsupported_encoding", status=415
     )
 
 
@@ -139,8 +143,8 @@ def http_parameter_type_error(name: str, expected: str) -> RequestRefused:
     return RequestRefused(f"Invalid type for '{name}': expected {expected}", code="invalid_type", param=name)
 
 
-def http_parameter_value_error(name: str, got: str, known: tuple[str, ...]) -> RequestRefused:
-    values = [f"'{value}'" for value in known]
+def http_parameter_value_error(name: str, got: str, supported: tuple[str, ...]) -> RequestRefused:
+    values = [f"'{value}'" for value in supported]
     last = f"and {values.pop()}" if len(values) > 1 else values.pop()
     listed = f"{', '.join(values)}, {last}" if len(values) > 1 else " ".join([*values, last])
     return RequestRefused(f"Invalid value: '{got}'. Supported values are: {listed}", code="invalid_value", param=name)

@@ -173,8 +173,8 @@ class HttpExchange:
         common = ((b"x-request-id", self.id.encode()), (b"openai-processing-ms", duration_ms))
         await self._send({"type": "http.response.start", "status": status, "headers": [*headers, *common]})
 
-    async def send_chunk(self, body: bytes, *, more: bool = True) -> None:
-        await self._send({"type": "http.response.body", "body": body, "more_body": more})
+    async def send_chunk(self, body: bytes, *, more_body: bool = True) -> None:
+        await self._send({"type": "http.response.body", "body": body, "more_body": more_body})
 
     async def send_json(self, value: Json, status: int = 200, headers: Iterable[Header] = ()) -> None:
         await self.send_bytes(serialize_strict_json(value), JSON_CONTENT_TYPE, status, headers)
@@ -184,7 +184,7 @@ class HttpExchange:
     ) -> None:
         length = ((b"content-length", b"%d" % len(body)),) if status != NO_CONTENT_STATUS else ()
         await self.start_response(status, ((b"content-type", content_type), *length, *headers))
-        await self.send_chunk(body, more=False)
+        await self.send_chunk(body, more_body=False)
 
     def record_limit(self, event: StreamEvent) -> list[Header]:
         """Return the header with the limit that ended the response with `event`, and record the limit for the log.
@@ -422,7 +422,7 @@ OBFUSCATION_PARAMETER = QueryParameter(
 )
 
 
-def parse_query(raw: bytes, known: Sequence[QueryParameter]) -> dict[str, Any]:
+def parse_query(raw: bytes, parameters: Sequence[QueryParameter]) -> dict[str, Any]:
     """Parse the parameters of a query string, by name; lists as lists.
 
     Raises RequestRefused for an unknown parameter, a repeated one, or an invalid value.
@@ -430,7 +430,7 @@ def parse_query(raw: bytes, known: Sequence[QueryParameter]) -> dict[str, Any]:
     if not raw:
         return {}
     values: dict[str, Any] = {}
-    by_name = {parameter.name: parameter for parameter in known}
+    by_name = {parameter.name: parameter for parameter in parameters}
     for raw_name, text in parse_qsl(raw.decode("latin-1"), keep_blank_values=True, errors="replace"):
         name = raw_name.removesuffix("[]")
         parameter = by_name.get(name)

@@ -148,7 +148,7 @@ class SSEWriter:
             raise errors.empty_stream_error()
         if not self.is_started:
             await self._start()
-        await self._exchange.send_chunk(SSE_DONE, more=False)
+        await self._exchange.send_chunk(SSE_DONE, more_body=False)
 
     async def _start(self) -> None:
         self.is_started = True
