@@ -120,27 +120,25 @@ def plan_compaction(snapshot: HistorySnapshot, options: CompactionOptions) -> Co
     )
 
 
-def plan_from_items(planned: CompactionPlan, *, is_embedded: bool) -> CompactionPlan:
+def plan_from_items(plan: CompactionPlan, *, is_embedded: bool) -> CompactionPlan:
     """Return the plan with the client's own items, for an endpoint that no longer has the chain."""
     method = (
         CompactionMethod.SUMMARY
-        if is_embedded and not _has_compaction_item(planned.compacted_items)
+        if is_embedded and not _has_compaction_item(plan.compacted_items)
         else CompactionMethod.INPUT
     )
-    return CompactionPlan(method, planned.compacted_items, planned.kept_items, None, planned.focus)
+    return CompactionPlan(method, plan.compacted_items, plan.kept_items, None, plan.focus)
 
 
-def build_replacements(
-    planned: CompactionPlan, item_tokens: Sequence[int], summary: str
-) -> tuple[tuple[Item, ...], ...]:
+def build_replacements(plan: CompactionPlan, item_tokens: Sequence[int], summary: str) -> tuple[tuple[Item, ...], ...]:
     """Return the possible replacements of the history with a summary, the longer one first.
 
     item_tokens:  tokens of each compacted item
     """
-    parts = split_for_summary(planned.compacted_items, item_tokens)
+    parts = split_for_summary(plan.compacted_items, item_tokens)
     alternatives = (parts.user_messages, ()) if parts.user_messages else ((),)
     return tuple(
-        (*parts.instructions, *user_messages, summary_message(summary), *planned.kept_items)
+        (*parts.instructions, *user_messages, summary_message(summary), *plan.kept_items)
         for user_messages in alternatives
     )
 
@@ -161,12 +159,12 @@ def _check_no_pending_calls(items: Sequence[Item]) -> None:
             )
 
 
-def _compacted_count(items: Sequence[Item], keep: int) -> int:
-    """Return the number of items to compact, so that `keep` whole turns stay."""
+def _compacted_count(items: Sequence[Item], keep_turns: int) -> int:
+    """Return the number of items to compact, so that `keep_turns` whole turns stay."""
     starts = turn_starts(items)
-    if not keep:
+    if not keep_turns:
         return len(items)
-    return starts[-keep] if keep < len(starts) else 0
+    return starts[-keep_turns] if keep_turns < len(starts) else 0
 
 
 def _is_compactable(item: Item) -> bool:
@@ -308,14 +306,14 @@ def split_for_summary(
     )
 
 
-def _kept_start(items: Sequence[Item], sizes: Sequence[int], keep: int) -> int:
-    """Return the start of the last turn, or of the earliest of its steps from which on it has at most `keep` tokens."""
+def _kept_start(items: Sequence[Item], sizes: Sequence[int], keep_tokens: int) -> int:
+    """Return the start of the last turn, or of its earliest step from which on it has at most `keep_tokens` tokens."""
     if not items:
         return 0
     start = turn_starts(items)[-1]
     needed_tokens, cuts = sum(sizes[start:]), [cut for cut in cut_points(items) if start <= cut < len(items)]
     for cut, next_cut in pairwise((*cuts, len(items))):
-        if needed_tokens <= keep:
+        if needed_tokens <= keep_tokens:
             return cut
         needed_tokens -= sum(sizes[cut:next_cut])
     return cuts[-1]

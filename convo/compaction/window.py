@@ -63,15 +63,15 @@ def _short_digest(item: Item) -> str:
     return digest(item).partition(":")[2][:SHORT_DIGEST_DIGITS]
 
 
-def encode_compaction(sealed: CompactionContent) -> bytes:
+def encode_compaction(content: CompactionContent) -> bytes:
     """Serialize the content of a compaction item, for encryption."""
     form: Mapping[str, Json] = {
         "v": COMPACTION_VERSION,
-        "tenant": sealed.tenant,
-        "before": list(sealed.before),
-        "summary": sealed.summary,
-        "after": list(sealed.after),
-        "covers": sorted(sealed.covered_digests),
+        "tenant": content.tenant,
+        "before": list(content.before),
+        "summary": content.summary,
+        "after": list(content.after),
+        "covers": sorted(content.covered_digests),
     }
     return json.dumps(form, separators=(",", ":")).encode("ascii")
 
@@ -115,10 +115,10 @@ def items_shown_to_model(items: Sequence[Item], decrypt: DecryptCompaction) -> t
     return (*uncovered, *expand_compaction(content), *items[index + 1 :])
 
 
-def expand_compaction(sealed: CompactionContent) -> tuple[Item, ...]:
+def expand_compaction(content: CompactionContent) -> tuple[Item, ...]:
     """Return the items that represent one compaction."""
-    summary = () if sealed.summary is None else (summary_message(sealed.summary),)
-    return (*sealed.before, *summary, *sealed.after)
+    summary = () if content.summary is None else (summary_message(content.summary),)
+    return (*content.before, *summary, *content.after)
 
 
 def covered_message_digests(

@@ -165,15 +165,15 @@ OPTIONAL_ID_TYPES = frozenset(
 """Types whose id a client may leave out; every other type keeps its id."""
 
 
-def user_message(words: str, *more: Json) -> dict[str, Json]:
-    """Return a user's message; `more` are further content parts, such as images and files."""
-    content = [{"type": "input_text", "text": words}, *more] if words or not more else list(more)
+def user_message(text: str, *parts: Json) -> dict[str, Json]:
+    """Return a user's message; `parts` are further content parts, such as images and files."""
+    content = [{"type": "input_text", "text": text}, *parts] if text or not parts else list(parts)
     return {"type": "message", "role": "user", "content": content}
 
 
-def assistant_message(words: str) -> dict[str, Json]:
+def assistant_message(text: str) -> dict[str, Json]:
     """Return an assistant's message without id or status, as a client may write it."""
-    return {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": words}]}
+    return {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
 
 
 def to_sendable(item: Item) -> Item | None:

@@ -33,12 +33,12 @@ class Prefix(Sequence[Element]):
         """Return the first `count` elements, or all where there are fewer."""
         return self._from_shared(self._shared, min(count, self._count))
 
-    def append(self, more: Iterable[Element]) -> "Prefix[Element]":
-        """Return these elements followed by `more`.
+    def append(self, elements: Iterable[Element]) -> "Prefix[Element]":
+        """Return this sequence followed by `elements`.
 
         Safe in concurrent threads: the list is copied when another thread has appended other elements to it.
         """
-        new, shared = list(more), self._shared
+        new, shared = list(elements), self._shared
         end = self._count + len(new)
         if len(shared) == self._count:
             shared.extend(new)
@@ -47,9 +47,9 @@ class Prefix(Sequence[Element]):
             shared = [*shared[: self._count], *new]
         return self._from_shared(shared, end)
 
-    def shared_element(self, at: int) -> Element | None:
-        """Return the element at `at` of a longer sequence that shares the list; None where there is none."""
-        return self._shared[at] if at < len(self._shared) else None
+    def shared_element(self, index: int) -> Element | None:
+        """Return the element at `index` of a longer sequence that shares the list; None where there is none."""
+        return self._shared[index] if index < len(self._shared) else None
 
     @staticmethod
     def _from_shared(shared: list[Element], count: int) -> "Prefix[Element]":
@@ -64,17 +64,17 @@ class Prefix(Sequence[Element]):
         return iter(self._shared[: self._count])
 
     @overload
-    def __getitem__(self, at: int) -> Element: ...
+    def __getitem__(self, key: int) -> Element: ...
 
     @overload
-    def __getitem__(self, at: slice) -> tuple[Element, ...]: ...
+    def __getitem__(self, key: slice) -> tuple[Element, ...]: ...
 
-    def __getitem__(self, at: int | slice) -> Element | tuple[Element, ...]:
-        if isinstance(at, slice):
-            return tuple(self._shared[slice(*at.indices(self._count))]) if at.step is None else tuple(self)[at]
-        index = at if at >= 0 else at + self._count
+    def __getitem__(self, key: int | slice) -> Element | tuple[Element, ...]:
+        if isinstance(key, slice):
+            return tuple(self._shared[slice(*key.indices(self._count))]) if key.step is None else tuple(self)[key]
+        index = key if key >= 0 else key + self._count
         if not 0 <= index < self._count:
-            raise IndexError(at)
+            raise IndexError(key)
         return self._shared[index]
 
     def __eq__(self, other: object) -> bool:
@@ -186,30 +186,30 @@ class Difference(NamedTuple):
     """
 
     shared_count: int
-    ours: Item | None
-    theirs: Item | None
+    a: Item | None
+    b: Item | None
 
 
-def is_same_item(one: Item, other: Item) -> bool:
+def is_same_item(item: Item, other: Item) -> bool:
     """Return whether two items have the same meaning, in any form."""
-    return one == other or digest(one) == digest(other)
+    return item == other or digest(item) == digest(other)
 
 
-def common_prefix_length(ours: Sequence[Item], theirs: Sequence[Item]) -> int:
+def common_prefix_length(a: Sequence[Item], b: Sequence[Item]) -> int:
     """Return the number of items that the two histories share from the start."""
-    for index, (item, other) in enumerate(zip(ours, theirs, strict=False)):
+    for index, (item, other) in enumerate(zip(a, b, strict=False)):
         if not is_same_item(item, other):
             return index
-    return min(len(ours), len(theirs))
+    return min(len(a), len(b))
 
 
-def first_difference(ours: Sequence[Item], theirs: Sequence[Item]) -> Difference | None:
+def first_difference(a: Sequence[Item], b: Sequence[Item]) -> Difference | None:
     """Return the first difference, or None when both have the same meaning."""
-    shared_count = common_prefix_length(ours, theirs)
-    if shared_count == len(ours) == len(theirs):
+    shared_count = common_prefix_length(a, b)
+    if shared_count == len(a) == len(b):
         return None
     return Difference(
         shared_count,
-        ours[shared_count] if shared_count < len(ours) else None,
-        theirs[shared_count] if shared_count < len(theirs) else None,
+        a[shared_count] if shared_count < len(a) else None,
+        b[shared_count] if shared_count < len(b) else None,
     )

@@ -91,20 +91,20 @@ def category_parts(
 
 
 def sum_context_usage(
-    parts: tuple[ContextPart, ...], window: ModelWindow | None, counted: int | None = None
+    parts: tuple[ContextPart, ...], window: ModelWindow | None, endpoint_count: int | None = None
 ) -> ContextUsage:
-    """Sum the parts. `counted` is the endpoint's own count, if it gave one."""
-    if counted is not None:
-        return ContextUsage(parts, TokenCount(counted, is_estimate=False), COUNTED_BY_ENDPOINT, window)
+    """Sum the parts. `endpoint_count` is the endpoint's own count, if it gave one."""
+    if endpoint_count is not None:
+        return ContextUsage(parts, TokenCount(endpoint_count, is_estimate=False), COUNTED_BY_ENDPOINT, window)
     tokens, is_estimate = sum(part.tokens.tokens for part in parts), any(part.tokens.is_estimate for part in parts)
     return ContextUsage(
         parts, TokenCount(tokens, is_estimate), COUNTED_BY_ESTIMATE if is_estimate else TOKENIZER_ENCODING, window
     )
 
 
-def context_usage_to_json(filling: ContextUsage) -> dict[str, Json]:
+def context_usage_to_json(context_usage: ContextUsage) -> dict[str, Json]:
     """Return the JSON object of the context usage."""
-    window = filling.window
+    window = context_usage.window
     return {
         "parts": [
             {
@@ -113,13 +113,13 @@ def context_usage_to_json(filling: ContextUsage) -> dict[str, Json]:
                 "tokens": part.tokens.tokens,
                 "estimated": part.tokens.is_estimate,
             }
-            for part in filling.parts
+            for part in context_usage.parts
         ],
-        "tokens": filling.total.tokens,
-        "estimated": filling.total.is_estimate,
-        "counted_by": filling.counted_by,
+        "tokens": context_usage.total.tokens,
+        "estimated": context_usage.total.is_estimate,
+        "counted_by": context_usage.counted_by,
         "window": None if window is None else window.context,
-        "left": filling.free_tokens,
+        "left": context_usage.free_tokens,
     }
 
 

@@ -46,9 +46,9 @@ class HistoryDiff(NamedTuple):
     def is_equal(self) -> bool:
         return not self.pairs
 
-    def count_pairs(self, mark: DiffStatus) -> int:
+    def count_pairs(self, status: DiffStatus) -> int:
         """Count the pairs with one status."""
-        return sum(pair.status == mark for pair in self.pairs)
+        return sum(pair.status == status for pair in self.pairs)
 
 
 def diff_histories(a: Sequence[Item], b: Sequence[Item]) -> HistoryDiff:
@@ -56,7 +56,7 @@ def diff_histories(a: Sequence[Item], b: Sequence[Item]) -> HistoryDiff:
     difference = first_difference(a, b)
     if difference is None:
         return HistoryDiff(a, b, len(a), "", ())
-    item_a, item_b = difference.ours, difference.theirs
+    item_a, item_b = difference.a, difference.b
     path = (
         ""
         if item_a is None or item_b is None
@@ -65,19 +65,19 @@ def diff_histories(a: Sequence[Item], b: Sequence[Item]) -> HistoryDiff:
     return HistoryDiff(a, b, difference.shared_count, path, tuple(_diff_pairs(a, b, difference.shared_count)))
 
 
-def history_diff_to_json(found: HistoryDiff) -> dict[str, Json]:
+def history_diff_to_json(diff: HistoryDiff) -> dict[str, Json]:
     """Return the JSON object of a history diff."""
-    index, a, b = found.common_count, found.a, found.b
+    index, a, b = diff.common_count, diff.a, diff.b
     first = {
         "at": index,
-        "path": found.path or None,
+        "path": diff.path or None,
         "a": a[index] if index < len(a) else None,
         "b": b[index] if index < len(b) else None,
     }
     return {
         "same": index,
-        "first": None if found.is_equal else first,
-        "rest": [{"a": pair.a, "b": pair.b, "mark": pair.status} for pair in found.pairs],
+        "first": None if diff.is_equal else first,
+        "rest": [{"a": pair.a, "b": pair.b, "mark": pair.status} for pair in diff.pairs],
     }
 
 
@@ -110,25 +110,25 @@ def _sorted_json_text(value: Json) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
-def _first_difference_path(one: Json, other: Json, order: KeyOrder = sorted) -> tuple[str | int, ...] | None:
+def _first_difference_path(first: Json, second: Json, order: KeyOrder = sorted) -> tuple[str | int, ...] | None:
     """Return the keys and indexes that lead to the first difference; None if there is none.
 
     order:  sorts the keys of the outermost objects; deeper keys are sorted by name
     """
-    if isinstance(one, dict) and isinstance(other, dict):
-        return _first_difference_below(order({*one, *other}), one.get, other.get)
-    if isinstance(one, list) and isinstance(other, list):
-        indexes = range(max(len(one), len(other)))
-        return _first_difference_below(indexes, _index_getter(one), _index_getter(other))
-    return None if _is_same_scalar(one, other) else ()
+    if isinstance(first, dict) and isinstance(second, dict):
+        return _first_difference_below(order({*first, *second}), first.get, second.get)
+    if isinstance(first, list) and isinstance(second, list):
+        indexes = range(max(len(first), len(second)))
+        return _first_difference_below(indexes, _index_getter(first), _index_getter(second))
+    return None if _is_same_scalar(first, second) else ()
 
 
-def _common_prefix_size(one: AnyStr, other: AnyStr) -> int:
+def _common_prefix_size(first: AnyStr, second: AnyStr) -> int:
     """Return the length of the common prefix, in characters or bytes."""
-    low, high = 0, min(len(one), len(other))
+    low, high = 0, min(len(first), len(second))
     while low < high:
         middle = (low + high + 1) // 2
-        if one[low:middle] == other[low:middle]:
+        if first[low:middle] == second[low:middle]:
             low = middle
         else:
             high = middle - 1
@@ -296,18 +296,18 @@ def _max_cached_tokens(prefix: int, model: str) -> int:
     return prefix // CACHE_STEP_TOKENS * CACHE_STEP_TOKENS if prefix >= MIN_CACHED_TOKENS else 0
 
 
-def request_diff_to_json(found: RequestDiff) -> dict[str, Json]:
+def request_diff_to_json(diff: RequestDiff) -> dict[str, Json]:
     """Return the JSON object of a request diff."""
-    reported = found.reported_usage
+    reported = diff.reported_usage
     return {
-        "byte": found.byte_offset,
-        "path": found.path or None,
-        "a": found.a,
-        "b": found.b,
-        "bytes": list(found.sizes_bytes),
-        "prefix_tokens": found.common_prefix.tokens,
-        "estimated": found.common_prefix.is_estimate,
-        "expected_cached_tokens": found.expected_cached_tokens,
+        "byte": diff.byte_offset,
+        "path": diff.path or None,
+        "a": diff.a,
+        "b": diff.b,
+        "bytes": list(diff.sizes_bytes),
+        "prefix_tokens": diff.common_prefix.tokens,
+        "estimated": diff.common_prefix.is_estimate,
+        "expected_cached_tokens": diff.expected_cached_tokens,
         "reported_cached_tokens": reported.cached_tokens if reported else None,
         "reported_input_tokens": reported.input_tokens if reported else None,
     }
@@ -346,20 +346,20 @@ def _excerpt(value: Mapping[str, Json], other: Mapping[str, Json], path: tuple[s
     return ("…" if low else "") + text[low:high] + ("…" if high < len(text) else "")
 
 
-def describe_drift(ours: Sequence[Item], theirs: Sequence[Item], owner: str) -> str:
+def describe_drift(record_items: Sequence[Item], owner_items: Sequence[Item], owner: str) -> str:
     """Describe the difference between a record of a history and the history itself; "" if there is none.
 
-    ours:    the confirmed items of the record
-    theirs:  the items that the owner stores
-    owner:   its name in the sentence: "the conversation", "the file"
+    record_items:  the confirmed items of the record
+    owner_items:   the items that the owner stores
+    owner:         its name in the sentence: "the conversation", "the file"
     """
-    difference = first_difference(ours, theirs)
+    difference = first_difference(record_items, owner_items)
     if difference is None:
         return ""
-    if difference.ours is None:
-        return f"{owner} has {_format_item_count(len(theirs) - difference.shared_count)} more than this record"
-    if difference.theirs is None:
-        return f"{owner} lacks {_format_item_count(len(ours) - difference.shared_count)} that this record has"
+    if difference.a is None:
+        return f"{owner} has {_format_item_count(len(owner_items) - difference.shared_count)} more than this record"
+    if difference.b is None:
+        return f"{owner} lacks {_format_item_count(len(record_items) - difference.shared_count)} that this record has"
     return f"{owner} and this record differ from item {difference.shared_count + 1} on"
 
 

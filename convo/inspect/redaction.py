@@ -53,16 +53,16 @@ class SecretRule(NamedTuple):
         return any(map(self.is_valid, matches))
 
 
-def is_luhn_valid(found: str) -> bool:
+def is_luhn_valid(text: str) -> bool:
     """Whether the last digit is the check digit of the others. Source: ISO/IEC 7812-1, annex B"""
-    digits = [int(char) for char in found if char.isdigit()]
+    digits = [int(char) for char in text if char.isdigit()]
     doubled = (sum(divmod(2 * digit, 10)) if index % 2 else digit for index, digit in enumerate(reversed(digits)))
     return len(digits) in (13, 14, 15, 16, 19) and len(set(digits)) > 1 and sum(doubled) % 10 == 0
 
 
-def is_iban_valid(found: str) -> bool:
+def is_iban_valid(text: str) -> bool:
     """Whether an IBAN's check digits are correct. Source: ISO 13616-1"""
-    plain = "".join(found.split())
+    plain = "".join(text.split())
     if not 15 <= len(plain) <= 34:
         return False
     return int("".join(str(int(char, 36)) for char in plain[4:] + plain[:4])) % 97 == 1
@@ -72,12 +72,12 @@ MIN_IPV6_CHARS = 6
 """Characters; a shorter match, or one without a digit, is more often a name in a program than an address."""
 
 
-def is_machine_address(found: str) -> bool:
+def is_machine_address(text: str) -> bool:
     """Whether it is the address of one machine; loopback and unspecified addresses are the same on all machines."""
-    if ":" in found and not (len(found) >= MIN_IPV6_CHARS and any(char.isdigit() for char in found)):
+    if ":" in text and not (len(text) >= MIN_IPV6_CHARS and any(char.isdigit() for char in text)):
         return False
     try:
-        address = ip_address(found)
+        address = ip_address(text)
     except ValueError:
         return False
     return not (address.is_loopback or address.is_unspecified)
@@ -230,8 +230,8 @@ class Redactor:
     _placeholder_by_secret: dict[str, str] = field(default_factory=dict)
     _count_by_kind: dict[str, int] = field(default_factory=dict)
 
-    def at_location(self, where: str) -> "Redactor":
-        self.location = where
+    def at_location(self, location: str) -> "Redactor":
+        self.location = location
         return self
 
     def redact_value(self, value: Json) -> Any:
@@ -242,13 +242,13 @@ class Redactor:
             return [self.redact_value(item) for item in value]
         if isinstance(value, Mapping):
             return {
-                self.redact_text(name): self.redact_field(name, inner, beside=value) for name, inner in value.items()
+                self.redact_text(name): self.redact_field(name, inner, siblings=value) for name, inner in value.items()
             }
         return self._make_placeholder("card", str(int(value))) if _is_card_number(value) else value
 
-    def redact_field(self, name: str, value: Json, beside: Mapping[str, Json] | None = None) -> Any:
+    def redact_field(self, name: str, value: Json, siblings: Mapping[str, Json] | None = None) -> Any:
         """Redact the value of a field; some names define how."""
-        if SECRET_NAME.fullmatch(name) and "logprob" not in (beside or {}):
+        if SECRET_NAME.fullmatch(name) and "logprob" not in (siblings or {}):
             return self._redact_secret_field(value)
         if not isinstance(value, str):
             return self.redact_value(value)
@@ -316,10 +316,10 @@ class Redactor:
         return self._placeholder_by_secret[secret]
 
 
-def count_replacements(replaced: Iterable[SecretReplacement]) -> dict[str, int]:
+def count_replacements(replacements: Iterable[SecretReplacement]) -> dict[str, int]:
     """Return the number of replacements of each kind."""
     counts: dict[str, int] = {}
-    for replacement in replaced:
+    for replacement in replacements:
         counts[replacement.kind] = counts.get(replacement.kind, 0) + replacement.occurrences
     return counts
 
@@ -383,8 +383,8 @@ def _decode_base64_text(data: str) -> str | None:
     return None if "\0" in text else text
 
 
-def encode_base64_text(words: str) -> str:
-    return base64.b64encode(words.encode("utf-8", "replace")).decode("ascii")
+def encode_base64_text(text: str) -> str:
+    return base64.b64encode(text.encode("utf-8", "replace")).decode("ascii")
 
 
 def is_base64_file(name: str, value: str) -> bool:
@@ -400,26 +400,26 @@ def join_base64_lines(name: str, value: str) -> str:
     return joined if DATA_URL.fullmatch(joined) or is_base64_file(name, joined) else value
 
 
-def redact_base64_runs(text: str, tell: RedactText) -> str:
+def redact_base64_runs(text: str, redact: RedactText) -> str:
     """Redact the text that the base64 runs in `text` encode."""
 
     def redact_run(match: re.Match[str]) -> str:
         decoded = _decode_base64_text(match[0])
         if not decoded or not all(char.isprintable() or char in "\t\r\n" for char in decoded):
             return match[0]
-        redacted = tell(decoded)
+        redacted = redact(decoded)
         return match[0] if redacted == decoded else encode_base64_text(redacted)
 
     return BASE64_RUN.sub(redact_run, text)
 
 
-def redact_escapes(text: str, tell: RedactText) -> str:
+def redact_escapes(text: str, redact: RedactText) -> str:
     """Redact `text` with its escapes decoded, if that hides anything."""
     decoded = ASCII_ESCAPE.sub(_unescape_char, text)
-    if decoded != text and (redacted := tell(decoded)) != decoded:
+    if decoded != text and (redacted := redact(decoded)) != decoded:
         text = redacted
     return (
-        NON_SPACE.sub(lambda match: _redact_percent_escapes(match[0], tell), text)
+        NON_SPACE.sub(lambda match: _redact_percent_escapes(match[0], redact), text)
         if PERCENT_ESCAPE.search(text)
         else text
     )

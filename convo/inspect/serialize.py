@@ -40,20 +40,20 @@ MAX_INLINE_PATH_KEYS = 100
 """Maximum number of keys of a path from the first item that is written in full for each link."""
 
 
-def conversation_to_json(known: ConversationView) -> dict[str, Json]:
+def conversation_to_json(view: ConversationView) -> dict[str, Json]:
     """Return the object that `convo inspect --json` prints; links oldest first, items as they are stored."""
-    path_index, children = known.path_index, children_by_parent(known.links)
+    path_index, children = view.path_index, children_by_parent(view.links)
     links = [
         _inspected_link_to_json(
-            link, path_index, children.get(link.id, []) if known.has_all_forks else None, known.prices
+            link, path_index, children.get(link.id, []) if view.has_all_forks else None, view.prices
         )
-        for link in known.links
+        for link in view.links
     ]
     document: dict[str, Json] = {
-        "handle": known.handle,
-        "strategy": str(known.strategy),
-        "endpoint": str(known.scope) if known.scope else None,
-        "head": known.head,
+        "handle": view.handle,
+        "strategy": str(view.strategy),
+        "endpoint": str(view.scope) if view.scope else None,
+        "head": view.head,
         "items": {key: node.item for key, node in path_index},
         "links": links,
     }
@@ -164,10 +164,10 @@ def document_to_lines(document: ConversationDocument) -> Iterator[dict[str, Json
         yield from ({"object": LINK_OBJECT, **link} for link in document.links if link["head"] == position)
 
 
-def document_from_json(found: Json) -> ConversationDocument:
+def document_from_json(document: Json) -> ConversationDocument:
     """Parse the object of `document_to_json`. Raises InputFault."""
-    head = _parse_header(found)
-    items, links = found.get("items"), found.get("links", [])
+    head = _parse_header(document)
+    items, links = document.get("items"), document.get("links", [])
     if not isinstance(items, list) or not isinstance(links, list):
         raise InputFault("'items' and 'links' must be lists")
     return _build_document(head, items, links)
@@ -187,8 +187,8 @@ def document_from_lines(lines: Sequence[Json]) -> ConversationDocument:
     return _build_document(_parse_header(lines[0]), items, links)
 
 
-def is_document(found: Json) -> bool:
-    return isinstance(found, dict) and found.get("object") == CONVERSATION_OBJECT
+def is_document(value: Json) -> bool:
+    return isinstance(value, dict) and value.get("object") == CONVERSATION_OBJECT
 
 
 def _parse_header(header: Json) -> Mapping[str, Json]:
@@ -270,29 +270,29 @@ def _link_to_json(link: Link, depth: Mapping[Key, int]) -> dict[str, Json]:
     }
 
 
-def link_from_json(found: Mapping[str, Json], path: Path, session: str) -> Link:
+def link_from_json(link: Mapping[str, Json], path: Path, session: str) -> Link:
     """Parse a link of a document on `path`, as a link of `session`. Raises InputFault."""
     try:
         return Link(
-            id=found["id"],
-            input_head=path.key_at(found["saw"]),
-            head=path.key_at(found["head"]),
-            strategy=Strategy(found["strategy"]),
-            scope=Scope(*found["endpoint"]),
+            id=link["id"],
+            input_head=path.key_at(link["saw"]),
+            head=path.key_at(link["head"]),
+            strategy=Strategy(link["strategy"]),
+            scope=Scope(*link["endpoint"]),
             session_id=session,
-            sent_count=found["sent"],
-            model=found["model"],
-            status=found["status"],
-            created_at=found["created_at"],
-            parent_id=found.get("parent"),
-            conversation_id=found.get("conversation_id"),
-            previous_response_id=found.get("previous_response_id"),
-            duration_s=found.get("seconds"),
-            first_token_s=found.get("first_token_s"),
-            parameters=found.get("parameters", {}),
-            usage=found.get("usage"),
-            error=found.get("error"),
-            is_stored=found.get("stored", True),
+            sent_count=link["sent"],
+            model=link["model"],
+            status=link["status"],
+            created_at=link["created_at"],
+            parent_id=link.get("parent"),
+            conversation_id=link.get("conversation_id"),
+            previous_response_id=link.get("previous_response_id"),
+            duration_s=link.get("seconds"),
+            first_token_s=link.get("first_token_s"),
+            parameters=link.get("parameters", {}),
+            usage=link.get("usage"),
+            error=link.get("error"),
+            is_stored=link.get("stored", True),
         )
     except (TypeError, ValueError, KeyError) as error:
         raise InputFault("a link has missing or wrong fields") from error
@@ -347,9 +347,9 @@ def _is_timestamp(seconds: float) -> bool:
     return 0 <= seconds < MAX_TIMESTAMP_S
 
 
-def format_json_line(found: Json) -> str:
+def format_json_line(value: Json) -> str:
     """Format one JSON line."""
-    return json.dumps(found, ensure_ascii=True, separators=(", ", ": "))
+    return json.dumps(value, ensure_ascii=True, separators=(", ", ": "))
 
 
 def document_to_embedded_json(document: ConversationDocument) -> str:
@@ -357,12 +357,12 @@ def document_to_embedded_json(document: ConversationDocument) -> str:
     return dump_html_safe_json(document_to_json(document))
 
 
-def dump_html_safe_json(found: Json) -> str:
+def dump_html_safe_json(value: Json) -> str:
     """Serialize JSON without a character that has a meaning in HTML or ends a comment.
 
     Two consecutive dashes occur only in strings; the second is written as an escape.
     """
-    text = json.dumps(found, ensure_ascii=True).replace("--", "-\\u002d")
+    text = json.dumps(value, ensure_ascii=True).replace("--", "-\\u002d")
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
@@ -396,8 +396,8 @@ def item_passages(item: Item) -> tuple[Passage, ...]:
     return tuple(passages) or (Passage("aside", "empty"),)
 
 
-def replace_unprintable(words: str) -> str:
-    return UNPRINTABLE.sub("\ufffd", words.replace("\r\n", "\n"))
+def replace_unprintable(text: str) -> str:
+    return UNPRINTABLE.sub("\ufffd", text.replace("\r\n", "\n"))
 
 
 def _iter_passages(item: Item) -> Iterator[tuple[PassageForm, str]]:

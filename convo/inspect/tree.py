@@ -61,13 +61,13 @@ def _break_cycles(parents: dict[str, str | None]) -> dict[str, str | None]:
 
 
 def iter_link_rows(links: Sequence[Link], head: str | None) -> Iterator[LinkRow]:
-    """Yield the rows of `links` in drawing order; `head` is the id of the link whose branch is drawn straight."""
-    children, straight = children_by_parent(links), ancestor_ids(head, links)
-    stack = _sibling_rows(children.get(None, []), 0, straight)
+    """Yield the rows of `links` in drawing order; `head` is the id of the last link of the main branch."""
+    children, head_branch_ids = children_by_parent(links), ancestor_ids(head, links)
+    stack = _sibling_rows(children.get(None, []), 0, head_branch_ids)
     while stack:
         row = stack.pop()
         yield row
-        stack += _sibling_rows(children.get(row.link.id, []), row.depth, straight)
+        stack += _sibling_rows(children.get(row.link.id, []), row.depth, head_branch_ids)
 
 
 def ancestor_ids(head: str | None, links: Sequence[Link]) -> set[str]:
@@ -80,21 +80,23 @@ def ancestor_ids(head: str | None, links: Sequence[Link]) -> set[str]:
     return ancestors
 
 
-def _sibling_rows(siblings: Sequence[Link], depth: int, straight: set[str]) -> list[LinkRow]:
+def _sibling_rows(siblings: Sequence[Link], depth: int, head_branch_ids: set[str]) -> list[LinkRow]:
     """Return the rows of links with the same parent, last one first."""
     if not siblings:
         return []
     completed = [link for link in siblings if link.status == "completed"]
-    main = next((link for link in siblings if link.id in straight), (completed or siblings)[-1])
+    main = next((link for link in siblings if link.id in head_branch_ids), (completed or siblings)[-1])
     forks = [LinkRow(link, depth + 1, starts_branch=True) for link in siblings if link is not main]
     return [LinkRow(main, depth), *reversed(forks)]
 
 
-def order_by_conversation(links: Iterable[Link], places: PathIndex) -> tuple[Link, ...]:
+def order_by_conversation(links: Iterable[Link], path_index: PathIndex) -> tuple[Link, ...]:
     """Order `links` by their conversation; a link without a parent becomes the child of the answered link before it."""
     ordered: list[Link] = []
     last: Link | None = None
-    for link in sorted(links, key=lambda link: places.depth(link.input_head) if link.input_head in places else 0):
+    for link in sorted(
+        links, key=lambda link: path_index.depth(link.input_head) if link.input_head in path_index else 0
+    ):
         ordered.append(link if link.parent_id or last is None else replace(link, parent_id=last.id))
         if link.status in ANSWERED_STATUSES:
             last = link

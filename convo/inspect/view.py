@@ -198,19 +198,19 @@ class LinkStats:
         return self.sent_count == self.input_count
 
 
-def compute_link_stats(link: Link, places: PathIndex) -> LinkStats:
-    """Compute the figures of `link`; figures that need nodes missing in `places` are None."""
+def compute_link_stats(link: Link, path_index: PathIndex) -> LinkStats:
+    """Compute the figures of `link`; figures that need nodes missing in `path_index` are None."""
     usage = Usage.from_json(link.usage)
-    if link.input_head not in places:
+    if link.input_head not in path_index:
         return LinkStats(link.sent_count, None, None, usage, "", _error_message(link))
     return LinkStats(
         sent_count=link.sent_count,
-        sent_tokens=places.tokens_up_to(link.input_head)
-        - places.tokens_up_to(places.key_before_last(link.input_head, link.sent_count)),
-        input_count=places.depth(link.input_head),
+        sent_tokens=path_index.tokens_up_to(link.input_head)
+        - path_index.tokens_up_to(path_index.key_before_last(link.input_head, link.sent_count)),
+        input_count=path_index.depth(link.input_head),
         usage=usage,
-        input_preview=_preview_or_empty(places.item(link.input_head)),
-        output_preview=_output_preview(link, places) or _error_message(link),
+        input_preview=_preview_or_empty(path_index.item(link.input_head)),
+        output_preview=_output_preview(link, path_index) or _error_message(link),
     )
 
 
@@ -295,25 +295,29 @@ class InputTokenShare(NamedTuple):
     sent_tokens: int | None = None
     cached_tokens: int = 0
 
-    def to_cells(self, room: int, most: int) -> tuple[ChartCell, ...]:
-        """Return the row's cells: `room` cells for `most` input tokens, at least one for a nonzero figure."""
+    def to_cells(self, max_cells: int, max_tokens: int) -> tuple[ChartCell, ...]:
+        """Return the row's cells: `max_cells` for `max_tokens` input tokens, at least one for a nonzero figure."""
         if not self.input_tokens:
             return ()
-        count = max(1, round(room * self.input_tokens / most))
+        count = max(1, round(max_cells * self.input_tokens / max_tokens))
         cached = round(count * self.cached_tokens / self.input_tokens)
         sent = max(1, round(count * self.sent_tokens / self.input_tokens)) if self.sent_tokens else 0
         return tuple(ChartCell(index >= count - sent, index < cached) for index in range(count))
 
 
-def input_token_share(was: LinkStats) -> InputTokenShare:
+def input_token_share(stats: LinkStats) -> InputTokenShare:
     """Return the input tokens of one request by source."""
-    if was.usage is None:
+    if stats.usage is None:
         return InputTokenShare()
-    input_tokens = was.usage.input_tokens
+    input_tokens = stats.usage.input_tokens
     sent_tokens = (
-        input_tokens if was.is_full_history else None if was.sent_tokens is None else min(was.sent_tokens, input_tokens)
+        input_tokens
+        if stats.is_full_history
+        else None
+        if stats.sent_tokens is None
+        else min(stats.sent_tokens, input_tokens)
     )
-    return InputTokenShare(input_tokens, sent_tokens, min(was.usage.cached_tokens, input_tokens))
+    return InputTokenShare(input_tokens, sent_tokens, min(stats.usage.cached_tokens, input_tokens))
 
 
 def max_input_tokens(shares: Sequence[InputTokenShare]) -> int:
@@ -325,11 +329,11 @@ CHARS_BEFORE_MATCH = 20
 """Characters shown before the first match."""
 
 
-def search_snippet(text: str, words: str, width: int = 60) -> str:
-    """Return at most `width` characters of `text` on one line, around the first of `words` that it contains."""
+def search_snippet(text: str, query: str, width: int = 60) -> str:
+    """Return at most `width` characters of `text` on one line, around the first word of `query` that it contains."""
     line = " ".join(text.split())
     folded = _fold_case(line)
-    positions = [folded.find(_fold_case(word)) for word in words.split()]
+    positions = [folded.find(_fold_case(word)) for word in query.split()]
     match_start = min((position for position in positions if position >= 0), default=0)
     start = max(0, match_start - CHARS_BEFORE_MATCH) if len(line) > width else 0
     start = min(start, max(0, len(line) - width))

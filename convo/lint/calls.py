@@ -115,21 +115,21 @@ def _pair_id_field(item: Item) -> str:
     )
 
 
-def fix_call_without_output(view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
+def fix_call_without_output(view: LintView, issues: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
     """Add an "interrupted" output for each call, after the batch of calls that the call belongs to.
 
     A call is dropped if a later call in the batch has its id: an output could not tell which of them it answers. A call
     whose output only the provider can create is dropped as well; a program is dropped with its calls.
     """
     batches = _batch_ends(view)
-    insert_after = {index: max(batches[index], view.server_count - 1) for index, _ in item_issues(faults)}
-    for index, fault in item_issues(faults):
+    insert_after = {index: max(batches[index], view.server_count - 1) for index, _ in item_issues(issues)}
+    for index, issue in item_issues(issues):
         if index < view.server_count and not _can_be_closed(view, index, insert_after[index]):
-            return continue_before(view, index, CALL_WITHOUT_OUTPUT, fault.message)
+            return continue_before(view, index, CALL_WITHOUT_OUTPUT, issue.message)
     insertions: dict[int, list[Item]] = {}
     dropped: dict[int, None] = {}
     changes = []
-    for index, fault in item_issues(faults):
+    for index, issue in item_issues(issues):
         call = view.items[index]
         if index in dropped:
             continue
@@ -141,7 +141,7 @@ def fix_call_without_output(view: LintView, faults: Sequence[LintIssue]) -> tupl
                 RepairChange(
                     CALL_WITHOUT_OUTPUT,
                     "added",
-                    f"{fault.message}: an 'interrupted' output was added",
+                    f"{issue.message}: an 'interrupted' output was added",
                     view.source_indexes[index],
                 )
             )
@@ -149,7 +149,7 @@ def fix_call_without_output(view: LintView, faults: Sequence[LintIssue]) -> tupl
             for drop_index in (index, *_program_call_indexes(view, call)):
                 if drop_index not in dropped:
                     dropped[drop_index] = None
-                    reason = f"{fault.message}, and none can be created"
+                    reason = f"{issue.message}, and none can be created"
                     changes.append(
                         RepairChange(CALL_WITHOUT_OUTPUT, "dropped", reason, view.source_indexes[drop_index])
                     )
@@ -187,8 +187,8 @@ def _type_words(item: Item) -> str:
     return item_type(item).replace("_", " ")
 
 
-def _output_builder(output_kind: str, *, by: str = "call_id") -> Callable[[str], dict[str, Json]]:
-    return lambda name: {"type": output_kind, by: name, "output": INTERRUPTED_MESSAGE}
+def _output_builder(output_kind: str, *, id_field: str = "call_id") -> Callable[[str], dict[str, Json]]:
+    return lambda name: {"type": output_kind, id_field: name, "output": INTERRUPTED_MESSAGE}
 
 
 def _shell_output(name: str) -> dict[str, Json]:

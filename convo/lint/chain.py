@@ -74,30 +74,30 @@ def explain_unknown_age(view: LintView) -> str:
     return ""
 
 
-def fix_store_false_in_chain(view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
+def fix_store_false_in_chain(view: LintView, issues: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
     """Return to the last usable response before the first unstored one; see `continue_before`."""
-    index, first = item_issues(faults)[0]
+    index, first = item_issues(issues)[0]
     return continue_before(view, index, "store-false-in-chain", first.message)
 
 
-def continue_before(view: LintView, at: int, code: str, why: str) -> tuple[LintView, list[RepairChange]]:
-    """Continue from the last usable response that ends at or before item `at`.
+def continue_before(view: LintView, index: int, code: str, reason: str) -> tuple[LintView, list[RepairChange]]:
+    """Continue from the last usable response that ends at or before item `index`.
 
     Without such a response the local store becomes the owner.
     """
     if view.is_chain:
-        usable = [span for span in _server_spans(view) if span.end <= at and _can_continue(span.link, view)]
+        usable = [span for span in _server_spans(view) if span.end <= index and _can_continue(span.link, view)]
         if usable:
-            return _continue_from(view, usable[-1], code, why)
-    return _own_locally(view, code, why)
+            return _continue_from(view, usable[-1], code, reason)
+    return _own_locally(view, code, reason)
 
 
-def move_to_local_store(code: str, view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
+def move_to_local_store(code: str, view: LintView, issues: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
     """Make the local store the owner before the endpoint deletes the response."""
-    return _own_locally(view, code, faults[0].message)
+    return _own_locally(view, code, issues[0].message)
 
 
-def fix_instructions_absent(view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
+def fix_instructions_absent(view: LintView, issues: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
     """Set the last known instructions on the session record, which sends them with every later turn."""
     instructions = [
         span.link.parameters["instructions"] for span in view.output_spans if span.link.parameters.get("instructions")

@@ -35,15 +35,15 @@ def check_duplicate_item_id(view: LintView) -> Iterator[LintIssue]:
         first_index.setdefault(item_id, index)
 
 
-def fix_duplicate_item_id(view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
+def fix_duplicate_item_id(view: LintView, issues: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
     """Drop each copy, and each item that requires its id; remove the `id` of the others."""
     replacements: dict[int, Item | None] = {}
     changes = []
-    for index, fault in item_issues(faults):
-        item, (first,) = view.items[index], fault.related_indexes
+    for index, issue in item_issues(issues):
+        item, (first,) = view.items[index], issue.related_indexes
         is_copy = is_same_item(item, view.items[first]) or item_type(item) not in OPTIONAL_ID_TYPES
         replacements[index] = None if is_copy else {key: value for key, value in item.items() if key != "id"}
-        reason = fault.message if is_copy else f"{fault.message} with other content: the id was removed"
+        reason = issue.message if is_copy else f"{issue.message} with other content: the id was removed"
         action = "dropped" if is_copy else "replaced"
         changes.append(RepairChange("duplicate-item-id", action, reason, view.source_indexes[index]))
     return apply_edits(view, ItemEdits(replacements)), changes
@@ -131,16 +131,16 @@ def check_invalid_arguments(view: LintView) -> Iterator[LintIssue]:
             yield LintIssue(f"the arguments of {item.get('name') or 'a call'} {problem}", index, ARGUMENTS_FIELD)
 
 
-def fix_invalid_arguments(view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
+def fix_invalid_arguments(view: LintView, issues: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
     """Close truncated arguments; replace arguments that are not an object by `{}`."""
     replacements: dict[int, Item] = {}
     changes = []
-    for index, fault in item_issues(faults):
+    for index, issue in item_issues(issues):
         item = view.items[index]
         text = _repair_arguments(item.get("arguments"))
         replacements[index] = {**{key: value for key, value in item.items() if key != "status"}, "arguments": text}
         reason = (
-            f"{fault.message}: they are now {text if len(text) <= MAX_SHOWN_CHARS else text[:MAX_SHOWN_CHARS] + '...'}"
+            f"{issue.message}: they are now {text if len(text) <= MAX_SHOWN_CHARS else text[:MAX_SHOWN_CHARS] + '...'}"
         )
         changes.append(RepairChange("invalid-arguments", "replaced", reason, view.source_indexes[index]))
     return apply_edits(view, ItemEdits(replacements)), changes

@@ -52,9 +52,9 @@ class LintIssue:
     is_warning: bool = False
 
 
-def item_issues(faults: Iterable[LintIssue]) -> list[tuple[int, LintIssue]]:
+def item_issues(issues: Iterable[LintIssue]) -> list[tuple[int, LintIssue]]:
     """Return the issues that are about an item, each with the item's index."""
-    return [(fault.item_index, fault) for fault in faults if fault.item_index is not None]
+    return [(issue.item_index, issue) for issue in issues if issue.item_index is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,22 +189,22 @@ COUNTERPART_TYPES: Mapping[str, str] = {**OUTPUT_BY_CALL, **RESPONSE_BY_APPROVAL
 """The output type of each call type, and the response type of each approval request."""
 
 
-def lint_view_of_conversation(known: ConversationView, now: float) -> LintView:
+def lint_view_of_conversation(view: ConversationView, now: float) -> LintView:
     """Build the lint view of a conversation. `now`: seconds since 1970"""
-    is_server_side = STRATEGIES[known.strategy].is_server_side
-    handle, anchor = _find_anchor(known) if STRATEGIES[known.strategy].uses_response else (None, None)
+    is_server_side = STRATEGIES[view.strategy].is_server_side
+    handle, anchor = _find_anchor(view) if STRATEGIES[view.strategy].uses_response else (None, None)
     return LintView(
-        items=known.path.items,
-        strategy=known.strategy,
-        server_count=known.path.depth(known.confirmed_head) if is_server_side else 0,
-        scope=known.scope,
-        model=known.model,
-        output_spans=_find_output_spans(known),
+        items=view.path.items,
+        strategy=view.strategy,
+        server_count=view.path.depth(view.confirmed_head) if is_server_side else 0,
+        scope=view.scope,
+        model=view.model,
+        output_spans=_find_output_spans(view),
         handle=handle,
         anchor=anchor,
-        instructions=known.session.instructions if known.session else None,
+        instructions=view.session.instructions if view.session else None,
         now=now,
-        source_indexes=tuple(range(len(known.path))),
+        source_indexes=tuple(range(len(view.path))),
     )
 
 
@@ -270,12 +270,12 @@ class ItemEdits:
     insertions: Mapping[int, Sequence[Item]] = field(default_factory=dict)
 
 
-def drop_items(code: str, view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
+def drop_items(code: str, view: LintView, issues: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
     """Drop the items that have these issues."""
     changes = [
-        RepairChange(code, "dropped", fault.message, view.source_indexes[index]) for index, fault in item_issues(faults)
+        RepairChange(code, "dropped", issue.message, view.source_indexes[index]) for index, issue in item_issues(issues)
     ]
-    return apply_edits(view, ItemEdits(dict.fromkeys(index for index, _ in item_issues(faults)))), changes
+    return apply_edits(view, ItemEdits(dict.fromkeys(index for index, _ in item_issues(issues)))), changes
 
 
 def apply_edits(view: LintView, edits: ItemEdits) -> LintView:

@@ -37,14 +37,14 @@ from convo.lint.model import (
 def check_reasoning_without_follower(view: LintView) -> Iterator[LintIssue]:
     """Report each reasoning item that no item of the model follows. Consecutive ones share one follower."""
     last_index, followed = len(view.items), False
-    faults = []
+    issues = []
     for index, item in reversed(view.items_of_type("reasoning")):
         if index + 1 != last_index:
             followed = index + 1 < len(view.items) and is_model_item(view.items[index + 1])
         last_index = index
         if not followed and view.sent_flags[index]:
-            faults.append(LintIssue(f"{_reasoning_label(item)} is not followed by an item of the model", index))
-    yield from reversed(faults)
+            issues.append(LintIssue(f"{_reasoning_label(item)} is not followed by an item of the model", index))
+    yield from reversed(issues)
 
 
 def check_reasoning_id_replayed(view: LintView) -> Iterator[LintIssue]:
@@ -96,27 +96,27 @@ def check_missing_phase(view: LintView) -> Iterator[LintIssue]:
             yield LintIssue("this assistant message has no phase, although others have one", index, ".phase")
 
 
-def drop_reasoning(code: str, view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
+def drop_reasoning(code: str, view: LintView, issues: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
     """Drop these reasoning items and keep the items that follow them."""
     changes = [
-        RepairChange(code, "dropped", fault.message, view.source_indexes[index]) for index, fault in item_issues(faults)
+        RepairChange(code, "dropped", issue.message, view.source_indexes[index]) for index, issue in item_issues(issues)
     ]
-    return without_reasoning(view, [index for index, _ in item_issues(faults)]), changes
+    return without_reasoning(view, [index for index, _ in item_issues(issues)]), changes
 
 
-def fix_missing_summary(view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
-    replacements = {index: {**view.items[index], "summary": []} for index, _ in item_issues(faults)}
+def fix_missing_summary(view: LintView, issues: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
+    replacements = {index: {**view.items[index], "summary": []} for index, _ in item_issues(issues)}
     reason = "an empty summary was added"
     return apply_edits(view, ItemEdits(replacements)), [
         RepairChange("missing-summary", "replaced", reason, view.source_indexes[index]) for index in replacements
     ]
 
 
-def fix_missing_phase(view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
+def fix_missing_phase(view: LintView, issues: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
     """Set phase "commentary" if an item of the model follows the message, else "final_answer"."""
     replacements: dict[int, Item] = {}
     changes = []
-    for index, _ in item_issues(faults):
+    for index, _ in item_issues(issues):
         phase = "commentary" if index + 1 < len(view.items) and is_model_item(view.items[index + 1]) else "final_answer"
         replacements[index] = {**view.items[index], "phase": phase}
         reason = f"its position in the turn implies {phase}"
@@ -124,10 +124,10 @@ def fix_missing_phase(view: LintView, faults: Sequence[LintIssue]) -> tuple[Lint
     return apply_edits(view, ItemEdits(replacements)), changes
 
 
-def without_reasoning(view: LintView, places: Sequence[int]) -> LintView:
+def without_reasoning(view: LintView, indexes: Sequence[int]) -> LintView:
     """Drop these items, and drop the ids of the items after them: with its id an item requires its reasoning."""
-    replacements: dict[int, Item | None] = dict.fromkeys(places)
-    for index in places:
+    replacements: dict[int, Item | None] = dict.fromkeys(indexes)
+    for index in indexes:
         follower = index + 1
         while (
             item_type(view.items[index]) == "reasoning"
@@ -188,7 +188,7 @@ def explain_unknown_sealers(view: LintView) -> str:
     return f"{unknown:,} encrypted {subject} not checked: {origin} or the next model is unknown"
 
 
-def fix_sealed_elsewhere(view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
+def fix_sealed_elsewhere(view: LintView, issues: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
     """Drop the reasoning items and keep the items that follow them.
 
     A compaction item is kept: it is the only copy of its history.
@@ -196,7 +196,7 @@ def fix_sealed_elsewhere(view: LintView, faults: Sequence[LintIssue]) -> tuple[L
     return drop_reasoning(
         SEALED_ELSEWHERE,
         view,
-        [issue for index, issue in item_issues(faults) if item_type(view.items[index]) == "reasoning"],
+        [issue for index, issue in item_issues(issues) if item_type(view.items[index]) == "reasoning"],
     )
 
 
@@ -269,19 +269,19 @@ def _check_compaction_in_pair(view: LintView, compaction_indexes: Sequence[int])
             yield LintIssue(message, compaction_indexes[count - 1], related_indexes=(calls[pairing_id], index))
 
 
-def fix_misplaced_compaction(view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
+def fix_misplaced_compaction(view: LintView, issues: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
     """Drop both halves of a pair around a compaction item; for other issues, drop the item itself."""
     dropped: dict[int, None] = {}
     changes = []
-    for item_index, fault in item_issues(faults):
-        for index in fault.related_indexes or (item_index,):
+    for item_index, issue in item_issues(issues):
+        for index in issue.related_indexes or (item_index,):
             if index not in dropped:
                 dropped[index] = None
                 changes.append(
-                    RepairChange("misplaced-compaction", "dropped", _drop_reason(fault), view.source_indexes[index])
+                    RepairChange("misplaced-compaction", "dropped", _drop_reason(issue), view.source_indexes[index])
                 )
     return apply_edits(view, ItemEdits(dropped)), changes
 
 
-def _drop_reason(fault: LintIssue) -> str:
-    return "a compaction item is between the call and its output" if fault.related_indexes else fault.message
+def _drop_reason(issue: LintIssue) -> str:
+    return "a compaction item is between the call and its output" if issue.related_indexes else issue.message

@@ -75,17 +75,17 @@ def repair_for_file(view: LintView) -> RepairResult:
 def _repair_round(view: LintView, findings: Sequence[LintFinding]) -> tuple[LintView, list[RepairChange]]:
     """Apply the fix of the first rule that can make one; no changes if none can."""
     for rule in LINT_RULES:
-        faults = [finding.issue for finding in findings if finding.code == rule.code]
-        new, changes = _apply_fix(rule, view, faults) if faults else (view, [])
+        issues = [finding.issue for finding in findings if finding.code == rule.code]
+        new, changes = _apply_fix(rule, view, issues) if issues else (view, [])
         if changes:
             return new, changes
     return view, []
 
 
-def _apply_fix(rule: LintRule, view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
+def _apply_fix(rule: LintRule, view: LintView, issues: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
     """Apply the fix of `rule`; for items that an endpoint owns, return to a response before them."""
-    owned = [(index, fault) for index, fault in item_issues(faults) if index < view.server_count]
+    owned = [(index, issue) for index, issue in item_issues(issues) if index < view.server_count]
     if not owned or rule.keeps_server_items:
-        return rule.fix(view, faults)
+        return rule.fix(view, issues)
     (index, first), *_ = owned
     return continue_before(view, index, rule.code, first.message)

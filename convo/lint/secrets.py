@@ -112,9 +112,9 @@ def check_secret_in_state(view: LintView) -> Iterator[LintIssue]:
         yield LintIssue(f"the file seems to contain {description}", field=path)
 
 
-def fix_secret_in_state(view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
+def fix_secret_in_state(view: LintView, issues: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
     """Drop the findings: a history built from the items has no RunState around it, and the file does not change."""
     reason = "the repaired history has no context; texts of messages are not changed"
     return replace(view, exposed_secrets=()), [
-        RepairChange(SECRET_IN_STATE, "dropped", f"{fault.message}: {reason}") for fault in faults
+        RepairChange(SECRET_IN_STATE, "dropped", f"{issue.message}: {reason}") for issue in issues
     ]

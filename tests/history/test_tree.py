@@ -125,18 +125,16 @@ def test_the_first_difference_is_the_first_place_where_they_mean_different_thing
         assert at == len(ours) == len(theirs)
     else:
         assert told.shared_count == at
-        assert told.ours == next(iter(ours[at:]), None)
-        assert told.theirs == next(iter(theirs[at:]), None)
-        assert told.ours is None or told.theirs is None or not is_same_item(told.ours, told.theirs)
+        assert told.a == next(iter(ours[at:]), None)
+        assert told.b == next(iter(theirs[at:]), None)
+        assert told.a is None or told.b is None or not is_same_item(told.a, told.b)
 
 
 @given(FEW, FEW)
 def test_a_difference_is_the_same_from_both_sides(ours: list[Item], theirs: list[Item]) -> None:
     one, other = first_difference(ours, theirs), first_difference(theirs, ours)
 
-    assert (one and (one.shared_count, one.ours, one.theirs)) == (
-        other and (other.shared_count, other.theirs, other.ours)
-    )
+    assert (one and (one.shared_count, one.a, one.b)) == (other and (other.shared_count, other.b, other.a))
 
 
 def test_an_answer_that_comes_back_in_another_form_is_no_difference() -> None:
@@ -145,4 +143,4 @@ def test_an_answer_that_comes_back_in_another_form_is_no_difference() -> None:
     told = first_difference(sent, back)
 
     assert told is not None
-    assert (told.shared_count, told.ours, told.theirs) == (2, None, user_message("more"))
+    assert (told.shared_count, told.a, told.b) == (2, None, user_message("more"))

@@ -84,12 +84,12 @@ def test_what_cannot_be_counted_makes_the_sum_an_estimate() -> None:
 
 
 def test_the_endpoints_own_figure_stands_for_the_sum() -> None:
-    filling = sum_context_usage(request_parts([], "", {"input": [user_message("one")]}, None), None, counted=77)
+    filling = sum_context_usage(request_parts([], "", {"input": [user_message("one")]}, None), None, endpoint_count=77)
     assert (filling.total, filling.counted_by, filling.free_tokens) == ((77, False), COUNTED_BY_ENDPOINT, None)
 
 
 def test_a_window_that_is_too_small_has_nothing_left() -> None:
-    assert sum_context_usage((), ModelWindow(10), counted=77).free_tokens == 0
+    assert sum_context_usage((), ModelWindow(10), endpoint_count=77).free_tokens == 0
 
 
 def test_a_program_gets_each_part_and_the_sum() -> None:

@@ -17,7 +17,9 @@ ASKED = Path(root_key("local")).append(
     [user_message("one"), assistant_message("two"), user_message("three"), assistant_message("four")]
 )
 BODY: dict[str, Any] = {"model": "m", "input": [user_message("größer \x1b[31m")], "previous_response_id": "resp_1"}
-FILLING = sum_context_usage(request_parts(ASKED.items, "held by resp_1", BODY, None), ModelWindow(10_000), counted=51)
+FILLING = sum_context_usage(
+    request_parts(ASKED.items, "held by resp_1", BODY, None), ModelWindow(10_000), endpoint_count=51
+)
 COMING = NextRequest(
     handle="mine",
     strategy=Strategy.CHAIN,
