@@ -131,7 +131,7 @@ def _validate_nested_run(tool: AgentTool, config: RunConfig, options: RequestOpt
         raise InvalidUsage(
             f"the nested run of tool {tool.title!r} has no store", hint="set open_scratch_store in the RunConfig"
         )
-    validate_run_config(tool.inside, make_nested_config(tool, config), Strategy.SESSION, options, endpoint)
+    validate_run_config(tool.graph, make_nested_config(tool, config), Strategy.SESSION, options, endpoint)
 
 
 def make_nested_config(tool: AgentTool, config: RunConfig) -> RunConfig:

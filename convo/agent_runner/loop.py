@@ -353,7 +353,9 @@ class RunLoop:
         repository, handoff_defaults = self._repository, self._config.handoff_defaults
         state = self._chat.state
         try:
-            plan = prepare.plan_handoff_input(self._graph, effect, handoff_defaults, remembers=state.is_server_side)
+            plan = prepare.plan_handoff_input(
+                self._graph, effect, handoff_defaults, is_server_history=state.is_server_side
+            )
             handoff = prepare.resolve_handoff(self._graph, effect)
             if plan.warning:
                 self._pending_events.append(make_run_event("warning", message=plan.warning))
@@ -393,7 +395,7 @@ class RunLoop:
         for event in events:
             self._remember_output(event)
         end_entries = [
-            self._repository.make_call_entry(self.run, returned.call_id, ended=True, output=returned.output)
+            self._repository.make_call_entry(self.run, returned.call_id, is_ended=True, output=returned.output)
             for returned in events
             if isinstance(returned, ToolReturned)
         ]

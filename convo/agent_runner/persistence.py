@@ -208,15 +208,15 @@ class RunRepository:
         await self.chat.save(conversation_state, new_items, RunUpdate(row))
         self.run_row, self.checkpoint = row, checkpoint
 
-    async def commit(self, before: Run, run: Run, event: RunEvent, effects: Sequence[RunEffect]) -> None:
+    async def commit(self, previous_run: Run, run: Run, event: RunEvent, effects: Sequence[RunEffect]) -> None:
         """Commit the consequences of `event`: nothing, a tool output, or the run with the items that it appends."""
-        end_entries = self._make_end_entries(before, event)
+        end_entries = self._make_end_entries(previous_run, event)
         is_repeatable = all(isinstance(effect, IDEMPOTENT_EFFECTS) for effect in effects)
         if is_repeatable and run.phase not in TERMINAL_PHASES and not isinstance(event, NestedRunPaused):
             if end_entries:
                 await self.chat.record.commit_run(RunUpdate(calls=end_entries))
             return
-        state = self._drop_rejected_items(before, run, event)
+        state = self._drop_rejected_items(previous_run, run, event)
         state = replace(state, path=state.path.append(collect_appended_items(effects)))
         if run.phase in TERMINAL_PHASES:
             state = replace(
@@ -271,10 +271,10 @@ class RunRepository:
             self._build_row(run, checkpoint), self._make_start_entries(run, effects), appended_items
         ), checkpoint
 
-    def make_call_entry(self, run: Run, call_id: str, *, ended: bool = False, output: Json = None) -> AgentCall:
+    def make_call_entry(self, run: Run, call_id: str, *, is_ended: bool = False, output: Json = None) -> AgentCall:
         """Return a call's entry in the call log; its start time is set at the first use."""
         started_at = self._started_at.setdefault(make_call_key(run.turn, call_id), self.chat.deps.clock.now())
-        return AgentCall(self.run_id, make_call_key(run.turn, call_id), started_at, ended, output)
+        return AgentCall(self.run_id, make_call_key(run.turn, call_id), started_at, is_ended, output)
 
     async def load_calls(self, run: Run) -> dict[str, AgentCall]:
         """Load the started calls of the run's last response, of any process, by their ids."""
@@ -316,7 +316,7 @@ class RunRepository:
 
     def _make_end_entries(self, run: Run, event: RunEvent) -> tuple[AgentCall, ...]:
         return (
-            (self.make_call_entry(run, event.call_id, ended=True, output=event.output),)
+            (self.make_call_entry(run, event.call_id, is_ended=True, output=event.output),)
             if isinstance(event, ToolReturned)
             else ()
         )

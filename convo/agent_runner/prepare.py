@@ -317,10 +317,12 @@ def _is_item_list(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(item, dict) for item in value)
 
 
-def _select_new_items(returned: Sequence[Item], stored_items: Sequence[Item], new_items: Sequence[Item]) -> list[Item]:
+def _select_new_items(
+    returned_items: Sequence[Item], stored_items: Sequence[Item], new_items: Sequence[Item]
+) -> list[Item]:
     """Return the new items in a callback's result: the input itself, and items that equal no stored one."""
     unmatched, selected = list(stored_items), []
-    for item in returned:
+    for item in returned_items:
         if not any(item is new_item for new_item in new_items) and item in unmatched:
             unmatched.remove(item)
         else:
@@ -338,12 +340,12 @@ def resolve_handoff(graph: Graph, effect: PrepareHandoff) -> Handoff:
 
 
 def plan_handoff_input(
-    graph: Graph, effect: PrepareHandoff, handoff_defaults: HandoffDefaults, *, remembers: bool
+    graph: Graph, effect: PrepareHandoff, handoff_defaults: HandoffDefaults, *, is_server_history: bool
 ) -> HandoffPlan:
     """Return the plan of a handoff. Raises WrongOwner for a filter with a server-side history."""
     names = graph[effect.source].name, graph[effect.target].name
     return plan_handoff(
-        resolve_handoff(graph, effect), handoff_defaults, is_server_history=remembers, agent_names=names
+        resolve_handoff(graph, effect), handoff_defaults, is_server_history=is_server_history, agent_names=names
     )
 
 

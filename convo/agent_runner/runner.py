@@ -262,7 +262,7 @@ class AgentRunner:
             run, _ = step_run(run, event)
         outputs = (event for event in events if isinstance(event, ToolOutputSupplied) and event.call_id in unknown_ids)
         end_entries = [
-            self._repository.make_call_entry(run, supplied.call_id, ended=True, output=supplied.output)
+            self._repository.make_call_entry(run, supplied.call_id, is_ended=True, output=supplied.output)
             for supplied in outputs
         ]
         await shielded(self._repository.save(run, *end_entries))
@@ -343,7 +343,7 @@ class AgentRunner:
                 )
                 events = nested_runner.resume()
             else:
-                nested_runner = await AgentRunner.open(chat, tool.inside, config, usages=usages)
+                nested_runner = await AgentRunner.open(chat, tool.graph, config, usages=usages)
                 events = nested_runner.start([user_message(parse_nested_input(call, tool))])
             outcome = await capture_async(drain_events, events)
             if outcome.exception is not None:
@@ -373,7 +373,7 @@ def _iter_next_model_calls(
                 call.nested_run.run, call.nested_run.items, make_nested_config(call.tool, config)
             )
         elif isinstance(call.tool, AgentTool) and call.stage is Stage.READY:
-            yield create_run(call.tool.inside), [user_message("...")], make_nested_config(call.tool, config)
+            yield create_run(call.tool.graph), [user_message("...")], make_nested_config(call.tool, config)
     has_turns_left = run.limits.max_turns is None or run.turn < run.limits.max_turns
     if _has_ready_calls(run) and has_turns_left and run.current_agent.after_tools == "ask again":
         outputs = [
@@ -410,5 +410,5 @@ def parse_nested_input(call: ToolCall, tool: AgentTool) -> str:
     """Return the input of an agent used as a tool. Raises RunFailed for invalid arguments."""
     arguments = read_arguments(tool, call.arguments)
     if isinstance(arguments, Wrong):
-        raise RunFailed(arguments.words, code="model_behavior")
+        raise RunFailed(arguments.message, code="model_behavior")
     return str(arguments["input"])

@@ -43,12 +43,12 @@ class RunTasks:
     def __bool__(self) -> bool:
         return bool(self._tasks)
 
-    def start(self, work: Coroutine[Any, Any, RunEvent], *, is_guardrail: bool = False) -> None:
-        """Start `work` as a task; the response of the model counts only after those with `is_guardrail`."""
+    def start(self, coroutine: Coroutine[Any, Any, RunEvent], *, is_guardrail: bool = False) -> None:
+        """Start `coroutine` as a task; the response of the model counts only after those with `is_guardrail`."""
 
         async def run() -> TaskResult:
             try:
-                return TaskResult(await work)
+                return TaskResult(await coroutine)
             except USER_CODE_ERRORS as error:
                 return TaskResult(EffectFailed(error.code, error.message), error)
 

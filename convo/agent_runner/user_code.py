@@ -67,9 +67,9 @@ async def capture_async(function: Callable[..., Any], *args: Any, in_thread: boo
     return await _capture_awaitable(work())
 
 
-async def _capture_awaitable(work: Awaitable[Any]) -> CallOutcome:
-    """Return the outcome of `work`; a cancellation of `work` itself is an outcome too."""
-    task = asyncio.ensure_future(_capture_system_exit(work))
+async def _capture_awaitable(awaitable: Awaitable[Any]) -> CallOutcome:
+    """Return the outcome of `awaitable`; a cancellation of `awaitable` itself is an outcome too."""
+    task = asyncio.ensure_future(_capture_system_exit(awaitable))
     try:
         await asyncio.wait([task])
     except asyncio.CancelledError:
@@ -82,11 +82,11 @@ async def _capture_awaitable(work: Awaitable[Any]) -> CallOutcome:
     return CallOutcome(exception=error) if error else task.result()
 
 
-async def _capture_system_exit(work: Awaitable[Any]) -> CallOutcome:
-    """Await `work`; SystemExit is an outcome, so it does not end the event loop."""
+async def _capture_system_exit(awaitable: Awaitable[Any]) -> CallOutcome:
+    """Await `awaitable`; SystemExit is an outcome, so it does not end the event loop."""
     try:
         with user_code_scope():
-            return CallOutcome(await work)
+            return CallOutcome(await awaitable)
     except SystemExit as error:
         return CallOutcome(exception=error)
 
@@ -162,14 +162,14 @@ _idle_queues: deque[SimpleQueue[ThreadJob]] = deque()
 os.register_at_fork(after_in_child=_idle_queues.clear)
 
 
-def submit_to_thread(work: Callable[[], Any], on_done: Callable[[Any], None]) -> None:
-    """Run `work` on a thread, and call `on_done` on that thread with its result."""
+def submit_to_thread(function: Callable[[], Any], on_done: Callable[[Any], None]) -> None:
+    """Run `function` on a thread, and call `on_done` on that thread with its result."""
     try:
         queue = _idle_queues.pop()
     except IndexError:
         queue = SimpleQueue()
         Thread(target=_run_worker, args=(queue,), daemon=True, name="convo-worker").start()
-    queue.put((work, on_done))
+    queue.put((function, on_done))
 
 
 def _run_worker(queue: SimpleQueue[ThreadJob]) -> None:
@@ -201,7 +201,7 @@ async def run_tool_call(call: ToolCall, context: Context) -> Json:
         named_arguments: dict[str, Any] = {}
         leading_arguments: tuple[Any, ...] = (context, call.arguments)
     elif isinstance(arguments, Wrong):
-        return arguments.words
+        return arguments.message
     else:
         named_arguments, leading_arguments = arguments, (context,) if tool.takes_context else ()
     try:

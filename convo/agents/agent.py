@@ -33,9 +33,9 @@ class Output:
     read: Callable[[str], object]
     strict: bool = True
 
-    def value(self, words: str) -> object:
+    def value(self, text: str) -> object:
         """Parse the text of an output. Raises Mismatch if it does not match, for any exception of `read`."""
-        return made_by(self.read, "", words)
+        return made_by(self.read, "", text)
 
     @property
     def format(self) -> dict[str, Json]:

@@ -139,11 +139,11 @@ def assign_identities(names: Sequence[str]) -> list[str]:
 class AgentTool(Tool):
     """A tool that runs a graph of agents; `run` is not called.
 
-    inside:     the agents of that run
+    graph:      the agents of that run
     max_turns:  model calls of that run; None: no limit
     """
 
-    inside: Graph = field(default_factory=lambda: Graph("", {}))
+    graph: Graph = field(default_factory=lambda: Graph("", {}))
     max_turns: int | None = 10
 
 
@@ -154,7 +154,7 @@ def agent_tool(
     *,
     needs_approval: Approval = False,
     max_turns: int | None = 10,
-    failure: Callable[[Exception], str] | None = lambda raised: FAILED,
+    failure: Callable[[Exception], str] | None = lambda error: FAILED,
 ) -> AgentTool:
     """Offer `agent` as a tool that takes its input as text.
 
@@ -168,10 +168,10 @@ def agent_tool(
     def ask(input: str) -> str:  # noqa: A002  the model sees the parameter's name
         raise NotImplementedError(input)
 
-    inside = agent if isinstance(agent, Graph) else graph(agent)
-    first_agent = inside[inside.start]
+    agent_graph = agent if isinstance(agent, Graph) else graph(agent)
+    first_agent = agent_graph[agent_graph.start]
     tool_name = name or re.sub(r"[^a-zA-Z0-9_]", "_", first_agent.name).lower()
     tool_description = first_agent.description if description is None else description
     base = tool(name=tool_name, description=tool_description, needs_approval=needs_approval, failure=failure)(ask)
     values: Mapping[str, object] = {member.name: getattr(base, member.name) for member in fields(base)}
-    return AgentTool(**values, inside=inside, max_turns=max_turns)  # type: ignore[arg-type]
+    return AgentTool(**values, graph=agent_graph, max_turns=max_turns)  # type: ignore[arg-type]

@@ -26,17 +26,17 @@ FUNCTION_TOOL_TYPES = ("function", "namespace")
 """Types of function tools in the `tools` of a request."""
 
 
-def from_object(found: object) -> Graph:
-    """Build the graph that starts at `found`: an `Agent`, or an agent of an installed Agents SDK.
+def from_object(start: object) -> Graph:
+    """Build the graph that starts at `start`: an `Agent`, or an agent of an installed Agents SDK.
 
     Raises InputFault if it is not an agent or if the SDK rejects it, and Unsupported for a feature that convo does not
     run.
     """
-    if isinstance(found, Agent):
-        return graph(found)
-    if not _is_sdk_agent(found):
-        raise InputFault(f"{type(found).__name__} is not an agent", hint="name an Agent as file.py:name")
-    return _convert_graph(found, ())
+    if isinstance(start, Agent):
+        return graph(start)
+    if not _is_sdk_agent(start):
+        raise InputFault(f"{type(start).__name__} is not an agent", hint="name an Agent as file.py:name")
+    return _convert_graph(start, ())
 
 
 def _is_sdk_agent(value: object) -> bool:
@@ -88,11 +88,11 @@ def _list_reachable_agents(start: Any) -> list[Any]:
     return agents
 
 
-def foreign_agents(found: object) -> dict[str, Any]:
-    """Return the SDK's agents by their identity in the graph of `found`; none if it is not an SDK agent."""
-    if isinstance(found, Agent) or not _is_sdk_agent(found):
+def foreign_agents(start: object) -> dict[str, Any]:
+    """Return the SDK's agents by their identity in the graph of `start`; none if it is not an SDK agent."""
+    if isinstance(start, Agent) or not _is_sdk_agent(start):
         return {}
-    agents = _list_reachable_agents(found)
+    agents = _list_reachable_agents(start)
     return dict(zip(assign_identities([agent.name for agent in agents]), agents, strict=True))
 
 
@@ -424,21 +424,21 @@ LOGPROBS_INCLUDE = "message.output_text.logprobs"
 """The `include` value that the SDK adds for `top_logprobs`."""
 
 
-def convert_model_settings(found: Any, include: Iterable[str] = (), choice: Json = None) -> dict[str, Json]:
+def convert_model_settings(settings: Any, include: Iterable[str] = (), tool_choice: Json = None) -> dict[str, Json]:
     """Convert model settings of the SDK to fields of a request, without settings that are None.
 
-    include:  the `include` values that the agent's tools need
-    choice:   the `tool_choice` that the SDK builds from the one in `found` and the agent's tools
+    include:      the `include` values that the agent's tools need
+    tool_choice:  the `tool_choice` that the SDK builds from the one in `settings` and the agent's tools
 
     Raises Unsupported for a setting without a field.
     """
-    values = {name: value for name, value in vars(found).items() if value is not None and not name.startswith("_")}
+    values = {name: value for name, value in vars(settings).items() if value is not None and not name.startswith("_")}
     fields: dict[str, Json] = {}
     for name, value in values.items():
         if name in REQUEST_FIELDS:
             fields[REQUEST_FIELDS[name]] = value
         elif name == "tool_choice":
-            fields[name] = choice
+            fields[name] = tool_choice
         elif name in SETTING_CONVERTERS:
             _merge_fields(fields, SETTING_CONVERTERS[name](value))
         elif name in UNSUPPORTED_SETTINGS or name not in IGNORED_SETTINGS:
@@ -514,19 +514,19 @@ class AgentToolSettings(NamedTuple):
     reports_failures: bool
 
 
-def read_agent_tool_settings(found: Any) -> AgentToolSettings:
+def read_agent_tool_settings(tool: Any) -> AgentToolSettings:
     """Read the agent and the settings of an agent tool. Raises Unsupported for settings that convo does not know."""
-    where = f"(tool {found.name!r})"
-    agent, variables = getattr(found, "_agent_instance", None), _read_closure_variables(found.on_invoke_tool)
+    where = f"(tool {tool.name!r})"
+    agent, variables = getattr(tool, "_agent_instance", None), _read_closure_variables(tool.on_invoke_tool)
     if agent is None or not {*AGENT_TOOL_SETTINGS, "max_turns"} <= variables.keys():
         raise Unsupported("convo", f"this kind of agent tool {where}", hint=UNSUPPORTED_HINT)
     for name, description in AGENT_TOOL_SETTINGS.items():
         if variables[name] is not None and variables[name] is not False:
             raise Unsupported("convo", f"an agent tool with {description} {where}", hint=UNSUPPORTED_HINT)
-    failure = getattr(found, "_failure_error_function", None)
+    failure = getattr(tool, "_failure_error_function", None)
     if failure is not None and getattr(failure, "__name__", "") != DEFAULT_ERROR_FUNCTION:
         raise Unsupported("convo", f"an agent tool with a custom failure message {where}", hint=UNSUPPORTED_HINT)
-    default = bool(getattr(found, "_use_default_failure_error_function", False))
+    default = bool(getattr(tool, "_use_default_failure_error_function", False))
     return AgentToolSettings(agent, variables["max_turns"] or DEFAULT_MAX_TURNS, default or failure is not None)
 
 
@@ -548,11 +548,11 @@ def make_run_context(context: Context) -> Any:
     return _make_context(import_module(SDK_PACKAGE).RunContextWrapper, _run_context_fields(context))
 
 
-def make_tool_context(context: Context, written: str, agent: Any) -> Any:
+def make_tool_context(context: Context, arguments: str, agent: Any) -> Any:
     """Build the SDK's ToolContext of one call.
 
-    written:  the arguments as the model wrote them
-    agent:    the SDK agent that made the call
+    arguments:  the arguments as the model wrote them
+    agent:      the SDK agent that made the call
     """
     from openai.types.responses import ResponseFunctionToolCall
 
@@ -560,8 +560,8 @@ def make_tool_context(context: Context, written: str, agent: Any) -> Any:
     fields = {
         "tool_name": item.get("name"),
         "tool_call_id": context.call_id,
-        "tool_arguments": written,
-        "tool_call": ResponseFunctionToolCall.model_construct(**{**item, "arguments": written}),
+        "tool_arguments": arguments,
+        "tool_call": ResponseFunctionToolCall.model_construct(**{**item, "arguments": arguments}),
         "agent": agent,
         "run_config": import_module(SDK_PACKAGE).RunConfig(),
     }
@@ -594,9 +594,9 @@ def _make_context(kind: Any, fields: Mapping[str, Any]) -> Any:
     return sdk_context
 
 
-def get_refusal(made: Any) -> Unsupported | None:
+def get_refusal(context: Any) -> Unsupported | None:
     """Return the Unsupported that a function raised through its context, even if the function caught it."""
-    refusal = vars(made).get("convo_refusal")
+    refusal = vars(context).get("convo_refusal")
     return refusal if isinstance(refusal, Unsupported) else None
 
 
@@ -734,33 +734,33 @@ UNSUPPORTED_TOOLS: Mapping[str, str] = {
 """Tools whose calls convo cannot perform, so they are not offered."""
 
 
-def iter_sdk_classes(found: object) -> Iterator[type]:
-    """Iterate over the SDK's own classes among the classes of `found`, nearest first."""
-    for kind in type(found).__mro__:
+def iter_sdk_classes(value: object) -> Iterator[type]:
+    """Iterate over the SDK's own classes among the classes of `value`, nearest first."""
+    for kind in type(value).__mro__:
         if kind.__module__.partition(".")[0] == SDK_PACKAGE:
             yield kind
 
 
-def find_sdk_class(found: object) -> type | None:
-    """Return the nearest SDK class of `found`; None if there is none."""
-    return next(iter_sdk_classes(found), None)
+def find_sdk_class(value: object) -> type | None:
+    """Return the nearest SDK class of `value`; None if there is none."""
+    return next(iter_sdk_classes(value), None)
 
 
-def check_sdk_fields(what: str, found: Any, known: FieldSupport) -> None:
-    """Check that a run of convo honours all fields of `found` that are set.
+def check_sdk_fields(subject: str, value: Any, field_support: FieldSupport) -> None:
+    """Check that a run of convo honours all fields of `value` that are set.
 
-    what:  names the object in the error: "tool 'refund'"
+    subject:  names the object in the error: "tool 'refund'"
 
     Raises Unsupported if an unsupported or unknown field has a value other than its default.
     """
-    kind = find_sdk_class(found)
+    kind = find_sdk_class(value)
     declared = dataclasses.fields(kind) if kind is not None and dataclasses.is_dataclass(kind) else ()
     for field in declared:
-        description = known.get(field.name, f"the field {field.name}")
+        description = field_support.get(field.name, f"the field {field.name}")
         if description is None or field.name.startswith("_") or not field.init:
             continue
-        if not _is_unset(getattr(found, field.name, None), field):
-            raise Unsupported("convo", f"{description} ({what})", param=field.name, hint=UNSUPPORTED_HINT)
+        if not _is_unset(getattr(value, field.name, None), field):
+            raise Unsupported("convo", f"{description} ({subject})", param=field.name, hint=UNSUPPORTED_HINT)
 
 
 def _is_unset(value: object, field: dataclasses.Field[Any]) -> bool:
@@ -812,6 +812,6 @@ def is_foreign_filter(function: Callable[..., Any], *, foreign_agents: bool) -> 
     return any(name in annotations for name in FILTER_TYPE_NAMES) or (foreign_agents and not annotations)
 
 
-def _restore_item(item: Any, easy: Sequence[Item], items: Sequence[Item]) -> Any:
+def _restore_item(item: Any, short_items: Sequence[Item], items: Sequence[Item]) -> Any:
     """Return the original item if the filter did not change it: the filter receives a user's text in the short form."""
-    return next((original for short, original in zip(easy, items, strict=True) if short == item), item)
+    return next((original for short, original in zip(short_items, items, strict=True) if short == item), item)

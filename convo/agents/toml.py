@@ -85,49 +85,51 @@ def _parse_agent(name: str, table: Json, load: ReferenceLoader) -> Agent:
         raise InvalidSettings(error.message, hint=error.hint) from error
 
 
-def _parse_after_tools(where: str, value: Json) -> AfterTools:
+def _parse_after_tools(location: str, value: Json) -> AfterTools:
     names = [value] if isinstance(value, str) else value
     invalid = [name for name in names if not isinstance(name, str)]
     if invalid or (isinstance(value, str) and value not in get_args(AfterToolsMode)):
-        raise InvalidSettings(f"{where} is {value!r}", hint='use "ask again", "first output", or a list of tool names')
+        raise InvalidSettings(
+            f"{location} is {value!r}", hint='use "ask again", "first output", or a list of tool names'
+        )
     return cast("AfterTools", value) if isinstance(value, str) else frozenset(names)
 
 
-def _parse_tool(where: str, value: Json, load: ReferenceLoader) -> Tool | Hosted:
+def _parse_tool(location: str, value: Json, load: ReferenceLoader) -> Tool | Hosted:
     if isinstance(value, dict):
-        return _parse_hosted_tool(where, value)
-    tool = _load_reference(where, value, load)
+        return _parse_hosted_tool(location, value)
+    tool = _load_reference(location, value, load)
     if not isinstance(tool, Tool):
-        raise InvalidSettings(f"{where}: {value!r} is not a tool", hint="decorate the function with @tool")
+        raise InvalidSettings(f"{location}: {value!r} is not a tool", hint="decorate the function with @tool")
     return tool
 
 
-def _parse_hosted_tool(where: str, table: Hosted) -> Hosted:
+def _parse_hosted_tool(location: str, table: Hosted) -> Hosted:
     if table.get("type") == "function":
         raise InvalidSettings(
-            f"{where}: a table defines a hosted tool, not a function",
+            f"{location}: a table defines a hosted tool, not a function",
             hint='name a function as "FILE.py:NAME"',
         )
     if "type" not in table:
-        raise InvalidSettings(f"{where}: a table has no type", hint='set one: {type = "web_search"}')
+        raise InvalidSettings(f"{location}: a table has no type", hint='set one: {type = "web_search"}')
     return table
 
 
-def _parse_handoff(where: str, entry: Json, load: ReferenceLoader) -> Handoff:
+def _parse_handoff(location: str, entry: Json, load: ReferenceLoader) -> Handoff:
     if isinstance(entry, str):
         return Handoff(entry)
     if not isinstance(entry, dict):
-        raise InvalidSettings(f"{where}: {entry!r} is not the name of an agent", hint='use "NAME", or {to = "NAME"}')
-    _check_keys(where, entry, HANDOFF_TABLE_KEYS)
+        raise InvalidSettings(f"{location}: {entry!r} is not the name of an agent", hint='use "NAME", or {to = "NAME"}')
+    _check_keys(location, entry, HANDOFF_TABLE_KEYS)
     if "to" not in entry:
-        raise InvalidSettings(f"{where}: an entry has no target agent", hint='set one: {to = "NAME"}')
+        raise InvalidSettings(f"{location}: an entry has no target agent", hint='set one: {to = "NAME"}')
     fields = {key: value for key, value in entry.items() if key != "filter"}
     if "filter" in entry:
-        fields["filter"] = _load_function(where, entry["filter"], load)
+        fields["filter"] = _load_function(location, entry["filter"], load)
     try:
         return Handoff(**fields)
     except InputFault as error:
-        raise InvalidSettings(f"{where}: {error.message}", hint=error.hint) from error
+        raise InvalidSettings(f"{location}: {error.message}", hint=error.hint) from error
 
 
 def _parse_output(value: Json, load: ReferenceLoader) -> Output | None:
@@ -135,37 +137,37 @@ def _parse_output(value: Json, load: ReferenceLoader) -> Output | None:
     return loaded if isinstance(loaded, Output) else output(loaded)
 
 
-def _parse_guardrails(where: str, values: Sequence[Json], load: ReferenceLoader) -> tuple[Guardrail, ...]:
-    return tuple(_parse_guardrail(where, value, load) for value in values)
+def _parse_guardrails(location: str, values: Sequence[Json], load: ReferenceLoader) -> tuple[Guardrail, ...]:
+    return tuple(_parse_guardrail(location, value, load) for value in values)
 
 
-def _parse_guardrail(where: str, value: Json, load: ReferenceLoader) -> Guardrail:
-    loaded = _load_function(where, value, load, or_a=Guardrail)
+def _parse_guardrail(location: str, value: Json, load: ReferenceLoader) -> Guardrail:
+    loaded = _load_function(location, value, load, accepted_type=Guardrail)
     return loaded if isinstance(loaded, Guardrail) else Guardrail(str(value).rpartition(":")[2], loaded)
 
 
-def _load_function(where: str, value: Json, load: ReferenceLoader, *, or_a: type | None = None) -> Json:
-    loaded = _load_reference(where, value, load)
-    if not callable(loaded) and not (or_a and isinstance(loaded, or_a)):
-        raise InvalidSettings(f"{where}: {value!r} is not a function", hint="name a function as file.py:name")
+def _load_function(location: str, value: Json, load: ReferenceLoader, *, accepted_type: type | None = None) -> Json:
+    loaded = _load_reference(location, value, load)
+    if not callable(loaded) and not (accepted_type and isinstance(loaded, accepted_type)):
+        raise InvalidSettings(f"{location}: {value!r} is not a function", hint="name a function as file.py:name")
     return loaded
 
 
-def _load_reference(where: str, value: Json, load: ReferenceLoader) -> object:
+def _load_reference(location: str, value: Json, load: ReferenceLoader) -> object:
     if not isinstance(value, str):
-        raise InvalidSettings(f"{where}: {value!r} is not a Python reference", hint="write it as file.py:name")
+        raise InvalidSettings(f"{location}: {value!r} is not a Python reference", hint="write it as file.py:name")
     return load(value)
 
 
-def _check_keys(where: str, table: Json, keys: Mapping[str, ValueTypes]) -> None:
-    """Raise InvalidSettings for an unknown key or a wrong type; `where` is empty for the file itself."""
+def _check_keys(location: str, table: Json, keys: Mapping[str, ValueTypes]) -> None:
+    """Raise InvalidSettings for an unknown key or a wrong type; `location` is empty for the file itself."""
     if not isinstance(table, dict):
-        raise InvalidSettings(f"{where} is not a table", hint=f"use a table with {', '.join(keys)}")
+        raise InvalidSettings(f"{location} is not a table", hint=f"use a table with {', '.join(keys)}")
     for key, value in table.items():
         if key not in keys:
-            raise InvalidSettings(f"{where or 'the file'} has an unknown key {key!r}", hint=f"use {', '.join(keys)}")
+            raise InvalidSettings(f"{location or 'the file'} has an unknown key {key!r}", hint=f"use {', '.join(keys)}")
         if not isinstance(value, keys[key]):
-            path = f"{where}.{key}" if where else key
+            path = f"{location}.{key}" if location else key
             raise InvalidSettings(f"{path} is {value!r}", hint=f"use {_format_types(keys[key])}")
 
 

@@ -98,7 +98,7 @@ class AgentSetup:
 def _has_agent_models(graph: Graph) -> bool:
     """Return whether an agent, or an agent that is a tool of one, has a model of its own."""
     agents = graph.agents.values()
-    nested_graphs = (tool.inside for agent in agents for tool in agent.tools if isinstance(tool, AgentTool))
+    nested_graphs = (tool.graph for agent in agents for tool in agent.tools if isinstance(tool, AgentTool))
     return any(agent.model for agent in agents) or any(map(_has_agent_models, nested_graphs))
 
 
@@ -114,7 +114,7 @@ def _without_agent_models(graph: Graph) -> Graph:
 
 
 def _without_nested_agent_models(tool: Tool | Hosted) -> Tool | Hosted:
-    return replace(tool, inside=_without_agent_models(tool.inside)) if isinstance(tool, AgentTool) else tool
+    return replace(tool, graph=_without_agent_models(tool.graph)) if isinstance(tool, AgentTool) else tool
 
 
 def load_agent_setup(flags: RunFlags, described_context: Json = None) -> AgentSetup:

@@ -162,7 +162,7 @@ def _apply_flags(state: RunState, requested: StateDecisions) -> DecidedState:
                 pending_call.id,
                 approve=approve,
                 previous=previous,
-                edited=is_edited,
+                is_edited=is_edited,
                 always=verdict.always,
             )
         )
@@ -229,7 +229,7 @@ def _report_result(state: RunState, losses: Sequence[RelabelLoss], output: Decid
     if output.as_json:
         summary = run_state_summary_to_json(state)
         fields = {"state_file": output.out, "schema_version": state.label, "decisions": summary["decisions"]}
-        losses_json = [{"path": loss.path, "what": loss.what, "why": loss.why} for loss in losses]
+        losses_json = [{"path": loss.path, "what": loss.description, "why": loss.reason} for loss in losses]
         print_json({**fields, "pending": list(map(state_call_to_json, undecided)), "losses": losses_json})
     elif undecided:
         ids = escape_control_chars(", ".join(pending_call.id for pending_call in undecided))

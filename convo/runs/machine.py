@@ -306,9 +306,9 @@ def _apply_sticky_rejection(run: Run, call: ToolCall) -> ToolCall:
     )
 
 
-def _apply_approval_policy(run: Run, call: ToolCall, needed: bool) -> ToolCall:
+def _apply_approval_policy(run: Run, call: ToolCall, needs_approval: bool) -> ToolCall:
     pending = replace(call, stage=Stage.PENDING)
-    return _apply_sticky_rejection(run, pending) if needed else replace(call, stage=Stage.READY)
+    return _apply_sticky_rejection(run, pending) if needs_approval else replace(call, stage=Stage.READY)
 
 
 def _apply_decision(call: ToolCall, event: ApprovalDecided) -> ToolCall:
@@ -323,7 +323,7 @@ def _apply_decision(call: ToolCall, event: ApprovalDecided) -> ToolCall:
         return replace(call, stage=Stage.READY, output=None)
     parsed = read_arguments(call.tool, event.arguments)
     if isinstance(parsed, Wrong):
-        raise InputFault(parsed.words, hint="pass arguments that match the tool's schema")
+        raise InputFault(parsed.message, hint="pass arguments that match the tool's schema")
     return replace(call, stage=Stage.READY, arguments=event.arguments, output=None)
 
 
@@ -466,18 +466,18 @@ OUTCOME_UNKNOWN_MESSAGE = "The tool was started, and its outcome is unknown."
 """Output for the model of a call with an unknown outcome that a person decided not to run again."""
 
 
-def parse_tool_calls(run: Run, answer: ModelResponded) -> tuple[ToolCall, ...] | RunFailure:
+def parse_tool_calls(run: Run, response: ModelResponded) -> tuple[ToolCall, ...] | RunFailure:
     """Parse the calls of a response, in order; return a RunFailure for a call that the run cannot perform."""
     calls: dict[str, ToolCall] = {}
     completed_ids = {
-        get_call_id(item) for item in answer.output if is_client_output(item)
+        get_call_id(item) for item in response.output if is_client_output(item)
     }  # performed by the provider, such as calls of its own shell
-    for item in answer.output:
+    for item in response.output:
         if (not is_client_call(item) and item_type(item) != MCP_APPROVAL_REQUEST) or (
             is_client_call(item) and get_call_id(item) in completed_ids
         ):
             continue
-        call = _parse_tool_call(run, answer, item)
+        call = _parse_tool_call(run, response, item)
         if isinstance(call, RunFailure):
             return call
         if call.id in calls:
@@ -486,17 +486,17 @@ def parse_tool_calls(run: Run, answer: ModelResponded) -> tuple[ToolCall, ...] |
     return tuple(calls.values())
 
 
-def extract_last_message_text(answer: ModelResponded) -> str | None:
+def extract_last_message_text(response: ModelResponded) -> str | None:
     """Return the text of the last message of a response; None if it has no message."""
-    last = next((item for item in reversed(answer.output) if is_assistant_message(item)), None)
+    last = next((item for item in reversed(response.output) if is_assistant_message(item)), None)
     return None if last is None else _message_text(last)
 
 
-def iter_used_tool_names(answer: ModelResponded) -> Iterator[str]:
+def iter_used_tool_names(response: ModelResponded) -> Iterator[str]:
     """Iterate over the names of the tools that a response used, with hosted tools and handoffs."""
-    for item in answer.output:
+    for item in response.output:
         if item_type(item) == "function_call":
-            tool = answer.tools.find(item)
+            tool = response.tools.find(item)
             yield tool.title if tool else str(item.get("name"))
         elif item_type(item).endswith("_call") and item_type(item) != "tool_search_call":
             yield item_type(item).removesuffix("_call")
@@ -550,7 +550,7 @@ def classify_call(run: Run, call: ToolCall) -> ToolCall:
     assert tool
     arguments = read_arguments(tool, call.arguments)
     if isinstance(arguments, Wrong) and tool.record is not None:
-        return replace(call, stage=Stage.DONE, output=build_function_call_output(call, arguments.words))
+        return replace(call, stage=Stage.DONE, output=build_function_call_output(call, arguments.message))
     return replace(
         call, stage=_initial_stage(run, call.lookup, tool, has_valid_arguments=not isinstance(arguments, Wrong))
     )

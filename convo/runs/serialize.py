@@ -152,8 +152,8 @@ def _parse_failure(failure: Mapping[str, Any]) -> RunFailure:
     return RunFailure(code=failure["code"], message=failure["message"])
 
 
-def _check_member_names(members: Mapping[str, Any], known: Collection[str]) -> None:
-    unknown = [name for name in members if name not in known]
+def _check_member_names(members: Mapping[str, Any], known_names: Collection[str]) -> None:
+    unknown = [name for name in members if name not in known_names]
     if unknown:
         raise TypeError(f"unknown member {unknown[0]!r}")
 
@@ -209,7 +209,7 @@ def _parse_nested_run(tool: Tool | None, document: Mapping[str, Any] | None, pat
         return None
     if not isinstance(tool, AgentTool):
         raise InvalidRunState(path, "has a nested run, but its tool is no longer an agent", hint=CHANGED_CODE_HINT)
-    return NestedRun(run_from_json(document["run"], tool.inside), tuple(document["items"]))
+    return NestedRun(run_from_json(document["run"], tool.graph), tuple(document["items"]))
 
 
 def _sticky_decision_to_json(run: Run, agent: str, lookup: Lookup) -> dict[str, Json]:

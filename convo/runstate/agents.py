@@ -102,7 +102,7 @@ def _find_agents_by_name(graph: Graph, name: str) -> list[str]:
     return identities
 
 
-def _resolve_by_handoffs(document: Json, graph: Graph, known: dict[str, str]) -> dict[str, str]:
+def _resolve_by_handoffs(document: Json, graph: Graph, identities: dict[str, str]) -> dict[str, str]:
     """Map the target of each completed handoff to the graph; the last handoff to an identity counts."""
     targets: dict[str, str] = {}
     handoff_names: dict[str, str] = {}
@@ -111,7 +111,7 @@ def _resolve_by_handoffs(document: Json, graph: Graph, known: dict[str, str]) ->
         if item.get("type") == "handoff_call_item":
             handoff_names[str(raw.get("call_id"))] = str(raw.get("name"))
         elif isinstance(source, dict) and isinstance(target, dict):
-            source_identity = known.get(get_agent_identity(source)) or targets.get(get_agent_identity(source))
+            source_identity = identities.get(get_agent_identity(source)) or targets.get(get_agent_identity(source))
             name = handoff_names.get(str(raw.get("call_id")))
             target_identity = (
                 next((tool.target for tool in build_handoff_tools(graph, source_identity) if tool.name == name), None)
@@ -152,10 +152,10 @@ def write_sticky_decisions(state: RunState, run: Run) -> RunState:
     return state
 
 
-def read_sticky_decisions(state: RunState, graph: Graph, known: Mapping[str, str]) -> StickyDecisions:
+def read_sticky_decisions(state: RunState, graph: Graph, identities: Mapping[str, str]) -> StickyDecisions:
     """Return the sticky decisions of a state, by agent and tool of the graph, without those of nested states.
 
-    known:  identities in the state -> identities of the graph
+    identities:  identities in the state -> identities of the graph
 
     Raises InvalidRunState if the digest of a decision is not that of the tool it names.
     """
@@ -167,35 +167,35 @@ def read_sticky_decisions(state: RunState, graph: Graph, known: Mapping[str, str
         tools = (
             _iter_hosted_tools(state, graph, located)
             if located.is_hosted
-            else _iter_function_tools(state, graph, known, located)
+            else _iter_function_tools(state, graph, identities, located)
         )
         message = None if verdict else get_rejection_message(located.record, None)
         decisions.update((tool_key, ApprovalVerdict(verdict, message, always=True)) for tool_key in tools)
     return decisions
 
 
-def _iter_hosted_tools(state: RunState, graph: Graph, located: LocatedRecord) -> Iterator[tuple[str, Lookup]]:
-    identity = get_path(state.document, (*located.steps[:-1], "identity"))
+def _iter_hosted_tools(state: RunState, graph: Graph, located_record: LocatedRecord) -> Iterator[tuple[str, Lookup]]:
+    identity = get_path(state.document, (*located_record.steps[:-1], "identity"))
     if identity.get("type") == "server_tool":
-        yield from ((agent, ("mcp", str(identity.get("server_label")), located.key)) for agent in graph.agents)
+        yield from ((agent, ("mcp", str(identity.get("server_label")), located_record.key)) for agent in graph.agents)
 
 
 def _iter_function_tools(
-    state: RunState, graph: Graph, known: Mapping[str, str], located: LocatedRecord
+    state: RunState, graph: Graph, identities: Mapping[str, str], located_record: LocatedRecord
 ) -> Iterator[tuple[str, Lookup]]:
     """Iterate over the tools of a record. Raises InvalidRunState for the digest of another tool."""
-    owner = known.get(get_agent_identity(located.agent)) if located.agent else None
-    owners = list(graph.agents) if located.agent is None else [owner] if owner else []
+    owner = identities.get(get_agent_identity(located_record.agent)) if located_record.agent else None
+    owners = list(graph.agents) if located_record.agent is None else [owner] if owner else []
     for agent in owners:
         for lookup, tool in toolbox(graph[agent].functions).tools.items():
             call: StateCall = build_sticky_call(lookup, None)
-            if located.key not in call.record_keys:
+            if located_record.key not in call.record_keys:
                 continue
             if (
                 state.version.number >= LEDGER_SINCE.number
-                and located.record.get("sticky_scope") != call.scope_digest()
+                and located_record.record.get("sticky_scope") != call.scope_digest()
             ):
                 raise InvalidRunState(
-                    format_path((*located.steps, "sticky_scope")), f"is not the digest of tool {tool.title}"
+                    format_path((*located_record.steps, "sticky_scope")), f"is not the digest of tool {tool.title}"
                 )
             yield agent, lookup

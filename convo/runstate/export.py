@@ -47,15 +47,17 @@ LAST_RESPONSE_MEMBERS = {
 """Members about the last response only; they are removed when there is a newer one."""
 
 
-def export_run_state(run: Run, account: RunTranscript) -> RunState:
+def export_run_state(run: Run, transcript: RunTranscript) -> RunState:
     """Export `run` as a state of the newest label; `convo.runstate.relabel` converts it to an older one.
 
     Raises InputFault if agents share a name or a context value is not JSON, StateFault if a reader could not resume the
     run, InvalidUsage if arguments were edited and the server has the original call, and InvalidRunState if the model
     calls do not fit the run.
     """
-    _check_exportable(run, account)
-    return write_sticky_decisions(_write_decisions(run_state_from_json(_build_document(run, account)), run.calls), run)
+    _check_exportable(run, transcript)
+    return write_sticky_decisions(
+        _write_decisions(run_state_from_json(_build_document(run, transcript)), run.calls), run
+    )
 
 
 def _check_exportable(run: Run, transcript: RunTranscript) -> None:
@@ -316,9 +318,9 @@ def build_current_step(run: Run, waiting: list[Json]) -> Json:
     return {"type": INTERRUPTION_STEP, "data": data}
 
 
-def iter_nested_interruptions(inside: Mapping[str, RunState]) -> Iterator[Json]:
+def iter_nested_interruptions(nested_states: Mapping[str, RunState]) -> Iterator[Json]:
     """Iterate over the interruptions of nested states, which are interruptions of the outer run too."""
-    for state in inside.values():
+    for state in nested_states.values():
         yield from (match.value for match in iter_interruptions(state.document))
 
 
@@ -390,12 +392,12 @@ def build_model_response(output: list[Json], response_id: str | None, usage_json
     }
 
 
-def total_usage(base_usage: UsageJson | None, answers: Iterable[UsageJson | None]) -> dict[str, Json]:
+def total_usage(base_usage: UsageJson | None, response_usages: Iterable[UsageJson | None]) -> dict[str, Json]:
     """Sum the usage of the base and of the run's own responses."""
     return (
-        _add_usage(base_usage, _count_usage(list(answers), entries=True))
+        _add_usage(base_usage, _count_usage(list(response_usages), entries=True))
         if base_usage
-        else _count_usage(list(answers), entries=True)
+        else _count_usage(list(response_usages), entries=True)
     )
 
 
@@ -424,9 +426,9 @@ def _build_usage_entry(usage: UsageJson) -> dict[str, Json]:
     }
 
 
-def _add_usage(before: UsageJson, addition: dict[str, Json]) -> dict[str, Json]:
+def _add_usage(base_usage: UsageJson, addition: dict[str, Json]) -> dict[str, Json]:
     """Add two usages; other members of the first one stay."""
-    counts = {key: (before.get(key) or 0) + addition[key] for key in ("requests", *TOKEN_FIELDS)}
-    details = {name: [_sum_details([*(before.get(name) or ()), *addition[name]], name)] for name in TOKEN_DETAILS}
-    entries = [*(before.get("request_usage_entries") or ()), *addition["request_usage_entries"]]
-    return {**before, **counts, **details, "request_usage_entries": entries}
+    counts = {key: (base_usage.get(key) or 0) + addition[key] for key in ("requests", *TOKEN_FIELDS)}
+    details = {name: [_sum_details([*(base_usage.get(name) or ()), *addition[name]], name)] for name in TOKEN_DETAILS}
+    entries = [*(base_usage.get("request_usage_entries") or ()), *addition["request_usage_entries"]]
+    return {**base_usage, **counts, **details, "request_usage_entries": entries}

@@ -171,21 +171,21 @@ def add_verdict(
     return _set_rejection_messages(changed, call_ids, None if verdict.approve else verdict.message)
 
 
-def merge_decision_records(one: DecisionRecord, other: DecisionRecord) -> DecisionRecord:
+def merge_decision_records(first: DecisionRecord, second: DecisionRecord) -> DecisionRecord:
     """Merge two records of one tool; if they differ, a rejection wins."""
-    merged = {**one, **other}
+    merged = {**first, **second}
     for side in ("approved", "rejected"):
-        sides = (one.get(side), other.get(side))
+        sides = (first.get(side), second.get(side))
         merged[side] = (
             True
             if True in sides
-            else list(dict.fromkeys([*list_decided_call_ids(one, side), *list_decided_call_ids(other, side)]))
+            else list(dict.fromkeys([*list_decided_call_ids(first, side), *list_decided_call_ids(second, side)]))
         )
     if merged["rejected"] is True and merged["approved"] is True:
         merged["approved"] = list(
-            dict.fromkeys([*list_decided_call_ids(one, "approved"), *list_decided_call_ids(other, "approved")])
+            dict.fromkeys([*list_decided_call_ids(first, "approved"), *list_decided_call_ids(second, "approved")])
         )
-    messages = {**(one.get("rejection_messages") or {}), **(other.get("rejection_messages") or {})}
+    messages = {**(first.get("rejection_messages") or {}), **(second.get("rejection_messages") or {})}
     return {**merged, "rejection_messages": messages} if messages else merged
 
 
@@ -239,8 +239,8 @@ class RelabelLoss:
     """Content that another label cannot express: its path, a description, and the reason."""
 
     path: str
-    what: str
-    why: str
+    description: str
+    reason: str
 
 
 RelabelResult = tuple[Json, tuple[RelabelLoss, ...]]
@@ -327,9 +327,9 @@ def expand_item_keys(*keys: str) -> tuple[str, ...]:
     return tuple(f"{pattern}.{key}" for pattern in RUN_ITEM_PATTERNS for key in keys)
 
 
-def make_loss(place: PathMatch, why: str) -> RelabelLoss:
-    """Build the loss of the value at a place."""
-    return RelabelLoss(format_path(place.steps), _format_lost_value(place.value), why)
+def make_loss(match: PathMatch, reason: str) -> RelabelLoss:
+    """Build the loss of a matched value."""
+    return RelabelLoss(format_path(match.steps), _format_lost_value(match.value), reason)
 
 
 def has_content(value: Json) -> bool:

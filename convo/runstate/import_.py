@@ -133,7 +133,7 @@ def _import_nested_run(call: ToolCall, state: RunState, decisions: tuple[StateDe
         raise Unsupported(
             "convo", f"a pending call of the nested agent of tool {call.lookup[-1]!r}", hint=SDK_RESUME_HINT
         )
-    run = _import_run(state, tool.inside, decisions)
+    run = _import_run(state, tool.graph, decisions)
     _check_paused_sendable(state.document, run, Strategy.SESSION)
     items, _ = _import_history(state.document, run)
     return replace(call, nested_run=NestedRun(run, items))
@@ -252,10 +252,10 @@ def _iter_used_tools(document: Json) -> Iterator[tuple[str, list[str]]]:
 GENERATED_ITEMS = "generated_items"
 
 
-def iter_history(document: Json, worked_on: Collection[str]) -> Iterator[PathMatch]:
+def iter_history(document: Json, open_call_ids: Collection[str]) -> Iterator[PathMatch]:
     """Iterate over the items of the history with their places.
 
-    worked_on:  ids of the calls whose outputs are not part of the history yet
+    open_call_ids:  ids of the calls whose outputs are not part of the history yet
     """
     original_input = document["original_input"]
     if isinstance(original_input, str):
@@ -265,7 +265,7 @@ def iter_history(document: Json, worked_on: Collection[str]) -> Iterator[PathMat
     for index, generated in enumerate(document.get(GENERATED_ITEMS) or ()):
         raw = generated["raw_item"]
         if generated.get("type") != APPROVAL_ITEM and not (
-            is_call_answer(raw) and answerable_call_id(raw) in worked_on
+            is_call_answer(raw) and answerable_call_id(raw) in open_call_ids
         ):
             yield PathMatch((GENERATED_ITEMS, index, "raw_item"), raw)
 

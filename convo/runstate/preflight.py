@@ -54,16 +54,16 @@ def _check_open_calls(document: Json, history: Sequence[PathMatch], open_call_id
             )
 
 
-def _raise_fault(faults: Iterable[LintIssue], history: Sequence[PathMatch]) -> None:
-    for fault in faults:
+def _raise_fault(issues: Iterable[LintIssue], history: Sequence[PathMatch]) -> None:
+    for issue in issues:
         raise InvalidRunState(
-            format_path(_fault_location(fault, history).steps) + fault.field, f"cannot be sent: {fault.message}"
+            format_path(_fault_location(issue, history).steps) + issue.field, f"cannot be sent: {issue.message}"
         )
 
 
-def _fault_location(fault: LintIssue, history: Sequence[PathMatch]) -> PathMatch:
-    assert fault.item_index is not None
-    return history[fault.item_index]
+def _fault_location(issue: LintIssue, history: Sequence[PathMatch]) -> PathMatch:
+    assert issue.item_index is not None
+    return history[issue.item_index]
 
 
 def _list_items(history: Sequence[PathMatch]) -> tuple[Item, ...]:

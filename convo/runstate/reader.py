@@ -463,19 +463,20 @@ CALL_PATTERNS = tuple(
 CALL_STRING_FIELDS = ("name", "namespace", "arguments")
 
 
-def check_shape(document: Json, way: PathSteps = ()) -> None:
+def check_shape(document: Json, prefix: PathSteps = ()) -> None:
     """Check the types of one state's members, without nested states. Raises InvalidRunState."""
     for rule, steps in COMPILED_SHAPE_RULES:
         for match in iter_path_matches(document, steps):
             if not rule.is_valid(match.value):
                 raise InvalidRunState(
-                    format_path((*way, *match.steps)), f"must be {rule.expectation}, not {_describe_value(match.value)}"
+                    format_path((*prefix, *match.steps)),
+                    f"must be {rule.expectation}, not {_describe_value(match.value)}",
                 )
         if rule.is_required and rule.path_pattern not in document:
-            raise InvalidRunState(format_path((*way, rule.path_pattern)), "is missing; every release needs it")
+            raise InvalidRunState(format_path((*prefix, rule.path_pattern)), "is missing; every release needs it")
     for match in chain(_iter_invalid_run_items(document), _iter_invalid_calls(document)):
-        raise InvalidRunState(format_path((*way, *match.steps)), f"must be {match.value}")
-    _check_guardrail_result_start(document, way)
+        raise InvalidRunState(format_path((*prefix, *match.steps)), f"must be {match.value}")
+    _check_guardrail_result_start(document, prefix)
 
 
 def _describe_value(value: Json) -> str:
@@ -560,9 +561,14 @@ def run_state_summary_to_json(state: RunState) -> dict[str, Json]:
     }
 
 
-def state_call_to_json(one: PendingCall) -> dict[str, Json]:
+def state_call_to_json(pending_call: PendingCall) -> dict[str, Json]:
     """Return a pending call as JSON."""
-    return {"call_id": one.id, "tool_name": one.call.tool_name, "arguments": one.call.arguments, "agent": one.agent}
+    return {
+        "call_id": pending_call.id,
+        "tool_name": pending_call.call.tool_name,
+        "arguments": pending_call.call.arguments,
+        "agent": pending_call.agent,
+    }
 
 
 def _decision_to_json(decision: StateDecision) -> dict[str, Json]:

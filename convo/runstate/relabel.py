@@ -120,7 +120,9 @@ def _prefix_losses(prefix: PathSteps, losses: tuple[RelabelLoss, ...]) -> tuple[
     """Return the losses of a nested state with their paths in the outer state."""
     if not prefix:
         return losses
-    return tuple(RelabelLoss(format_path(prefix) + loss.path.removeprefix("$"), loss.what, loss.why) for loss in losses)
+    return tuple(
+        RelabelLoss(format_path(prefix) + loss.path.removeprefix("$"), loss.description, loss.reason) for loss in losses
+    )
 
 
 def _set_label(document: Json, label: str) -> Json:

@@ -112,40 +112,38 @@ class GraphAgent:
         return toolbox(self.graph[self.identity].functions).find(call)
 
 
-def build_response_items(speaker: GraphAgent, output: Iterable[Item]) -> Iterator[dict[str, Json]]:
+def build_response_items(agent: GraphAgent, output: Iterable[Item]) -> Iterator[dict[str, Json]]:
     """Build the run items of a response."""
-    targets = speaker.handoff_targets
+    targets = agent.handoff_targets
     for item in output:
         if item_type(item) == "function_call" and item.get("name") in targets and not item.get("namespace"):
-            yield _build_run_item("handoff_call_item", speaker, item)
+            yield _build_run_item("handoff_call_item", agent, item)
         elif item_type(item) in TOOL_CALL_TYPES:
-            yield {**_build_run_item("tool_call_item", speaker, item), **_build_tool_fields(speaker, item)}
+            yield {**_build_run_item("tool_call_item", agent, item), **_build_tool_fields(agent, item)}
         else:
-            yield _build_run_item(RUN_ITEM_TYPES.get(item_type(item), INPUT_RUN_ITEM), speaker, item)
+            yield _build_run_item(RUN_ITEM_TYPES.get(item_type(item), INPUT_RUN_ITEM), agent, item)
 
 
-def build_followup_items(
-    speaker: GraphAgent, output: Iterable[Item], after: Iterable[Item]
-) -> Iterator[dict[str, Json]]:
+def build_followup_items(agent: GraphAgent, output: Iterable[Item], after: Iterable[Item]) -> Iterator[dict[str, Json]]:
     """Build the run items that follow a response: outputs of its calls, approval responses and messages of the user."""
-    targets = speaker.handoff_targets
+    targets = agent.handoff_targets
     names = {get_call_id(item): str(item.get("name")) for item in output if item_type(item) == "function_call"}
     for item in after:
         target = targets.get(names.get(get_call_id(item), ""))
         if is_client_output(item) and target is not None and item.get("output") != IGNORED_HANDOFF_OUTPUT:
-            agents = {"source_agent": speaker.reference, "target_agent": GraphAgent(speaker.graph, target).reference}
-            yield {**_build_run_item("handoff_output_item", speaker, item), **agents}
+            agents = {"source_agent": agent.reference, "target_agent": GraphAgent(agent.graph, target).reference}
+            yield {**_build_run_item("handoff_output_item", agent, item), **agents}
         elif is_client_output(item):
-            yield {**_build_run_item("tool_call_output_item", speaker, item), "output": item.get("output")}
+            yield {**_build_run_item("tool_call_output_item", agent, item), "output": item.get("output")}
         elif item_type(item) == MCP_APPROVAL_RESPONSE:
-            yield _build_run_item(RUN_ITEM_TYPES[item_type(item)], speaker, item)
+            yield _build_run_item(RUN_ITEM_TYPES[item_type(item)], agent, item)
         else:
-            yield _build_run_item(INPUT_RUN_ITEM, speaker, item)
+            yield _build_run_item(INPUT_RUN_ITEM, agent, item)
 
 
-def build_approval_item(speaker: GraphAgent, call: ToolCall) -> dict[str, Json]:
+def build_approval_item(agent: GraphAgent, call: ToolCall) -> dict[str, Json]:
     """Build the approval item of a call."""
-    item = _build_run_item(APPROVAL_ITEM, speaker, call.item)
+    item = _build_run_item(APPROVAL_ITEM, agent, call.item)
     if call.tool is None:
         return {**item, "tool_name": call.lookup[-1]}
     namespace = {"tool_namespace": call.tool.namespace.name} if call.tool.namespace else {}
@@ -210,15 +208,15 @@ def build_sticky_call(lookup: Lookup, agent: Mapping[str, Json] | None) -> State
     return StateCall({"type": "function_call", "name": lookup[-1]}, lookup[-1], lookup, agent=agent)
 
 
-def _build_run_item(kind: str, speaker: GraphAgent, raw: Item) -> dict[str, Json]:
-    return {"type": kind, "raw_item": dict(raw), "agent": speaker.reference}
+def _build_run_item(kind: str, agent: GraphAgent, raw: Item) -> dict[str, Json]:
+    return {"type": kind, "raw_item": dict(raw), "agent": agent.reference}
 
 
-def _build_tool_fields(speaker: GraphAgent, item: Item) -> dict[str, Json]:
+def _build_tool_fields(agent: GraphAgent, item: Item) -> dict[str, Json]:
     """Return the fields of a call's tool; only its name if the agent no longer has the tool."""
     if item_type(item) != "function_call":
         return {}
-    tool = speaker.find_tool(item)
+    tool = agent.find_tool(item)
     if tool is None:
         return {"tool_name": str(item.get("name"))}
     key = lookup_of(tool)

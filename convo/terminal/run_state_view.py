@@ -33,7 +33,7 @@ def render_paused_state(state: RunState, name: str, display: DisplayOptions) -> 
 
 def loss_lines(losses: Sequence[RelabelLoss]) -> Iterator[str]:
     """Format one line for each value that the other schema label cannot represent."""
-    return (f"lost: {loss.path} ({loss.what}): {loss.why}" for loss in losses)
+    return (f"lost: {loss.path} ({loss.description}): {loss.reason}" for loss in losses)
 
 
 def _run_state_rows(state: RunState) -> Iterator[KeyValue]:

@@ -4,7 +4,7 @@ Read `tool` first (the decorator, names, arguments), then `schema` (types to JSO
 a tool; `convo.agent_runner.user_code` does.
 """
 
-from convo.tools.schema import Form, Mismatch, Record, Told, form, made_by, told
+from convo.tools.schema import Form, Mismatch, ParsedDocstring, Record, form, made_by, parse_docstring
 from convo.tools.tool import (
     FAILED,
     NO_VALUES,
@@ -37,8 +37,8 @@ __all__ = [
     "Lookup",
     "Mismatch",
     "Namespace",
+    "ParsedDocstring",
     "Record",
-    "Told",
     "Tool",
     "Toolbox",
     "Wrong",
@@ -47,9 +47,9 @@ __all__ = [
     "lookup_of",
     "made_by",
     "output_text",
+    "parse_docstring",
     "read_arguments",
     "timed_out",
-    "told",
     "tool",
     "toolbox",
 ]

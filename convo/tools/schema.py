@@ -62,20 +62,20 @@ class Record:
         properties = {field.name: self._build_property(field) for field in self.fields}
         return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
-    def read(self, value: Json, place: str) -> dict[str, object]:
+    def read(self, value: Json, path: str) -> dict[str, object]:
         """Return the values of the fields, by name.
 
         Raises Mismatch that names every field that does not fit, not only the first.
         """
         if not isinstance(value, dict):
-            raise Mismatch(_mismatch_message(place, "an object", value))
+            raise Mismatch(_mismatch_message(path, "an object", value))
         errors = [
-            f"{_join_place(place, name)}: there is no such field" for name in value if name not in self._field_names
+            f"{_join_place(path, name)}: there is no such field" for name in value if name not in self._field_names
         ]
         values: dict[str, object] = {}
         for field in self.fields:
             try:
-                values[field.name] = self._read_field(field, value, place)
+                values[field.name] = self._read_field(field, value, path)
             except Mismatch as error:
                 errors.append(str(error))
         if errors:
@@ -86,11 +86,11 @@ class Record:
     def _field_names(self) -> set[str]:
         return {field.name for field in self.fields}
 
-    def _read_field(self, field: Field, values: Mapping[str, Json], place: str) -> object:
+    def _read_field(self, field: Field, values: Mapping[str, Json], path: str) -> object:
         if field.name in values:
-            return field.form.read(values[field.name], _join_place(place, field.name))
+            return field.form.read(values[field.name], _join_place(path, field.name))
         if field.default is None:
-            raise Mismatch(f"{_join_place(place, field.name)}: is missing")
+            raise Mismatch(f"{_join_place(path, field.name)}: is missing")
         return field.default()
 
     def _build_property(self, field: Field) -> JsonSchema:
@@ -106,17 +106,17 @@ class Record:
         return {**schema, "description": description} if description else schema
 
 
-def form(kind: Any, where: str, *, strict: bool = True, inside: tuple[type, ...] = ()) -> Form:
+def form(kind: Any, subject: str, *, strict: bool = True, enclosing_types: tuple[type, ...] = ()) -> Form:
     """Return the form of a type.
 
-    where:   the definition that an error names: "parameter 'x' of tool 'y'"
-    inside:  the record types that contain `kind`; a type that contains itself is rejected
+    subject:          the definition that an error names: "parameter 'x' of tool 'y'"
+    enclosing_types:  the record types that contain `kind`; a type that contains itself is rejected
 
     Raises InputFault for a type that a schema cannot express.
     """
     origin, parts = get_origin(kind) or kind, get_args(kind)
     if origin is Annotated:
-        inner = form(parts[0], where, strict=strict, inside=inside)
+        inner = form(parts[0], subject, strict=strict, enclosing_types=enclosing_types)
         description = next((part for part in parts[1:] if isinstance(part, str)), None)
         return Form({**inner.schema, "description": description}, inner.read) if description else inner
     if kind in SCALAR_FORMS:
@@ -126,15 +126,18 @@ def form(kind: Any, where: str, *, strict: bool = True, inside: tuple[type, ...]
     if isinstance(kind, type) and issubclass(kind, Enum):
         return _make_enum_form(kind)
     if origin in (Union, UnionType):
-        return _make_union_form([form(part, where, strict=strict, inside=inside) for part in parts])
+        return _make_union_form([form(part, subject, strict=strict, enclosing_types=enclosing_types) for part in parts])
     if origin in ARRAY_TYPES:
-        return _make_array_form(origin, form(_element_type(kind, parts, where), where, strict=strict, inside=inside))
+        return _make_array_form(
+            origin, form(_element_type(kind, parts, subject), subject, strict=strict, enclosing_types=enclosing_types)
+        )
     if dataclasses.is_dataclass(kind) or is_typeddict(kind):
-        return _make_record_form(kind, where, strict, inside)
+        return _make_record_form(kind, subject, strict, enclosing_types)
     if not strict and (kind is Any or origin in (dict, abc.Mapping)):
-        return _make_open_form(origin, parts, where)
+        return _make_open_form(origin, parts, subject)
     raise InputFault(
-        f"{where} is {_format_type(kind)}, which {_unsupported_reason(strict)}", hint=_unsupported_hint(origin, strict)
+        f"{subject} is {_format_type(kind)}, which {_unsupported_reason(strict)}",
+        hint=_unsupported_hint(origin, strict),
     )
 
 
@@ -144,9 +147,9 @@ def form(kind: Any, where: str, *, strict: bool = True, inside: tuple[type, ...]
 def _make_scalar_form(
     name: str, expectation: str, is_valid: Callable[[Json], bool], convert: Callable[[Json], object]
 ) -> Form:
-    def read(value: Json, place: str) -> object:
+    def read(value: Json, path: str) -> object:
         if not is_valid(value):
-            raise Mismatch(_mismatch_message(place, expectation, value))
+            raise Mismatch(_mismatch_message(path, expectation, value))
         return convert(value)
 
     return Form({"type": name}, read)
@@ -176,9 +179,9 @@ def _make_choice_form(values: Iterable[Json], convert: Callable[[Json], object] 
     allowed = list(values)
     json_types = {JSON_TYPE_NAMES.get(type(value)) for value in allowed}
 
-    def read(value: Json, place: str) -> object:
+    def read(value: Json, path: str) -> object:
         if not any(type(value) is type(choice) and value == choice for choice in allowed):
-            raise Mismatch(_mismatch_message(place, " or ".join(repr(choice) for choice in allowed), value))
+            raise Mismatch(_mismatch_message(path, " or ".join(repr(choice) for choice in allowed), value))
         return convert(value)
 
     json_type = next(iter(json_types)) if len(json_types) == 1 else None
@@ -201,32 +204,33 @@ ARRAY_TYPES: dict[Any, Callable[[list[object]], object]] = {
 }
 
 
-def _element_type(kind: Any, parts: tuple[Any, ...], where: str) -> Any:
+def _element_type(kind: Any, parts: tuple[Any, ...], subject: str) -> Any:
     """Return the element type of an array. Raises InputFault if it has none and for a tuple of fixed length."""
     if len(parts) == 1 and get_origin(kind) is not tuple:
         return parts[0]
     if len(parts) == 2 and parts[1] is Ellipsis:
         return parts[0]
     raise InputFault(
-        f"{where} is {_format_type(kind)}, which does not define its elements", hint="use list[...] or tuple[..., ...]"
+        f"{subject} is {_format_type(kind)}, which does not define its elements",
+        hint="use list[...] or tuple[..., ...]",
     )
 
 
 def _make_array_form(origin: Any, element: Form) -> Form:
-    def read(value: Json, place: str) -> object:
+    def read(value: Json, path: str) -> object:
         if not isinstance(value, list):
-            raise Mismatch(_mismatch_message(place, "an array", value))
-        return ARRAY_TYPES[origin]([element.read(item, f"{place}[{index}]") for index, item in enumerate(value)])
+            raise Mismatch(_mismatch_message(path, "an array", value))
+        return ARRAY_TYPES[origin]([element.read(item, f"{path}[{index}]") for index, item in enumerate(value)])
 
     return Form({"type": "array", "items": element.schema}, read)
 
 
 def _make_union_form(forms: list[Form]) -> Form:
-    def read(value: Json, place: str) -> object:
+    def read(value: Json, path: str) -> object:
         errors: list[str] = []
         for option in forms:
             try:
-                return option.read(value, place)
+                return option.read(value, path)
             except Mismatch as error:
                 errors.append(str(error))
         raise Mismatch(" or ".join(dict.fromkeys(errors)))
@@ -234,18 +238,18 @@ def _make_union_form(forms: list[Form]) -> Form:
     return Form({"anyOf": [option.schema for option in forms]}, read)
 
 
-def _make_record_form(kind: Any, where: str, strict: bool, inside: tuple[type, ...]) -> Form:
-    if kind in inside:
+def _make_record_form(kind: Any, subject: str, strict: bool, enclosing_types: tuple[type, ...]) -> Form:
+    if kind in enclosing_types:
         raise InputFault(
-            f"{where} is {_format_type(kind)}, which contains itself", hint="use a list of flat records instead"
+            f"{subject} is {_format_type(kind)}, which contains itself", hint="use a list of flat records instead"
         )
-    descriptions = told(kind).fields if kind.__doc__ else {}
+    descriptions = parse_docstring(kind).fields if kind.__doc__ else {}
     hints = get_type_hints(kind, include_extras=True)
     defaults = _default_factories(kind)
     fields = tuple(
         Field(
             name,
-            form(hint, f"field {name!r} of {where}", strict=strict, inside=(*inside, kind)),
+            form(hint, f"field {name!r} of {subject}", strict=strict, enclosing_types=(*enclosing_types, kind)),
             defaults.get(name),
             descriptions.get(name),
         )
@@ -254,17 +258,17 @@ def _make_record_form(kind: Any, where: str, strict: bool, inside: tuple[type, .
     record = Record(fields, strict)
     if is_typeddict(kind):
         return Form(record.schema, record.read)
-    return Form(record.schema, lambda value, place: made_by(kind, place, **record.read(value, place)))
+    return Form(record.schema, lambda value, path: made_by(kind, path, **record.read(value, path)))
 
 
-def made_by(make: Callable[..., object], place: str, /, *given: object, **named: object) -> object:
+def made_by(function: Callable[..., object], path: str, /, *args: object, **kwargs: object) -> object:
     """Call a class or function of the user. Any exception it raises becomes a Mismatch."""
     try:
-        return make(*given, **named)
+        return function(*args, **kwargs)
     except Mismatch:
         raise
     except Exception as error:
-        raise Mismatch(f"{place or 'it'}: {error!r}") from error
+        raise Mismatch(f"{path or 'it'}: {error!r}") from error
 
 
 def _default_factories(kind: Any) -> dict[str, Callable[[], object]]:
@@ -279,16 +283,16 @@ def _default_factories(kind: Any) -> dict[str, Callable[[], object]]:
     return factories
 
 
-def _make_open_form(origin: Any, parts: tuple[Any, ...], where: str) -> Form:
+def _make_open_form(origin: Any, parts: tuple[Any, ...], subject: str) -> Form:
     """Build a form that only a non-strict schema has: any value, or an object with any keys."""
     if origin is Any:
-        return Form({}, lambda value, place: value)
-    values = form(parts[1], where, strict=False) if len(parts) == 2 else Form({}, lambda value, place: value)
+        return Form({}, lambda value, path: value)
+    values = form(parts[1], subject, strict=False) if len(parts) == 2 else Form({}, lambda value, path: value)
 
-    def read(value: Json, place: str) -> object:
+    def read(value: Json, path: str) -> object:
         if not isinstance(value, dict):
-            raise Mismatch(_mismatch_message(place, "an object", value))
-        return {name: values.read(member, _join_place(place, name)) for name, member in value.items()}
+            raise Mismatch(_mismatch_message(path, "an object", value))
+        return {name: values.read(member, _join_place(path, name)) for name, member in value.items()}
 
     return Form({"type": "object", "additionalProperties": values.schema or True}, read)
 
@@ -296,13 +300,13 @@ def _make_open_form(origin: Any, parts: tuple[Any, ...], where: str) -> Form:
 # -- messages -------------------------------------------------------------------------------------
 
 
-def _join_place(place: str, name: str) -> str:
-    return f"{place}.{name}" if place else name
+def _join_place(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
 
 
-def _mismatch_message(place: str, expectation: str, value: Json) -> str:
+def _mismatch_message(path: str, expectation: str, value: Json) -> str:
     shown = repr(value)
-    return f"{place or 'it'}: must be {expectation}, not {shown if len(shown) <= 40 else shown[:39] + '…'}"
+    return f"{path or 'it'}: must be {expectation}, not {shown if len(shown) <= 40 else shown[:39] + '…'}"
 
 
 def _format_type(kind: Any) -> str:
@@ -329,23 +333,23 @@ UNDERLINE = re.compile(r"^-{3,}\s*$")
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ParsedDocstring:
     """A parsed docstring: its description before any list of fields, and the description of each field by name."""
 
-    words: str = ""
+    description: str = ""
     fields: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
-def told(documented: object, names: Collection[str] = ()) -> Told:
-    """Parse the docstring of `documented`.
+def parse_docstring(obj: object, names: Collection[str] = ()) -> ParsedDocstring:
+    """Parse the docstring of `obj`.
 
     names:  known fields; a plain `name:  words` counts as a field only for one of these
     """
-    lines = (inspect.getdoc(documented) or "").splitlines()
-    if inspect.isclass(documented) and _is_generated_docstring(documented, lines):
-        return Told()
+    lines = (inspect.getdoc(obj) or "").splitlines()
+    if inspect.isclass(obj) and _is_generated_docstring(obj, lines):
+        return ParsedDocstring()
     start = next((index for index, line in enumerate(lines) if _ends_description(lines, index, names)), len(lines))
-    return Told("\n".join(lines[:start]).strip(), _parse_field_descriptions(lines[start:], names))
+    return ParsedDocstring("\n".join(lines[:start]).strip(), _parse_field_descriptions(lines[start:], names))
 
 
 def _is_generated_docstring(kind: type, lines: list[str]) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, TypeAlias, get_type_hints, overload
 
 from convo.errors import InputFault
 from convo.history.items import Item, Json
-from convo.tools.schema import Field, Mismatch, Record, form, told
+from convo.tools.schema import Field, Mismatch, Record, form, parse_docstring
 
 NO_VALUES: Final[Mapping[str, Json]] = MappingProxyType({})
 """The context values of a run whose application gave none."""
@@ -81,7 +81,7 @@ class Tool:
     deferred: bool = False
     timeout_s: float | None = None
     on_timeout: Literal["tell", "fail"] = "tell"
-    failure: Callable[[Exception], str] | None = field(default=lambda raised: FAILED)
+    failure: Callable[[Exception], str] | None = field(default=lambda error: FAILED)
     enabled: bool | Callable[[Context], bool | Awaitable[bool]] = True
     serialize: Callable[[Any], Json] | None = None
 
@@ -144,7 +144,7 @@ def _make_tool(
         )
     signature = inspect.signature(function)
     hints = get_type_hints(function, include_extras=True)
-    docstring = told(function, tuple(signature.parameters))
+    docstring = parse_docstring(function, tuple(signature.parameters))
     parameters = list(signature.parameters.values())
     takes_context = bool(parameters) and hints.get(parameters[0].name) is Context
     fields = tuple(
@@ -154,7 +154,7 @@ def _make_tool(
     record = Record(fields, strict)
     return Tool(
         name=tool_name,
-        description=docstring.words if description is None else description,
+        description=docstring.description if description is None else description,
         parameters=record.schema,
         run=function,
         record=record,
@@ -312,18 +312,18 @@ def output_text(value: object) -> Json:
 
 @dataclass(frozen=True, slots=True)
 class Wrong:
-    """Arguments that do not match the schema; `words` is the message for the model."""
+    """Arguments that do not match the schema; `message` is the message for the model."""
 
-    words: str
+    message: str
 
 
-def read_arguments(tool: Tool, written: str) -> dict[str, object] | Wrong:
+def read_arguments(tool: Tool, text: str) -> dict[str, object] | Wrong:
     """Parse the arguments of a call, by name; plain JSON values if the tool parses them itself.
 
-    written:  as the model wrote them; an empty string means no arguments
+    text:  as the model wrote them; an empty string means no arguments
     """
     try:
-        value = ARGUMENT_DECODER.decode(written.strip() or "{}")
+        value = ARGUMENT_DECODER.decode(text.strip() or "{}")
     except (ValueError, RecursionError) as error:
         return _invalid_arguments(tool, f"they are not JSON ({_describe_mistake(error)})")
     if not isinstance(value, dict):

@@ -213,8 +213,8 @@ def test_an_agent_that_is_a_tool_is_taken_with_what_stands_behind_it() -> None:
     assert [with_nothing_empty(one) for one in definitions([tool])] == [
         with_nothing_empty(one) for one in Converter.convert_tools([theirs], []).tools
     ]
-    assert (tool.needs_approval, tool.max_turns, tool.inside["Clerk"].instructions) == (True, 3, "Look.")
-    assert [one.name for one in tool.inside["Clerk"].functions] == ["slow"]
+    assert (tool.needs_approval, tool.max_turns, tool.graph["Clerk"].instructions) == (True, 3, "Look.")
+    assert [one.name for one in tool.graph["Clerk"].functions] == ["slow"]
     said = tool.failure and tool.failure(ValueError("secret"))
     assert said == default_tool_error_function(cast(Any, None), ValueError("secret"))
     strict, plain = taken(tools=[behind(failure_error_function=None), sdk.Agent(name="b").as_tool("b", "b")]).functions

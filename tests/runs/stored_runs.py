@@ -100,7 +100,7 @@ def unknown() -> Run:
 
 def inside() -> Run:
     """A call needs approval in the run of the clerk."""
-    inner, _ = told(create_run(ASK_CLERK.inside), RunStarted())
+    inner, _ = told(create_run(ASK_CLERK.graph), RunStarted())
     asked = call("i1", "guarded")
     inner, _ = told(inner, answer(inner, asked))
     run = asking()

@@ -61,7 +61,7 @@ def test_an_agent_is_a_tool_that_takes_its_input_as_text() -> None:
         "Knows taxes.",
         ["input"],
     )
-    assert made.inside.start == "Tax clerk"
+    assert made.graph.start == "Tax clerk"
 
 
 def test_an_outer_run_waits_with_the_run_inside_its_call() -> None:

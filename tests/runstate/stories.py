@@ -138,7 +138,7 @@ def _called(call: ToolCall, model: "Model | None") -> ToolReturned | NestedRunPa
         told.go_on()
     else:
         asked: list[Item] = [{"role": "user", "content": json.loads(call.arguments)["input"]}]
-        told = Told(create_run(tool.inside), asked, model)
+        told = Told(create_run(tool.graph), asked, model)
         told.begin()
     if told.run.phase is Phase.PAUSED:
         return NestedRunPaused(call.id, NestedRun(told.run, tuple(told.items)))

@@ -102,12 +102,12 @@ def test_a_hosted_decision_moves_under_its_tool_and_back() -> None:
 
 def test_a_decision_for_good_says_whose_it_becomes() -> None:
     _, losses = moved("sticky_approve", "1.21", "1.17")
-    assert [loss.why for loss in losses if "function_tool_approvals" in loss.path] == [
+    assert [loss.reason for loss in losses if "function_tool_approvals" in loss.path] == [
         "labels before 1.18 have no agent here: the decision applies to every agent with this tool"
     ]
     newer, gained = moved("sticky_approve", "1.13", "1.21")
     assert newer.decisions[0].always
-    assert any("applies to one agent" in loss.why for loss in gained)
+    assert any("applies to one agent" in loss.reason for loss in gained)
 
 
 def test_a_decision_for_good_on_a_tool_that_is_not_waiting_cannot_be_bound_and_is_told() -> None:

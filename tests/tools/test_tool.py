@@ -274,8 +274,8 @@ def book(city: str, nights: int, smoking: bool = False) -> str:
 def test_a_model_is_told_every_argument_that_does_not_fit_and_what_it_has_to_be(written: str, told: list[str]) -> None:
     got = read_arguments(book, written)
     assert isinstance(got, Wrong)
-    assert got.words.startswith("Invalid arguments for tool book: ")
-    assert [words for words in told if words not in got.words] == []
+    assert got.message.startswith("Invalid arguments for tool book: ")
+    assert [words for words in told if words not in got.message] == []
 
 
 def test_a_place_deep_inside_is_named() -> None:
@@ -283,7 +283,7 @@ def test_a_place_deep_inside_is_named() -> None:
 
     got = read_arguments(tool(go), '{"stops": [{"city": "B", "days": 1}, {"city": 2, "days": 1}]}')
     assert isinstance(got, Wrong)
-    assert "stops[1].city: must be a string, not 2" in got.words
+    assert "stops[1].city: must be a string, not 2" in got.message
 
 
 def test_a_tool_that_reads_its_arguments_itself_gets_them_as_they_are() -> None:
@@ -309,5 +309,5 @@ def test_why_somebodys_own_class_refuses_a_value_is_told_to_the_model() -> None:
 
     found = read_arguments(tool(pay), '{"sums": [{"cents": 1}, {"cents": -1}]}')
     assert isinstance(found, Wrong)
-    assert "sums[1]: Refused('no debts'). Call it again" in found.words
+    assert "sums[1]: Refused('no debts'). Call it again" in found.message
     assert read_arguments(tool(pay), '{"sums": [{"cents": 1}]}') == {"sums": [Many(1)]}
