@@ -152,9 +152,9 @@ class InvalidRunState(InputFault):
 
     code, hint = "bad_state", "use the original file; this one may have been edited or truncated"
 
-    def __init__(self, path: str, wrong: str, *, hint: str | None = None) -> None:
+    def __init__(self, path: str, problem: str, *, hint: str | None = None) -> None:
         self.path = path
-        super().__init__(f"{path} {wrong}", hint=hint)
+        super().__init__(f"{path} {problem}", hint=hint)
 
     def in_file(self, name: str) -> Self:
         """Return the same error with the file name in front."""
@@ -187,8 +187,8 @@ class JavaScriptRunState(InvalidRunState):
     code, hint = "javascript_state", "resume it with @openai/agents, the SDK that wrote it"
 
 
-def _is_newer_label(label: str, known: Sequence[str]) -> bool:
-    return _parse_label(label) > _parse_label(known[-1])
+def _is_newer_label(label: str, known_labels: Sequence[str]) -> bool:
+    return _parse_label(label) > _parse_label(known_labels[-1])
 
 
 def _parse_label(label: str) -> list[int]:
@@ -246,9 +246,9 @@ class IllegalTransition(StateFault):
 
     code, hint = "illegal_move", "reload the run: it has advanced or ended"
 
-    def __init__(self, phase: str, event: str, why: str = "") -> None:
+    def __init__(self, phase: str, event: str, reason: str = "") -> None:
         self.phase, self.event = phase, event
-        super().__init__(f"a run that is {phase} does not accept {event}{why and f': {why}'}")
+        super().__init__(f"a run that is {phase} does not accept {event}{reason and f': {reason}'}")
 
 
 class Unrepairable(StateFault):

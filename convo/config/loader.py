@@ -120,42 +120,42 @@ def bind_to_record(settings: Settings, choice: ModelChoice, record: RecordedEndp
 
 
 def _iter_conflicting_sources(
-    settings: Settings, choice: ModelChoice, record: RecordedEndpoint, recorded: EndpointLocation
+    settings: Settings, choice: ModelChoice, record: RecordedEndpoint, recorded_location: EndpointLocation
 ) -> Iterator[SettingSource]:
     """Yield the sources of the values that differ from the record."""
     configured, name = locate_endpoint(choice.provider), choice.provider.name
     if name != record.model.partition("/")[0]:
         yield choice.source
-    if "embedded" in (configured.url, recorded.url):
+    if "embedded" in (configured.url, recorded_location.url):
         return
-    if configured.url != recorded.url:
+    if configured.url != recorded_location.url:
         yield settings.get_source("providers", name, "base_url")
-    if configured.organisation != recorded.organisation:
+    if configured.organisation != recorded_location.organisation:
         yield settings.get_source("providers", name, "organisation")
-    if configured.project != recorded.project:
+    if configured.project != recorded_location.project:
         yield settings.get_source("providers", name, "project")
 
 
-def _with_location(provider: Provider, recorded: EndpointLocation) -> Provider:
+def _with_location(provider: Provider, recorded_location: EndpointLocation) -> Provider:
     """Return the provider at the recorded endpoint, as far as its `api` allows it."""
     if provider.api not in STATEFUL_APIS:
         return provider
-    if recorded.url == "embedded":
+    if recorded_location.url == "embedded":
         return provider._replace(owner="convo")
-    moved = provider._replace(owner="provider", base_url=recorded.url)
-    return moved._replace(organisation=recorded.organisation, project=recorded.project)
+    moved = provider._replace(owner="provider", base_url=recorded_location.url)
+    return moved._replace(organisation=recorded_location.organisation, project=recorded_location.project)
 
 
 def _wrong_owner_error(
     record: RecordedEndpoint,
-    recorded: EndpointLocation,
-    configured: EndpointLocation,
+    recorded_location: EndpointLocation,
+    configured_location: EndpointLocation,
     choice: ModelChoice,
     source: SettingSource,
 ) -> WrongOwner:
     command = f"convo convert {quote(record.session)} --to session"
     return WrongOwner(
-        f"session {record.session!r} is stored at {recorded}, but {source.location} sets {configured}"
+        f"session {record.session!r} is stored at {recorded_location}, but {source.location} sets {configured_location}"
         f" for {choice.name}",
         hint=f"{'leave it out' if source.is_explicit else 'change it there'}, or {command}",
     )
@@ -307,19 +307,21 @@ def _iter_layers(sources: SettingsInputs) -> Iterator[Setting]:
 
 
 def _iter_profile_settings(
-    files: Sequence[Setting], chosen: Setting | None, notice: ProjectNotice | None
+    files: Sequence[Setting], profile: Setting | None, notice: ProjectNotice | None
 ) -> Iterator[Setting]:
     """Yield the settings of the chosen profile. Raises InvalidSettings if no file has it, or all of it is ignored."""
-    if chosen is None:
+    if profile is None:
         return
-    name, names = str(chosen.value), {setting.key[1] for setting in files if setting.key[0] == PROFILES_TABLE}
+    name, names = str(profile.value), {setting.key[1] for setting in files if setting.key[0] == PROFILES_TABLE}
     if name not in names:
         if notice and any(setting.key[:2] == (PROFILES_TABLE, name) for setting in notice.ignored):
-            message = f"{chosen.source.location}: profile {name!r} is in a file that is not trusted"
+            message = f"{profile.source.location}: profile {name!r} is in a file that is not trusted"
             raise InvalidSettings(message, hint=notice.hint)
         suggestion = find_closest_word(name, names)
         advice = f"did you mean {suggestion!r}?" if suggestion else f"known profiles: {', '.join(names) or 'none'}"
-        raise InvalidSettings(f"{chosen.source.location}: no profile {name!r}; {advice}", hint=f"add [profiles.{name}]")
+        raise InvalidSettings(
+            f"{profile.source.location}: no profile {name!r}; {advice}", hint=f"add [profiles.{name}]"
+        )
     for setting in files:
         if setting.key[:2] == (PROFILES_TABLE, name):
             yield Setting(setting.key[2:], setting.value, setting.source.in_profile(name))

@@ -41,13 +41,13 @@ def get_listed_models(provider: Provider, model_lists: ModelLists) -> Sequence[s
     return [name for name in names if isinstance(name, str)]
 
 
-def save_model_lists(paths: AppPaths, found: Mapping[str, tuple[str | None, Sequence[str]]]) -> None:
+def save_model_lists(paths: AppPaths, fetched_lists: Mapping[str, tuple[str | None, Sequence[str]]]) -> None:
     """Save lists as {provider: (base URL, names)}; the lists of other providers stay. A full disk is no error."""
-    if not found:
+    if not fetched_lists:
         return
     lists = {
         **load_model_lists(paths),
-        **{name: {"base_url": url, "models": [*names]} for name, (url, names) in found.items()},
+        **{name: {"base_url": url, "models": [*names]} for name, (url, names) in fetched_lists.items()},
     }
     with suppress(OSError, StoreFault):
         handle, name = open_temporary_file(make_private_folder(paths.state))

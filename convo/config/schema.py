@@ -125,7 +125,7 @@ def check_key_name(name: str) -> None:
     check_tenant(name)
 
 
-_RATE_CHECK = make_integer_check(0, most=100_000)
+_RATE_CHECK = make_integer_check(0, maximum=100_000)
 
 _KEY_LIMITS_SCHEMA: dict[str, SettingSchema] = {"concurrent": _RATE_CHECK, "per_minute": _RATE_CHECK}
 
@@ -136,7 +136,7 @@ _SERVE_SCHEMA: dict[str, SettingSchema] = {
     "seal_key_env": check_variable_name,
     "max_body_bytes": make_integer_check(1024),
     "max_header_bytes": make_integer_check(1024),
-    "max_depth": make_integer_check(10, most=500),
+    "max_depth": make_integer_check(10, maximum=500),
     "max_items": make_integer_check(1),
     "max_requests": make_integer_check(1),
     "read_s": check_seconds,
@@ -322,9 +322,9 @@ def _require_child_schema(
     return schema[key[-1]]
 
 
-def _format_suggestion(name: str, known: Mapping[str, SettingSchema]) -> str:
-    suggestion = _guess_setting_name(name, known)
-    return f"did you mean '{suggestion}'?" if suggestion else f"known settings: {', '.join(known)}"
+def _format_suggestion(name: str, known_settings: Mapping[str, SettingSchema]) -> str:
+    suggestion = _guess_setting_name(name, known_settings)
+    return f"did you mean '{suggestion}'?" if suggestion else f"known settings: {', '.join(known_settings)}"
 
 
 def _set_command_hint(key: SettingKey, schema: Mapping[str, SettingSchema] | KeyedTable) -> str | None:
@@ -336,6 +336,6 @@ def _set_command_hint(key: SettingKey, schema: Mapping[str, SettingSchema] | Key
     return command if suggestion else f"{command}, or another of these settings"
 
 
-def _guess_setting_name(name: str, known: Mapping[str, SettingSchema]) -> str | None:
+def _guess_setting_name(name: str, known_settings: Mapping[str, SettingSchema]) -> str | None:
     intended = _COMMON_MISTAKES.get(name)
-    return intended if intended in known else find_closest_word(name, known)
+    return intended if intended in known_settings else find_closest_word(name, known_settings)

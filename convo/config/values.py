@@ -145,14 +145,14 @@ def check_folders(value: object) -> tuple[str, ...]:
     return tuple(value)
 
 
-def make_integer_check(least: int, *, most: int | None = None) -> ValueCheck:
-    """Make a check of a whole number from `least` to `most`."""
-    bounds = f"at least {least}" if most is None else f"from {least} to {most}"
+def make_integer_check(minimum: int, *, maximum: int | None = None) -> ValueCheck:
+    """Make a check of a whole number from `minimum` to `maximum`."""
+    bounds = f"at least {minimum}" if maximum is None else f"from {minimum} to {maximum}"
 
     def check(value: object) -> int:
         if type(value) is not int:
             raise InvalidValue(f"must be a whole number, not {toml_type_name(value)}")
-        if value < least or (most is not None and value > most):
+        if value < minimum or (maximum is not None and value > maximum):
             raise InvalidValue(f"must be {bounds}")
         return value
 
@@ -169,34 +169,34 @@ def check_seconds(value: object) -> float:
     return float(value)
 
 
-def make_choice_check(*known: str) -> ValueCheck:
-    """Make a check of one word of `known`."""
+def make_choice_check(*choices: str) -> ValueCheck:
+    """Make a check of one word of `choices`."""
 
     def check(value: object) -> str:
         word = check_text(value)
-        if word not in known:
-            raise InvalidValue(f"must be one of {', '.join(known)}")
+        if word not in choices:
+            raise InvalidValue(f"must be one of {', '.join(choices)}")
         return word
 
     return check
 
 
-def make_choices_check(*known: str) -> ValueCheck:
-    """Make a check of an array of words in `known`; duplicates are dropped."""
+def make_choices_check(*choices: str) -> ValueCheck:
+    """Make a check of an array of words in `choices`; duplicates are dropped."""
 
     def check(value: object) -> tuple[str, ...]:
-        if not isinstance(value, list | tuple) or not all(isinstance(word, str) and word in known for word in value):
-            raise InvalidValue(f"must be an array with values among {', '.join(known)}")
+        if not isinstance(value, list | tuple) or not all(isinstance(word, str) and word in choices for word in value):
+            raise InvalidValue(f"must be an array with values among {', '.join(choices)}")
         return tuple(dict.fromkeys(value))
 
     return check
 
 
-def find_closest_word(word: str, known: Collection[str]) -> str | None:
-    """Return the known word that is most similar to `word`, or None."""
+def find_closest_word(word: str, candidates: Collection[str]) -> str | None:
+    """Return the candidate that is most similar to `word`, or None."""
     from difflib import get_close_matches
 
-    return next(iter(get_close_matches(word, known, n=1)), None)
+    return next(iter(get_close_matches(word, candidates, n=1)), None)
 
 
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -401,8 +401,8 @@ _VARIABLE_REFERENCE = re.compile(
 )
 
 
-def expand_variables(written: str, environ: Mapping[str, str]) -> str:
-    """Replace every variable in `written` once, from left to right.
+def expand_variables(text: str, environ: Mapping[str, str]) -> str:
+    """Replace every variable in `text` once, from left to right.
 
     Raises InvalidValue if a variable is not set, or a brace has no name or no end.
     """
@@ -417,4 +417,4 @@ def expand_variables(written: str, environ: Mapping[str, str]) -> str:
             raise InvalidValue(f"refers to the variable {name}, which is not set", hint=f"export {name}=...")
         return environ[name]
 
-    return _VARIABLE_REFERENCE.sub(replace, written)
+    return _VARIABLE_REFERENCE.sub(replace, text)
