@@ -146,9 +146,9 @@ class ModelsByName:
     def _resolve_name(self, name: str) -> ModelChoice:
         return resolve_model(self._settings, name, "the request")
 
-    def add_model_lists(self, lists: ModelLists) -> None:
+    def add_model_lists(self, model_lists: ModelLists) -> None:
         """Add these model lists to the known ones."""
-        self._settings = self._settings._replace(model_lists={**self._settings.model_lists, **lists})
+        self._settings = self._settings._replace(model_lists={**self._settings.model_lists, **model_lists})
 
     async def aclose(self) -> None:
         for model in self._models.values():
@@ -253,14 +253,16 @@ async def fetch_model_lists(settings: Settings) -> FetchedModelLists:
     }
 
 
-def build_model_resources(settings: Settings, lists: FetchedModelLists, created: int) -> Sequence[Mapping[str, Json]]:
+def build_model_resources(
+    settings: Settings, model_lists: FetchedModelLists, created_at: int
+) -> Sequence[Mapping[str, Json]]:
     """Return the models that a client can request by name, as resources of the API.
 
-    created:  seconds since 1970; the creation time of a model is unknown
+    created_at:  seconds since 1970; the creation time of a model is unknown
     """
-    listed_names = ((f"{provider}/{name}", provider) for provider, (_, names) in lists.items() for name in names)
+    listed_names = ((f"{provider}/{name}", provider) for provider, (_, names) in model_lists.items() for name in names)
     owners = dict([*_iter_configured_models(settings), *listed_names])
-    return [{"id": name, "object": "model", "created": created, "owned_by": owner} for name, owner in owners.items()]
+    return [{"id": name, "object": "model", "created": created_at, "owned_by": owner} for name, owner in owners.items()]
 
 
 def _iter_configured_models(settings: Settings) -> Iterable[tuple[str, str]]:
@@ -288,8 +290,8 @@ async def _fetch_model_names(settings: Settings, provider: Provider) -> Sequence
 class LazyEndpoint:
     """An endpoint whose `scope` is known before it is made; access to any other attribute makes it."""
 
-    def __init__(self, scope: Scope, make: Callable[[], Endpoint]) -> None:
-        self.scope, self._make_endpoint = scope, make
+    def __init__(self, scope: Scope, make_endpoint: Callable[[], Endpoint]) -> None:
+        self.scope, self._make_endpoint = scope, make_endpoint
         self._endpoint: Endpoint | None = None
 
     def __getattr__(self, name: str) -> Any:

@@ -60,17 +60,17 @@ class NextRequest:
     key_env: str | None = None
 
 
-def next_request_to_json(coming: NextRequest) -> dict[str, Json]:
+def next_request_to_json(request: NextRequest) -> dict[str, Json]:
     """Return the object that `convo next --json` prints."""
     return {
-        "handle": coming.handle,
-        "strategy": str(coming.strategy),
-        "model": coming.model,
+        "handle": request.handle,
+        "strategy": str(request.strategy),
+        "model": request.model,
         "method": "POST",
-        "url": coming.url,
-        "before": {"owner": coming.owner_handle, "items": [node.item for node in coming.prepended_nodes]},
-        "body": dict(coming.body),
-        **context_usage_to_json(coming.context_usage),
+        "url": request.url,
+        "before": {"owner": request.owner_handle, "items": [node.item for node in request.prepended_nodes]},
+        "body": dict(request.body),
+        **context_usage_to_json(request.context_usage),
     }
 
 

@@ -76,14 +76,14 @@ async def _remove_session(store: Store, session: Session) -> RemovedSession:
     )
 
 
-async def _load_longest_paths(store: Store, ends: Iterable[Key]) -> list[Sequence[Key]]:
-    """Return the paths to `ends`, without those that are a prefix of another one."""
+async def _load_longest_paths(store: Store, heads: Iterable[Key]) -> list[Sequence[Key]]:
+    """Return the paths to `heads`, without those that are a prefix of another one."""
     paths: list[Sequence[Key]] = []
     known_keys: set[Key] = set()
-    for end in ends:
-        if end not in known_keys:
+    for head in heads:
+        if head not in known_keys:
             with suppress(NotFound, ItemDeleted):
-                paths.append((await store.path(end)).keys)
+                paths.append((await store.path(head)).keys)
                 known_keys.update(paths[-1])
     return paths
 
@@ -150,31 +150,29 @@ async def _lease_sessions(store: Store, sessions: Sequence[Session]) -> AsyncIte
 
 
 async def save_repaired_session(
-    store: Store, repaired: LintView, name: str, *, model: str, scope: Scope, clock: Clock, new_id: NewId
+    store: Store, view: LintView, name: str, *, model: str, scope: Scope, clock: Clock, new_id: NewId
 ) -> Session:
-    """Store the history `repaired` as a new session.
+    """Store the history of `view` as a new session.
 
     model, scope:  of its next turns
     Raises InvalidUsage when `name` could be taken for another kind of handle or an item cannot be stored,
     and Conflict when another session has the name.
     """
-    path = Path(root_key(store.tenant)).append(repaired.items)
+    path = Path(root_key(store.tenant)).append(view.items)
     now = clock.now()
     session = Session(
         id=new_id("ses"),
         name=validate_session_name(name),
-        strategy=repaired.strategy,
+        strategy=view.strategy,
         model=model,
         head=path.head,
-        confirmed_head=path.first(repaired.server_count).head
-        if STRATEGIES[repaired.strategy].is_server_side
-        else path.head,
+        confirmed_head=path.first(view.server_count).head if STRATEGIES[view.strategy].is_server_side else path.head,
         created_at=now,
         used_at=now,
         scope=scope,
-        link_id=await _find_parent_id(store, repaired),
-        handle=repaired.handle,
-        instructions=repaired.instructions,
+        link_id=await _find_parent_id(store, view),
+        handle=view.handle,
+        instructions=view.instructions,
     )
     await store.commit(
         Transaction(appends=(AppendItems(path.root, path.items),), session=session, expected_session_head=None)
@@ -189,11 +187,11 @@ async def check_session_name_free(store: Store, name: str) -> None:
         raise InvalidUsage(f"a session named {name!r} already exists", hint=f"choose another name: --as {name}-2")
 
 
-async def _find_parent_id(store: Store, repaired: LintView) -> str | None:
+async def _find_parent_id(store: Store, view: LintView) -> str | None:
     """Return the id of the last response before the first fix, if the store has it."""
-    if repaired.anchor:
-        return repaired.anchor.id if await store.link(repaired.anchor.id) else None
-    path = Path(root_key(store.tenant)).append(repaired.items)
+    if view.anchor:
+        return view.anchor.id if await store.link(view.anchor.id) else None
+    path = Path(root_key(store.tenant)).append(view.items)
     heads = {path.root, *path.keys}
-    links = [step.link for step in repaired.output_spans if step.link.head in heads]
+    links = [step.link for step in view.output_spans if step.link.head in heads]
     return links[-1].id if links and await store.link(links[-1].id) else None

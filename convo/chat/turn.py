@@ -503,7 +503,7 @@ class ChatTurn:
             session,
             link_id=self._deps.new_id("try"),
             model=self._options.model,
-            found_at=self._deps.clock.now(),
+            recovered_at=self._deps.clock.now(),
         )
         return (link,) if link else ()
 
@@ -660,12 +660,12 @@ def make_response_fault(response: Response) -> EndpointFault:
 
 
 def make_recovered_link(
-    path: Path, confirmed_count: int, session: Session, *, link_id: str, model: str, found_at: float
+    path: Path, confirmed_count: int, session: Session, *, link_id: str, model: str, recovered_at: float
 ) -> Link | None:
     """Make the link of the response that `path` ends with; None when it ends with input.
 
     confirmed_count:  nodes at the start of `path` that were confirmed before
-    found_at:         seconds since 1970
+    recovered_at:     seconds since 1970
     """
     input_path = trim_to_last_input(path)
     if len(input_path) == len(path) or len(input_path) <= confirmed_count:
@@ -678,7 +678,7 @@ def make_recovered_link(
         model=model,
         strategy=session.strategy,
         status="completed",
-        created_at=found_at,
+        created_at=recovered_at,
         parent_id=session.link_id,
         session_id=session.id,
         scope=session.scope,

@@ -88,7 +88,7 @@ class PausedStateWriter:
         folder: Path,
         named_file: str | None,
         values: Mapping[str, Json],
-        note: Callable[[str], None],
+        notify: Callable[[str], None],
         *,
         is_resumed: bool = False,
     ) -> None:
@@ -96,7 +96,7 @@ class PausedStateWriter:
 
         is_resumed:  the run was paused before, so `named_file` is written however the run ends
         """
-        self._folder, self._named_file, self._values, self._note = folder, named_file, values, note
+        self._folder, self._named_file, self._values, self._notify = folder, named_file, values, notify
         self._is_resumed, self._written_run_ids = is_resumed, set[str]()
 
     def save_base_state(self, run_id: str, state: RunState) -> None:
@@ -151,7 +151,7 @@ class PausedStateWriter:
                 unknown_as_started=is_file_named,
             )
         except (InputFault, StateFault, Unsupported, InvalidUsage) as error:
-            self._note(f"no state file was written: {error.message}")
+            self._notify(f"no state file was written: {error.message}")
             return None
         try:
             path = self._write_state_file(
@@ -163,14 +163,14 @@ class PausedStateWriter:
             error.hint = "convo approvals"
             raise
         for call in run.calls_at(Stage.OUTCOME_UNKNOWN):
-            self._note(
+            self._notify(
                 f"{call.id} was started and its outcome is unknown; the state file records this, and convo resume asks"
                 " for a decision"
             )
         shared_names = _list_shared_agent_names(runner.run)
         if shared_names:
             names = ", ".join(map(repr, shared_names))
-            self._note(f"several agents are named {names}: convo can resume this state, the Agents SDK cannot")
+            self._notify(f"several agents are named {names}: convo can resume this state, the Agents SDK cannot")
         return path
 
     def _write_state_file(self, state: RunState, run_id: str) -> str:
@@ -216,7 +216,7 @@ class RunPresenter:
         self._progress = RunPrinter(
             sys.stdout,
             sys.stderr,
-            live=output.is_streamed,
+            is_streamed=output.is_streamed,
             renderer=context.get_answer_renderer(),
             format_reasoning=context.get_reasoning_formatter(),
         )

@@ -163,9 +163,9 @@ class App(typer.Typer):
         return lambda command: register(_expand_option_groups(command))
 
 
-def strip_braces(piece: str) -> str:
+def strip_braces(text: str) -> str:
     """Return `HANDLE` for `{HANDLE}`, Typer's form of a required argument."""
-    return piece[1:-1] if piece.startswith("{") and piece.endswith("}") else piece
+    return text[1:-1] if text.startswith("{") and text.endswith("}") else text
 
 
 def collect_help_sections(ctx: Any, params: Iterable[Any]) -> dict[str, list[HelpRecord]]:

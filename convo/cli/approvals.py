@@ -76,10 +76,10 @@ def print_pending_calls(config: ConfigPath, *, as_json: bool) -> None:
         _write_stderr_line(_format_orphaned_runs(orphaned))
 
 
-def print_call_details(config: ConfigPath, words: Sequence[str], run: str | None, *, as_json: bool) -> None:
+def print_call_details(config: ConfigPath, selectors: Sequence[str], run: str | None, *, as_json: bool) -> None:
     """Print calls in full. Raises NotFound or AmbiguousHandle."""
     paused_runs = read_from_store(load_settings(config), lambda store: _load_paused_runs(store, run))
-    selected = _select_calls(words, paused_runs, approve=True)
+    selected = _select_calls(selectors, paused_runs, approve=True)
     paused_by_id = {run.id: paused for run, paused in paused_runs}
     display = detect_display(sys.stdout, os.environ)
     if as_json:
@@ -103,18 +103,18 @@ def print_call_details(config: ConfigPath, words: Sequence[str], run: str | None
 
 
 async def decide_calls(
-    config: ConfigPath, words: Sequence[str], run_filter: str | None, decision: InboxDecision, *, as_json: bool
+    config: ConfigPath, selectors: Sequence[str], run_filter: str | None, decision: InboxDecision, *, as_json: bool
 ) -> None:
     """Store one decision for several calls: in each run for all of them or for none.
 
-    words:  CALL, or CALL=REASON for a rejection
+    selectors:  CALL, or CALL=REASON for a rejection
 
     Raises NotFound or AmbiguousHandle, and Busy for a session that is open in another process, where the decision can
     be made instead.
     """
     async with open_configured_store(load_settings(config)) as store:
         paused_runs = await _load_paused_runs(store, run_filter, include_decided=True)
-        selected = _select_calls(words, paused_runs, approve=decision.approve)
+        selected = _select_calls(selectors, paused_runs, approve=decision.approve)
         for run in {selected_call.run.id: selected_call.run for selected_call in selected}.values():
             await _save_decisions(
                 store, run, [selected_call for selected_call in selected if selected_call.run.id == run.id], decision
@@ -128,12 +128,12 @@ async def decide_calls(
         print_json([record for run, paused in remaining for record in _pending_calls_to_json(run, paused)])
     else:
         _report_decisions(selected, remaining, decision)
-    for note in _iter_unchanged_decision_notes(words, paused_runs, selected, decision):
+    for note in _iter_unchanged_decision_notes(selectors, paused_runs, selected, decision):
         _write_stderr_line(note)
 
 
 async def _save_decisions(
-    store: Store, run: AgentRun, selected: Sequence[SelectedCall], decision: InboxDecision
+    store: Store, run: AgentRun, selected_calls: Sequence[SelectedCall], decision: InboxDecision
 ) -> None:
     session = await store.session(run.session_id)
     if session is None:
@@ -144,7 +144,7 @@ async def _save_decisions(
         raise Busy(busy.name, busy.process, hint="decide in that chat, or close it first") from busy
     try:
         current = await store.agent_run(run.id) or run
-        events = [await _build_decision(selected_call, decision) for selected_call in selected]
+        events = [await _build_decision(selected_call, decision) for selected_call in selected_calls]
         document = apply_decisions(current.document, events)
         changed = replace(current, revision=current.revision + 1, document=document, changed_at=SystemClock().now())
         await store.commit(Transaction(agent_run=changed))
@@ -153,14 +153,14 @@ async def _save_decisions(
 
 
 def _iter_unchanged_decision_notes(
-    words: Sequence[str],
+    selectors: Sequence[str],
     paused_runs: Sequence[tuple[AgentRun, PausedRun]],
-    selected: Sequence[SelectedCall],
+    selected_calls: Sequence[SelectedCall],
     decision: InboxDecision,
 ) -> Iterator[str]:
     """Yield notes on earlier decisions that differ from a name or `all`, and stay unchanged."""
-    names = {word if decision.approve else word.partition("=")[0] for word in words}
-    selected_ids = {id(selected_call.call) for selected_call in selected}
+    names = {word if decision.approve else word.partition("=")[0] for word in selectors}
+    selected_ids = {id(selected_call.call) for selected_call in selected_calls}
     for _, paused in paused_runs:
         for call in paused.calls:
             differs = call.approved is not None and call.approved != decision.approve and id(call) not in selected_ids
@@ -211,25 +211,29 @@ def _waiting_time_s(run: AgentRun) -> float:
 
 
 def _select_calls(
-    words: Sequence[str], paused_runs: Sequence[tuple[AgentRun, PausedRun]], *, approve: bool
+    selectors: Sequence[str], paused_runs: Sequence[tuple[AgentRun, PausedRun]], *, approve: bool
 ) -> list[SelectedCall]:
-    """Return the calls that the words name, each once. Raises NotFound or AmbiguousHandle."""
+    """Return the calls that the selectors name, each once. Raises NotFound or AmbiguousHandle."""
     selected: dict[int, SelectedCall] = {}
-    for word in words:
-        for match in _match_calls(word, paused_runs, approve=approve):
+    for selector in selectors:
+        for match in _match_calls(selector, paused_runs, approve=approve):
             selected.setdefault(id(match.call), match)  # calls of two nested runs may have the same id
     return list(selected.values())
 
 
-def _match_calls(word: str, paused_runs: Sequence[tuple[AgentRun, PausedRun]], *, approve: bool) -> list[SelectedCall]:
+def _match_calls(
+    selector: str, paused_runs: Sequence[tuple[AgentRun, PausedRun]], *, approve: bool
+) -> list[SelectedCall]:
     """Match an id before a tool's name; a tool's name matches undecided calls only.
 
-    Raises AmbiguousHandle for an id that two runs have, NotFound for a word that matches no call.
+    Raises AmbiguousHandle for an id that two runs have, NotFound for a selector that matches no call.
     """
     all_calls = [(run, call) for run, paused in paused_runs for call in paused.calls]
     undecided = [pair for pair in all_calls if pair[1].approved is None]
     name, _, reason = (
-        (word, "", "") if approve or any(word == call.call_id for _, call in all_calls) else word.partition("=")
+        (selector, "", "")
+        if approve or any(selector == call.call_id for _, call in all_calls)
+        else selector.partition("=")
     )
     by_id = [pair for pair in all_calls if pair[1].call_id == name]
     if len({run.id for run, _ in by_id}) > 1:
@@ -250,10 +254,12 @@ def _pending_calls_to_json(run: AgentRun, paused_run: PausedRun) -> list[dict[st
     return [_pending_call_to_json(run, paused_run, call) for call in paused_run.calls]
 
 
-def _orphaned_calls_to_json(orphaned: OrphanedRun) -> list[dict[str, Json]]:
+def _orphaned_calls_to_json(orphaned_run: OrphanedRun) -> list[dict[str, Json]]:
     """Return the calls of an interrupted run, as they will be pending once it is resumed."""
-    paused = PausedRun(orphaned.run.id, orphaned.session.name, _waiting_time_s(orphaned.run), orphaned.calls)
-    return [{**record, "left": True} for record in _pending_calls_to_json(orphaned.run, paused)]
+    paused = PausedRun(
+        orphaned_run.run.id, orphaned_run.session.name, _waiting_time_s(orphaned_run.run), orphaned_run.calls
+    )
+    return [{**record, "left": True} for record in _pending_calls_to_json(orphaned_run.run, paused)]
 
 
 def _pending_call_to_json(run: AgentRun, paused_run: PausedRun, call: PendingApproval) -> dict[str, Json]:
@@ -274,16 +280,18 @@ def _pending_call_to_json(run: AgentRun, paused_run: PausedRun, call: PendingApp
 
 
 def _report_decisions(
-    selected: Sequence[SelectedCall], remaining: Sequence[tuple[AgentRun, PausedRun]], decision: InboxDecision
+    selected_calls: Sequence[SelectedCall],
+    remaining_runs: Sequence[tuple[AgentRun, PausedRun]],
+    decision: InboxDecision,
 ) -> None:
-    for selected_call in selected:
+    for selected_call in selected_calls:
         call = selected_call.call
         _write_stderr_line(
             format_decision(
                 call.tool, call.call_id, approve=decision.approve, previous=call.approved, always=decision.is_sticky
             )
         )
-    for run, paused in remaining:
+    for run, paused in remaining_runs:
         ids = ", ".join(call.call_id for call in paused.calls)
         agents = "" if AGENTS_SOURCE_KEY in run.document else " --agent FILE.py:NAME"
         message = f"all calls are decided; to resume: convo resume {quote(paused.session_name or run.id)}{agents}"

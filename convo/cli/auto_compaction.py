@@ -14,19 +14,19 @@ from convo.transfer.compact import AutoCompaction, apply_compaction, prepare_com
 COMPACTION_STOPPED = "compaction stopped; the history is unchanged"
 
 
-async def compact_if_due(chat: Chat, auto_compaction: AutoCompaction, note: Callable[[str], None]) -> None:
-    """Compact the history if it is too long for another message; `note` is called before the compaction."""
+async def compact_if_due(chat: Chat, auto_compaction: AutoCompaction, notify: Callable[[str], None]) -> None:
+    """Compact the history if it is too long for another message; `notify` is called before the compaction."""
     due = auto_compaction.check_due(chat)
     if due is None:
         return
     head = chat.session.head
     try:
-        result = await run_interruptibly(auto_compaction.compact_chat(chat, due, note))
+        result = await run_interruptibly(auto_compaction.compact_chat(chat, due, notify))
     except Interrupted:  # a commit that has begun is completed first
-        note(COMPACTION_STOPPED if chat.session.head == head else "the history was compacted before the interrupt")
+        notify(COMPACTION_STOPPED if chat.session.head == head else "the history was compacted before the interrupt")
         return
     if result:
-        note(format_compaction(chat.session, result))
+        notify(format_compaction(chat.session, result))
 
 
 async def compact_open_chat(chat: Chat, text: str) -> str:

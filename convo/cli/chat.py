@@ -165,7 +165,7 @@ async def run_interactive_chat(
         out=sys.stdout,
         err=sys.stderr,
         attachments=attachments,
-        live=output.is_streamed,
+        is_streamed=output.is_streamed,
         quiet=output.quiet,
         status_line=status_line,
         renderer=context.get_answer_renderer(),
@@ -173,7 +173,7 @@ async def run_interactive_chat(
     )
     owner = chat.state.owner
     is_in_store = not owner.uses_file and (not owner.is_server_side or chat.session.scope == EMBEDDED_SCOPE)
-    saved_text = "not saved" if is_in_store and context.is_store_ephemeral else owner.where_saved
+    saved_text = "not saved" if is_in_store and context.is_store_ephemeral else owner.storage_description
     repl.notify(f"{chat.options.model}, {saved_text}. Type /help for commands.")
     if presenter:
         from convo.terminal.agent_chat import AgentChat
@@ -195,7 +195,7 @@ async def run_single_turn(chat: Chat, message: Item, context: ChatContext, outpu
     printer = AnswerPrinter(
         sys.stdout,
         sys.stderr,
-        live=output.is_streamed,
+        is_streamed=output.is_streamed,
         renderer=context.get_answer_renderer(),
         format_reasoning=context.get_reasoning_formatter(),
     )

@@ -137,14 +137,14 @@ def get_endpoint_scope(choice: ModelChoice) -> Scope:
     )
 
 
-async def resolve_destination(name: str | None, to: Strategy, store: Store) -> ConvertDestination:
+async def resolve_destination(name: str | None, strategy: Strategy, store: Store) -> ConvertDestination:
     """Return the destination that `--as` names.
 
     Raises InvalidUsage for an invalid name, Conflict for the name of another session.
     """
     if name is None:
         return ConvertDestination()
-    if STRATEGIES[to].uses_file and is_file_handle(name):
+    if STRATEGIES[strategy].uses_file and is_file_handle(name):
         return ConvertDestination(file=name)
     await check_session_name_free(store, name)
     return ConvertDestination(name=name)

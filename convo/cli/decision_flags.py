@@ -19,9 +19,9 @@ ChoiceT = TypeVar("ChoiceT")
 ALL_CALLS_WORD = "all"
 
 
-def rank_match(word: str, call_id: str) -> int:
-    """Return how exactly a matching word names a call: 2 for its id, 1 for its tool, 0 for `all`."""
-    return 2 if word == call_id else 0 if word == ALL_CALLS_WORD else 1
+def rank_match(selector: str, call_id: str) -> int:
+    """Return how exactly a matching selector names a call: 2 for its id, 1 for its tool, 0 for `all`."""
+    return 2 if selector == call_id else 0 if selector == ALL_CALLS_WORD else 1
 
 
 def select_best_matches(candidates: Iterable[tuple[str, int, ChoiceT]]) -> dict[str, ChoiceT]:
@@ -40,12 +40,12 @@ def select_best_matches(candidates: Iterable[tuple[str, int, ChoiceT]]) -> dict[
 
 
 def format_decision(
-    tool: str, call_id: str, *, approve: bool, previous: bool | None, edited: bool = False, always: bool = False
+    tool: str, call_id: str, *, approve: bool, previous: bool | None, is_edited: bool = False, always: bool = False
 ) -> str:
     """Format the effect of a decision on one call; `previous` is the earlier decision, None if there was none."""
     word = format_verdict(approve)
     change = f", was {format_verdict(previous)}" if previous is not None and previous != approve else ""
-    edits = ", with other arguments" if edited else ""
+    edits = ", with other arguments" if is_edited else ""
     sticky = ", always" if always else ""
     return f"{word} {tool} ({call_id}){edits}{sticky}{change}"
 

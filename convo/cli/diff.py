@@ -142,17 +142,17 @@ async def load_sent_request(handle: str, resolver: CachingHandleResolver, store:
     return rebuild_request(*await resolve_handle_with_turn(handle, resolver, store))
 
 
-def read_request_file(place: str) -> dict[str, Json] | None:
+def read_request_file(file_name: str) -> dict[str, Json] | None:
     """Read the request in a file; None for a file of another kind or a missing file. Raises Unreadable."""
-    path = os.path.expanduser(place)
+    path = os.path.expanduser(file_name)
     if not os.path.isfile(path):
         return None
     try:
         document = json.loads(Path(path).read_text("utf-8-sig"))
     except (OSError, UnicodeDecodeError) as error:
-        raise Unreadable(f"{place} cannot be read: {format_os_error(error)}") from error
+        raise Unreadable(f"{file_name} cannot be read: {format_os_error(error)}") from error
     except (ValueError, RecursionError) as error:
-        raise Unreadable(f"{place} is not JSON: {error}") from error
+        raise Unreadable(f"{file_name} is not JSON: {error}") from error
     return document if isinstance(document, dict) and "input" in document else None
 
 

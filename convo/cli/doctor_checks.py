@@ -72,12 +72,12 @@ def diagnose_folders(facts: FolderFacts) -> CheckResult:
 class TerminalFacts(NamedTuple):
     """The terminal.
 
-    medium:         the capabilities of stdout
+    display:        the capabilities of stdout
     term_variable:  the value of TERM
     encoding:       the encoding of stdout
     """
 
-    medium: DisplayOptions
+    display: DisplayOptions
     term_variable: str
     encoding: str
 
@@ -87,21 +87,21 @@ MIN_TERMINAL_COLUMNS = 40
 
 
 def diagnose_terminal(facts: TerminalFacts) -> CheckResult:
-    if not facts.medium.has_box_chars:
+    if not facts.display.has_box_chars:
         return make_warning_result(
             f"the encoding is {facts.encoding}: other characters are replaced by ASCII",
             "export LC_ALL=C.UTF-8, or PYTHONUTF8=1",
         )
-    if facts.medium.width is None:
+    if facts.display.width is None:
         return make_ok_result("stdout is not a terminal: plain text, no truncation, no colour")
-    if facts.medium.width < MIN_TERMINAL_COLUMNS:
+    if facts.display.width < MIN_TERMINAL_COLUMNS:
         return make_warning_result(
-            f"the terminal has {facts.medium.width} columns; tables are truncated",
+            f"the terminal has {facts.display.width} columns; tables are truncated",
             f"make it at least {MIN_TERMINAL_COLUMNS} columns wide",
         )
-    colour = "colour" if facts.medium.has_color else "no colour (NO_COLOR, or TERM is dumb)"
+    colour = "colour" if facts.display.has_color else "no colour (NO_COLOR, or TERM is dumb)"
     return make_ok_result(
-        f"{facts.term_variable or 'TERM is not set'}, {facts.medium.width} columns, {colour}, {facts.encoding}"
+        f"{facts.term_variable or 'TERM is not set'}, {facts.display.width} columns, {colour}, {facts.encoding}"
     )
 
 
@@ -140,13 +140,13 @@ def _format_install_command(extra_names: Sequence[str]) -> str:
 class ProviderKeyFacts(NamedTuple):
     """The key of a provider, without its value.
 
-    place:       the variable, file or keyring that has the key, else the variable that it is read from
+    location:    the variable, file or keyring that has the key, else the variable that it is read from
     problem:     the reason why a key that is set cannot be used, as text
     is_exposed:  whether other users may read its file
     """
 
     provider: str
-    place: str
+    location: str
     is_set: bool
     problem: str = ""
     is_exposed: bool = False
@@ -156,18 +156,18 @@ def diagnose_keys(facts: Sequence[ProviderKeyFacts]) -> CheckResult:
     for key in facts:
         if key.problem:
             return make_error_result(key.problem, _format_set_key_hint(key))
-    if exposed := [key.place for key in facts if key.is_exposed]:
+    if exposed := [key.location for key in facts if key.is_exposed]:
         places = " ".join(exposed)
         return make_warning_result(f"other users of this machine can access the key in {places}", f"chmod 600 {places}")
-    set_keys = [f"{key.place} ({key.provider})" for key in facts if key.is_set]
-    unset_keys = [f"{key.place} ({key.provider})" for key in facts if not key.is_set]
+    set_keys = [f"{key.location} ({key.provider})" for key in facts if key.is_set]
+    unset_keys = [f"{key.location} ({key.provider})" for key in facts if not key.is_set]
     return make_ok_result(f"set: {', '.join(set_keys) or 'none'}; not set: {', '.join(unset_keys) or 'none'}")
 
 
 def _format_set_key_hint(key: ProviderKeyFacts) -> str:
-    if is_variable_name(key.place):
-        return f"export {key.place}=..., with the key as the provider shows it"
-    return f"convo config key set {key.provider}{' --file' if os.sep in key.place else ''}"
+    if is_variable_name(key.location):
+        return f"export {key.location}=..., with the key as the provider shows it"
+    return f"convo config key set {key.provider}{' --file' if os.sep in key.location else ''}"
 
 
 def diagnose_model(choice: ModelChoice) -> CheckResult:

@@ -155,9 +155,11 @@ def write_export(text: str, file: Path | None) -> None:
         sys.stdout.write(text)
 
 
-def select_exported_parts(document: ConversationDocument, form: str, options: ExportOptions) -> ConversationDocument:
+def select_exported_parts(
+    document: ConversationDocument, export_format: str, options: ExportOptions
+) -> ConversationDocument:
     """Return the part of a document that this format writes; the rest need not be searched for secrets."""
-    if form == "replay" or (form == "jsonl" and not options.include_links):
+    if export_format == "replay" or (export_format == "jsonl" and not options.include_links):
         return ConversationDocument(document.items, document.confirmed_count)
     return document if options.include_data else replace(document, links=())
 
@@ -194,11 +196,11 @@ EXPORT_RENDERERS: Mapping[str, Callable[[ConversationDocument, ExportOptions], s
 
 
 def report_export(
-    options: ExportOptions, form: str, document: ConversationDocument, redactions: RedactionResult | None
+    options: ExportOptions, export_format: str, document: ConversationDocument, redactions: RedactionResult | None
 ) -> None:
     """Print the file and the number of its items."""
     if options.as_json:
-        report: dict[str, Json] = {"file": str(options.file), "format": form, "items": len(document.items)}
+        report: dict[str, Json] = {"file": str(options.file), "format": export_format, "items": len(document.items)}
         report |= redactions_to_json(redactions)
         print_json(report)
     else:

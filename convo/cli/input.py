@@ -69,9 +69,9 @@ def check_message_words(words: Sequence[str], files: Sequence[str | None] = (), 
         raise Unreadable(f"the message is not text in {sys.getfilesystemencoding().upper()}", hint=NOT_TEXT_HINT)
 
 
-def join_message_texts(typed: str, piped: str) -> str:
+def join_message_texts(prompt: str, piped_input: str) -> str:
     """Join both texts with an empty line; a blank one is omitted."""
-    return "\n\n".join(part for part in (typed, piped) if part.strip()) or typed or piped
+    return "\n\n".join(part for part in (prompt, piped_input) if part.strip()) or prompt or piped_input
 
 
 def has_piped_input(files: Sequence[str | None] = ()) -> bool:

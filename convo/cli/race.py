@@ -46,7 +46,7 @@ class RaceOptions:
     script: Path | None = None
     model: str | None = None
     system: str | None = None
-    keep: bool = False
+    keep_sessions: bool = False
     as_json: bool = False
     as_jsonl: bool = False
     config: Path | None = None
@@ -55,14 +55,18 @@ class RaceOptions:
 async def run_and_print_race(options: RaceOptions, turns: Sequence[str]) -> int:
     """Run one race and print it; return 1 if a strategy failed, else 0."""
     settings, choice = choose_session_model(load_settings(options.config, SettingFlags(model=options.model)), None)
-    with nullcontext(Path.cwd()) if options.keep else temporary_folder("convo-race-") as folder:
+    with nullcontext(Path.cwd()) if options.keep_sessions else temporary_folder("convo-race-") as folder:
         async with (
             open_configured_store(settings) as store,
             endpoint_session(choice, settings, store) as endpoint,
         ):
             request_options = make_request_options(choice, instructions=options.system, parameters={})
             plan = RacePlan(
-                tuple(turns), request_options, ChatDeps(store, endpoint, SystemClock(), random_id), folder, options.keep
+                tuple(turns),
+                request_options,
+                ChatDeps(store, endpoint, SystemClock(), random_id),
+                folder,
+                options.keep_sessions,
             )
             price = find_price(request_options.model, settings.prices)
             results = await run_interruptibly(_run_with_progress(plan, price, as_events=options.as_jsonl))

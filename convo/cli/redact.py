@@ -21,17 +21,17 @@ from convo.inspect.serialize import ConversationDocument
 
 
 def redact_if_requested(
-    document: ConversationDocument, requested: bool, patterns: Sequence[str], settings: Settings
+    document: ConversationDocument, is_requested: bool, patterns: Sequence[str], settings: Settings
 ) -> RedactionResult | None:
     """Return `document` without secrets; None if that was not requested.
 
-    requested:  `--redact`; a pattern alone requests it, too
-    patterns:   regular expressions of this command; those of the settings come before them
+    is_requested:  `--redact`; a pattern alone requests it, too
+    patterns:      regular expressions of this command; those of the settings come before them
 
     Raises InvalidUsage for an invalid or too slow regular expression, and InputFault for a document that cannot be
     searched.
     """
-    if not (requested or patterns):
+    if not (is_requested or patterns):
         return None
     return redact_document(
         document, [TimeLimitedPattern(_compile_pattern(pattern)) for pattern in (*settings.redact, *patterns)]

@@ -115,21 +115,21 @@ class ResumedRunOpener:
         self._request, self._settings, self._store = request, settings, store
         self._exit_stack, self._out = exit_stack, out
 
-    async def open(self, cast: AgentSetup) -> RunPresenter:
+    async def open(self, setup: AgentSetup) -> RunPresenter:
         """Open the run without performing anything.
 
         Raises NotFound, InvalidRunState, Busy or StateFault, and the errors of `AgentRunner.open`.
         """
         state = self._request.state
         if state is None:
-            return await self._open_stored(await load_run_row(self._store, self._request.handle), cast)
+            return await self._open_stored(await load_run_row(self._store, self._request.handle), setup)
         lease = await acquire_state_lease(self._store, item_hash(state.document), self._request.handle)
         self._exit_stack.push_async_callback(lease.release)
         row = await _find_stored_run(self._store, state)
         if row is None:
-            return await self._adopt_state(state, cast)
-        _check_state_current(row, state, cast.agents_reference)
-        presenter = await self._open_stored(row, cast)
+            return await self._adopt_state(state, setup)
+        _check_state_current(row, state, setup.agents_reference)
+        presenter = await self._open_stored(row, setup)
         if presenter.runner.run.phase is Phase.PAUSED:
             run, events = _merge_decisions(presenter.runner.run, state, self._request)
             choose_decisions(self._request.decisions, _list_decidable_calls(run))
@@ -420,7 +420,7 @@ def _print_decisions(
         approve, previous = event.approve, call.approved
         out.note(
             format_decision(
-                call.tool, event.call_id, approve=approve, previous=previous, edited=is_edited, always=event.always
+                call.tool, event.call_id, approve=approve, previous=previous, is_edited=is_edited, always=event.always
             )
         )
 

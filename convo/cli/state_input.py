@@ -60,7 +60,7 @@ def print_rendered(texts: Iterable[str], output_format: str, *, paged: bool) -> 
         sys.stdout.write(text)
 
 
-def render_run_state_in_format(state: RunState, handle: str, output_format: str, medium: DisplayOptions) -> str:
+def render_run_state_in_format(state: RunState, handle: str, output_format: str, display: DisplayOptions) -> str:
     """Render one state: its screen, its items, the document, or a summary for a program."""
     match output_format:
         case "--json":
@@ -73,9 +73,9 @@ def render_run_state_in_format(state: RunState, handle: str, output_format: str,
 
             items = enumerate(run_state_items(state), 1)
             return "\n\n".join(
-                render_item(position, item, is_unconfirmed=False, display=medium) for position, item in items
+                render_item(position, item, is_unconfirmed=False, display=display) for position, item in items
             )
-    return render_paused_state(state, "piped state" if handle == STDIN_HANDLE else handle, medium)
+    return render_paused_state(state, "piped state" if handle == STDIN_HANDLE else handle, display)
 
 
 def read_piped_state() -> RunState:

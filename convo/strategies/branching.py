@@ -21,30 +21,30 @@ from convo.strategies.strategy import (
 )
 
 
-def undo_last_answer(state: ConversationState, last: Link | None) -> ConversationState:
+def undo_last_answer(state: ConversationState, last_link: Link | None) -> ConversationState:
     """Return `state` as of the last input, without the items after it.
 
-    last:  the last confirmed link, if any
+    last_link:  the last confirmed link, if any
     Raises InvalidUsage when there is no input, and WrongOwner when a conversation has confirmed the turn.
     """
     if state.unconfirmed_nodes:
         shortened = state.path.first(last_user_depth(state.path))
         if len(shortened) > max(state.path.depth(state.confirmed_head), compaction_depth(state.path)):
             return replace(state, path=shortened)
-    undone = state.owner.undo_confirmed_turn(state, last)
+    undone = state.owner.undo_confirmed_turn(state, last_link)
     input_path = (
-        state.path.up_to(last.input_head)
-        if last and state.is_server_side
+        state.path.up_to(last_link.input_head)
+        if last_link and state.is_server_side
         else state.path.first(last_user_depth(state.path))
     )
     return replace(undone, path=input_path)
 
 
-def undo_last_turn(state: ConversationState, last: Link | None) -> ConversationState:
+def undo_last_turn(state: ConversationState, last_link: Link | None) -> ConversationState:
     """Return `state` without the last turn. Raises the errors of `undo_last_answer`."""
     if state.unconfirmed_nodes:
         return replace(state, path=_without_last_input(state))
-    return state.owner.undo_confirmed_turn(state, last)
+    return state.owner.undo_confirmed_turn(state, last_link)
 
 
 def _without_last_input(state: ConversationState) -> Path:

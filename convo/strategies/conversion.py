@@ -132,11 +132,11 @@ class LossCollector:
     def __init__(self) -> None:
         self._positions: dict[tuple[str, LossEffect, str], list[int]] = {}
 
-    def recorder_at(self, place: int) -> RecordLoss:
-        """Return a function that records a loss at `place`."""
+    def recorder_at(self, position: int) -> RecordLoss:
+        """Return a function that records a loss at `position`."""
 
         def record(code: str, effect: LossEffect, reason: str) -> None:
-            self._positions.setdefault((code, effect, reason), []).append(place)
+            self._positions.setdefault((code, effect, reason), []).append(position)
 
         return record
 
@@ -301,8 +301,8 @@ def _check_call_pairs(converted: list[Item | None], collector: LossCollector) ->
         )
 
 
-def _has_call(earlier: Iterable[Item | None], call_id: str) -> bool:
-    return any(item is not None and is_client_call(item) and get_call_id(item) == call_id for item in earlier)
+def _has_call(earlier_items: Iterable[Item | None], call_id: str) -> bool:
+    return any(item is not None and is_client_call(item) and get_call_id(item) == call_id for item in earlier_items)
 
 
 # -- origin of encrypted content ------------------------------------------------------------------

@@ -99,22 +99,22 @@ class RetryDecision:
 class StateStrategy:
     """Everything that depends on the owner of the state. Pure: no I/O.
 
-    description:       the owner, for messages
-    where_saved:       where the history is saved, for the first line of a chat
-    handle_format:     of the handles of its conversations
-    handle_prefix:     of ids at the endpoint; "" for owners at the client
-    id_noun:           the kind of object that such an id identifies
-    is_server_side:    whether the endpoint stores the history, so that a turn sends only new items
-    uses_file:         whether the history is a JSON file, which other programs may send as it is
-    uses_conversation: whether the history is one list at the endpoint: created before the first request, shared with
-                       other clients, with one head that is neither forked nor undone
-    uses_response:     whether a request continues from a response, and the handle changes with each one; an earlier
-                       response can be continued too, which is a fork
-    unknown_outcome:   the decision to retry when the endpoint may or may not have processed the request
+    description:         the owner, for messages
+    storage_description: where the history is saved, for the first line of a chat
+    handle_format:       of the handles of its conversations
+    handle_prefix:       of ids at the endpoint; "" for owners at the client
+    id_noun:             the kind of object that such an id identifies
+    is_server_side:      whether the endpoint stores the history, so that a turn sends only new items
+    uses_file:           whether the history is a JSON file, which other programs may send as it is
+    uses_conversation:   whether the history is one list at the endpoint: created before the first request, shared with
+                         other clients, with one head that is neither forked nor undone
+    uses_response:       whether a request continues from a response, and the handle changes with each one; an earlier
+                         response can be continued too, which is a fork
+    unknown_outcome:     the decision to retry when the endpoint may or may not have processed the request
     """
 
     description: ClassVar[str]
-    where_saved: ClassVar[str]
+    storage_description: ClassVar[str]
     handle_format: ClassVar[str]
     handle_prefix: ClassVar[str] = ""
     id_noun: ClassVar[str] = ""
@@ -148,10 +148,10 @@ class StateStrategy:
     def validate_response(self, response: Response) -> None:
         """Raise StateIgnored for a response from which the conversation cannot continue."""
 
-    def undo_confirmed_turn(self, state: ConversationState, last: Link | None) -> ConversationState:
+    def undo_confirmed_turn(self, state: ConversationState, last_link: Link | None) -> ConversationState:
         """Return `state` without its last turn, which is confirmed. Raises WrongOwner, InvalidUsage.
 
-        last:  the last confirmed link, if any
+        last_link:  the last confirmed link, if any
         """
         path = shorten_path(state.path, last_turn_start(state.path))
         return replace(state, path=path, confirmed_head=path.head)
@@ -200,7 +200,7 @@ class ReplayStrategy(ClientSideStrategy):
     """The application owns the history: a JSON file."""
 
     description = "the application: a JSON file"
-    where_saved = "saved to a file"
+    storage_description = "saved to a file"
     handle_format = "a file"
     uses_file = True
 
@@ -209,7 +209,7 @@ class SessionStrategy(ClientSideStrategy):
     """The local store owns the history."""
 
     description = "the local store"
-    where_saved = "saved locally"
+    storage_description = "saved locally"
     handle_format = "a session's name or id"
 
 
@@ -250,7 +250,7 @@ class ConversationStrategy(ServerSideStrategy):
     """The endpoint's Conversations API owns the history: one list of items."""
 
     description = "the endpoint's Conversations API"
-    where_saved = f"saved by {description}"
+    storage_description = f"saved by {description}"
     handle_format = "conv_..."
     handle_prefix = "conv_"
     id_noun = "conversation"
@@ -260,9 +260,9 @@ class ConversationStrategy(ServerSideStrategy):
     def state_fields(self, handle: str | None) -> dict[str, Json]:
         return {"conversation": handle}
 
-    def undo_confirmed_turn(self, state: ConversationState, last: Link | None) -> ConversationState:
+    def undo_confirmed_turn(self, state: ConversationState, last_link: Link | None) -> ConversationState:
         if not len(state.path):
-            return super().undo_confirmed_turn(state, last)
+            return super().undo_confirmed_turn(state, last_link)
         raise WrongOwner(
             "the endpoint stores the last turn, so it cannot be undone here",
             hint=f"convo convert {state.handle} --to session, then undo it there",
@@ -283,7 +283,7 @@ class ChainStrategy(ServerSideStrategy):
     """
 
     description = "the endpoint's Responses API"
-    where_saved = f"saved by {description}"
+    storage_description = f"saved by {description}"
     handle_format = "resp_..."
     handle_prefix = "resp_"
     id_noun = "response"
@@ -305,14 +305,14 @@ class ChainStrategy(ServerSideStrategy):
         if not response.get("id"):
             raise StateIgnored("the response has no id, and a chain needs one to continue")
 
-    def undo_confirmed_turn(self, state: ConversationState, last: Link | None) -> ConversationState:
+    def undo_confirmed_turn(self, state: ConversationState, last_link: Link | None) -> ConversationState:
         is_restarted = state.confirmed_head == state.path.root and len(state.path)
-        if is_restarted or (last and not last.previous_response_id):
+        if is_restarted or (last_link and not last_link.previous_response_id):
             return self._restart(state, shorten_path(state.path, last_turn_start(state.path)))
-        if last is None:
-            return super().undo_confirmed_turn(state, last)
-        path = state.path.first(state.path.depth(last.input_head) - last.sent_count)
-        return replace(state, path=path, confirmed_head=path.head, handle=last.previous_response_id)
+        if last_link is None:
+            return super().undo_confirmed_turn(state, last_link)
+        path = state.path.first(state.path.depth(last_link.input_head) - last_link.sent_count)
+        return replace(state, path=path, confirmed_head=path.head, handle=last_link.previous_response_id)
 
     def rewind_confirmed(self, state: ConversationState, depth: int, next_link: Link | None) -> ConversationState:
         """Return `state` as of the response that ended there; before the first response the chain restarts."""

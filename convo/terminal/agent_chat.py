@@ -156,14 +156,14 @@ class RunPrinter(AnswerPrinter):
         out: TextIO,
         err: TextIO,
         *,
-        live: bool,
+        is_streamed: bool,
         renderer: AnswerRenderer | None = None,
         format_reasoning: FormatReasoning | None = None,
     ) -> None:
         super().__init__(
             out,
             err,
-            live=live,
+            is_streamed=is_streamed,
             unannounced=(*UNANNOUNCED_TYPES, *SENTENCE_ITEM_TYPES),
             renderer=renderer,
             format_reasoning=format_reasoning,

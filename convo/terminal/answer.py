@@ -32,12 +32,12 @@ async def consume_interruptibly(
     await run_interruptibly(_consume(events, on_event))
 
 
-async def run_interruptibly(work: Coroutine[Any, Any, WorkResult]) -> WorkResult:
-    """Await `work` and return its result; Ctrl-C cancels it.
+async def run_interruptibly(coroutine: Coroutine[Any, Any, WorkResult]) -> WorkResult:
+    """Await `coroutine` and return its result; Ctrl-C cancels it.
 
-    Raises Interrupted after Ctrl-C, once the turn has saved its partial output, and the errors of `work`.
+    Raises Interrupted after Ctrl-C, once the turn has saved its partial output, and the errors of `coroutine`.
     """
-    task = asyncio.create_task(work)
+    task = asyncio.create_task(coroutine)
     is_stopped = False
 
     def stop() -> None:

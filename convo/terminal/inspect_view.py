@@ -357,9 +357,9 @@ MIN_BAR_CELLS = 12
 CHART_HEADING = "context"
 
 
-def _token_chart_lines(known: ConversationView, display: DisplayOptions) -> Iterator[str]:
+def _token_chart_lines(view: ConversationView, display: DisplayOptions) -> Iterator[str]:
     """Yield a line for each request, then the legend; nothing where no endpoint reported input tokens."""
-    rows = build_tree_rows(known)
+    rows = build_tree_rows(view)
     shares = [input_token_share(row.stats) for row in rows]
     if not max_input_tokens(shares):
         return

@@ -81,9 +81,9 @@ def render_search_results(results: Sequence[SearchResult], display: DisplayOptio
     return render_table(columns, display)
 
 
-def format_local_time(at: float) -> str:
+def format_local_time(timestamp: float) -> str:
     """Format a time in the local time zone, to the minute."""
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(timestamp))
 
 
 def _session_rows(
@@ -168,5 +168,5 @@ def format_bytes(size_bytes: int) -> str:
     return f"{size:,.1f} {SIZE_UNITS[unit]}" if unit else f"{size_bytes} B"
 
 
-def _format_optional_time(moment: float | None) -> str:
-    return "" if moment is None else format_local_time(moment)
+def _format_optional_time(timestamp: float | None) -> str:
+    return "" if timestamp is None else format_local_time(timestamp)

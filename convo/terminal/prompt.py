@@ -197,8 +197,8 @@ class PlainReader:
         """Do nothing: the terminal's mode was not changed."""
 
 
-async def read_plain_line(question: str) -> str:
-    """Print `question` and read a line. Raises EOFError, and Interrupted for Ctrl-C."""
+async def read_plain_line(prompt: str) -> str:
+    """Print `prompt` and read a line. Raises EOFError, and Interrupted for Ctrl-C."""
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[bool] = loop.create_future()
 
@@ -206,7 +206,7 @@ async def read_plain_line(question: str) -> str:
         if not ready.done():
             ready.set_result(has_input)
 
-    write_to_terminal(question)
+    write_to_terminal(prompt)
     loop.add_reader(sys.stdin.fileno(), settle, True)
     try:
         with on_signal(signal.SIGINT, lambda: settle(False)):

@@ -108,7 +108,7 @@ class Repl:
         out: TextIO,
         err: TextIO,
         attachments: Iterable[tuple[str, dict[str, Json]]] = (),
-        live: bool = True,
+        is_streamed: bool = True,
         quiet: bool = False,
         status_line: StatusLine | None = None,
         renderer: AnswerRenderer | None = None,
@@ -123,7 +123,7 @@ class Repl:
         self.undo_stack, self.attachments = UndoStack(), list(attachments)
         self.agent_chat: AgentChat | None = None
         self._out, self._err = out, err
-        self._live, self._quiet, self._status_line = live, quiet, status_line
+        self._is_streamed, self._quiet, self._status_line = is_streamed, quiet, status_line
         self._renderer, self._format_reasoning = renderer, format_reasoning
         self._line_future: asyncio.Future[str] | None = None
         self._has_interrupt = self._has_escape = False
@@ -220,7 +220,11 @@ class Repl:
         """Show one answer and its receipt. Raises the errors of the turn, and Interrupted."""
         previous_turn = self.chat.turn
         printer = AnswerPrinter(
-            self._out, self._err, live=self._live, renderer=self._renderer, format_reasoning=self._format_reasoning
+            self._out,
+            self._err,
+            is_streamed=self._is_streamed,
+            renderer=self._renderer,
+            format_reasoning=self._format_reasoning,
         )
         try:
             await consume_interruptibly(events, printer.print_event)
@@ -269,10 +273,10 @@ class Repl:
         with self.reader.watch_stop_key(self._on_escape):
             await self._report_errors(work)
 
-    async def _report_errors(self, work: Awaitable[None]) -> None:
-        """Await `work`, and report its errors without ending the chat."""
+    async def _report_errors(self, awaitable: Awaitable[None]) -> None:
+        """Await `awaitable`, and report its errors without ending the chat."""
         try:
-            await work
+            await awaitable
         except Interrupted as interrupt:
             self.print_message(f"{interrupt.message}; /retry sends the message again, /undo undoes the turn")
         except ConvoError as error:

@@ -184,10 +184,10 @@ def parse_compact_arguments(text: str) -> tuple[CompactionOptions, bool]:
     return CompactionOptions(focus=" ".join(focus) or None, keep_turns=keep_turns), yes
 
 
-def _parse_turn_count(word: str) -> int:
-    if not word.isdecimal() or len(word) > MAX_COUNT_DIGITS:
+def _parse_turn_count(text: str) -> int:
+    if not text.isdecimal() or len(text) > MAX_COUNT_DIGITS:
         raise InvalidUsage("--keep-last takes a number of turns", hint="/compact --keep-last 2")
-    return int(word)
+    return int(text)
 
 
 def render_compaction_preview(prepared: "PreparedCompaction", display: DisplayOptions) -> str:

@@ -67,12 +67,12 @@ def apply_default_action(number: int) -> None:
     signal.raise_signal(number)
 
 
-async def run_until_terminated(work: Coroutine[Any, Any, int]) -> int:
-    """Await `work`, and cancel it when the process receives SIGTERM or SIGHUP.
+async def run_until_terminated(coroutine: Coroutine[Any, Any, int]) -> int:
+    """Await `coroutine`, and cancel it when the process receives SIGTERM or SIGHUP.
 
-    Returns the exit code of `work`, or 128 + the number of the signal.
+    Returns the exit code of `coroutine`, or 128 + the number of the signal.
     """
-    task = asyncio.ensure_future(work)
+    task = asyncio.ensure_future(coroutine)
     received: list[int] = []
 
     def cancel(number: int) -> None:

@@ -174,9 +174,9 @@ CLIPBOARD_PROGRAMS: Sequence[tuple[str, Sequence[str]]] = (
 CODE_BLOCK = re.compile(r"^(?P<fence>```+|~~~+)[^\n]*\n(?P<code>.*?)^(?P=fence)[ \t]*$", re.MULTILINE | re.DOTALL)
 
 
-async def handle_copy(repl: "Repl", words: str) -> None:
-    if words not in ("", "code"):
-        raise InvalidUsage(f"/copy takes no argument or 'code', not {words!r}", hint="/copy, or /copy code")
+async def handle_copy(repl: "Repl", argument: str) -> None:
+    if argument not in ("", "code"):
+        raise InvalidUsage(f"/copy takes no argument or 'code', not {argument!r}", hint="/copy, or /copy code")
     answers = [
         answer
         for item in repl.chat.load_state().path.items
@@ -184,7 +184,7 @@ async def handle_copy(repl: "Repl", words: str) -> None:
     ]
     if not answers:
         raise InvalidUsage("no answer to copy yet", hint="send a message")
-    text = _find_last_code_block(answers[-1]) if words else answers[-1]
+    text = _find_last_code_block(answers[-1]) if argument else answers[-1]
     targets = [
         *(["the terminal"] if repl.send_control_sequence(_build_osc52_sequence(text)) else []),
         *await copy_with_programs(text, os.environ),
@@ -291,19 +291,19 @@ async def handle_redo(repl: "Repl", _: str) -> None:
     _report_move(repl, await repl.undo_stack.redo(repl.chat), "redid")
 
 
-async def handle_edit(repl: "Repl", words: str) -> None:
+async def handle_edit(repl: "Repl", argument: str) -> None:
     """Send the last message again as edited; Ctrl-C and Ctrl-D at the prompt change nothing."""
     last_items = get_last_user_items(repl.chat)
-    if not words:
+    if not argument:
         with suppress(EOFError, Interrupted):
-            words = (await repl.read_line(EDIT_PROMPT, item_text(last_items[-1]))).strip()
-    if not words:
+            argument = (await repl.read_line(EDIT_PROMPT, item_text(last_items[-1]))).strip()
+    if not argument:
         repl.print_message("nothing was changed")
         return
     content = last_items[-1].get("content")
     attached_parts = [part for part in content if part.get("type") != "input_text"] if isinstance(content, list) else []
     await repl.undo_stack.undo(repl.chat)
-    await repl.show_answer(repl.chat.send([*last_items[:-1], user_message(words, *attached_parts)]))
+    await repl.show_answer(repl.chat.send([*last_items[:-1], user_message(argument, *attached_parts)]))
 
 
 async def handle_fork(repl: "Repl", text: str) -> None:

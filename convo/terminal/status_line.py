@@ -103,9 +103,9 @@ def _format_used_window(state: StatusLineState) -> str:
     return f"{used_share} of {state.context_window:,}" if used_share and state.context_window else used_share
 
 
-def format_share(tokens: int, whole: int) -> str:
+def format_share(tokens: int, total: int) -> str:
     """Format a share in percent; a share above zero is never shown as zero."""
-    share = tokens / whole
+    share = tokens / total
     return "<0.1%" if 0 < share < MIN_SHOWN_SHARE else f"{share:.1%}"
 
 

@@ -344,7 +344,7 @@ class AnswerRenderer(Protocol):
 class AnswerPrinter:
     """Prints the text of one answer from its events.
 
-    live:           print every delta on arrival; otherwise each item when it is complete
+    is_streamed:    print every delta on arrival; otherwise each item when it is complete
     has_open_line:  whether the printed text ends within a line
     """
 
@@ -353,7 +353,7 @@ class AnswerPrinter:
         out: TextIO,
         err: TextIO,
         *,
-        live: bool,
+        is_streamed: bool,
         unannounced: Container[str] = UNANNOUNCED_TYPES,
         renderer: AnswerRenderer | None = None,
         format_reasoning: FormatReasoning | None = None,
@@ -364,14 +364,14 @@ class AnswerPrinter:
         format_reasoning:  formats the announcement of reasoning; None announces nothing
         """
         self._renderer, self._format_reasoning = renderer, format_reasoning
-        self._out, self._err, self._live, self._unannounced = out, err, live, unannounced
+        self._out, self._err, self._is_streamed, self._unannounced = out, err, is_streamed, unannounced
         self.has_open_line = False
         self._shown_indexes: set[int] = set()
         self._current_part: tuple[int, int] | None = None
 
     def print_event(self, event: StreamEvent) -> None:
         event_type = event["type"]
-        if event_type in TEXT_DELTA_EVENTS and self._live:
+        if event_type in TEXT_DELTA_EVENTS and self._is_streamed:
             self._print_delta(event)
         elif event_type == "response.output_item.done":
             self._print_item(event.get("output_index", 0), event["item"])
@@ -440,9 +440,9 @@ def escape_control_chars(text: str) -> str:
     return UNSAFE_CHAR.sub(escape_char_match, text)
 
 
-def escape_char_match(found: re.Match[str]) -> str:
+def escape_char_match(match: re.Match[str]) -> str:
     """Escape one character as Python writes it."""
-    code = ord(found[0])
+    code = ord(match[0])
     if code > 0xFFFF:
         return f"\\U{code:08x}"
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"

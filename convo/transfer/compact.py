@@ -368,7 +368,7 @@ class CompactionOutput(NamedTuple):
 
 
 async def run_compaction(
-    planned: CompactionPlan, asking: RequestOptions, endpoint: Endpoint, *, allow_fallback: bool
+    plan: CompactionPlan, options: RequestOptions, endpoint: Endpoint, *, allow_fallback: bool
 ) -> CompactionOutput:
     """Request a compaction as planned.
 
@@ -376,23 +376,21 @@ async def run_compaction(
 
     Raises the errors of the endpoint.
     """
-    if planned.method is CompactionMethod.SUMMARY:
-        summary, usage, notes = await _summarize(planned, planned.compacted_items, asking, endpoint, MAX_SUMMARY_SPLITS)
+    if plan.method is CompactionMethod.SUMMARY:
+        summary, usage, notes = await _summarize(plan, plan.compacted_items, options, endpoint, MAX_SUMMARY_SPLITS)
         return CompactionOutput(
-            planned, build_replacements(planned, count_item_tokens(planned.compacted_items), summary), usage, notes
+            plan, build_replacements(plan, count_item_tokens(plan.compacted_items), summary), usage, notes
         )
     try:
-        response = await endpoint.compact(_compact_body(planned, asking))
+        response = await endpoint.compact(_compact_body(plan, options))
         check_compacted(response)
     except EndpointFault as fault:
-        fallback = (
-            _fallback_plan(planned, fault, is_embedded=endpoint.scope == EMBEDDED_SCOPE) if allow_fallback else None
-        )
+        fallback = _fallback_plan(plan, fault, is_embedded=endpoint.scope == EMBEDDED_SCOPE) if allow_fallback else None
         if fallback is None:
             raise
-        result = await run_compaction(fallback, asking, endpoint, allow_fallback=True)
+        result = await run_compaction(fallback, options, endpoint, allow_fallback=True)
         return result._replace(notes=(f"{fault.message}; compacted by {fallback.method} instead", *result.notes))
-    return CompactionOutput(planned, ((*response["output"], *planned.kept_items),), response.get("usage"))
+    return CompactionOutput(plan, ((*response["output"], *plan.kept_items),), response.get("usage"))
 
 
 def check_compacted(answer: Mapping[str, Json]) -> None:
@@ -431,7 +429,7 @@ class SummaryResult(NamedTuple):
 
 
 async def _summarize(
-    plan: CompactionPlan, items: Sequence[Item], options: RequestOptions, endpoint: Endpoint, splits: int
+    plan: CompactionPlan, items: Sequence[Item], options: RequestOptions, endpoint: Endpoint, max_splits: int
 ) -> SummaryResult:
     """Let the model summarize `items`; a history that is too long is summarized in two steps."""
     request = build_summary_request(items, focus=plan.focus, context=options.instructions)
@@ -440,10 +438,10 @@ async def _summarize(
         return _parse_summary(await collect_response(endpoint, {**body, "store": False}))
     except (EndpointFault, WindowExceeded) as error:
         middle = middle_cut_point(items)
-        if not splits or middle is None or not _is_window_exceeded(error):
+        if not max_splits or middle is None or not _is_window_exceeded(error):
             raise
-    first = await _summarize(plan, items[:middle], options, endpoint, splits - 1)
-    second = await _summarize(plan, (summary_message(first.text), *items[middle:]), options, endpoint, splits - 1)
+    first = await _summarize(plan, items[:middle], options, endpoint, max_splits - 1)
+    second = await _summarize(plan, (summary_message(first.text), *items[middle:]), options, endpoint, max_splits - 1)
     return SummaryResult(
         second.text, _add_usage(first.usage, second.usage), tuple(dict.fromkeys(first.notes + second.notes))
     )
@@ -622,23 +620,23 @@ class AutoCompaction:
         )
 
     async def compact_chat(
-        self, chat: Chat, reached: CompactionDue, noted: Callable[[str], None]
+        self, chat: Chat, due: CompactionDue, notify: Callable[[str], None]
     ) -> CompactionResult | None:
         """Compact `chat`, or ask its endpoint to. Returns None if the history was not replaced.
 
-        noted:  called with a message before a compaction, and with the error that prevents one
+        notify:  called with a message before a compaction, and with the error that prevents one
         """
-        self._retry_at_tokens = reached.tokens * RETRY_GROWTH_FACTOR
+        self._retry_at_tokens = due.tokens * RETRY_GROWTH_FACTOR
         if chat.state.owner.uses_conversation:
-            noted(f"{reached}; {_request_endpoint_compaction(chat, reached)}")
+            notify(f"{due}; {_request_endpoint_compaction(chat, due)}")
             return None
-        noted(f"{reached}: compacting it first; Ctrl-C cancels")
+        notify(f"{due}: compacting it first; Ctrl-C cancels")
         try:
             return await apply_compaction(chat, await prepare_compaction(chat, CompactionOptions()))
         except Interrupted:
             raise
         except ConvoError as error:
-            noted(f"not compacted: {error.message}")
+            notify(f"not compacted: {error.message}")
             return None
 
 

@@ -95,35 +95,35 @@ class ConversationSource:
         )
 
 
-async def load_source(known: ConversationView, store: Store, endpoint: Endpoint | None = None) -> ConversationSource:
-    """Load the conversation of `known`, and compare it with its owner where possible.
+async def load_source(view: ConversationView, store: Store, endpoint: Endpoint | None = None) -> ConversationSource:
+    """Load the conversation of `view`, and compare it with its owner where possible.
 
     endpoint:  that of the owner, if it stores the history; None: use the local record only
 
     Raises ItemDeleted if an item of the history was deleted, and the errors of the endpoint.
     """
-    handle = _owner_handle(known)
-    state, notes = ConversationState(known.strategy, known.path, known.confirmed_head, handle), list(known.notes)
+    handle = _owner_handle(view)
+    state, notes = ConversationState(view.strategy, view.path, view.confirmed_head, handle), list(view.notes)
     metadata: Mapping[str, str] = {}
     if state.owner.uses_conversation and handle and endpoint:
         state, metadata, owner_notes = await _read_from_owner(
-            state, store, endpoint, is_complete=known.unreadable_head is None
+            state, store, endpoint, is_complete=view.unreadable_head is None
         )
-        notes = [*notes, *owner_notes] if known.unreadable_head is None else owner_notes
-    elif known.unreadable_head:
-        raise ItemDeleted(known.unreadable_head)
-    elif state.owner.uses_response and endpoint and known.session and state.unconfirmed_nodes:
+        notes = [*notes, *owner_notes] if view.unreadable_head is None else owner_notes
+    elif view.unreadable_head:
+        raise ItemDeleted(view.unreadable_head)
+    elif state.owner.uses_response and endpoint and view.session and state.unconfirmed_nodes:
         state = reconcile(state, (await load_owner_tail(state, endpoint, store)).items)
-    links = [*known.links, *await _links_on_path(store, state.path)]
+    links = [*view.links, *await _links_on_path(store, state.path)]
     return ConversationSource(
-        handle=known.handle,
-        scope=known.scope,
-        model=known.model,
+        handle=view.handle,
+        scope=view.scope,
+        model=view.model,
         state=state,
-        transfer_items=_to_transfer_items(state, links, known.scope),
-        name=known.session.name if known.session else None,
-        instructions=_source_instructions(known),
-        created_at=known.session.created_at if known.session else None,
+        transfer_items=_to_transfer_items(state, links, view.scope),
+        name=view.session.name if view.session else None,
+        instructions=_source_instructions(view),
+        created_at=view.session.created_at if view.session else None,
         links=tuple(links),
         metadata=metadata,
         notes=tuple(notes),
@@ -225,35 +225,35 @@ class SeededConversation(NamedTuple):
 
 
 async def seed_conversation(
-    items: Sequence[Item], edges: ChatDeps, metadata: Mapping[str, str] | None = None
+    items: Sequence[Item], deps: ChatDeps, metadata: Mapping[str, str] | None = None
 ) -> SeededConversation:
     """Create a conversation with these items.
 
     Raises the errors of the endpoint, and StateFault if the conversation then has a different number of items; a
     conversation that was created is deleted again.
     """
-    created = await edges.endpoint.create_conversation(items[:SEED_BATCH_ITEMS], metadata or None)
+    created = await deps.endpoint.create_conversation(items[:SEED_BATCH_ITEMS], metadata or None)
     handle = str(created["id"])
     try:
         for start in range(SEED_BATCH_ITEMS, len(items), SEED_BATCH_ITEMS):
-            await edges.endpoint.add_conversation_items(handle, items[start : start + SEED_BATCH_ITEMS])
-        path = await load_conversation_history(handle, edges)
+            await deps.endpoint.add_conversation_items(handle, items[start : start + SEED_BATCH_ITEMS])
+        path = await load_conversation_history(handle, deps)
         if len(path) != len(items):
             raise StateFault(f"{handle} has {len(path)} items, but {len(items)} were sent")
     except BaseException:
-        await delete_seeded_conversation(handle, edges)
+        await delete_seeded_conversation(handle, deps)
         raise
     return SeededConversation(handle, path)
 
 
-async def delete_seeded_conversation(handle: str, edges: ChatDeps) -> None:
+async def delete_seeded_conversation(handle: str, deps: ChatDeps) -> None:
     """Delete an unused conversation; an error of the endpoint is ignored."""
     with suppress(ConvoError):
-        await edges.endpoint.delete_conversation(handle)
+        await deps.endpoint.delete_conversation(handle)
 
 
-async def convert_chat(chat: Chat, to: Strategy) -> tuple[Chat, TransferPlan]:
-    """Convert the conversation of `chat` to the strategy `to`. Returns the new chat and the plan.
+async def convert_chat(chat: Chat, strategy: Strategy) -> tuple[Chat, TransferPlan]:
+    """Convert the conversation of `chat` to another strategy. Returns the new chat and the plan.
 
     Raises InvalidUsage if the conversation is empty or has that strategy already, and the errors of
     `convert_conversation`.
@@ -262,9 +262,9 @@ async def convert_chat(chat: Chat, to: Strategy) -> tuple[Chat, TransferPlan]:
     chat.load_state()
     session = await deps.store.session(chat.session.id)
     if session is None:
-        raise InvalidUsage("the conversation has no message yet", hint=f"exit, and start with convo chat --{to}")
+        raise InvalidUsage("the conversation has no message yet", hint=f"exit, and start with convo chat --{strategy}")
     source = await load_source(await load_session_view(deps.store, session), deps.store, deps.endpoint)
-    target = TransferTarget(to, deps.endpoint.scope, chat.options.model)
+    target = TransferTarget(strategy, deps.endpoint.scope, chat.options.model)
     check_convertible(source, target)
     plan = plan_transfer(source.transfer_items, target)
     writer = SessionWriter(deps.store, deps.clock, deps.new_id)

@@ -34,10 +34,10 @@ def read_agents_sessions(database: "ForeignDatabase") -> list[ConversationDocume
     return [_agents_session_document(database, row["session_id"], row["created"]) for row in rows]
 
 
-def _agents_session_document(database: "ForeignDatabase", session: str, created: int | None) -> ConversationDocument:
+def _agents_session_document(database: "ForeignDatabase", session: str, created_at: int | None) -> ConversationDocument:
     rows = database.rows("SELECT id, message_data FROM agent_messages WHERE session_id = ? ORDER BY id", session)
     items = tuple(_parse_item(row["message_data"], f"message {row['id']} of {session!r}") for row in rows)
-    return ConversationDocument(items=items, confirmed_count=len(items), name=session, created_at=created)
+    return ConversationDocument(items=items, confirmed_count=len(items), name=session, created_at=created_at)
 
 
 def _parse_item(data: str, location: str) -> dict[str, Json]:
@@ -193,9 +193,11 @@ def _content_parts(database: ForeignDatabase, part: Mapping[str, Json], role: st
         yield {"type": "output_text" if role == "assistant" else "input_text", "text": text}
 
 
-def _resolve_text_ref(database: ForeignDatabase, piece: Mapping[str, Json]) -> str:
+def _resolve_text_ref(database: ForeignDatabase, reference: Mapping[str, Json]) -> str:
     """Return literal text, or the text of a fragment."""
-    return read_fragment(database, piece["fragment"]) if "fragment" in piece else str(piece.get("literal", ""))
+    return (
+        read_fragment(database, reference["fragment"]) if "fragment" in reference else str(reference.get("literal", ""))
+    )
 
 
 def _reasoning_items(part: Mapping[str, Json]) -> Iterator[Item]:
@@ -222,8 +224,8 @@ def function_call_item(call_id: str, name: str, arguments: Json) -> Item:
     return {"type": "function_call", "call_id": call_id, "name": name, "arguments": arguments_json}
 
 
-def function_call_output_item(call_id: str, said: Json) -> Item:
-    text = said if isinstance(said, str) else json.dumps(said)
+def function_call_output_item(call_id: str, output: Json) -> Item:
+    text = output if isinstance(output, str) else json.dumps(output)
     return {"type": "function_call_output", "call_id": call_id, "output": text}
 
 

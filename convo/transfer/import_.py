@@ -49,10 +49,10 @@ IMPORT_FORMATS = (
 )
 
 
-def read_documents(place: str) -> list[ConversationDocument]:
-    """Read the conversations in the file at `place`. Raises NotFound and Unreadable."""
-    file = FilePath(os.path.abspath(os.path.expanduser(place)))
-    data = _read_bytes(file, place)
+def read_documents(file_name: str) -> list[ConversationDocument]:
+    """Read the conversations in the file at `file_name`. Raises NotFound and Unreadable."""
+    file = FilePath(os.path.abspath(os.path.expanduser(file_name)))
+    data = _read_bytes(file, file_name)
     try:
         if data.startswith(SQLITE_HEADER):
             from convo.transfer.databases import read_database
@@ -60,7 +60,7 @@ def read_documents(place: str) -> list[ConversationDocument]:
             return read_database(file)
         return [parse_conversation_document(_decode_text(data))]
     except InputFault as error:
-        raise Unreadable(f"{place}: {error.message}", hint=error.hint) from error
+        raise Unreadable(f"{file_name}: {error.message}", hint=error.hint) from error
 
 
 def parse_conversation_document(text: str) -> ConversationDocument:
@@ -270,9 +270,9 @@ SERVER_STATE_FIELDS = ("conversation_id", "previous_response_id")
 """Fields of a RunState that name a history at its endpoint."""
 
 
-def document_from_run_state(found: Json) -> ConversationDocument:
+def document_from_run_state(document: Json) -> ConversationDocument:
     """Load the conversation of a RunState. Raises InvalidRunState, and InputFault if an endpoint stores the history."""
-    state = run_state_from_json(found)
+    state = run_state_from_json(document)
     owner = next((name for key in SERVER_STATE_FIELDS if (name := state.document.get(key))), None)
     if owner:
         raise InputFault(f"its history is stored by {owner}", hint=f"convo convert {owner} --to session")

@@ -88,13 +88,13 @@ class RacePlan:
     """The messages of a race and its options; `folder` is for the file of the replay strategy."""
 
     messages: Sequence[str]
-    asking: RequestOptions
+    options: RequestOptions
     deps: ChatDeps
     folder: Path
     keep_sessions: bool = False
 
 
-def ignore_progress(*told: object) -> None:
+def ignore_progress(*progress: object) -> None:
     """Ignore the progress."""
 
 
@@ -112,17 +112,17 @@ class RaceObserver:
     on_strategy_end: Callable[[RaceResult], None] = ignore_progress
 
 
-async def run_race(course: RacePlan, watch: RaceObserver = RaceObserver()) -> list[RaceResult]:
+async def run_race(plan: RacePlan, observer: RaceObserver = RaceObserver()) -> list[RaceResult]:
     """Run the race with all strategies, one after the other.
 
     Raises StoreFault, and the errors of loading the model before the first turn.
     """
-    await course.deps.endpoint.warm(course.asking.wire_model)
-    await _remove_killed_races(course.deps)
+    await plan.deps.endpoint.warm(plan.options.wire_model)
+    await _remove_killed_races(plan.deps)
     results = []
     for strategy in RACE_ORDER:
-        results.append(await _run_strategy(course, strategy, watch))
-        watch.on_strategy_end(results[-1])
+        results.append(await _run_strategy(plan, strategy, observer))
+        observer.on_strategy_end(results[-1])
     return results
 
 
@@ -134,7 +134,7 @@ async def _run_strategy(plan: RacePlan, strategy: Strategy, observer: RaceObserv
     )
     file = find_free_file(str(plan.folder / f"race-{strategy}.json")) if STRATEGIES[strategy].uses_file else None
     selection = OwnerSelection(strategy, file)
-    chat = await open_chat(selection, None, plan.asking, deps, name=name)
+    chat = await open_chat(selection, None, plan.options, deps, name=name)
     result = RaceResult(strategy, session=name if plan.keep_sessions else None)
     async with _session_lease(chat, keep_session=plan.keep_sessions):
         try:

@@ -13,7 +13,7 @@ from convo.terminal.terminal import AnswerPrinter, escape_control_chars
 def printed(events: Sequence[StreamEvent], *, live: bool = True) -> tuple[str, str]:
     """stdout and stderr after all `events`."""
     out, err = io.StringIO(), io.StringIO()
-    printer = AnswerPrinter(out, err, live=live)
+    printer = AnswerPrinter(out, err, is_streamed=live)
     for event in events:
         printer.print_event(event)
     printer.finish()
@@ -42,7 +42,7 @@ def completed(*output: dict[str, Any]) -> StreamEvent:
 
 def test_pieces_are_printed_when_they_come() -> None:
     out, err = io.StringIO(), io.StringIO()
-    printer = AnswerPrinter(out, err, live=True)
+    printer = AnswerPrinter(out, err, is_streamed=True)
     seen = []
     for piece in ("On", "ce ", "upon"):
         printer.print_event(delta(piece))

@@ -37,7 +37,7 @@ def test_parts_and_messages_and_calls_each_have_their_lines(monkeypatch: pytest.
     out, err = terminal(), io.StringIO()
     sheet = make_answer_renderer(out, {"TERM": "xterm", "NO_COLOR": "1"})
     assert sheet
-    printer = AnswerPrinter(out, err, live=True, renderer=sheet)
+    printer = AnswerPrinter(out, err, is_streamed=True, renderer=sheet)
     printer.print_event(delta("*a*", part=0))
     printer.print_event(delta("- b\x1b", part=1))
     printer.print_event(done(0, message("*a*", "- b\x1b")))
@@ -96,7 +96,7 @@ def test_nothing_before_the_first_words_loads_what_lays_out() -> None:
 def test_words_are_clickable_in_terminals_that_are_known_for_it(environ: dict[str, str], can: bool) -> None:
     out = terminal()
     renderer = make_answer_renderer(out, {"TERM": "xterm-256color", **environ})
-    printer = AnswerPrinter(out, io.StringIO(), live=True, renderer=renderer)
+    printer = AnswerPrinter(out, io.StringIO(), is_streamed=True, renderer=renderer)
     printer.print_event(delta("[a](http://b.c)"))
     printer.finish()
     assert (b"\x1b]8;" in out.buffer.getvalue()) is can  # type: ignore[attr-defined]

@@ -60,7 +60,7 @@ def race_command(
         script=script,
         model=model,
         system=system,
-        keep=keep,
+        keep_sessions=keep,
         as_json=as_json,
         as_jsonl=as_jsonl,
         config=get_root_options(ctx).config,

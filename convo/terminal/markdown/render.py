@@ -248,12 +248,12 @@ class TableLayout(NamedTuple):
     alignments: tuple[str, ...]
 
 
-def compute_table_layout(lines: Sequence[TableLine], alignments: Sequence[str], room: int) -> TableLayout:
+def compute_table_layout(lines: Sequence[TableLine], alignments: Sequence[str], width: int) -> TableLayout:
     """Compute the layout of a table from its first lines, including the head."""
     max_widths = [
         max(_cell_width(line[index]) for line in lines if index < len(line)) for index in range(len(alignments))
     ]
-    available = room - 3 * (len(alignments) - 1)
+    available = width - 3 * (len(alignments) - 1)
     if available < min(MIN_CELL_COLUMNS * len(alignments), sum(max_widths)):
         return TableLayout((), tuple(alignments))
     return TableLayout(tuple(_share_width(max_widths, available)), tuple(alignments))
@@ -268,12 +268,12 @@ def render_table_head(head: TableLine, layout: TableLayout, options: MarkdownOpt
 
 
 def render_table_line(
-    head: TableLine, line: TableLine, layout: TableLayout, options: MarkdownOptions, room: int
+    head: TableLine, line: TableLine, layout: TableLayout, options: MarkdownOptions, width: int
 ) -> list[StyledRow]:
-    """Render one line of the table; `room` is the width available."""
+    """Render one line of the table; `width` is the width available."""
     if layout.widths:
         return _render_cells(line, layout, options)
-    rows = [row for heading, cell in zip(head, line, strict=False) for row in _render_as_list(heading, cell, room)]
+    rows = [row for heading, cell in zip(head, line, strict=False) for row in _render_as_list(heading, cell, width)]
     return [*rows, ()]
 
 

@@ -259,14 +259,14 @@ class MarkdownStream:
         self._has_rows = False
         self._complete_chars = self._next_check_chars = self._next_cut_chars = 0
 
-    def feed(self, piece: str) -> list[StyledRow]:
-        """Add a piece of text, whose control characters are escaped, and return the rows that it finished."""
+    def feed(self, text: str) -> list[StyledRow]:
+        """Add text, whose control characters are escaped, and return the rows that it finished."""
         rows: list[StyledRow] = []
         position = 0
-        while position < len(piece):
+        while position < len(text):
             limit = max(1, self._next_check_chars - len(self._last_line))
-            end = piece.find("\n", position, position + limit)
-            part = piece[position : position + limit] if end < 0 else piece[position:end]
+            end = text.find("\n", position, position + limit)
+            part = text[position : position + limit] if end < 0 else text[position:end]
             self._last_line += part.replace(CUT_MARK, "\ufffd")
             position += len(part) + (end >= 0)
             if end >= 0:
