@@ -213,9 +213,7 @@ def test_no_approved_tool_inside_an_agent_tool_runs_before_both_models_are_known
 def test_once_a_tool_has_run_the_file_is_written_however_the_run_ends(convo: Convo, home: Path, launch: Launch) -> None:
     """The model has no second answer: elsewhere the file must not let the tool run again."""
     convo("chat", *agents(), *scripted(REFUND), "--state", "state.json", "-n", "mine", "pay back")
-    Path("silent.json").write_text(
-        json.dumps({"replies": [REFUND, {"error": {"message": "broken", "status": 400}}]})
-    )
+    Path("silent.json").write_text(json.dumps({"replies": [REFUND, {"error": {"message": "broken", "status": 400}}]}))
     broken = "-m", f"scripted/{Path('silent.json').absolute()}"
     got = convo("resume", "state.json", *agents(), *broken, "--approve", "all", "-o", "state.json")
     assert (got.exit, ran()) == (1, ["refund A1 500"]), got.err
